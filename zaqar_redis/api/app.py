@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The application: its parts, wired, and all its routes on one screen."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from typing import Any
+
+import falcon.asgi
+import msgspec
+
+from zaqar_redis import errors, rules
+from zaqar_redis.api import problems
+from zaqar_redis.api.door import Door
+from zaqar_redis.api.rest import claims, home, messages, queues
+from zaqar_redis.auth.signed import Signer
+from zaqar_redis.service.claims import Claims
+from zaqar_redis.service.health import Health
+from zaqar_redis.service.messages import Messages
+from zaqar_redis.service.queues import Queues
+from zaqar_redis.service.sealing import Sealer
+from zaqar_redis.service.waiting import Waiting
+from zaqar_redis.storage.driver import Driver
+
+LOG = logging.getLogger(__name__)
+
+
+class Settings(msgspec.Struct, frozen=True):
+    limits: rules.Limits = rules.Limits()
+    admin_mode: bool = False
+    enable_checksum: bool = False
+    signing_key: str | None = None
+    encryption_key: str | None = None
+    #: requests of one worker that may wait for messages at a time
+    max_waiting: int = 10_000
+    #: seconds between the rounds of the sweeper
+    sweep_interval: float = 60.0
+
+
+class App:
+    """The ASGI application over one store."""
+
+    def __init__(self, driver: Driver, settings: Settings) -> None:
+        limits = settings.limits
+        self._driver = driver
+        self._sweep_interval = settings.sweep_interval
+        self._sweeping: asyncio.Task[None] | None = None
+        self.waiting = Waiting(driver.feed, settings.max_waiting)
+        sealer = Sealer(settings.encryption_key) if settings.encryption_key else None
+        signer = Signer(settings.signing_key)
+        of_queues = Queues(driver, limits, can_encrypt=sealer is not None)
+        of_messages = Messages(driver, limits, sealer, self.waiting)
+        of_claims = Claims(driver, limits, of_messages, self.waiting)
+        health = Health(driver)
+
+        app: falcon.asgi.App[Any, Any] = falcon.asgi.App(middleware=[Door(limits, signer), self])
+        app.req_options.keep_blank_qs_values = False
+        problems.install(app)
+        route = app.add_route
+        route("/", home.Versions())
+        route("/v2/", home.Home(settings.admin_mode))
+        route("/v2/ping", home.Ping(health))
+        route("/v2/queues", queues.QueueCollection(of_queues))
+        route("/v2/queues/{queue}", queues.QueueItem(of_queues, limits.max_queue_metadata))
+        route("/v2/queues/{queue}/stats", queues.QueueStats(of_queues))
+        route("/v2/queues/{queue}/purge", queues.QueuePurge(of_queues))
+        route("/v2/queues/{queue}/share", queues.QueueShare(signer))
+        route(
+            "/v2/queues/{queue}/messages",
+            messages.MessageCollection(of_messages, limits, settings.enable_checksum),
+        )
+        route("/v2/queues/{queue}/messages/{message}", messages.MessageItem(of_messages))
+        route("/v2/queues/{queue}/claims", claims.ClaimCollection(of_claims))
+        route("/v2/queues/{queue}/claims/{claim}", claims.ClaimItem(of_claims))
+        if settings.admin_mode:
+            route("/v2/health", home.HealthReport(health))
+        self._app = app
+
+    async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
+        scope["zaqar_redis.receive"] = receive
+        await self._app(scope, receive, send)
+
+    async def process_startup(self, scope: Any, event: Any) -> None:
+        await self._driver.start()
+        self._sweeping = asyncio.create_task(self._sweep(), name="sweeper")
+
+    async def process_shutdown(self, scope: Any, event: Any) -> None:
+        if self._sweeping:
+            self._sweeping.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._sweeping
+        await self._driver.close()
+
+    async def _sweep(self) -> None:
+        sweeper = self._driver.sweeper
+        while sweeper:
+            await asyncio.sleep(self._sweep_interval)
+            try:
+                settled = await sweeper.sweep()
+            except errors.Unavailable:
+                continue
+            if settled:
+                LOG.info("swept %d", settled, extra={"action": "swept"})

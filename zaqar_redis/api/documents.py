@@ -1,0 +1,285 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The JSON shapes of the v2 API, in and out.
+
+Documents coming in are decoded and checked in one step; what a client sends
+beyond the known fields is passed over, as Zaqar does.  Bodies of messages are
+checked for being JSON and then carried as they came.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+from urllib.parse import urlencode
+
+import msgspec
+
+from zaqar_redis import errors
+from zaqar_redis.records import Claim, Draft, Message, Queue, Stats
+
+T = TypeVar("T")
+
+
+class MessageIn(msgspec.Struct):
+    body: msgspec.Raw
+    ttl: int | None = None
+    delay: int | None = None
+
+
+class PostIn(msgspec.Struct):
+    messages: list[MessageIn] | msgspec.UnsetType = msgspec.UNSET
+
+
+class ClaimIn(msgspec.Struct):
+    ttl: int | None = None
+    grace: int | None = None
+
+
+class PurgeIn(msgspec.Struct):
+    resource_types: list[str]
+
+
+class ShareIn(msgspec.Struct, forbid_unknown_fields=True):
+    paths: list[str] | None = None
+    methods: list[str] | None = None
+    expires: str | None = None
+
+
+class MessageOut(msgspec.Struct, omit_defaults=True):
+    id: str
+    href: str
+    ttl: int
+    age: int
+    body: msgspec.Raw
+    checksum: str | msgspec.UnsetType = msgspec.UNSET
+
+
+class PoppedOut(msgspec.Struct, omit_defaults=True):
+    id: str
+    ttl: int
+    age: int
+    body: msgspec.Raw
+    claim_id: str | None
+    claim_count: int
+    checksum: str | msgspec.UnsetType = msgspec.UNSET
+
+
+_post = msgspec.json.Decoder(PostIn)
+_claim = msgspec.json.Decoder(ClaimIn)
+_purge = msgspec.json.Decoder(PurgeIn)
+_share = msgspec.json.Decoder(ShareIn)
+_anything = msgspec.json.Decoder()
+_encode = msgspec.json.Encoder().encode
+
+#: Raised by the JSON decoder, or by us for what it lets pass.
+_MALFORMED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+def drafts(data: bytes, with_checksum: bool) -> list[Draft]:
+    """The messages to post.  Raises BadBody, BadRequest."""
+    document = _decode(_post, data)
+    if document.messages is msgspec.UNSET:
+        raise errors.BadRequest(why="No messages were found in the request body.")
+    return [
+        Draft(
+            body=(body := bytes(item.body)),
+            ttl=item.ttl,
+            delay=item.delay,
+            checksum=_checksum(body) if with_checksum else b"",
+        )
+        for item in document.messages
+    ]
+
+
+def claim(data: bytes) -> ClaimIn:
+    return _decode(_claim, data) if data else ClaimIn()
+
+
+def purge(data: bytes) -> list[str]:
+    """What to purge; all of it when the body is empty."""
+    if not data:
+        return ["messages", "subscriptions"]
+    types = _decode(_purge, data).resource_types
+    for name in types:
+        if name not in ("messages", "subscriptions"):
+            raise errors.BadRequest(why=f'"{name}" in "resource_types" cannot be purged.')
+    return types
+
+
+def share(data: bytes) -> ShareIn:
+    required(data)
+    return _decode(_share, data)
+
+
+def metadata(data: bytes) -> dict[str, Any]:
+    document = anything(data) if data else {}
+    if not isinstance(document, dict):
+        raise errors.BadBody(why="Queue metadata must be an object.")
+    return document
+
+
+def anything(data: bytes) -> Any:
+    required(data)
+    return _decode(_anything, data)
+
+
+def required(data: bytes) -> None:
+    if not data:
+        raise errors.BadBody(why="Request body can not be empty.")
+
+
+def _decode(decoder: msgspec.json.Decoder[T], data: bytes) -> T:
+    try:
+        if not data.isascii():
+            data.decode()  # strings inside raw bodies are not checked for UTF-8 below
+        document = decoder.decode(data)
+    except msgspec.ValidationError as error:
+        raise errors.BadBody(why=f"Request body: {error}.") from None
+    except RecursionError:
+        raise errors.BadBody(why="Request body: nested too deeply.") from None
+    except _MALFORMED as error:
+        raise errors.BadBody(why=f"Request body could not be parsed: {error}.") from None
+    if isinstance(document, (dict, list)):
+        return document
+    if isinstance(document, msgspec.Struct):
+        return document
+    raise errors.BadBody(why="Request body must be an object or an array.")
+
+
+def _checksum(body: bytes) -> bytes:
+    """API: MD5 of the body as Python's json writes it."""
+    text = json.dumps(json.loads(body)).encode()
+    return hashlib.md5(text, usedforsecurity=False).digest()
+
+
+# -- out -------------------------------------------------------------------
+
+
+def posted(queue: str, ids: Sequence[str]) -> bytes:
+    base = f"/v2/queues/{queue}/messages/"
+    return _encode({"resources": [base + id for id in ids]})
+
+
+def message(queue: str, record: Message) -> bytes:
+    return _encode(_message(f"/v2/queues/{queue}/messages/", record))
+
+
+def messages(queue: str, records: Sequence[Message]) -> bytes:
+    return _encode({"messages": _messages(queue, records)})
+
+
+def message_page(queue: str, records: Sequence[Message], links: list[dict[str, str]]) -> bytes:
+    return _encode({"messages": _messages(queue, records), "links": links})
+
+
+def popped(records: Sequence[Message]) -> bytes:
+    return _encode(
+        {
+            "messages": [
+                PoppedOut(
+                    id=record.id,
+                    ttl=record.ttl,
+                    age=record.age,
+                    body=msgspec.Raw(record.body),
+                    claim_id=None,
+                    claim_count=record.claim_count,
+                    checksum=_shown_checksum(record),
+                )
+                for record in records
+            ]
+        }
+    )
+
+
+def claimed(queue: str, record: Claim) -> bytes:
+    return _encode(
+        {
+            "age": record.age,
+            "ttl": record.ttl,
+            "messages": _messages(queue, record.messages),
+            "href": f"/v2/queues/{queue}/claims/{record.id}",
+        }
+    )
+
+
+def stats(queue: str, record: Stats) -> bytes:
+    shown: dict[str, Any] = {
+        "claimed": record.claimed,
+        "free": record.free,
+        "total": record.total,
+    }
+    for name, end in (("oldest", record.oldest), ("newest", record.newest)):
+        if end is not None:
+            shown[name] = {
+                "href": f"/v2/queues/{queue}/messages/{end.id}",
+                "age": end.age,
+                "created": _iso(end.created),
+            }
+    return _encode({"messages": shown})
+
+
+def queue_page(
+    records: Sequence[Queue],
+    shown: Sequence[dict[str, Any]] | None,
+    links: list[dict[str, str]],
+    count: int | None,
+) -> bytes:
+    items: list[dict[str, Any]] = [
+        {"name": record.name, "href": f"/v2/queues/{record.name}"} for record in records
+    ]
+    if shown is not None:
+        for item, attributes in zip(items, shown, strict=True):
+            item["metadata"] = attributes
+    page: dict[str, Any] = {"queues": items, "links": links}
+    if count:
+        page["count"] = count
+    return _encode(page)
+
+
+def encode(document: Any) -> bytes:
+    return _encode(document)
+
+
+def next_link(path: str, parameters: dict[str, Any], marker: str) -> list[dict[str, str]]:
+    """API: where to go on, with the parameters that the client gave."""
+    if not marker:
+        return []
+    query = urlencode(
+        {
+            name: str(value).lower() if isinstance(value, bool) else value
+            for name, value in (parameters | {"marker": marker}).items()
+            if value is not None
+        }
+    )
+    return [{"rel": "next", "href": f"{path}?{query}"}]
+
+
+def _messages(queue: str, records: Sequence[Message]) -> list[MessageOut]:
+    base = f"/v2/queues/{queue}/messages/"
+    return [_message(base, record) for record in records]
+
+
+def _message(base: str, record: Message) -> MessageOut:
+    href = base + record.id
+    if record.claim_id is not None:
+        href = f"{href}?claim_id={record.claim_id}"
+    return MessageOut(
+        record.id,
+        href,
+        record.ttl,
+        record.age,
+        msgspec.Raw(record.body),
+        _shown_checksum(record) if record.checksum else msgspec.UNSET,
+    )
+
+
+def _shown_checksum(record: Message) -> str | msgspec.UnsetType:
+    return f"MD5:{record.checksum.hex()}" if record.checksum else msgspec.UNSET
+
+
+def _iso(milliseconds: int) -> str:
+    moment = datetime.fromtimestamp(milliseconds / 1000, UTC)
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Version discovery, the home document, ping and health."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from falcon.asgi import Request, Response
+
+from zaqar_redis import errors
+from zaqar_redis.api import documents
+from zaqar_redis.service.health import Health
+
+_VERSIONS = documents.encode(
+    {
+        "versions": [
+            {
+                "id": "2",
+                "status": "CURRENT",
+                "updated": "2014-9-24T04:06:47Z",
+                "media-types": [
+                    {
+                        "base": "application/json",
+                        "type": "application/vnd.openstack.messaging-v2+json",
+                    }
+                ],
+                "links": [{"href": "/v2/", "rel": "self"}],
+            }
+        ]
+    }
+)
+
+
+class Versions:
+    """``GET /``: open to all, without a client or a project."""
+
+    open = True
+
+    async def on_get(self, req: Request, resp: Response) -> None:
+        resp.status = 300
+        resp.data = _VERSIONS
+
+
+def _resource(template: str, allow: list[str], hints: dict[str, Any] | None = None) -> Any:
+    """One JSON-Home resource; ``{name}`` in a template is a path variable."""
+    path, _, query = template.partition("{?")
+    names = [part.split("}")[0] for part in path.split("{")[1:]]
+    names += query.rstrip("}").split(",") if query else []
+    document: dict[str, Any] = {
+        "hints": {"allow": allow, "formats": {"application/json": {}}} | (hints or {})
+    }
+    if names:
+        document["href-template"] = f"/v2{template}"
+        document["href-vars"] = {name: f"param/{name}" for name in names}
+    else:
+        document["href"] = f"/v2{template}"
+    return document
+
+
+def _home(admin: bool) -> bytes:
+    queue = "/queues/{queue_name}"
+    accept = {"accept-post": ["application/json"]}
+    patch = {"accept-patch": ["application/openstack-messaging-v2.0-json-patch"]}
+    resources = {
+        "rel/queues": _resource(
+            "/queues{?marker,limit,detailed,name,with_count}", ["GET"]
+        ),
+        "rel/queue": _resource(queue, ["GET", "PUT", "PATCH", "DELETE"], patch),
+        "rel/queue_stats": _resource(f"{queue}/stats", ["GET"]),
+        "rel/queue_share": _resource(f"{queue}/share", ["POST"], accept),
+        "rel/queue_purge": _resource(f"{queue}/purge", ["POST"], accept),
+        "rel/messages": _resource(
+            f"{queue}/messages{{?limit,marker,echo,include_claimed,include_delayed,wait}}",
+            ["GET"],
+        ),
+        "rel/post_messages": _resource(f"{queue}/messages", ["POST"], accept),
+        "rel/messages_delete": _resource(f"{queue}/messages{{?ids,pop,claim_ids}}", ["DELETE"]),
+        "rel/message_get": _resource(f"{queue}/messages/{{message_id}}", ["GET"]),
+        "rel/message_delete": _resource(
+            f"{queue}/messages/{{message_id}}{{?claim_id}}", ["DELETE"]
+        ),
+        "rel/claim": _resource(f"{queue}/claims/{{claim_id}}", ["GET"]),
+        "rel/post_claim": _resource(f"{queue}/claims{{?limit,wait}}", ["POST"], accept),
+        "rel/patch_claim": _resource(f"{queue}/claims/{{claim_id}}", ["PATCH"], accept),
+        "rel/delete_claim": _resource(f"{queue}/claims/{{claim_id}}", ["DELETE"]),
+        "rel/ping": _resource("/ping", ["GET", "HEAD"]),
+    }
+    if admin:
+        resources["rel/health"] = _resource("/health", ["GET"])
+    return documents.encode({"resources": resources})
+
+
+class Home:
+    def __init__(self, admin: bool) -> None:
+        self._document = _home(admin)
+
+    async def on_get(self, req: Request, resp: Response) -> None:
+        resp.content_type = "application/json-home"
+        resp.set_header("Cache-Control", "max-age=86400")
+        resp.data = self._document
+
+
+class Ping:
+    def __init__(self, health: Health) -> None:
+        self._health = health
+
+    async def on_get(self, req: Request, resp: Response) -> None:
+        try:
+            await self._health.ping()
+            resp.status = 204
+        except errors.Unavailable:
+            resp.status = 503  # API: without a body
+
+    async def on_head(self, req: Request, resp: Response) -> None:
+        resp.status = 204
+
+
+class HealthReport:
+    def __init__(self, health: Health) -> None:
+        self._health = health
+
+    async def on_get(self, req: Request, resp: Response) -> None:
+        resp.data = documents.encode(await self._health.check())

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``zaqar-redis serve``: the service, under gunicorn."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import logging
+import re
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import urlsplit
+
+from cliff.command import Command
+from gunicorn.app.base import BaseApplication
+from oslo_config import cfg
+
+from zaqar_redis import conf as configuration
+from zaqar_redis import errors
+from zaqar_redis.api.app import App, Settings
+from zaqar_redis.conf import redis, transport
+from zaqar_redis.keyspace import client, embedded
+from zaqar_redis.storage.load import load
+
+LOG = logging.getLogger(__name__)
+
+
+class Serve(Command):
+    """Run the queue service.
+
+    Without options it listens on 127.0.0.1:8888 and keeps its data in a private
+    Redis of its own. Example:
+
+        zaqar-redis serve --bind 0.0.0.0:8888 --workers 2 --storage redis://localhost/0
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.formatter_class = argparse.RawDescriptionHelpFormatter
+        parser.add_argument("--bind", metavar="HOST:PORT", help="address to listen on (127.0.0.1:8888)")
+        parser.add_argument("--workers", type=int, metavar="N", help="worker processes (1)")
+        parser.add_argument(
+            "--storage",
+            metavar="URI",
+            help="the store: embedded://[/directory], redis://host, rediss://host, "
+            "unix:///socket or memory:// (embedded://)",
+        )
+        parser.add_argument(
+            "--config-file",
+            action="append",
+            metavar="FILE",
+            help="configuration file; may be given more than once, the last one wins",
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> int:
+        try:
+            conf = _configured(parsed_args)
+        except (cfg.Error, ValueError) as error:
+            raise errors.BadConfiguration(str(error)) from error
+        uri = conf.storage.uri
+        with contextlib.ExitStack() as stack:
+            if urlsplit(uri).scheme == "embedded":
+                uri = stack.enter_context(embedded.running(uri))
+            if urlsplit(uri).scheme == "memory" and conf.server.workers > 1:
+                raise errors.BadConfiguration("memory:// works with one worker only")
+            options = redis.options(conf)
+            load(uri, options)  # a URI that cannot be used is told before any worker starts
+            settings = _settings(conf)
+            _announce(conf, uri)
+            Gunicorn(lambda: App(load(uri, options), settings), conf).run()
+        return 0
+
+
+def _configured(parsed: argparse.Namespace) -> cfg.ConfigOpts:
+    conf = configuration.load([], parsed.config_file)
+    if parsed.bind is not None:
+        host, port = _address(parsed.bind)
+        conf.set_override("bind", host, group="drivers:transport:wsgi")
+        conf.set_override("port", port, group="drivers:transport:wsgi")
+    if parsed.workers is not None:
+        conf.set_override("workers", parsed.workers, group="server")
+    if parsed.storage is not None:
+        conf.set_override("uri", parsed.storage, group="storage")
+    return conf
+
+
+def _address(bind: str) -> tuple[str, int]:
+    found = re.fullmatch(r"(?:\[([^\]]+)\]|([^:]*))(?::(\d+))?", bind)
+    if not found or int(found[3] or 0) > 65535:
+        raise ValueError(f"--bind {bind}: it must be HOST:PORT, HOST or :PORT")
+    return found[1] or found[2] or "127.0.0.1", int(found[3] or 8888)
+
+
+def _settings(conf: cfg.ConfigOpts) -> Settings:
+    return Settings(
+        limits=transport.limits(conf),
+        admin_mode=conf.admin_mode,
+        enable_checksum=conf.enable_checksum,
+        signing_key=conf.signed_url.secret_key,
+        encryption_key=conf.transport.message_encryption_key,
+        max_waiting=conf.transport.max_waiting,
+        sweep_interval=conf.storage.sweep_interval,
+    )
+
+
+def _announce(conf: cfg.ConfigOpts, uri: str) -> None:
+    level = conf.server.log_level.upper()
+    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    LOG.info("store: %s", client.printable(uri), extra={"action": "start"})
+
+
+class Gunicorn(BaseApplication):  # type: ignore[misc]  # gunicorn is untyped
+    """gunicorn, configured from our options instead of its own files."""
+
+    def __init__(self, create: Callable[[], App], conf: cfg.ConfigOpts) -> None:
+        self._create = create
+        self._conf = conf
+        super().__init__()
+
+    def load_config(self) -> None:
+        listen = self._conf["drivers:transport:wsgi"]
+        host = f"[{listen.bind}]" if ":" in listen.bind else listen.bind
+        settings: dict[str, Any] = {
+            "bind": f"{host}:{listen.port}",
+            "workers": self._conf.server.workers,
+            "worker_class": "zaqar_redis.api.worker.Worker",
+            "graceful_timeout": self._conf.server.graceful_timeout,
+            "loglevel": self._conf.server.log_level,
+            # Clients keep connections between requests; gunicorn's 2 s are too short for them.
+            "keepalive": 75,
+            "proc_name": "zaqar-redis",
+        }
+        for name, value in settings.items():
+            self.cfg.set(name, value)
+
+    def load(self) -> App:
+        return self._create()

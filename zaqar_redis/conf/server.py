@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The process: where it listens, how many workers it has."""
+
+from __future__ import annotations
+
+from oslo_config import cfg
+
+OPTIONS: list[tuple[str | None, list[cfg.Opt]]] = [
+    (
+        None,
+        [
+            cfg.BoolOpt("admin_mode", default=False, help="Serve /v2/health."),
+            cfg.BoolOpt("enable_checksum", default=False, help="Give every message a checksum of its body."),
+        ],
+    ),
+    (
+        "drivers:transport:wsgi",
+        [
+            cfg.HostAddressOpt("bind", default="127.0.0.1", help="Address to listen on."),
+            cfg.PortOpt("port", default=8888, help="Port to listen on."),
+        ],
+    ),
+    (
+        "server",
+        [
+            cfg.IntOpt("workers", default=1, min=1, max=256, help="Worker processes; one for each core is enough."),
+            cfg.IntOpt("graceful_timeout", default=30, min=1, help="Seconds that open requests get when the service stops."),
+            cfg.StrOpt(
+                "log_level",
+                default="info",
+                choices=["debug", "info", "warning", "error", "critical"],
+                help="What is logged, to standard error.",
+            ),
+        ],
+    ),
+]

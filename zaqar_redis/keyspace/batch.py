@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Smart batching: one connection, many callers, few writes.
+
+Every command issued in one turn of the event loop leaves in one write; replies
+are matched in order.  The connection itself (TLS, AUTH, RESP) is redis-py's.
+When it is lost, whatever waited for an answer fails at once, and a new one is
+made in the background: the process never hangs on a store that is away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import math
+import random
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from redis.asyncio.connection import AbstractConnection
+from redis.exceptions import AuthenticationError, RedisError, ResponseError
+
+from zaqar_redis import errors
+from zaqar_redis.keyspace.script import Argument
+
+LOG = logging.getLogger(__name__)
+Command = tuple[Argument, ...]
+
+
+class BatchSettings(msgspec.Struct, frozen=True):
+    #: commands in one write; more gains nothing, and replies come later
+    batch_commands: int = 512
+    #: bytes in one write: a few times what a socket buffer takes at once
+    batch_bytes: int = 1024 * 1024
+    #: commands without an answer yet; beyond, callers are told to come back
+    in_flight: int = 8192
+    #: bytes of commands not written yet: what a worker may hold for a slow store
+    backlog_bytes: int = 64 * 1024 * 1024
+    #: seconds until a command without an answer is given up
+    timeout: float = 5.0
+    #: seconds for making a connection
+    connect_timeout: float = 2.0
+    #: seconds between attempts to connect: first and longest, doubled between
+    backoff: float = 0.05
+    backoff_max: float = 2.0
+
+
+class Waiting:
+    """A command, and who waits for its answer."""
+
+    __slots__ = ("answer", "command", "deadline", "size")
+
+    def __init__(self, command: Command, size: int, answer: asyncio.Future[Any], deadline: float):
+        self.command = command
+        self.size = size
+        self.answer = answer
+        self.deadline = deadline
+
+
+class Batch:
+    """Commands in, answers out, over one connection that renews itself."""
+
+    def __init__(
+        self, connect: Callable[[], AbstractConnection], settings: BatchSettings, name: str
+    ) -> None:
+        self._connect = connect
+        self._settings = settings
+        self._name = name
+        self._unsent: deque[Waiting] = deque()
+        self._unsent_bytes = 0
+        self._sent: deque[Waiting] = deque()
+        self._wake = asyncio.Event()
+        self._up = asyncio.Event()
+        self._keeper: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Connect; give up waiting, but not trying, after the connect timeout."""
+        self._keeper = asyncio.create_task(self._keep(), name=f"redis {self._name}")
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._up.wait(), self._settings.connect_timeout)
+
+    async def close(self) -> None:
+        if self._keeper:
+            self._keeper.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._keeper
+        self._fail(errors.StoreUnavailable)
+
+    def send(self, command: Command) -> asyncio.Future[Any]:
+        """The answer to come: a reply, or a `redis.exceptions.ResponseError`.
+
+        Raises StoreUnavailable while there is no connection, and Overloaded when
+        too much waits already.  A command whose connection is lost fails with
+        StoreUnavailable; whether it was done is not known then.
+        """
+        settings = self._settings
+        if not self._up.is_set():
+            raise errors.StoreUnavailable
+        size = sum(len(part) for part in command if not isinstance(part, int))
+        if (
+            len(self._unsent) + len(self._sent) >= settings.in_flight
+            or self._unsent_bytes + size > settings.backlog_bytes
+        ):
+            raise errors.Overloaded
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[Any] = loop.create_future()
+        self._unsent.append(Waiting(command, size, answer, loop.time() + settings.timeout))
+        self._unsent_bytes += size
+        self._wake.set()
+        return answer
+
+    async def _keep(self) -> None:
+        pause = self._settings.backoff
+        while True:
+            connection = self._connect()
+            try:
+                async with asyncio.timeout(self._settings.connect_timeout):
+                    await connection.connect()
+                LOG.info("connected to %s", self._name, extra={"action": "store_connected"})
+                pause = self._settings.backoff
+                self._up.set()
+                await self._serve(connection)
+            except (RedisError, OSError, TimeoutError, errors.StoreTimeout) as error:
+                LOG.warning(
+                    "no connection to %s: %s", self._name, error, extra={"action": "store_lost"}
+                )
+                if isinstance(error, AuthenticationError):
+                    pause = self._settings.backoff_max
+            finally:
+                self._up.clear()
+                self._fail(errors.StoreUnavailable)
+                await connection.disconnect(nowait=True)
+            # Jitter: after an outage the workers must not all come back at once.
+            await asyncio.sleep(pause * random.uniform(0.5, 1.5))
+            pause = min(2 * pause, self._settings.backoff_max)
+
+    async def _serve(self, connection: AbstractConnection) -> None:
+        parts = (self._write(connection), self._read(connection), self._watch())
+        tasks = [asyncio.create_task(part) for part in parts]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _write(self, connection: AbstractConnection) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            while self._unsent:
+                await connection.send_packed_command(self._next_write(connection), False)
+
+    def _next_write(self, connection: AbstractConnection) -> list[bytes]:
+        settings = self._settings
+        packed: list[bytes] = []
+        size = 0
+        while self._unsent and len(packed) < settings.batch_commands and size < settings.batch_bytes:
+            waiting = self._unsent.popleft()
+            self._unsent_bytes -= waiting.size
+            if waiting.answer.done():
+                continue  # nobody waits any more, and it was never sent
+            size += waiting.size
+            packed.extend(connection.pack_command(*waiting.command))
+            self._sent.append(waiting)
+        return packed
+
+    async def _read(self, connection: AbstractConnection) -> None:
+        sent = self._sent
+        while True:
+            try:
+                reply = await connection.read_response(
+                    disable_decoding=True, timeout=math.inf, disconnect_on_error=False
+                )
+            except ResponseError as refusal:
+                answer = sent.popleft().answer
+                if not answer.done():
+                    answer.set_exception(refusal)
+            else:
+                answer = sent.popleft().answer
+                if not answer.done():
+                    answer.set_result(reply)
+
+    async def _watch(self) -> None:
+        """Give the connection up when an answer is overdue.
+
+        The order of replies is all that ties them to commands, so one that does
+        not come takes the connection with it.
+        """
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(self._settings.timeout / 8)
+            for queue in (self._sent, self._unsent):
+                if queue and queue[0].deadline < loop.time():
+                    self._fail(errors.StoreTimeout)
+                    raise errors.StoreTimeout
+
+    def _fail(self, error: type[errors.StoreUnavailable]) -> None:
+        for queue in (self._sent, self._unsent):
+            for waiting in queue:
+                if not waiting.answer.done():
+                    waiting.answer.set_exception(error())
+                    # Not every caller is still there to look at it.
+                    waiting.answer.exception()
+            queue.clear()
+        self._unsent_bytes = 0

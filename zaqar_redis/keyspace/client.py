@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a URI to something that sends calls.
+
+============================= ==============================================
+``redis://[[user]:pw@]host``  TCP; ``/N`` is the database number
+``rediss://…``                the same over TLS
+``unix://[:pw@]/path``        a unix socket; ``?db=N``
+``embedded://[/dir]``         a private server of ours (`embedded`)
+``memory://[name]``           fakeredis, within one process, for tests
+============================= ==============================================
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+import redis
+import redis.asyncio
+from redis.asyncio.client import PubSub
+from redis.backoff import NoBackoff
+from redis.exceptions import (
+    AuthenticationError,
+    NoScriptError,
+    RedisError,
+    ResponseError,
+)
+from redis.retry import Retry
+
+from zaqar_redis import errors
+from zaqar_redis.keyspace.batch import Batch, BatchSettings
+from zaqar_redis.keyspace.script import Call
+
+LOG = logging.getLogger(__name__)
+
+#: Refusals that pass: the server is starting, failing over, full or busy.
+_PASSING = re.compile(
+    r"LOADING|BUSY|MASTERDOWN|READONLY|MISCONF|OOM|CLUSTERDOWN|TRYAGAIN|NOREPLICAS|"
+    r"max number of clients|loading the dataset|read only replica|out of memory|command not allowed when"
+)
+
+
+class AsyncClient(Protocol):
+    """What the server needs of a store of keys."""
+
+    async def start(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+    async def call(self, call: Call) -> Any:
+        """Answer of a script.  Raises `errors.StoreUnavailable`."""
+
+    async def command(self, *parts: bytes | str | int) -> Any:
+        """Answer of a plain command.  Raises `errors.StoreUnavailable`."""
+
+    def listener(self) -> PubSub:
+        """A PUB/SUB connection of its own."""
+
+
+class BatchingClient:
+    """Calls over one smart-batching connection."""
+
+    def __init__(self, uri: str, settings: BatchSettings) -> None:
+        self._pool = _pool(uri, settings)
+        self._batch = Batch(self._pool.make_connection, settings, printable(uri))
+
+    async def start(self) -> None:
+        await self._batch.start()
+
+    async def close(self) -> None:
+        await self._batch.close()
+
+    async def call(self, call: Call) -> Any:
+        try:
+            return await self._batch.send(call.command())
+        except NoScriptError:
+            # A new or flushed server: nothing was done yet.
+            return await self.command(*call.command_with_source())
+        except ResponseError as refusal:
+            raise _translated(refusal) from refusal
+
+    async def command(self, *parts: bytes | str | int) -> Any:
+        try:
+            return await self._batch.send(parts)
+        except ResponseError as refusal:
+            raise _translated(refusal) from refusal
+
+    def listener(self) -> PubSub:
+        return redis.asyncio.Redis(connection_pool=self._pool).pubsub()
+
+
+class MemoryClient:
+    """Calls into a fakeredis of this process; every *name* is one store."""
+
+    def __init__(self, uri: str, settings: BatchSettings) -> None:
+        import fakeredis
+
+        self._redis = fakeredis.FakeAsyncRedis(server=_fake_server(uri))
+
+    async def start(self) -> None:
+        pass
+
+    async def close(self) -> None:
+        await self._redis.aclose()
+
+    async def call(self, call: Call) -> Any:
+        return await self._redis.execute_command(*call.command_with_source())
+
+    async def command(self, *parts: bytes | str | int) -> Any:
+        return await self._redis.execute_command(*parts)
+
+    def listener(self) -> PubSub:
+        return self._redis.pubsub()  # type: ignore[no-any-return]  # fakeredis is untyped
+
+
+class BlockingClient:
+    """Calls from threads: the plugin, Spark and the command line."""
+
+    def __init__(self, uri: str, settings: BatchSettings) -> None:
+        self._redis: redis.Redis
+        if urlsplit(uri).scheme == "memory":
+            import fakeredis
+
+            self._redis = fakeredis.FakeRedis(server=_fake_server(uri))
+        else:
+            pool = redis.ConnectionPool.from_url(uri, **_options(settings))
+            self._redis = redis.Redis(connection_pool=pool)
+
+    def call(self, call: Call) -> Any:
+        try:
+            return self._redis.execute_command(*call.command())
+        except NoScriptError:
+            return self.command(*call.command_with_source())
+        except (RedisError, OSError) as error:
+            raise _translated(error) from error
+
+    def command(self, *parts: bytes | str | int) -> Any:
+        try:
+            return self._redis.execute_command(*parts)
+        except (RedisError, OSError) as error:
+            raise _translated(error) from error
+
+    def close(self) -> None:
+        self._redis.close()
+
+
+def client(uri: str, settings: BatchSettings) -> AsyncClient:
+    """Raises BadConfiguration when the URI cannot be used."""
+    checked(uri)
+    if urlsplit(uri).scheme == "memory":
+        return MemoryClient(uri, settings)
+    return BatchingClient(uri, settings)
+
+
+def checked(uri: str) -> str:
+    """The URI.  Raises BadConfiguration when it names no Redis."""
+    try:
+        parts = urlsplit(uri)
+        if parts.scheme == "memory":
+            return uri
+        if parts.scheme not in ("redis", "rediss", "unix"):
+            raise ValueError(f'unknown scheme "{parts.scheme}"')
+        if parts.scheme == "unix" and not parts.path:
+            raise ValueError("no path to a socket")
+        if parts.scheme != "unix" and not re.fullmatch(r"/?\d*", parts.path):
+            raise ValueError("the path must be a database number")
+        _pool(uri, BatchSettings()).make_connection()
+    except (ValueError, TypeError) as error:
+        raise errors.BadConfiguration(f"storage URI {printable(uri)}: {error}") from error
+    return uri
+
+
+def printable(uri: str) -> str:
+    """The URI without its password."""
+    return re.sub(r"(://[^/@]*?):[^/@]*@", r"\1:***@", uri)
+
+
+@asynccontextmanager
+async def connected(uri: str, settings: BatchSettings) -> AsyncIterator[AsyncClient]:
+    made = client(uri, settings)
+    await made.start()
+    try:
+        yield made
+    finally:
+        await made.close()
+
+
+def _options(settings: BatchSettings) -> dict[str, Any]:
+    # Nothing is retried below us: a verb that may have been done is not repeated.
+    return {
+        "socket_timeout": settings.timeout,
+        "socket_connect_timeout": settings.connect_timeout,
+        "retry": Retry(NoBackoff(), 0),
+        "protocol": 2,
+    }
+
+
+def _pool(uri: str, settings: BatchSettings) -> redis.asyncio.ConnectionPool:
+    return redis.asyncio.ConnectionPool.from_url(uri, **_options(settings))
+
+
+def _translated(error: Exception) -> Exception:
+    if isinstance(error, (redis.TimeoutError, TimeoutError)):
+        return errors.StoreTimeout()
+    if isinstance(error, (redis.ConnectionError, OSError, AuthenticationError)):
+        return errors.StoreUnavailable()
+    if _PASSING.search(str(error)):
+        LOG.warning("the store refuses: %s", error, extra={"action": "store_refused"})
+        return errors.StoreUnavailable()
+    return error
+
+
+_FAKES: dict[str, Any] = {}
+
+
+def _fake_server(uri: str) -> Any:
+    import fakeredis
+
+    return _FAKES.setdefault(uri, fakeredis.FakeServer(server_type="redis"))

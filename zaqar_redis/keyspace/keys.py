@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every key: its name, its type, its hash tag.
+
+All keys of a queue share the tag ``{<project>/<queue>}``, so one script may
+touch them all, in a cluster too.  Project ids and queue names are
+percent-encoded outside ``A-Z a-z 0-9 _ . - ~``: neither a brace nor a separator
+can forge a tag.  No project at all, which stock Zaqar's storage layer allows,
+is the empty text; a project named by a client is never empty.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from urllib.parse import quote, unquote
+
+#: Queues whose key names are remembered: about 2 KB each.
+_REMEMBERED = 4096
+
+
+class QueueKeys:
+    """The keys of one queue."""
+
+    __slots__ = (
+        "bodies",
+        "claimed",
+        "claims",
+        "delayed",
+        "expiry",
+        "feed",
+        "holds",
+        "leases",
+        "messages",
+        "queue",
+        "ready",
+        "receipt",
+    )
+
+    def __init__(self, project: str, queue: str) -> None:
+        tag = f"zr:{{{quote(project, safe='')}/{quote(queue, safe='')}}}"
+        #: hash: epoch, created, metadata, rank (the last one given), settings
+        self.queue = tag.encode()
+        #: zset: every message, by rank
+        self.messages = f"{tag}:messages".encode()
+        #: hash: rank -> envelope
+        self.bodies = f"{tag}:bodies".encode()
+        #: zset: claimable now, by rank
+        self.ready = f"{tag}:ready".encode()
+        #: zset: held by a claim, by the time the hold ends
+        self.claimed = f"{tag}:claimed".encode()
+        #: zset: delayed, by the time the delay ends
+        self.delayed = f"{tag}:delayed".encode()
+        #: zset: every message, by expiry time
+        self.expiry = f"{tag}:expiry".encode()
+        #: hash: rank -> id of the claim that took it last and how often it was taken
+        self.holds = f"{tag}:holds".encode()
+        #: hash: claim id -> ttl and the ranks it took
+        self.claims = f"{tag}:claims".encode()
+        #: zset: claim ids, by the end of the lease
+        self.leases = f"{tag}:leases".encode()
+        #: string, one for each idempotency key, with an expiry: the answer given
+        self.receipt = f"{tag}:receipt:".encode()
+        #: channel: how many messages came or became ready
+        self.feed = f"{tag}:feed".encode()
+
+
+class Receipt:
+    """The keys of one queue, with the receipt of one idempotency key."""
+
+    __slots__ = ("_keys", "receipt")
+
+    def __init__(self, keys: QueueKeys, key: str) -> None:
+        self._keys = keys
+        self.receipt = keys.receipt + hashlib.blake2b(key.encode(), digest_size=16).digest()
+
+    def __getattr__(self, name: str) -> bytes:
+        return getattr(self._keys, name)  # type: ignore[no-any-return]  # slots of bytes
+
+
+class ProjectKeys:
+    """The keys of one project."""
+
+    __slots__ = ("queues",)
+
+    def __init__(self, project: str) -> None:
+        #: zset, score 0: queue names, paged by name
+        self.queues = _LIST + quote(project, safe="").encode()
+
+
+_LIST = b"zr:queues:"
+
+#: Every project's list, for SCAN.
+LISTS = _LIST + b"*"
+
+#: string with an expiry: the process that sweeps at the moment
+SWEEPER = b"zr:sweeper"
+
+of_queue = functools.lru_cache(maxsize=_REMEMBERED)(QueueKeys)
+of_project = functools.lru_cache(maxsize=_REMEMBERED)(ProjectKeys)
+
+
+def project_of(listing: bytes) -> str:
+    """The project whose list this key is."""
+    return unquote(listing.removeprefix(_LIST).decode())

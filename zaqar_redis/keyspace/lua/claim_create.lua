@@ -1,0 +1,60 @@
+-- Claim the oldest claimable messages: nobody else gets them until the claim ends.
+--
+-- Returns {now, epoch or false, ask again (1) or not, ms until any may be
+-- claimable or false, {rank, envelope, hold; of each}, {the same of the dead
+-- letters}, dead-letter queue, their ttl}. Without messages no claim is made.
+local queue    = KEYS[1]            -- hash: the queue itself
+local messages = KEYS[2]            -- zset: every message by rank
+local bodies   = KEYS[3]            -- hash: rank -> envelope
+local ready    = KEYS[4]            -- zset: claimable by rank
+local claimed  = KEYS[5]            -- zset: held, by the end of the hold
+local delayed  = KEYS[6]            -- zset: delayed, by the end of the delay
+local expiry   = KEYS[7]            -- zset: every message by expiry
+local holds    = KEYS[8]            -- hash: rank -> last claim and count
+local claims   = KEYS[9]            -- hash: claim -> ttl and ranks
+local leases   = KEYS[10]           -- zset: claims by the end of their lease
+local now      = tonumber(ARGV[1])  -- ms; 0: the time of Redis
+local claim    = ARGV[2]            -- id of the claim to make, 32 characters
+local ttl      = tonumber(ARGV[3])  -- seconds
+local grace    = tonumber(ARGV[4])  -- seconds
+local limit    = tonumber(ARGV[5])  -- messages at most
+local burial   = ARGV[6]            -- id to hold dead letters with
+--#include now
+--#include envelope
+--#include forget
+--#include settle
+--#include hold
+
+local found, dead, ranks, leased, holders = {}, {}, {}, {}, {}
+local ends = now + ttl * 1000
+--#include take
+local function keep(rank, envelope, count)
+    if expiry_of(envelope) < ends then
+        -- A claimed message must outlive its claim, and by the grace.
+        envelope = prolonged(envelope, ends + grace * 1000, ttl + grace)
+        redis.call('HSET', bodies, rank, envelope)
+        redis.call('ZADD', expiry, ends + grace * 1000, rank)
+    end
+    local hold = claim .. count
+    ranks[#ranks + 1] = rank
+    leased[#leased + 1], leased[#leased + 2] = ends, rank
+    holders[#holders + 1], holders[#holders + 2] = rank, hold
+    found[#found + 1] = rank
+    found[#found + 1] = envelope
+    found[#found + 1] = hold
+end
+
+local known = redis.call('HMGET', queue, 'epoch', 'dead_queue', 'dead_ttl')
+if not known[1] then
+    return {now, false}
+end
+local _, unsettled = settle()
+local taken, left = take(keep, bury)
+if taken > 0 then
+    redis.call('ZADD', claimed, unpack(leased))
+    redis.call('HSET', holds, unpack(holders))
+    redis.call('ZADD', leases, ends, claim)
+    redis.call('HSET', claims, claim, ttl .. ' ' .. table.concat(ranks, ' '))
+end
+return {now, known[1], taken == 0 and (left or unsettled) and 1 or 0, taken == 0 and due_in(), found, dead,
+    known[2], known[3]}

@@ -1,0 +1,73 @@
+-- Read a page of messages in rank order, without those the caller hides.
+--
+-- Returns {now, epoch, ms until something hidden may show or false if unknown, the
+-- rank scanned last or false when the end was reached, then rank, envelope and hold
+-- (or false) of each}; {now, false} when there is no such queue.
+local queue      = KEYS[1]            -- hash: the queue itself
+local messages   = KEYS[2]            -- zset: every message by rank
+local bodies     = KEYS[3]            -- hash: rank -> envelope
+local ready      = KEYS[4]            -- zset: claimable by rank
+local claimed    = KEYS[5]            -- zset: held, by the end of the hold
+local delayed    = KEYS[6]            -- zset: delayed, by the end of the delay
+local expiry     = KEYS[7]            -- zset: every message by expiry
+local holds      = KEYS[8]            -- hash: rank -> last claim and count
+local claims     = KEYS[9]            -- hash: claim -> ttl and ranks
+local leases     = KEYS[10]           -- zset: claims by the end of their lease
+local now        = tonumber(ARGV[1])  -- ms; 0: the time of Redis
+local after      = ARGV[2]            -- rank to go on behind
+local limit      = tonumber(ARGV[3])  -- messages at most
+local client     = ARGV[4]            -- whose messages to hide, or ''
+local also_held  = ARGV[5]            -- '1': claimed messages too
+local also_later = ARGV[6]            -- '1': delayed messages too
+--#include now
+--#include envelope
+--#include forget
+--#include settle
+
+local SCAN = 500  -- messages looked at in one call; the caller goes on behind them
+local epoch = redis.call('HGET', queue, 'epoch')
+if not epoch then
+    return {now, false}
+end
+local _, unsettled = settle()
+if unsettled then
+    return {now, epoch, false, after}  -- a page now might pass over what is due
+end
+if also_later == '1' and redis.call('ZCARD', delayed) == 0 then
+    also_later = '0'
+end
+local source = (also_held == '1' or also_later == '1') and messages or ready
+local page = {now, epoch, false, false}
+local found, scanned, step = 0, 0, limit
+while found < limit and scanned < SCAN do
+    step = math.min(step, SCAN)
+    local ranks = redis.call('ZRANGEBYSCORE', source, '(' .. after, '+inf', 'LIMIT', 0, step)
+    if #ranks == 0 then
+        page[3] = found == 0 and due_in()
+        return page
+    end
+    local envelopes = redis.call('HMGET', bodies, unpack(ranks))
+    for place, rank in ipairs(ranks) do
+        local envelope = envelopes[place]
+        after, scanned = rank, scanned + 1
+        local shown = envelope and expiry_of(envelope) > now
+            and (client == '' or client_of(envelope) ~= client)
+        local hold = false
+        if shown and source == messages then
+            hold = redis.call('ZSCORE', claimed, rank) and redis.call('HGET', holds, rank)
+            shown = (also_held == '1' or not hold)
+                and (also_later == '1' or not redis.call('ZSCORE', delayed, rank))
+        end
+        if shown then
+            local at = 3 * found + 5
+            page[at], page[at + 1], page[at + 2] = rank, envelope, hold
+            found = found + 1
+            if found == limit then
+                break
+            end
+        end
+    end
+    step = step * 2
+end
+page[4] = after
+return page

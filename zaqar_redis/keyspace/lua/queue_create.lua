@@ -1,0 +1,16 @@
+-- Make a queue unless it is there.
+--
+-- Returns {made (1) or not, not yet listed (1) or listed}.
+local queue    = KEYS[1]            -- hash: the queue itself
+local now      = tonumber(ARGV[1])  -- ms; 0: the time of Redis
+local epoch    = ARGV[2]            -- tells this life of the queue from any other
+local metadata = ARGV[3]            -- JSON object
+-- ARGV[4...]: name and value of each setting that the verbs go by
+--#include now
+
+if redis.call('EXISTS', queue) == 1 then
+    return {0, redis.call('HEXISTS', queue, 'unlisted')}
+end
+redis.call('HSET', queue, 'epoch', epoch, 'created', now, 'metadata', metadata, 'unlisted', 1,
+    unpack(ARGV, 4))
+return {1, 1}

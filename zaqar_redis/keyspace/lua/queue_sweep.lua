@@ -1,0 +1,19 @@
+-- Settle a queue that nobody uses, a bounded step at a time.
+--
+-- Returns how much was settled; 0: nothing was left to do.
+local queue    = KEYS[1]            -- hash: the queue itself
+local messages = KEYS[2]            -- zset: every message by rank
+local bodies   = KEYS[3]            -- hash: rank -> envelope
+local ready    = KEYS[4]            -- zset: claimable by rank
+local claimed  = KEYS[5]            -- zset: held, by the end of the hold
+local delayed  = KEYS[6]            -- zset: delayed, by the end of the delay
+local expiry   = KEYS[7]            -- zset: every message by expiry
+local holds    = KEYS[8]            -- hash: rank -> last claim and count
+local claims   = KEYS[9]            -- hash: claim -> ttl and ranks
+local leases   = KEYS[10]           -- zset: claims by the end of their lease
+local now      = tonumber(ARGV[1])  -- ms; 0: the time of Redis
+--#include now
+--#include forget
+--#include settle
+
+return (settle())

@@ -1,0 +1,17 @@
+-- Replace a queue's metadata, if nobody else changed it meanwhile.
+--
+-- Returns 'updated', 'changed' or 'missing'.
+local queue    = KEYS[1]  -- hash: the queue itself
+local expected = ARGV[1]  -- the metadata as it was read, or '' for any
+local metadata = ARGV[2]  -- JSON object
+-- ARGV[3...]: name and value of each setting that the verbs go by
+
+local stored = redis.call('HGET', queue, 'metadata')
+if not stored then
+    return 'missing'
+elseif expected ~= '' and stored ~= expected then
+    return 'changed'
+end
+redis.call('HDEL', queue, 'ttl', 'delay', 'size', 'sealed', 'max_claims', 'dead_queue', 'dead_ttl')
+redis.call('HSET', queue, 'metadata', metadata, unpack(ARGV, 3))
+return 'updated'

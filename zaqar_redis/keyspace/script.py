@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lua scripts as verbs, and how a verb is run.
+
+A script's first lines are its signature: ``local name = KEYS[1]`` and
+``local name = ARGV[1]``.  They are read here, so that Python passes keys and
+arguments by name and a wrong name fails before anything is sent.
+
+A verb is a generator that yields `Call` values and is sent their answers: the
+same verb is awaited by the server and run by synchronous callers.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import re
+from collections.abc import Callable, Generator
+from importlib import resources
+from operator import attrgetter
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Argument = bytes | str | int
+
+_SIGNATURE = re.compile(r"^local (\w+)\s*= (?:tonumber\()?(KEYS|ARGV)\[(\d+)\]", re.MULTILINE)
+_REST = re.compile(r"^-- ARGV\[(\d+)\.\.\.\]", re.MULTILINE)
+_INCLUDE = re.compile(r"^--#include (\w+)\n", re.MULTILINE)
+
+
+class Call:
+    """One script with its keys and arguments: what to send."""
+
+    __slots__ = ("_tail", "script")
+
+    def __init__(self, script: Script, tail: tuple[Argument, ...]) -> None:
+        self.script = script
+        self._tail = tail
+
+    def command(self) -> tuple[Argument, ...]:
+        return ("EVALSHA", self.script.sha, *self._tail)
+
+    def command_with_source(self) -> tuple[Argument, ...]:
+        """Load the script on the way, for a server that does not know it."""
+        return ("EVAL", self.script.source, *self._tail)
+
+
+class Script:
+    """One verb: ``lua/<noun>_<verb>.lua``."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        folder = resources.files(__package__).joinpath("lua")
+        text = folder.joinpath(f"{name}.lua").read_text()
+        self.keys, self.args = _signature(name, text)
+        self.takes_rest = bool(_REST.search(text))
+        self.source = _INCLUDE.sub(
+            lambda found: folder.joinpath("shared", f"{found[1]}.lua").read_text(), text
+        )
+        self.sha = hashlib.sha1(self.source.encode(), usedforsecurity=False).hexdigest()
+        self._names = frozenset(self.args)
+        self._pick: Callable[[Any], Any] = attrgetter(*self.keys)
+        self._head = len(self.keys)
+
+    def __call__(self, keys: object, *rest: Argument, **named: Argument) -> Call:
+        """Bind keys (attributes of *keys* of the same names) and arguments.
+
+        Raises TypeError when a named argument is missing or unknown.
+        """
+        if named.keys() != self._names or (rest and not self.takes_rest):
+            raise TypeError(f"{self.name} takes {self.args}, not {tuple(named)}")
+        picked = self._pick(keys)
+        if self._head == 1:
+            picked = (picked,)
+        return Call(self, (self._head, *picked, *[named[name] for name in self.args], *rest))
+
+
+def _signature(name: str, text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    names: dict[str, list[str]] = {"KEYS": [], "ARGV": []}
+    for found in _SIGNATURE.finditer(text):
+        known = names[found[2]]
+        if int(found[3]) != len(known) + 1:
+            raise ValueError(f"{name}.lua: {found[2]}[{found[3]}] is out of turn")
+        known.append(found[1])
+    rest = _REST.search(text)
+    if rest and int(rest[1]) != len(names["ARGV"]) + 1:
+        raise ValueError(f"{name}.lua: the rest does not begin behind the last argument")
+    return tuple(names["KEYS"]), tuple(names["ARGV"])
+
+
+class Client(Protocol):
+    """Sends calls from a running event loop."""
+
+    async def call(self, call: Call) -> Any:
+        """Answer of the script.  Raises `errors.StoreUnavailable`."""
+
+
+class SyncClient(Protocol):
+    """Sends calls and blocks."""
+
+    def call(self, call: Call) -> Any:
+        """Answer of the script.  Raises `errors.StoreUnavailable`."""
+
+
+Steps = Generator[Call, Any, T]
+
+
+class Verb(Generic[T]):
+    """A verb about to happen: await it, or `run` it."""
+
+    __slots__ = ("_client", "_steps")
+
+    def __init__(self, client: Any, steps: Steps[T]) -> None:
+        self._client = client
+        self._steps = steps
+
+    def __await__(self) -> Generator[Any, None, T]:
+        return _arun(self._client, self._steps).__await__()
+
+    def run(self) -> T:
+        """Do it now, over a `SyncClient`."""
+        return _run(self._client, self._steps)
+
+
+async def _arun(client: Client, steps: Steps[T]) -> T:
+    try:
+        call = next(steps)
+        while True:
+            call = steps.send(await client.call(call))
+    except StopIteration as done:
+        return done.value  # type: ignore[no-any-return]  # StopIteration.value is Any
+
+
+def _run(client: SyncClient, steps: Steps[T]) -> T:
+    try:
+        call = next(steps)
+        while True:
+            call = steps.send(client.call(call))
+    except StopIteration as done:
+        return done.value  # type: ignore[no-any-return]  # StopIteration.value is Any
+
+
+class HasClient(Protocol):
+    client: Any
+
+
+S = TypeVar("S", bound=HasClient)
+
+
+def verb(steps: Callable[Concatenate[S, P], Steps[T]]) -> Callable[Concatenate[S, P], Verb[T]]:
+    """Turn a method that yields calls into one that returns a `Verb`."""
+
+    @functools.wraps(steps)
+    def bound(self: S, /, *args: P.args, **kwargs: P.kwargs) -> Verb[T]:
+        return Verb(self.client, steps(self, *args, **kwargs))
+
+    return bound

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The values that travel between rooms: frozen, typed, without IO.
+
+Times are milliseconds since the epoch, lifetimes whole seconds, unless a
+field says otherwise.  Bodies are the JSON text as it was posted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+Item = TypeVar("Item")
+
+
+class Record(msgspec.Struct, frozen=True, gc=False):
+    """Base of all records: immutable; change by ``msgspec.structs.replace``."""
+
+
+class Queue(Record, frozen=True):
+    name: str
+    #: what the owner put in, reserved attributes included
+    metadata: dict[str, Any]
+    #: the metadata as stored, to recognise a change made meanwhile
+    stored: bytes = b"{}"
+    created: int = 0
+
+
+class Draft(Record, frozen=True):
+    """A message that has not been posted yet."""
+
+    body: bytes
+    #: seconds; None: the queue's default, else the service's
+    ttl: int | None = None
+    #: seconds; None: the queue's default
+    delay: int | None = None
+    #: 16 bytes; empty: none was asked for
+    checksum: bytes = b""
+    #: where a dead letter came from: the queue's name
+    origin: str = ""
+    #: the body is encrypted
+    sealed: bool = False
+
+
+class Message(Record, frozen=True):
+    id: str
+    rank: int
+    #: seconds since it was posted
+    age: int
+    ttl: int
+    body: bytes
+    created: int
+    expires: int
+    #: the live claim that holds it
+    claim_id: str | None = None
+    #: how often it has been claimed
+    claim_count: int = 0
+    delay: int = 0
+    #: 16 bytes that stand for the client that posted it
+    client: bytes = b""
+    checksum: bytes = b""
+    origin: str = ""
+    sealed: bool = False
+
+
+class Posted(Record, frozen=True):
+    """The ids of posted messages, in the order of the request."""
+
+    ids: tuple[str, ...]
+    #: the answer was given before, to the same idempotency key
+    replayed: bool = False
+
+
+class Claim(Record, frozen=True):
+    id: str
+    ttl: int
+    #: seconds since it was made or last renewed
+    age: int
+    messages: tuple[Message, ...]
+
+
+class Taken(Record, frozen=True):
+    """What a claim or a pop got."""
+
+    messages: tuple[Message, ...]
+    #: None when nothing was claimable
+    claim_id: str | None = None
+    #: milliseconds until a delay ends or a claim lapses; None: none is running
+    due: int | None = None
+
+
+class Page(Record, Generic[Item], frozen=True):
+    items: Sequence[Item]
+    #: give it back to go on behind this page; empty when nothing was found
+    marker: str = ""
+    #: milliseconds until something hidden may show; None: nothing is hidden
+    due: int | None = None
+
+
+class Stats(Record, frozen=True):
+    total: int = 0
+    claimed: int = 0
+    oldest: Message | None = None
+    newest: Message | None = None
+
+    @property
+    def free(self) -> int:
+        return self.total - self.claimed
+
+
+class Retry(Record, frozen=True):
+    """How a retried post is recognised."""
+
+    #: chosen by the client, unique per queue within the window
+    key: str
+    #: of the request, so that the same key with other content is refused
+    fingerprint: bytes
+    #: milliseconds for which the first answer is kept
+    window: int

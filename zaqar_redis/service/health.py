@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Try every kind of operation on the store, and say how long each took."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Awaitable
+from typing import Any
+
+from zaqar_redis import errors
+from zaqar_redis.records import Draft
+from zaqar_redis.storage.driver import Driver
+
+#: Messages posted and taken away again: as many as stock Zaqar's check.
+_MESSAGES = 100
+
+
+class Health:
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+
+    async def ping(self) -> None:
+        """Raises StoreUnavailable."""
+        await self._driver.ping()
+
+    async def check(self) -> dict[str, Any]:
+        """``{"storage_reachable", "operation_status": {operation: {...}}}``."""
+        try:
+            await self._driver.ping()
+        except errors.StoreUnavailable:
+            return {"storage_reachable": False, "operation_status": {}}
+        return {"storage_reachable": True, "operation_status": await self._operations()}
+
+    async def _operations(self) -> dict[str, Any]:
+        project, queue = f"health-{uuid.uuid4()}", "health"
+        queues, messages = self._driver.queues, self._driver.messages
+        claims = self._driver.claims
+        draft = Draft(body=b'{"health": "check"}', ttl=60)
+        status: dict[str, Any] = {}
+
+        async def timed(name: str, operation: Awaitable[Any]) -> Any:
+            start = time.monotonic()
+            try:
+                answer = await operation
+            except errors.Unavailable as error:
+                status[name] = _outcome(start, str(uuid.uuid4()))
+                raise error
+            status[name] = _outcome(start, None)
+            return answer
+
+        try:
+            await timed("create_queue", queues.create(project, queue, {}))
+            posted = await timed(
+                "post_messages",
+                messages.post(
+                    project, queue, [draft] * _MESSAGES, client="health", default_ttl=60, size=0
+                ),
+            )
+            taken = await timed(
+                "claim_messages", claims.create(project, queue, ttl=60, grace=60, limit=1)
+            )
+            await timed(
+                "list_messages",
+                messages.list(
+                    project,
+                    queue,
+                    after=None,
+                    limit=10,
+                    hide_client=None,
+                    include_claimed=False,
+                    include_delayed=False,
+                ),
+            )
+            first, *others = posted.ids
+            await timed(
+                "delete_messages",
+                messages.delete(project, queue, [first], claims=[taken.claim_id], force=False),
+            )
+            await timed("delete_claim", claims.delete(project, queue, taken.claim_id))
+            await timed(
+                "bulk_delete_messages",
+                messages.delete(project, queue, others, claims=None, force=True),
+            )
+        except errors.Unavailable:
+            return status
+        finally:
+            await queues.delete(project, queue)
+        await timed("delete_queue", queues.delete(project, queue))
+        return status
+
+
+def _outcome(start: float, reference: str | None) -> dict[str, Any]:
+    return {
+        "succeeded": reference is None,
+        "seconds": time.monotonic() - start,
+        "ref": reference,
+    }

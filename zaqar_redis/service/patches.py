@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""JSON patch as Zaqar has it: add, replace and remove of one metadata key."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from zaqar_redis import errors, rules
+
+
+class Change(msgspec.Struct, frozen=True):
+    op: str
+    key: str
+    value: Any = None
+
+
+def read(document: Any) -> list[Change]:
+    """The changes of a patch document.
+
+    API: an array of ``{"op", "path", "value"}``, the path ``/metadata/<key>``
+    with ``~0`` and ``~1`` for tilde and slash.  Raises BadBody.
+    """
+    if not isinstance(document, list):
+        raise errors.BadBody(why="The patch must be an array of operations.")
+    return [_change(place, item) for place, item in enumerate(document)]
+
+
+def _change(place: int, item: Any) -> Change:
+    where = f"Operation {place} of the patch"
+    if not isinstance(item, dict):
+        raise errors.BadBody(why=f"{where} must be an object.")
+    op = item.get("op")
+    if op not in ("add", "replace", "remove"):
+        raise errors.BadBody(why=f'{where}: "op" must be add, replace or remove.')
+    if op != "remove" and "value" not in item:
+        raise errors.BadBody(why=f'{where}: "value" is missing.')
+    return Change(op=op, key=_key(where, item.get("path")), value=item.get("value"))
+
+
+def _key(where: str, path: Any) -> str:
+    if not isinstance(path, str):
+        raise errors.BadBody(why=f'{where}: "path" must be a string.')
+    root, *tokens = [token.strip() for token in path.split("/")]
+    if root or len(tokens) != 2 or tokens[0].lower() != "metadata" or not tokens[1]:
+        raise errors.BadBody(why=f'{where}: "path" must be /metadata/ and one key.')
+    return tokens[1].replace("~1", "/").replace("~0", "~")
+
+
+def apply(metadata: dict[str, Any], changes: Sequence[Change]) -> dict[str, Any]:
+    """The metadata with all changes made.  Raises Conflict."""
+    changed = dict(metadata)
+    for change in changes:
+        reserved = change.key in rules.RESERVED
+        if change.op != "add" and change.key not in changed and not reserved:
+            raise errors.Conflict(why=f"Can't {change.op} non-existent object {change.key}.")
+        if change.op == "remove":
+            # API: removing a reserved attribute that is not set restores the default.
+            changed.pop(change.key, None)
+        else:
+            changed[change.key] = change.value
+    return changed

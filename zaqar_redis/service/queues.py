@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What can be done with queues."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from zaqar_redis import errors, rules
+from zaqar_redis.records import Page, Queue, Stats
+from zaqar_redis.service import patches
+from zaqar_redis.storage.driver import Driver
+
+#: How often a patch is tried when others change the same queue meanwhile.
+_PATCH_TRIES = 10
+
+
+class Queues:
+    def __init__(self, driver: Driver, limits: rules.Limits, can_encrypt: bool) -> None:
+        self._store = driver.queues
+        self._limits = limits
+        self._can_encrypt = can_encrypt
+
+    async def create(self, project: str, queue: str, metadata: dict[str, Any]) -> bool:
+        """False when it was there; then nothing is changed."""
+        self._check(metadata)
+        return await self._store.create(project, queue, metadata)
+
+    async def get(self, project: str, queue: str) -> dict[str, Any]:
+        """Metadata with defaults.  Queues are lazy: a missing one has only those."""
+        found = await self._store.get(project, queue)
+        return self.shown(found.metadata if found else {})
+
+    async def patch(
+        self, project: str, queue: str, changes: Sequence[patches.Change]
+    ) -> dict[str, Any]:
+        """Raises NotFound, Conflict, BadRequest."""
+        for _ in range(_PATCH_TRIES):
+            found = await self._store.get(project, queue)
+            if found is None:
+                raise errors.NotFound(why=f"Queue {queue} does not exist.")
+            metadata = patches.apply(found.metadata, changes)
+            self._check(metadata)
+            if await self._store.update(project, found, metadata):
+                return self.shown(metadata)
+        raise errors.Conflict(why=f"Queue {queue} is being changed by others.")
+
+    async def delete(self, project: str, queue: str) -> None:
+        await self._store.delete(project, queue)
+
+    async def list(
+        self, project: str, marker: str, limit: int | None, name: str, metadata: dict[str, str]
+    ) -> Page[Queue]:
+        """Queues whose name holds *name* and whose metadata equals *metadata*."""
+
+        def wanted(queue: Queue) -> bool:
+            return name in queue.name and all(
+                key in queue.metadata and _equals(queue.metadata[key], text)
+                for key, text in metadata.items()
+            )
+
+        most = rules.limit(limit, self._limits.max_queues_per_page)
+        filtered = bool(name or metadata)
+        return await self._store.list(project, marker, most, wanted if filtered else None)
+
+    async def count(self, project: str) -> int:
+        return await self._store.count(project)
+
+    async def stats(self, project: str, queue: str) -> Stats:
+        return await self._store.stats(project, queue)
+
+    async def purge(self, project: str, queue: str) -> None:
+        await self._store.purge(project, queue)
+
+    def shown(self, metadata: dict[str, Any]) -> dict[str, Any]:
+        """API: reserved attributes are shown with their defaults when not set."""
+        limits = self._limits
+        defaults = {
+            "_max_messages_post_size": limits.max_messages_post_size,
+            "_default_message_ttl": limits.default_message_ttl,
+            "_default_message_delay": limits.default_message_delay,
+            "_dead_letter_queue": None,
+            "_dead_letter_queue_messages_ttl": None,
+            "_max_claim_count": None,
+            "_enable_encrypt_messages": False,
+        }
+        return metadata | {name: metadata.get(name) or defaults[name] for name in rules.RESERVED}
+
+    def _check(self, metadata: dict[str, Any]) -> None:
+        rules.queue_metadata(metadata, self._limits, self._can_encrypt)
+        try:
+            size = len(msgspec.json.encode(metadata))
+        except (OverflowError, RecursionError):
+            raise errors.BadBody(why="The metadata holds an integer that is too large.") from None
+        most = self._limits.max_queue_metadata
+        if size > most:
+            raise errors.BadRequest(why=f"Queue metadata may be at most {most} bytes.")
+
+
+def _equals(value: Any, text: str) -> bool:
+    """A filter comes as text; numbers and booleans are compared by how they are written."""
+    if isinstance(value, str):
+        return value == text
+    try:
+        return bool(msgspec.json.decode(text) == value)
+    except msgspec.DecodeError:
+        return False

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a store of queues promises.
+
+One small protocol per noun; a driver holds one of each.  Every method may raise
+`errors.StoreUnavailable` or `errors.Overloaded`.  A method that raises changed
+nothing, with one exception: after `errors.StoreTimeout`, or when the connection
+broke, a change may have been made although no answer came.
+
+Times go by the store's clock, in milliseconds.  Projects and queues are named by
+the texts that the client gave; the store must keep them apart whatever
+characters they hold.  The empty project is the one stock Zaqar calls None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Protocol
+
+from zaqar_redis.records import Claim, Draft, Message, Page, Posted, Queue, Retry, Stats, Taken
+
+
+class Queues(Protocol):
+    """Queues by name.  They exist from creation or the first post to deletion."""
+
+    def create(self, project: str, queue: str, metadata: dict[str, Any]) -> Awaitable[bool]:
+        """Make a queue; False, and nothing changed, when it is there."""
+
+    def get(self, project: str, queue: str) -> Awaitable[Queue | None]:
+        """The queue, or None."""
+
+    def update(self, project: str, queue: Queue, metadata: dict[str, Any]) -> Awaitable[bool]:
+        """Replace all metadata, if it still is what *queue* was read with.
+
+        False when somebody else changed it, or the queue, meanwhile.
+        """
+
+    def delete(self, project: str, queue: str) -> Awaitable[None]:
+        """Remove the queue, its messages and its claims.  Idempotent."""
+
+    def list(
+        self, project: str, after: str, limit: int, wanted: Callable[[Queue], bool] | None
+    ) -> Awaitable[Page[Queue]]:
+        """Up to *limit* queues in order of name, behind the name *after*."""
+
+    def count(self, project: str) -> Awaitable[int]:
+        """How many queues the project has."""
+
+    def stats(self, project: str, queue: str) -> Awaitable[Stats]:
+        """Counts, oldest and newest message; of a missing queue, zeros."""
+
+    def purge(self, project: str, queue: str) -> Awaitable[None]:
+        """Remove all messages and claims; the queue stays.  Idempotent."""
+
+
+class Messages(Protocol):
+    """Messages in the order in which they were posted."""
+
+    def post(
+        self,
+        project: str,
+        queue: str,
+        drafts: Sequence[Draft],
+        *,
+        client: str,
+        default_ttl: int,
+        size: int,
+        retry: Retry | None = None,
+    ) -> Awaitable[Posted]:
+        """Append all or none, in order, in one step; make the queue if needed.
+
+        A reader that has seen a message never finds an older one appear before
+        it.  *size* is the request's, in bytes, for the queue's own limit.  With
+        *retry*, a post with the same key is done once within the window, and
+        answered the same.
+
+        Raises BadRequest when the request is larger than the queue allows,
+        KeyReused when the key came with another request, and `NeedsSealing` when
+        the queue wants bodies encrypted and these are not.
+        """
+
+    def list(
+        self,
+        project: str,
+        queue: str,
+        *,
+        after: str | None,
+        limit: int,
+        hide_client: str | None,
+        include_claimed: bool,
+        include_delayed: bool,
+    ) -> Awaitable[Page[Message]]:
+        """Up to *limit* messages behind the id *after*, oldest first.
+
+        A page is short only at the end of the queue.  The id need not be that of
+        a message that still exists; one that this queue never gave yields an
+        empty page.
+        """
+
+    def get(self, project: str, queue: str, ids: Sequence[str]) -> Awaitable[Sequence[Message]]:
+        """Those of the messages that are there, in the order asked."""
+
+    def delete(
+        self, project: str, queue: str, ids: Sequence[str], *, claims: Sequence[str] | None, force: bool
+    ) -> Awaitable[None]:
+        """Delete all or none.  Ids of nothing are passed over.
+
+        With *claims*, each message must be held by one of them; without, none
+        may be claimed, unless *force*.  Raises MessageClaimed, MessageNotClaimed,
+        ClaimedByOther, ClaimLapsed.
+        """
+
+    def pop(self, project: str, queue: str, limit: int) -> Awaitable[Taken]:
+        """Take the oldest claimable messages out for good."""
+
+
+class Claims(Protocol):
+    """Leases on messages.  A message is held by at most one live claim."""
+
+    def create(self, project: str, queue: str, *, ttl: int, grace: int, limit: int) -> Awaitable[Taken]:
+        """Claim the oldest claimable messages.
+
+        A message that would expire before the claim lives on for *grace* seconds
+        after it.  One that was claimed as often as the queue allows goes to the
+        dead-letter queue instead.  When nothing is claimable no claim is made.
+        """
+
+    def get(self, project: str, queue: str, claim: str) -> Awaitable[Claim | None]:
+        """The live claim with the messages that it still holds, or None."""
+
+    def update(self, project: str, queue: str, claim: str, *, ttl: int, grace: int) -> Awaitable[bool]:
+        """Start the lease anew; False when there is no such live claim."""
+
+    def delete(self, project: str, queue: str, claim: str) -> Awaitable[None]:
+        """Release what the claim still holds.  Idempotent."""
+
+
+#: Called with how many messages came or became claimable; 0: perhaps some.
+Hint = Callable[[int], None]
+
+
+class Feed(Protocol):
+    """Hints that a queue has news.  Hints may be lost; the queue is the truth."""
+
+    def watch(self, project: str, queue: str, hint: Hint) -> Awaitable[None]:
+        """Call *hint* on news; returns when none from now on is missed."""
+
+    def unwatch(self, project: str, queue: str, hint: Hint) -> None:
+        """Stop calling *hint*."""
+
+
+class Sweeping(Protocol):
+    """For stores that do not tidy idle queues by themselves."""
+
+    def sweep(self) -> Awaitable[int]:
+        """Tidy for a while, unless another process does; how much was settled."""
+
+
+class Driver(Protocol):
+    """A store of queues."""
+
+    queues: Queues
+    messages: Messages
+    claims: Claims
+    #: None: whoever waits must poll
+    feed: Feed | None
+    #: None: nothing needs sweeping
+    sweeper: Sweeping | None
+
+    async def start(self) -> None:
+        """Connect.  Does not fail when the store is away: its calls do."""
+
+    async def close(self) -> None:
+        """Let go of every connection."""
+
+    async def ping(self) -> None:
+        """Raises StoreUnavailable when the store does not answer."""
+
+
+class NeedsSealing(Exception):
+    """The queue wants bodies encrypted."""

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Queues in Redis: a driver made of one Lua script per verb."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from zaqar_redis import clock
+from zaqar_redis.keyspace import client as keyspace
+from zaqar_redis.keyspace.batch import BatchSettings
+from zaqar_redis.storage.drivers.redis.claims import Claims
+from zaqar_redis.storage.drivers.redis.feed import Feed
+from zaqar_redis.storage.drivers.redis.messages import Messages
+from zaqar_redis.storage.drivers.redis.queues import Queues
+from zaqar_redis.storage.drivers.redis.sweeper import Sweeper
+
+
+class RedisDriver:
+    """The store of one Redis, for a running event loop."""
+
+    def __init__(self, client: keyspace.AsyncClient, now: clock.Clock = clock.store) -> None:
+        self._client = client
+        self.queues = Queues(client, now)
+        self.messages = Messages(client, now)
+        self.claims = Claims(client, now)
+        self.feed = Feed(client)
+        self.sweeper = Sweeper(client, self.queues)
+
+    async def start(self) -> None:
+        await self._client.start()
+
+    async def close(self) -> None:
+        await self.feed.close()
+        await self._client.close()
+
+    async def ping(self) -> None:
+        await self._client.command("PING")
+
+
+def create(uri: str, options: Mapping[str, Any]) -> RedisDriver:
+    """The entry point of ``redis://``, ``rediss://``, ``unix://`` and ``memory://``."""
+    known = BatchSettings.__struct_fields__
+    settings = BatchSettings(**{name: options[name] for name in options if name in known})
+    return RedisDriver(keyspace.client(uri, settings))

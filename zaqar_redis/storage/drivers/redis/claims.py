@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Claims in Redis."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from zaqar_redis.clock import Clock
+from zaqar_redis.keyspace import keys
+from zaqar_redis.keyspace.script import Script, Steps, verb
+from zaqar_redis.records import Claim, Taken
+from zaqar_redis.storage.drivers.redis import dead_letters, identity, reading
+
+_CREATE = Script("claim_create")
+_GET = Script("claim_get")
+_UPDATE = Script("claim_update")
+_DELETE = Script("claim_delete")
+
+
+class Claims:
+    def __init__(self, client: Any, now: Clock) -> None:
+        self.client = client
+        self._now = now
+
+    @verb
+    def create(self, project: str, queue: str, *, ttl: int, grace: int, limit: int) -> Steps[Taken]:
+        claim, burial = identity.new_claim(), identity.new_claim()
+        again = 1
+        while again:
+            now, epoch, *answer = yield _CREATE(
+                keys.of_queue(project, queue),
+                now=self._now(),
+                claim=claim,
+                ttl=ttl,
+                grace=grace,
+                limit=limit,
+                burial=burial,
+            )
+            if epoch is None:
+                return Taken(messages=())
+            again, due, flat, dead, dead_queue, dead_ttl = answer
+            if dead:
+                letters = reading.messages(now, epoch, dead)
+                yield from dead_letters.move(
+                    self._now, project, queue, letters, dead_queue.decode(), dead_ttl, burial
+                )
+        messages = tuple(reading.messages(now, epoch, flat))
+        return Taken(messages=messages, claim_id=claim if messages else None, due=due)
+
+    @verb
+    def get(self, project: str, queue: str, claim: str) -> Steps[Claim | None]:
+        known = identity.parse_claim(claim)
+        if known is None:
+            return None
+        answer = yield _GET(keys.of_queue(project, queue), now=self._now(), claim=known)
+        if answer is None:
+            return None
+        now, epoch, ttl, lease, *flat = answer
+        return Claim(
+            id=known,
+            ttl=ttl,
+            age=(now - (int(lease) - ttl * 1000)) // 1000,
+            messages=tuple(reading.messages(now, epoch, flat)),
+        )
+
+    @verb
+    def update(self, project: str, queue: str, claim: str, *, ttl: int, grace: int) -> Steps[bool]:
+        known = identity.parse_claim(claim)
+        if known is None:
+            return False
+        renewed = yield _UPDATE(
+            keys.of_queue(project, queue), now=self._now(), claim=known, ttl=ttl, grace=grace
+        )
+        return bool(renewed)
+
+    @verb
+    def delete(self, project: str, queue: str, claim: str) -> Steps[None]:
+        known = identity.parse_claim(claim)
+        if known is not None:
+            yield _DELETE(keys.of_queue(project, queue), now=self._now(), claim=known)

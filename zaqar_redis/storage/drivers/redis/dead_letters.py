@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Messages that were claimed too often move to the dead-letter queue.
+
+The two queues may live on two nodes, so a move is three steps that may each be
+repeated: the claim script holds the message with a claim of our own; it is
+posted to the dead-letter queue with its id as the idempotency key; it is deleted
+here.  A crash in between leaves it held for a minute, then the next claim begins
+again, and the post is recognised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from zaqar_redis.clock import Clock
+from zaqar_redis.keyspace import keys
+from zaqar_redis.keyspace.script import Script, Steps
+from zaqar_redis.records import Draft, Message, Retry
+from zaqar_redis.storage.drivers.redis import posting
+
+_DROP = Script("message_drop")
+
+#: Milliseconds for which a move is recognised: far longer than the hold lasts.
+_WINDOW = 24 * 3600 * 1000
+
+
+def move(
+    now: Clock,
+    project: str,
+    queue: str,
+    letters: Sequence[Message],
+    dead_queue: str,
+    dead_ttl: bytes | None,
+    burial: str,
+) -> Steps[None]:
+    for letter in letters:
+        draft = Draft(
+            body=letter.body,
+            ttl=int(dead_ttl) if dead_ttl else letter.ttl,
+            delay=0,
+            checksum=letter.checksum,
+            origin=queue,
+            sealed=letter.sealed,
+        )
+        yield from posting.post(
+            now(),
+            project,
+            dead_queue,
+            [draft],
+            client=letter.client,
+            default_ttl=letter.ttl,
+            size=0,
+            sealed=True,  # it goes as it is
+            retry=Retry(key=f"dead {letter.id}", fingerprint=b"\0", window=_WINDOW),
+        )
+    yield _DROP(
+        keys.of_queue(project, queue), *[letter.rank for letter in letters], burial=burial
+    )

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hints from Redis that queues have news, over one PUB/SUB connection."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+from collections import OrderedDict
+from typing import Any
+
+from redis.asyncio.client import PubSub
+from redis.exceptions import RedisError
+
+from zaqar_redis.keyspace import keys
+from zaqar_redis.keyspace.client import AsyncClient
+from zaqar_redis.storage.driver import Hint
+
+LOG = logging.getLogger(__name__)
+
+#: Channels kept though nobody watches: the next long poll finds them subscribed.
+_IDLE_CHANNELS = 256
+#: Seconds to wait for Redis to confirm; without it hints are just later.
+_CONFIRM = 1.0
+#: Keeps the connection subscribed to something, as redis-py wants it.
+_ALWAYS = b"zr:feed"
+
+
+class _Channel:
+    __slots__ = ("confirmed", "hints")
+
+    def __init__(self) -> None:
+        self.hints: set[Hint] = set()
+        self.confirmed = asyncio.Event()
+
+
+class Feed:
+    def __init__(self, client: AsyncClient) -> None:
+        self._client = client
+        self._channels: dict[bytes, _Channel] = {}
+        self._idle: OrderedDict[bytes, None] = OrderedDict()
+        self._listener: PubSub | None = None
+        self._reader: asyncio.Task[None] | None = None
+        self._starting = asyncio.Lock()
+
+    async def watch(self, project: str, queue: str, hint: Hint) -> None:
+        name = keys.of_queue(project, queue).feed
+        self._idle.pop(name, None)
+        channel = self._channels.get(name)
+        if channel is None:
+            channel = self._channels[name] = _Channel()
+            channel.hints.add(hint)
+            with contextlib.suppress(RedisError, OSError):
+                listener = await self._started()
+                await listener.subscribe(name)
+        channel.hints.add(hint)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(channel.confirmed.wait(), _CONFIRM)
+
+    def unwatch(self, project: str, queue: str, hint: Hint) -> None:
+        name = keys.of_queue(project, queue).feed
+        channel = self._channels.get(name)
+        if channel is None:
+            return
+        channel.hints.discard(hint)
+        if not channel.hints:
+            self._idle[name] = None
+
+    async def close(self) -> None:
+        if self._reader:
+            self._reader.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._reader
+        if self._listener:
+            await self._listener.aclose()  # type: ignore[no-untyped-call]
+
+    async def _started(self) -> PubSub:
+        async with self._starting:
+            if self._listener is None:
+                listener = self._client.listener()
+                await listener.subscribe(_ALWAYS)
+                self._listener = listener
+                self._reader = asyncio.create_task(self._read(listener), name="feed")
+            return self._listener
+
+    async def _read(self, listener: PubSub) -> None:
+        while True:
+            try:
+                message = await listener.get_message(timeout=None)  # type: ignore[arg-type]
+                if message is not None:
+                    self._hear(message)
+                if len(self._idle) > _IDLE_CHANNELS:
+                    name, _ = self._idle.popitem(last=False)
+                    del self._channels[name]
+                    await listener.unsubscribe(name)
+            except (RedisError, OSError) as error:
+                LOG.info("feed interrupted: %s", error, extra={"action": "feed_lost"})
+                for channel in self._channels.values():
+                    channel.confirmed.clear()
+                    _tell(channel, 0)
+                await asyncio.sleep(random.uniform(0.1, 0.5))
+
+    def _hear(self, message: dict[str, Any]) -> None:
+        channel = self._channels.get(message["channel"])
+        if channel is None:
+            return
+        if message["type"] == "subscribe":
+            channel.confirmed.set()
+            _tell(channel, 0)  # after a reconnection: something may have been missed
+        elif message["type"] == "message":
+            _tell(channel, int(message["data"]))
+
+
+def _tell(channel: _Channel, count: int) -> None:
+    for hint in tuple(channel.hints):
+        hint(count)

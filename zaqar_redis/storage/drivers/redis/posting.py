@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How messages get into a queue: by a client's post, or as dead letters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from zaqar_redis import errors
+from zaqar_redis.keyspace import envelope, keys
+from zaqar_redis.keyspace.script import Argument, Script, Steps
+from zaqar_redis.records import Draft, Posted, Retry
+from zaqar_redis.storage.driver import NeedsSealing
+from zaqar_redis.storage.drivers.redis import identity
+from zaqar_redis.storage.drivers.redis.queues import enlist
+
+_POST = Script("message_post")
+
+
+def post(
+    now: int,
+    project: str,
+    queue: str,
+    drafts: Sequence[Draft],
+    *,
+    client: bytes,
+    default_ttl: int,
+    size: int,
+    sealed: bool,
+    retry: Retry | None = None,
+) -> Steps[Posted]:
+    rest: list[Argument] = []
+    for draft in drafts:
+        rest.append(-1 if draft.ttl is None else draft.ttl)
+        rest.append(-1 if draft.delay is None else draft.delay)
+        rest.append(envelope.tail(draft, client))
+    of_queue: Any = keys.of_queue(project, queue)
+    epoch = ""
+    while True:
+        outcome, *answer = yield _POST(
+            keys.Receipt(of_queue, retry.key) if retry else of_queue,
+            *rest,
+            now=now,
+            epoch=epoch,
+            size=size,
+            default_ttl=default_ttl,
+            sealed=int(sealed),
+            fingerprint=retry.fingerprint.hex() if retry else "",
+            window=retry.window if retry else 0,
+        )
+        if outcome != b"missing":
+            break
+        epoch = identity.new_epoch()
+    if outcome == b"large":
+        raise errors.BadRequest(
+            why=f"The messages are too large: this queue takes at most {answer[0]} bytes a request."
+        )
+    if outcome == b"plain":
+        raise NeedsSealing
+    if outcome == b"reused":
+        raise errors.KeyReused
+    life, first, count, unlisted = answer
+    if unlisted:
+        yield from enlist(project, queue)
+    prefix = identity.prefix(life.decode())
+    return Posted(
+        ids=tuple([identity.message_id(prefix, rank) for rank in range(first, first + count)]),
+        replayed=outcome == b"replayed",
+    )

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From what scripts answer to records."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from zaqar_redis.keyspace import envelope
+from zaqar_redis.records import Message
+from zaqar_redis.storage.drivers.redis import identity
+
+
+def messages(now: int, epoch: bytes, flat: Sequence[Any]) -> list[Message]:
+    """Messages from rank, envelope, hold, rank, envelope, hold, …
+
+    A hold is 32 characters of claim id and a count; no hold: not claimed.
+    """
+    prefix = identity.prefix(epoch.decode())
+    triples = iter(flat)
+    return [message(now, prefix, int(rank), *both) for rank, *both in zip(triples, triples, triples)]
+
+
+def message(now: int, prefix: str, rank: int, stored: bytes, hold: bytes | None) -> Message:
+    created, expires, ttl, delay, flags, client, origin_length = envelope.head(stored)
+    origin, checksum, body = envelope.rest(stored, origin_length)
+    return Message(
+        id=identity.message_id(prefix, rank),
+        rank=rank,
+        age=(now - created) // 1000,
+        ttl=ttl,
+        body=body,
+        created=created,
+        expires=expires,
+        claim_id=hold[:32].decode() if hold else None,
+        claim_count=int(hold[32:]) if hold else 0,
+        delay=delay,
+        client=client,
+        checksum=checksum,
+        origin=origin,
+        sealed=envelope.is_sealed(flags),
+    )

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tidies queues that nobody uses: the verbs tidy only what they touch."""
+
+from __future__ import annotations
+
+import os
+
+from zaqar_redis.keyspace import keys
+from zaqar_redis.keyspace.client import AsyncClient
+from zaqar_redis.storage.drivers.redis.queues import Queues
+
+#: Milliseconds for which one process sweeps before another may.
+_TURN = 60_000
+#: Keys that Redis looks at in one SCAN: a millisecond or so.
+_SCAN = 1000
+_PAGE = 100
+
+
+class Sweeper:
+    def __init__(self, client: AsyncClient, queues: Queues) -> None:
+        self._client = client
+        self._queues = queues
+
+    async def sweep(self) -> int:
+        turn = await self._client.command("SET", keys.SWEEPER, os.getpid(), "NX", "PX", _TURN)
+        if not turn:
+            return 0
+        settled = 0
+        cursor = b"0"
+        while True:
+            cursor, found = await self._client.command(
+                "SCAN", cursor, "MATCH", keys.LISTS, "COUNT", _SCAN
+            )
+            for listing in found:
+                settled += await self._sweep_project(keys.project_of(listing))
+            if cursor == b"0":
+                return settled
+
+    async def _sweep_project(self, project: str) -> int:
+        settled, after = 0, ""
+        while True:
+            page = await self._queues.list(project, after, _PAGE, None)
+            for queue in page.items:
+                while step := await self._queues.sweep(project, queue.name):
+                    settled += step
+            if len(page.items) < _PAGE:
+                return settled
+            after = page.marker
