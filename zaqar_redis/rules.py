@@ -7,6 +7,7 @@ the client gets, and its text names the field and the limit.
 
 from __future__ import annotations
 
+import functools
 import re
 import uuid
 from typing import Any
@@ -93,13 +94,18 @@ def client_id(client: str | None, limits: Limits) -> str:
                 why=f'The "Client-ID" header must have {least} to {most} characters.'
             )
         return client
-    try:
-        uuid.UUID(client)
-    except ValueError:
-        raise errors.BadClientId(
-            why="Malformed hexadecimal UUID in the \"Client-ID\" header."
-        ) from None
+    if not _is_uuid(client):
+        raise errors.BadClientId(why='Malformed hexadecimal UUID in the "Client-ID" header.')
     return client
+
+
+@functools.lru_cache(maxsize=4096)  # a client asks more than once
+def _is_uuid(text: str) -> bool:
+    try:
+        uuid.UUID(text)
+    except ValueError:
+        return False
+    return True
 
 
 def idempotency_key(key: str) -> str:

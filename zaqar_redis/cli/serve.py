@@ -129,6 +129,7 @@ class Gunicorn(BaseApplication):  # type: ignore[misc]  # gunicorn is untyped
             "loglevel": self._conf.server.log_level,
             # Clients keep connections between requests; gunicorn's 2 s are too short for them.
             "keepalive": 75,
+            "control_socket_disable": True,
             "proc_name": "zaqar-redis",
         }
         for name, value in settings.items():

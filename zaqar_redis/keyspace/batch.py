@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+import hiredis
 import msgspec
 from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import AuthenticationError, RedisError, ResponseError
@@ -50,11 +51,10 @@ class BatchSettings(msgspec.Struct, frozen=True):
 class Waiting:
     """A command, and who waits for its answer."""
 
-    __slots__ = ("answer", "command", "deadline", "size")
+    __slots__ = ("answer", "deadline", "packed")
 
-    def __init__(self, command: Command, size: int, answer: asyncio.Future[Any], deadline: float):
-        self.command = command
-        self.size = size
+    def __init__(self, packed: bytes, answer: asyncio.Future[Any], deadline: float) -> None:
+        self.packed = packed
         self.answer = answer
         self.deadline = deadline
 
@@ -74,9 +74,12 @@ class Batch:
         self._wake = asyncio.Event()
         self._up = asyncio.Event()
         self._keeper: asyncio.Task[None] | None = None
+        # Kept: to ask asyncio for it costs a system call, in the hottest place there is.
+        self._loop: asyncio.AbstractEventLoop
 
     async def start(self) -> None:
         """Connect; give up waiting, but not trying, after the connect timeout."""
+        self._loop = asyncio.get_running_loop()
         self._keeper = asyncio.create_task(self._keep(), name=f"redis {self._name}")
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._up.wait(), self._settings.connect_timeout)
@@ -98,16 +101,16 @@ class Batch:
         settings = self._settings
         if not self._up.is_set():
             raise errors.StoreUnavailable
-        size = sum(len(part) for part in command if not isinstance(part, int))
+        packed = hiredis.pack_command(command)
         if (
             len(self._unsent) + len(self._sent) >= settings.in_flight
-            or self._unsent_bytes + size > settings.backlog_bytes
+            or self._unsent_bytes + len(packed) > settings.backlog_bytes
         ):
             raise errors.Overloaded
-        loop = asyncio.get_running_loop()
+        loop = self._loop
         answer: asyncio.Future[Any] = loop.create_future()
-        self._unsent.append(Waiting(command, size, answer, loop.time() + settings.timeout))
-        self._unsent_bytes += size
+        self._unsent.append(Waiting(packed, answer, loop.time() + settings.timeout))
+        self._unsent_bytes += len(packed)
         self._wake.set()
         return answer
 
@@ -153,21 +156,21 @@ class Batch:
             await self._wake.wait()
             self._wake.clear()
             while self._unsent:
-                await connection.send_packed_command(self._next_write(connection), False)
+                await connection.send_packed_command(self._next_write(), False)
 
-    def _next_write(self, connection: AbstractConnection) -> list[bytes]:
+    def _next_write(self) -> bytes:
         settings = self._settings
-        packed: list[bytes] = []
+        pieces: list[bytes] = []
         size = 0
-        while self._unsent and len(packed) < settings.batch_commands and size < settings.batch_bytes:
+        while self._unsent and len(pieces) < settings.batch_commands and size < settings.batch_bytes:
             waiting = self._unsent.popleft()
-            self._unsent_bytes -= waiting.size
+            self._unsent_bytes -= len(waiting.packed)
             if waiting.answer.done():
                 continue  # nobody waits any more, and it was never sent
-            size += waiting.size
-            packed.extend(connection.pack_command(*waiting.command))
+            size += len(waiting.packed)
+            pieces.append(waiting.packed)
             self._sent.append(waiting)
-        return packed
+        return b"".join(pieces)
 
     async def _read(self, connection: AbstractConnection) -> None:
         sent = self._sent

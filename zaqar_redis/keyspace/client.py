@@ -65,7 +65,8 @@ class BatchingClient:
     """Calls over one smart-batching connection."""
 
     def __init__(self, uri: str, settings: BatchSettings) -> None:
-        self._pool = _pool(uri, settings)
+        # The batch watches over time itself, for all commands at once.
+        self._pool = _pool(uri, settings, socket_timeout=None)
         self._batch = Batch(self._pool.make_connection, settings, printable(uri))
 
     async def start(self) -> None:
@@ -199,8 +200,8 @@ def _options(settings: BatchSettings) -> dict[str, Any]:
     }
 
 
-def _pool(uri: str, settings: BatchSettings) -> redis.asyncio.ConnectionPool:
-    return redis.asyncio.ConnectionPool.from_url(uri, **_options(settings))
+def _pool(uri: str, settings: BatchSettings, **options: Any) -> redis.asyncio.ConnectionPool:
+    return redis.asyncio.ConnectionPool.from_url(uri, **(_options(settings) | options))
 
 
 def _translated(error: Exception) -> Exception:

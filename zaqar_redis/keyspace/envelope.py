@@ -22,6 +22,7 @@ envelope.lua`` reads and writes them); the rest is written here.
 
 from __future__ import annotations
 
+import functools
 import struct
 import uuid
 from hashlib import blake2b
@@ -70,6 +71,7 @@ def is_sealed(flags: int) -> bool:
     return bool(flags & _SEALED)
 
 
+@functools.lru_cache(maxsize=4096)  # a client posts more than once
 def client_bytes(client: str) -> bytes:
     """Sixteen bytes for a client id: a UUID's own, or a digest of any other text."""
     try:

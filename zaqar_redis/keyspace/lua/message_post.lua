@@ -8,11 +8,9 @@ local queue       = KEYS[1]             -- hash: the queue itself
 local messages    = KEYS[2]             -- zset: every message by rank
 local bodies      = KEYS[3]             -- hash: rank -> envelope
 local ready       = KEYS[4]             -- zset: claimable by rank
-local claimed     = KEYS[5]             -- zset: held, by the end of the hold
-local delayed     = KEYS[6]             -- zset: delayed, by the end of the delay
-local expiry      = KEYS[7]             -- zset: every message by expiry
-local holds       = KEYS[8]             -- hash: rank -> last claim and count
-local receipt     = KEYS[9]             -- string: the answer to this retry token
+local delayed     = KEYS[5]             -- zset: delayed, by the end of the delay
+local expiry      = KEYS[6]             -- zset: every message by expiry
+local receipt     = KEYS[7]             -- string: the answer to this retry token
 local now         = tonumber(ARGV[1])   -- ms; 0: the time of Redis
 local epoch       = ARGV[2]             -- of the queue to make, or ''
 local size        = tonumber(ARGV[3])   -- bytes of the request
@@ -23,7 +21,6 @@ local window      = tonumber(ARGV[7])   -- ms to keep the receipt
 -- ARGV[8...]: ttl or -1, delay or -1, rest of the envelope; for each message
 --#include now
 --#include envelope
---#include forget
 
 local BATCH = 1000  -- messages a command: Lua cannot unpack more than about 8000 values
 local count = (#ARGV - 7) / 3
@@ -55,34 +52,32 @@ else
     known[6] = 1
 end
 default_ttl = tonumber(known[2]) or default_ttl
-forget_expired(math.max(10, math.min(SETTLE, 2 * count)))
 
 local first = redis.call('HINCRBY', queue, 'rank', count) - count + 1
-local created = '\153\207' .. uint(now, 8)
-local heads = {}
+local ttl, delay, head, expires
 for from = 1, count, BATCH do
     local by_rank, by_expiry, envelopes, at_once = {}, {}, {}, {}
     for place = from, math.min(from + BATCH - 1, count) do
-        local rank = first + place - 1
-        local ttl, delay = tonumber(ARGV[3 * place + 5]), tonumber(ARGV[3 * place + 6])
-        if ttl < 0 then
-            ttl = default_ttl
+        local own_ttl, own_delay = tonumber(ARGV[3 * place + 5]), tonumber(ARGV[3 * place + 6])
+        if own_ttl < 0 then
+            own_ttl = default_ttl
         end
         if not known[3] then
-            delay = 0  -- only a queue with a default delay knows delays
-        elseif delay < 0 then
-            delay = tonumber(known[3])
+            own_delay = 0  -- only a queue with a default delay knows delays
+        elseif own_delay < 0 then
+            own_delay = tonumber(known[3])
         end
-        local expires = now + ttl * 1000
-        local kind = ttl .. ' ' .. delay
-        if not heads[kind] then
-            heads[kind] = created .. '\207' .. uint(expires, 8) .. '\206' .. uint(ttl, 4)
-                .. '\206' .. uint(delay, 4)
+        if own_ttl ~= ttl or own_delay ~= delay then
+            ttl, delay = own_ttl, own_delay
+            head = head_of(now, now + ttl * 1000, ttl, delay)
+            expires = string.format('%.0f', now + ttl * 1000)
         end
+        -- As text: Redis takes its time to write a number out, and would do it seven times.
+        local rank = string.format('%.0f', first + place - 1)
         local at = 2 * (place - from) + 1
         by_rank[at], by_rank[at + 1] = rank, rank
         by_expiry[at], by_expiry[at + 1] = expires, rank
-        envelopes[at], envelopes[at + 1] = rank, heads[kind] .. ARGV[3 * place + 7]
+        envelopes[at], envelopes[at + 1] = rank, head .. ARGV[3 * place + 7]
         if delay > 0 then
             redis.call('ZADD', delayed, now + delay * 1000, rank)
         else

@@ -1,11 +1,21 @@
 -- The fixed head of a message envelope; keyspace/envelope.py has the layout.
-local function uint(value, width)
-    local bytes = {}
-    for place = width, 1, -1 do
-        bytes[place] = value % 256
-        value = math.floor(value / 256)
+-- fakeredis has no struct; there, and only there, numbers are packed in Lua.
+local pack = struct and struct.pack or function(widths, ...)
+    local text, place = '', 0
+    for letter in string.gmatch(widths, '%a%d?') do
+        place = place + 1
+        local value, bytes = select(place, ...), {}
+        for byte = tonumber(string.sub(letter, 2)) or 1, 1, -1 do
+            bytes[byte] = value % 256
+            value = math.floor(value / 256)
+        end
+        text = text .. string.char(unpack(bytes))
     end
-    return string.char(unpack(bytes))
+    return text
+end
+
+local function head_of(created, expires, ttl, delay)
+    return pack('>BBI8BI8BI4BI4', 153, 207, created, 207, expires, 206, ttl, 206, delay)
 end
 
 local function expiry_of(envelope)
@@ -13,16 +23,11 @@ local function expiry_of(envelope)
     return (((((((a * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f) * 256 + g) * 256) + h
 end
 
-local function ttl_of(envelope)
-    local a, b, c, d = string.byte(envelope, 21, 24)
-    return ((a * 256 + b) * 256 + c) * 256 + d
-end
-
 local function client_of(envelope)
     return string.sub(envelope, 34, 49)
 end
 
 local function prolonged(envelope, expires, ttl)
-    return string.sub(envelope, 1, 11) .. uint(expires, 8) .. string.char(206) .. uint(ttl, 4)
+    return string.sub(envelope, 1, 10) .. pack('>BI8BI4', 207, expires, 206, ttl)
         .. string.sub(envelope, 25)
 end
