@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fixtures that more than one folder of tests uses."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from tests import servers
+
+
+@pytest.fixture(scope="session")
+def redis_server() -> Iterator[servers.RedisServer]:
+    """A Redis that the tests of one process share: keep to projects of your own."""
+    with servers.redis_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def service(redis_server: servers.RedisServer) -> Iterator[servers.Service]:
+    """A service with default options, shared likewise."""
+    with servers.service(redis_server.uri) as running:
+        yield running
+
+
+@pytest.fixture
+def project() -> str:
+    """A project that nobody else has."""
+    return f"project-{uuid.uuid4()}"
