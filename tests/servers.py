@@ -136,7 +136,11 @@ class Service:
         """Pids of the worker processes."""
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
         pids = [int(pid) for pid in children.read_text().split()]
-        return [pid for pid in pids if b"zaqar_redis.cli.main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+        return [
+            pid
+            for pid in pids
+            if b"zaqar_redis.cli.main" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        ]
 
     def answers(self) -> bool:
         try:

@@ -23,6 +23,9 @@ CLAIM_TTL_MIN = 60
 GRACE_MIN = 60
 #: Longer keys than this are not made by any client library we know of.
 IDEMPOTENCY_KEY_MAX = 255
+#: Levels of objects and arrays in metadata: what was written must be readable
+#: wherever it is read, and how deep a decoder can go depends on who calls it.
+NESTING_MAX = 100
 #: What signed 64-bit integers hold; Redis and msgpack end there.
 INTEGER_MAX = 2**63 - 1
 
@@ -209,3 +212,17 @@ def queue_metadata(metadata: dict[str, Any], limits: Limits, can_encrypt: bool) 
             why='"_enable_encrypt_messages" needs the option message_encryption_key, '
             "which the operator has not set."
         )
+    if not _nested_within(metadata, NESTING_MAX):
+        raise errors.BadRequest(why=f"Queue metadata may be nested at most {NESTING_MAX} deep.")
+
+
+def _nested_within(value: dict[str, Any], most: int) -> bool:
+    level: list[Any] = [value]
+    for _ in range(most):
+        items = (
+            item for part in level for item in (part.values() if isinstance(part, dict) else part)
+        )
+        level = [item for item in items if isinstance(item, (dict, list))]
+        if not level:
+            return True
+    return False

@@ -12,7 +12,7 @@ import falcon.asgi
 import msgspec
 
 from zaqar_redis import errors, rules
-from zaqar_redis.api import problems
+from zaqar_redis.api import body, problems
 from zaqar_redis.api.door import Door
 from zaqar_redis.api.rest import claims, home, messages, queues
 from zaqar_redis.auth.signed import Signer
@@ -79,8 +79,21 @@ class App:
         self._app = app
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
-        scope["zaqar_redis.receive"] = receive
-        await self._app(scope, receive, send)
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        first = await receive()
+
+        async def again() -> Any:
+            return first  # falcon takes one event and keeps it to itself
+
+        scope[body.FIRST] = first
+        scope[body.RECEIVE] = receive
+        try:
+            await self._app(scope, again, send)
+        finally:
+            # The server's request holds the scope: without a knot it is freed at once.
+            del scope[body.RECEIVE]
 
     async def process_startup(self, scope: Any, event: Any) -> None:
         await self._driver.start()

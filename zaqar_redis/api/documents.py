@@ -151,7 +151,12 @@ def _decode(decoder: msgspec.json.Decoder[T], data: bytes) -> T:
 
 def _checksum(body: bytes) -> bytes:
     """API: MD5 of the body as Python's json writes it."""
-    text = json.dumps(json.loads(body)).encode()
+    try:
+        text = json.dumps(json.loads(body)).encode()
+    except (ValueError, RecursionError):  # Python's json has limits of its own
+        raise errors.BadBody(
+            why='Request body: a "body" holds too long a number, or is nested too deeply.'
+        ) from None
     return hashlib.md5(text, usedforsecurity=False).digest()
 
 

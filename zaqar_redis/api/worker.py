@@ -5,8 +5,14 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
+import signal
+import socket
+import sys
 from typing import Any, ClassVar, cast
 
+from gunicorn.arbiter import Arbiter
+from uvicorn import Config, Server
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn_worker import UvicornWorker
 
@@ -47,7 +53,27 @@ class Protocol(HttpToolsProtocol):
         super().connection_made(cast(asyncio.Transport, OneWrite(transport)))
 
 
-class Worker(UvicornWorker):
+class PoliteServer(Server):
+    """Stops without keeping anybody waiting, and not later than its master."""
+
+    def __init__(self, config: Config, app: Any, master: int) -> None:
+        super().__init__(config)
+        self._app = app
+        self._master = master
+
+    def stop(self) -> None:
+        self.should_exit = True
+
+    async def on_tick(self, counter: int) -> bool:
+        # Without its master a worker would hold the port against the next start.
+        return await super().on_tick(counter) or os.getppid() != self._master
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._app.waiting.close()
+        await super().shutdown(sockets)
+
+
+class Worker(UvicornWorker):  # type: ignore[misc]  # it is untyped
     CONFIG_KWARGS: ClassVar[dict[str, Any]] = {
         "loop": "uvloop",
         "http": Protocol,
@@ -65,3 +91,12 @@ class Worker(UvicornWorker):
         gc.freeze()
         gc.set_threshold(50_000, 20, 20)
         super().run()
+
+    async def _serve(self) -> None:
+        self.config.app = self.wsgi
+        server = PoliteServer(self.config, self.wsgi, self.ppid)
+        # How the master passes SIGINT on; left alone, it would wait in vain and then kill.
+        asyncio.get_running_loop().add_signal_handler(signal.SIGQUIT, server.stop)
+        await server.serve(self.sockets)
+        if not server.started:
+            sys.exit(Arbiter.WORKER_BOOT_ERROR)

@@ -37,7 +37,9 @@ class Serve(Command):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
         parser.formatter_class = argparse.RawDescriptionHelpFormatter
-        parser.add_argument("--bind", metavar="HOST:PORT", help="address to listen on (127.0.0.1:8888)")
+        parser.add_argument(
+            "--bind", metavar="HOST:PORT", help="address to listen on (127.0.0.1:8888)"
+        )
         parser.add_argument("--workers", type=int, metavar="N", help="worker processes (1)")
         parser.add_argument(
             "--storage",

@@ -12,8 +12,15 @@ from zaqar_redis.keyspace.batch import BatchSettings
 _DEFAULTS = BatchSettings()
 
 _REDIS = [
-    cfg.IntOpt("batch_commands", default=_DEFAULTS.batch_commands, min=1, help="Most commands in one write."),
-    cfg.IntOpt("batch_bytes", default=_DEFAULTS.batch_bytes, min=1024, help="Bytes in one write, about."),
+    cfg.IntOpt(
+        "batch_commands",
+        default=_DEFAULTS.batch_commands,
+        min=1,
+        help="Most commands in one write.",
+    ),
+    cfg.IntOpt(
+        "batch_bytes", default=_DEFAULTS.batch_bytes, min=1024, help="Bytes in one write, about."
+    ),
     cfg.IntOpt(
         "in_flight",
         default=_DEFAULTS.in_flight,
@@ -26,10 +33,30 @@ _REDIS = [
         min=1024 * 1024,
         help="Most bytes of commands that wait to be written; beyond, requests get 503.",
     ),
-    cfg.FloatOpt("timeout", default=_DEFAULTS.timeout, min=0.1, help="Seconds until a command without an answer is given up."),
-    cfg.FloatOpt("connect_timeout", default=_DEFAULTS.connect_timeout, min=0.1, help="Seconds for making a connection."),
-    cfg.FloatOpt("backoff", default=_DEFAULTS.backoff, min=0.001, help="Seconds before the first attempt to connect again."),
-    cfg.FloatOpt("backoff_max", default=_DEFAULTS.backoff_max, min=0.001, help="Most seconds between attempts to connect."),
+    cfg.FloatOpt(
+        "timeout",
+        default=_DEFAULTS.timeout,
+        min=0.1,
+        help="Seconds until a command without an answer is given up.",
+    ),
+    cfg.FloatOpt(
+        "connect_timeout",
+        default=_DEFAULTS.connect_timeout,
+        min=0.1,
+        help="Seconds for making a connection.",
+    ),
+    cfg.FloatOpt(
+        "backoff",
+        default=_DEFAULTS.backoff,
+        min=0.001,
+        help="Seconds before the first attempt to connect again.",
+    ),
+    cfg.FloatOpt(
+        "backoff_max",
+        default=_DEFAULTS.backoff_max,
+        min=0.001,
+        help="Most seconds between attempts to connect.",
+    ),
 ]
 
 OPTIONS: list[tuple[str | None, list[cfg.Opt]]] = [("redis", _REDIS)]

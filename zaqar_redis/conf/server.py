@@ -10,7 +10,9 @@ OPTIONS: list[tuple[str | None, list[cfg.Opt]]] = [
         None,
         [
             cfg.BoolOpt("admin_mode", default=False, help="Serve /v2/health."),
-            cfg.BoolOpt("enable_checksum", default=False, help="Give every message a checksum of its body."),
+            cfg.BoolOpt(
+                "enable_checksum", default=False, help="Give every message a checksum of its body."
+            ),
         ],
     ),
     (
@@ -23,8 +25,19 @@ OPTIONS: list[tuple[str | None, list[cfg.Opt]]] = [
     (
         "server",
         [
-            cfg.IntOpt("workers", default=1, min=1, max=256, help="Worker processes; one for each core is enough."),
-            cfg.IntOpt("graceful_timeout", default=30, min=1, help="Seconds that open requests get when the service stops."),
+            cfg.IntOpt(
+                "workers",
+                default=1,
+                min=1,
+                max=256,
+                help="Worker processes; one for each core is enough.",
+            ),
+            cfg.IntOpt(
+                "graceful_timeout",
+                default=30,
+                min=1,
+                help="Seconds that open requests get when the service stops.",
+            ),
             cfg.StrOpt(
                 "log_level",
                 default="info",

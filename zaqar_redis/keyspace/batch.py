@@ -101,7 +101,7 @@ class Batch:
         settings = self._settings
         if not self._up.is_set():
             raise errors.StoreUnavailable
-        packed = hiredis.pack_command(command)
+        packed: bytes = hiredis.pack_command(command)  # type: ignore[arg-type]  # ints too
         if (
             len(self._unsent) + len(self._sent) >= settings.in_flight
             or self._unsent_bytes + len(packed) > settings.backlog_bytes
@@ -162,7 +162,9 @@ class Batch:
         settings = self._settings
         pieces: list[bytes] = []
         size = 0
-        while self._unsent and len(pieces) < settings.batch_commands and size < settings.batch_bytes:
+        while (
+            self._unsent and len(pieces) < settings.batch_commands and size < settings.batch_bytes
+        ):
             waiting = self._unsent.popleft()
             self._unsent_bytes -= len(waiting.packed)
             if waiting.answer.done():

@@ -40,7 +40,8 @@ LOG = logging.getLogger(__name__)
 #: Refusals that pass: the server is starting, failing over, full or busy.
 _PASSING = re.compile(
     r"LOADING|BUSY|MASTERDOWN|READONLY|MISCONF|OOM|CLUSTERDOWN|TRYAGAIN|NOREPLICAS|"
-    r"max number of clients|loading the dataset|read only replica|out of memory|command not allowed when"
+    r"max number of clients|loading the dataset|read only replica|out of memory|"
+    r"command not allowed when"
 )
 
 
@@ -115,7 +116,7 @@ class MemoryClient:
         return await self._redis.execute_command(*parts)
 
     def listener(self) -> PubSub:
-        return self._redis.pubsub()  # type: ignore[no-any-return]  # fakeredis is untyped
+        return self._redis.pubsub()
 
 
 class BlockingClient:

@@ -76,6 +76,7 @@ def running(uri: str) -> Iterator[str]:
         raise errors.BadConfiguration(f"data directory {place.folder}: {error}") from error
     if place.socket.parent.stat().st_uid != os.getuid():
         raise errors.BadConfiguration(f"{place.socket.parent} belongs to somebody else")
+    user = os.getpid()
     with (place.folder / "users.lock").open("w") as users:
         with _starting(place):
             fcntl.flock(users, fcntl.LOCK_SH)
@@ -84,9 +85,11 @@ def running(uri: str) -> Iterator[str]:
         try:
             yield place.uri
         finally:
-            with _starting(place):
-                if _is_last(users):
-                    _stop(place)
+            # A forked worker that leaves shares the lock: it must not stop its siblings' server.
+            if os.getpid() == user:
+                with _starting(place):
+                    if _is_last(users):
+                        _stop(place)
 
 
 @contextlib.contextmanager
@@ -152,7 +155,9 @@ def _start(place: Place) -> None:
         if child.poll() is not None or time.monotonic() > end:
             child.kill()
             child.wait()
-            raise errors.BadConfiguration(f"the server in {place.folder} did not start: {_tail(log)}")
+            raise errors.BadConfiguration(
+                f"the server in {place.folder} did not start: {_tail(log)}"
+            )
         time.sleep(0.02)
 
 

@@ -58,7 +58,6 @@ class Script:
             lambda found: folder.joinpath("shared", f"{found[1]}.lua").read_text(), text
         )
         self.sha = hashlib.sha1(self.source.encode(), usedforsecurity=False).hexdigest()
-        self._names = frozenset(self.args)
         self._pick: Callable[[Any], Any] = attrgetter(*self.keys)
         self._head = len(self.keys)
 
@@ -67,12 +66,16 @@ class Script:
 
         Raises TypeError when a named argument is missing or unknown.
         """
-        if named.keys() != self._names or (rest and not self.takes_rest):
+        try:
+            values = [named[name] for name in self.args]
+        except KeyError as missing:
+            raise TypeError(f"{self.name} is not given {missing}") from None
+        if len(values) != len(named) or (rest and not self.takes_rest):
             raise TypeError(f"{self.name} takes {self.args}, not {tuple(named)}")
         picked = self._pick(keys)
         if self._head == 1:
             picked = (picked,)
-        return Call(self, (self._head, *picked, *[named[name] for name in self.args], *rest))
+        return Call(self, (self._head, *picked, *values, *rest))
 
 
 def _signature(name: str, text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:

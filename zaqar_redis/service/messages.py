@@ -141,7 +141,7 @@ class Messages:
         body = self._key().open(project, message.body)
         return msgspec.structs.replace(message, body=body, sealed=False)
 
-    def _sealed(self, project: str, drafts: Sequence[Draft]) -> list[Draft]:
+    def _sealed(self, project: str, drafts: Sequence[Draft]) -> Sequence[Draft]:
         sealer = self._key()
         return [
             msgspec.structs.replace(draft, body=sealer.seal(project, draft.body), sealed=True)

@@ -105,5 +105,5 @@ def _equals(value: Any, text: str) -> bool:
         return value == text
     try:
         return bool(msgspec.json.decode(text) == value)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return False

@@ -3,12 +3,15 @@
 
 A hint from the store wakes as many claimers as it speaks of messages, the
 longest waiting first, and everybody who only reads.  Hints may be lost: a slow
-poll, and the time at which a delay ends or a claim lapses, wake a waiter too.
+poll, and the time at which a delay ends or a claim lapses, wake a waiter too; of
+those who would take messages only the first in line, so that a long line costs
+the store no more than a short one.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeVar
 
@@ -44,14 +47,26 @@ class _Line:
     """Those who wait for one queue, in order of arrival."""
 
     def __init__(self) -> None:
-        self.waiters: dict[_Waiter, None] = {}
+        self.claimers: dict[_Waiter, None] = {}
+        self.readers: dict[_Waiter, None] = {}
+
+    def __len__(self) -> int:
+        return len(self.claimers) + len(self.readers)
+
+    def of(self, waiter: _Waiter) -> dict[_Waiter, None]:
+        return self.claimers if waiter.exclusive else self.readers
+
+    def is_led_by(self, waiter: _Waiter) -> bool:
+        return next(iter(self.claimers), None) is waiter
 
     def hint(self, count: int) -> None:
-        left = count or len(self.waiters)
-        for waiter in self.waiters:
-            if not waiter.exclusive:
-                waiter.news.set()
-            elif left and not waiter.news.is_set():
+        for waiter in self.readers:
+            waiter.news.set()
+        left = count or len(self.claimers)
+        for waiter in self.claimers:
+            if not left:
+                break
+            if not waiter.news.is_set():
                 waiter.news.set()
                 left -= 1
 
@@ -110,13 +125,15 @@ class Waiting:
                 left = end - asyncio.get_running_loop().time()
                 if enough(answer) or left <= 0 or self._closing:
                     return answer
-                await self._news(waiter, min(left, self._pause(answer)))
+                await self._news(waiter, min(left, self._pause(answer, line, waiter)))
         finally:
             leaving.cancel()
             self._waiting -= 1
             self._leave(project, queue, line, waiter)
 
-    def _pause(self, answer: Answer) -> float:
+    def _pause(self, answer: Answer, line: _Line, waiter: _Waiter) -> float:
+        if waiter.exclusive and not line.is_led_by(waiter):
+            return math.inf
         due = answer.due
         return self._poll if due is None else min(self._poll, max(due, _SOONEST) / 1000)
 
@@ -130,17 +147,21 @@ class Waiting:
     async def _join(self, project: str, queue: str, waiter: _Waiter) -> _Line:
         place = (project, queue)
         line = self._lines.setdefault(place, _Line())
-        first = not line.waiters
-        line.waiters[waiter] = None
+        first = not line
+        line.of(waiter)[waiter] = None
         if first and self._feed:
             await self._feed.watch(project, queue, line.hint)
         return line
 
     def _leave(self, project: str, queue: str, line: _Line, waiter: _Waiter) -> None:
-        del line.waiters[waiter]
-        if waiter.exclusive and waiter.news.is_set():
-            line.hint(1)  # it was woken and did not look: the next one shall
-        if not line.waiters:
+        # It was woken and did not look, or it looked for all: the next one shall.
+        pass_on = waiter.exclusive and (waiter.news.is_set() or line.is_led_by(waiter))
+        del line.of(waiter)[waiter]
+        if pass_on and line.claimers:
+            next_news = next((other for other in line.claimers if not other.news.is_set()), None)
+            if next_news:
+                next_news.news.set()
+        if not line:
             self._lines.pop((project, queue), None)
             if self._feed:
                 self._feed.unwatch(project, queue, line.hint)

@@ -100,7 +100,13 @@ class Messages(Protocol):
         """Those of the messages that are there, in the order asked."""
 
     def delete(
-        self, project: str, queue: str, ids: Sequence[str], *, claims: Sequence[str] | None, force: bool
+        self,
+        project: str,
+        queue: str,
+        ids: Sequence[str],
+        *,
+        claims: Sequence[str] | None,
+        force: bool,
     ) -> Awaitable[None]:
         """Delete all or none.  Ids of nothing are passed over.
 
@@ -116,7 +122,9 @@ class Messages(Protocol):
 class Claims(Protocol):
     """Leases on messages.  A message is held by at most one live claim."""
 
-    def create(self, project: str, queue: str, *, ttl: int, grace: int, limit: int) -> Awaitable[Taken]:
+    def create(
+        self, project: str, queue: str, *, ttl: int, grace: int, limit: int
+    ) -> Awaitable[Taken]:
         """Claim the oldest claimable messages.
 
         A message that would expire before the claim lives on for *grace* seconds
@@ -127,7 +135,9 @@ class Claims(Protocol):
     def get(self, project: str, queue: str, claim: str) -> Awaitable[Claim | None]:
         """The live claim with the messages that it still holds, or None."""
 
-    def update(self, project: str, queue: str, claim: str, *, ttl: int, grace: int) -> Awaitable[bool]:
+    def update(
+        self, project: str, queue: str, claim: str, *, ttl: int, grace: int
+    ) -> Awaitable[bool]:
         """Start the lease anew; False when there is no such live claim."""
 
     def delete(self, project: str, queue: str, claim: str) -> Awaitable[None]:

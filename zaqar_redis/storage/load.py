@@ -34,7 +34,7 @@ def load(uri: str, options: Mapping[str, Any]) -> Driver:
     """Raises BadConfiguration when no installed driver has the URI's scheme."""
     scheme = urlsplit(uri).scheme
     try:
-        found = stevedore_driver.DriverManager(GROUP, scheme, invoke_on_load=False)
+        found: Any = stevedore_driver.DriverManager(GROUP, scheme, invoke_on_load=False)
     except NoMatches as error:
         raise errors.BadConfiguration(
             f'storage URI: no storage driver is installed for the scheme "{scheme}"'

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from typing import Any
 
 from falcon.asgi import Request, Response
@@ -32,10 +33,22 @@ class MessageCollection:
             retry=self._retry(req, data),
         )
         resp.status = 201
-        resp.set_header("Location", f"/v2/queues/{queue}/messages?ids={','.join(posted.ids)}")
+        resp.set_header("Location", self._location(queue, posted.ids))
         resp.data = documents.posted(queue, posted.ids)
         if posted.replayed:
             resp.set_header("Idempotency-Replayed", "true")
+
+    def _location(self, queue: str, ids: Sequence[str]) -> str:
+        """Where all ids can be read at once; the queue's messages when they are too many.
+
+        A header with every id of a large post is longer than HTTP clients take.
+        """
+        path = f"/v2/queues/{queue}/messages"
+        return (
+            f"{path}?ids={','.join(ids)}"
+            if len(ids) <= self._limits.max_messages_per_page
+            else path
+        )
 
     def _retry(self, req: Request, data: bytes) -> Retry | None:
         key = req.get_header("Idempotency-Key")

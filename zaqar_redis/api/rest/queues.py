@@ -71,9 +71,7 @@ class QueueItem:
         if req.content_type != _PATCH:
             raise errors.UnsupportedMediaType(why=f"A queue is patched with {_PATCH}.")
         changes = patches.read(documents.anything(await self._body(req)))
-        resp.data = documents.encode(
-            await self._queues.patch(req.context.project, queue, changes)
-        )
+        resp.data = documents.encode(await self._queues.patch(req.context.project, queue, changes))
 
     async def on_delete(self, req: Request, resp: Response, queue: str) -> None:
         await self._queues.delete(req.context.project, queue)

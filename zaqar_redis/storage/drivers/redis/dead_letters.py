@@ -53,6 +53,4 @@ def move(
             sealed=True,  # it goes as it is
             retry=Retry(key=f"dead {letter.id}", fingerprint=b"\0", window=_WINDOW),
         )
-    yield _DROP(
-        keys.of_queue(project, queue), *[letter.rank for letter in letters], burial=burial
-    )
+    yield _DROP(keys.of_queue(project, queue), *[letter.rank for letter in letters], burial=burial)

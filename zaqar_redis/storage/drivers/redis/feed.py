@@ -28,10 +28,12 @@ _ALWAYS = b"zr:feed"
 
 
 class _Channel:
-    __slots__ = ("confirmed", "hints")
+    __slots__ = ("asked", "confirmed", "hints")
 
     def __init__(self) -> None:
         self.hints: set[Hint] = set()
+        #: redis-py knows of it, and subscribes again after a lost connection
+        self.asked = False
         self.confirmed = asyncio.Event()
 
 
@@ -50,11 +52,12 @@ class Feed:
         channel = self._channels.get(name)
         if channel is None:
             channel = self._channels[name] = _Channel()
-            channel.hints.add(hint)
+        channel.hints.add(hint)
+        if not channel.asked:
             with contextlib.suppress(RedisError, OSError):
                 listener = await self._started()
                 await listener.subscribe(name)
-        channel.hints.add(hint)
+                channel.asked = True
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(channel.confirmed.wait(), _CONFIRM)
 
@@ -73,7 +76,7 @@ class Feed:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._reader
         if self._listener:
-            await self._listener.aclose()  # type: ignore[no-untyped-call]
+            await self._listener.aclose()
 
     async def _started(self) -> PubSub:
         async with self._starting:
@@ -87,7 +90,7 @@ class Feed:
     async def _read(self, listener: PubSub) -> None:
         while True:
             try:
-                message = await listener.get_message(timeout=None)  # type: ignore[arg-type]
+                message = await listener.get_message(timeout=None)
                 if message is not None:
                     self._hear(message)
                 if len(self._idle) > _IDLE_CHANNELS:

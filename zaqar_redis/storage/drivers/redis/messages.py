@@ -83,9 +83,7 @@ class Messages:
 
     @verb
     def get(self, project: str, queue: str, ids: Sequence[str]) -> Steps[Sequence[Message]]:
-        now, epoch, *flat = yield _GET(
-            keys.of_queue(project, queue), *_pairs(ids), now=self._now()
-        )
+        now, epoch, *flat = yield _GET(keys.of_queue(project, queue), *_pairs(ids), now=self._now())
         return reading.messages(now, epoch, flat) if flat else []
 
     @verb

@@ -167,5 +167,3 @@ def _settings(metadata: dict[str, Any]) -> list[str | int]:
     if metadata.get("_enable_encrypt_messages"):
         fields += ("sealed", 1)
     return fields
-
-

@@ -17,8 +17,8 @@ def messages(now: int, epoch: bytes, flat: Sequence[Any]) -> list[Message]:
     A hold is 32 characters of claim id and a count; no hold: not claimed.
     """
     prefix = identity.prefix(epoch.decode())
-    triples = iter(flat)
-    return [message(now, prefix, int(rank), *both) for rank, *both in zip(triples, triples, triples)]
+    triples = zip(flat[::3], flat[1::3], flat[2::3], strict=True)
+    return [message(now, prefix, int(rank), stored, hold) for rank, stored, hold in triples]
 
 
 def message(now: int, prefix: str, rank: int, stored: bytes, hold: bytes | None) -> Message:

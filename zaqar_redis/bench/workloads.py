@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The workloads by name.
+
+A workload makes its contenders: labelled measurements that take turns, the first
+of which the others are compared with.  For most, these are the services; for the
+``deep`` ones, a short and a long queue of the same service.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from zaqar_redis.bench import mixed
+from zaqar_redis.bench.load import Load, Sample
+from zaqar_redis.bench.service import Service
+
+Measure = Callable[[int], Sample]
+Progress = Callable[[str], None]
+
+#: Claims per second that the first, unmeasured round prepares messages for.
+_FIRST_GUESS = 300.0
+#: How many more messages than the last round needed are prepared for the next.
+_SPARE = 1.5
+#: The most that one round prepares.
+_MOST = 500_000
+#: Queues that take posts in turn, so that each stays short while measured.
+_SHORT_QUEUES = 200
+#: Messages in a short queue.
+SHORT = 100
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What a run measures, and how."""
+
+    load: Load
+    services: Mapping[str, Service]
+    floor: Service | None
+    claimed: int
+    preload: int
+    tell: Progress
+
+    def run(
+        self, service: Service, script: str, path: str, seconds: int, *arguments: object
+    ) -> Sample:
+        url = f"{service.url}/v2/queues/{path}"
+        return self.load.run(script, url, service.headers, seconds, *arguments)
+
+
+class Contender(msgspec.Struct, frozen=True):
+    label: str
+    measure: Measure
+
+
+class Workload(msgspec.Struct, frozen=True):
+    name: str
+    what: str
+    #: what is counted in a second
+    unit: str
+    contenders: Callable[[Plan], Sequence[Contender]]
+    #: it compares the one service with itself
+    alone: bool = False
+
+
+def _each(start: Callable[[Plan, Service], Measure]) -> Callable[[Plan], Sequence[Contender]]:
+    return lambda plan: [
+        Contender(label, start(plan, service)) for label, service in plan.services.items()
+    ]
+
+
+def _post(count: int) -> Callable[[Plan, Service], Measure]:
+    def start(plan: Plan, service: Service) -> Measure:
+        def measure(seconds: int) -> Sample:
+            queue = service.queue()
+            sample = plan.run(service, "post", f"{queue}/messages", seconds, count)
+            service.drop(queue)
+            return msgspec.structs.replace(sample, rate=sample.rate * count)
+
+        return measure
+
+    return start
+
+
+def _post_one(plan: Plan) -> Sequence[Contender]:
+    contenders = list(_each(_post(1))(plan))
+    floor = plan.floor
+    if floor is not None:
+        contenders.append(
+            Contender(
+                "floor", lambda seconds: plan.run(floor, "post", "floor/messages", seconds, 1)
+            )
+        )
+    return contenders
+
+
+def _list(plan: Plan, service: Service) -> Measure:
+    queue = service.queue()
+    service.fill(queue, 1000)
+    return lambda seconds: plan.run(service, "get", _page(queue), seconds)
+
+
+def _page(queue: str, marker: str = "") -> str:
+    return f"{queue}/messages?limit=10&echo=true" + (f"&marker={marker}" if marker else "")
+
+
+class _Stock:
+    """Messages for claims to take: enough for the next round, by what the last one took."""
+
+    def __init__(self, service: Service, queue: str) -> None:
+        self._service = service
+        self._queue = queue
+        self._rate = _FIRST_GUESS
+        self._left = 0
+
+    def refill(self, seconds: int) -> None:
+        wanted = min(int(self._rate * 10 * seconds * _SPARE), _MOST)
+        if wanted > self._left:
+            self._service.fill(self._queue, wanted - self._left)
+            self._left = wanted
+
+    def took(self, sample: Sample) -> None:
+        # A round that ran dry is still right, for its clock stopped then; but short.
+        self._rate = sample.rate
+        self._left = 0 if sample.dry else max(0, self._left - sample.work * 10)
+
+
+def _claim_delete(plan: Plan, service: Service) -> Measure:
+    queue = service.queue()
+    stock = _Stock(service, queue)
+
+    def measure(seconds: int) -> Sample:
+        stock.refill(seconds)
+        sample = plan.run(service, "claim", queue, seconds, 10, "delete")
+        stock.took(sample)
+        return sample
+
+    return measure
+
+
+def _held(plan: Plan, service: Service) -> str:
+    queue = service.queue()
+    plan.tell(f"{service.url}: claiming {plan.claimed} messages")
+    service.fill(queue, plan.claimed)
+    service.hold(queue, plan.claimed)
+    return queue
+
+
+def _claim_held(plan: Plan, service: Service) -> Measure:
+    queue = _held(plan, service)
+    stock = _Stock(service, queue)
+
+    def measure(seconds: int) -> Sample:
+        stock.refill(seconds)
+        sample = plan.run(service, "claim", queue, seconds, 10, "keep")
+        stock.took(sample)
+        return sample
+
+    return measure
+
+
+def _list_held(plan: Plan, service: Service) -> Measure:
+    queue = _held(plan, service)
+    service.fill(queue, 100)
+    return lambda seconds: plan.run(service, "get", _page(queue), seconds)
+
+
+def _mixed(plan: Plan, service: Service) -> Measure:
+    def measure(seconds: int) -> Sample:
+        queue = service.queue()
+        sample = mixed.measure(service, queue, seconds, plan.load.connections)
+        service.drop(queue)
+        return sample
+
+    return measure
+
+
+def _depths(plan: Plan, short: Measure, deep: Measure) -> Sequence[Contender]:
+    return [
+        Contender(_thousands(SHORT), short),
+        Contender(_thousands(plan.preload), deep),
+    ]
+
+
+def _deep(plan: Plan) -> tuple[Service, str, str]:
+    """The service, its long queue, and the id of a message in the middle."""
+    service = next(iter(plan.services.values()))
+    queue = service.queue()
+    plan.tell(f"{service.url}: posting {plan.preload} messages")
+    firsts = service.fill(queue, plan.preload)
+    return service, queue, firsts[len(firsts) // 2]
+
+
+def _post_deep(plan: Plan) -> Sequence[Contender]:
+    service, queue, _ = _deep(plan)
+    numbers = [str(number) for number in range(1, _SHORT_QUEUES + 1)]
+    family = service.queue(*numbers)
+    for number in numbers:
+        service.fill(f"{family}-{number}", SHORT)
+
+    def short(seconds: int) -> Sample:
+        return plan.run(service, "post", f"{family}/messages", seconds, 1, _SHORT_QUEUES)
+
+    return _depths(
+        plan,
+        short,
+        lambda seconds: plan.run(service, "post", f"{queue}/messages", seconds, 1),
+    )
+
+
+def _claim_deep(plan: Plan) -> Sequence[Contender]:
+    service, deep, _ = _deep(plan)
+    short = service.queue()
+    service.fill(short, SHORT)
+
+    def on(queue: str) -> Measure:
+        return lambda seconds: plan.run(service, "claim", queue, seconds, 1, "release")
+
+    return _depths(plan, on(short), on(deep))
+
+
+def _list_deep(plan: Plan) -> Sequence[Contender]:
+    service, deep, middle = _deep(plan)
+    short = service.queue()
+    service.fill(short, SHORT)
+    early = service.first_ids(short, 10)[-1]
+
+    def on(queue: str, marker: str) -> Measure:
+        return lambda seconds: plan.run(service, "get", _page(queue, marker), seconds)
+
+    return _depths(plan, on(short, early), on(deep, middle))
+
+
+def _thousands(number: int) -> str:
+    return f"{number:,}".replace(",", " ")
+
+
+_ALL = (
+    Workload("post-1", "post 1 message of 150 bytes", "requests/s", _post_one),
+    Workload("post-100", "post 100 messages a request", "messages/s", _each(_post(100))),
+    Workload("claim-delete", "claim 10, delete them by their ids", "pairs/s", _each(_claim_delete)),
+    Workload("list-10", "list 10 of 1000 messages", "requests/s", _each(_list)),
+    Workload("claim-20000", "claim 10 behind claimed messages", "claims/s", _each(_claim_held)),
+    Workload("list-20000", "list 10 behind claimed messages", "requests/s", _each(_list_held)),
+    Workload("post-deep", "post 1 to a short and a long queue", "requests/s", _post_deep, True),
+    Workload("claim-deep", "claim 1 and release it, likewise", "pairs/s", _claim_deep, True),
+    Workload("list-deep", "list 10 from a marker, likewise", "requests/s", _list_deep, True),
+    Workload(
+        "mixed",
+        "half the connections post, half claim 10 and delete; ms from post to claim",
+        "messages/s",
+        _each(_mixed),
+    ),
+)
+WORKLOADS: Mapping[str, Workload] = {workload.name: workload for workload in _ALL}

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``zaqar-redis bench``: measure a Zaqar v2 service on this machine."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from cliff.command import Command
+
+from zaqar_redis import errors
+from zaqar_redis.bench import report, run
+from zaqar_redis.bench.service import Failed
+from zaqar_redis.bench.workloads import WORKLOADS
+
+_WORKLOADS = "\n".join(f"  {load.name:<14}{load.what}" for load in WORKLOADS.values())
+
+
+class Bench(Command):
+    """Measure a Zaqar v2 service, alone or against another one, round by round in turn.
+
+    It makes heavy load, so it only talks to loopback addresses; it works in queues
+    and projects of its own and deletes them. The load comes from wrk, which must be
+    installed (Debian: apt-get install wrk). Example:
+
+        zaqar-redis bench --url http://127.0.0.1:8888 --workload post-1 --rounds 3
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.formatter_class = argparse.RawDescriptionHelpFormatter
+        parser.epilog = f"workloads:\n{_WORKLOADS}"
+        add = parser.add_argument
+        add("--url", required=True, help="the service, e.g. http://127.0.0.1:8888")
+        add("--against", metavar="URL", help="another one, measured in turn with it")
+        add(
+            "--workload",
+            action="append",
+            nargs="+",
+            default=[],
+            metavar="NAME",
+            help="what to run (all)",
+        )
+        number = _between
+        add("--rounds", type=number(1, 100), default=5, metavar="N", help="of each (5)")
+        add("--seconds", type=number(1, 60), default=3, metavar="S", help="of a round (3)")
+        add("--connections", type=number(2, 512), default=32, metavar="N", help="at a time (32)")
+        add(
+            "--claimed",
+            type=number(20, 200_000),
+            default=20_000,
+            metavar="N",
+            help="messages claimed before claim-20000 and list-20000 (20000)",
+        )
+        add(
+            "--preload",
+            type=number(1000, 10_000_000),
+            default=1_000_000,
+            metavar="N",
+            help="messages in the long queue of the deep workloads (1000000)",
+        )
+        add(
+            "--floor",
+            metavar="REDIS_URI",
+            help="with post-1, also measure an empty handler that runs one empty script here",
+        )
+        add("--store", metavar="REDIS_URI", help="where --url keeps its data: measure its memory")
+        add("--against-store", metavar="REDIS_URI", help="the same of --against")
+        add(
+            "--memory-messages",
+            type=number(1000, 1_000_000),
+            default=50_000,
+            metavar="N",
+            help="messages posted to measure memory (50000)",
+        )
+        add("--json", type=Path, metavar="FILE", help="write everything found here, too")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> int:
+        options = vars(parsed_args)
+        settings = run.Settings(
+            workloads=run.chosen([name for names in options["workload"] for name in names]),
+            **{name: options[name] for name in run.Settings.__struct_fields__ if name in options},
+        )
+        if settings.against_store and not settings.against:
+            raise errors.BadConfiguration("--against-store needs --against")
+        try:
+            found, complete = run.bench(settings, _command(), _tell)
+        except Failed as error:
+            print(f"zaqar-redis: {error}", file=sys.stderr)
+            return 1
+        if options["json"]:
+            options["json"].write_bytes(report.encode(found))
+        sys.stdout.write(report.text(found))
+        return 0 if complete else 130
+
+
+def _between(least: int, most: int) -> Callable[[str], int]:
+    def number(given: str) -> int:
+        value = int(given)
+        if not least <= value <= most:
+            raise argparse.ArgumentTypeError(f"it must be {least} to {most}")
+        return value
+
+    return number
+
+
+def _command() -> str:
+    return shlex.join(["zaqar-redis", *sys.argv[1:]])
+
+
+def _tell(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
