@@ -53,12 +53,28 @@ class _Empty:
         resp.status = 204
 
 
-def create() -> Any:
-    """The application; gunicorn calls it in a process that `running` started."""
-    client = keyspace.client(os.environ[_STORE], BatchSettings())
-    app: falcon.asgi.App[Any, Any] = falcon.asgi.App(middleware=[_Connected(client)])
-    app.add_route("/v2/queues/{queue}/messages", _Empty(client))
-    return app
+class _Nobody:
+    def close(self) -> None: ...
+
+
+class App:
+    """The application, in the shape that the worker expects."""
+
+    waiting = _Nobody()
+
+    def __init__(self, store: str) -> None:
+        client = keyspace.client(store, BatchSettings())
+        app: falcon.asgi.App[Any, Any] = falcon.asgi.App(middleware=[_Connected(client)])
+        app.add_route("/v2/queues/{queue}/messages", _Empty(client))
+        self._app = app
+
+    async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
+        await self._app(scope, receive, send)
+
+
+def create() -> App:
+    """For gunicorn, in a process that `running` started."""
+    return App(os.environ[_STORE])
 
 
 @contextlib.contextmanager

@@ -72,6 +72,8 @@ def _plan(settings: Settings, tell: Progress, stack: contextlib.ExitStack) -> Pl
     services = {HERE: Service(settings.url)}
     if settings.against:
         services[THERE] = Service(settings.against)
+    for service in services.values():
+        stack.callback(service.close)
     for uri in (settings.floor, settings.store, settings.against_store):
         if uri is not None:
             local_store(uri)
@@ -92,11 +94,12 @@ def _workload(
     notes: list[str],
 ) -> None:
     plan.tell(f"{workload.name}: {workload.what}")
+    seconds = settings.seconds * workload.longer
     try:
         contenders = workload.contenders(plan)
         samples: dict[str, list[Sample]] = {contender.label: [] for contender in contenders}
         findings.append(report.Finding(workload.name, workload.what, workload.unit, samples))
-        for label, sample in _rounds(contenders, settings):
+        for label, sample in _rounds(contenders, settings.rounds, seconds):
             samples[label].append(sample)
             plan.tell(
                 f"{workload.name}: round {len(samples[label])} of {settings.rounds}, {label}: "
@@ -109,12 +112,16 @@ def _workload(
         _clean(plan, notes)
 
 
-def _rounds(contenders: Sequence[Contender], settings: Settings) -> Iterator[tuple[str, Sample]]:
+def _rounds(
+    contenders: Sequence[Contender], rounds: int, seconds: int
+) -> Iterator[tuple[str, Sample]]:
     """A B A B …: whatever else happens on the machine happens to all alike."""
     for contender in contenders:
-        contender.measure(_WARM_UP)
-    for _, contender in itertools.product(range(settings.rounds), contenders):
-        yield contender.label, contender.measure(settings.seconds)
+        # A slow service may not answer anything in so short a time.
+        with contextlib.suppress(Failed):
+            contender.measure(_WARM_UP)
+    for _, contender in itertools.product(range(rounds), contenders):
+        yield contender.label, contender.measure(seconds)
 
 
 def _memory(settings: Settings, plan: Plan, told: dict[str, float]) -> None:

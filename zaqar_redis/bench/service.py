@@ -84,6 +84,9 @@ class Service:
         self._made: set[str] = set()
         self._full = _posting(_FILL)
 
+    def close(self) -> None:
+        self._connection.close()
+
     def check(self) -> None:
         """Raises BadConfiguration unless a Zaqar v2 service answers."""
         try:
@@ -92,6 +95,14 @@ class Service:
             raise errors.BadConfiguration(f"{self.url} does not answer: {error}") from error
         if status != 300 or b"/v2/" not in data:
             raise errors.BadConfiguration(f"{self.url} does not speak Zaqar v2")
+
+    def settle(self) -> None:
+        """Wait until the service is done with what an ended round still left it to do.
+
+        A synchronous worker goes on with requests whose clients are gone, and would
+        do so at the cost of whoever is measured next.
+        """
+        self._request("GET", "/")
 
     def queue(self, *suffixes: str) -> str:
         """The name of a new queue; with *suffixes*, of a family ``name-suffix``."""

@@ -102,6 +102,8 @@ class MemoryClient:
         import fakeredis
 
         self._redis = fakeredis.FakeAsyncRedis(server=_fake_server(uri))
+        # Answers as Redis gives them, like the batch: no cursor turned into a number.
+        self._redis.response_callbacks.clear()
 
     async def start(self) -> None:
         pass

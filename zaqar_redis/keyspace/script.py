@@ -6,15 +6,17 @@ A script's first lines are its signature: ``local name = KEYS[1]`` and
 arguments by name and a wrong name fails before anything is sent.
 
 A verb is a generator that yields `Call` values and is sent their answers: the
-same verb is awaited by the server and run by synchronous callers.
+same verb is awaited by the server and run by synchronous callers.  Calls that do
+not build on each other may be yielded together; the server sends them in one write.
 """
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import hashlib
 import re
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from importlib import resources
 from operator import attrgetter
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
@@ -105,7 +107,7 @@ class SyncClient(Protocol):
         """Answer of the script.  Raises `errors.StoreUnavailable`."""
 
 
-Steps = Generator[Call, Any, T]
+Steps = Generator[Call | Sequence[Call], Any, T]
 
 
 class Verb(Generic[T]):
@@ -129,7 +131,11 @@ async def _arun(client: Client, steps: Steps[T]) -> T:
     try:
         call = next(steps)
         while True:
-            call = steps.send(await client.call(call))
+            if isinstance(call, Call):
+                answer = await client.call(call)
+            else:
+                answer = await asyncio.gather(*map(client.call, call))
+            call = steps.send(answer)
     except StopIteration as done:
         return done.value  # type: ignore[no-any-return]  # StopIteration.value is Any
 
@@ -138,7 +144,10 @@ def _run(client: SyncClient, steps: Steps[T]) -> T:
     try:
         call = next(steps)
         while True:
-            call = steps.send(client.call(call))
+            answer = (
+                client.call(call) if isinstance(call, Call) else [client.call(one) for one in call]
+            )
+            call = steps.send(answer)
     except StopIteration as done:
         return done.value  # type: ignore[no-any-return]  # StopIteration.value is Any
 

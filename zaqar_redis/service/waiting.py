@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable
+from itertools import islice
 from typing import Protocol, TypeVar
 
 from zaqar_redis import errors
@@ -47,13 +49,13 @@ class _Line:
     """Those who wait for one queue, in order of arrival."""
 
     def __init__(self) -> None:
-        self.claimers: dict[_Waiter, None] = {}
-        self.readers: dict[_Waiter, None] = {}
+        self.claimers: OrderedDict[_Waiter, None] = OrderedDict()
+        self.readers: OrderedDict[_Waiter, None] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self.claimers) + len(self.readers)
 
-    def of(self, waiter: _Waiter) -> dict[_Waiter, None]:
+    def of(self, waiter: _Waiter) -> OrderedDict[_Waiter, None]:
         return self.claimers if waiter.exclusive else self.readers
 
     def is_led_by(self, waiter: _Waiter) -> bool:
@@ -62,13 +64,12 @@ class _Line:
     def hint(self, count: int) -> None:
         for waiter in self.readers:
             waiter.news.set()
-        left = count or len(self.claimers)
-        for waiter in self.claimers:
-            if not left:
-                break
-            if not waiter.news.is_set():
-                waiter.news.set()
-                left -= 1
+        self.wake(count or len(self.claimers))
+
+    def wake(self, count: int) -> None:
+        asleep = (waiter for waiter in self.claimers if not waiter.news.is_set())
+        for waiter in islice(asleep, count):
+            waiter.news.set()
 
 
 class Waiting:
@@ -157,10 +158,8 @@ class Waiting:
         # It was woken and did not look, or it looked for all: the next one shall.
         pass_on = waiter.exclusive and (waiter.news.is_set() or line.is_led_by(waiter))
         del line.of(waiter)[waiter]
-        if pass_on and line.claimers:
-            next_news = next((other for other in line.claimers if not other.news.is_set()), None)
-            if next_news:
-                next_news.news.set()
+        if pass_on:
+            line.wake(1)
         if not line:
             self._lines.pop((project, queue), None)
             if self._feed:

@@ -27,6 +27,7 @@ local burial   = ARGV[6]            -- id to hold dead letters with
 
 local found, dead, ranks, leased, holders = {}, {}, {}, {}, {}
 local ends = now + ttl * 1000
+local lease = string.format('%.0f', ends)  -- as text, once: Redis is slow to write numbers
 --#include take
 local function keep(rank, envelope, count)
     if expiry_of(envelope) < ends then
@@ -37,7 +38,7 @@ local function keep(rank, envelope, count)
     end
     local hold = claim .. count
     ranks[#ranks + 1] = rank
-    leased[#leased + 1], leased[#leased + 2] = ends, rank
+    leased[#leased + 1], leased[#leased + 2] = lease, rank
     holders[#holders + 1], holders[#holders + 2] = rank, hold
     found[#found + 1] = rank
     found[#found + 1] = envelope
@@ -49,12 +50,15 @@ if not known[1] then
     return {now, false}
 end
 local _, unsettled = settle()
+if unsettled then  -- older messages may have to become ready first
+    return {now, known[1], 1, false, {}, {}, known[2], known[3]}
+end
 local taken, left = take(keep, bury)
 if taken > 0 then
     redis.call('ZADD', claimed, unpack(leased))
     redis.call('HSET', holds, unpack(holders))
-    redis.call('ZADD', leases, ends, claim)
+    redis.call('ZADD', leases, lease, claim)
     redis.call('HSET', claims, claim, ttl .. ' ' .. table.concat(ranks, ' '))
 end
-return {now, known[1], taken == 0 and (left or unsettled) and 1 or 0, taken == 0 and due_in(), found, dead,
+return {now, known[1], taken == 0 and left and 1 or 0, taken == 0 and due_in(), found, dead,
     known[2], known[3]}

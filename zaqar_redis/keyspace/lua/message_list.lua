@@ -50,8 +50,7 @@ while found < limit and scanned < SCAN do
     for place, rank in ipairs(ranks) do
         local envelope = envelopes[place]
         after, scanned = rank, scanned + 1
-        local shown = envelope and expiry_of(envelope) > now
-            and (client == '' or client_of(envelope) ~= client)
+        local shown = client == '' or client_of(envelope) ~= client
         local hold = false
         if shown and source == messages then
             hold = redis.call('ZSCORE', claimed, rank) and redis.call('HGET', holds, rank)

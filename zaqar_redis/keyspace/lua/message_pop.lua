@@ -36,9 +36,12 @@ if not known[1] then
     return {now, false}
 end
 local _, unsettled = settle()
+if unsettled then  -- older messages may have to become ready first
+    return {now, known[1], 1, false, {}, {}, known[2], known[3]}
+end
 local taken, left = take(keep, bury)
 for from = 1, #ranks, SETTLE do
     forget({unpack(ranks, from, math.min(from + SETTLE - 1, #ranks))})
 end
-return {now, known[1], taken == 0 and (left or unsettled) and 1 or 0, taken == 0 and due_in(), popped, dead,
+return {now, known[1], taken == 0 and left and 1 or 0, taken == 0 and due_in(), popped, dead,
     known[2], known[3]}

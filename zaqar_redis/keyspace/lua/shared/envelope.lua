@@ -19,8 +19,14 @@ local function head_of(created, expires, ttl, delay)
 end
 
 local function expiry_of(envelope)
-    local a, b, c, d, e, f, g, h = string.byte(envelope, 12, 19)
-    return (((((((a * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f) * 256 + g) * 256) + h
+    if struct then
+        return (struct.unpack('>I8', envelope, 12))
+    end
+    local value = 0
+    for byte = 12, 19 do
+        value = value * 256 + string.byte(envelope, byte)
+    end
+    return value
 end
 
 local function client_of(envelope)

@@ -41,7 +41,7 @@ class Queues:
     def create(self, project: str, queue: str, metadata: dict[str, Any]) -> Steps[bool]:
         made, unlisted = yield _CREATE(
             keys.of_queue(project, queue),
-            *_settings(metadata),
+            *_settings(queue, metadata),
             now=self._now(),
             epoch=identity.new_epoch(),
             metadata=msgspec.json.encode(metadata),
@@ -59,7 +59,7 @@ class Queues:
     def update(self, project: str, queue: Queue, metadata: dict[str, Any]) -> Steps[bool]:
         outcome = yield _UPDATE(
             keys.of_queue(project, queue.name),
-            *_settings(metadata),
+            *_settings(queue.name, metadata),
             expected=queue.stored,
             metadata=msgspec.json.encode(metadata),
         )
@@ -78,9 +78,9 @@ class Queues:
         step = _LIST_STEP if wanted else limit
         while len(found) < limit:
             names = yield _LIST(keys.of_project(project), after=after, limit=step)
-            for name in names:
-                after = name.decode()
-                metadata, created = yield _GET(keys.of_queue(project, after))
+            found_names = [name.decode() for name in names]
+            stored = yield [_GET(keys.of_queue(project, name)) for name in found_names]
+            for after, (metadata, created) in zip(found_names, stored, strict=True):
                 if metadata is None:
                     # Deleted by a process that died before it could say so here.
                     yield from _unlist(project, after)
@@ -148,7 +148,7 @@ def _queue(name: str, metadata: bytes, created: bytes) -> Queue:
     )
 
 
-def _settings(metadata: dict[str, Any]) -> list[str | int]:
+def _settings(queue: str, metadata: dict[str, Any]) -> list[str | int]:
     """What the scripts go by, out of reserved attributes; falsy ones do not count."""
     fields: list[str | int] = []
     for name, attribute in (
@@ -162,7 +162,8 @@ def _settings(metadata: dict[str, Any]) -> list[str | int]:
         if isinstance(value, int) and value:
             fields += (name, int(value))
     dead_queue = metadata.get("_dead_letter_queue")
-    if isinstance(dead_queue, str) and dead_queue:
+    # Not its own: a message could go round in it for ever.
+    if isinstance(dead_queue, str) and dead_queue not in ("", queue):
         fields += ("dead_queue", dead_queue)
     if metadata.get("_enable_encrypt_messages"):
         fields += ("sealed", 1)
