@@ -88,8 +88,6 @@ def parse(output: str, generator: float) -> Sample:
     if not found:
         raise Failed(f"wrk reported nothing: {output.strip()[-500:]}")
     told = json.loads(found[1])
-    if not told["requests"]:
-        raise Failed("the service answered no request in the time of a round")
     failed = told["refused"] + told["broken"]
     work, span = told["requests"] - told["refused"], told["seconds"]
     if "work" in told:

@@ -173,6 +173,12 @@ def warnings(findings: Sequence[Finding]) -> list[str]:
                     f"{finding.name}, {label}: the load generator used {100 * share:.0f} % of a "
                     "core and may be what limits the figure"
                 )
+            idle = sum(not sample.work for sample in samples)
+            if idle:
+                found.append(
+                    f"{finding.name}, {label}: nothing was answered in {idle} of {len(samples)} "
+                    "rounds; ratios leave those out"
+                )
             if any(sample.errors for sample in samples):
                 found.append(f"{finding.name}, {label}: some requests failed")
             if any(sample.dry for sample in samples):

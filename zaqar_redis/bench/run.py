@@ -109,7 +109,8 @@ def _workload(
         notes.append(f"{workload.name} was given up: {error}")
         plan.tell(notes[-1])
     finally:
-        _clean(plan, notes)
+        for service in plan.services.values():
+            service.drop_all()  # what will not go now is tried again at the end
 
 
 def _rounds(
@@ -117,9 +118,7 @@ def _rounds(
 ) -> Iterator[tuple[str, Sample]]:
     """A B A B …: whatever else happens on the machine happens to all alike."""
     for contender in contenders:
-        # A slow service may not answer anything in so short a time.
-        with contextlib.suppress(Failed):
-            contender.measure(_WARM_UP)
+        contender.measure(_WARM_UP)
     for _, contender in itertools.product(range(rounds), contenders):
         yield contender.label, contender.measure(seconds)
 

@@ -7,6 +7,7 @@ import http.client
 import ipaddress
 import json
 import math
+import time
 import uuid
 from typing import Any
 from urllib.parse import urlsplit
@@ -19,6 +20,8 @@ _FILL = 1000
 _CLAIM = 20
 #: Seconds for one request of the preparation; stock needs long to delete a large queue.
 _PATIENCE = 120.0
+#: Seconds without a request after which a service may have closed the connection.
+_IDLE = 5.0
 _BODY_BYTES = 150
 
 
@@ -81,6 +84,7 @@ class Service:
             "X-Project-ID": f"bench-{uuid.uuid4().hex}",
         }
         self._connection = http.client.HTTPConnection(self.host, self.port, timeout=_PATIENCE)
+        self._used = 0.0
         self._made: set[str] = set()
         self._full = _posting(_FILL)
 
@@ -161,10 +165,14 @@ class Service:
     def _request(
         self, method: str, path: str, data: bytes | None = None
     ) -> tuple[int, http.client.HTTPMessage, bytes]:
+        if time.monotonic() - self._used > _IDLE:
+            self._connection.close()  # the next request opens another
         headers = self.headers | ({"Content-Type": "application/json"} if data else {})
         self._connection.request(method, path, data, headers)
         response = self._connection.getresponse()
-        return response.status, response.headers, response.read()
+        answer = response.status, response.headers, response.read()
+        self._used = time.monotonic()
+        return answer
 
 
 def _posting(count: int) -> bytes:

@@ -249,7 +249,7 @@ _ALL = (
         "list 10 behind claimed messages",
         "requests/s",
         _each(_list_held),
-        longer=3,
+        longer=5,
     ),
     Workload("post-deep", "post 1 to a short and a long queue", "requests/s", _post_deep),
     Workload("claim-deep", "claim 1 and release it, likewise", "pairs/s", _claim_deep),

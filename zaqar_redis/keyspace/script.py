@@ -16,9 +16,9 @@ import asyncio
 import functools
 import hashlib
 import re
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from importlib import resources
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
 
 P = ParamSpec("P")
@@ -60,8 +60,8 @@ class Script:
             lambda found: folder.joinpath("shared", f"{found[1]}.lua").read_text(), text
         )
         self.sha = hashlib.sha1(self.source.encode(), usedforsecurity=False).hexdigest()
-        self._pick: Callable[[Any], Any] = attrgetter(*self.keys)
-        self._head = len(self.keys)
+        self._pick_keys = _picker(attrgetter, self.keys)
+        self._pick_args = _picker(itemgetter, self.args)
 
     def __call__(self, keys: object, *rest: Argument, **named: Argument) -> Call:
         """Bind keys (attributes of *keys* of the same names) and arguments.
@@ -69,15 +69,20 @@ class Script:
         Raises TypeError when a named argument is missing or unknown.
         """
         try:
-            values = [named[name] for name in self.args]
+            values = self._pick_args(named)
         except KeyError as missing:
             raise TypeError(f"{self.name} is not given {missing}") from None
         if len(values) != len(named) or (rest and not self.takes_rest):
             raise TypeError(f"{self.name} takes {self.args}, not {tuple(named)}")
-        picked = self._pick(keys)
-        if self._head == 1:
-            picked = (picked,)
-        return Call(self, (self._head, *picked, *values, *rest))
+        return Call(self, (len(self.keys), *self._pick_keys(keys), *values, *rest))
+
+
+def _picker(getter: Any, names: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
+    """Fetches several things at once, in C: this runs for every call."""
+    if not names:
+        return lambda _: ()
+    pick = getter(*names)
+    return pick if len(names) > 1 else lambda source: (pick(source),)
 
 
 def _signature(name: str, text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -96,7 +101,7 @@ def _signature(name: str, text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
 class Client(Protocol):
     """Sends calls from a running event loop."""
 
-    async def call(self, call: Call) -> Any:
+    def call(self, call: Call) -> Coroutine[Any, Any, Any]:
         """Answer of the script.  Raises `errors.StoreUnavailable`."""
 
 
@@ -119,37 +124,34 @@ class Verb(Generic[T]):
         self._client = client
         self._steps = steps
 
-    def __await__(self) -> Generator[Any, None, T]:
-        return _arun(self._client, self._steps).__await__()
+    def __await__(self) -> Generator[Any, Any, T]:
+        client: Client = self._client
+        steps = self._steps
+        try:
+            asked = next(steps)
+            while True:
+                if isinstance(asked, Call):
+                    answer = yield from client.call(asked).__await__()
+                else:
+                    answer = yield from asyncio.gather(*map(client.call, asked)).__await__()
+                asked = steps.send(answer)
+        except StopIteration as done:
+            return done.value  # type: ignore[no-any-return]  # StopIteration.value is Any
 
     def run(self) -> T:
         """Do it now, over a `SyncClient`."""
-        return _run(self._client, self._steps)
-
-
-async def _arun(client: Client, steps: Steps[T]) -> T:
-    try:
-        call = next(steps)
-        while True:
-            if isinstance(call, Call):
-                answer = await client.call(call)
-            else:
-                answer = await asyncio.gather(*map(client.call, call))
-            call = steps.send(answer)
-    except StopIteration as done:
-        return done.value  # type: ignore[no-any-return]  # StopIteration.value is Any
-
-
-def _run(client: SyncClient, steps: Steps[T]) -> T:
-    try:
-        call = next(steps)
-        while True:
-            answer = (
-                client.call(call) if isinstance(call, Call) else [client.call(one) for one in call]
-            )
-            call = steps.send(answer)
-    except StopIteration as done:
-        return done.value  # type: ignore[no-any-return]  # StopIteration.value is Any
+        client: SyncClient = self._client
+        steps = self._steps
+        try:
+            asked = next(steps)
+            while True:
+                if isinstance(asked, Call):
+                    answer = client.call(asked)
+                else:
+                    answer = [client.call(call) for call in asked]
+                asked = steps.send(answer)
+        except StopIteration as done:
+            return done.value  # type: ignore[no-any-return]  # StopIteration.value is Any
 
 
 class HasClient(Protocol):

@@ -31,8 +31,7 @@ def prefix(epoch: str) -> str:
 
 
 def message_id(prefix: str, rank: int) -> str:
-    digits = f"{rank:016x}"
-    return f"{prefix}{digits[:4]}-{digits[4:]}"
+    return f"{prefix}{rank >> 48:04x}-{rank & 0xFFFFFFFFFFFF:012x}"
 
 
 def parse(text: str) -> tuple[str, int]:
