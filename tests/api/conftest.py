@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fixtures of the REST tests."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from tests import servers
+from tests.api.client import Api
+from tests.api.store import Store
+from zaqar_redis.keyspace import client as keyspace
+from zaqar_redis.keyspace.batch import BatchSettings
+
+
+@pytest.fixture(scope="session")
+def http() -> Iterator[httpx.Client]:
+    """One pool of connections for all tests."""
+    with httpx.Client(timeout=30) as client:
+        yield client
+
+
+@pytest.fixture
+def api(http: httpx.Client, service: servers.Service, project: str) -> Api:
+    """A client of a project of its own, at the service with default options."""
+    return Api(http, service.url, project)
+
+
+@pytest.fixture
+def other(api: Api) -> Api:
+    """Another client of the same project."""
+    return api.beside()
+
+
+@pytest.fixture(scope="session")
+def rich_service(redis_server: servers.RedisServer) -> Iterator[servers.Service]:
+    """A service with every optional ability switched on."""
+    options: dict[str, dict[str, object]] = {
+        "DEFAULT": {"admin_mode": True, "enable_checksum": True},
+        "transport": {"message_encryption_key": "a key for tests", "client_id_uuid_safe": "off"},
+        "signed_url": {"secret_key": "a secret for tests"},
+    }
+    with servers.service(redis_server.uri, options=options) as running:
+        yield running
+
+
+@pytest.fixture
+def rich(http: httpx.Client, rich_service: servers.Service, project: str) -> Api:
+    """A client of the service with every optional ability."""
+    return Api(http, rich_service.url, project)
+
+
+@pytest.fixture
+def store(redis_server: servers.RedisServer, project: str) -> Iterator[Store]:
+    """The Redis driver itself, under a clock that the test owns."""
+    with asyncio.Runner() as runner:
+        made = Store(keyspace.client(redis_server.uri, BatchSettings()), project, runner)
+        runner.run(made.driver.start())
+        yield made
+        runner.run(made.driver.close())

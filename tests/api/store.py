@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The store without HTTP, under a clock that the test owns."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Sequence
+from typing import Any, TypeVar
+
+from redis.asyncio.client import PubSub
+
+from zaqar_redis.keyspace.client import AsyncClient
+from zaqar_redis.keyspace.script import Call
+from zaqar_redis.records import Draft, Message, Stats, Taken
+from zaqar_redis.storage.drivers.redis import RedisDriver
+
+T = TypeVar("T")
+Bodies = list[str]
+_YEAR = 365 * 86400 * 1000
+
+
+class Counting:
+    """A client that counts round trips: calls issued together are one."""
+
+    def __init__(self, client: AsyncClient) -> None:
+        self._client = client
+        self._turn: object = None
+        self.trips = 0
+
+    async def start(self) -> None:
+        await self._client.start()
+
+    async def close(self) -> None:
+        await self._client.close()
+
+    async def call(self, call: Call) -> Any:
+        if self._turn is None:
+            self.trips += 1
+            self._turn = asyncio.get_running_loop().call_soon(self._next)
+        return await self._client.call(call)
+
+    async def command(self, *parts: bytes | str | int) -> Any:
+        return await self._client.command(*parts)
+
+    def listener(self) -> PubSub:
+        return self._client.listener()
+
+    def _next(self) -> None:
+        self._turn = None
+
+
+class Store:
+    """One project of a store, and its time."""
+
+    def __init__(self, client: AsyncClient, project: str, runner: asyncio.Runner) -> None:
+        # Years ahead of Redis' own clock: services on the same Redis sweep by that one.
+        self.now = int(time.time() * 1000) + 10 * _YEAR
+        self.project = project
+        self.client = Counting(client)
+        self.driver = RedisDriver(self.client, now=lambda: self.now)
+        self._runner = runner
+
+    def sleep(self, seconds: float) -> None:
+        self.now += int(seconds * 1000)
+
+    def do(self, operation: Awaitable[T]) -> T:
+        async def awaited() -> T:
+            return await operation
+
+        return self._runner.run(awaited())
+
+    def trips(self, operation: Awaitable[Any]) -> int:
+        """How many round trips it takes."""
+        before = self.client.trips
+        self.do(operation)
+        return self.client.trips - before
+
+    def create(self, queue: str, /, **metadata: Any) -> None:
+        self.do(self.driver.queues.create(self.project, queue, metadata))
+
+    def post(
+        self, queue: str, *bodies: str, ttl: int | None = None, delay: int | None = None
+    ) -> Sequence[str]:
+        drafts = [Draft(body=f'"{body}"'.encode(), ttl=ttl, delay=delay) for body in bodies]
+        operation = self.driver.messages.post(
+            self.project, queue, drafts, client="tester", default_ttl=3600, size=1
+        )
+        return self.do(operation).ids
+
+    def claim(self, queue: str, ttl: int = 60, grace: int = 60, limit: int = 10) -> Taken:
+        claims = self.driver.claims
+        return self.do(claims.create(self.project, queue, ttl=ttl, grace=grace, limit=limit))
+
+    def held(self, queue: str, ttl: int = 60, grace: int = 60, limit: int = 10) -> str:
+        """The id of a new claim."""
+        taken = self.claim(queue, ttl, grace, limit)
+        assert taken.claim_id
+        return taken.claim_id
+
+    def renew(self, queue: str, claim: str, ttl: int = 60, grace: int = 60) -> bool:
+        return self.do(self.driver.claims.update(self.project, queue, claim, ttl=ttl, grace=grace))
+
+    def release(self, queue: str, claim: str) -> None:
+        self.do(self.driver.claims.delete(self.project, queue, claim))
+
+    def pop(self, queue: str, limit: int = 10) -> Bodies:
+        return bodies(self.do(self.driver.messages.pop(self.project, queue, limit)).messages)
+
+    def get(self, queue: str, *ids: str) -> Sequence[Message]:
+        return self.do(self.driver.messages.get(self.project, queue, ids))
+
+    def page(
+        self, queue: str, *, claimed: bool = False, delayed: bool = False, limit: int = 10
+    ) -> Awaitable[Any]:
+        return self.driver.messages.list(
+            self.project,
+            queue,
+            after=None,
+            limit=limit,
+            hide_client=None,
+            include_claimed=claimed,
+            include_delayed=delayed,
+        )
+
+    def list(self, queue: str, *, claimed: bool = False, delayed: bool = False) -> Bodies:
+        return bodies(self.do(self.page(queue, claimed=claimed, delayed=delayed)).items)
+
+    def stats(self, queue: str) -> Stats:
+        return self.do(self.driver.queues.stats(self.project, queue))
+
+    def counts(self, queue: str) -> tuple[int, int, int]:
+        """Free, claimed, total."""
+        found = self.stats(queue)
+        return found.free, found.claimed, found.total
+
+
+def bodies(messages: Sequence[Message]) -> Bodies:
+    return [message.body.decode().strip('"') for message in messages]

@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whatever comes in: a 4xx that names what is wrong, and nothing is changed."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+
+from tests.api.client import PATCH, Api, refused
+
+#: Every door that takes a document, and a document that it would take.
+DOORS = {
+    "create": ("PUT", "/queues/q", b"{}"),
+    "patch": ("PATCH", "/queues/q", b"[]"),
+    "purge": ("POST", "/queues/q/purge", b'{"resource_types":[]}'),
+    "share": ("POST", "/queues/q/share", b"{}"),
+    "post": ("POST", "/queues/q/messages", b'{"messages":[{"body":1}]}'),
+    "claim": ("POST", "/queues/q/claims", b"{}"),
+    "renew": ("PATCH", "/queues/q/claims/0123456789abcdef0123456789abcdef", b'{"ttl":60}'),
+}
+
+MALFORMED = {
+    "cut": b'{"messages":[{"body":1}',
+    "text": b"hello",
+    "two": b"{} {}",
+    "comma": b'{"a":1,}',
+    "quotes": b"{'a':1}",
+    "nan": b'{"a":NaN}',
+    "infinity": b'{"a":-Infinity}',
+    "zero": b'{"a":007}',
+    "bom": b"\xef\xbb\xbf{}",
+    "utf-8": b'{"a":"\xff\xfe"}',
+    "utf-16": '{"a":1}'.encode("utf-16"),
+    "control": b'{"a":"\x01"}',
+    "escape": b'{"a":"\\x41"}',
+    "surrogate": b'{"a":"\\ud800"}',
+    "nul": b"\x00",
+    "deep": b'{"a":' + b"[" * 20_000 + b"]" * 20_000 + b"}",
+    "deep and cut": b"[" * 60_000,
+    "number": b"5",
+    "string": b'"x"',
+    "null": b"null",
+    "true": b"true",
+}
+
+
+@pytest.mark.parametrize("content", MALFORMED.values(), ids=MALFORMED)
+@pytest.mark.parametrize("door", DOORS)
+def test_malformed_json(rich: Api, door: str, content: bytes) -> None:
+    method, path, _ = DOORS[door]
+    headers = {"Content-Type": PATCH} if door == "patch" else {}
+    answer = rich.request(method, path, content=content, headers=headers)
+    assert answer.status_code == 400, answer.text
+    assert answer.json()["title"] == "Invalid request body"
+    assert answer.json()["description"]
+    assert rich.get("/queues").json()["queues"] == []
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_documents_of_300_kilobytes(rich: Api, door: str) -> None:
+    method, path, document = DOORS[door]
+    headers = {"Content-Type": PATCH} if door == "patch" else {}
+    content = document + b" " * (300 * 1024)
+    refused(rich.request(method, path, content=content, headers=headers), 400, "bytes")
+    chunks = (content[at : at + 30_000] for at in range(0, len(content), 30_000))
+    answer = rich.http.request(
+        method,
+        f"{rich.url}/v2{path}",
+        content=chunks,
+        headers=headers | {"Client-ID": rich.client, "X-Project-ID": rich.project},
+    )
+    refused(answer, 400, "bytes")
+    assert rich.get("/queues").json()["queues"] == []
+
+
+WRONG: list[tuple[bytes, str]] = [
+    (b"{}", "messages"),
+    (b'{"messages": []}', "messages"),
+    (b'{"messages": null}', "messages"),
+    (b'{"messages": {}}', "messages"),
+    (b'{"messages": "x"}', "messages"),
+    (b'{"messages": ["x"]}', "messages"),
+    (b'{"messages": [null]}', "messages"),
+    (b'{"messages": [[1]]}', "messages"),
+    (b'{"messages": [{}]}', "body"),
+    (b'{"messages": [{"ttl": 60}]}', "body"),
+    (b'{"messages": [{"body": 1, "ttl": "60"}]}', "ttl"),
+    (b'{"messages": [{"body": 1, "ttl": 60.5}]}', "ttl"),
+    (b'{"messages": [{"body": 1, "ttl": 1e400}]}', "ttl"),
+    (b'{"messages": [{"body": 1, "ttl": true}]}', "ttl"),
+    (b'{"messages": [{"body": 1, "ttl": [60]}]}', "ttl"),
+    (b'{"messages": [{"body": 1, "ttl": ' + b"9" * 5000 + b"}]}", "ttl"),
+    (b'{"messages": [{"body": 1, "delay": "0"}]}', "delay"),
+    (b'{"messages": [{"body": 1, "delay": {}}]}', "delay"),
+    (b'{"messages": [{"body": 1}, {"body": 2, "ttl": -1}]}', "ttl"),
+    (b"[]", "object"),
+    (b'["messages"]', "object"),
+    (b'[{"body": 1, "ttl": 60}]', "object"),
+]
+
+
+@pytest.mark.parametrize(("content", "word"), WRONG)
+def test_messages_of_the_wrong_shape(api: Api, content: bytes, word: str) -> None:
+    refused(api.request("POST", "/queues/q/messages", content=content), 400, word)
+    assert api.get("/queues").json()["queues"] == []
+
+
+def test_an_empty_post(api: Api) -> None:
+    refused(api.request("POST", "/queues/q/messages", content=b""), 400, "empty")
+
+
+@pytest.mark.parametrize("number", [b"9" * 400, b"9" * 5000, b"-" + b"9" * 30, b"1e999"])
+def test_huge_numbers_are_never_a_fault_of_ours(rich: Api, number: bytes) -> None:
+    for door, content in (
+        ("create", b'{"a":%s}' % number),
+        ("create", b'{"_default_message_ttl":%s}' % number),
+        ("patch", b'[{"op":"add","path":"/metadata/a","value":%s}]' % number),
+        ("post", b'{"messages":[{"body":%s}]}' % number),
+        ("claim", b'{"ttl":%s}' % number),
+    ):
+        method, path, _ = DOORS[door]
+        headers = {"Content-Type": PATCH} if door == "patch" else {}
+        answer = rich.request(method, path, content=content, headers=headers)
+        assert answer.status_code < 500, (door, answer.text)
+        assert rich.list("q").status_code == 200
+        assert rich.get("/queues", detailed=True).status_code == 200
+        assert rich.get("/queues/q").status_code == 200
+
+
+@pytest.mark.parametrize(
+    "depth", [100, 500, 900, 950, 960, 965, 966, 967, 968, 969, 970, 980, 1100]
+)
+@pytest.mark.parametrize("door", ["create", "patch", "post"])
+def test_at_no_depth_a_document_breaks_what_reads_it(rich: Api, door: str, depth: int) -> None:
+    nest = b"[" * depth + b"]" * depth
+    rich.create("r")
+    path, content, headers = {
+        "create": ("/queues/q", b'{"a":%s}' % nest, {}),
+        "patch": (
+            "/queues/r",
+            b'[{"op":"add","path":"/metadata/a","value":%s}]' % nest,
+            {"Content-Type": PATCH},
+        ),
+        "post": ("/queues/q/messages", b'{"messages":[{"body":%s}]}' % nest, {}),
+    }[door]
+    answer = rich.request(DOORS[door][0], path, content=content, headers=headers)
+    assert answer.status_code in (200, 201, 400), answer.text
+    if answer.status_code == 400:
+        assert "nested" in answer.text
+    for read in ("/queues?detailed=true", "/queues?a=1", "/queues/q", "/queues/r"):
+        assert rich.get(read).status_code == 200
+    assert rich.list("q").status_code == 200
+    assert rich.claim("q").status_code in (201, 204)
+
+
+def _forged(api: Api) -> dict[str, str]:
+    """Ids that the project's queue ``q`` never gave, or no longer knows."""
+    stranger = api.beside(f"{api.project}-2")
+    api.send("q", "earlier")
+    (earlier,) = api.send("q", "earlier")
+    api.request("DELETE", "/queues/q")
+    (mine,) = api.send("q", "mine")
+    epoch, rank = mine[:18], int(mine[24:], 16)
+    return {
+        "another project's": stranger.send("q", "theirs")[0],
+        "another queue's": api.send("r", "other")[0],
+        "an earlier life's": earlier,
+        "random": str(uuid.uuid4()),
+        "nil": str(uuid.UUID(int=0)),
+        "rank to come": f"{epoch}-{0:04x}-{rank + 1:012x}",
+        "rank zero": f"{epoch}-{0:04x}-{0:012x}",
+        "highest rank": f"{epoch}-ffff-ffffffffffff",
+        "upper case": mine.upper() if mine.upper() != mine else str(uuid.uuid4()),
+        "no dashes": mine.replace("-", ""),
+        "braces": f"{{{mine}}}",
+        "a key": f"zr:queues:{api.project}",
+        "a pattern": "*",
+        "blank": "%20",
+        "newline": mine + "%0A",
+    }
+
+
+def test_forged_message_ids_open_nothing(api: Api) -> None:
+    forged = _forged(api)
+    stranger = api.beside(f"{api.project}-2")
+    for name, message in forged.items():
+        refused(api.message("q", message), 404)
+        refused(api.get(f"/queues/q/messages?ids={message}"), 404)
+        assert api.delete("q", message).status_code == 204, name
+        assert api.request("DELETE", f"/queues/q/messages?ids={message}").status_code == 204
+        listing = api.get(f"/queues/q/messages?echo=true&marker={message}")
+        assert listing.status_code == 200, name
+        if name not in ("blank", "rank zero"):
+            assert listing.json()["messages"] == [], name
+    assert api.bodies("q") == ["mine"]
+    assert api.bodies("r") == ["other"]
+    assert stranger.bodies("q") == ["theirs"]
+
+
+def test_forged_claim_ids_open_nothing(api: Api) -> None:
+    stranger = api.beside(f"{api.project}-2")
+    claims = []
+    for who, queue in ((stranger, "q"), (api, "r"), (api, "q")):
+        who.send(queue, 1)
+        claims.append(who.hold(queue)[0])
+    earlier = claims.pop()
+    api.request("DELETE", "/queues/q")
+    (message,) = api.send("q", "mine")
+    claim, _ = api.hold("q")
+    for forged in (
+        *claims,
+        earlier,
+        uuid.uuid4().hex,
+        claim[:-1],
+        claim + "0",
+        "*",
+        "%20",
+        "-" * 4,
+    ):
+        refused(api.claimed("q", forged), 404, "Claim")
+        refused(api.renew("q", forged, ttl=60), 404, "Claim")
+        assert api.release("q", forged).status_code == 204
+        refused(
+            api.request("DELETE", f"/queues/q/messages/{message}?claim_id={forged}"), 400, "claim"
+        )
+    assert api.counts("q") == api.counts("r") == stranger.counts("q") == (0, 1, 1)
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["ids=,", "ids=,,,", "ids=%00", "pop=1&pop=x", "pop=1e1", "pop=", "limit=%FF", "marker=%FF"],
+)
+def test_odd_queries(api: Api, query: str) -> None:
+    api.send("q", 1)
+    for method in ("GET", "DELETE"):
+        assert api.request(method, f"/queues/q/messages?{query}").status_code < 500
+    assert api.get(f"/queues?{query}").status_code < 500
+    assert api.bodies("q") == [1]

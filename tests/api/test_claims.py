@@ -1,0 +1,297 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Claims: create, show, renew, release; and the dead-letter queue."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from tests.api.client import Api, refused
+
+UNKNOWN = "0d9fbb8a-7c5a-4d2e-9a44-0b9a3a9a1c55"
+
+
+def test_create(api: Api) -> None:
+    ids = api.send("q", *range(3))
+    answer = api.claim("q", 2, ttl=100, grace=60)
+    assert answer.status_code == 201
+    assert set(answer.json()) == {"messages"}
+    path, _, claim = answer.headers["Location"].rpartition("/")
+    assert path == "/v2/queues/q/claims"
+    messages = answer.json()["messages"]
+    assert [message["id"] for message in messages] == ids[:2]
+    for message in messages:
+        assert set(message) == {"id", "href", "ttl", "age", "body"}
+        assert message["href"] == f"/v2/queues/q/messages/{message['id']}?claim_id={claim}"
+
+
+@pytest.mark.parametrize("content", [None, b"", b"{}", b'{"ttl": null, "grace": null}'])
+def test_defaults(api: Api, content: bytes | None) -> None:
+    api.send("q", *range(11))
+    answer = api.request("POST", "/queues/q/claims", content=content)
+    assert answer.status_code == 201
+    assert len(answer.json()["messages"]) == 10
+    assert api.follow(answer.headers["Location"]).json()["ttl"] == 300
+
+
+def test_what_is_unknown_is_passed_over(api: Api) -> None:
+    api.send("q", 1, 2)
+    answer = api.request("POST", "/queues/q/claims", {"limit": 1, "colour": "blue"}, size=1)
+    assert len(answer.json()["messages"]) == 2
+
+
+@pytest.mark.parametrize("lazy", [True, False])
+def test_nothing_to_claim(api: Api, lazy: bool) -> None:
+    if not lazy:
+        api.create("q")
+    answer = api.claim("q")
+    assert (answer.status_code, answer.content) == (204, b"")
+    assert "Location" not in answer.headers
+    names = [queue["name"] for queue in api.get("/queues").json()["queues"]]
+    assert names == ([] if lazy else ["q"])
+
+
+def test_claims_take_turns(api: Api) -> None:
+    api.send("q", *range(5))
+    taken = [[message["body"] for message in api.hold("q", 2)[1]] for _ in range(3)]
+    assert taken == [[0, 1], [2, 3], [4]]
+    assert api.claim("q").status_code == 204
+
+
+def test_claimers_at_the_same_time_never_share_a_message(api: Api) -> None:
+    api.send("q", *range(200))
+
+    def drain(_: int) -> list[int]:
+        mine = []
+        while (answer := api.claim("q", 3)).status_code == 201:
+            mine += [message["body"] for message in answer.json()["messages"]]
+        return mine
+
+    with ThreadPoolExecutor(6) as pool:
+        shares = list(pool.map(drain, range(6)))
+    assert sorted(body for share in shares for body in share) == list(range(200))
+
+
+@pytest.mark.parametrize(
+    ("limit", "status"), [(-1, 400), (0, 400), (1, 201), (19, 201), (20, 201), (21, 400)]
+)
+def test_limit(api: Api, limit: int, status: int) -> None:
+    api.send("q", *range(21))
+    answer = api.claim("q", limit)
+    if status == 400:
+        refused(answer, 400, "limit", "1", "20")
+        assert api.counts("q") == (21, 0, 21)
+    else:
+        assert len(answer.json()["messages"]) == limit
+
+
+@pytest.mark.parametrize("field", ["ttl", "grace"])
+@pytest.mark.parametrize("value", [60, 61, 43199, 43200])
+def test_lease_within_its_range(api: Api, field: str, value: int) -> None:
+    api.send("q", 1)
+    claim, _ = api.hold("q", **{field: value})
+    assert api.renew("q", claim, **{field: value}).status_code == 204
+
+
+@pytest.mark.parametrize("field", ["ttl", "grace"])
+@pytest.mark.parametrize("value", [59, 0, -5, 43201, 10**9, 2**63, 10**40])
+def test_lease_out_of_its_range(api: Api, field: str, value: int) -> None:
+    api.send("q", 1)
+    answer = api.claim("q", **{field: value})
+    assert answer.status_code == 400
+    assert field in answer.text
+    claim, _ = api.hold("q")
+    answer = api.renew("q", claim, **{field: value})
+    assert answer.status_code == 400
+    assert field in answer.text
+
+
+@pytest.mark.parametrize("field", ["ttl", "grace"])
+@pytest.mark.parametrize("value", ["60", 60.5, True, [60], {}])
+def test_lease_of_the_wrong_type(api: Api, field: str, value: Any) -> None:
+    api.send("q", 1)
+    refused(api.claim("q", **{field: value}), 400, field)
+    claim, _ = api.hold("q")
+    refused(api.renew("q", claim, **{field: value}), 400, field)
+
+
+def test_show(api: Api) -> None:
+    ids = api.send("q", 1, 2, 3)
+    claim, _ = api.hold("q", 2, ttl=100)
+    answer = api.claimed("q", claim)
+    assert answer.status_code == 200
+    document = answer.json()
+    assert set(document) == {"age", "ttl", "messages", "href"}
+    assert document["ttl"] == 100
+    assert 0 <= document["age"] < 30
+    assert document["href"] == f"/v2/queues/q/claims/{claim}"
+    assert [message["id"] for message in document["messages"]] == ids[:2]
+    assert document["messages"][0]["href"].endswith(f"?claim_id={claim}")
+
+
+def test_show_leaves_out_what_was_deleted(api: Api) -> None:
+    ids = api.send("q", 1, 2)
+    claim, _ = api.hold("q")
+    api.delete("q", ids[0], claim)
+    assert [item["id"] for item in api.claimed("q", claim).json()["messages"]] == ids[1:]
+    api.delete("q", ids[1], claim)
+    assert api.claimed("q", claim).json()["messages"] == []
+
+
+@pytest.mark.parametrize("claim", ["x", UNKNOWN, UNKNOWN.replace("-", ""), "%2A", "%00", "a.b"])
+def test_unknown_claims(api: Api, claim: str) -> None:
+    for _ in range(2):
+        refused(api.claimed("q", claim), 404, "Claim")
+        refused(api.renew("q", claim, ttl=60), 404, "Claim")
+        assert api.release("q", claim).status_code == 204
+        api.send("q", 1)
+        api.hold("q")
+
+
+def test_a_claim_belongs_to_its_queue(api: Api) -> None:
+    api.send("q", 1)
+    api.send("r", 1)
+    claim, _ = api.hold("q")
+    assert api.claimed("r", claim).status_code == 404
+    assert api.renew("r", claim, ttl=60).status_code == 404
+    assert api.release("r", claim).status_code == 204
+    assert api.counts("q") == (0, 1, 1)
+
+
+def test_renew(api: Api) -> None:
+    api.send("q", 1)
+    claim, _ = api.hold("q", ttl=60)
+    answer = api.renew("q", claim, ttl=500)
+    assert (answer.status_code, answer.content) == (204, b"")
+    assert api.claimed("q", claim).json()["ttl"] == 500
+    # What is not given takes the default, and not the old value.
+    assert api.renew("q", claim).status_code == 204
+    assert api.claimed("q", claim).json()["ttl"] == 300
+
+
+def test_renew_needs_a_document(api: Api) -> None:
+    api.send("q", 1)
+    claim, _ = api.hold("q")
+    answer = api.request("PATCH", f"/queues/q/claims/{claim}")
+    refused(answer, 400, "empty")
+
+
+def test_messages_outlive_their_claim_by_the_grace(api: Api) -> None:
+    api.send("q", "short", ttl=60)
+    api.send("q", "long", ttl=5000)
+    claim, (short, long) = api.hold("q", ttl=100, grace=70)
+    assert (short["ttl"], long["ttl"]) == (170, 5000)
+    assert api.message("q", short["id"]).json()["ttl"] == 170
+    api.renew("q", claim, ttl=1000, grace=60)
+    ttls = [item["ttl"] for item in api.claimed("q", claim).json()["messages"]]
+    assert ttls == [1060, 5000]
+
+
+def test_a_message_that_outlives_its_claim_is_left_alone(api: Api) -> None:
+    api.send("q", 1, ttl=400)
+    _, (message,) = api.hold("q", ttl=300, grace=43200)
+    assert message["ttl"] == 400
+
+
+def test_release_is_idempotent_and_frees_at_once(api: Api) -> None:
+    ids = api.send("q", 1, 2)
+    claim, _ = api.hold("q")
+    for _ in range(2):
+        answer = api.release("q", claim)
+        assert (answer.status_code, answer.content) == (204, b"")
+    assert api.claimed("q", claim).status_code == 404
+    assert api.counts("q") == (2, 0, 2)
+    assert [message["id"] for message in api.hold("q")[1]] == ids
+
+
+def test_released_messages_keep_their_place(api: Api) -> None:
+    api.send("q", *range(4))
+    first, _ = api.hold("q", 2)
+    api.hold("q", 1)
+    api.release("q", first)
+    assert [message["body"] for message in api.hold("q")[1]] == [0, 1, 3]
+
+
+def test_claim_counts_are_shown_by_pop(api: Api) -> None:
+    api.send("q", 1)
+    for _ in range(3):
+        api.release("q", api.hold("q")[0])
+    (popped,) = api.pop("q", 1).json()["messages"]
+    assert popped["claim_count"] == 4  # to pop is to claim once more
+
+
+def test_claim_of_a_deleted_queue_is_gone(api: Api) -> None:
+    api.send("q", 1)
+    claim, _ = api.hold("q")
+    api.request("DELETE", "/queues/q")
+    assert api.renew("q", claim, ttl=60).status_code == 404
+    assert api.claimed("q", claim).status_code == 404
+    assert api.release("q", claim).status_code == 204
+
+
+@pytest.mark.parametrize("most", [1, 2])
+@pytest.mark.parametrize("ttl", [None, 999])
+def test_dead_letters(api: Api, most: int, ttl: int | None) -> None:
+    api.create(
+        "q",
+        _max_claim_count=most,
+        _dead_letter_queue="my.dlq",
+        _dead_letter_queue_messages_ttl=ttl,
+    )
+    api.send("q", {"n": 1}, {"n": 2}, ttl=100)
+    for _ in range(most):
+        claim, messages = api.hold("q", ttl=60)
+        assert len(messages) == 2
+        assert api.bodies("my.dlq") == []
+        api.release("q", claim)
+    assert api.claim("q").status_code == 204
+    assert api.counts("q") == (0, 0, 0)
+    dead = api.list("my.dlq").json()["messages"]
+    assert [(item["body"], item["ttl"]) for item in dead] == [
+        ({"n": 1}, ttl or 100),
+        ({"n": 2}, ttl or 100),
+    ]
+    names = [queue["name"] for queue in api.get("/queues").json()["queues"]]
+    assert names == ["my.dlq", "q"]
+    # A dead letter is a message like any other, and begins to count anew.
+    _, held = api.hold("my.dlq")
+    assert [message["body"] for message in held] == [{"n": 1}, {"n": 2}]
+
+
+def test_dead_letters_make_room_for_the_living(api: Api) -> None:
+    api.create("q", _max_claim_count=1, _dead_letter_queue="dlq")
+    api.send("q", "dead")
+    api.release("q", api.hold("q")[0])
+    api.send("q", "alive")
+    _, messages = api.hold("q", 1)
+    assert [message["body"] for message in messages] == ["alive"]
+    assert api.bodies("dlq") == ["dead"]
+
+
+def test_pop_buries_too(api: Api) -> None:
+    api.create("q", _max_claim_count=1, _dead_letter_queue="dlq")
+    api.send("q", 1)
+    api.release("q", api.hold("q")[0])
+    assert api.pop("q", 1).json() == {"messages": []}
+    assert api.bodies("dlq") == [1]
+
+
+@pytest.mark.parametrize("metadata", [{"_max_claim_count": 1}, {"_dead_letter_queue": "dlq"}, {}])
+def test_only_both_attributes_make_dead_letters(api: Api, metadata: dict[str, object]) -> None:
+    api.create("q", **metadata)
+    api.send("q", 1)
+    for _ in range(4):
+        api.release("q", api.hold("q")[0])
+    assert api.bodies("q") == [1]
+    assert api.bodies("dlq") == []
+
+
+def test_encrypted_dead_letters_stay_readable(rich: Api) -> None:
+    rich.create("q", _max_claim_count=1, _dead_letter_queue="dlq", _enable_encrypt_messages=True)
+    rich.send("q", "secret")
+    rich.release("q", rich.hold("q")[0])
+    assert rich.claim("q").status_code == 204
+    assert rich.bodies("dlq") == ["secret"]
+    assert rich.list("dlq").json()["messages"][0]["checksum"].startswith("MD5:")

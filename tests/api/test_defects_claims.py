@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Claims: guarantees that are known to be broken elsewhere.
+
+R1 to R34 are numbers of a list of defects; each test is named after what holds here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import pytest
+
+from tests import servers
+from tests.api.client import Api
+from tests.api.store import Store
+from zaqar_redis.keyspace import keys
+
+
+def test_a_message_held_by_a_live_claim_is_never_claimed_again(api: Api) -> None:
+    """R1."""
+    api.send("q", *range(3))
+    first, _ = api.hold("q", 1)
+    api.hold("q", 1)
+    api.release("q", first)
+    _, messages = api.hold("q", 3)
+    assert [message["body"] for message in messages] == [0, 2]
+
+
+def test_a_delayed_message_is_never_claimed(api: Api) -> None:
+    """R1, for delays."""
+    api.create("q", _default_message_delay=600)
+    api.post("q", {"body": "now", "delay": 0}, {"body": "later"})
+    _, messages = api.hold("q")
+    assert [message["body"] for message in messages] == ["now"]
+
+
+def test_a_claimed_message_lives_as_long_as_its_answer_says(
+    store: Store, redis_server: servers.RedisServer
+) -> None:
+    """R2."""
+    (message,) = store.post("q", "a", ttl=60)
+    (claimed,) = store.claim("q", ttl=300, grace=60).messages
+    assert claimed.ttl == 360
+    store.sleep(359)
+    assert store.get("q", message)
+    # Nothing that holds a message has an expiry of its own in Redis.
+    with redis_server.client() as client:
+        tag = keys.of_queue(store.project, "q").queue
+        found = [key for key in client.scan_iter(count=10_000) if key.startswith(tag)]
+        assert {client.ttl(key) for key in found} == {-1}
+
+
+def test_a_claim_works_beyond_the_first_ttl_of_its_messages(store: Store) -> None:
+    """R3."""
+    store.post("q", "a", ttl=60)
+    claim = store.held("q", ttl=300)
+    store.sleep(200)
+    assert store.renew("q", claim, ttl=300)
+    store.sleep(200)
+    store.release("q", claim)
+    assert store.list("q") == ["a"]
+
+
+def test_releasing_or_renewing_does_not_prolong_a_message(store: Store) -> None:
+    """R4."""
+    messages = store.post("q", "released", "renewed", ttl=400)
+    released = store.held("q", ttl=60, limit=1)
+    renewed = store.held("q", ttl=60, limit=1)
+    store.sleep(50)
+    store.release("q", released)
+    assert store.renew("q", renewed, ttl=60)
+    store.sleep(349.999)
+    assert len(store.get("q", *messages)) == 2
+    store.sleep(0.001)
+    assert store.get("q", *messages) == []
+    assert store.claim("q").messages == ()
+    assert store.pop("q") == []
+
+
+@pytest.mark.parametrize("verb", ["release", "renew"])
+def test_a_deleted_message_stays_deleted(api: Api, verb: str) -> None:
+    """R5."""
+    ids = api.send("q", *range(20))
+    claim, _ = api.hold("q", 20)
+
+    async def race() -> set[int]:
+        path = f"{api.url}/v2/queues/q"
+        headers = {"Client-ID": api.client, "X-Project-ID": api.project}
+        async with httpx.AsyncClient(headers=headers, timeout=30) as http:
+            requests = [http.delete(f"{path}/messages", params={"ids": one}) for one in ids]
+            for place in (5, 10, 15):
+                change = (
+                    http.delete(f"{path}/claims/{claim}")
+                    if verb == "release"
+                    else http.patch(f"{path}/claims/{claim}", json={"ttl": 100})
+                )
+                requests.insert(place, change)
+            return {answer.status_code for answer in await asyncio.gather(*requests)}
+
+    assert asyncio.run(race()) == {204}
+    for message in ids:
+        assert api.message("q", message).status_code == 404
+    assert api.counts("q") == (0, 0, 0)
+
+
+def test_a_lapsed_claim_is_not_found_and_released_in_peace(store: Store) -> None:
+    """R8."""
+    store.post("q", "a")
+    claim = store.held("q", ttl=60)
+    store.sleep(3600)
+    assert store.do(store.driver.claims.get(store.project, "q", claim)) is None
+    assert store.renew("q", claim) is False
+    store.release("q", claim)
+
+
+@pytest.mark.parametrize("verb", ["claim", "pop", "list", "stats"])
+def test_any_number_of_expired_messages_at_the_head_is_no_obstacle(store: Store, verb: str) -> None:
+    """R17."""
+    store.post("q", *["old"] * 9000, ttl=60)
+    store.post("q", "young", ttl=600)
+    store.sleep(60)
+    if verb == "claim":
+        assert len(store.claim("q").messages) == 1
+    elif verb == "pop":
+        assert store.pop("q") == ["young"]
+    elif verb == "list":
+        assert store.list("q") == ["young"]
+    else:
+        assert store.counts("q") == (1, 0, 1)
+
+
+def test_a_claim_and_its_bookkeeping_are_one_step(store: Store) -> None:
+    """R18."""
+    store.post("q", *"abcdefghij")
+    claims = store.driver.claims
+    operation = claims.create(store.project, "q", ttl=60, grace=60, limit=10)
+    assert store.trips(operation) == 1
+    assert store.trips(claims.create(store.project, "q", ttl=60, grace=60, limit=1)) == 1
+    assert store.counts("q") == (0, 10, 10)
+
+
+def test_no_claim_is_made_of_nothing(store: Store, redis_server: servers.RedisServer) -> None:
+    """R19."""
+    store.create("q", _default_message_delay=600)
+    store.post("q", "later")
+    assert store.claim("q").claim_id is None
+    with redis_server.client() as client:
+        of_queue = keys.of_queue(store.project, "q")
+        assert client.exists(of_queue.claims, of_queue.leases) == 0
+
+
+def test_a_dead_letter_is_free_in_a_queue_that_exists(api: Api) -> None:
+    """R20."""
+    api.create("q", _max_claim_count=1, _dead_letter_queue="dlq")
+    api.send("q", "a", "b")
+    api.release("q", api.hold("q")[0])
+    assert api.claim("q").status_code == 204
+    assert "dlq" in [queue["name"] for queue in api.get("/queues").json()["queues"]]
+    assert api.counts("dlq") == (2, 0, 2)
+    assert api.bodies("dlq") == ["a", "b"]
+    (message,) = api.pop("dlq", 1).json()["messages"]
+    assert (message["body"], message["claim_count"]) == ("a", 1)
+
+
+def test_popping_exhausted_messages_is_no_fault(api: Api) -> None:
+    """R20, for pop."""
+    api.create("q", _max_claim_count=1, _dead_letter_queue="dlq")
+    api.send("q", "a")
+    api.release("q", api.hold("q")[0])
+    answer = api.pop("q", 10)
+    assert (answer.status_code, answer.json()) == (200, {"messages": []})
+    assert api.bodies("dlq") == ["a"]
+
+
+def test_a_pop_is_one_step(store: Store) -> None:
+    """R21."""
+    store.post("q", *"abcdefghij")
+    assert store.trips(store.driver.messages.pop(store.project, "q", 10)) == 1
+    assert store.counts("q") == (0, 0, 0)
+
+
+def test_pops_at_the_same_time_never_share_a_message(api: Api) -> None:
+    """R21, with many clients."""
+    api.send("q", *range(300))
+
+    def drain(_: int) -> list[int]:
+        mine: list[int] = []
+        while popped := api.pop("q", 7).json()["messages"]:
+            mine += [message["body"] for message in popped]
+        return mine
+
+    with ThreadPoolExecutor(4) as pool:
+        shares = list(pool.map(drain, range(4)))
+    assert sorted(body for share in shares for body in share) == list(range(300))

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Queues: guarantees that are known to be broken elsewhere.
+
+R1 to R34, S8 and S12 are numbers of a list of defects; each test is named after what
+holds here.  R23 speaks of subscriptions and R26 of pools.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tests import servers
+from tests.api.client import Api, refused
+from tests.api.store import Store
+from zaqar_redis.keyspace import keys
+
+
+def test_stats_are_right_after_a_claim_has_lapsed(store: Store) -> None:
+    """R6."""
+    store.post("q", "a", "b")
+    store.held("q", ttl=60, limit=1)
+    assert store.counts("q") == (1, 1, 2)
+    store.sleep(60)
+    assert store.counts("q") == (2, 0, 2)
+    store.sleep(7200)
+    assert store.counts("q") == (0, 0, 0)
+
+
+def test_small_pages_of_queues_reach_the_end(api: Api) -> None:
+    """R10, for queues."""
+    for name in "abc":
+        api.create(name)
+    answer = api.get("/queues", limit=1)
+    seen = []
+    while queues := answer.json()["queues"]:
+        seen += [queue["name"] for queue in queues]
+        assert len(seen) <= 3
+        answer = api.follow(answer.json()["links"][0]["href"])
+    assert seen == ["a", "b", "c"]
+
+
+def test_no_name_of_a_queue_is_special(api: Api) -> None:
+    """R15."""
+    names = ["Service.one", "catalog", "flavors", "pools", "queues_set"]
+    for name in names:
+        assert api.create(name).status_code == 201
+    assert [queue["name"] for queue in api.get("/queues").json()["queues"]] == names
+    api.request("DELETE", "/queues/queues_set")
+    names.remove("queues_set")
+    assert [queue["name"] for queue in api.get("/queues").json()["queues"]] == names
+
+
+def test_dots_in_names_are_part_of_the_name(api: Api) -> None:
+    """R15, for dead letters, and for projects with dots."""
+    api.create("my.queue", _max_claim_count=1, _dead_letter_queue="my.dlq")
+    api.send("my.queue", 1)
+    api.release("my.queue", api.hold("my.queue")[0])
+    api.claim("my.queue")
+    assert api.bodies("my.dlq") == [1]
+    assert api.bodies("my") == []
+    dotted = api.beside(f"{api.project}.b")
+    api.send("b.c", "mine")
+    dotted.send("c", "theirs")
+    assert (api.bodies("b.c"), dotted.bodies("c")) == (["mine"], ["theirs"])
+
+
+def test_a_deleted_queue_leaves_nothing_behind(api: Api, redis_server: servers.RedisServer) -> None:
+    """R22."""
+    api.create("q", _default_message_delay=600)
+    api.post("q", *[{"body": 1, "delay": 0}] * 10, {"body": 2})
+    api.hold("q", 5)
+    api.request("DELETE", "/queues/q")
+    with redis_server.client() as client:
+        left = [key for key in client.scan_iter(count=10_000) if api.project.encode() in key]
+    assert left == []
+    api.send("q", 1)
+    assert api.counts("q") == (1, 0, 1)
+
+
+def test_queues_are_filtered_by_name_and_metadata(api: Api) -> None:
+    """R25."""
+    api.create("red-1", size=1)
+    api.create("red-2", size=2)
+    api.create("blue-1", size=1)
+
+    def found(**params: str) -> list[str]:
+        return [queue["name"] for queue in api.get("/queues", **params).json()["queues"]]
+
+    assert found(name="red") == ["red-1", "red-2"]
+    assert found(size="1") == ["blue-1", "red-1"]
+    assert found(name="red", size="1") == ["red-1"]
+
+
+@pytest.mark.parametrize("name", ["queues:x", "sweeper", "x:queues:y", "zr:queues:z", "queues"])
+def test_no_key_of_a_tenant_looks_like_one_of_ours(name: str) -> None:
+    """R27."""
+    for of_queue in (keys.of_queue(name, "q"), keys.of_queue("p", name)):
+        for slot in keys.QueueKeys.__slots__:
+            key = getattr(of_queue, slot).decode()
+            assert not fnmatch.fnmatchcase(key, keys.LISTS.decode())
+            assert key != keys.SWEEPER.decode()
+
+
+def test_a_queue_is_created_once(api: Api) -> None:
+    """R32."""
+    for number in range(5):
+        with ThreadPoolExecutor(8) as pool:
+            statuses = pool.map(
+                lambda owner, queue=f"q{number}": api.create(queue, owner=owner).status_code,
+                range(8),
+            )
+            assert sorted(statuses) == [201] + [204] * 7
+    assert api.get("/queues", with_count=True).json()["count"] == 5
+
+
+def test_listing_queues_costs_the_same_however_many_they_are(store: Store) -> None:
+    """R33."""
+    costs = []
+    for number in (1, 30):
+        store.create(f"q{number}")
+        for place in range(number):
+            store.create(f"q{number}.{place}")
+        operation = store.driver.queues.list(store.project, "", number, None)
+        costs.append(store.trips(operation))
+    assert costs == [2, 2]
+
+
+def test_sweeping_removes_what_has_expired(store: Store, redis_server: servers.RedisServer) -> None:
+    """S8."""
+    store.post("q", *["x"] * 350, ttl=60)
+    store.held("q", ttl=60, limit=20)
+    of_queue = keys.of_queue(store.project, "q")
+    with redis_server.client() as client:
+        assert client.hlen(of_queue.bodies) == 350
+        store.sleep(3600)
+        while store.do(store.driver.queues.sweep(store.project, "q")):
+            pass
+        assert client.exists(*(getattr(of_queue, slot) for slot in keys.QueueKeys.__slots__)) == 1
+        assert client.exists(of_queue.queue) == 1
+
+
+def test_creating_a_queue_again_changes_nothing(api: Api) -> None:
+    """S12: so the API has it; the answer tells the two cases apart."""
+    assert api.create("q", colour="blue").status_code == 201
+    assert api.create("q", colour="red", size=1).status_code == 204
+    shown = api.get("/queues/q").json()
+    assert shown["colour"] == "blue"
+    assert "size" not in shown
+    refused(api.create("q", _default_message_ttl=1), 400, "_default_message_ttl")

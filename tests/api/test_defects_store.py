@@ -1,0 +1,267 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The store behind the API: guarantees that are known to be broken elsewhere.
+
+R28 to R31 are numbers of a list of defects; each test is named after what holds here.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from importlib import resources
+
+import httpx
+import pytest
+from redis.crc import key_slot
+
+from tests import servers
+from tests.api.client import Api, refused
+from tests.api.store import Store
+from zaqar_redis import errors
+from zaqar_redis.keyspace import client as keyspace
+from zaqar_redis.keyspace import keys
+from zaqar_redis.keyspace.batch import BatchSettings
+from zaqar_redis.keyspace.script import Script
+from zaqar_redis.storage.drivers.redis import create
+
+SCRIPTS = sorted(
+    file.name.removesuffix(".lua")
+    for file in resources.files("zaqar_redis.keyspace").joinpath("lua").iterdir()
+    if file.name.endswith(".lua")
+)
+#: Local names in the scripts that stand for one of several declared keys.
+ALIASES = {"waiting": {"claimed", "delayed"}, "source": {"messages", "ready"}}
+#: Commands that take no key; a channel is none.
+KEYLESS = {"TIME", "PUBLISH"}
+#: Commands all of whose arguments are keys.
+ALL_KEYS = {"UNLINK", "DEL", "EXISTS"}
+
+
+def _reached(source: str) -> str:
+    """The source without those functions of shared files that this script never calls."""
+    for function in re.finditer(
+        r"^local function (\w+)\(.*?^end\n", source, re.DOTALL | re.MULTILINE
+    ):
+        if len(re.findall(rf"\b{function[1]}\b", source)) == 1:
+            source = source.replace(function[0], "")
+    return source
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_a_script_touches_only_the_keys_it_declares(name: str) -> None:
+    """R28."""
+    script = Script(name)
+    declared = set(script.keys)
+    calls = re.findall(r"redis\.call\(\s*('?)(\w+)'?\s*,?([^()]*)", _reached(script.source))
+    assert calls
+    for quoted, command, rest in calls:
+        if command in KEYLESS:
+            continue
+        assert quoted or command == "range", f"{command} is not written out"
+        arguments = [argument.strip() for argument in rest.split(",")]
+        for key in arguments if command in ALL_KEYS else arguments[:1]:
+            assert ALIASES.get(key, {key}) <= declared, f"{name}: {command} {key}"
+
+
+@pytest.mark.parametrize(
+    ("project", "queue"),
+    [("p", "q"), ("{a}", "q"), ("a}{b", "q"), ("}", "a.b"), ("{", "q"), ("a/b", "q"), ("{}", "q")],
+)
+def test_all_keys_of_a_queue_are_in_one_slot(project: str, queue: str) -> None:
+    """R28, for hash tags: they differ between queues, whatever the project's name."""
+    of_queue = keys.of_queue(project, queue)
+    names = [getattr(of_queue, slot) for slot in keys.QueueKeys.__slots__]
+    names.append(keys.Receipt(of_queue, "key").receipt)
+    assert len({key_slot(name) for name in names}) == 1
+    others = {key_slot(keys.of_queue(project, f"{queue}{number}").queue) for number in range(20)}
+    assert len(others) > 10
+
+
+def test_time_is_that_of_the_store(
+    redis_server: servers.RedisServer, store: Store, api: Api
+) -> None:
+    """R29: not of the host that serves a request, and finer than a second."""
+    with redis_server.client() as client:
+
+        def now() -> int:
+            seconds, microseconds = client.time()
+            return int(seconds) * 1000 + int(microseconds) // 1000
+
+        driver = create(redis_server.uri, {})
+        before = now()
+        ids = api.send("q", *range(5))
+        after = now()
+    store.do(driver.start())
+    found = store.do(driver.messages.get(api.project, "q", ids))
+    store.do(driver.close())
+    assert len(found) == 5
+    for message in found:
+        assert before <= message.created <= after
+        assert message.expires == message.created + 3600 * 1000
+
+
+def test_verbs_agree_on_the_time_whoever_calls_them(
+    store: Store, redis_server: servers.RedisServer
+) -> None:
+    """R29: a second host whose own clock is elsewhere makes no difference."""
+    with redis_server.client() as client:
+        store.now = 0  # "the store's own"
+        store.post("q", "a")
+        claim = store.held("q", ttl=60)
+        (_, lease) = client.zrange(
+            keys.of_queue(store.project, "q").leases, 0, -1, withscores=True
+        )[0]
+        assert abs(lease - client.time()[0] * 1000 - 60_000) < 5000
+    assert store.renew("q", claim)
+
+
+@pytest.fixture(scope="module")
+def lone_redis() -> Iterator[servers.RedisServer]:
+    """A Redis that may be stopped and reconfigured."""
+    with servers.redis_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def patient(lone_redis: servers.RedisServer) -> Iterator[servers.Service]:
+    """A service that gives an answer of the store one second."""
+    with servers.service(lone_redis.uri, options={"redis": {"timeout": 1}}) as running:
+        yield running
+
+
+@pytest.fixture
+def slow(http: httpx.Client, patient: servers.Service, project: str) -> Api:
+    return Api(http, patient.url, project)
+
+
+def _stop_for(redis: servers.RedisServer, seconds: float) -> threading.Timer:
+    redis.signal(signal.SIGSTOP)
+    timer = threading.Timer(seconds, redis.signal, [signal.SIGCONT])
+    timer.start()
+    return timer
+
+
+def test_a_short_pause_of_the_store_is_waited_for(
+    slow: Api, lone_redis: servers.RedisServer
+) -> None:
+    """R30."""
+    slow.send("q", 1)
+    pause = _stop_for(lone_redis, 0.4)
+    assert slow.post("q", {"body": 2}).status_code == 201
+    pause.join()
+    assert slow.bodies("q") == [1, 2]
+
+
+def test_a_long_pause_is_told_soon_and_posts_nothing_twice(
+    slow: Api, lone_redis: servers.RedisServer
+) -> None:
+    """R30: what is not known to have failed is not repeated behind the client's back."""
+    slow.send("q", 1)
+    pause = _stop_for(lone_redis, 2.5)
+    since = time.monotonic()
+    answers = [slow.post("q", {"body": 2}, key="once"), slow.post("q", {"body": 2}, key="once")]
+    assert time.monotonic() - since < 2.5
+    for answer in answers:
+        refused(answer, 503)
+        assert int(answer.headers["Retry-After"]) >= 1
+    pause.join()
+    servers.wait_for(
+        lambda: slow.post("q", {"body": 2}, key="once").status_code == 201, "the store", 10
+    )
+    assert slow.bodies("q") == [1, 2]
+    assert [item["body"] for item in slow.pop("q", 20).json()["messages"]] == [1, 2]
+
+
+@pytest.fixture(scope="module")
+def port(lone_redis: servers.RedisServer) -> int:
+    """The Redis of this module, over TCP too."""
+    number = servers.free_port()
+    with lone_redis.client() as client:
+        client.config_set("port", number)
+    return number
+
+
+def _database_of(store: Store, lone_redis: servers.RedisServer, uri: str) -> int:
+    """The database in which a queue made through *uri* stands."""
+    driver = create(uri, {})
+    project = f"p-{uuid.uuid4()}"
+
+    store.do(driver.start())
+    try:
+        assert store.do(driver.queues.create(project, "q", {}))
+    finally:
+        store.do(driver.close())
+    with lone_redis.client() as client:
+        for database in range(16):
+            client.execute_command("SELECT", database)
+            if client.exists(keys.of_queue(project, "q").queue):
+                return database
+    raise AssertionError("the queue is nowhere")
+
+
+@pytest.mark.parametrize(
+    ("form", "database"),
+    [
+        ("redis://127.0.0.1:{port}", 0),
+        ("redis://127.0.0.1:{port}/", 0),
+        ("redis://127.0.0.1:{port}/0", 0),
+        ("redis://127.0.0.1:{port}/7", 7),
+        ("redis://localhost:{port}/3", 3),
+        ("redis://default@127.0.0.1:{port}/1", 1),
+        ("redis://127.0.0.1:{port}?db=5", 5),
+        ("unix://{socket}", 0),
+        ("unix://{socket}?db=9", 9),
+    ],
+)
+def test_a_uri_names_its_database(
+    store: Store, lone_redis: servers.RedisServer, port: int, form: str, database: int
+) -> None:
+    """R31."""
+    uri = form.format(port=port, socket=lone_redis.socket)
+    assert _database_of(store, lone_redis, uri) == database
+
+
+@pytest.mark.parametrize("form", ["redis://:{0}@127.0.0.1:{1}/2", "redis://me:{0}@127.0.0.1:{1}/2"])
+def test_a_uri_names_user_and_password(
+    store: Store, lone_redis: servers.RedisServer, port: int, form: str
+) -> None:
+    """R31."""
+    with lone_redis.client() as client:
+        client.execute_command("ACL", "SETUSER", "me", "on", ">s3cret", "~*", "&*", "+@all")
+        client.config_set("requirepass", "s3cret")
+        try:
+            uri = form.format("s3cret", port)
+            assert "s3cret" not in keyspace.printable(uri)
+            driver = create(uri, {})
+            store.do(driver.start())
+            store.do(driver.ping())
+            store.do(driver.close())
+            wrong = create(form.format("guess", port), {"connect_timeout": 0.2})
+            store.do(wrong.start())
+            with pytest.raises(errors.StoreUnavailable):
+                store.do(wrong.ping())
+            store.do(wrong.close())
+        finally:
+            client.config_set("requirepass", "")
+
+
+@pytest.mark.parametrize(
+    "uri", ["rediss://host", "rediss://me@host:6380/2", "redis://me@host", "redis://[::1]:7000/1"]
+)
+def test_uris_that_are_understood(uri: str) -> None:
+    """R31: TLS, and a user without a password."""
+    assert keyspace.checked(uri) == uri
+    assert keyspace.client(uri, BatchSettings())
+
+
+@pytest.mark.parametrize(
+    "uri", ["", "redis", "http://host", "redis://host/name", "redis://host:port", "unix://"]
+)
+def test_uris_that_are_not_understood_are_refused_at_once(uri: str) -> None:
+    """R31: nothing in a URI is passed over in silence."""
+    with pytest.raises(errors.BadConfiguration, match="storage URI"):
+        keyspace.checked(uri)

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``Idempotency-Key``: a retried post is done once."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from tests import servers
+from tests.api.client import Api, refused
+
+
+def test_a_retry_gets_the_first_answer(api: Api) -> None:
+    first = api.post("q", {"body": 1}, {"body": 2}, key="once")
+    again = api.post("q", {"body": 1}, {"body": 2}, key="once")
+    assert (first.status_code, again.status_code) == (201, 201)
+    assert again.json() == first.json()
+    assert again.headers["Location"] == first.headers["Location"]
+    assert "Idempotency-Replayed" not in first.headers
+    assert again.headers["Idempotency-Replayed"] == "true"
+    assert api.bodies("q") == [1, 2]
+
+
+def test_without_a_key_nothing_is_recognised(api: Api) -> None:
+    for _ in range(2):
+        api.post("q", {"body": 1})
+    assert api.bodies("q") == [1, 1]
+
+
+def test_the_answer_outlives_the_messages(api: Api) -> None:
+    first = api.post("q", {"body": 1}, key="once")
+    api.pop("q", 1)
+    assert api.post("q", {"body": 1}, key="once").json() == first.json()
+    assert api.bodies("q") == []
+
+
+def test_a_key_is_refused_for_other_content(api: Api) -> None:
+    api.post("q", {"body": 1}, key="once")
+    answer = api.post("q", {"body": 2}, key="once")
+    refused(answer, 422, "Idempotency-Key")
+    assert api.bodies("q") == [1]
+    assert api.post("q", {"body": 1}, key="once").status_code == 201
+
+
+def test_a_key_counts_in_its_queue_only(api: Api) -> None:
+    api.post("q", {"body": 1}, key="once")
+    assert api.post("r", {"body": 2}, key="once").status_code == 201
+    assert (api.bodies("q"), api.bodies("r")) == ([1], [2])
+
+
+def test_a_key_counts_in_its_project_only(api: Api) -> None:
+    stranger = api.beside(f"{api.project}-2")
+    api.post("q", {"body": 1}, key="once")
+    assert stranger.post("q", {"body": 2}, key="once").status_code == 201
+    assert (api.bodies("q"), stranger.bodies("q")) == ([1], [2])
+
+
+def test_a_key_counts_in_one_life_of_the_queue(api: Api) -> None:
+    api.post("q", {"body": 1}, key="once")
+    api.request("DELETE", "/queues/q")
+    answer = api.post("q", {"body": 1}, key="once")
+    assert answer.status_code == 201
+    assert "Idempotency-Replayed" not in answer.headers
+    assert api.bodies("q") == [1]
+
+
+def test_a_refused_post_does_not_use_its_key_up(api: Api) -> None:
+    assert api.post("q", {"body": 1, "ttl": 1}, key="once").status_code == 400
+    assert api.post("q", {"body": 1, "ttl": 60}, key="once").status_code == 201
+    assert api.bodies("q") == [1]
+
+
+def test_a_queue_that_encrypts_recognises_a_retry(rich: Api) -> None:
+    rich.create("q", _enable_encrypt_messages=True)
+    first = rich.post("q", {"body": 1}, key="once")
+    assert rich.post("q", {"body": 1}, key="once").json() == first.json()
+    assert rich.post("q", {"body": 2}, key="once").status_code == 422
+    assert rich.bodies("q") == [1]
+
+
+@pytest.mark.parametrize(("length", "status"), [(1, 201), (254, 201), (255, 201), (256, 400)])
+def test_length_of_a_key(api: Api, length: int, status: int) -> None:
+    answer = api.post("q", {"body": 1}, key="k" * length)
+    assert answer.status_code == status
+    if status == 400:
+        refused(answer, 400, "Idempotency-Key", "255")
+        assert api.bodies("q") == []
+
+
+@pytest.mark.parametrize("key", ["", "a b", "a\tb", "ké", "k\x7f"])
+def test_characters_of_a_key(api: Api, key: str) -> None:
+    url = f"{api.url}/v2/queues/q/messages"
+    headers = [
+        (b"Client-ID", api.client.encode()),
+        (b"X-Project-ID", api.project.encode()),
+        (b"Idempotency-Key", key.encode("latin-1")),
+    ]
+    answer = api.http.post(url, content=b'{"messages":[{"body":1}]}', headers=headers)
+    # What no header may hold is refused by the HTTP parser, without a document.
+    assert answer.status_code == 400
+    if "json" in answer.headers["Content-Type"]:
+        refused(answer, 400, "Idempotency-Key")
+    assert api.bodies("q") == []
+
+
+@pytest.mark.parametrize("key", ["!", "~", '"quoted"', "a/b{c}*:d%20", str(uuid.UUID(int=1))])
+def test_any_printable_text_is_a_key(api: Api, key: str) -> None:
+    for _ in range(2):
+        assert api.post("q", {"body": 1}, key=key).status_code == 201
+    assert api.bodies("q") == [1]
+
+
+def test_retries_at_the_same_time_post_once(api: Api) -> None:
+    async def crowd() -> list[httpx.Response]:
+        headers = {"Client-ID": api.client, "X-Project-ID": api.project, "Idempotency-Key": "once"}
+        async with httpx.AsyncClient(headers=headers, timeout=30) as http:
+            posts = (
+                http.post(f"{api.url}/v2/queues/q/messages", json={"messages": [{"body": 1}]})
+                for _ in range(20)
+            )
+            return await asyncio.gather(*posts)
+
+    answers = asyncio.run(crowd())
+    assert {answer.status_code for answer in answers} == {201}
+    assert len({answer.text for answer in answers}) == 1
+    assert sum("Idempotency-Replayed" in answer.headers for answer in answers) == 19
+    assert api.bodies("q") == [1]
+
+
+@pytest.fixture(scope="module")
+def forgetful(redis_server: servers.RedisServer) -> Iterator[servers.Service]:
+    """A service that remembers keys for one second."""
+    options = {"transport": {"idempotency_window": 1}}
+    with servers.service(redis_server.uri, options=options) as running:
+        yield running
+
+
+def test_a_key_is_forgotten_after_the_window(
+    http: httpx.Client, forgetful: servers.Service, project: str
+) -> None:
+    api = Api(http, forgetful.url, project)
+    api.post("q", {"body": 1}, key="once")
+    servers.wait_for(
+        lambda: "Idempotency-Replayed" not in api.post("q", {"body": 1}, key="once").headers,
+        "the key to be forgotten",
+        10,
+    )
+    assert api.bodies("q") == [1, 1]

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two projects never see each other's data, whatever their names are."""
+
+from __future__ import annotations
+
+import itertools
+import uuid
+
+import pytest
+
+from tests.api.client import Api
+
+#: Names that would meet if they were put together carelessly.
+NAMES = [
+    "a",
+    "a.b",
+    "a/b",
+    "a%2Fb",
+    "a%252Fb",
+    "{a}",
+    "{a",
+    "a}",
+    "a}/b",
+    "a:b",
+    "a:messages",
+    "a b",
+    "a,b",
+    "a|b",
+    "a\\b",
+    "a*",
+    "a?",
+    "[a]",
+    "a'b",
+    'a"b',
+    "a;b",
+    "a\tb",
+    "..",
+    "a#b",
+    "a&b=c",
+    "a@b",
+    "~a",
+    "A",
+    "\u00e4",
+    "\u00c3\u00a4",
+    "queues",
+    "p" * 200,
+]
+
+
+@pytest.fixture
+def tenants(api: Api) -> list[Api]:
+    suffix = uuid.uuid4().hex
+    return [Api(api.http, api.url, f"{name}{suffix}") for name in NAMES]
+
+
+def test_queues_of_the_same_name_are_apart(tenants: list[Api]) -> None:
+    ids = {}
+    for place, tenant in enumerate(tenants):
+        tenant.create("q", owner=place)
+        ids[place] = tenant.send("q", place)[0]
+    assert len(set(ids.values())) == len(tenants)
+    for place, tenant in enumerate(tenants):
+        assert tenant.get("/queues/q").json()["owner"] == place
+        assert tenant.bodies("q") == [place]
+        assert tenant.counts("q") == (1, 0, 1)
+        assert [queue["name"] for queue in tenant.get("/queues").json()["queues"]] == ["q"]
+        assert tenant.get("/queues", with_count=True).json()["count"] == 1
+    for mine, theirs in itertools.permutations(range(0, len(tenants), 3), 2):
+        assert tenants[mine].message("q", ids[theirs]).status_code == 404
+
+
+def test_what_one_does_the_others_do_not_feel(tenants: list[Api]) -> None:
+    for place, tenant in enumerate(tenants):
+        tenant.send("q", place, place)
+    for place, tenant in enumerate(tenants):
+        claim, (message,) = tenant.hold("q", 1)
+        assert message["body"] == place
+        for stranger in (tenants[place - 1], tenants[(place + 7) % len(tenants)]):
+            assert stranger.claimed("q", claim).status_code == 404
+            assert stranger.release("q", claim).status_code == 204
+            assert stranger.delete_many("q", message["id"]).status_code == 204
+        assert tenant.counts("q") == (1, 1, 2)
+        tenant.request("DELETE", "/queues/q")
+    for tenant in tenants:
+        assert tenant.get("/queues").json()["queues"] == []
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs"),
+    [
+        (("a", "b.c"), ("a.b", "c")),
+        (("a", "b"), ("a/b", "b")),
+        (("a.b", "c"), ("a.b.c", "c")),
+        (("a", "q"), ("a/q", "q")),
+        (("a", "messages"), ("a:messages", "messages")),
+    ],
+)
+def test_project_and_queue_cannot_be_shifted_into_each_other(
+    api: Api, mine: tuple[str, str], theirs: tuple[str, str]
+) -> None:
+    start = uuid.uuid4().hex
+    me, them = api.beside(start + mine[0]), api.beside(start + theirs[0])
+    me.send(mine[1], "mine")
+    assert them.bodies(theirs[1]) == []
+    them.send(theirs[1], "theirs")
+    assert me.bodies(mine[1]) == ["mine"]
+    them.request("DELETE", f"/queues/{theirs[1]}")
+    assert me.bodies(mine[1]) == ["mine"]
+
+
+def test_dead_letters_stay_in_their_project(api: Api) -> None:
+    stranger = api.beside(f"{api.project}-2")
+    stranger.create("dlq")
+    api.create("q", _max_claim_count=1, _dead_letter_queue="dlq")
+    api.send("q", "dead")
+    api.release("q", api.hold("q")[0])
+    api.claim("q")
+    assert api.bodies("dlq") == ["dead"]
+    assert stranger.bodies("dlq") == []
+
+
+def test_a_queue_of_any_name_has_its_own_keys(api: Api) -> None:
+    """Names that a store might use for something of its own."""
+    names = ["queues", "messages", "q", "q.messages", "q.bodies", "zr", "queues_set", "q.feed"]
+    for name in names:
+        api.send(name, name)
+    for name in names:
+        assert api.bodies(name) == [name]
+    for name in names[1:]:
+        api.request("DELETE", f"/queues/{name}")
+    assert [queue["name"] for queue in api.get("/queues").json()["queues"]] == ["queues"]
+    assert api.bodies("queues") == ["queues"]

@@ -1,0 +1,246 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Posting messages: order, ids, limits, delays, checksums, encryption."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import uuid
+from typing import Any
+
+import pytest
+
+from tests import servers
+from tests.api.client import Api, refused
+
+
+def test_post(api: Api) -> None:
+    answer = api.post("q", {"body": "a"}, {"body": "b", "ttl": 60})
+    assert answer.status_code == 201
+    first, second = answer.json()["resources"]
+    assert set(answer.json()) == {"resources"}
+    for href in (first, second):
+        prefix, _, message = href.rpartition("/")
+        assert prefix == "/v2/queues/q/messages"
+        uuid.UUID(message)
+    ids = f"{first.rpartition('/')[2]},{second.rpartition('/')[2]}"
+    assert answer.headers["Location"] == f"/v2/queues/q/messages?ids={ids}"
+    found = api.follow(answer.headers["Location"]).json()["messages"]
+    assert [(item["href"], item["body"], item["ttl"]) for item in found] == [
+        (first, "a", 3600),
+        (second, "b", 60),
+    ]
+
+
+def test_post_makes_the_queue(api: Api) -> None:
+    api.send("q", 1)
+    assert [queue["name"] for queue in api.get("/queues").json()["queues"]] == ["q"]
+
+
+BODIES: list[Any] = [
+    None,
+    True,
+    0,
+    -1.5,
+    "",
+    "text",
+    "ünï©ode \u2028 \U0001f600 \x00",
+    [],
+    {},
+    {"a": [1, {"b": None}]},
+    2**63 - 1,
+    10**25,
+]
+
+
+def test_any_json_is_a_body(api: Api) -> None:
+    ids = api.send("q", *BODIES)
+    assert api.bodies("q", limit=20) == BODIES
+    for message, body in zip(ids, BODIES, strict=True):
+        assert api.message("q", message).json()["body"] == body
+    assert [item["body"] for item in api.pop("q", 20).json()["messages"]] == BODIES
+
+
+def test_bodies_come_back_as_they_were_written(api: Api) -> None:
+    text = b'{ "b" : 1.10, "a":1e2,"a" : "\\u00e4\xc3\xa4" }'
+    api.request("POST", "/queues/q/messages", content=b'{"messages":[{"body":' + text + b"}]}")
+    assert text in api.list("q").content
+
+
+def test_unknown_fields_are_passed_over(api: Api) -> None:
+    content = {"messages": [{"body": 1, "colour": "blue", "id": "x"}], "more": 1}
+    assert api.request("POST", "/queues/q/messages", content).status_code == 201
+    (item,) = api.list("q").json()["messages"]
+    assert set(item) == {"id", "href", "ttl", "age", "body"}
+
+
+def test_null_lifetimes_mean_the_default(api: Api) -> None:
+    assert api.post("q", {"body": 1, "ttl": None, "delay": None}).status_code == 201
+    assert api.list("q").json()["messages"][0]["ttl"] == 3600
+
+
+@pytest.mark.parametrize("ttl", [60, 61, 1209599, 1209600])
+def test_ttl_within_its_range(api: Api, ttl: int) -> None:
+    api.send("q", 1, ttl=ttl)
+    assert api.list("q").json()["messages"][0]["ttl"] == ttl
+
+
+@pytest.mark.parametrize("ttl", [59, 0, -1, 1209601, 2**31, 2**63, 10**40])
+def test_ttl_out_of_its_range(api: Api, ttl: int) -> None:
+    answer = api.post("q", {"body": 0}, {"body": 1, "ttl": ttl})
+    assert answer.status_code == 400
+    assert "ttl" in answer.text
+    assert api.bodies("q") == []
+
+
+@pytest.mark.parametrize("delay", [0, 1, 899, 900])
+def test_delay_within_its_range(api: Api, delay: int) -> None:
+    assert api.post("q", {"body": 1, "delay": delay}).status_code == 201
+
+
+@pytest.mark.parametrize("delay", [-1, 901, 2**63, 10**40])
+def test_delay_out_of_its_range(api: Api, delay: int) -> None:
+    answer = api.post("q", {"body": 1, "delay": delay})
+    assert answer.status_code == 400
+    assert "delay" in answer.text
+
+
+def _sized(size: int) -> bytes:
+    frame = b'{"messages":[{"body":""}]}'
+    return frame.replace(b'""', b'"' + b"x" * (size - len(frame)) + b'"')
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+@pytest.mark.parametrize(
+    ("size", "status"),
+    [(262143, 201), (262144, 201), (262145, 400), (300 * 1024, 400)],
+)
+def test_size_of_a_request(api: Api, size: int, status: int, chunked: bool) -> None:
+    content = _sized(size)
+    assert len(content) == size
+    if chunked:
+        pieces = (content[at : at + 50_000] for at in range(0, size, 50_000))
+        answer = api.http.post(
+            f"{api.url}/v2/queues/q/messages",
+            content=pieces,
+            headers={"Client-ID": api.client, "X-Project-ID": api.project},
+        )
+    else:
+        answer = api.request("POST", "/queues/q/messages", content=content)
+    assert answer.status_code == status
+    if status == 400:
+        refused(answer, 400, "Messages", "262144 bytes")
+    assert api.stats("q")["total"] == (1 if status == 201 else 0)
+
+
+def test_many_messages_in_one_request(api: Api) -> None:
+    ids = api.send("q", *range(5000))
+    assert len(set(ids)) == 5000
+    assert api.counts("q") == (5000, 0, 5000)
+    assert api.bodies("q", marker=ids[4989]) == list(range(4990, 5000))
+    assert api.message("q", ids[2500]).json()["body"] == 2500
+
+
+def test_delay_is_honoured_where_the_queue_has_one(api: Api) -> None:
+    api.create("q", _default_message_delay=600)
+    api.post("q", {"body": "later"}, {"body": "now", "delay": 0}, {"body": "own", "delay": 900})
+    assert api.bodies("q") == ["now"]
+    assert api.bodies("q", include_delayed=True) == ["later", "now", "own"]
+    assert api.counts("q") == (3, 0, 3)
+    _, messages = api.hold("q", 10)
+    assert [message["body"] for message in messages] == ["now"]
+    assert api.pop("q", 10).json() == {"messages": []}
+
+
+def test_delay_is_dropped_where_the_queue_has_none(api: Api) -> None:
+    api.send("q", 1, delay=600)
+    assert api.bodies("q") == [1]
+    assert api.claim("q").status_code == 201
+
+
+def test_a_delayed_message_can_be_read_and_deleted(api: Api) -> None:
+    api.create("q", _default_message_delay=600)
+    (message,) = api.send("q", 1)
+    assert api.message("q", message).json()["body"] == 1
+    assert api.delete("q", message).status_code == 204
+    assert api.bodies("q", include_delayed=True) == []
+
+
+@pytest.mark.parametrize("body", BODIES)
+def test_checksum(rich: Api, body: object) -> None:
+    (message,) = rich.send("q", body)
+    expected = f"MD5:{hashlib.md5(json.dumps(body).encode()).hexdigest()}"
+    assert rich.message("q", message).json()["checksum"] == expected
+    assert rich.list("q").json()["messages"][0]["checksum"] == expected
+    claim, (held,) = rich.hold("q")
+    assert held["checksum"] == expected
+    rich.release("q", claim)
+    assert rich.pop("q", 1).json()["messages"][0]["checksum"] == expected
+
+
+def test_checksum_does_not_depend_on_how_the_body_was_written(rich: Api) -> None:
+    for text in (b'{"a":1,"b":[2]}', b'{ "a" : 1, "b" : [ 2 ] }'):
+        rich.request("POST", "/queues/q/messages", content=b'{"messages":[{"body":%s}]}' % text)
+    sums = {item["checksum"] for item in rich.list("q").json()["messages"]}
+    assert len(sums) == 1
+
+
+@pytest.mark.parametrize("text", [b"9" * 5000, b"[" * 1500 + b"]" * 1500])
+def test_bodies_beyond_what_a_checksum_can_be_made_of(rich: Api, text: bytes) -> None:
+    content = b'{"messages":[{"body":%s}]}' % text
+    answer = rich.request("POST", "/queues/q/messages", content=content)
+    refused(answer, 400, "Request body")
+    assert rich.bodies("q") == []
+
+
+def test_no_checksum_unless_asked_for(api: Api) -> None:
+    api.send("q", 1)
+    assert "checksum" not in api.list("q").json()["messages"][0]
+
+
+SECRET = {"secret": "attack at dawn"}
+
+
+def test_encrypted_bodies_are_readable_by_every_way_out(
+    rich: Api, redis_server: servers.RedisServer
+) -> None:
+    rich.create("q", _enable_encrypt_messages=True)
+    ids = rich.send("q", SECRET, SECRET)
+    with redis_server.client() as client:
+        (bodies,) = client.scan_iter(f"*{rich.project}*:bodies", count=10_000)
+        stored = b"".join(client.hvals(bodies))
+    assert b"attack" not in stored
+    assert rich.bodies("q") == [SECRET, SECRET]
+    assert rich.message("q", ids[0]).json()["body"] == SECRET
+    found = rich.get("/queues/q/messages", ids=",".join(ids)).json()["messages"]
+    assert [item["body"] for item in found] == [SECRET, SECRET]
+    claim, (held,) = rich.hold("q", 1)
+    assert held["body"] == SECRET
+    assert rich.claimed("q", claim).json()["messages"][0]["body"] == SECRET
+    assert rich.pop("q", 1).json()["messages"][0]["body"] == SECRET
+
+
+def test_encryption_begins_and_ends_with_the_attribute(rich: Api) -> None:
+    rich.send("q", "plain")
+    change = {"op": "add", "path": "/metadata/_enable_encrypt_messages", "value": True}
+    assert rich.patch("q", change).status_code == 200
+    rich.send("q", "sealed")
+    assert rich.patch("q", change | {"value": False}).status_code == 200
+    rich.send("q", "plain again")
+    assert rich.bodies("q") == ["plain", "sealed", "plain again"]
+
+
+def test_there_is_no_built_in_key(api: Api) -> None:
+    refused(api.create("q", _enable_encrypt_messages=True), 400, "message_encryption_key")
+
+
+@pytest.mark.parametrize(("number", "named"), [(19, True), (20, True), (21, False), (2000, False)])
+def test_location_names_the_ids_as_long_as_one_request_may_read_them(
+    api: Api, number: int, named: bool
+) -> None:
+    location = api.post("q", *[{"body": 1}] * number).headers["Location"]
+    assert ("?ids=" in location) is named
+    answer = api.follow(location)
+    assert answer.status_code == 200
+    if named:
+        assert len(answer.json()["messages"]) == number

@@ -1,0 +1,243 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Queues: create, show, delete, reserved attributes, stats, purge."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from typing import Any
+
+import pytest
+
+from tests.api.client import Api, refused
+
+DEFAULTS = {
+    "_max_messages_post_size": 262144,
+    "_default_message_ttl": 3600,
+    "_default_message_delay": 0,
+    "_dead_letter_queue": None,
+    "_dead_letter_queue_messages_ttl": None,
+    "_max_claim_count": None,
+    "_enable_encrypt_messages": False,
+}
+
+
+def test_create(api: Api) -> None:
+    answer = api.request("PUT", "/queues/q")
+    assert (answer.status_code, answer.content) == (201, b"")
+    assert answer.headers["Location"] == "/v2/queues/q"
+    assert api.follow(answer.headers["Location"]).json() == DEFAULTS
+
+
+def test_create_with_metadata(api: Api) -> None:
+    metadata = {"colour": "blue", "größe": [1, {"a": None}], "_default_message_ttl": 60}
+    assert api.create("q", **metadata).status_code == 201
+    assert api.get("/queues/q").json() == DEFAULTS | metadata
+
+
+def test_show_of_a_missing_queue_has_the_defaults(api: Api) -> None:
+    answer = api.get("/queues/q")
+    assert (answer.status_code, answer.json()) == (200, DEFAULTS)
+    assert api.get("/queues").json()["queues"] == []
+
+
+def test_delete_is_idempotent(api: Api) -> None:
+    api.create("q", colour="blue")
+    for _ in range(2):
+        answer = api.request("DELETE", "/queues/q")
+        assert (answer.status_code, answer.content) == (204, b"")
+    assert api.get("/queues/q").json() == DEFAULTS
+    assert api.get("/queues").json()["queues"] == []
+
+
+def test_delete_takes_the_messages_along(api: Api) -> None:
+    (message,) = api.send("q", 1)
+    api.request("DELETE", "/queues/q")
+    assert api.bodies("q") == []
+    assert api.message("q", message).status_code == 404
+    assert api.counts("q") == (0, 0, 0)
+
+
+@pytest.mark.parametrize("content", [b"[]", b'["a"]', b"1", b'"x"', b"null", b"true"])
+def test_metadata_must_be_an_object(api: Api, content: bytes) -> None:
+    answer = api.request("PUT", "/queues/q", content=content)
+    refused(answer, 400, "object")
+    assert answer.json()["title"] == "Invalid request body"
+
+
+EDGES = [
+    ("_max_messages_post_size", 1, 262144),
+    ("_default_message_ttl", 60, 1209600),
+    ("_default_message_delay", 0, 900),
+    ("_dead_letter_queue_messages_ttl", 60, 1209600),
+]
+
+
+@pytest.mark.parametrize(("name", "least", "most"), EDGES)
+def test_edges_of_reserved_attributes(api: Api, name: str, least: int, most: int) -> None:
+    for value in (least, least + 1, most - 1, most):
+        queue = f"q{value}"
+        assert api.create(queue, **{name: value}).status_code == 201
+        assert api.get(f"/queues/{queue}").json()[name] == value
+    for value in (least - 1, most + 1, -(2**62), 2**63 - 1, 2**63, 10**30):
+        refused(api.create("bad", **{name: value}), 400, name, str(least), str(most))
+    assert "bad" not in api.get("/queues", limit=20, name="bad").text
+
+
+NO_INTEGERS: list[Any] = ["60", 60.5, True, [60], {}]
+RESERVED_AND_WRONG: list[tuple[str, Any]] = [
+    *((name, wrong) for name, _, _ in EDGES for wrong in NO_INTEGERS),
+    ("_max_claim_count", "2"),
+    ("_max_claim_count", 2.5),
+    ("_max_claim_count", True),
+    ("_dead_letter_queue", 7),
+    ("_dead_letter_queue", ["dlq"]),
+    ("_dead_letter_queue", "not a name"),
+    ("_dead_letter_queue", ""),
+    ("_dead_letter_queue", "n" * 65),
+    ("_enable_encrypt_messages", 1),
+    ("_enable_encrypt_messages", "true"),
+]
+
+
+@pytest.mark.parametrize(("name", "value"), RESERVED_AND_WRONG)
+def test_reserved_attributes_are_checked(api: Api, name: str, value: object) -> None:
+    answer = api.create("q", **{name: value})
+    assert answer.status_code == 400
+    assert name in answer.text or "Queue names" in answer.text
+    api.create("q")
+    change = {"op": "add", "path": f"/metadata/{name}", "value": value}
+    assert api.patch("q", change).status_code == 400
+    assert api.get("/queues/q").json() == DEFAULTS
+
+
+@pytest.mark.parametrize("name", list(DEFAULTS))
+def test_null_means_the_default(api: Api, name: str) -> None:
+    assert api.create("q", **{name: None}).status_code == 201
+    assert api.get("/queues/q").json()[name] == DEFAULTS[name]
+
+
+@pytest.mark.parametrize("count", [0, -1, 1, 2**63 - 1])
+def test_claim_counts_may_be_any_integer(api: Api, count: int) -> None:
+    assert api.create("q", _max_claim_count=count).status_code == 201
+    assert api.get("/queues/q").json()["_max_claim_count"] == (count or None)
+
+
+def test_default_ttl_of_the_queue_is_that_of_its_messages(api: Api) -> None:
+    api.create("q", _default_message_ttl=77)
+    api.post("q", {"body": 1}, {"body": 2, "ttl": 99})
+    assert [item["ttl"] for item in api.list("q").json()["messages"]] == [77, 99]
+
+
+@pytest.mark.parametrize(("size", "status"), [(99, 201), (100, 201), (101, 400)])
+def test_size_limit_of_the_queue(api: Api, size: int, status: int) -> None:
+    api.create("q", _max_messages_post_size=100)
+    content = b'{"messages":[{"body":"%s"}]}'
+    answer = api.request(
+        "POST", "/queues/q/messages", content=content % (b"x" * (size + 2 - len(content)))
+    )
+    assert int(answer.request.headers["Content-Length"]) == size
+    assert answer.status_code == status
+    if status == 400:
+        refused(answer, 400, "at most 100 bytes")
+
+
+@pytest.mark.parametrize(("size", "status"), [(65535, 201), (65536, 201), (65537, 400)])
+def test_size_of_metadata(api: Api, size: int, status: int) -> None:
+    content = b'{"a":"%s"}' % (b"x" * (size - len(b'{"a":""}')))
+    answer = api.request("PUT", "/queues/q", content=content)
+    assert answer.status_code == status
+    if status == 400:
+        refused(answer, 400, "Queue metadata", "65536")
+
+
+@pytest.mark.parametrize(("depth", "status"), [(99, 201), (100, 201), (101, 400), (968, 400)])
+def test_nesting_of_metadata(api: Api, depth: int, status: int) -> None:
+    content = b'{"a":' + b"[" * (depth - 1) + b"]" * (depth - 1) + b"}"
+    answer = api.request("PUT", "/queues/q", content=content)
+    assert answer.status_code == status
+    if status == 400:
+        refused(answer, 400, "nested")
+    assert api.get("/queues/q").status_code == 200
+    assert api.get("/queues", detailed=True).status_code == 200
+
+
+@pytest.mark.parametrize("lazy", [True, False])
+def test_stats_without_messages(api: Api, lazy: bool) -> None:
+    if not lazy:
+        api.create("q")
+    assert api.stats("q") == {"claimed": 0, "free": 0, "total": 0}
+
+
+def test_stats(api: Api) -> None:
+    first, _, last = api.send("q", 1, 2, 3)
+    api.hold("q", 1)
+    found = api.stats("q")
+    assert (found["free"], found["claimed"], found["total"]) == (2, 1, 3)
+    for name, message in (("oldest", first), ("newest", last)):
+        assert set(found[name]) == {"href", "age", "created"}
+        assert found[name]["href"] == f"/v2/queues/q/messages/{message}"
+        assert 0 <= found[name]["age"] < 30
+        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", found[name]["created"])
+    assert api.follow(found["oldest"]["href"]).json()["body"] == 1
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{}", b'{"resource_types": ["messages"]}', b'{"resource_types": []}']
+)
+def test_purge(api: Api, content: bytes) -> None:
+    api.create("q", colour="blue", _default_message_delay=100)
+    api.post("q", {"body": "claimed", "delay": 0})
+    api.hold("q")
+    api.post("q", {"body": "free", "delay": 0}, {"body": "delayed"})
+    answer = api.request("POST", "/queues/q/purge", content=content)
+    if content == b"{}":
+        refused(answer, 400, "resource_types")
+        return
+    assert (answer.status_code, answer.content) == (204, b"")
+    left = 0 if b"[]" not in content else 3
+    assert api.stats("q")["total"] == left
+    assert api.get("/queues/q").json()["colour"] == "blue"
+
+
+def test_purge_of_subscriptions_leaves_the_messages(api: Api) -> None:
+    api.send("q", 1)
+    answer = api.request("POST", "/queues/q/purge", {"resource_types": ["subscriptions"]})
+    assert answer.status_code == 204
+    assert api.bodies("q") == [1]
+
+
+def test_purge_of_a_missing_queue(api: Api) -> None:
+    assert api.request("POST", "/queues/q/purge").status_code == 204
+
+
+@pytest.mark.parametrize(
+    "document",
+    [{"resource_types": ["claims"]}, {"resource_types": "messages"}, {"resource_types": [1]}],
+)
+def test_purge_of_something_else(api: Api, document: object) -> None:
+    refused(api.request("POST", "/queues/q/purge", document), 400, "resource_types")
+
+
+def test_ids_go_on_after_a_purge(api: Api) -> None:
+    (before,) = api.send("q", 1)
+    api.request("POST", "/queues/q/purge")
+    (after,) = api.send("q", 2)
+    assert before != after
+    assert api.message("q", before).status_code == 404
+    assert api.bodies("q", marker=before) == [2]
+
+
+def test_a_new_life_of_a_queue_knows_nothing_of_the_old(api: Api) -> None:
+    api.create("q", colour="blue")
+    (message,) = api.send("q", 1)
+    claim, _ = api.hold("q")
+    api.request("DELETE", "/queues/q")
+    assert api.create("q").status_code == 201
+    (again,) = api.send("q", 2)
+    assert uuid.UUID(again) != uuid.UUID(message)
+    assert api.message("q", message).status_code == 404
+    assert api.claimed("q", claim).status_code == 404
+    assert api.delete("q", message).status_code == 204
+    assert api.bodies("q") == [2]
+    assert api.bodies("q", marker=message) == []

@@ -1,0 +1,258 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pre-signed URLs: what can be signed, and what a signature opens."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.api.client import Api, refused
+
+SECRET = b"a secret for tests"  # that of the fixture's service
+ALL_METHODS = ["DELETE", "GET", "HEAD", "PATCH", "POST", "PUT"]
+
+
+def _share(api: Api, queue: str = "q", **wanted: Any) -> dict[str, Any]:
+    answer = api.request("POST", f"/queues/{queue}/share", wanted)
+    assert answer.status_code == 200, answer.text
+    signed: dict[str, Any] = answer.json()
+    return signed
+
+
+def _sign(signed: dict[str, Any]) -> dict[str, Any]:
+    """The same document with the signature that our service would give it."""
+    fields = (",".join(signed["paths"]), ",".join(signed["methods"]))
+    text = r"\n".join((*fields, signed["project"], signed["expires"]))
+    return signed | {"signature": hmac.new(SECRET, text.encode(), hashlib.sha256).hexdigest()}
+
+
+def _headers(signed: dict[str, Any]) -> dict[str, str]:
+    return {
+        "URL-Signature": signed["signature"],
+        "URL-Expires": signed["expires"],
+        "URL-Methods": ",".join(signed["methods"]),
+        "URL-Paths": ",".join(signed["paths"]),
+    }
+
+
+def _use(
+    api: Api,
+    signed: dict[str, Any],
+    method: str = "GET",
+    path: str = "/queues/q/messages",
+    **changed: str,
+) -> httpx.Response:
+    headers = _headers(signed) | {name.replace("_", "-"): value for name, value in changed.items()}
+    content = b'{"messages":[{"body":1}]}' if method in ("POST", "PUT", "PATCH") else None
+    return api.request(method, path, content=content, headers=headers)
+
+
+def _closed(answer: httpx.Response) -> None:
+    assert answer.status_code == 404
+    assert answer.json()["title"] == "404 Not Found"
+
+
+def test_defaults(rich: Api) -> None:
+    signed = _share(rich)
+    assert set(signed) == {"paths", "methods", "project", "expires", "signature"}
+    assert signed["paths"] == ["/v2/queues/q/messages"]
+    assert signed["methods"] == ["GET"]
+    assert signed["project"] == rich.project
+    expires = datetime.strptime(signed["expires"], "%Y-%m-%dT%H:%M:%S").replace(tzinfo=UTC)
+    day = expires - datetime.now(UTC)
+    assert timedelta(hours=23, minutes=59) < day <= timedelta(days=1)
+
+
+def test_signature_is_that_of_zaqar(rich: Api) -> None:
+    signed = _share(rich, paths=["messages", "claims"], methods=["PUT", "GET", "GET"])
+    assert signed["paths"] == ["/v2/queues/q/claims", "/v2/queues/q/messages"]
+    assert signed["methods"] == ["GET", "PUT"]
+    assert _sign(signed) == signed
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ("2090-01-31T12:00:00", "2090-01-31T12:00:00"),
+        ("2090-01-31T12:00:00.123456", "2090-01-31T12:00:00"),
+        ("2090-01-31T12:00:00Z", "2090-01-31T12:00:00"),
+        ("2090-01-31T12:00:00+02:00", "2090-01-31T10:00:00"),
+        ("2090-01-31", "2090-01-31T00:00:00"),
+    ],
+)
+def test_expiry(rich: Api, given: str, shown: str) -> None:
+    signed = _share(rich, expires=given)
+    assert signed["expires"] == shown
+    assert _use(rich, signed).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "expires",
+    [
+        "",
+        "tomorrow",
+        "2001-01-01T00:00:00",
+        "9999-12-31T23:59:59-10:00",
+        "0001-01-01T00:00:00+10:00",
+        "2090-13-01T00:00:00",
+    ],
+)
+def test_expiry_must_be_a_time_to_come(rich: Api, expires: str) -> None:
+    refused(rich.request("POST", "/queues/q/share", {"expires": expires}), 400, "expires")
+
+
+@pytest.mark.parametrize(
+    ("document", "word"),
+    [
+        ({"colour": "blue"}, "colour"),
+        ({"paths": ["stats"]}, "paths"),
+        ({"paths": ["messages", "../other"]}, "paths"),
+        ({"paths": []}, "paths"),
+        ({"paths": "messages"}, "paths"),
+        ({"paths": [1]}, "paths"),
+        ({"methods": []}, "methods"),
+        ({"methods": ["STEAL"]}, "methods"),
+        ({"methods": ["GET,POST"]}, "methods"),
+        ({"methods": "GET"}, "methods"),
+        ({"methods": [None]}, "methods"),
+        ({"expires": 5}, "expires"),
+        ({"expires": ["x"]}, "expires"),
+        ([], "object"),
+        (["messages"], "object"),
+        ("x", "object"),
+    ],
+)
+def test_documents_that_cannot_be_signed(rich: Api, document: object, word: str) -> None:
+    refused(rich.request("POST", "/queues/q/share", document), 400, word)
+
+
+def test_an_empty_request_signs_nothing(rich: Api) -> None:
+    refused(rich.request("POST", "/queues/q/share"), 400, "empty")
+
+
+def test_without_a_key_nothing_is_signed_nor_opened(api: Api) -> None:
+    refused(api.request("POST", "/queues/q/share", {}), 400, "secret_key")
+    signed = {"paths": ["/v2/queues/q/messages"], "methods": ["GET"], "project": api.project}
+    signed |= {"expires": "2090-01-01T00:00:00"}
+    text = r"\n".join(("/v2/queues/q/messages", "GET", api.project, "2090-01-01T00:00:00"))
+    for key in (b"", b"None"):
+        signature = hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
+        _closed(_use(api, signed | {"signature": signature}))
+
+
+def test_opens_what_was_signed(rich: Api) -> None:
+    (message,) = rich.send("q", "hello")
+    signed = _share(rich, methods=["GET", "POST"])
+    guest = rich.beside()
+    answer = _use(guest, signed)
+    assert [item["body"] for item in answer.json()["messages"]] == ["hello"]
+    assert _use(guest, signed, "GET", f"/queues/q/messages/{message}").status_code == 200
+    assert _use(guest, signed, "GET", "/queues/q/messages?limit=1").status_code == 200
+    assert _use(guest, signed, "POST").status_code == 201
+
+
+def test_the_order_of_the_lists_does_not_matter(rich: Api) -> None:
+    signed = _share(rich, paths=["messages", "claims"], methods=["POST", "GET"])
+    for name in ("paths", "methods"):
+        signed[name] = signed[name][::-1]
+    assert _use(rich, signed).status_code == 200
+
+
+def test_methods_that_were_not_signed(rich: Api) -> None:
+    signed = _share(rich)
+    for method in ("POST", "DELETE"):
+        _closed(_use(rich, signed, method))
+    _closed(_use(rich, signed | {"methods": ["GET", "POST"]}, "POST"))
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/queues",
+        "/queues/q",
+        "/queues/q/stats",
+        "/queues/q/claims/x",
+        "/queues/qq/messages",
+        "/queues/other/messages",
+        "/queues/messages/messages",
+        "/ping",
+    ],
+)
+def test_paths_that_were_not_signed(rich: Api, path: str) -> None:
+    _closed(_use(rich, _share(rich), "GET", path))
+
+
+@pytest.mark.parametrize(
+    ("path", "opens"),
+    [("/queues/q", True), ("/queues/q/stats", True), ("/queues/qq", False), ("/queues", False)],
+)
+def test_a_path_opens_itself_and_what_lies_below(rich: Api, path: str, opens: bool) -> None:
+    signed = _sign(_share(rich) | {"paths": ["/v2/queues/q"]})
+    assert _use(rich, signed, "GET", path).status_code == (200 if opens else 404)
+
+
+def test_a_signature_is_of_one_project(rich: Api) -> None:
+    signed = _share(rich)
+    _closed(_use(rich.beside(f"{rich.project}-2"), signed))
+    _closed(_use(rich, signed, X_Project_ID=""))
+
+
+def test_whatever_was_changed_closes(rich: Api) -> None:
+    signed = _share(rich)
+    rich.send("q", 1)
+    wrong = ("0" if signed["signature"][0] != "0" else "1") + signed["signature"][1:]
+    for change in (
+        {"URL_Signature": wrong},
+        {"URL_Signature": ""},
+        {"URL_Signature": signed["signature"].upper()},
+        {"URL_Expires": "2090-01-01T00:00:00"},
+        {"URL_Expires": ""},
+        {"URL_Expires": "never"},
+        {"URL_Methods": ""},
+        {"URL_Methods": "GET,DELETE"},
+        {"URL_Paths": ""},
+        {"URL_Paths": "/v2/queues/q/messages,/v2/queues/r/messages"},
+        {"URL_Paths": "/v2"},
+    ):
+        _closed(_use(rich, signed, **change))
+    assert _use(rich, signed).status_code == 200
+
+
+def test_an_expired_signature_closes(rich: Api) -> None:
+    signed = _share(rich)
+    past = datetime.now(UTC) - timedelta(seconds=5)
+    old = _sign(signed | {"expires": past.strftime("%Y-%m-%dT%H:%M:%S")})
+    _closed(_use(rich, old))
+    soon = datetime.now(UTC) + timedelta(seconds=60)
+    assert _use(rich, _sign(old | {"expires": soon.strftime("%Y-%m-%dT%H:%M:%S")})).is_success
+
+
+def test_the_border_between_two_fields_cannot_be_moved(rich: Api) -> None:
+    """Paths, methods and project are joined by a backslash and an n."""
+    project = r"b\n2090-01-01T00:00:00"
+    answer = rich.beside(project).request("POST", "/queues/q/share", {})
+    refused(answer, 400, "backslash")
+    signed = _sign(_share(rich) | {"project": project})
+    _closed(_use(rich.beside(project), signed))
+
+
+def test_a_guest_still_says_who_asks(rich: Api) -> None:
+    refused(_use(rich, _share(rich), Client_ID="short"), 400, "Client-ID")
+
+
+def test_roles_of_a_guest_change_nothing(rich: Api) -> None:
+    signed = _share(rich)
+    _closed(_use(rich, signed, "GET", "/health", X_Roles="admin"))
+    _closed(_use(rich, signed, "DELETE", "/queues/q", X_Roles="admin"))
+
+
+def test_any_method_may_be_signed(rich: Api) -> None:
+    signed = _share(rich, methods=ALL_METHODS, paths=["claims", "messages", "subscriptions"])
+    rich.send("q", 1)
+    answer = _use(rich, signed, "DELETE", "/queues/q/messages?pop=1")
+    assert answer.status_code == 200

@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``wait=``: claims and listings that answer as soon as there is something."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import httpx
+import pytest
+
+from tests import servers
+from tests.api.client import Api, refused
+from zaqar_redis.keyspace import keys
+
+#: Seconds within which whoever waits is answered; without hints it would take 5.
+SOON = 3.0
+
+
+@pytest.fixture(scope="module")
+def threads() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(8) as pool:
+        yield pool
+
+
+def _wait_until_watched(redis: servers.RedisServer, api: Api, queue: str) -> None:
+    """Somebody waits for news of the queue."""
+    feed = keys.of_queue(api.project, queue).feed
+    with redis.client() as client:
+        servers.wait_for(lambda: client.pubsub_numsub(feed)[0][1] > 0, "somebody to wait", 10)
+
+
+def _claim(api: Api, queue: str, wait: object, **params: Any) -> httpx.Response:
+    return api.request("POST", f"/queues/{queue}/claims", wait=wait, **params)
+
+
+def _in_time(answer: Future[httpx.Response], since: float) -> httpx.Response:
+    result = answer.result(30)
+    assert time.monotonic() - since < SOON
+    return result
+
+
+def test_a_claim_answers_after_a_post(
+    api: Api, other: Api, threads: ThreadPoolExecutor, redis_server: servers.RedisServer
+) -> None:
+    waiting = threads.submit(_claim, api, "q", 20)
+    _wait_until_watched(redis_server, api, "q")
+    assert not waiting.done()
+    since = time.monotonic()
+    other.send("q", "news")
+    answer = _in_time(waiting, since)
+    assert answer.status_code == 201
+    assert [message["body"] for message in answer.json()["messages"]] == ["news"]
+    assert api.counts("q") == (0, 1, 1)
+
+
+def test_a_listing_answers_after_a_post(
+    api: Api, other: Api, threads: ThreadPoolExecutor, redis_server: servers.RedisServer
+) -> None:
+    (last,) = other.send("q", "old")
+    waiting = threads.submit(api.list, "q", wait=20, echo=False, marker=last)
+    _wait_until_watched(redis_server, api, "q")
+    since = time.monotonic()
+    other.send("q", "news")
+    answer = _in_time(waiting, since)
+    assert [message["body"] for message in answer.json()["messages"]] == ["news"]
+
+
+def test_a_listing_goes_on_waiting_when_the_news_is_ones_own(
+    api: Api, other: Api, threads: ThreadPoolExecutor, redis_server: servers.RedisServer
+) -> None:
+    waiting = threads.submit(api.list, "q", wait=20, echo=False)
+    _wait_until_watched(redis_server, api, "q")
+    api.send("q", "mine")
+    with pytest.raises(TimeoutError):
+        waiting.result(0.3)
+    since = time.monotonic()
+    other.send("q", "yours")
+    answer = _in_time(waiting, since)
+    assert [message["body"] for message in answer.json()["messages"]] == ["yours"]
+
+
+def test_a_claim_answers_when_another_is_released(
+    api: Api, other: Api, threads: ThreadPoolExecutor, redis_server: servers.RedisServer
+) -> None:
+    other.send("q", 1)
+    claim, _ = other.hold("q")
+    waiting = threads.submit(_claim, api, "q", 20)
+    _wait_until_watched(redis_server, api, "q")
+    assert not waiting.done()
+    since = time.monotonic()
+    other.release("q", claim)
+    assert _in_time(waiting, since).status_code == 201
+
+
+@pytest.mark.parametrize("verb", ["claim", "list"])
+def test_the_end_of_a_delay_answers(api: Api, verb: str) -> None:
+    api.create("q", _default_message_delay=1)
+    since = time.monotonic()
+    api.send("q", "later")
+    answer = _claim(api, "q", 20) if verb == "claim" else api.list("q", wait=20)
+    assert 0.9 < time.monotonic() - since < 1 + SOON
+    assert [message["body"] for message in answer.json()["messages"]] == ["later"]
+
+
+def test_what_is_there_is_answered_at_once(api: Api) -> None:
+    api.send("q", 1, 2)
+    since = time.monotonic()
+    assert len(api.list("q", wait=20).json()["messages"]) == 2
+    assert len(_claim(api, "q", 20, limit=1).json()["messages"]) == 1
+    assert time.monotonic() - since < SOON
+
+
+def test_when_the_time_is_up_the_answer_is_the_usual_one(api: Api) -> None:
+    since = time.monotonic()
+    answer = _claim(api, "q", 1)
+    assert (answer.status_code, answer.content) == (204, b"")
+    assert 0.9 < time.monotonic() - since < 1 + SOON
+    assert api.list("q", wait=1).json() == {"messages": [], "links": []}
+    assert api.get("/queues").json()["queues"] == []
+
+
+def test_one_message_answers_one_claim(
+    api: Api, threads: ThreadPoolExecutor, redis_server: servers.RedisServer
+) -> None:
+    waiting = [threads.submit(_claim, api.beside(), "q", 2, limit=1) for _ in range(4)]
+    _wait_until_watched(redis_server, api, "q")
+    api.send("q", 1)
+    statuses = sorted(answer.result(30).status_code for answer in waiting)
+    assert statuses == [201, 204, 204, 204]
+
+
+def test_a_message_each_answers_every_claim(
+    api: Api, threads: ThreadPoolExecutor, redis_server: servers.RedisServer
+) -> None:
+    waiting = [threads.submit(_claim, api.beside(), "q", 20, limit=1) for _ in range(4)]
+    _wait_until_watched(redis_server, api, "q")
+    since = time.monotonic()
+    api.send("q", 1, 2, 3, 4)
+    bodies = [_in_time(answer, since).json()["messages"][0]["body"] for answer in waiting]
+    assert sorted(bodies) == [1, 2, 3, 4]
+
+
+def test_waiting_for_one_queue_does_not_hear_another(
+    api: Api, threads: ThreadPoolExecutor, redis_server: servers.RedisServer
+) -> None:
+    waiting = threads.submit(_claim, api, "q", 1)
+    _wait_until_watched(redis_server, api, "q")
+    api.send("r", 1)
+    api.beside(f"{api.project}-2").send("q", 1)
+    assert waiting.result(30).status_code == 204
+
+
+@pytest.mark.parametrize(
+    ("wait", "status"), [(-1, 400), (0, 204), (29, 201), (30, 201), (31, 400), (10**9, 400)]
+)
+def test_longest_wait(api: Api, wait: int, status: int) -> None:
+    if status == 201:
+        api.send("q", 1)
+    answer = _claim(api, "q", wait)
+    assert answer.status_code == status
+    listing = api.list("q", wait=wait, include_claimed=True)
+    assert listing.status_code == (400 if status == 400 else 200)
+    if status == 400:
+        refused(answer, 400, "wait", "30")
+        refused(listing, 400, "wait", "30")
+
+
+@pytest.mark.parametrize("wait", ["x", "1.5", "true"])
+def test_wait_must_be_a_number(api: Api, wait: str) -> None:
+    refused(_claim(api, "q", wait), 400, "wait")
+    refused(api.list("q", wait=wait), 400, "wait")
+
+
+@pytest.fixture(scope="module")
+def narrow(redis_server: servers.RedisServer) -> Iterator[servers.Service]:
+    """A service where one request may wait, six seconds at most."""
+    options = {"transport": {"max_waiting": 1, "max_wait": 6}}
+    with servers.service(redis_server.uri, options=options) as running:
+        yield running
+
+
+def test_when_too_many_wait_the_next_is_told_to_come_back(
+    http: httpx.Client,
+    narrow: servers.Service,
+    project: str,
+    threads: ThreadPoolExecutor,
+    redis_server: servers.RedisServer,
+) -> None:
+    api = Api(http, narrow.url, project)
+    waiting = threads.submit(_claim, api, "q", 2)
+    _wait_until_watched(redis_server, api, "q")
+    for answer in (_claim(api, "q", 1), api.list("q", wait=1)):
+        refused(answer, 503, "wait")
+        assert int(answer.headers["Retry-After"]) >= 1
+    # Who need not wait is served.
+    assert api.list("q").status_code == 200
+    assert waiting.result(30).status_code == 204
+    assert _claim(api, "q", 1).status_code == 204
+    refused(_claim(api, "q", 7), 400, "wait", "6")
+
+
+@pytest.mark.parametrize("method", ["claim", "list"])
+def test_a_client_that_leaves_takes_no_message_and_no_place(
+    http: httpx.Client,
+    narrow: servers.Service,
+    project: str,
+    redis_server: servers.RedisServer,
+    method: str,
+) -> None:
+    api = Api(http, narrow.url, project)
+    start = "POST /v2/queues/q/claims" if method == "claim" else "GET /v2/queues/q/messages"
+    request = (
+        f"{start}?wait=6 HTTP/1.1\r\nHost: x\r\n"
+        f"Client-ID: {api.client}\r\nX-Project-ID: {project}\r\n\r\n"
+    )
+    with socket.create_connection(("127.0.0.1", narrow.port)) as leaving:
+        leaving.sendall(request.encode())
+        _wait_until_watched(redis_server, api, "q")
+    # The one place there is becomes free once the service has noticed.
+    since = time.monotonic()
+    servers.wait_for(lambda: api.list("r", wait=1).status_code == 200, "the place", 10)
+    assert time.monotonic() - since < 5, "it waited on for a client that had left"
+    api.send("q", 1)
+    assert api.counts("q") == (1, 0, 1)
+    assert api.claim("q").status_code == 201

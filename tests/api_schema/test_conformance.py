@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whatever is sent, the answer is one that the description names, and none is a 5xx."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import schemathesis
+from hypothesis import HealthCheck, Phase, settings
+from schemathesis import checks
+
+from tests import servers
+from tests.api_schema import description
+
+SCHEMA = description.schema()
+
+CHECKS = [
+    checks.not_a_server_error,
+    checks.status_code_conformance,
+    checks.content_type_conformance,
+    checks.response_headers_conformance,
+    checks.response_schema_conformance,
+]
+
+
+@SCHEMA.parametrize()
+@settings(
+    max_examples=40,
+    derandomize=True,
+    deadline=None,
+    database=None,
+    phases=[Phase.explicit, Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
+def test_every_operation(case: schemathesis.Case[Any], described: servers.Service) -> None:
+    case.call_and_validate(base_url=described.url, checks=CHECKS)

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The description names all that is served, and nothing else."""
+
+from __future__ import annotations
+
+from falcon import inspect
+
+from tests.api_schema import description
+from zaqar_redis.api.app import App, Settings
+from zaqar_redis.storage import load
+
+
+def routed(admin_mode: bool) -> set[tuple[str, str]]:
+    driver = load.load("unix:///nowhere", {})  # it is never started
+    app = App(driver, Settings(admin_mode=admin_mode))
+    return {
+        (route.path, method.method)
+        for route in inspect.inspect_routes(app._app)
+        for method in route.methods
+        if not method.internal
+    }
+
+
+def described() -> set[tuple[str, str]]:
+    methods = {"get", "head", "put", "post", "patch", "delete", "options", "trace"}
+    return {
+        (path, name.upper())
+        for path, item in description.document()["paths"].items()
+        for name in item
+        if name in methods
+    }
+
+
+def test_every_route_is_described_and_every_description_is_routed() -> None:
+    assert described() == routed(admin_mode=True)
+
+
+def test_health_is_for_operators_only() -> None:
+    assert described() - routed(admin_mode=False) == {("/v2/health", "GET")}
+
+
+def test_the_description_is_valid_openapi() -> None:
+    description.schema().validate()
+
+
+def test_every_operation_has_a_name_of_its_own_and_a_summary() -> None:
+    operations = [
+        operation
+        for item in description.document()["paths"].values()
+        for name, operation in item.items()
+        if name != "parameters"
+    ]
+    assert all(operation["summary"] for operation in operations)
+    assert len({operation["operationId"] for operation in operations}) == len(operations)

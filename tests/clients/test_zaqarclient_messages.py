@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""python-zaqarclient: posting, reading, deleting and popping messages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from zaqarclient.transport import errors
+
+from tests.clients.conftest import MakeClient, Post
+
+
+def bodies(messages: Any) -> list[Any]:
+    return [message.body for message in messages]
+
+
+def test_one_message_is_posted_and_read_by_its_id(zaqar: Any, queue_name: str) -> None:
+    queue = zaqar.queue(queue_name)
+    body = {"event": "Übertragung", "parts": [1, 2.5, None, True]}
+    answer = queue.post({"body": body, "ttl": 120})
+    (href,) = answer["resources"]
+
+    message = queue.message(href.rsplit("/", 1)[1])
+    assert message.body == body
+    assert message.ttl == 120
+    assert message.href == href
+    assert message.id == href.rsplit("/", 1)[1]
+    assert message.age >= 0
+    assert message.claim_id is None
+    assert message.checksum is None
+
+
+def test_a_list_of_messages_is_posted_in_order(zaqar: Any, queue_name: str) -> None:
+    queue = zaqar.queue(queue_name)
+    answer = queue.post([{"body": n} for n in range(12)])
+    ids = [href.rsplit("/", 1)[1] for href in answer["resources"]]
+    assert bodies(queue.messages(*ids)) == list(range(12))
+
+
+def test_own_messages_are_hidden_unless_asked_for(zaqar: Any, queue_name: str) -> None:
+    queue = zaqar.queue(queue_name)
+    queue.post([{"body": "mine"}])
+    assert bodies(queue.messages()) == []
+    assert bodies(queue.messages(echo=True)) == ["mine"]
+
+
+@pytest.mark.parametrize("limit", [1, 4, 7])
+def test_messages_are_paged_by_following_links(
+    zaqar: Any, queue_name: str, post_from_another: Post, limit: int
+) -> None:
+    post_from_another(21)
+    listed = zaqar.queue(queue_name).messages(limit=limit).stream()
+    assert bodies(listed) == list(range(21))
+
+
+def test_pages_skip_what_the_client_may_not_see(
+    make_client: MakeClient, zaqar: Any, queue_name: str
+) -> None:
+    # More hidden messages in a row than fit a page.
+    zaqar.queue(queue_name).post([{"body": f"own {n}"} for n in range(9)])
+    make_client().queue(queue_name).post([{"body": "other"}])
+    zaqar.queue(queue_name).post([{"body": "own, last"}])
+    assert bodies(zaqar.queue(queue_name).messages(limit=2).stream()) == ["other"]
+
+
+def test_paging_goes_on_where_it_was_although_messages_were_deleted(
+    zaqar: Any, queue_name: str, post_from_another: Post
+) -> None:
+    post_from_another(9)
+    seen = []
+    for message in zaqar.queue(queue_name).messages(limit=2).stream():
+        seen.append(message.body)
+        message.delete()
+    assert seen == list(range(9))
+    assert zaqar.queue(queue_name).stats["messages"]["total"] == 0
+
+
+def test_a_marker_is_the_id_of_a_message(
+    zaqar: Any, queue_name: str, post_from_another: Post
+) -> None:
+    ids = post_from_another(5)
+    assert bodies(zaqar.queue(queue_name).messages(marker=ids[2])) == [3, 4]
+
+
+def test_claimed_messages_are_listed_when_asked_for(
+    zaqar: Any, queue_name: str, post_from_another: Post
+) -> None:
+    post_from_another(8)
+    queue = zaqar.queue(queue_name)
+    claim = queue.claim(ttl=60, grace=60, limit=5)
+    assert bodies(queue.messages()) == [5, 6, 7]
+    listed = list(queue.messages(include_claimed=True, limit=3).stream())
+    assert bodies(listed) == list(range(8))
+    assert [message.claim_id for message in listed] == [claim.id] * 5 + [None] * 3
+
+
+def test_delayed_messages_are_listed_when_asked_for(
+    make_client: MakeClient, zaqar: Any, queue_name: str
+) -> None:
+    queue = zaqar.queue(queue_name, force_create=True)
+    queue.metadata({"_default_message_delay": 600})
+    make_client().queue(queue_name).post([{"body": "now", "delay": 0}, {"body": "later"}])
+    assert bodies(queue.messages()) == ["now"]
+    assert bodies(queue.messages(include_delayed=True)) == ["now", "later"]
+    assert bodies(queue.claim(ttl=60, grace=60)) == ["now"]
+
+
+def test_a_missing_message_is_not_found(zaqar: Any, queue_name: str) -> None:
+    queue = zaqar.queue(queue_name)
+    (href,) = queue.post({"body": 1})["resources"]
+    id = href.rsplit("/", 1)[1]
+    queue.message(id).delete()
+    with pytest.raises(errors.ResourceNotFound):
+        queue.message(id)
+    with pytest.raises(errors.ResourceNotFound):
+        queue.messages(id, "no-such-message")
+
+
+def test_a_message_is_deleted_once_and_again_without_harm(zaqar: Any, queue_name: str) -> None:
+    queue = zaqar.queue(queue_name)
+    queue.post([{"body": 1}, {"body": 2}])
+    first, _ = queue.messages(echo=True)
+    first.delete()
+    first.delete()
+    assert bodies(queue.messages(echo=True)) == [2]
+
+
+def test_many_messages_are_deleted_by_their_ids(
+    zaqar: Any, queue_name: str, post_from_another: Post
+) -> None:
+    ids = post_from_another(20)
+    queue = zaqar.queue(queue_name)
+    queue.delete_messages(*ids[:15], ids[0])
+    assert bodies(queue.messages()) == [15, 16, 17, 18, 19]
+
+
+def test_popped_messages_are_gone(zaqar: Any, queue_name: str, post_from_another: Post) -> None:
+    post_from_another(7)
+    queue = zaqar.queue(queue_name)
+    assert bodies(queue.pop()) == [0]
+    popped = list(queue.pop(4))
+    assert bodies(popped) == [1, 2, 3, 4]
+    assert all(message.id for message in popped)
+    assert bodies(queue.messages()) == [5, 6]
+    assert bodies(queue.pop(20)) == [5, 6]
+    assert bodies(queue.pop(20)) == []
+
+
+def test_a_claimed_message_is_not_popped(
+    zaqar: Any, queue_name: str, post_from_another: Post
+) -> None:
+    post_from_another(3)
+    queue = zaqar.queue(queue_name)
+    queue.claim(ttl=60, grace=60, limit=1)
+    assert bodies(queue.pop(20)) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"body": 1, "ttl": 59},
+        {"body": 1, "ttl": 1209601},
+        {"body": 1, "ttl": "300"},
+        {"body": 1, "delay": 901},
+        {"ttl": 60},
+        "no object",
+    ],
+)
+def test_a_wrong_message_is_refused_and_none_is_posted(
+    zaqar: Any, queue_name: str, message: object
+) -> None:
+    queue = zaqar.queue(queue_name)
+    with pytest.raises(errors.MalformedRequest):
+        queue.post([{"body": "right"}, message])
+    assert bodies(queue.messages(echo=True)) == []
+
+
+def test_a_post_without_messages_is_refused(zaqar: Any, queue_name: str) -> None:
+    with pytest.raises(errors.MalformedRequest):
+        zaqar.queue(queue_name).post([])
+
+
+def test_the_limit_of_a_post_is_the_queues_own(zaqar: Any, queue_name: str) -> None:
+    queue = zaqar.queue(queue_name, force_create=True)
+    queue.metadata({"_max_messages_post_size": 100})
+    queue.post({"body": "x" * 50})
+    with pytest.raises(errors.MalformedRequest):
+        queue.post({"body": "x" * 100})

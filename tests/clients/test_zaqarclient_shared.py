@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""python-zaqarclient: pre-signed URLs, made and used."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from zaqarclient.transport import errors
+
+from tests.clients.conftest import MakeClient
+
+
+def holder(make_client: MakeClient, shared: dict[str, Any]) -> Any:
+    """A client that knows nothing but what was shared with it."""
+    options = {name: shared[name] for name in ("expires", "methods", "paths", "signature")}
+    return make_client(options | {"os_project_id": shared["project"]}, backend="signed-url")
+
+
+def test_by_default_messages_may_be_read_for_a_day(
+    make_client: MakeClient, zaqar: Any, queue_name: str, project: str
+) -> None:
+    queue = zaqar.queue(queue_name)
+    queue.post({"body": "for the holder"})
+    shared = queue.signed_url()
+    assert shared["paths"] == [f"/v2/queues/{queue_name}/messages"]
+    assert shared["methods"] == ["GET"]
+    assert shared["project"] == project
+    until = datetime.fromisoformat(shared["expires"]).replace(tzinfo=UTC)
+    assert 23 * 3600 < (until - datetime.now(UTC)).total_seconds() <= 24 * 3600
+
+    theirs = holder(make_client, shared).queue(queue_name, auto_create=False)
+    (message,) = theirs.messages()
+    assert message.body == "for the holder"
+    assert theirs.message(message.id).body == "for the holder"
+
+
+def test_what_was_not_shared_stays_closed(
+    make_client: MakeClient, zaqar: Any, queue_name: str
+) -> None:
+    zaqar.queue(queue_name).post({"body": 1})
+    shared = zaqar.queue(queue_name).signed_url(methods=["GET"])
+    client = holder(make_client, shared)
+    theirs = client.queue(queue_name, auto_create=False)
+    with pytest.raises(errors.ResourceNotFound):
+        theirs.post({"body": 2})
+    with pytest.raises(errors.ResourceNotFound):
+        theirs.claim(ttl=60, grace=60)
+    with pytest.raises(errors.ResourceNotFound):
+        client.queue(f"{queue_name}-2", auto_create=False).messages()
+    with pytest.raises(errors.ResourceNotFound):
+        client.queues()
+
+
+def test_a_worker_can_be_given_all_that_it_needs(
+    make_client: MakeClient, zaqar: Any, queue_name: str
+) -> None:
+    # The client sends the time of expiry with microseconds.
+    shared = zaqar.queue(queue_name).signed_url(
+        paths=["messages", "claims"], ttl_seconds=600, methods=["GET", "POST", "PATCH", "DELETE"]
+    )
+    theirs = holder(make_client, shared).queue(queue_name, auto_create=False)
+    theirs.post([{"body": "job"}])
+    claim = theirs.claim(ttl=60, grace=60)
+    claim.update(ttl=120)
+    (message,) = claim
+    message.delete()
+    claim.delete()
+    assert zaqar.queue(queue_name).stats["messages"]["total"] == 0
+
+
+def test_a_changed_document_opens_nothing(
+    make_client: MakeClient, zaqar: Any, queue_name: str, project: str
+) -> None:
+    zaqar.queue(queue_name).post({"body": 1})
+    shared = zaqar.queue(queue_name).signed_url()
+    for change in (
+        {"methods": ["DELETE", "GET"]},
+        {"paths": [f"/v2/queues/{queue_name}"]},
+        {"project": f"{project}-other"},
+        {"expires": "2999-01-01T00:00:00"},
+        {"signature": "0" * 64},
+    ):
+        theirs = holder(make_client, shared | change).queue(queue_name, auto_create=False)
+        with pytest.raises(errors.ResourceNotFound):
+            theirs.messages()
+
+
+def test_the_past_is_not_shared(zaqar: Any, queue_name: str) -> None:
+    with pytest.raises(errors.MalformedRequest):
+        zaqar.queue(queue_name).signed_url(ttl_seconds=-60)
