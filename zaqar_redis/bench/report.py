@@ -124,12 +124,16 @@ def _rates_table(findings: Sequence[Finding]) -> str:
 def _row(samples: Sequence[Sample]) -> list[str]:
     rates = spread([sample.rate for sample in samples])
     return [
-        *(f"{rate:.0f}" for rate in (rates.median, rates.min, rates.max)),
+        *(_figure(rate) for rate in (rates.median, rates.min, rates.max)),
         f"{median([sample.p50 for sample in samples]):.2f}",
         f"{median([sample.p99 for sample in samples]):.2f}",
         f"{100 * median([sample.generator for sample in samples]):.0f} %",
         str(sum(sample.errors for sample in samples)),
     ]
+
+
+def _figure(rate: float) -> str:
+    return f"{rate:.0f}" if rate >= 100 else f"{rate:.2f}"
 
 
 def _memory(memory: Mapping[str, float]) -> str:

@@ -21,7 +21,7 @@ from typing import Any
 import hiredis
 import msgspec
 from redis.asyncio.connection import AbstractConnection
-from redis.exceptions import AuthenticationError, RedisError, ResponseError
+from redis.exceptions import AuthenticationError, ResponseError
 
 from zaqar_redis import errors
 from zaqar_redis.keyspace.script import Argument
@@ -125,7 +125,7 @@ class Batch:
                 pause = self._settings.backoff
                 self._up.set()
                 await self._serve(connection)
-            except (RedisError, OSError, TimeoutError, errors.StoreTimeout) as error:
+            except Exception as error:  # whatever broke it, only a new connection mends it
                 LOG.warning(
                     "no connection to %s: %s", self._name, error, extra={"action": "store_lost"}
                 )

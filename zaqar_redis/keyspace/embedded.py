@@ -194,8 +194,8 @@ def _stop(place: Place) -> None:
 
 
 def _lives(process: int) -> bool:
-    with contextlib.suppress(ChildProcessError):  # not every user is its parent
-        os.waitpid(process, os.WNOHANG)
+    # Ours must be asked, or it stays a zombie that seems to live.
+    _STARTED[:] = [child for child in _STARTED if child.poll() is None]
     try:
         os.kill(process, 0)
     except ProcessLookupError:

@@ -26,6 +26,7 @@ local burial   = ARGV[6]            -- id to hold dead letters with
 --#include hold
 
 local found, dead, ranks, leased, holders = {}, {}, {}, {}, {}
+local at = 0
 local ends = now + ttl * 1000
 local lease = string.format('%.0f', ends)  -- as text, once: Redis is slow to write numbers
 --#include take
@@ -37,12 +38,11 @@ local function keep(rank, envelope, count)
         redis.call('ZADD', expiry, ends + grace * 1000, rank)
     end
     local hold = claim .. count
-    ranks[#ranks + 1] = rank
-    leased[#leased + 1], leased[#leased + 2] = lease, rank
-    holders[#holders + 1], holders[#holders + 2] = rank, hold
-    found[#found + 1] = rank
-    found[#found + 1] = envelope
-    found[#found + 1] = hold
+    at = at + 1
+    ranks[at] = rank
+    leased[2 * at - 1], leased[2 * at] = lease, rank
+    holders[2 * at - 1], holders[2 * at] = rank, hold
+    found[3 * at - 2], found[3 * at - 1], found[3 * at] = rank, envelope, hold
 end
 
 local known = redis.call('HMGET', queue, 'epoch', 'dead_queue', 'dead_ttl')

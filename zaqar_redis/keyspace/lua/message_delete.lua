@@ -18,39 +18,43 @@ local policy   = ARGV[2]            -- 'free': unless claimed; 'any'; 'held': by
 local owners   = ARGV[3]            -- ids of claims, 32 characters each
 -- ARGV[4...]: epoch and rank of each message
 --#include now
---#include envelope
 --#include forget
 --#include hold
 
 local epoch = redis.call('HGET', queue, 'epoch')
-local lapsed = policy == 'held'
-for from = 1, #owners, 32 do
-    local lease = tonumber(redis.call('ZSCORE', leases, string.sub(owners, from, from + 31)) or 0)
-    lapsed = lapsed and lease <= now
-end
 local ranks = {}
 for place = 4, #ARGV, 2 do
-    local rank = ARGV[place + 1]
-    local envelope = ARGV[place] == epoch and redis.call('HGET', bodies, rank)
-    if envelope and expiry_of(envelope) > now then
-        local held = tonumber(redis.call('ZSCORE', claimed, rank) or 0) > now
-        if policy == 'free' and held then
-            return {'claimed', rank}
-        elseif policy == 'held' then
-            if lapsed then
-                return {'lapsed'}
-            elseif not held then
-                return {'unheld', rank}
-            end
-            local owner, mine = holder_of(redis.call('HGET', holds, rank)), false
-            for from = 1, #owners, 32 do
-                mine = mine or string.sub(owners, from, from + 31) == owner
-            end
-            if not mine then
-                return {'other', rank}
-            end
-        end
-        ranks[#ranks + 1] = rank
+    -- An id of another queue, or of an earlier life of this one, has another epoch.
+    if ARGV[place] == epoch then
+        ranks[#ranks + 1] = ARGV[place + 1]
     end
 end
-return {'deleted', forget(ranks)}
+if #ranks == 0 or policy == 'any' then
+    return {'deleted', forget(ranks)}
+end
+
+local mine, lapsed = {}, true
+for from = 1, #owners, 32 do
+    local owner = string.sub(owners, from, from + 31)
+    mine[owner] = true
+    lapsed = lapsed and tonumber(redis.call('ZSCORE', leases, owner) or 0) <= now
+end
+local expires = redis.call('ZMSCORE', expiry, unpack(ranks))
+local held = redis.call('ZMSCORE', claimed, unpack(ranks))
+local gone = {}
+for place, rank in ipairs(ranks) do
+    if tonumber(expires[place] or 0) > now then
+        local is_held = tonumber(held[place] or 0) > now
+        if policy == 'free' and is_held then
+            return {'claimed', rank}
+        elseif policy == 'held' and lapsed then
+            return {'lapsed'}
+        elseif policy == 'held' and not is_held then
+            return {'unheld', rank}
+        elseif policy == 'held' and not mine[holder_of(redis.call('HGET', holds, rank))] then
+            return {'other', rank}
+        end
+        gone[#gone + 1] = rank
+    end
+end
+return {'deleted', forget(gone)}

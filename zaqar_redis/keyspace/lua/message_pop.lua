@@ -23,12 +23,13 @@ local burial   = ARGV[3]            -- id to hold dead letters with
 --#include hold
 
 local popped, dead, ranks = {}, {}, {}
+local at = 0
 --#include take
 local function keep(rank, envelope, count)
-    ranks[#ranks + 1] = rank
-    popped[#popped + 1] = rank
-    popped[#popped + 1] = envelope
-    popped[#popped + 1] = string.rep('0', 32) .. count
+    at = at + 1
+    ranks[at] = rank
+    popped[3 * at - 2], popped[3 * at - 1] = rank, envelope
+    popped[3 * at] = string.rep('0', 32) .. count
 end
 
 local known = redis.call('HMGET', queue, 'epoch', 'dead_queue', 'dead_ttl')

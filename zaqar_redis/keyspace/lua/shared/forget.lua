@@ -5,9 +5,11 @@ local function forget(ranks)
     if #ranks == 0 then
         return 0
     end
-    redis.call('ZREM', ready, unpack(ranks))
-    redis.call('ZREM', claimed, unpack(ranks))
-    redis.call('ZREM', delayed, unpack(ranks))
+    -- Each is in one of the three: mostly all in the first.
+    local left = #ranks - redis.call('ZREM', claimed, unpack(ranks))
+    if left > 0 and left > redis.call('ZREM', ready, unpack(ranks)) then
+        redis.call('ZREM', delayed, unpack(ranks))
+    end
     redis.call('ZREM', expiry, unpack(ranks))
     redis.call('HDEL', bodies, unpack(ranks))
     redis.call('HDEL', holds, unpack(ranks))

@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Short runs of the bench as a user starts it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+#: Exit status, output, progress, and the JSON if any was written.
+Ran = tuple[int, str, str, dict[str, Any]]
+Bench = Callable[..., Ran]
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "zaqar_redis.cli.main", "bench", *arguments]
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    def run(*arguments: str, path: str | None = None) -> Ran:
+        file = tmp_path / "found.json"
+        done = subprocess.run(
+            command(*arguments, "--json", str(file)),
+            capture_output=True,
+            text=True,
+            timeout=100,
+            env=os.environ | ({"PATH": path} if path is not None else {}),
+        )
+        found = json.loads(file.read_text()) if file.exists() else {}
+        return done.returncode, done.stdout, done.stderr, found
+
+    return run
