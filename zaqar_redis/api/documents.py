@@ -13,7 +13,7 @@ import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeVar
-from urllib.parse import urlencode
+from urllib.parse import quote_plus
 
 import msgspec
 
@@ -252,14 +252,18 @@ def next_link(path: str, parameters: dict[str, Any], marker: str) -> list[dict[s
     """API: where to go on, with the parameters that the client gave."""
     if not marker:
         return []
-    query = urlencode(
-        {
-            name: str(value).lower() if isinstance(value, bool) else value
-            for name, value in (parameters | {"marker": marker}).items()
-            if value is not None
-        }
+    query = "&".join(
+        f"{quote_plus(name)}={_written(value)}"
+        for name, value in (parameters | {"marker": marker}).items()
+        if value is not None
     )
     return [{"rel": "next", "href": f"{path}?{query}"}]
+
+
+def _written(value: str | int | bool) -> str:
+    if isinstance(value, str):
+        return quote_plus(value)
+    return str(value).lower()  # true and false, not True and False
 
 
 def _messages(queue: str, records: Sequence[Message]) -> list[MessageOut]:

@@ -10,8 +10,6 @@ from importlib import metadata
 from cliff.app import App
 from cliff.commandmanager import CommandManager
 
-from zaqar_redis import errors
-
 
 class Shell(App):
     def __init__(self) -> None:
@@ -25,13 +23,6 @@ class Shell(App):
     def configure_logging(self) -> None:
         super().configure_logging()
         logging.getLogger("stevedore").setLevel(logging.ERROR)
-
-    def run_subcommand(self, argv: list[str]) -> int:
-        try:
-            return int(super().run_subcommand(argv) or 0)
-        except errors.BadConfiguration as error:
-            print(f"zaqar-redis: {error}", file=sys.stderr)
-            return 2
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -108,7 +108,10 @@ def _settings(conf: cfg.ConfigOpts) -> Settings:
 
 def _announce(conf: cfg.ConfigOpts, uri: str) -> None:
     level = conf.server.log_level.upper()
-    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    # Over what the command line set up for itself: a service's log has times.
+    logging.basicConfig(
+        level=level, format="[%(asctime)s] [%(process)d] [%(levelname)s] %(message)s", force=True
+    )
     LOG.info("store: %s", client.printable(uri), extra={"action": "start"})
 
 
