@@ -3,12 +3,20 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 
 from tests import servers
+
+# Machines are shared: how long one example takes says nothing. In CI the examples are
+# the same each time, so that a change is judged by what it changed.
+settings.register_profile("here", deadline=None)
+settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
+settings.load_profile("ci" if os.environ.get("CI") else "here")
 
 
 @pytest.fixture(scope="session")

@@ -80,9 +80,20 @@ class RedisServer:
             else ["--appendonly", "no"]
         )
         self._process = subprocess.Popen(
-            [program(self._name), "--port", "0", "--unixsocket", str(self.socket), "--save", ""]
-            + ["--dir", str(self.folder), "--logfile", str(self.folder / "redis.log")]
-            + persistence,
+            [
+                program(self._name),
+                "--port",
+                "0",
+                "--unixsocket",
+                str(self.socket),
+                "--save",
+                "",
+                "--dir",
+                str(self.folder),
+                "--logfile",
+                str(self.folder / "redis.log"),
+                *persistence,
+            ],
             start_new_session=True,
         )
         wait_for(self.answers, f"{self._name} to start")
@@ -168,9 +179,20 @@ def service(
         log = Path(folder) / "service.log"
         with log.open("wb") as output:
             process = subprocess.Popen(
-                [sys.executable, "-m", "zaqar_redis.cli.main", "serve"]
-                + ["--bind", f"127.0.0.1:{port}", "--workers", str(workers)]
-                + ["--storage", storage, "--config-file", str(config)],
+                [
+                    sys.executable,
+                    "-m",
+                    "zaqar_redis.cli.main",
+                    "serve",
+                    "--bind",
+                    f"127.0.0.1:{port}",
+                    "--workers",
+                    str(workers),
+                    "--storage",
+                    storage,
+                    "--config-file",
+                    str(config),
+                ],
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,

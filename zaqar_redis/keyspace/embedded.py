@@ -9,6 +9,7 @@ which the kernel takes back from a process that dies.
 from __future__ import annotations
 
 import contextlib
+import enum
 import fcntl
 import hashlib
 import os
@@ -55,6 +56,7 @@ class Place:
             )
         path = unquote(parts.path)
         self.folder = Path(path) if path else platformdirs.user_data_path("zaqar-redis")
+        self.log = self.folder / "redis.log"
         self.socket = self.folder / "redis.sock"
         if len(str(self.socket)) > _SOCKET_PATH_MAX:
             name = hashlib.sha256(str(self.folder).encode()).hexdigest()[:16]
@@ -84,8 +86,9 @@ def running(uri: str) -> Iterator[str]:
     with (place.folder / "users.lock").open("w") as users:
         with _starting(place):
             fcntl.flock(users, fcntl.LOCK_SH)
-            if not _answers(place):
+            if _state(place) is _State.AWAY:
                 _start(place)
+            _wait_until_up(place)
         try:
             yield place.uri
         finally:
@@ -132,7 +135,6 @@ def binary() -> str:
 
 def _start(place: Place) -> None:
     place.socket.unlink(missing_ok=True)
-    log = place.folder / "redis.log"
     options = {
         "port": "0",
         "unixsocket": str(place.socket),
@@ -141,7 +143,7 @@ def _start(place: Place) -> None:
         "appendonly": "yes",
         "appendfsync": place.fsync,
         "save": "",
-        "logfile": str(log),
+        "logfile": str(place.log),
         "pidfile": str(place.folder / "redis.pid"),
         "daemonize": "no",
     }
@@ -155,13 +157,21 @@ def _start(place: Place) -> None:
         start_new_session=True,
     )
     _STARTED.append(child)
-    end = time.monotonic() + _START_TIMEOUT
-    while not _answers(place):
-        if child.poll() is not None or time.monotonic() > end:
-            child.kill()
-            child.wait()
+    while _state(place) is _State.AWAY:
+        if child.poll() is not None:
             raise errors.BadConfiguration(
-                f"the server in {place.folder} did not start: {_tail(log)}"
+                f"the server in {place.folder} did not start: {_tail(place)}"
+            )
+        time.sleep(0.02)
+
+
+def _wait_until_up(place: Place) -> None:
+    """Wait while it reads its file: a second server on the same one would spoil it."""
+    end = time.monotonic() + _START_TIMEOUT
+    while (state := _state(place)) is not _State.UP:
+        if state is _State.AWAY or time.monotonic() > end:
+            raise errors.BadConfiguration(
+                f"the server in {place.folder} does not answer: {_tail(place)}"
             )
         time.sleep(0.02)
 
@@ -171,14 +181,21 @@ def _client(place: Place) -> redis.Redis:
     return redis.Redis(unix_socket_path=str(place.socket), retry=Retry(NoBackoff(), 0))
 
 
-def _answers(place: Place) -> bool:
+class _State(enum.Enum):
+    AWAY = enum.auto()
+    LOADING = enum.auto()
+    UP = enum.auto()
+
+
+def _state(place: Place) -> _State:
     with _client(place) as client:
         try:
-            return bool(client.ping())
+            client.ping()
         except redis.exceptions.BusyLoadingError:
-            return False
+            return _State.LOADING
         except (redis.RedisError, OSError):
-            return False
+            return _State.AWAY
+        return _State.UP
 
 
 def _stop(place: Place) -> None:
@@ -203,8 +220,8 @@ def _lives(process: int) -> bool:
     return True
 
 
-def _tail(log: Path) -> str:
+def _tail(place: Place) -> str:
     try:
-        return " | ".join(log.read_text(errors="replace").splitlines()[-3:])
+        return " | ".join(place.log.read_text(errors="replace").splitlines()[-3:])
     except OSError:
         return "it left no log"

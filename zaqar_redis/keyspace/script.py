@@ -8,6 +8,7 @@ arguments by name and a wrong name fails before anything is sent.
 A verb is a generator that yields `Call` values and is sent their answers: the
 same verb is awaited by the server and run by synchronous callers.  Calls that do
 not build on each other may be yielded together; the server sends them in one write.
+A call that finds the store away raises `errors.Unavailable` where it was yielded.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from collections.abc import Callable, Coroutine, Generator, Sequence
 from importlib import resources
 from operator import attrgetter, itemgetter
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
+
+from zaqar_redis import errors
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -130,11 +133,15 @@ class Verb(Generic[T]):
         try:
             asked = next(steps)
             while True:
-                if isinstance(asked, Call):
-                    answer = yield from client.call(asked).__await__()
+                try:
+                    if isinstance(asked, Call):
+                        answer = yield from client.call(asked).__await__()
+                    else:
+                        answer = yield from asyncio.gather(*map(client.call, asked)).__await__()
+                except errors.Unavailable as error:
+                    asked = steps.throw(error)
                 else:
-                    answer = yield from asyncio.gather(*map(client.call, asked)).__await__()
-                asked = steps.send(answer)
+                    asked = steps.send(answer)
         except StopIteration as done:
             return done.value  # type: ignore[no-any-return]  # StopIteration.value is Any
 
@@ -145,11 +152,15 @@ class Verb(Generic[T]):
         try:
             asked = next(steps)
             while True:
-                if isinstance(asked, Call):
-                    answer = client.call(asked)
+                try:
+                    if isinstance(asked, Call):
+                        answer = client.call(asked)
+                    else:
+                        answer = [client.call(call) for call in asked]
+                except errors.Unavailable as error:
+                    asked = steps.throw(error)
                 else:
-                    answer = [client.call(call) for call in asked]
-                asked = steps.send(answer)
+                    asked = steps.send(answer)
         except StopIteration as done:
             return done.value  # type: ignore[no-any-return]  # StopIteration.value is Any
 

@@ -10,8 +10,10 @@ again, and the post is recognised.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 
+from zaqar_redis import errors
 from zaqar_redis.clock import Clock
 from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.script import Script, Steps
@@ -33,24 +35,28 @@ def move(
     dead_ttl: bytes | None,
     burial: str,
 ) -> Steps[None]:
-    for letter in letters:
-        draft = Draft(
-            body=letter.body,
-            ttl=int(dead_ttl) if dead_ttl else letter.ttl,
-            delay=0,
-            checksum=letter.checksum,
-            origin=queue,
-            sealed=letter.sealed,
+    # They are held, and the next claim goes on: what it took is no less its own.
+    with contextlib.suppress(errors.Unavailable):
+        for letter in letters:
+            draft = Draft(
+                body=letter.body,
+                ttl=int(dead_ttl) if dead_ttl else letter.ttl,
+                delay=0,
+                checksum=letter.checksum,
+                origin=queue,
+                sealed=letter.sealed,
+            )
+            yield from posting.post(
+                now(),
+                project,
+                dead_queue,
+                [draft],
+                client=letter.client,
+                default_ttl=letter.ttl,
+                size=0,
+                sealed=True,  # it goes as it is
+                retry=Retry(key=f"dead {letter.id}", fingerprint=b"\0", window=_WINDOW),
+            )
+        yield _DROP(
+            keys.of_queue(project, queue), *[letter.rank for letter in letters], burial=burial
         )
-        yield from posting.post(
-            now(),
-            project,
-            dead_queue,
-            [draft],
-            client=letter.client,
-            default_ttl=letter.ttl,
-            size=0,
-            sealed=True,  # it goes as it is
-            retry=Retry(key=f"dead {letter.id}", fingerprint=b"\0", window=_WINDOW),
-        )
-    yield _DROP(keys.of_queue(project, queue), *[letter.rank for letter in letters], burial=burial)

@@ -97,7 +97,7 @@ class Feed:
                     name, _ = self._idle.popitem(last=False)
                     del self._channels[name]
                     await listener.unsubscribe(name)
-            except (RedisError, OSError) as error:
+            except Exception as error:  # whatever it was: without a reader nobody hears anything
                 LOG.info("feed interrupted: %s", error, extra={"action": "feed_lost"})
                 for channel in self._channels.values():
                     channel.confirmed.clear()

@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+
 from zaqar_redis import errors
 from zaqar_redis.clock import Clock
 from zaqar_redis.keyspace import envelope, keys
@@ -124,7 +126,9 @@ class Messages:
                 yield from dead_letters.move(
                     self._now, project, queue, letters, dead_queue.decode(), dead_ttl, burial
                 )
-        return Taken(messages=tuple(reading.messages(now, epoch, flat)), due=due)
+        popped = reading.messages(now, epoch, flat)
+        unclaimed = [msgspec.structs.replace(message, claim_id=None) for message in popped]
+        return Taken(messages=tuple(unclaimed), due=due)
 
 
 _REFUSALS: dict[bytes, type[errors.Problem]] = {

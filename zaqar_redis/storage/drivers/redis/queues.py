@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
+from zaqar_redis import errors
 from zaqar_redis.clock import Clock
 from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.script import Script, Steps, verb
@@ -126,10 +128,12 @@ def enlist(project: str, queue: str) -> Steps[None]:
     """Put a new queue into its project's list, which may be on another node.
 
     The queue remembers that it is not listed until this is done, and whoever
-    touches it next does it: a crash in between hides it only until then.
+    touches it next does it: a crash in between hides it only until then.  For the
+    same reason a store that is away now is no reason to call the whole verb failed.
     """
-    yield _ADD(keys.of_project(project), name=queue)
-    yield _LISTED(keys.of_queue(project, queue))
+    with contextlib.suppress(errors.Unavailable):
+        yield _ADD(keys.of_project(project), name=queue)
+        yield _LISTED(keys.of_queue(project, queue))
 
 
 def _unlist(project: str, queue: str) -> Steps[None]:

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every backend that keeps the contract, as a fixture parameter."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import subprocess
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import redis
+
+from tests import servers
+from tests.contract.stores import Store, opened
+from zaqar_redis.keyspace import embedded
+
+
+@contextlib.contextmanager
+def _memory() -> Iterator[str]:
+    yield f"memory://{uuid.uuid4()}"
+
+
+@contextlib.contextmanager
+def _redis() -> Iterator[str]:
+    with servers.redis_server() as server:
+        yield server.uri
+
+
+@contextlib.contextmanager
+def _valkey() -> Iterator[str]:
+    with servers.redis_server(servers.VALKEY) as server:
+        yield server.uri
+
+
+@contextlib.contextmanager
+def _tcp() -> Iterator[str]:
+    with tempfile.TemporaryDirectory(prefix="zr-") as folder:
+        process, port = _on_a_port(Path(folder))
+        try:
+            yield f"redis://127.0.0.1:{port}/3"
+        finally:
+            process.kill()
+            process.wait()
+
+
+def _on_a_port(folder: Path) -> tuple[subprocess.Popen[bytes], int]:
+    """A server on TCP; somebody else may be faster at taking a port that was free."""
+    for _ in range(10):
+        port = servers.free_port()
+        process = subprocess.Popen(
+            [
+                servers.program(servers.REDIS),
+                *("--bind", "127.0.0.1", "--port", str(port), "--save", ""),
+                *("--dir", str(folder), "--logfile", str(folder / "redis.log")),
+            ],
+            start_new_session=True,
+        )
+        with redis.Redis(port=port) as client:
+            settled = functools.partial(_settled, process, client)
+            servers.wait_for(settled, "the server to answer or to give up")
+        if process.poll() is None:
+            return process, port
+    raise RuntimeError("no free port")
+
+
+def _settled(process: subprocess.Popen[bytes], client: redis.Redis) -> bool:
+    if process.poll() is not None:
+        return True
+    try:
+        return bool(client.info("server")["process_id"] == process.pid)
+    except (redis.RedisError, OSError):
+        return False
+
+
+@contextlib.contextmanager
+def _embedded() -> Iterator[str]:
+    with (
+        tempfile.TemporaryDirectory(prefix="zr-") as folder,
+        embedded.running(f"embedded://{folder}") as uri,
+    ):
+        yield uri
+
+
+_BACKENDS: dict[str, Callable[[], contextlib.AbstractContextManager[str]]] = {
+    "memory": _memory,
+    "redis": _redis,
+    "valkey": _valkey,
+    "tcp": _tcp,
+    "embedded": _embedded,
+}
+
+
+@pytest.fixture(scope="session", params=list(_BACKENDS))
+def uri(request: pytest.FixtureRequest) -> Iterator[str]:
+    """A store of this process's own."""
+    with _BACKENDS[request.param]() as found:
+        yield found
+
+
+@pytest.fixture
+def store(uri: str, project: str) -> Iterator[Store]:
+    with opened(uri, project) as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def own_redis() -> Iterator[str]:
+    """One real Redis, for what need not be said of every backend."""
+    with _redis() as found:
+        yield found
+
+
+@pytest.fixture
+def real(own_redis: str, project: str) -> Iterator[Store]:
+    with opened(own_redis, project) as made:
+        yield made

@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Queues with claims, delays, expiry and dead letters, in the plainest words.
+
+This is the readable definition of what a store does; it is slow and forgets
+nothing.  Times are milliseconds, lifetimes seconds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from zaqar_redis import errors
+
+
+@dataclass
+class Entry:
+    rank: int
+    body: str
+    created: int
+    ttl: int
+    expires: int
+    delay: int = 0
+    claim: str | None = None
+    held_until: int = 0
+    count: int = 0
+    origin: str = ""
+
+
+@dataclass
+class Lease:
+    ttl: int
+    start: int
+    ranks: list[int]
+
+    @property
+    def ends(self) -> int:
+        return self.start + self.ttl * 1000
+
+
+@dataclass
+class ModelQueue:
+    delay: int = 0
+    most: int | None = None
+    dead_queue: str = ""
+    dead_ttl: int | None = None
+    last_rank: int = 0
+    entries: dict[int, Entry] = field(default_factory=dict)
+    leases: dict[str, Lease] = field(default_factory=dict)
+
+
+class Model:
+    """Queues by name."""
+
+    def __init__(self) -> None:
+        self.now = 0
+        self.queues: dict[str, ModelQueue] = {}
+
+    # What is true now.
+
+    def alive(self, name: str) -> list[Entry]:
+        queue = self.queues.get(name) or ModelQueue()
+        return [entry for _, entry in sorted(queue.entries.items()) if entry.expires > self.now]
+
+    def is_held(self, entry: Entry) -> bool:
+        return entry.claim is not None and entry.held_until > self.now
+
+    def is_delayed(self, entry: Entry) -> bool:
+        return entry.created + entry.delay * 1000 > self.now
+
+    def ready(self, name: str) -> list[Entry]:
+        return [
+            entry
+            for entry in self.alive(name)
+            if not self.is_held(entry) and not self.is_delayed(entry)
+        ]
+
+    def lease(self, name: str, claim: str) -> Lease | None:
+        queue = self.queues.get(name)
+        lease = queue.leases.get(claim) if queue else None
+        return lease if lease and lease.ends > self.now else None
+
+    def held(self, name: str, claim: str) -> list[Entry]:
+        lease = self.lease(name, claim)
+        return [
+            entry
+            for entry in self.alive(name)
+            if lease and entry.rank in lease.ranks and entry.claim == claim and self.is_held(entry)
+        ]
+
+    # What can be done.
+
+    def post(self, name: str, body: str, ttl: int, delay: int | None, origin: str = "") -> int:
+        queue = self.queues.setdefault(name, ModelQueue())
+        queue.last_rank += 1
+        own_delay = (queue.delay if delay is None else delay) if queue.delay else 0
+        queue.entries[queue.last_rank] = Entry(
+            rank=queue.last_rank,
+            body=body,
+            created=self.now,
+            ttl=ttl,
+            expires=self.now + ttl * 1000,
+            delay=own_delay,
+            origin=origin,
+        )
+        return queue.last_rank
+
+    def take(self, name: str, limit: int) -> list[Entry]:
+        """The oldest that may be had; those claimed too often move away first."""
+        queue = self.queues.get(name)
+        taken: list[Entry] = []
+        for entry in self.ready(name):
+            if len(taken) == limit:
+                break
+            if queue and queue.dead_queue and queue.most and entry.count >= queue.most:
+                del queue.entries[entry.rank]
+                self.post(queue.dead_queue, entry.body, queue.dead_ttl or entry.ttl, 0, name)
+            else:
+                taken.append(entry)
+        return taken
+
+    def claim(self, name: str, claim: str, ttl: int, grace: int, limit: int) -> list[Entry]:
+        taken = self.take(name, limit)
+        if taken:
+            ranks = [entry.rank for entry in taken]
+            self.queues[name].leases[claim] = Lease(ttl, self.now, ranks)
+        for entry in taken:
+            entry.claim = claim
+            entry.count += 1
+            self._hold(entry, ttl, grace)
+        return taken
+
+    def renew(self, name: str, claim: str, ttl: int, grace: int) -> bool:
+        lease = self.lease(name, claim)
+        if not lease:
+            return False
+        for entry in self.held(name, claim):
+            self._hold(entry, ttl, grace)
+        lease.ttl, lease.start = ttl, self.now
+        return True
+
+    def _hold(self, entry: Entry, ttl: int, grace: int) -> None:
+        entry.held_until = self.now + ttl * 1000
+        if entry.expires < entry.held_until:
+            entry.expires = entry.held_until + grace * 1000
+            entry.ttl = ttl + grace
+
+    def release(self, name: str, claim: str) -> None:
+        for entry in self.held(name, claim):
+            entry.held_until = 0
+        if name in self.queues:
+            self.queues[name].leases.pop(claim, None)
+
+    def pop(self, name: str, limit: int) -> list[Entry]:
+        taken = self.take(name, limit)
+        for entry in taken:
+            del self.queues[name].entries[entry.rank]
+        return taken
+
+    def delete(
+        self, name: str, ranks: list[int], claims: list[str] | None, force: bool
+    ) -> type[errors.Problem] | None:
+        """What is refused, and why; None: it was done."""
+        chosen = [entry for rank in ranks for entry in self.alive(name) if entry.rank == rank]
+        for entry in chosen:
+            if refusal := self._refusal(name, entry, claims, force):
+                return refusal
+        for entry in chosen:
+            self.queues[name].entries.pop(entry.rank, None)
+        return None
+
+    def _refusal(
+        self, name: str, entry: Entry, claims: list[str] | None, force: bool
+    ) -> type[errors.Problem] | None:
+        if claims is None:
+            return errors.MessageClaimed if self.is_held(entry) and not force else None
+        if not any(self.lease(name, claim) for claim in claims):
+            return errors.ClaimLapsed
+        if not self.is_held(entry):
+            return errors.MessageNotClaimed
+        return None if entry.claim in claims else errors.ClaimedByOther
+
+    def purge(self, name: str) -> None:
+        if queue := self.queues.get(name):
+            queue.entries.clear()
+            queue.leases.clear()

@@ -1,0 +1,280 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A store as tests want it: synchronous, short to call, with a clock of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import uuid
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from typing import Any, TypeVar
+
+from redis.asyncio.client import PubSub
+
+from zaqar_redis import errors
+from zaqar_redis.keyspace import client as keyspace
+from zaqar_redis.keyspace.batch import BatchSettings
+from zaqar_redis.keyspace.script import Call
+from zaqar_redis.records import Draft, Message, Page, Posted, Queue, Retry, Stats, Taken
+from zaqar_redis.storage.drivers.redis import RedisDriver
+
+T = TypeVar("T")
+
+CLIENT = "8f4c1f2e-3c56-4b5e-9e0a-6f5a5d0c7b11"
+OTHER_CLIENT = "b7a1d9b0-0d0f-4f52-8c8c-2f8d8f3f1a22"
+#: What is posted when nobody says for how long, in seconds.
+TTL = 3600
+
+#: Ids that no queue ever gave, some of them hardly ids.
+STRANGE_IDS = [
+    str(uuid.UUID(int=0)),
+    str(uuid.UUID(int=2**128 - 1)),
+    "51db6f78-c508-11e7-9e0f-0242ac110002",
+    "",
+    "1",
+    "messages",
+    "zr:queues:p",
+    "☃",
+    "0" * 300,
+]
+
+
+class OwnedClock:
+    """Milliseconds that pass when a test says so, and not before."""
+
+    def __init__(self) -> None:
+        self.now = 1_800_000_000_000
+
+    def __call__(self) -> int:
+        return self.now
+
+    def tick(self, seconds: float) -> None:
+        self.now += round(seconds * 1000)
+
+
+class Died(Exception):
+    """The process is gone: nothing after this is done."""
+
+
+class Dying:
+    """A client of a process that dies before it sends a certain script."""
+
+    def __init__(self, client: keyspace.AsyncClient, script: str, after: int) -> None:
+        self._client = client
+        self._script = script
+        self._after = after
+
+    async def start(self) -> None:
+        await self._client.start()
+
+    async def close(self) -> None:
+        await self._client.close()
+
+    async def call(self, call: Call) -> Any:
+        if call.script.name == self._script:
+            if self._after == 0:
+                raise Died
+            self._after -= 1
+        return await self._client.call(call)
+
+    async def command(self, *parts: bytes | str | int) -> Any:
+        return await self._client.command(*parts)
+
+    def listener(self) -> PubSub:
+        return self._client.listener()
+
+
+def drafts(names: Iterable[str], ttl: int | None, delay: int | None) -> list[Draft]:
+    return [Draft(body=json.dumps(name).encode(), ttl=ttl, delay=delay) for name in names]
+
+
+def names(messages: Iterable[Message]) -> list[str]:
+    """What the bodies say."""
+    return [json.loads(message.body) for message in messages]
+
+
+class Store:
+    """A started driver; every call is done when it returns.
+
+    What is not said otherwise happens to the queue "q" of the test's project.
+    """
+
+    def __init__(self, uri: str, runner: asyncio.Runner, project: str) -> None:
+        self.clock = OwnedClock()
+        self.client = keyspace.client(uri, BatchSettings())
+        self.driver = RedisDriver(self.client, now=self.clock)
+        self.project = project
+        self.uri = uri
+        self._runner = runner
+
+    def run(self, awaitable: Awaitable[T]) -> T:
+        async def awaited() -> T:
+            return await awaitable
+
+        return self._runner.run(awaited())
+
+    def wait_for(self, condition: Callable[[], bool], what: str, seconds: float = 10.0) -> None:
+        """Let the event loop go on until *condition* holds."""
+
+        async def polled() -> None:
+            async with asyncio.timeout(seconds):
+                while not condition():  # noqa: ASYNC110  # any condition, not an event
+                    await asyncio.sleep(0.005)
+
+        try:
+            self.run(polled())
+        except TimeoutError as error:
+            raise TimeoutError(what) from error
+
+    def wait_until_back(self) -> None:
+        """Let the event loop go on until the store answers."""
+
+        async def pinged() -> None:
+            async with asyncio.timeout(10):
+                while True:
+                    with contextlib.suppress(errors.StoreUnavailable):
+                        return await self.driver.ping()
+                    await asyncio.sleep(0.01)
+
+        self.run(pinged())
+
+    @contextlib.contextmanager
+    def dying_before(self, script: str, after: int = 0) -> Iterator[None]:
+        """In here the process dies before *script*, the first *after* times excepted."""
+        dying = Dying(self.client, script, after)
+        rooms = (self.driver.queues, self.driver.messages, self.driver.claims)
+        for room in rooms:
+            room.client = dying
+        try:
+            yield
+            raise AssertionError(f"{script} was not needed")
+        except Died:
+            pass
+        finally:
+            for room in rooms:
+                room.client = self.client
+
+    def create(self, queue: str = "q", **metadata: Any) -> bool:
+        return self.run(self.driver.queues.create(self.project, queue, metadata))
+
+    def queue(self, queue: str = "q") -> Queue | None:
+        return self.run(self.driver.queues.get(self.project, queue))
+
+    def known(self, queue: str = "q") -> Queue:
+        found = self.queue(queue)
+        assert found
+        return found
+
+    def queues(
+        self, after: str = "", limit: int = 100, wanted: Callable[[Queue], bool] | None = None
+    ) -> Page[Queue]:
+        return self.run(self.driver.queues.list(self.project, after, limit, wanted))
+
+    def stats(self, queue: str = "q") -> Stats:
+        return self.run(self.driver.queues.stats(self.project, queue))
+
+    def post(
+        self,
+        *bodies: str,
+        queue: str = "q",
+        ttl: int | None = TTL,
+        delay: int | None = None,
+        client: str = CLIENT,
+        size: int = 0,
+        retry: Retry | None = None,
+    ) -> Posted:
+        return self.run(
+            self.driver.messages.post(
+                self.project,
+                queue,
+                drafts(bodies, ttl, delay),
+                client=client,
+                default_ttl=TTL,
+                size=size,
+                retry=retry,
+            )
+        )
+
+    def post_many(self, number: int, queue: str = "q", ttl: int = TTL) -> Posted:
+        return self.post(*map(str, range(number)), queue=queue, ttl=ttl)
+
+    def page(
+        self,
+        after: str | None = None,
+        limit: int = 100,
+        *,
+        queue: str = "q",
+        hide: str | None = None,
+        claimed: bool = False,
+        delayed: bool = False,
+    ) -> Page[Message]:
+        return self.run(
+            self.driver.messages.list(
+                self.project,
+                queue,
+                after=after,
+                limit=limit,
+                hide_client=hide,
+                include_claimed=claimed,
+                include_delayed=delayed,
+            )
+        )
+
+    def listed(self, queue: str = "q") -> list[str]:
+        """Every message's name, page by page, whatever its state."""
+        found: list[str] = []
+        after: str | None = None
+        while True:
+            page = self.page(after, 500, queue=queue, claimed=True, delayed=True)
+            found += names(page.items)
+            if len(page.items) < 500:
+                return found
+            after = page.marker
+
+    def get(self, *ids: str, queue: str = "q") -> list[Message]:
+        return list(self.run(self.driver.messages.get(self.project, queue, ids)))
+
+    def delete(
+        self,
+        *ids: str,
+        queue: str = "q",
+        claims: Iterable[str | None] | None = None,
+        force: bool = False,
+    ) -> None:
+        """Delete messages; a claim of None, what an empty-handed claimer has, is left out."""
+        holders = None if claims is None else [claim for claim in claims if claim]
+        self.run(self.driver.messages.delete(self.project, queue, ids, claims=holders, force=force))
+
+    def pop(self, limit: int = 100, queue: str = "q") -> list[str]:
+        return names(self.run(self.driver.messages.pop(self.project, queue, limit)).messages)
+
+    def claim(self, limit: int = 100, *, queue: str = "q", ttl: int = 60, grace: int = 60) -> Taken:
+        return self.run(
+            self.driver.claims.create(self.project, queue, ttl=ttl, grace=grace, limit=limit)
+        )
+
+    def held(self, claim: str | None, queue: str = "q") -> list[str] | None:
+        """What the claim holds; None when it is not alive."""
+        found = self.run(self.driver.claims.get(self.project, queue, claim or ""))
+        return None if found is None else names(found.messages)
+
+    def renew(self, claim: str | None, ttl: int, grace: int = 60, queue: str = "q") -> bool:
+        return self.run(
+            self.driver.claims.update(self.project, queue, claim or "", ttl=ttl, grace=grace)
+        )
+
+    def release(self, claim: str | None, queue: str = "q") -> None:
+        self.run(self.driver.claims.delete(self.project, queue, claim or ""))
+
+
+@contextlib.contextmanager
+def opened(uri: str, project: str) -> Iterator[Store]:
+    """A store at *uri*, started, and closed behind the test."""
+    with asyncio.Runner() as runner:
+        store = Store(uri, runner, project)
+        store.run(store.driver.start())
+        try:
+            yield store
+        finally:
+            store.run(store.driver.close())

@@ -1,0 +1,361 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every store promises about claims and dead letters."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import pytest
+
+from tests.contract.stores import Store, names
+from zaqar_redis import errors
+
+
+def _create_with_dead_letters(store: Store, most: int = 2, **more: Any) -> None:
+    store.create(_max_claim_count=most, _dead_letter_queue="dead", **more)
+
+
+def _claim_and_lapse(store: Store, times: int, limit: int = 100) -> None:
+    for _ in range(times):
+        assert store.claim(limit=limit, ttl=60).messages
+        store.clock.tick(60)
+
+
+def test_a_claim_takes_the_oldest_claimable(store: Store) -> None:
+    ids = store.post("a", "b", "c").ids
+    taken = store.claim(limit=2)
+    assert names(taken.messages) == ["a", "b"]
+    assert [message.claim_id for message in taken.messages] == [taken.claim_id] * 2
+    assert [message.claim_count for message in taken.messages] == [1, 1]
+    assert names(store.claim().messages) == ["c"]
+    assert store.get(ids[0])[0].claim_id == taken.claim_id
+
+
+def test_no_claim_is_made_when_nothing_is_claimable(store: Store) -> None:
+    assert store.claim().claim_id is None
+    assert store.queue() is None
+    store.create()
+    empty = store.claim()
+    assert (empty.claim_id, empty.messages, empty.due) == (None, (), None)
+
+
+def test_an_empty_claim_says_when_to_come_again(store: Store) -> None:
+    store.post("a")
+    store.claim(ttl=60)
+    store.clock.tick(20)
+    assert store.claim().due == 40_000
+    store.create("later", _default_message_delay=30)
+    store.post("b", queue="later")
+    assert store.claim(queue="later").due == 30_000
+
+
+def test_a_message_is_held_by_one_claim_only(store: Store) -> None:
+    store.post("a", "b", "c")
+    one, two = store.claim(limit=1), store.claim(limit=1)
+    store.release(one.claim_id)
+    three = store.claim(limit=2)
+    # The one that was released and the one that was free; not the second claim's.
+    assert names(three.messages) == ["a", "c"]
+    assert store.held(two.claim_id) == ["b"]
+    assert store.held(one.claim_id) is None
+
+
+def test_messages_behind_a_claimed_or_delayed_one_are_claimed_alone(store: Store) -> None:
+    store.create(_default_message_delay=300)
+    store.post("free", delay=0)
+    store.post("later")
+    store.post("held", delay=0)
+    release = store.claim(limit=1).claim_id
+    store.claim(limit=1, ttl=600)
+    store.release(release)
+    assert names(store.claim(limit=10).messages) == ["free"]
+
+
+def test_a_claim_lapses_on_time_and_its_messages_come_back_in_order(store: Store) -> None:
+    store.post("a", "b", "c")
+    claim = store.claim(limit=2, ttl=60).claim_id
+    store.clock.tick(59.999)
+    assert store.held(claim) == ["a", "b"]
+    assert names(store.claim(limit=10).messages) == ["c"]
+    store.clock.tick(0.001)
+    assert store.held(claim) is None
+    assert not store.renew(claim, 60)
+    again = store.claim(limit=10)
+    assert names(again.messages) == ["a", "b"]
+    assert [message.claim_count for message in again.messages] == [2, 2]
+
+
+def test_thousands_that_lapse_together_come_back_in_order(store: Store) -> None:
+    store.post_many(2500)
+    for _ in range(25):
+        store.claim(limit=100, ttl=60)
+    store.post("new")
+    store.clock.tick(60)
+    assert names(store.claim(limit=5).messages) == ["0", "1", "2", "3", "4"]
+    assert store.pop(limit=3) == ["5", "6", "7"]
+
+
+def test_a_thousand_single_claims_lapse_together(store: Store) -> None:
+    store.post_many(1000)
+    claims = [store.claim(limit=1, ttl=60).claim_id for _ in range(1000)]
+    assert len(set(claims)) == 1000
+    store.clock.tick(60)
+    assert store.pop(limit=1000) == [str(number) for number in range(1000)]
+    assert {store.held(claim) is None for claim in claims} == {True}
+
+
+def test_a_large_claim_is_whole(store: Store) -> None:
+    store.post_many(1100)
+    taken = store.claim(limit=1000)
+    assert names(taken.messages) == [str(number) for number in range(1000)]
+    assert store.held(taken.claim_id) == names(taken.messages)
+    assert store.renew(taken.claim_id, 120)
+    store.release(taken.claim_id)
+    assert store.stats().free == 1100
+
+
+def test_a_claim_shows_its_ttl_and_age(store: Store) -> None:
+    store.post("a")
+    claim = store.claim(ttl=90).claim_id
+    store.clock.tick(12.9)
+    assert claim
+    found = store.run(store.driver.claims.get(store.project, "q", claim))
+    assert found
+    assert (found.id, found.ttl, found.age) == (claim, 90, 12)
+    assert [message.claim_id for message in found.messages] == [claim]
+    assert found.messages[0].age == 12
+
+
+def test_renewing_starts_the_lease_anew(store: Store) -> None:
+    store.post("a", "b")
+    claim = store.claim(ttl=60).claim_id
+    store.clock.tick(50)
+    assert store.renew(claim, 100)
+    store.clock.tick(99.999)
+    assert store.held(claim) == ["a", "b"]
+    assert claim
+    found = store.run(store.driver.claims.get(store.project, "q", claim))
+    assert found
+    assert (found.ttl, found.age) == (100, 99)
+    assert store.claim().messages == ()
+    store.clock.tick(0.001)
+    assert names(store.claim().messages) == ["a", "b"]
+
+
+def test_renewing_may_shorten_the_lease(store: Store) -> None:
+    store.post("a")
+    claim = store.claim(ttl=600).claim_id
+    assert store.renew(claim, 60)
+    store.clock.tick(60)
+    assert store.held(claim) is None
+    assert names(store.claim().messages) == ["a"]
+
+
+def test_renewing_does_not_count_as_claiming(store: Store) -> None:
+    store.post("a")
+    claim = store.claim().claim_id
+    store.renew(claim, 60)
+    store.renew(claim, 60)
+    assert claim
+    found = store.run(store.driver.claims.get(store.project, "q", claim))
+    assert found
+    assert [message.claim_count for message in found.messages] == [1]
+
+
+def test_a_message_outlives_its_claim_by_the_grace(store: Store) -> None:
+    [message_id] = store.post("a", ttl=60).ids
+    start = store.clock.now
+    claim = store.claim(ttl=100, grace=50).claim_id
+    [message] = store.get(message_id)
+    assert (message.ttl, message.expires) == (150, start + 150_000)
+    store.clock.tick(99)
+    assert store.held(claim) == ["a"]
+    store.clock.tick(50.999)
+    assert store.listed() == ["a"]
+    store.clock.tick(0.001)
+    assert store.listed() == []
+
+
+def test_renewing_lets_a_message_outlive_the_new_lease(store: Store) -> None:
+    [message_id] = store.post("a", ttl=60).ids
+    claim = store.claim(ttl=60, grace=60).claim_id
+    store.clock.tick(30)
+    assert store.renew(claim, 200, grace=70)
+    assert store.get(message_id)[0].expires == store.clock.now + 270_000
+    store.clock.tick(199)
+    assert store.held(claim) == ["a"]
+
+
+def test_a_message_that_outlives_the_claim_anyway_keeps_its_time(store: Store) -> None:
+    [message_id] = store.post("a", ttl=600).ids
+    expires = store.get(message_id)[0].expires
+    claim = store.claim(ttl=100, grace=1000).claim_id
+    assert store.renew(claim, 200, grace=1000)
+    assert (store.get(message_id)[0].ttl, store.get(message_id)[0].expires) == (600, expires)
+
+
+def test_releasing_makes_messages_claimable_at_once(store: Store) -> None:
+    ids = store.post("a", "b").ids
+    claim = store.claim().claim_id
+    store.delete(ids[0], claims=[claim])
+    store.release(claim)
+    store.release(claim)
+    assert store.held(claim) is None
+    assert names(store.claim().messages) == ["b"]
+
+
+def test_releasing_a_lapsed_claim_does_not_free_what_others_hold_now(store: Store) -> None:
+    store.post("a")
+    old = store.claim(ttl=60).claim_id
+    store.clock.tick(60)
+    new = store.claim(ttl=60).claim_id
+    store.release(old)
+    assert not store.renew(old, 600)
+    assert store.held(new) == ["a"]
+    assert store.claim().messages == ()
+
+
+def test_a_claim_is_known_by_any_spelling_of_its_id(store: Store) -> None:
+    store.post("a")
+    claim = store.claim().claim_id
+    spelled = str(uuid.UUID(claim)).upper()
+    assert store.held(spelled) == ["a"]
+    assert store.renew(spelled, 60)
+    store.release(spelled)
+    assert store.held(claim) is None
+
+
+@pytest.mark.parametrize("claim", ["", "x", "☃", "0" * 32, "g" * 32, "a" * 1000])
+def test_a_claim_that_never_was_is_not_there(store: Store, claim: str) -> None:
+    store.post("a")
+    store.claim()
+    assert store.held(claim) is None
+    assert not store.renew(claim, 60)
+    store.release(claim)
+    assert store.stats().claimed == 1
+
+
+def test_a_claim_belongs_to_its_queue(store: Store) -> None:
+    store.post("a")
+    store.post("b", queue="other")
+    claim = store.claim().claim_id
+    assert store.held(claim, queue="other") is None
+    assert not store.renew(claim, 60, queue="other")
+    store.release(claim, queue="other")
+    assert store.held(claim) == ["a"]
+
+
+def test_a_message_claimed_too_often_goes_to_the_dead_letter_queue(store: Store) -> None:
+    _create_with_dead_letters(store, 2)
+    store.post("a", ttl=600)
+    _claim_and_lapse(store, 2)
+    assert store.claim().claim_id is None
+    assert store.listed() == []
+    [dead] = store.page(queue="dead").items
+    assert names([dead]) == ["a"]
+    assert (dead.origin, dead.claim_id, dead.claim_count) == ("q", None, 0)
+    assert (dead.ttl, dead.created, dead.age) == (600, store.clock.now, 0)
+    assert [queue.name for queue in store.queues().items] == ["dead", "q"]
+    assert names(store.claim(queue="dead").messages) == ["a"]
+
+
+def test_dead_letters_live_as_long_as_the_queue_says(store: Store) -> None:
+    _create_with_dead_letters(store, 1, _dead_letter_queue_messages_ttl=77)
+    store.create("dead", _default_message_ttl=99, _default_message_delay=30)
+    store.post("a", ttl=600)
+    _claim_and_lapse(store, 1)
+    store.claim()
+    assert [(found.ttl, found.delay) for found in store.page(queue="dead").items] == [(77, 0)]
+
+
+def test_dead_letters_pass_the_limits_of_their_queue(store: Store) -> None:
+    _create_with_dead_letters(store, 1)
+    store.create("dead", _max_messages_post_size=1, _enable_encrypt_messages=True)
+    store.post("a")
+    _claim_and_lapse(store, 1)
+    store.claim()
+    [dead] = store.page(queue="dead").items
+    assert (names([dead]), dead.sealed) == (["a"], False)
+
+
+def test_a_claim_is_filled_behind_dead_letters(store: Store) -> None:
+    _create_with_dead_letters(store, 1)
+    store.post_many(70)
+    _claim_and_lapse(store, 1)
+    store.post("a", "b")
+    assert names(store.claim(limit=2).messages) == ["a", "b"]
+    assert store.listed("dead") == [str(number) for number in range(70)]
+    assert store.listed() == ["a", "b"]
+
+
+def test_one_is_found_behind_many_dead_letters(store: Store) -> None:
+    _create_with_dead_letters(store, 1)
+    store.post_many(120)
+    _claim_and_lapse(store, 1, limit=120)
+    store.post("a")
+    assert names(store.claim(limit=1).messages) == ["a"]
+    assert store.stats("dead").total == 120
+
+
+def test_a_pop_passes_dead_letters_too(store: Store) -> None:
+    _create_with_dead_letters(store, 1)
+    store.post("old", "older")
+    _claim_and_lapse(store, 1)
+    store.post("new")
+    assert store.pop(limit=2) == ["new"]
+    assert store.listed("dead") == ["old", "older"]
+
+
+def test_a_limit_without_a_queue_for_the_dead_is_none(store: Store) -> None:
+    store.create(_max_claim_count=1)
+    store.post("a")
+    _claim_and_lapse(store, 5)
+    assert names(store.claim().messages) == ["a"]
+
+
+@pytest.mark.parametrize("most", [-1, 1])
+def test_a_queue_is_not_its_own_dead_letter_queue(store: Store, most: int) -> None:
+    store.create(_max_claim_count=most, _dead_letter_queue="q")
+    store.post_many(120)
+    assert names(store.claim(limit=1).messages) == ["0"]
+    store.clock.tick(60)
+    assert names(store.claim(limit=1).messages) == ["0"]
+    assert store.stats().total == 120
+
+
+@pytest.mark.parametrize(
+    ("script", "after"), [("message_post", 0), ("message_post", 1), ("message_drop", 0)]
+)
+def test_a_death_in_the_middle_of_a_move_loses_and_doubles_nothing(
+    store: Store, script: str, after: int
+) -> None:
+    _create_with_dead_letters(store, 1)
+    store.post("a", "b", "c")
+    store.create("dead")
+    _claim_and_lapse(store, 1)
+    with store.dying_before(script, after):
+        store.claim()
+    # Meanwhile nobody else may have them, nor take them for free ones.
+    assert store.claim().messages == ()
+    assert store.pop() == []
+    assert store.listed() == ["a", "b", "c"]
+    store.clock.tick(60)
+    assert store.claim().messages == ()
+    assert store.listed() == []
+    assert sorted(store.listed("dead")) == ["a", "b", "c"]
+
+
+def test_what_is_being_moved_may_still_be_deleted_by_force(store: Store) -> None:
+    _create_with_dead_letters(store, 1)
+    ids = store.post("a").ids
+    store.create("dead")
+    _claim_and_lapse(store, 1)
+    with store.dying_before("message_post"):
+        store.claim()
+    with pytest.raises(errors.MessageClaimed):
+        store.delete(*ids)
+    store.delete(*ids, force=True)
+    store.clock.tick(60)
+    assert store.claim().messages == ()
+    assert store.listed("dead") == []

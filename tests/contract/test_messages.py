@@ -1,0 +1,326 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every store promises about messages."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+
+from tests import servers
+from tests.contract.stores import CLIENT, STRANGE_IDS, TTL, Store, names
+from zaqar_redis import errors
+from zaqar_redis.keyspace import envelope
+from zaqar_redis.records import Draft, Retry
+from zaqar_redis.storage.driver import NeedsSealing
+
+
+def _retry(key: str = "key", content: bytes = b"content", window: int = 60_000) -> Retry:
+    return Retry(key=key, fingerprint=content, window=window)
+
+
+def _draft(store: Store, draft: Draft) -> str:
+    posted = store.run(
+        store.driver.messages.post(
+            store.project, "q", [draft], client=CLIENT, default_ttl=TTL, size=0
+        )
+    )
+    return posted.ids[0]
+
+
+def test_messages_come_in_the_order_in_which_they_were_posted(store: Store) -> None:
+    ids = store.post("a", "b").ids + store.post("c").ids
+    page = store.page()
+    assert names(page.items) == ["a", "b", "c"]
+    assert tuple(message.id for message in page.items) == ids
+    assert [message.rank for message in page.items] == [1, 2, 3]
+
+
+def test_a_message_comes_back_as_it_went_in(store: Store) -> None:
+    body = '{"ü": [1, 2.50, "\\u2603"], "spaces":  true}'.encode()
+    checksum = bytes(range(16))
+    message_id = _draft(store, Draft(body=body, ttl=77, checksum=checksum, origin="é.from"))
+    [message] = store.get(message_id)
+    assert message.body == body
+    assert (message.checksum, message.origin, message.sealed) == (checksum, "é.from", False)
+    assert (message.ttl, message.age, message.delay) == (77, 0, 0)
+    assert (message.created, message.expires) == (store.clock.now, store.clock.now + 77_000)
+    assert (message.claim_id, message.claim_count) == (None, 0)
+    assert message.client == envelope.client_bytes(CLIENT)
+    store.clock.tick(12.9)
+    assert store.get(message_id)[0].age == 12
+    assert store.page().items == store.get(message_id)
+
+
+def test_a_body_may_be_large_and_hold_any_byte(store: Store) -> None:
+    body = bytes(range(256)) * 4096
+    assert store.get(_draft(store, Draft(body=body)))[0].body == body
+
+
+def test_a_message_that_names_no_ttl_takes_the_queues_else_the_services(store: Store) -> None:
+    [early] = store.post("a", ttl=None).ids
+    store.create("short", _default_message_ttl=90)
+    [queued] = store.post("b", queue="short", ttl=None).ids
+    [own] = store.post("c", queue="short", ttl=100).ids
+    assert store.get(early)[0].ttl == TTL
+    assert [message.ttl for message in store.get(queued, own, queue="short")] == [90, 100]
+
+
+def test_a_message_is_gone_everywhere_when_its_time_is_up(store: Store) -> None:
+    ids = store.post("short", ttl=60).ids + store.post("long", ttl=61).ids
+    store.clock.tick(59.999)
+    assert len(store.get(*ids)) == len(store.page().items) == 2
+    store.clock.tick(0.001)
+    assert names(store.get(*ids)) == names(store.page().items) == ["long"]
+    assert store.stats().total == 1
+    assert names(store.claim().messages) == ["long"]
+    store.delete(ids[0])
+
+
+def test_a_delayed_message_is_hidden_until_its_delay_ends(store: Store) -> None:
+    store.create(_default_message_delay=30)
+    [default] = store.post("default").ids
+    [own] = store.post("own", delay=10).ids
+    store.post("none", delay=0)
+    assert names(store.page().items) == ["none"]
+    assert store.listed() == ["default", "own", "none"]
+    assert [message.delay for message in store.get(default, own)] == [30, 10]
+    assert store.pop() == ["none"]
+    assert store.page().due == 10_000
+    store.clock.tick(9.999)
+    assert names(store.claim().messages) == []
+    store.clock.tick(0.001)
+    assert names(store.claim().messages) == ["own"]
+    store.clock.tick(20)
+    assert names(store.page().items) == ["default"]
+
+
+def test_thousands_of_delays_end_together(store: Store) -> None:
+    store.create(_default_message_delay=30)
+    store.post_many(2500)
+    store.clock.tick(30)
+    assert names(store.page(limit=3).items) == ["0", "1", "2"]
+    assert names(store.claim(limit=3).messages) == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize("number", [4001, 20_500])
+def test_a_post_of_thousands_is_one_post(store: Store, number: int) -> None:
+    store.post("before")
+    ids = store.post_many(number).ids
+    assert len(set(ids)) == number
+    assert store.stats().total == number + 1
+    assert store.listed() == ["before", *map(str, range(number))]
+    assert names(store.get(ids[-1], ids[0])) == [str(number - 1), "0"]
+    assert store.pop(limit=2) == ["before", "0"]
+
+
+def test_a_post_larger_than_the_queue_allows_posts_nothing(store: Store) -> None:
+    store.create(_max_messages_post_size=100)
+    with pytest.raises(errors.BadRequest, match="at most 100 bytes"):
+        store.post("a", "b", size=101)
+    assert store.stats().total == 0
+    store.post("a", size=100)
+    assert store.stats().total == 1
+
+
+def test_a_queue_that_wants_bodies_encrypted_takes_no_others(store: Store) -> None:
+    store.create(_enable_encrypt_messages=True)
+    with pytest.raises(NeedsSealing):
+        store.post("a")
+    assert store.stats().total == 0
+    sealed = _draft(store, Draft(body=b"\x00\xff", sealed=True))
+    assert store.get(sealed)[0].sealed
+
+
+def test_a_retried_post_posts_once_and_is_answered_the_same(store: Store) -> None:
+    first = store.post("a", "b", retry=_retry())
+    again = store.post("a", "b", retry=_retry())
+    assert again.ids == first.ids
+    assert (first.replayed, again.replayed) == (False, True)
+    assert store.listed() == ["a", "b"]
+
+
+def test_a_retry_is_known_though_its_messages_are_gone(store: Store) -> None:
+    first = store.post("a", retry=_retry())
+    store.delete(*first.ids)
+    assert store.post("a", retry=_retry()).ids == first.ids
+    store.run(store.driver.queues.purge(store.project, "q"))
+    assert store.post("a", retry=_retry()).ids == first.ids
+    assert store.listed() == []
+
+
+def test_a_key_that_comes_with_another_request_is_refused(store: Store) -> None:
+    store.post("a", retry=_retry())
+    with pytest.raises(errors.KeyReused):
+        store.post("b", retry=_retry(content=b"other"))
+    assert store.listed() == ["a"]
+
+
+def test_keys_are_each_queues_own(store: Store) -> None:
+    store.post("a", retry=_retry())
+    store.post("a", retry=_retry("KEY"))
+    assert not store.post("a", queue="other", retry=_retry(content=b"other")).replayed
+    assert store.listed() == ["a", "a"]
+    store.run(store.driver.queues.delete(store.project, "q"))
+    assert not store.post("new life", retry=_retry(content=b"new")).replayed
+    assert store.listed() == ["new life"]
+
+
+def test_a_key_is_free_again_after_its_window(store: Store) -> None:
+    short = _retry(window=40)
+    store.post("a", retry=short)
+    servers.wait_for(lambda: not store.post("a", retry=short).replayed, "the window to pass")
+    assert store.listed() == ["a", "a"]
+
+
+def test_a_retry_that_was_refused_may_be_made_good(store: Store) -> None:
+    store.create(_max_messages_post_size=100)
+    with pytest.raises(errors.BadRequest):
+        store.post("a", size=101, retry=_retry())
+    assert not store.post("a", size=99, retry=_retry()).replayed
+    assert store.listed() == ["a"]
+
+
+def test_messages_are_given_in_the_order_asked(store: Store) -> None:
+    ids = store.post("a", "b", "c").ids
+    asked = (ids[2], str(uuid.uuid4()), ids[0], "nonsense", ids[2])
+    assert names(store.get(*asked)) == ["c", "a", "c"]
+
+
+def test_claimed_and_delayed_messages_are_given_too(store: Store) -> None:
+    store.create(_default_message_delay=30)
+    [later] = store.post("later").ids
+    [held] = store.post("held", delay=0).ids
+    claim = store.claim().claim_id
+    assert [message.claim_id for message in store.get(later, held)] == [None, claim]
+    store.clock.tick(60)
+    assert store.get(held)[0].claim_id is None
+
+
+@pytest.mark.parametrize("strange", STRANGE_IDS)
+def test_an_id_of_nothing_gives_and_deletes_nothing(store: Store, strange: str) -> None:
+    store.post("a")
+    assert store.get(strange) == []
+    store.delete(strange)
+    store.delete(strange, claims=[str(uuid.uuid4())])
+    assert store.listed() == ["a"]
+
+
+def test_an_id_opens_only_the_queue_that_gave_it(store: Store) -> None:
+    [mine] = store.post("mine").ids
+    [other] = store.post("other", queue="other").ids
+    assert store.get(other) == []
+    store.delete(other, force=True)
+    project, store.project = store.project, store.project + "-other"
+    store.post("theirs")
+    assert store.get(mine) == []
+    store.delete(mine, force=True)
+    assert store.listed() == ["theirs"]
+    store.project = project
+    assert (store.listed(), store.listed("other")) == (["mine"], ["other"])
+
+
+def test_an_id_of_an_earlier_life_of_the_queue_is_nobodys(store: Store) -> None:
+    [earlier] = store.post("old").ids
+    store.run(store.driver.queues.delete(store.project, "q"))
+    store.post("new")
+    assert store.get(earlier) == []
+    store.delete(earlier, force=True)
+    assert store.listed() == ["new"]
+
+
+def test_deleting_removes_and_is_idempotent(store: Store) -> None:
+    ids = store.post("a", "b", "c").ids
+    store.delete(ids[1])
+    store.delete(ids[1], ids[1], ids[0])
+    assert store.listed() == ["c"]
+    assert store.get(*ids) == store.page().items
+
+
+def test_a_claimed_message_is_not_deleted_without_its_claim(store: Store) -> None:
+    ids = store.post("a", "b").ids
+    claim = store.claim(limit=1).claim_id
+    with pytest.raises(errors.MessageClaimed):
+        store.delete(ids[1], ids[0])
+    assert store.listed() == ["a", "b"]
+    store.delete(ids[0], claims=[claim])
+    assert store.listed() == ["b"]
+    assert store.held(claim) == []
+
+
+def test_force_deletes_claimed_messages_too(store: Store) -> None:
+    ids = store.post("a", "b").ids
+    claim = store.claim(limit=1).claim_id
+    store.delete(*ids, force=True)
+    assert store.listed() == []
+    assert store.held(claim) == []
+
+
+def test_a_claim_deletes_only_what_it_holds(store: Store) -> None:
+    ids = store.post("a", "b", "c").ids
+    one, two = (store.claim(limit=1).claim_id for _ in range(2))
+    with pytest.raises(errors.ClaimedByOther):
+        store.delete(ids[0], ids[1], claims=[one])
+    with pytest.raises(errors.MessageNotClaimed):
+        store.delete(ids[0], ids[2], claims=[one])
+    assert store.listed() == ["a", "b", "c"]
+    store.delete(ids[0], ids[1], claims=[two, one])
+    assert store.listed() == ["c"]
+
+
+@pytest.mark.parametrize("claim", ["", "nonsense", "0" * 32, str(uuid.UUID(int=7))])
+def test_a_claim_that_never_was_deletes_nothing(store: Store, claim: str) -> None:
+    ids = store.post("a", "b").ids
+    store.claim(limit=1)
+    for message_id in ids:
+        with pytest.raises(errors.ClaimLapsed):
+            store.delete(message_id, claims=[claim])
+    assert store.listed() == ["a", "b"]
+
+
+def test_a_lapsed_claim_deletes_nothing(store: Store) -> None:
+    ids = store.post("a").ids
+    claim = store.claim(ttl=60).claim_id
+    store.clock.tick(60)
+    with pytest.raises(errors.ClaimLapsed):
+        store.delete(*ids, claims=[claim])
+    store.delete(*ids)
+    assert store.listed() == []
+
+
+def test_as_many_as_a_page_may_hold_are_deleted_at_once(store: Store) -> None:
+    ids = store.post_many(1001).ids
+    assert len(store.get(*ids[:1000])) == 1000
+    store.delete(*ids[:1000])
+    assert store.listed() == ["1000"]
+
+
+def test_popping_takes_the_oldest_claimable_out_for_good(store: Store) -> None:
+    ids = store.post("a", "b", "c", "d").ids
+    store.claim(limit=1)
+    assert store.pop(limit=2) == ["b", "c"]
+    assert store.get(ids[1], ids[2]) == []
+    assert store.pop() == ["d"]
+    assert store.pop() == []
+    assert store.listed() == ["a"]
+    store.clock.tick(60)
+    assert store.pop() == ["a"]
+
+
+def test_a_large_pop_is_whole(store: Store) -> None:
+    store.post_many(1500)
+    assert store.pop(limit=1000) == [str(number) for number in range(1000)]
+    assert store.stats().total == 500
+
+
+def test_an_empty_pop_says_when_to_come_again(store: Store) -> None:
+    def due() -> int | None:
+        return store.run(store.driver.messages.pop(store.project, "q", 10)).due
+
+    store.post("a")
+    store.claim(ttl=60)
+    store.clock.tick(20)
+    assert due() == 40_000
+    store.clock.tick(40)
+    assert store.pop() == ["a"]
+    assert due() is None

@@ -1,0 +1,279 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The store beside the model: whatever is done to both, they answer the same."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterable
+from typing import Any
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    Bundle,
+    RuleBasedStateMachine,
+    consumes,
+    invariant,
+    multiple,
+    rule,
+    run_state_machine_as_test,
+)
+
+from tests.contract.model import Entry, Model, ModelQueue
+from tests.contract.stores import CLIENT, Store
+from zaqar_redis import errors
+from zaqar_redis.records import Draft, Message, Retry
+from zaqar_redis.storage.drivers.redis import identity
+
+QUEUES = st.sampled_from(["plain", "delayed", "strict", "dead"])
+SECONDS = st.sampled_from([60, 61, 90, 120, 300])
+LIMITS = st.integers(1, 7)
+
+
+def _seen(message: Message) -> tuple[Any, ...]:
+    return (
+        message.rank,
+        json.loads(message.body),
+        message.created,
+        message.ttl,
+        message.expires,
+        message.delay,
+        message.claim_id,
+        message.origin,
+    )
+
+
+class Beside(RuleBasedStateMachine):
+    """Every rule does one thing to both."""
+
+    store: Store
+    claims = Bundle("claims")
+    retries = Bundle("retries")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.store.project = f"model-{uuid.uuid4()}"
+        self.model = Model()
+        self.model.now = self.store.clock.now
+        self.number = 0
+        self.ids: dict[str, dict[int, str]] = {}
+        self.prepare("delayed", delay=45)
+        self.prepare("strict", most=2, dead_queue="dead", dead_ttl=100)
+
+    def prepare(
+        self,
+        name: str,
+        delay: int = 0,
+        most: int | None = None,
+        dead_queue: str = "",
+        dead_ttl: int | None = None,
+    ) -> None:
+        self.model.queues[name] = ModelQueue(delay, most, dead_queue, dead_ttl)
+        self.store.create(
+            name,
+            _default_message_delay=delay,
+            _max_claim_count=most,
+            _dead_letter_queue=dead_queue or None,
+            _dead_letter_queue_messages_ttl=dead_ttl,
+        )
+
+    def view(self, entries: Iterable[Entry]) -> list[tuple[Any, ...]]:
+        return [
+            (
+                entry.rank,
+                entry.body,
+                entry.created,
+                entry.ttl,
+                entry.expires,
+                entry.delay,
+                entry.claim if self.model.is_held(entry) else None,
+                entry.origin,
+            )
+            for entry in entries
+        ]
+
+    def some_id(self, queue: str, rank: int) -> str:
+        """An id of the queue, whether or not its message is there or ever was."""
+        known = self.ids.get(queue)
+        if not known:
+            return str(uuid.UUID(int=rank))
+        epoch, _ = identity.parse(next(iter(known.values())))
+        return identity.message_id(identity.prefix(epoch), rank)
+
+    @rule(seconds=st.sampled_from([0.001, 1, 29.999, 30, 60, 61, 120]))
+    def time_passes(self, seconds: float) -> None:
+        self.store.clock.tick(seconds)
+        self.model.now = self.store.clock.now
+
+    @rule(
+        target=retries,
+        queue=QUEUES,
+        ttls=st.lists(SECONDS, min_size=1, max_size=5),
+        delay=st.sampled_from([None, 0, 10]),
+        retried=st.booleans(),
+    )
+    def post(self, queue: str, ttls: list[int], delay: int | None, retried: bool) -> Any:
+        bodies = [str(self.number + place) for place in range(len(ttls))]
+        self.number += len(ttls)
+        drafts = [
+            Draft(body=json.dumps(body).encode(), ttl=ttl, delay=delay)
+            for body, ttl in zip(bodies, ttls, strict=True)
+        ]
+        retry = Retry(key=f"key {self.number}", fingerprint=b"1", window=60_000)
+        ids = self.send(queue, drafts, retry if retried else None)
+        for body, ttl, message_id in zip(bodies, ttls, ids, strict=True):
+            rank = self.model.post(queue, body, ttl, delay)
+            assert identity.parse(message_id)[1] == rank
+            self.ids.setdefault(queue, {})[rank] = message_id
+        return (queue, drafts, retry, ids) if retried else multiple()
+
+    def send(self, queue: str, drafts: list[Draft], retry: Retry | None) -> tuple[str, ...]:
+        store = self.store
+        posted = store.run(
+            store.driver.messages.post(
+                store.project, queue, drafts, client=CLIENT, default_ttl=60, size=0, retry=retry
+            )
+        )
+        return posted.ids
+
+    @rule(sent=retries)
+    def post_again(self, sent: tuple[str, list[Draft], Retry, tuple[str, ...]]) -> None:
+        queue, drafts, retry, ids = sent
+        rank = identity.parse(ids[0])[1]
+        if self.ids.get(queue, {}).get(rank) != ids[0]:
+            return  # the queue was deleted: in its next life this is a new post
+        assert self.send(queue, drafts, retry) == ids
+
+    @rule(target=claims, queue=QUEUES, ttl=SECONDS, grace=st.sampled_from([60, 120]), limit=LIMITS)
+    def claim(self, queue: str, ttl: int, grace: int, limit: int) -> Any:
+        taken = self.store.claim(limit, queue=queue, ttl=ttl, grace=grace)
+        entries = self.model.claim(queue, taken.claim_id or "", ttl, grace, limit)
+        assert [_seen(message) for message in taken.messages] == self.view(entries)
+        assert [message.claim_count for message in taken.messages] == [e.count for e in entries]
+        assert bool(taken.claim_id) == bool(entries)
+        return (queue, taken.claim_id) if taken.claim_id else multiple()
+
+    @rule(claimed=claims, ttl=SECONDS, grace=st.sampled_from([60, 120]))
+    def renew(self, claimed: tuple[str, str], ttl: int, grace: int) -> None:
+        queue, claim = claimed
+        assert self.store.renew(claim, ttl, grace, queue) == self.model.renew(
+            queue, claim, ttl, grace
+        )
+
+    @rule(claimed=claims)
+    def look_at_claim(self, claimed: tuple[str, str]) -> None:
+        queue, claim = claimed
+        store = self.store
+        found = store.run(store.driver.claims.get(store.project, queue, claim))
+        lease = self.model.lease(queue, claim)
+        assert (found is None) == (lease is None)
+        if found and lease:
+            assert (found.ttl, found.age) == (lease.ttl, (self.model.now - lease.start) // 1000)
+            held = self.model.held(queue, claim)
+            assert [_seen(message) for message in found.messages] == self.view(held)
+
+    @rule(claimed=consumes(claims))
+    def release(self, claimed: tuple[str, str]) -> None:
+        queue, claim = claimed
+        self.store.release(claim, queue)
+        self.model.release(queue, claim)
+
+    @rule(claimed=claims, others=st.lists(claims, max_size=1), place=st.integers(0, 3))
+    def acknowledge(
+        self, claimed: tuple[str, str], others: list[tuple[str, str]], place: int
+    ) -> None:
+        queue, claim = claimed
+        known = self.model.queues.get(queue)
+        lease = known.leases.get(claim) if known else None
+        ranks = lease.ranks[place : place + 2] if lease else []
+        self.delete(queue, ranks or [1], [claim, *(other for _, other in others)], False)
+
+    @rule(
+        queue=QUEUES,
+        ranks=st.lists(st.integers(1, 25), min_size=1, max_size=3),
+        force=st.booleans(),
+    )
+    def delete_some(self, queue: str, ranks: list[int], force: bool) -> None:
+        self.delete(queue, ranks, None, force)
+
+    def delete(self, queue: str, ranks: list[int], claims: list[str] | None, force: bool) -> None:
+        refused: type[BaseException] | None = None
+        ids = [self.some_id(queue, rank) for rank in ranks]
+        known = ranks if self.ids.get(queue) else []
+        try:
+            self.store.delete(*ids, queue=queue, claims=claims, force=force)
+        except errors.Problem as problem:
+            refused = type(problem)
+        assert refused == self.model.delete(queue, known, claims, force)
+
+    @rule(queue=QUEUES, limit=LIMITS)
+    def pop(self, queue: str, limit: int) -> None:
+        assert self.store.pop(limit, queue) == [e.body for e in self.model.pop(queue, limit)]
+
+    @rule(
+        queue=QUEUES,
+        after=st.integers(0, 25),
+        limit=LIMITS,
+        claimed=st.booleans(),
+        delayed=st.booleans(),
+    )
+    def look_at_page(
+        self, queue: str, after: int, limit: int, claimed: bool, delayed: bool
+    ) -> None:
+        marker = self.some_id(queue, after) if after and self.ids.get(queue) else None
+        page = self.store.page(marker, limit, queue=queue, claimed=claimed, delayed=delayed)
+        entries = [
+            entry
+            for entry in self.model.alive(queue)
+            if entry.rank > (after if marker else 0)
+            and (claimed or not self.model.is_held(entry))
+            and (delayed or not self.model.is_delayed(entry))
+        ][:limit]
+        assert [_seen(message) for message in page.items] == self.view(entries)
+        for message in page.items:
+            self.ids.setdefault(queue, {})[message.rank] = message.id
+
+    @rule(queue=QUEUES, ranks=st.lists(st.integers(1, 25), min_size=1, max_size=5))
+    def get(self, queue: str, ranks: list[int]) -> None:
+        found = self.store.get(*[self.some_id(queue, rank) for rank in ranks], queue=queue)
+        alive = {entry.rank: entry for entry in self.model.alive(queue)}
+        known = self.ids.get(queue)
+        wanted = [alive[rank] for rank in ranks if rank in alive] if known else []
+        assert [_seen(message) for message in found] == self.view(wanted)
+
+    @rule(queue=QUEUES, sure=st.integers(0, 9))
+    def purge(self, queue: str, sure: int) -> None:
+        if sure == 0:
+            self.store.run(self.store.driver.queues.purge(self.store.project, queue))
+            self.model.purge(queue)
+
+    @rule(sure=st.integers(0, 9))
+    def delete_queue(self, sure: int) -> None:
+        if sure == 0:
+            self.store.run(self.store.driver.queues.delete(self.store.project, "dead"))
+            self.model.queues.pop("dead", None)
+            self.ids.pop("dead", None)
+
+    @invariant()
+    def statistics_agree(self) -> None:
+        for queue in ("plain", "delayed", "strict", "dead"):
+            stats = self.store.stats(queue)
+            alive = self.model.alive(queue)
+            held = [entry for entry in alive if self.model.is_held(entry)]
+            assert (stats.total, stats.claimed) == (len(alive), len(held))
+            ends = [stats.oldest, stats.newest] if stats.oldest and stats.newest else []
+            assert [_seen(end) for end in ends] == self.view(alive[:1] + alive[-1:])
+
+
+def test_the_store_answers_as_the_model_does(real: Store) -> None:
+    machine = type("Beside", (Beside,), {"store": real})
+    run_state_machine_as_test(
+        machine,
+        settings=settings(
+            max_examples=120,
+            stateful_step_count=60,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A storage driver of somebody else's: installed by pip, chosen by its scheme, served."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests import servers
+
+PACKAGE = Path(__file__).parents[1] / "plugin_package"
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder in which pip has put the package."""
+    source = tmp_path_factory.mktemp("source") / "package"
+    shutil.copytree(PACKAGE, source, ignore=shutil.ignore_patterns("__pycache__"))
+    target = tmp_path_factory.mktemp("installed")
+    subprocess.run(
+        [
+            *(sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"),
+            *("--no-deps", "--no-index", "--no-build-isolation"),
+            *("--target", str(target), str(source)),
+        ],
+        check=True,
+    )
+    return target
+
+
+@pytest.fixture(scope="module")
+def http(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    # stevedore remembers entry points by path: in a folder of our own, not the user's.
+    cache = tmp_path_factory.mktemp("cache")
+    environment = {"PYTHONPATH": f"{installed}", "XDG_CACHE_HOME": str(cache)}
+    if inherited := os.environ.get("PYTHONPATH"):
+        environment["PYTHONPATH"] += os.pathsep + inherited
+    headers = {"Client-ID": str(uuid.uuid4()), "X-Project-ID": "third-party"}
+    with (
+        servers.service("dict://", environment=environment) as running,
+        httpx.Client(base_url=f"{running.url}/v2", headers=headers) as client,
+    ):
+        yield client
+
+
+def test_messages_are_posted_listed_claimed_and_deleted(http: httpx.Client) -> None:
+    messages = [{"body": {"number": number}, "ttl": 300} for number in range(3)]
+    posted = http.post("/queues/q/messages", json={"messages": messages})
+    assert posted.status_code == 201
+    assert len(posted.json()["resources"]) == 3
+
+    listed = http.get("/queues/q/messages", params={"echo": True}).json()["messages"]
+    assert [message["body"] for message in listed] == [message["body"] for message in messages]
+
+    claim = http.post("/queues/q/claims", json={"ttl": 300, "grace": 60}, params={"limit": 2})
+    assert claim.status_code == 201
+    held = claim.json()["messages"]
+    assert [message["body"]["number"] for message in held] == [0, 1]
+    assert http.get(claim.headers["Location"].removeprefix("/v2")).status_code == 200
+
+    bare = held[0]["href"].removeprefix("/v2").partition("?")[0]
+    assert http.delete(bare).status_code == 403
+    assert http.delete(held[0]["href"].removeprefix("/v2")).status_code == 204
+    assert http.delete(claim.headers["Location"].removeprefix("/v2")).status_code == 204
+
+    stats = http.get("/queues/q/stats").json()["messages"]
+    assert (stats["total"], stats["claimed"]) == (2, 0)
+    popped = http.delete("/queues/q/messages", params={"pop": 5}).json()["messages"]
+    assert [message["body"]["number"] for message in popped] == [1, 2]
+
+
+def test_a_claim_may_wait_though_the_store_gives_no_hints(http: httpx.Client) -> None:
+    assert http.post("/queues/w/claims", json={}, params={"wait": 1}).status_code == 204
+    http.post("/queues/w/messages", json={"messages": [{"body": 1}]})
+    assert http.post("/queues/w/claims", json={}, params={"wait": 5}).status_code == 201
+
+
+def test_a_scheme_that_nobody_installed_is_told_before_anything_is_served() -> None:
+    outcome = subprocess.run(
+        [sys.executable, "-m", "zaqar_redis.cli.main", "serve", "--storage", "nothing://"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert outcome.returncode != 0
+    assert 'no storage driver is installed for the scheme "nothing"' in outcome.stderr

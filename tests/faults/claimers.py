@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One process of claimers that write down what they held, and from when to when.
+
+Every line of its file is a JSON list. Times are milliseconds by the clock of
+Redis. A hold begins and would end when the lease of the claim says so; a release
+or a deletion ends it at the earliest when it is asked for.
+
+    ["grant", claim, start, end, [message, ...]]
+    ["renew", claim, end]
+    ["release", claim, asked]
+    ["try", claim, message]               before a deletion
+    ["delete", claim, message, asked, answered]
+
+Lines are written at once, so that they outlive a process that is killed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import sys
+
+from zaqar_redis import errors
+from zaqar_redis.keyspace import client, keys
+from zaqar_redis.keyspace.batch import BatchSettings
+from zaqar_redis.storage.drivers.redis import RedisDriver
+
+QUEUE = "contended"
+#: A key that tells all processes to end.
+OVER = "over"
+#: Seconds; the shortest there is, so that many claims lapse.
+TTL = 1
+
+
+class Claimer:
+    """One of many in this process."""
+
+    def __init__(self, process: Process) -> None:
+        self._driver = process.driver
+        self._process = process
+        self._project = process.project
+
+    async def run(self) -> None:
+        while not self._process.is_over():
+            taken = await self._driver.claims.create(
+                self._project, QUEUE, ttl=TTL, grace=60, limit=random.randint(1, 5)
+            )
+            if taken.claim_id is None:
+                await asyncio.sleep(random.uniform(0.05, 0.2))
+                continue
+            messages = [message.id for message in taken.messages]
+            await self._hold(taken.claim_id, messages)
+            await asyncio.sleep(random.uniform(0, 0.1))
+
+    async def _hold(self, claim: str, messages: list[str]) -> None:
+        end = await self._process.lease(claim)
+        if end is None:
+            return  # lapsed before it could be looked at
+        self._process.note("grant", claim, end - TTL * 1000, end, messages)
+        await asyncio.sleep(random.uniform(0, 0.3))
+        while random.random() < 0.3:
+            await self._renew(claim)
+            await asyncio.sleep(random.uniform(0, 0.3))
+        fate = random.random()
+        if fate < 0.2:
+            # Some are too late, and must be refused.
+            await asyncio.sleep(random.choice([0, 0, 0, 0.7, 1.1]))
+            for message in messages:
+                await self._delete(claim, message)
+        elif fate < 0.6:
+            asked = await self._process.now()
+            await self._driver.claims.delete(self._project, QUEUE, claim)
+            self._process.note("release", claim, asked)
+        else:
+            await asyncio.sleep(TTL)
+
+    async def _renew(self, claim: str) -> None:
+        if await self._driver.claims.update(self._project, QUEUE, claim, ttl=TTL, grace=60):
+            end = await self._process.lease(claim)
+            if end is not None:
+                self._process.note("renew", claim, end)
+
+    async def _delete(self, claim: str, message: str) -> None:
+        self._process.note("try", claim, message)
+        asked = await self._process.now()
+        try:
+            await self._driver.messages.delete(
+                self._project, QUEUE, [message], claims=[claim], force=False
+            )
+        except (errors.BadRequest, errors.Forbidden):
+            return
+        self._process.note("delete", claim, message, asked, await self._process.now())
+
+
+class Process:
+    """What all claimers of a process share."""
+
+    def __init__(self, uri: str, project: str, file: str) -> None:
+        self._client = client.client(uri, BatchSettings())
+        self.driver = RedisDriver(self._client)
+        self.project = project
+        self._file = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        self._over = False
+
+    def is_over(self) -> bool:
+        return self._over
+
+    def note(self, *what: object) -> None:
+        os.write(self._file, json.dumps(what).encode() + b"\n")
+
+    async def now(self) -> int:
+        seconds, micros = await self._client.command("TIME")
+        return int(seconds) * 1000 + int(micros) // 1000
+
+    async def lease(self, claim: str) -> int | None:
+        """When it ends, by the store's own book."""
+        leases = keys.of_queue(self.project, QUEUE).leases
+        score = await self._client.command("ZSCORE", leases, claim)
+        return None if score is None else int(score)
+
+    async def run(self, claimers: int) -> None:
+        await self.driver.start()
+        work = [asyncio.create_task(Claimer(self).run()) for _ in range(claimers)]
+        while not self._over:
+            await asyncio.sleep(0.1)
+            self._over = bool(await self._client.command("EXISTS", OVER))
+        await asyncio.gather(*work)
+        await self.driver.close()
+
+
+if __name__ == "__main__":
+    uri, project, file, claimers = sys.argv[1:]
+    asyncio.run(Process(uri, project, file).run(int(claimers)))

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Long polls as bare connections: hundreds of them cost a test next to nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+import uuid
+from typing import Any
+
+from tests import servers
+
+
+class Poll:
+    """One claim that waits; its answer is read when it comes."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writer = writer
+        self.answer: asyncio.Task[tuple[int, Any]] = asyncio.create_task(answer_of(reader))
+
+    async def leave(self) -> None:
+        """Close the connection, answered or not."""
+        self.answer.cancel()
+        await asyncio.gather(self.answer, return_exceptions=True)
+        self._writer.close()
+        await asyncio.gather(self._writer.wait_closed(), return_exceptions=True)
+
+
+class Crowd:
+    """Those who wait at one queue; whoever is left leaves at the end of the context."""
+
+    def __init__(self, service: servers.Service, project: str, queue: str) -> None:
+        self._service = service
+        self._project = project
+        self._path = f"/v2/queues/{queue}/claims?limit=1&wait=30"
+        self.polls: list[Poll] = []
+
+    async def __aenter__(self) -> Crowd:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await asyncio.gather(*[poll.leave() for poll in self.polls])
+
+    async def claim(self, count: int) -> list[Poll]:
+        """So many more, each asking for one message."""
+        arrived = []
+        for _ in range(count):
+            reader, writer = await asyncio.open_connection("127.0.0.1", self._service.port)
+            writer.write(request("POST", self._path, self._project, 0))
+            arrived.append(Poll(reader, writer))
+        self.polls += arrived
+        return arrived
+
+
+async def answered(waiting: list[Poll], count: int) -> float:
+    """Seconds until *count* of them have their answer."""
+    start = time.monotonic()
+    pending = [poll.answer for poll in waiting]
+    async with asyncio.timeout(20):
+        while len(waiting) - len(pending) < count:
+            pending = [answer for answer in pending if not answer.done()]
+            if len(waiting) - len(pending) < count:
+                await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+    return time.monotonic() - start
+
+
+def request(method: str, path: str, project: str, length: int) -> bytes:
+    """The head of a request whose body has *length* bytes."""
+    lines = (
+        f"{method} {path} HTTP/1.1",
+        "Host: localhost",
+        f"Client-ID: {uuid.uuid4()}",
+        f"X-Project-ID: {project}",
+        f"Content-Length: {length}",
+    )
+    return ("\r\n".join(lines) + "\r\n\r\n").encode()
+
+
+async def answer_of(reader: asyncio.StreamReader) -> tuple[int, Any]:
+    """Status and document.  Raises IncompleteReadError when none comes."""
+    head = await reader.readuntil(b"\r\n\r\n")
+    status, *fields = head.decode().split("\r\n")
+    lengths = [line.split(":")[1] for line in fields if line.lower().startswith("content-length:")]
+    body = await reader.readexactly(int(lengths[0])) if lengths else b""
+    return int(status.split()[1]), json.loads(body) if body else None
+
+
+def calls(redis: servers.RedisServer) -> int:
+    """How many scripts Redis has run."""
+    with redis.client() as console:
+        stats: dict[str, Any] = console.info("commandstats")
+    return sum(stats.get(f"cmdstat_{name}", {}).get("calls", 0) for name in ("evalsha", "eval"))
+
+
+async def settled(redis: servers.RedisServer, least: int) -> int:
+    """Number of scripts run, once it is at least *least* and stands still."""
+    async with asyncio.timeout(30):
+        before, now = -1, calls(redis)
+        while now < least or now != before:
+            await asyncio.sleep(0.3)
+            before, now = now, calls(redis)
+    return now

@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hundreds of claimers in many processes, some of which die: what their books say.
+
+Leases lapse while others claim, renew, release and delete. Afterwards the books
+must show no message in two live claims, none deleted twice or held once it was
+deleted, and none lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import random
+import subprocess
+import sys
+import time
+from collections import Counter, defaultdict
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tests import servers
+from tests.faults import claimers
+from zaqar_redis.records import Draft
+from zaqar_redis.storage.drivers.redis import RedisDriver, create
+
+PROCESSES = 8
+CLAIMERS = 50
+MESSAGES = 1500
+#: Long enough for several leases one after the other.
+SECONDS = 8
+#: Processes that are killed in the middle of it, each with its claims.
+KILLED = 3
+
+
+class Hold(NamedTuple):
+    start: int
+    #: until then the claim was surely alive
+    end: int
+    claim: str
+
+
+class Book:
+    """The histories of all processes, put together."""
+
+    def __init__(self, files: list[Path]) -> None:
+        self.messages: dict[str, list[str]] = {}
+        self.holds: dict[str, list[int]] = {}
+        self.released: dict[str, int] = {}
+        self.tried: set[str] = set()
+        #: message -> claim, asked, answered
+        self.deletions: dict[str, list[tuple[str, int, int]]] = defaultdict(list)
+        self.kinds: Counter[str] = Counter()
+        for file in files:
+            lines = file.read_bytes().split(b"\n")
+            for line in lines[:-1]:  # behind the last line break: nothing, or half a line
+                self._read(*json.loads(line))
+
+    def _read(self, kind: str, claim: str, *rest: Any) -> None:
+        self.kinds[kind] += 1
+        if kind == "grant":
+            start, end, self.messages[claim] = rest
+            self.holds[claim] = [start, end]
+        elif kind == "renew":
+            self.holds[claim][1] = rest[0]
+        elif kind == "release":
+            self.released[claim] = rest[0]
+        elif kind == "try":
+            self.tried.add(rest[0])
+        else:
+            message, asked, answered = rest
+            # Behind the end of its lease a claim may have found the message gone already.
+            if answered < self.holds[claim][1]:
+                self.deletions[message].append((claim, asked, answered))
+
+    def of_messages(self) -> dict[str, list[Hold]]:
+        """Message -> its holds in order of time."""
+        found: dict[str, list[Hold]] = defaultdict(list)
+        for claim, messages in self.messages.items():
+            start, end = self.holds[claim]
+            end = min(end, self.released.get(claim, end))
+            for message in messages:
+                deleted = [asked for by, asked, _ in self.deletions[message] if by == claim]
+                found[message].append(Hold(start, min([end, *deleted]), claim))
+        return {message: sorted(holds) for message, holds in found.items()}
+
+
+def test_claims_of_many_processes_never_overlap(tmp_path: Path, project: str) -> None:
+    with servers.redis_server() as redis:
+        posted = asyncio.run(_posted(redis.uri, project))
+        files = [tmp_path / f"{number}.jsonl" for number in range(PROCESSES)]
+        _run(redis, project, files)
+        left, drained = asyncio.run(_drained(redis.uri, project))
+    book = Book(files)
+    _check_holds(book)
+    _check_messages(book, posted, left, drained)
+    # The run has to have been what it is meant to be.
+    assert all(file.stat().st_size for file in files)
+    assert book.kinds["grant"] > 1000
+    assert min(book.kinds[kind] for kind in ("renew", "release", "delete")) > 100
+    assert left
+
+
+def _check_holds(book: Book) -> None:
+    lapsed = 0
+    for message, holds in book.of_messages().items():
+        for before, after in itertools.pairwise(holds):
+            assert before.end <= after.start, (message, before, after)
+            lapsed += before.claim not in book.released
+        for claim, _, answered in book.deletions[message]:
+            later = [hold for hold in holds if hold.start > answered and hold.claim != claim]
+            assert later == [], message
+    assert lapsed > 200  # claims did run out, and others took over
+
+
+def _check_messages(book: Book, posted: set[str], left: list[str], drained: list[str]) -> None:
+    deleted = {message for message, times in book.deletions.items() if times}
+    assert [message for message, times in book.deletions.items() if len(times) > 1] == []
+    assert len(set(left)) == len(left)
+    assert sorted(drained) == sorted(left)
+    assert deleted & set(left) == set()
+    # Who was killed, or too late, may have deleted without an entry that counts.
+    assert posted - deleted - set(left) <= book.tried
+    assert deleted | set(left) <= posted
+
+
+async def _posted(uri: str, project: str) -> set[str]:
+    driver = create(uri, {})
+    await driver.start()
+    ids: set[str] = set()
+    for _ in range(MESSAGES // 100):
+        posted = await driver.messages.post(
+            project,
+            claimers.QUEUE,
+            [Draft(body=b"1")] * 100,
+            client="",
+            default_ttl=3600,
+            size=0,
+        )
+        ids.update(posted.ids)
+    await driver.close()
+    return ids
+
+
+def _run(redis: servers.RedisServer, project: str, files: list[Path]) -> None:
+    command = [sys.executable, "-m", "tests.faults.claimers", redis.uri, project]
+    running = [
+        subprocess.Popen([*command, str(file), str(CLAIMERS)], cwd=Path(__file__).parents[2])
+        for file in files
+    ]
+    try:
+        servers.wait_for(lambda: all(map(_has_begun, files)), "claimers to claim")
+        end = time.monotonic() + SECONDS
+        for victim in running[:KILLED]:
+            time.sleep(random.uniform(0.5, 1.5))
+            victim.kill()
+        time.sleep(max(0.0, end - time.monotonic()))
+        with redis.client() as console:
+            console.set(claimers.OVER, 1)
+        assert [process.wait(30) for process in running[:KILLED]] == [-9] * KILLED
+        assert [process.wait(30) for process in running[KILLED:]] == [0] * (PROCESSES - KILLED)
+    finally:
+        for process in running:
+            process.kill()
+            process.wait()
+
+
+def _has_begun(file: Path) -> bool:
+    return file.exists() and file.stat().st_size > 0
+
+
+async def _drained(uri: str, project: str) -> tuple[list[str], list[str]]:
+    """What the queue lists, and what claims get out of it once all leases have lapsed."""
+    driver = create(uri, {})
+    await driver.start()
+    await asyncio.sleep(claimers.TTL + 0.1)
+    left = await _listed(driver, project)
+    drained: list[str] = []
+    while True:
+        taken = await driver.claims.create(project, claimers.QUEUE, ttl=60, grace=60, limit=100)
+        if taken.claim_id is None:
+            break
+        drained += [message.id for message in taken.messages]
+    await driver.close()
+    return left, drained
+
+
+async def _listed(driver: RedisDriver, project: str) -> list[str]:
+    found: list[str] = []
+    while True:
+        page = await driver.messages.list(
+            project,
+            claimers.QUEUE,
+            after=found[-1] if found else None,
+            limit=500,
+            hide_client=None,
+            include_claimed=True,
+            include_delayed=True,
+        )
+        if not page.items:
+            return found
+        found += [message.id for message in page.items]

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The private server of a data directory: stopped with the service, found again, shared."""
+
+from __future__ import annotations
+
+import os
+import signal
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack
+from pathlib import Path
+
+import httpx
+import pytest
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from tests import servers
+from tests.faults import load
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    # Not pytest's folder: the path of a socket must be short.
+    with tempfile.TemporaryDirectory(prefix="zr-") as name:
+        yield Path(name)
+        assert server(Path(name)) is None, "the private server was left behind"
+
+
+def serve(folder: Path, workers: int = 1) -> AbstractContextManager[servers.Service]:
+    return servers.service(f"embedded://{folder}", workers=workers, options=load.OPTIONS)
+
+
+def server(folder: Path) -> int | None:
+    """Pid of the directory's server, if it runs."""
+    at_once = Retry(NoBackoff(), 0)
+    with redis.Redis(unix_socket_path=str(folder / "redis.sock"), retry=at_once) as client:
+        try:
+            return int(client.info("server")["process_id"])
+        except (redis.RedisError, OSError):
+            return None
+
+
+def lives(process: int) -> bool:
+    return Path(f"/proc/{process}/cmdline").exists() and bool(
+        Path(f"/proc/{process}/cmdline").read_bytes()
+    )
+
+
+def post(service: servers.Service, project: str, *bodies: str) -> None:
+    document = {"messages": [{"body": body} for body in bodies]}
+    url = f"{service.url}/v2/queues/q/messages"
+    httpx.post(url, json=document, headers=load.headers(project)).raise_for_status()
+
+
+def test_ctrl_c_stops_everything_and_a_second_start_has_the_queue(
+    folder: Path, project: str
+) -> None:
+    with serve(folder, workers=2) as service:
+        post(service, project, "one", "two")
+        everything = [service.process.pid, *service.workers(), server(folder) or 0]
+        start = time.monotonic()
+        os.killpg(service.process.pid, signal.SIGINT)  # as a terminal does
+        assert service.process.wait(10) == 0
+        assert time.monotonic() - start < 5
+        assert [process for process in everything if lives(process)] == []
+    with serve(folder) as service:
+        assert load.held(service, project, "q") == ["one", "two"]
+        post(service, project, "three")
+        assert load.held(service, project, "q") == ["one", "two", "three"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGQUIT])
+def test_a_signal_to_the_master_stops_everything(
+    folder: Path, project: str, number: signal.Signals
+) -> None:
+    with serve(folder, workers=2) as service:
+        post(service, project, "one")
+        everything = [service.process.pid, *service.workers(), server(folder) or 0]
+        start = time.monotonic()
+        service.process.send_signal(number)
+        service.process.wait(10)
+        assert time.monotonic() - start < 5
+        assert [process for process in everything if lives(process)] == []
+
+
+def test_services_that_start_at_once_share_one_server(folder: Path, project: str) -> None:
+    first, second = ExitStack(), ExitStack()
+    with ThreadPoolExecutor(2) as pool, first, second:
+        starting = [
+            pool.submit(stack.enter_context, serve(folder, workers=2)) for stack in (first, second)
+        ]
+        one, other = [start.result() for start in starting]
+        shared = server(folder)
+        assert shared
+        post(one, project, "from one")
+        post(other, project, "from the other")
+        assert load.held(one, project, "q") == load.held(other, project, "q")
+
+        first.close()
+        assert server(folder) == shared
+        post(other, project, "later")
+        assert load.held(other, project, "q") == ["from one", "from the other", "later"]
+        second.close()
+        assert not lives(shared)
+
+
+def test_a_worker_that_leaves_does_not_stop_the_server(folder: Path, project: str) -> None:
+    with serve(folder, workers=2) as service:
+        post(service, project, "one")
+        before, shared = service.workers(), server(folder)
+        os.kill(before[0], signal.SIGQUIT)  # it ends in order, of its own accord
+        servers.wait_for(
+            lambda: before[0] not in service.workers() and len(service.workers()) == 2,
+            "a new worker",
+        )
+        assert server(folder) == shared
+        assert load.held(service, project, "q") == ["one"]
+
+
+def test_a_killed_service_leaves_the_data_and_no_workers(folder: Path, project: str) -> None:
+    with serve(folder, workers=2) as service:
+        post(service, project, "one")
+        workers, shared = service.workers(), server(folder)
+        service.process.kill()
+        service.process.wait()
+        # Else they would hold the port against the next start.
+        servers.wait_for(lambda: not any(map(lives, workers)), "the workers to leave", seconds=5)
+    with serve(folder) as service:
+        assert server(folder) == shared
+        assert load.held(service, project, "q") == ["one"]
+
+
+def test_everything_killed_is_found_again(folder: Path, project: str) -> None:
+    with serve(folder, workers=2) as service:
+        post(service, project, "one", "two")
+        time.sleep(1.2)  # the file is synced every second
+        everything = [service.process.pid, *service.workers(), server(folder) or 0]
+        for process in everything:
+            os.kill(process, signal.SIGKILL)
+        service.process.wait()
+    with serve(folder) as service:
+        assert load.held(service, project, "q") == ["one", "two"]

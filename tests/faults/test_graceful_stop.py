@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stopping answers everybody: who waits at once, who is being served properly."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+
+import pytest
+
+from tests import servers
+from tests.faults import load, polls
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_those_who_wait_are_answered(number: signal.Signals, project: str) -> None:
+    async def scenario(redis: servers.RedisServer, service: servers.Service) -> None:
+        async with polls.Crowd(service, project, "q") as crowd:
+            waiting = await crowd.claim(20)
+            await polls.settled(redis, 40)
+            start = time.monotonic()
+            service.process.send_signal(number)  # to the master alone
+            answers = await asyncio.wait_for(asyncio.gather(*[poll.answer for poll in waiting]), 10)
+            assert {status for status, _ in answers} == {204}
+            await asyncio.to_thread(service.process.wait, 10)
+            assert time.monotonic() - start < 5
+
+    with servers.redis_server() as redis, servers.service(redis.uri, workers=2) as service:
+        asyncio.run(scenario(redis, service))
+
+
+def test_posts_on_their_way_are_finished(project: str) -> None:
+    """Held up in Redis when the stop begins, they are answered when it goes on."""
+    document = b'{"messages": [{"body": "kept"}]}'
+
+    async def posted(service: servers.Service) -> tuple[int, object]:
+        reader, writer = await asyncio.open_connection("127.0.0.1", service.port)
+        head = polls.request("POST", "/v2/queues/q/messages", project, len(document))
+        writer.write(head + document)
+        answer = await polls.answer_of(reader)
+        writer.close()
+        await writer.wait_closed()
+        return answer
+
+    async def scenario(redis: servers.RedisServer, service: servers.Service) -> None:
+        redis.signal(signal.SIGSTOP)
+        posts = [asyncio.create_task(posted(service)) for _ in range(20)]
+        await asyncio.sleep(0.5)
+        service.process.send_signal(signal.SIGTERM)
+        await asyncio.sleep(1)
+        redis.signal(signal.SIGCONT)
+        answers = await asyncio.wait_for(asyncio.gather(*posts), 10)
+        assert [status for status, _ in answers] == [201] * 20
+        await asyncio.to_thread(service.process.wait, 10)
+
+    with servers.redis_server() as redis:
+        with servers.service(redis.uri) as service:
+            asyncio.run(scenario(redis, service))
+        with servers.service(redis.uri, options=load.OPTIONS) as service:
+            assert load.held(service, project, "q") == ["kept"] * 20
+
+
+def test_stopping_under_load_loses_nothing(project: str) -> None:
+    with servers.redis_server() as redis:
+        with servers.service(redis.uri, workers=2) as service:
+            clients = load.Load(service, project)
+            with clients:
+                clients.wait_for_more()
+                service.process.send_signal(signal.SIGTERM)
+                service.process.wait(10)
+                clients.give_up()
+        with servers.service(redis.uri, options=load.OPTIONS) as later:
+            clients.check(later)

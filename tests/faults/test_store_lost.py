@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The store dies, stops for a while, or forgets: the service says so and recovers."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import signal
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack
+
+import httpx
+import uvloop
+
+from tests import servers
+from tests.faults import load
+from zaqar_redis import errors
+from zaqar_redis.keyspace import client, keys
+from zaqar_redis.keyspace.batch import BatchSettings
+from zaqar_redis.storage.drivers.redis import create
+
+
+def wait_for_status(clients: load.Load, status: int, count: int) -> None:
+    servers.wait_for(lambda: clients.statuses[status] >= count, f"{count} answers {status}")
+
+
+def test_killed_store_loses_and_doubles_nothing(project: str) -> None:
+    with (
+        servers.redis_server(fsync="always") as redis,
+        servers.service(redis.uri, workers=2, options=load.OPTIONS) as service,
+    ):
+        with load.Load(service, project) as clients:
+            clients.wait_for_more()
+            for _ in range(2):
+                redis.signal(signal.SIGKILL)
+                refused = clients.statuses[503]
+                wait_for_status(clients, 503, refused + 50)
+                redis.start()
+                clients.wait_for_more()
+        clients.check()
+        assert clients.slowest < load.PROMPT
+        assert clients.broken == 0
+
+
+def test_killed_store_refuses_at_once(project: str) -> None:
+    with servers.redis_server() as redis, servers.service(redis.uri) as service:
+        redis.signal(signal.SIGKILL)
+        url = f"{service.url}/v2/queues/q/messages"
+        with httpx.Client(headers=load.headers(project)) as client:
+            servers.wait_for(lambda: client.get(url).status_code == 503, "the loss to be noticed")
+            for path in ("messages", "messages?wait=20", "stats"):
+                start = time.monotonic()
+                answer = client.get(f"{service.url}/v2/queues/q/{path}")
+                assert (answer.status_code, answer.headers.get("Retry-After")) == (503, "1")
+                assert time.monotonic() - start < 1
+            assert client.get(f"{service.url}/v2/ping").status_code == 503
+            assert client.get(f"{service.url}/").status_code == 300
+
+
+def test_paused_store_is_given_up_within_the_timeout(project: str) -> None:
+    timeout = 0.5
+    with (
+        servers.redis_server() as redis,
+        servers.service(redis.uri, options={"redis": {"timeout": timeout}}) as service,
+    ):
+        url = f"{service.url}/v2/queues/q/messages"
+        document = {"messages": [{"body": 1}]}
+
+        def post() -> tuple[int, str | None, float]:
+            start = time.monotonic()
+            answer = httpx.post(url, headers=load.headers(project), json=document, timeout=20)
+            return answer.status_code, answer.headers.get("Retry-After"), time.monotonic() - start
+
+        assert post()[0] == 201
+        redis.signal(signal.SIGSTOP)
+        with ThreadPoolExecutor(8) as pool:
+            answers = [future.result() for future in [pool.submit(post) for _ in range(24)]]
+        redis.signal(signal.SIGCONT)
+
+        assert {answer[:2] for answer in answers} == {(503, "1")}
+        assert max(answer[2] for answer in answers) < timeout + 2
+        servers.wait_for(lambda: post()[0] == 201, "service to resume", seconds=10)
+
+
+def test_flushed_scripts_and_data_are_no_errors(project: str) -> None:
+    with servers.redis_server() as redis, servers.service(redis.uri, workers=2) as service:
+        with load.Load(service, project) as clients, redis.client() as console:
+            for round_ in range(30):
+                (console.flushall if round_ % 3 == 0 else console.script_flush)()
+                clients.wait_for_more(20)
+        # A claim whose queue was flushed away is no longer there to delete with.
+        assert [text for text in clients.wrong if ": 400 " not in text] == []
+        assert clients.statuses[503] == clients.statuses[500] == clients.broken == 0
+
+
+def test_waiting_resumes_when_the_store_is_back(project: str) -> None:
+    """News reach those who wait as before, not only by the slow poll."""
+
+    async def watched(redis: servers.RedisServer) -> float:
+        driver = create(redis.uri, {"timeout": 1.0})
+        await driver.start()
+        news = asyncio.Event()
+
+        def hint(_: int) -> None:
+            news.set()
+
+        try:
+            await driver.feed.watch(project, "before", hint)
+            redis.signal(signal.SIGKILL)
+            await driver.feed.watch(project, "meanwhile", hint)
+            driver.feed.unwatch(project, "meanwhile", hint)
+            await asyncio.to_thread(redis.start)
+            seconds = 0.0
+            for queue in ("before", "meanwhile", "after"):
+                await driver.feed.watch(project, queue, hint)
+                await asyncio.sleep(1)  # whatever a reconnection tells is told by now
+                news.clear()
+                start = time.monotonic()
+                with redis.client() as console:
+                    console.publish(keys.of_queue(project, queue).feed, 1)
+                await asyncio.wait_for(news.wait(), 3)
+                seconds = max(seconds, time.monotonic() - start)
+            return seconds
+        finally:
+            await driver.close()
+
+    with servers.redis_server() as redis:
+        assert asyncio.run(watched(redis)) < 1
+
+
+def test_answers_that_come_just_too_late_leave_no_connection_dead() -> None:
+    """The store resumes in the very moment in which commands are given up."""
+    timeout = 0.2
+    connections = 50
+
+    async def works(one: client.AsyncClient) -> bool:
+        try:
+            return bool(await one.command("PING"))
+        except errors.Unavailable:
+            return False
+
+    async def keep_asking(one: client.AsyncClient) -> None:
+        while True:
+            if not await works(one):
+                await asyncio.sleep(0.01)
+
+    async def scenario(redis: servers.RedisServer) -> None:
+        settings = BatchSettings(timeout=timeout, backoff=0.01)
+        async with AsyncExitStack() as stack:
+            clients = [
+                await stack.enter_async_context(client.connected(redis.uri, settings))
+                for _ in range(connections)
+            ]
+            asking = [asyncio.create_task(keep_asking(one)) for one in clients for _ in range(20)]
+            for _ in range(14):
+                redis.signal(signal.SIGSTOP)
+                await asyncio.sleep(random.uniform(1.01 * timeout, 1.13 * timeout))
+                redis.signal(signal.SIGCONT)
+                await asyncio.sleep(0.1)
+            for task in asking:
+                task.cancel()
+            await asyncio.gather(*asking, return_exceptions=True)
+            dead = clients
+            async with asyncio.timeout(5):
+                while dead:
+                    await asyncio.sleep(0.1)
+                    dead = [one for one in dead if not await works(one)]
+
+    with servers.redis_server() as redis:
+        uvloop.run(scenario(redis))  # as the workers do

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A worker dies in mid-work: the others go on, a new one comes, nothing is lost."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+from tests import servers
+from tests.faults import load
+
+
+def test_killed_worker_loses_and_doubles_nothing(
+    redis_server: servers.RedisServer, project: str
+) -> None:
+    with servers.service(redis_server.uri, workers=2, options=load.OPTIONS) as service:
+        # As many clients as make sure that both workers have some.
+        with load.Load(service, project, keyed=6, plain=3, takers=3) as clients:
+            clients.wait_for_more()
+            for _ in range(2):
+                before = service.workers()
+                assert len(before) == 2
+                os.kill(before[0], signal.SIGKILL)
+                clients.wait_for_more()
+                servers.wait_for(
+                    lambda gone=before[0]: _replaced(service, gone),  # type: ignore[misc]
+                    "a new worker",
+                )
+        clients.check()
+        # Redis was there all the time, so nobody may have been refused.
+        assert clients.statuses[503] == 0
+        assert clients.slowest < load.PROMPT
+
+
+def _replaced(service: servers.Service, gone: int) -> bool:
+    workers = service.workers()
+    return len(workers) == 2 and gone not in workers

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every Lua script is a verb that Redis understands and Python can name."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+import redis
+
+from tests import servers
+from tests.house.files import PACKAGE, modules
+from zaqar_redis.keyspace.keys import ProjectKeys, QueueKeys
+from zaqar_redis.keyspace.script import Script
+
+LUA = PACKAGE / "keyspace" / "lua"
+NAMES = sorted(path.stem for path in LUA.glob("*.lua"))
+
+_INDEX = re.compile(r"\b(KEYS|ARGV)\[([^\]]*)\]")
+_NAMED = re.compile(r"^local \w+\s*= (?:tonumber\()?(?:KEYS|ARGV)\[\d+\]\)?\s*(?:--.*)?$")
+
+
+def unnamed(text: str) -> list[str]:
+    """Uses of KEYS and ARGV that the script's first lines do not name.
+
+    What follows the named arguments may be reached by a computed index, if the
+    script says that there is more.
+    """
+    takes_rest = bool(re.search(r"^-- ARGV\[\d+\.\.\.\]", text, re.MULTILINE))
+    found = []
+    for line in text.splitlines():
+        if _NAMED.match(line):
+            continue
+        for table, index in _INDEX.findall(line.partition("--")[0]):
+            if table == "KEYS" or index.isdigit() or not takes_rest:
+                found.append(f"{table}[{index}]")
+    return found
+
+
+def used_scripts() -> Counter[str]:
+    """How often the code makes a Script of each name."""
+    return Counter(
+        str(node.args[0].value)
+        for _, path in modules()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id == "Script"
+        and isinstance(node.args[0], ast.Constant)
+    )
+
+
+@pytest.fixture(scope="module", params=[servers.REDIS, servers.VALKEY])
+def client(request: pytest.FixtureRequest) -> Iterator[redis.Redis]:
+    with servers.redis_server(request.param) as server, server.client() as connected:
+        yield connected
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_server_compiles_the_script_and_gives_it_our_name(
+    client: redis.Redis, name: str
+) -> None:
+    script = Script(name)
+    assert client.script_load(script.source) == script.sha
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_key_and_argument_has_a_name(name: str) -> None:
+    assert unnamed((LUA / f"{name}.lua").read_text()) == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_name_is_used(name: str) -> None:
+    script = Script(name)
+    code = re.sub(r"--.*", "", script.source)
+    unused = [
+        each for each in (*script.keys, *script.args) if len(re.findall(rf"\b{each}\b", code)) == 1
+    ]
+    assert unused == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_key_is_one_of_the_catalogue(name: str) -> None:
+    known = {*QueueKeys.__slots__, *ProjectKeys.__slots__}
+    assert set(Script(name).keys) <= known
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_script_says_what_it_does_and_no_include_is_left(name: str) -> None:
+    script = Script(name)
+    assert re.match(r"-- [A-Z]", script.source)
+    assert "--#include" not in script.source
+
+
+def test_every_script_is_used_in_one_place() -> None:
+    assert used_scripts() == Counter(NAMES)
+
+
+def test_every_shared_piece_is_included_somewhere() -> None:
+    included = {
+        piece
+        for path in LUA.glob("*.lua")
+        for piece in re.findall(r"^--#include (\w+)$", path.read_text(), re.MULTILINE)
+    }
+    assert included == {path.stem for path in LUA.glob("shared/*.lua")}
+
+
+def test_shared_pieces_name_no_key_of_their_own() -> None:
+    for path in LUA.glob("shared/*.lua"):
+        assert _INDEX.findall(path.read_text()) == [], path.name
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "redis.call('GET', KEYS[1])",
+        "local first, second = KEYS[1], KEYS[2]",
+        "local n = ARGV[2] + 1",
+        "return ARGV[place]",
+        "-- ARGV[2...]: more\nreturn KEYS[place]",
+        "-- ARGV[2...]: more\nreturn ARGV[2]",
+    ],
+)
+def test_an_index_without_a_name_is_found(line: str) -> None:
+    text = f"local queue = KEYS[1]  -- hash\nlocal now   = tonumber(ARGV[1])\n{line}\n"
+    assert unnamed(text) != []
+
+
+def test_the_rest_may_be_computed() -> None:
+    assert unnamed("local a = ARGV[1]\n-- ARGV[2...]: more\nreturn ARGV[2 * place]\n") == []

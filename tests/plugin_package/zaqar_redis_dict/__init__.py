@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A store of queues in a dictionary, for one process: the smallest driver there is.
+
+It keeps what it is given, forgets no time, and never expires anything.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from zaqar_redis import errors
+from zaqar_redis.records import Claim, Draft, Message, Page, Posted, Queue, Retry, Stats, Taken
+
+Place = tuple[str, str]
+
+
+@dataclass
+class Kept:
+    metadata: dict[str, Any]
+    ranks: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
+    messages: dict[str, Message] = field(default_factory=dict)
+
+    def held_by(self, claim: str) -> list[Message]:
+        return [message for message in self.messages.values() if message.claim_id == claim]
+
+    def hold(self, message: Message, claim: str | None) -> Message:
+        held = msgspec.structs.replace(message, claim_id=claim)
+        self.messages[message.id] = held
+        return held
+
+
+Store = dict[Place, Kept]
+
+
+class Queues:
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def create(self, project: str, queue: str, metadata: dict[str, Any]) -> bool:
+        made = (project, queue) not in self._store
+        self._store.setdefault((project, queue), Kept(metadata))
+        return made
+
+    async def get(self, project: str, queue: str) -> Queue | None:
+        kept = self._store.get((project, queue))
+        return Queue(name=queue, metadata=kept.metadata) if kept else None
+
+    async def update(self, project: str, queue: Queue, metadata: dict[str, Any]) -> bool:
+        kept = self._store.get((project, queue.name))
+        if kept is None or kept.metadata != queue.metadata:
+            return False
+        kept.metadata = metadata
+        return True
+
+    async def delete(self, project: str, queue: str) -> None:
+        self._store.pop((project, queue), None)
+
+    async def list(
+        self, project: str, after: str, limit: int, wanted: Callable[[Queue], bool] | None
+    ) -> Page[Queue]:
+        queues = [
+            Queue(name=name, metadata=kept.metadata)
+            for (owner, name), kept in sorted(self._store.items(), key=lambda item: item[0])
+            if owner == project and name > after
+        ]
+        items = [queue for queue in queues if wanted is None or wanted(queue)][:limit]
+        return Page(items=items, marker=items[-1].name if items else "")
+
+    async def count(self, project: str) -> int:
+        return sum(owner == project for owner, _ in self._store)
+
+    async def stats(self, project: str, queue: str) -> Stats:
+        kept = self._store.get((project, queue))
+        messages = list(kept.messages.values()) if kept else []
+        if not messages:
+            return Stats()
+        claimed = sum(message.claim_id is not None for message in messages)
+        return Stats(len(messages), claimed, messages[0], messages[-1])
+
+    async def purge(self, project: str, queue: str) -> None:
+        if kept := self._store.get((project, queue)):
+            kept.messages.clear()
+
+
+class Messages:
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def post(
+        self,
+        project: str,
+        queue: str,
+        drafts: Sequence[Draft],
+        *,
+        client: str,
+        default_ttl: int,
+        size: int,
+        retry: Retry | None = None,
+    ) -> Posted:
+        kept = self._store.setdefault((project, queue), Kept({}))
+        now = time.time_ns() // 1_000_000
+        ids = []
+        for draft in drafts:
+            rank = next(kept.ranks)
+            ttl = draft.ttl or default_ttl
+            ids.append(str(uuid.uuid4()))
+            kept.messages[ids[-1]] = Message(
+                id=ids[-1],
+                rank=rank,
+                age=0,
+                ttl=ttl,
+                body=draft.body,
+                created=now,
+                expires=now + ttl * 1000,
+                client=client.encode(),
+            )
+        return Posted(ids=tuple(ids))
+
+    async def list(
+        self,
+        project: str,
+        queue: str,
+        *,
+        after: str | None,
+        limit: int,
+        hide_client: str | None,
+        include_claimed: bool,
+        include_delayed: bool,
+    ) -> Page[Message]:
+        kept = self._store.get((project, queue), Kept({}))
+        last = kept.messages.get(after or "")
+        items = [
+            message
+            for message in kept.messages.values()
+            if (last is None or message.rank > last.rank)
+            and (hide_client is None or message.client != hide_client.encode())
+            and (include_claimed or message.claim_id is None)
+        ][:limit]
+        return Page(items=items, marker=items[-1].id if items else "")
+
+    async def get(self, project: str, queue: str, ids: Sequence[str]) -> Sequence[Message]:
+        messages = self._store.get((project, queue), Kept({})).messages
+        return [messages[message_id] for message_id in ids if message_id in messages]
+
+    async def delete(
+        self,
+        project: str,
+        queue: str,
+        ids: Sequence[str],
+        *,
+        claims: Sequence[str] | None,
+        force: bool,
+    ) -> None:
+        found = await self.get(project, queue, ids)
+        for message in found:
+            if claims is None and message.claim_id and not force:
+                raise errors.MessageClaimed
+            if claims is not None and message.claim_id not in claims:
+                raise errors.ClaimedByOther
+        for message in found:
+            del self._store[project, queue].messages[message.id]
+
+    async def pop(self, project: str, queue: str, limit: int) -> Taken:
+        page = await self.list(
+            project,
+            queue,
+            after=None,
+            limit=limit,
+            hide_client=None,
+            include_claimed=False,
+            include_delayed=True,
+        )
+        for message in page.items:
+            del self._store[project, queue].messages[message.id]
+        return Taken(messages=tuple(page.items))
+
+
+class Claims:
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def create(self, project: str, queue: str, *, ttl: int, grace: int, limit: int) -> Taken:
+        kept = self._store.get((project, queue), Kept({}))
+        free = [message for message in kept.messages.values() if message.claim_id is None]
+        if not free:
+            return Taken(messages=())
+        claim = uuid.uuid4().hex
+        held = tuple(kept.hold(message, claim) for message in free[:limit])
+        return Taken(messages=held, claim_id=claim)
+
+    async def get(self, project: str, queue: str, claim: str) -> Claim | None:
+        held = self._store.get((project, queue), Kept({})).held_by(claim)
+        return Claim(id=claim, ttl=300, age=0, messages=tuple(held)) if held else None
+
+    async def update(self, project: str, queue: str, claim: str, *, ttl: int, grace: int) -> bool:
+        return await self.get(project, queue, claim) is not None
+
+    async def delete(self, project: str, queue: str, claim: str) -> None:
+        kept = self._store.get((project, queue), Kept({}))
+        for message in kept.held_by(claim):
+            kept.hold(message, None)
+
+
+class DictDriver:
+    """Keeps the contract's letter as far as a dictionary can."""
+
+    feed = None
+    sweeper = None
+
+    def __init__(self) -> None:
+        store: Store = {}
+        self.queues = Queues(store)
+        self.messages = Messages(store)
+        self.claims = Claims(store)
+
+    async def start(self) -> None:
+        pass
+
+    async def close(self) -> None:
+        pass
+
+    async def ping(self) -> None:
+        pass
+
+
+def create(uri: str, options: Mapping[str, Any]) -> DictDriver:
+    return DictDriver()

@@ -1,0 +1,275 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The batch is bounded, gives up in time, and comes back by itself."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Any
+
+import pytest
+import redis.exceptions
+
+from tests import servers
+from zaqar_redis import errors
+from zaqar_redis.keyspace import client as keyspace
+from zaqar_redis.keyspace.batch import BatchSettings
+from zaqar_redis.keyspace.keys import QueueKeys
+from zaqar_redis.keyspace.script import Script
+from zaqar_redis.storage.drivers.redis import create
+
+#: Long enough for a loaded machine, short enough to wait for.
+QUICK = BatchSettings(timeout=0.5, connect_timeout=0.5, backoff=0.01, backoff_max=0.05)
+
+
+@pytest.fixture
+def server() -> Iterator[servers.RedisServer]:
+    """One that a test may stop, flush and kill."""
+    with servers.redis_server() as own:
+        yield own
+
+
+@contextlib.asynccontextmanager
+async def _client(
+    server: servers.RedisServer, settings: BatchSettings = QUICK
+) -> AsyncIterator[keyspace.AsyncClient]:
+    async with keyspace.connected(server.uri, settings) as client:
+        yield client
+
+
+@contextlib.contextmanager
+def _paused(server: servers.RedisServer) -> Iterator[None]:
+    server.signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        server.signal(signal.SIGCONT)
+
+
+async def _back(client: keyspace.AsyncClient) -> None:
+    async with asyncio.timeout(20):
+        while True:
+            with contextlib.suppress(errors.StoreUnavailable):
+                await client.command("PING")
+                return
+            await asyncio.sleep(0.01)
+
+
+async def _outcomes(answers: list[Awaitable[Any]]) -> list[Any]:
+    return [
+        type(one) if isinstance(one, BaseException) else one
+        for one in await asyncio.gather(*answers, return_exceptions=True)
+    ]
+
+
+def test_every_caller_gets_the_answer_to_its_own_command(server: servers.RedisServer) -> None:
+    async def scenario() -> None:
+        settings = BatchSettings(batch_commands=7, batch_bytes=1000)
+        async with _client(server, settings) as client:
+            texts = [str(number) * (number % 50 + 1) for number in range(2000)]
+            answers = await asyncio.gather(*(client.command("ECHO", text) for text in texts))
+            assert answers == [text.encode() for text in texts]
+
+    asyncio.run(scenario())
+
+
+def test_a_refusal_reaches_who_asked_and_nobody_else(server: servers.RedisServer) -> None:
+    async def scenario() -> None:
+        async with _client(server) as client:
+            commands = [("ECHO", "a"), ("NOSUCH",), ("ECHO", "b"), ("GET",), ("ECHO", "c")]
+            got = await _outcomes([client.command(*command) for command in commands])
+            refused = redis.exceptions.ResponseError
+            assert got == [b"a", refused, b"b", refused, b"c"]
+
+    asyncio.run(scenario())
+
+
+def test_too_many_in_flight_are_told_to_come_again(server: servers.RedisServer) -> None:
+    async def scenario() -> None:
+        async with _client(server, BatchSettings(in_flight=50)) as client:
+            got = await _outcomes([client.command("ECHO", "a") for _ in range(80)])
+            assert got == [b"a"] * 50 + [errors.Overloaded] * 30
+            assert await _outcomes([client.command("ECHO", "a")] * 1) == [b"a"]
+
+    asyncio.run(scenario())
+
+
+def test_too_many_bytes_are_told_to_come_again(server: servers.RedisServer) -> None:
+    async def scenario() -> None:
+        async with _client(server, BatchSettings(backlog_bytes=100_000)) as client:
+            got = await _outcomes([client.command("ECHO", "a" * 30_000) for _ in range(5)])
+            assert [one == errors.Overloaded for one in got] == [False] * 3 + [True] * 2
+            got = await _outcomes([client.command("ECHO", "a" * 100_001)])
+            assert got == [errors.Overloaded]
+            assert await client.command("ECHO", "b") == b"b"
+
+    asyncio.run(scenario())
+
+
+def test_who_left_before_it_was_sent_is_not_sent(server: servers.RedisServer) -> None:
+    async def scenario() -> None:
+        async with _client(server) as client:
+            leaving = asyncio.ensure_future(client.command("INCR", "n"))
+            await asyncio.sleep(0)
+            leaving.cancel()
+            assert await client.command("ECHO", "a") == b"a"
+            assert await client.command("GET", "n") is None
+
+    asyncio.run(scenario())
+
+
+def test_who_left_while_waiting_takes_nobody_elses_answer(server: servers.RedisServer) -> None:
+    async def scenario() -> None:
+        async with _client(server, BatchSettings(timeout=20)) as client:
+            await client.command("PING")
+            with _paused(server):
+                first, leaving, last = (
+                    asyncio.ensure_future(client.command("ECHO", text)) for text in "abc"
+                )
+                await asyncio.sleep(0.05)  # they are written; nobody reads them yet
+                leaving.cancel()
+            assert (await first, await last) == (b"a", b"c")
+
+    asyncio.run(scenario())
+
+
+def test_a_store_that_hangs_is_given_up_in_time(server: servers.RedisServer) -> None:
+    async def scenario() -> None:
+        async with _client(server) as client:
+            await client.command("PING")
+            with _paused(server):
+                start = time.monotonic()
+                got = await _outcomes([client.command("ECHO", "a") for _ in range(20)])
+                assert got == [errors.StoreTimeout] * 20
+                assert QUICK.timeout <= time.monotonic() - start < QUICK.timeout + 5
+                # From now on nobody waits: there is no connection.
+                start = time.monotonic()
+                assert await _outcomes([client.command("PING")]) == [errors.StoreUnavailable]
+                assert time.monotonic() - start < QUICK.timeout
+            await _back(client)
+            assert await client.command("ECHO", "b") == b"b"
+
+    asyncio.run(scenario())
+
+
+def test_a_killed_store_fails_at_once_and_comes_back(server: servers.RedisServer) -> None:
+    async def scenario() -> None:
+        async with _client(server, BatchSettings(timeout=60, backoff_max=0.05)) as client:
+            await client.command("PING")
+            with _paused(server):
+                waiting = [asyncio.ensure_future(client.command("PING")) for _ in range(20)]
+                await asyncio.sleep(0.05)
+                server.signal(signal.SIGKILL)
+                async with asyncio.timeout(10):  # far from the 60 s of a command
+                    assert await _outcomes([*waiting]) == [errors.StoreUnavailable] * 20
+            assert await _outcomes([client.command("PING")]) == [errors.StoreUnavailable]
+            server.start()
+            await _back(client)
+            sweep = Script("queue_sweep")(QueueKeys("p", "q"), now=0)
+            assert await client.call(sweep) == 0
+
+    # The server is gone before it could be told to go on.
+    with contextlib.suppress(ProcessLookupError):
+        asyncio.run(scenario())
+
+
+def test_a_store_that_does_not_know_our_scripts_learns_them(server: servers.RedisServer) -> None:
+    async def scenario() -> None:
+        async with _client(server) as client:
+            sweep = Script("queue_sweep")(QueueKeys("p", "q"), now=0)
+            for _ in range(2):
+                assert await asyncio.gather(*(client.call(sweep) for _ in range(20))) == [0] * 20
+                assert await client.command("SCRIPT", "EXISTS", sweep.script.sha) == [1]
+                await client.command("SCRIPT", "FLUSH")
+
+    asyncio.run(scenario())
+
+
+def test_a_driver_starts_though_the_store_is_away(server: servers.RedisServer) -> None:
+    async def scenario() -> None:
+        server.stop()
+        driver = create(server.uri, {"connect_timeout": 0.2, "backoff_max": 0.05, "unknown": 1})
+        await driver.start()
+        calls: list[Callable[[], Awaitable[Any]]] = [
+            driver.ping,
+            lambda: driver.queues.get("p", "q"),
+            lambda: driver.messages.pop("p", "q", 1),
+            lambda: driver.claims.create("p", "q", ttl=60, grace=60, limit=1),
+            driver.sweeper.sweep,
+        ]
+        for call in calls:
+            with pytest.raises(errors.StoreUnavailable):
+                await call()
+        server.start()
+        async with asyncio.timeout(20):
+            while True:
+                with contextlib.suppress(errors.StoreUnavailable):
+                    await driver.ping()
+                    break
+                await asyncio.sleep(0.01)
+        assert await driver.queues.create("p", "q", {})
+        await driver.close()
+        with pytest.raises(errors.StoreUnavailable):
+            await driver.ping()
+
+    asyncio.run(scenario())
+
+
+def test_a_full_store_is_an_unavailable_one(server: servers.RedisServer) -> None:
+    async def scenario() -> None:
+        driver = create(server.uri, {})
+        await driver.start()
+        with server.client() as admin:
+            admin.config_set("maxmemory", "1")
+        with pytest.raises(errors.StoreUnavailable):
+            await driver.queues.create("p", "q", {})
+        with server.client() as admin:
+            admin.config_set("maxmemory", "0")
+        assert await driver.queues.create("p", "q", {})
+        await driver.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_synchronous_caller_has_the_same_verbs(server: servers.RedisServer) -> None:
+    client = keyspace.BlockingClient(server.uri, QUICK)
+    sweep = Script("queue_sweep")(QueueKeys("p", "q"), now=0)
+    assert client.call(sweep) == 0
+    client.command("SCRIPT", "FLUSH")
+    assert client.call(sweep) == 0
+    with _paused(server), pytest.raises(errors.StoreTimeout):
+        client.call(sweep)
+    server.signal(signal.SIGKILL)
+    with pytest.raises(errors.StoreUnavailable):
+        client.call(sweep)
+    client.close()
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "redis://host/notanumber",
+        "redis://host:notaport",
+        "redis://host:99999999",
+        "redis://host/1/2",
+        "unix://",
+        "http://host",
+        "",
+        "redis://[::1",
+    ],
+)
+def test_a_uri_that_names_no_redis_is_refused(uri: str) -> None:
+    with pytest.raises(errors.BadConfiguration, match="storage URI"):
+        keyspace.checked(uri)
+
+
+@pytest.mark.parametrize(
+    "uri", ["redis://u:hunter2@h:1/2", "rediss://:hunter2@h", "unix://:hunter2@/run/r.sock?db=1"]
+)
+def test_no_password_is_printed(uri: str) -> None:
+    assert keyspace.checked(uri) == uri
+    assert "hunter2" not in keyspace.printable(uri)
+    assert keyspace.printable("redis://h:1/2") == "redis://h:1/2"

@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One private server for a data directory, as long as somebody uses it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+
+from tests import servers
+from zaqar_redis import errors
+from zaqar_redis.keyspace import embedded
+
+_USER = """
+import sys
+from zaqar_redis.keyspace import embedded
+with embedded.running(sys.argv[1]) as uri:
+    print(uri, flush=True)
+    sys.stdin.read()
+"""
+
+
+class User:
+    """Another process that uses the server of a URI."""
+
+    def __init__(self, uri: str) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", _USER, uri], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+
+    @property
+    def uri(self) -> str:
+        """Known once the server runs."""
+        assert self._process.stdout
+        return self._process.stdout.readline().decode().strip()
+
+    def leave(self) -> None:
+        self._process.communicate(timeout=30)
+        assert self._process.returncode == 0
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.communicate(timeout=30)
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    # Not pytest's: the path of a socket must be short.
+    with tempfile.TemporaryDirectory(prefix="zr-") as made:
+        yield Path(made)
+
+
+@contextlib.contextmanager
+def _users(folder: Path, number: int) -> Iterator[list[User]]:
+    users = [User(f"embedded://{folder}") for _ in range(number)]
+    try:
+        yield users
+    finally:
+        for user in users:
+            user.kill()
+
+
+def _client(uri: str) -> redis.Redis:
+    return redis.Redis(unix_socket_path=uri.removeprefix("unix://"))
+
+
+def _pid(uri: str) -> int:
+    with _client(uri) as client:
+        return int(client.info("server")["process_id"])
+
+
+def _lives(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"  # nobody need have looked at it yet
+
+
+def test_it_runs_while_it_is_used_and_no_longer(folder: Path) -> None:
+    with embedded.running(f"embedded://{folder}") as uri:
+        pid = _pid(uri)
+        assert uri == f"unix://{folder}/redis.sock"
+    assert not _lives(pid)
+    assert not (folder / "redis.sock").exists()
+
+
+def test_what_it_was_told_survives_a_restart(folder: Path) -> None:
+    for number in range(3):
+        with (
+            embedded.running(f"embedded://{folder}?appendfsync=always") as uri,
+            _client(uri) as client,
+        ):
+            assert client.incr("runs") == number + 1
+            assert client.config_get("appendfsync") == {"appendfsync": "always"}
+
+
+def test_it_is_reached_by_nobody_else(folder: Path) -> None:
+    inner = folder / "made" / "here"
+    with embedded.running(f"embedded://{inner}") as uri, _client(uri) as client:
+        assert client.config_get("port") == {"port": "0"}
+        assert stat.S_IMODE(inner.stat().st_mode) == 0o700
+        assert stat.S_IMODE((inner / "redis.sock").stat().st_mode) == 0o700
+
+
+def test_processes_that_start_together_share_one_and_the_last_stops_it(folder: Path) -> None:
+    with _users(folder, 3) as users:
+        pids = {_pid(user.uri) for user in users}
+        assert len(pids) == 1
+        [pid] = pids
+        for user in users[:2]:
+            user.leave()
+            assert _lives(pid)
+        users[2].leave()
+        assert not _lives(pid)
+
+
+def test_a_user_that_is_killed_stops_nobody_else(folder: Path) -> None:
+    with _users(folder, 1) as users:
+        uri = users[0].uri
+        pid = _pid(uri)
+        with embedded.running(f"embedded://{folder}"):
+            users[0].kill()
+            assert _pid(uri) == pid
+        # The dead hold nothing: this one was the last.
+        assert not _lives(pid)
+
+
+def test_a_server_whose_only_user_was_killed_is_found_again(folder: Path) -> None:
+    with _users(folder, 1) as users:
+        uri = users[0].uri
+        pid = _pid(uri)
+        users[0].kill()
+        assert _lives(pid)
+        with embedded.running(f"embedded://{folder}") as again:
+            assert (again, _pid(again)) == (uri, pid)
+        assert not _lives(pid)
+
+
+def test_a_server_that_was_killed_is_started_by_the_next(folder: Path) -> None:
+    with embedded.running(f"embedded://{folder}?appendfsync=always") as uri:
+        with _client(uri) as client:
+            client.set("kept", "yes")
+        pid = _pid(uri)
+        os.kill(pid, signal.SIGKILL)
+        servers.wait_for(lambda: not _lives(pid), "the server to be gone")
+        with _users(folder, 1) as users, _client(users[0].uri) as client:
+            assert client.get("kept") == b"yes"
+            users[0].leave()
+
+
+def test_a_long_path_has_its_socket_elsewhere(folder: Path) -> None:
+    deep = folder / ("d" * 80) / ("e" * 80)
+    with embedded.running(f"embedded://{deep}") as uri, _client(uri) as client:
+        assert len(uri) < 110
+        client.set("a", "b")
+        assert (deep / "appendonlydir").exists() or (deep / "appendonly.aof").exists()
+        other = embedded.Place(f"embedded://{deep}x").uri
+        assert other != uri
+    parent = Path(uri.removeprefix("unix://")).parent
+    assert list(parent.iterdir()) == []
+    parent.rmdir()
+
+
+def test_a_path_may_hold_what_a_uri_encodes(folder: Path) -> None:
+    with embedded.running(f"embedded://{folder}/with%20blank%C3%A9") as uri:
+        assert _pid(uri)
+        assert (folder / "with blanké" / "redis.sock").exists()
+
+
+def test_without_a_path_it_is_the_users_own_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", "/var/lib/somebody")
+    place = embedded.Place("embedded://")
+    assert place.folder == Path("/var/lib/somebody/zaqar-redis")
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "embedded://folder",
+        "embedded://host/folder",
+        "embedded:///folder?appendfsync=never",
+        "embedded:///folder?appendfsync",
+        "embedded:///folder?appendfsync=",
+        "embedded:///folder?fsync=always",
+        "embedded:///folder?a=1&b=2",
+        "redis:///folder",
+        "",
+    ],
+)
+def test_a_uri_that_is_not_understood_is_refused(uri: str) -> None:
+    with pytest.raises(errors.BadConfiguration, match="storage URI"):
+        embedded.Place(uri)
+
+
+def test_a_folder_that_cannot_be_made_is_told(folder: Path) -> None:
+    (folder / "file").write_text("no folder")
+    with (
+        pytest.raises(errors.BadConfiguration, match="data directory"),
+        embedded.running(f"embedded://{folder}/file/data"),
+    ):
+        pass
+
+
+def test_a_server_that_does_not_start_says_why(folder: Path) -> None:
+    (folder / "appendonlydir").write_text("not a folder")
+    with (
+        pytest.raises(errors.BadConfiguration, match=r"did not start: .*append"),
+        embedded.running(f"embedded://{folder}"),
+    ):
+        pass

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A message at rest reads back as it was written, by Python and by Lua."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+
+import msgspec
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests import servers
+from tests.contract.stores import OwnedClock
+from zaqar_redis.keyspace import client as keyspace
+from zaqar_redis.keyspace import envelope, keys
+from zaqar_redis.keyspace.batch import BatchSettings
+from zaqar_redis.records import Draft
+from zaqar_redis.storage.drivers.redis import RedisDriver
+
+_HEAD_SIZE = 29  # what Redis writes: everything before the flags
+
+QUEUE_NAMES = st.text(st.characters(codec="ascii", categories=["L", "N"]), max_size=64)
+DRAFTS = st.builds(
+    Draft,
+    body=st.binary(max_size=300),
+    ttl=st.integers(60, 100 * 365 * 86400),
+    delay=st.integers(0, 100 * 365 * 86400),
+    checksum=st.one_of(st.just(b""), st.binary(min_size=16, max_size=16)),
+    origin=QUEUE_NAMES,
+    sealed=st.booleans(),
+)
+
+
+@given(draft=DRAFTS, client=st.binary(min_size=16, max_size=16))
+def test_what_is_written_is_read(draft: Draft, client: bytes) -> None:
+    stored = bytes(_HEAD_SIZE) + envelope.tail(draft, client)
+    *_, flags, who, origin_length = envelope.head(stored)
+    assert (envelope.is_sealed(flags), who) == (draft.sealed, client)
+    assert envelope.rest(stored, origin_length) == (draft.origin, draft.checksum, draft.body)
+
+
+@given(uuid=st.uuids())
+def test_a_client_is_sixteen_bytes_however_its_uuid_is_spelled(uuid: uuid.UUID) -> None:
+    spellings = (str(uuid), uuid.hex, str(uuid).upper(), f"{{{uuid}}}", uuid.urn)
+    assert {envelope.client_bytes(spelling) for spelling in spellings} == {uuid.bytes}
+
+
+@given(one=st.text(max_size=40), other=st.text(max_size=40))
+def test_clients_that_are_no_uuids_are_told_apart(one: str, other: str) -> None:
+    assert len(envelope.client_bytes(one)) == 16
+    if one != other:
+        uuids = all(_is_uuid(text) for text in (one, other))
+        assert uuids or envelope.client_bytes(one) != envelope.client_bytes(other)
+
+
+def _is_uuid(text: str) -> bool:
+    try:
+        return bool(uuid.UUID(text))
+    except ValueError:
+        return False
+
+
+@given(
+    draft=DRAFTS,
+    now=st.integers(0, 2**52),
+    lease=st.tuples(st.integers(60, 43200), st.integers(60, 43200)),
+)
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+def test_the_head_that_redis_writes_is_the_head_that_python_reads(
+    redis_server: servers.RedisServer, draft: Draft, now: int, lease: tuple[int, int]
+) -> None:
+    asyncio.run(_written_by_redis(redis_server.uri, draft, now + 1, lease))
+
+
+async def _written_by_redis(uri: str, draft: Draft, now: int, lease: tuple[int, int]) -> None:
+    clock, project = OwnedClock(), f"envelope-{uuid.uuid4()}"
+    clock.now = now
+    of_queue = keys.of_queue(project, "q")
+    async with keyspace.connected(uri, BatchSettings()) as client:
+        driver = RedisDriver(client, now=clock)
+        await driver.queues.create(project, "q", {"_default_message_delay": 1})
+        who = str(uuid.uuid4())
+        await driver.messages.post(project, "q", [draft], client=who, default_ttl=60, size=0)
+        stored = await client.command("HGET", of_queue.bodies, 1)
+        ttl, delay = draft.ttl or 0, draft.delay or 0
+        assert envelope.head(stored)[:4] == (now, now + ttl * 1000, ttl, delay)
+        whole = msgspec.msgpack.decode(stored)
+        assert whole == [
+            *(now, now + ttl * 1000, ttl, delay, int(draft.sealed)),
+            *(uuid.UUID(who).bytes, draft.origin, draft.checksum, draft.body),
+        ]
+
+        clock.now += delay * 1000
+        seconds, grace = lease
+        taken = await driver.claims.create(project, "q", ttl=seconds, grace=grace, limit=1)
+        if taken.messages:
+            stored = await client.command("HGET", of_queue.bodies, 1)
+            ends = clock.now + seconds * 1000
+            if now + ttl * 1000 < ends:
+                ttl, expires = seconds + grace, ends + grace * 1000
+            else:
+                expires = now + ttl * 1000
+            assert msgspec.msgpack.decode(stored) == [now, expires, ttl, *whole[3:]]
+        await driver.queues.delete(project, "q")

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""No two queues share a key, whatever the texts that name them."""
+
+from __future__ import annotations
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from zaqar_redis.keyspace.keys import ProjectKeys, QueueKeys, Receipt, project_of
+
+#: Mostly characters that mean something in keys, hash tags and percent-encoding.
+TEXTS = st.text(
+    st.one_of(st.sampled_from("{}/%.:-_~ab0127BDF*?[]\\ \n\0é☃"), st.characters(codec="utf-8")),
+    max_size=12,
+)
+PLACES = st.tuples(TEXTS, TEXTS)
+
+
+def _keys(project: str, queue: str) -> list[bytes]:
+    keys = QueueKeys(project, queue)
+    receipts = [Receipt(keys, key).receipt for key in ("", "a", "b")]
+    return [*(getattr(keys, slot) for slot in QueueKeys.__slots__), *receipts]
+
+
+def _tag(key: bytes) -> bytes:
+    """The part that Redis Cluster hashes."""
+    start = key.find(b"{")
+    end = key.find(b"}", start + 1)
+    return key[start + 1 : end] if start >= 0 and end > start + 1 else key
+
+
+@given(one=PLACES, other=PLACES)
+@example(one=("a", "b/c"), other=("a/b", "c"))
+@example(one=("a}", "{b"), other=("a", "}{b"))
+@example(one=("a%2Fb", "c"), other=("a/b", "c"))
+@example(one=("", "a"), other=("a", ""))
+@example(one=("a", "b:messages"), other=("a", "b"))
+def test_two_queues_share_no_key(one: tuple[str, str], other: tuple[str, str]) -> None:
+    if one != other:
+        assert not {*_keys(*one)} & {*_keys(*other)}
+        assert _tag(QueueKeys(*one).queue) != _tag(QueueKeys(*other).queue)
+
+
+@given(place=PLACES)
+def test_a_queues_keys_are_distinct_and_of_one_slot(place: tuple[str, str]) -> None:
+    keys = _keys(*place)
+    assert len(set(keys)) == len(keys)
+    assert len({_tag(key) for key in keys}) == 1
+    assert all(key.startswith(b"zr:{") and key.count(b"{") == 1 for key in keys[:12])
+
+
+@given(place=PLACES, project=TEXTS)
+def test_a_projects_list_is_no_queues_key(place: tuple[str, str], project: str) -> None:
+    assert ProjectKeys(project).queues not in _keys(*place)
+
+
+@given(project=TEXTS)
+def test_a_project_is_known_by_its_list(project: str) -> None:
+    assert project_of(ProjectKeys(project).queues) == project
+
+
+@given(place=PLACES, one=st.text(max_size=30), other=st.text(max_size=30))
+def test_two_idempotency_keys_have_two_receipts(
+    place: tuple[str, str], one: str, other: str
+) -> None:
+    keys = QueueKeys(*place)
+    assert (Receipt(keys, one).receipt == Receipt(keys, other).receipt) == (one == other)
+    assert Receipt(keys, one).messages == keys.messages
