@@ -114,10 +114,13 @@ class Waiting:
         end = asyncio.get_running_loop().time() + seconds
         waiter = _Waiter(exclusive)
         self._waiting += 1
-        line = await self._join(project, queue, waiter)
+        line = self._lines.setdefault((project, queue), _Line())
+        line.of(waiter)[waiter] = None
         leaving = asyncio.ensure_future(gone.wait())
         leaving.add_done_callback(lambda _: waiter.news.set())
         try:
+            if len(line) == 1 and self._feed:
+                await self._feed.watch(project, queue, line.hint)
             while True:
                 waiter.news.clear()
                 if gone.is_set():
@@ -144,15 +147,6 @@ class Waiting:
                 await waiter.news.wait()
         except TimeoutError:
             pass
-
-    async def _join(self, project: str, queue: str, waiter: _Waiter) -> _Line:
-        place = (project, queue)
-        line = self._lines.setdefault(place, _Line())
-        first = not line
-        line.of(waiter)[waiter] = None
-        if first and self._feed:
-            await self._feed.watch(project, queue, line.hint)
-        return line
 
     def _leave(self, project: str, queue: str, line: _Line, waiter: _Waiter) -> None:
         # It was woken and did not look, or it looked for all: the next one shall.
