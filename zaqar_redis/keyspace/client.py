@@ -99,9 +99,7 @@ class MemoryClient:
     """Calls into a fakeredis of this process; every *name* is one store."""
 
     def __init__(self, uri: str, settings: BatchSettings) -> None:
-        import fakeredis
-
-        self._redis = fakeredis.FakeAsyncRedis(server=_fake_server(uri))
+        self._redis: redis.asyncio.Redis = _fakeredis().FakeAsyncRedis(server=_fake_server(uri))
         # Answers as Redis gives them, like the batch: no cursor turned into a number.
         self._redis.response_callbacks.clear()
 
@@ -127,9 +125,7 @@ class BlockingClient:
     def __init__(self, uri: str, settings: BatchSettings) -> None:
         self._redis: redis.Redis
         if urlsplit(uri).scheme == "memory":
-            import fakeredis
-
-            self._redis = fakeredis.FakeRedis(server=_fake_server(uri))
+            self._redis = _fakeredis().FakeRedis(server=_fake_server(uri))
         else:
             pool = redis.ConnectionPool.from_url(uri, **_options(settings))
             self._redis = redis.Redis(connection_pool=pool)
@@ -222,6 +218,14 @@ _FAKES: dict[str, Any] = {}
 
 
 def _fake_server(uri: str) -> Any:
-    import fakeredis
+    return _FAKES.setdefault(uri, _fakeredis().FakeServer(server_type="redis"))
 
-    return _FAKES.setdefault(uri, fakeredis.FakeServer(server_type="redis"))
+
+def _fakeredis() -> Any:
+    try:
+        import fakeredis
+    except ImportError as error:
+        raise errors.BadConfiguration(
+            "memory:// needs the package fakeredis; install zaqar-redis[memory]"
+        ) from error
+    return fakeredis

@@ -40,31 +40,19 @@ class Messages:
         for draft in drafts:
             rules.message_ttl(draft.ttl, self._limits)
             rules.message_delay(draft.delay, self._limits)
-        try:
-            return await self._post(project, queue, drafts, client, size, retry)
-        except NeedsSealing:
-            return await self._post(
-                project, queue, self._sealed(project, drafts), client, size, retry
-            )
-
-    async def _post(
-        self,
-        project: str,
-        queue: str,
-        drafts: Sequence[Draft],
-        client: str,
-        size: int,
-        retry: Retry | None,
-    ) -> Posted:
-        return await self._store.post(
-            project,
-            queue,
-            drafts,
-            client=client,
-            default_ttl=self._limits.default_message_ttl,
-            size=size,
-            retry=retry,
-        )
+        while True:
+            try:
+                return await self._store.post(
+                    project,
+                    queue,
+                    drafts,
+                    client=client,
+                    default_ttl=self._limits.default_message_ttl,
+                    size=size,
+                    retry=retry,
+                )
+            except NeedsSealing:  # at most once: then they are sealed
+                drafts = self._sealed(project, drafts)
 
     async def list(
         self,

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stores behind TLS and passwords, and what the log says of them."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import ipaddress
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from tests import servers
+from zaqar_redis import errors
+from zaqar_redis.keyspace import client as keyspace
+from zaqar_redis.keyspace.batch import BatchSettings
+
+PASSWORD = "open-sesame"
+
+
+def _certificate(folder: Path) -> tuple[Path, Path]:
+    """A key and a certificate for 127.0.0.1 that vouches for itself."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
+    now = datetime.datetime.now(datetime.UTC)
+    address = x509.IPAddress(ipaddress.IPv4Address("127.0.0.1"))
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(hours=1))
+        .not_valid_after(now + datetime.timedelta(hours=1))
+        .add_extension(x509.SubjectAlternativeName([address]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    key_file, certificate_file = folder / "redis.key", folder / "redis.crt"
+    key_file.write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+    )
+    certificate_file.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    return key_file, certificate_file
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, Path]]:
+    """Port of a Redis that speaks TLS only and wants a password, and its certificate."""
+    folder = tmp_path_factory.mktemp("secured")
+    key, certificate = _certificate(folder)
+    port = servers.free_port()
+    options = {
+        "port": "0",
+        "tls-port": str(port),
+        "tls-cert-file": str(certificate),
+        "tls-key-file": str(key),
+        "tls-ca-cert-file": str(certificate),
+        "tls-auth-clients": "no",
+        "requirepass": PASSWORD,
+        "bind": "127.0.0.1",
+        "save": "",
+        "dir": str(folder),
+        "logfile": str(folder / "redis.log"),
+    }
+    arguments = [word for name, value in options.items() for word in (f"--{name}", value)]
+    process = subprocess.Popen([servers.program(servers.REDIS), *arguments])
+    try:
+        log = folder / "redis.log"
+        servers.wait_for(
+            lambda: log.exists() and "Ready to accept" in log.read_text(), "the TLS server"
+        )
+        yield port, certificate
+    finally:
+        process.terminate()
+        process.wait(10)
+
+
+def _ping(uri: str) -> bytes:
+    async def ping() -> bytes:
+        async with keyspace.connected(uri, BatchSettings(connect_timeout=1.0)) as client:
+            answer: bytes = await client.command("PING")
+            return answer
+
+    return asyncio.run(ping())
+
+
+def test_rediss_speaks_tls_and_gives_the_password(secured: tuple[int, Path]) -> None:
+    port, certificate = secured
+    uri = f"rediss://:{PASSWORD}@127.0.0.1:{port}/3?ssl_ca_certs={certificate}"
+    assert _ping(uri) == b"PONG"
+
+
+def test_a_certificate_nobody_vouches_for_is_refused(secured: tuple[int, Path]) -> None:
+    port, _ = secured
+    with pytest.raises(errors.StoreUnavailable):
+        _ping(f"rediss://:{PASSWORD}@127.0.0.1:{port}")
+
+
+def test_a_wrong_password_is_an_unavailable_store_and_is_not_logged(
+    secured: tuple[int, Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    port, certificate = secured
+    with pytest.raises(errors.StoreUnavailable):
+        _ping(f"rediss://:not-this-one@127.0.0.1:{port}?ssl_ca_certs={certificate}")
+    assert "no connection to" in caplog.text
+    assert "not-this-one" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("uri", "shown"),
+    [
+        ("redis://localhost/1", "redis://localhost/1"),
+        ("redis://:secret@localhost", "redis://:***@localhost"),
+        ("rediss://me:secret@[::1]:6380/2", "rediss://me:***@[::1]:6380/2"),
+        ("unix://me:secret@/run/redis.sock?db=1", "unix://me:***@/run/redis.sock?db=1"),
+    ],
+)
+def test_a_uri_is_shown_without_its_password(uri: str, shown: str) -> None:
+    assert keyspace.printable(uri) == shown
