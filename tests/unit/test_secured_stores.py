@@ -123,6 +123,8 @@ def test_a_wrong_password_is_an_unavailable_store_and_is_not_logged(
         ("redis://localhost/1", "redis://localhost/1"),
         ("redis://:secret@localhost", "redis://:***@localhost"),
         ("rediss://me:secret@[::1]:6380/2", "rediss://me:***@[::1]:6380/2"),
+        ("redis://:se@cret@localhost/1", "redis://:***@localhost/1"),
+        ("redis://h/0?password=secret&db=1", "redis://h/0?password=***&db=1"),
         ("unix://me:secret@/run/redis.sock?db=1", "unix://me:***@/run/redis.sock?db=1"),
     ],
 )

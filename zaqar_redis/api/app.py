@@ -100,11 +100,13 @@ class App:
         self._sweeping = asyncio.create_task(self._sweep(), name="sweeper")
 
     async def process_shutdown(self, scope: Any, event: Any) -> None:
-        if self._sweeping:
-            self._sweeping.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._sweeping
-        await self._driver.close()
+        try:
+            if self._sweeping:
+                self._sweeping.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await self._sweeping
+        finally:
+            await self._driver.close()
 
     async def _sweep(self) -> None:
         sweeper = self._driver.sweeper
@@ -113,6 +115,9 @@ class App:
             try:
                 settled = await sweeper.sweep()
             except errors.Unavailable:
+                continue
+            except Exception:  # e.g. a user without the right to SCAN: the service goes on
+                LOG.exception("the sweeper failed", extra={"action": "sweep_failed"})
                 continue
             if settled:
                 LOG.info("swept %d", settled, extra={"action": "swept"})

@@ -138,7 +138,8 @@ class Gunicorn(BaseApplication):  # type: ignore[misc]  # gunicorn is untyped
             "proc_name": "zaqar-redis",
         }
         for name, value in settings.items():
-            self.cfg.set(name, value)
+            if name in self.cfg.settings:  # older releases have no control socket to disable
+                self.cfg.set(name, value)
 
     def load(self) -> App:
         return self._create()

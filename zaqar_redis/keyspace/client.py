@@ -175,8 +175,9 @@ def checked(uri: str) -> str:
 
 
 def printable(uri: str) -> str:
-    """The URI without its password."""
-    return re.sub(r"(://[^/@]*?):[^/@]*@", r"\1:***@", uri)
+    """The URI without its password, wherever in it that stands."""
+    plain = re.sub(r"(://[^/]*?):[^/]*@", r"\1:***@", uri)
+    return re.sub(r"([?&][^=&]*(?:password|passwd|pwd)[^=&]*=)[^&]*", r"\1***", plain, flags=re.I)
 
 
 @asynccontextmanager

@@ -89,6 +89,10 @@ def running(uri: str) -> Iterator[str]:
             if _state(place) is _State.AWAY:
                 _start(place)
             _wait_until_up(place)
+            if place.fsync == "always":
+                # Also of a server that another process started with less.
+                with _client(place) as client:
+                    client.config_set("appendfsync", place.fsync)
         try:
             yield place.uri
         finally:
