@@ -204,6 +204,9 @@ def queue_metadata(metadata: dict[str, Any], limits: Limits, can_encrypt: bool) 
         if not isinstance(dead, str):
             raise errors.BadRequest(why='The value of "_dead_letter_queue" must be a queue name.')
         queue_name(dead)
+    retry = metadata.get("_retry_policy")
+    if retry is not None and not isinstance(retry, dict):
+        raise errors.BadRequest(why='The value of "_retry_policy" must be an object.')
     sealed = metadata.get("_enable_encrypt_messages")
     if sealed is not None and not isinstance(sealed, bool):
         raise errors.BadRequest(why='The value of "_enable_encrypt_messages" must be a boolean.')

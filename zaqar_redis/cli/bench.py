@@ -94,9 +94,9 @@ class Bench(Command):
         except Failed as error:
             print(f"zaqar-redis: {error}", file=sys.stderr)
             return 1
+        sys.stdout.write(report.text(found))  # first: a file may be refused
         if options["json"]:
             options["json"].write_bytes(report.encode(found))
-        sys.stdout.write(report.text(found))
         return 0 if complete else 130
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -46,6 +47,8 @@ def _key(where: str, path: Any) -> str:
     root, *tokens = [token.strip() for token in path.split("/")]
     if root or len(tokens) != 2 or tokens[0].lower() != "metadata" or not tokens[1]:
         raise errors.BadBody(why=f'{where}: "path" must be /metadata/ and one key.')
+    if re.search(r"~(?![01])", tokens[1]):
+        raise errors.BadBody(why=f'{where}: in "path", ~ must be written ~0 and / ~1.')
     return tokens[1].replace("~1", "/").replace("~0", "~")
 
 
