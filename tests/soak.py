@@ -69,7 +69,7 @@ class Client(threading.Thread):
             self._stopping.wait(max(0.0, due - time.monotonic()))
 
     def _ask(self, method: str, path: str, **more: object) -> httpx.Response:
-        answer = self._client.request(method, path, **more)  # type: ignore[arg-type]
+        answer = self._client.request(method, path, **more)  # type: ignore[arg-type]  # by keyword, of many types
         self.answers[answer.status_code] += 1
         return answer
 

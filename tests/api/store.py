@@ -61,7 +61,7 @@ class Store:
         self.driver = RedisDriver(self.client, now=lambda: self.now)
         self._runner = runner
 
-    def sleep(self, seconds: float) -> None:
+    def advance(self, seconds: float) -> None:
         self.now += int(seconds * 1000)
 
     def do(self, operation: Awaitable[T]) -> T:

@@ -43,7 +43,7 @@ def test_a_claimed_message_lives_as_long_as_its_answer_says(
     (message,) = store.post("q", "a", ttl=60)
     (claimed,) = store.claim("q", ttl=300, grace=60).messages
     assert claimed.ttl == 360
-    store.sleep(359)
+    store.advance(359)
     assert store.get("q", message)
     # Nothing that holds a message has an expiry of its own in Redis.
     with redis_server.client() as client:
@@ -56,9 +56,9 @@ def test_a_claim_works_beyond_the_first_ttl_of_its_messages(store: Store) -> Non
     """R3."""
     store.post("q", "a", ttl=60)
     claim = store.held("q", ttl=300)
-    store.sleep(200)
+    store.advance(200)
     assert store.renew("q", claim, ttl=300)
-    store.sleep(200)
+    store.advance(200)
     store.release("q", claim)
     assert store.list("q") == ["a"]
 
@@ -68,12 +68,12 @@ def test_releasing_or_renewing_does_not_prolong_a_message(store: Store) -> None:
     messages = store.post("q", "released", "renewed", ttl=400)
     released = store.held("q", ttl=60, limit=1)
     renewed = store.held("q", ttl=60, limit=1)
-    store.sleep(50)
+    store.advance(50)
     store.release("q", released)
     assert store.renew("q", renewed, ttl=60)
-    store.sleep(349.999)
+    store.advance(349.999)
     assert len(store.get("q", *messages)) == 2
-    store.sleep(0.001)
+    store.advance(0.001)
     assert store.get("q", *messages) == []
     assert store.claim("q").messages == ()
     assert store.pop("q") == []
@@ -109,7 +109,7 @@ def test_a_lapsed_claim_is_not_found_and_released_in_peace(store: Store) -> None
     """R8."""
     store.post("q", "a")
     claim = store.held("q", ttl=60)
-    store.sleep(3600)
+    store.advance(3600)
     assert store.do(store.driver.claims.get(store.project, "q", claim)) is None
     assert store.renew("q", claim) is False
     store.release("q", claim)
@@ -120,7 +120,7 @@ def test_any_number_of_expired_messages_at_the_head_is_no_obstacle(store: Store,
     """R17."""
     store.post("q", *["old"] * 9000, ttl=60)
     store.post("q", "young", ttl=600)
-    store.sleep(60)
+    store.advance(60)
     if verb == "claim":
         assert len(store.claim("q").messages) == 1
     elif verb == "pop":

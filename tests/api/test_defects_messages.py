@@ -20,7 +20,7 @@ def test_stats_are_right_when_either_end_has_expired(store: Store) -> None:
     store.post("q", "first", ttl=60)
     (middle,) = store.post("q", "middle", ttl=600)
     store.post("q", "last", ttl=60)
-    store.sleep(60)
+    store.advance(60)
     found = store.stats("q")
     assert (found.free, found.claimed, found.total) == (1, 0, 1)
     assert found.oldest

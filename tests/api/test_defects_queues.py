@@ -23,9 +23,9 @@ def test_stats_are_right_after_a_claim_has_lapsed(store: Store) -> None:
     store.post("q", "a", "b")
     store.held("q", ttl=60, limit=1)
     assert store.counts("q") == (1, 1, 2)
-    store.sleep(60)
+    store.advance(60)
     assert store.counts("q") == (2, 0, 2)
-    store.sleep(7200)
+    store.advance(7200)
     assert store.counts("q") == (0, 0, 0)
 
 
@@ -135,7 +135,7 @@ def test_sweeping_removes_what_has_expired(store: Store, redis_server: servers.R
     of_queue = keys.of_queue(store.project, "q")
     with redis_server.client() as client:
         assert client.hlen(of_queue.bodies) == 350
-        store.sleep(3600)
+        store.advance(3600)
         while store.do(store.driver.queues.sweep(store.project, "q")):
             pass
         assert client.exists(*(getattr(of_queue, slot) for slot in keys.QueueKeys.__slots__)) == 1

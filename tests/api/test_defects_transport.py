@@ -82,9 +82,9 @@ def test_settings_cannot_be_changed_while_running() -> None:
     """S6."""
     settings = Settings()
     with pytest.raises(AttributeError):
-        settings.admin_mode = True  # type: ignore[misc]
+        settings.admin_mode = True  # type: ignore[misc]  # frozen: that is the test
     with pytest.raises(AttributeError):
-        settings.limits.max_wait = 0  # type: ignore[misc]
+        settings.limits.max_wait = 0  # type: ignore[misc]  # frozen: that is the test
     assert msgspec.structs.replace(settings.limits, max_wait=0) != rules.Limits()
 
 

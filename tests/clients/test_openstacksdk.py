@@ -185,6 +185,6 @@ def test_a_claimed_message_is_deleted_through_its_claim(
         cloud.delete_message(queue_name, first)
     cloud.delete_message(queue_name, first, claim.id)
     # The SDK takes the claim itself as well.
-    cloud.delete_message(queue_name, second, claim)  # type: ignore[arg-type]
+    cloud.delete_message(queue_name, second, claim)  # type: ignore[arg-type]  # the SDK says str
     assert list(cloud.messages(queue_name, include_claimed=True)) == []
     assert cloud.get_claim(queue_name, claim.id).messages == []

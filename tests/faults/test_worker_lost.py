@@ -23,7 +23,7 @@ def test_killed_worker_loses_and_doubles_nothing(
                 os.kill(before[0], signal.SIGKILL)
                 clients.wait_for_more()
                 servers.wait_for(
-                    lambda gone=before[0]: _replaced(service, gone),  # type: ignore[misc]
+                    lambda gone=before[0]: _replaced(service, gone),  # type: ignore[misc]  # mypy: lambda defaults
                     "a new worker",
                 )
         clients.check()

@@ -60,6 +60,7 @@ class Protocol(HttpToolsProtocol):
     _in_head = False
     _head = 0
 
+    # uvicorn says BaseTransport, and gets this.
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(cast(asyncio.Transport, OneWrite(transport)))
 

@@ -80,7 +80,7 @@ def encode(report: Report) -> bytes:
 
 
 def _rates(samples: Sequence[Sample]) -> dict[str, float]:
-    return msgspec.to_builtins(spread([s.rate for s in samples]))  # type: ignore[no-any-return]
+    return msgspec.to_builtins(spread([s.rate for s in samples]))  # type: ignore[no-any-return]  # a dict
 
 
 def text(report: Report) -> str:
