@@ -294,4 +294,5 @@ def test_encrypted_dead_letters_stay_readable(rich: Api) -> None:
     rich.release("q", rich.hold("q")[0])
     assert rich.claim("q").status_code == 204
     assert rich.bodies("dlq") == ["secret"]
-    assert rich.list("dlq").json()["messages"][0]["checksum"].startswith("MD5:")
+    # One of the plain body would tell what the ciphertext hides.
+    assert "checksum" not in rich.list("dlq").json()["messages"][0]
