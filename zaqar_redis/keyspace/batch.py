@@ -21,7 +21,7 @@ from typing import Any
 import hiredis
 import msgspec
 from redis.asyncio.connection import AbstractConnection
-from redis.exceptions import AuthenticationError, ResponseError
+from redis.exceptions import AuthenticationError, RedisError, ResponseError
 
 from zaqar_redis import errors
 from zaqar_redis.keyspace.script import Argument
@@ -116,25 +116,35 @@ class Batch:
 
     async def _keep(self) -> None:
         pause = self._settings.backoff
+        said = ""
         while True:
             connection = self._connect()
+            closing = False
             try:
                 async with asyncio.timeout(self._settings.connect_timeout):
                     await connection.connect()
                 LOG.info("connected to %s", self._name, extra={"action": "store_connected"})
-                pause = self._settings.backoff
+                pause, said = self._settings.backoff, ""
                 self._up.set()
                 await self._serve(connection)
+            except asyncio.CancelledError:
+                closing = True
+                raise
             except Exception as error:  # whatever broke it, only a new connection mends it
-                LOG.warning(
-                    "no connection to %s: %s", self._name, error, extra={"action": "store_lost"}
-                )
+                # Once: a store that is away for an hour would fill the log with it.
+                if str(error) != said:
+                    said = str(error)
+                    LOG.warning(
+                        "no connection to %s: %s", self._name, said, extra={"action": "store_lost"}
+                    )
                 if isinstance(error, AuthenticationError):
                     pause = self._settings.backoff_max
             finally:
                 self._up.clear()
                 self._fail(errors.StoreUnavailable)
-                await connection.disconnect(nowait=True)
+                # TLS takes leave of its peer; of one that is lost there is none to take.
+                with contextlib.suppress(RedisError):
+                    await connection.disconnect(nowait=not closing)
             # Jitter: after an outage the workers must not all come back at once.
             await asyncio.sleep(pause * random.uniform(0.5, 1.5))
             pause = min(2 * pause, self._settings.backoff_max)
@@ -171,6 +181,7 @@ class Batch:
                 continue  # nobody waits any more, and it was never sent
             size += len(waiting.packed)
             pieces.append(waiting.packed)
+            waiting.packed = b""  # a slow store need not be waited for with all it was told
             self._sent.append(waiting)
         return b"".join(pieces)
 
