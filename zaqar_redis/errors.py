@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every error: its text, its HTTP status, its code, whether to try again.
 
-The docstring of a class is its text; ``{fields}`` are filled in when it is
+The *message* of a class is its text; ``{fields}`` are filled in when it is
 raised.  Titles are those that Zaqar's own handlers use.
 """
 
@@ -11,8 +11,9 @@ from typing import ClassVar
 
 
 class Problem(Exception):
-    """Something went wrong."""
+    """What a caller is told."""
 
+    message: ClassVar[str] = "Something went wrong."
     status: ClassVar[int] = 500
     code: ClassVar[int] = 1000
     title: ClassVar[str] = "Internal server error"
@@ -20,157 +21,132 @@ class Problem(Exception):
     retry: ClassVar[int | None] = None
 
     def __init__(self, **fields: object) -> None:
-        self.text = (self.__doc__ or "").format_map(fields)
+        self.text = self.message.format_map(fields)
         super().__init__(self.text)
 
 
 class BadRequest(Problem):
-    """{why}"""
-
+    message = "{why}"
     status, code, title = 400, 1100, "Invalid API request"
 
 
 class BadBody(BadRequest):
-    """{why}"""
-
+    message = "{why}"
     code, title = 1101, "Invalid request body"
 
 
 class BadParameter(BadRequest):
-    """The value of the parameter "{name}" is invalid: {why}"""
-
+    message = 'The value of the parameter "{name}" is invalid: {why}'
     code, title = 1102, "Invalid parameter"
 
 
 class MissingHeader(BadRequest):
-    """The "{name}" header is required."""
-
+    message = 'The "{name}" header is required.'
     code, title = 1103, "Missing header value"
 
 
 class BadClientId(BadRequest):
-    """{why}"""
-
+    message = "{why}"
     code, title = 1104, "Wrong UUID value"
 
 
 class MissingProject(BadRequest):
-    """The header X-Project-ID was missing."""
-
+    message = "The header X-Project-ID was missing."
     code, title = 1105, "Project-Id Missing"
 
 
 class EmptyProject(BadRequest):
-    """The header X-Project-ID may not be empty."""
-
+    message = "The header X-Project-ID may not be empty."
     code, title = 1106, "Empty project header not allowed"
 
 
 class BadQueue(BadRequest):
-    """{why}"""
-
+    message = "{why}"
     code, title = 1107, "Invalid queue identification"
 
 
 class BadContentType(BadRequest):
-    """The content type application/x-www-form-urlencoded is not accepted."""
-
+    message = "The content type application/x-www-form-urlencoded is not accepted."
     code, title = 1108, "Invalid Content-Type"
 
 
 class ClaimLapsed(BadRequest):
-    """The specified claim does not exist or has expired."""
-
+    message = "The specified claim does not exist or has expired."
     code, title = 1110, "Unable to delete"
 
 
 class MessageNotClaimed(BadRequest):
-    """A claim was specified, but the message is not currently claimed."""
-
+    message = "A claim was specified, but the message is not currently claimed."
     code, title = 1111, "Unable to delete"
 
 
 class KeyReused(Problem):
-    """The Idempotency-Key was used before for a request with other content."""
-
+    message = "The Idempotency-Key was used before for a request with other content."
     status, code, title = 422, 1120, "Idempotency-Key reused"
 
 
 class Forbidden(Problem):
-    """{why}"""
-
+    message = "{why}"
     status, code, title = 403, 1200, "Not authorized"
 
 
 class MessageClaimed(Forbidden):
-    """This message is claimed; it cannot be deleted without a valid claim ID."""
-
+    message = "This message is claimed; it cannot be deleted without a valid claim ID."
     code, title = 1201, "Unable to delete"
 
 
 class ClaimedByOther(Forbidden):
-    """This message is held by another claim."""
-
+    message = "This message is held by another claim."
     code, title = 1202, "Unable to delete"
 
 
 class NotFound(Problem):
-    """{why}"""
-
+    message = "{why}"
     status, code, title = 404, 1300, "Not found"
 
 
 class BadSignature(NotFound):
-    """The pre-signed URL does not open this resource."""
-
+    message = "The pre-signed URL does not open this resource."
     code, title = 1301, "404 Not Found"
 
 
 class NotAcceptable(Problem):
-    """Only application/json can be served."""
-
+    message = "Only application/json can be served."
     status, code, title = 406, 1400, "Not acceptable"
 
 
 class Conflict(Problem):
-    """{why}"""
-
+    message = "{why}"
     status, code, title = 409, 1500, "Resource conflict"
 
 
 class UnsupportedMediaType(Problem):
-    """{why}"""
-
+    message = "{why}"
     status, code, title = 415, 1600, "415 Unsupported Media Type"
 
 
 class Unavailable(Problem):
-    """{why}"""
-
+    message = "{why}"
     status, code, title, retry = 503, 1700, "Service temporarily unavailable", 1
 
 
 class StoreUnavailable(Unavailable):
-    """The store cannot be reached at the moment. Please try again in a few seconds."""
-
+    message = "The store cannot be reached at the moment. Please try again in a few seconds."
     code = 1701
 
 
 class StoreTimeout(StoreUnavailable):
-    """The store did not answer in time; the operation may have been done all the same."""
-
+    message = "The store did not answer in time; the operation may have been done all the same."
     code = 1702
 
 
 class Overloaded(Unavailable):
-    """Too many requests are waiting for the store. Please try again in a few seconds."""
-
+    message = "Too many requests are waiting for the store. Please try again in a few seconds."
     code = 1703
 
 
 class TooManyWaiting(Unavailable):
-    """Too many requests wait for messages already; try again, or without "wait"."""
-
+    message = 'Too many requests wait for messages already; try again, or without "wait".'
     code = 1704
 
 

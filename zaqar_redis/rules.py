@@ -76,6 +76,10 @@ def queue_name(name: str) -> str:
     return name
 
 
+def is_queue_name(text: str) -> bool:
+    return len(text) <= QUEUE_NAME_MAX and bool(_QUEUE_NAME.fullmatch(text))
+
+
 def project_id(project: str | None) -> str:
     if project is None:
         raise errors.MissingProject
@@ -200,10 +204,11 @@ def queue_metadata(metadata: dict[str, Any], limits: Limits, can_encrypt: bool) 
             raise errors.BadRequest(why=f'The value of "{name}" must be an integer.')
         within(name, value, least, most)
     dead = metadata.get("_dead_letter_queue")
-    if dead is not None:
-        if not isinstance(dead, str):
-            raise errors.BadRequest(why='The value of "_dead_letter_queue" must be a queue name.')
-        queue_name(dead)
+    if dead not in (None, "") and not (isinstance(dead, str) and is_queue_name(dead)):
+        raise errors.BadRequest(
+            why='The value of "_dead_letter_queue" must be a queue name: 1 to '
+            f"{QUEUE_NAME_MAX} ASCII letters, digits, underscores, dashes and dots."
+        )
     retry = metadata.get("_retry_policy")
     if retry is not None and not isinstance(retry, dict):
         raise errors.BadRequest(why='The value of "_retry_policy" must be an object.')

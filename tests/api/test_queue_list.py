@@ -122,6 +122,9 @@ def test_filter_by_a_part_of_the_name(api: Api) -> None:
     ("stored", "asked", "matches"),
     [
         ("blue", "blue", True),
+        (1, "true", False),
+        (True, "1", False),
+        (False, "0", False),
         ("blue", "red", False),
         (30, "30", True),
         ("30", "30", True),

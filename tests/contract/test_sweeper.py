@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests import servers
 from tests.contract.stores import Store, opened
 from zaqar_redis.keyspace import keys
 from zaqar_redis.records import Stats
@@ -31,7 +32,7 @@ def test_messages_that_expired_in_idle_queues_are_removed(empty: Store) -> None:
         empty.post_many(350, queue=queue, ttl=60)
         empty.post("stays", queue=queue, ttl=600)
     empty.clock.tick(61)
-    assert empty.run(empty.driver.sweeper.sweep()) == 3 * 350
+    assert empty.run(empty.driver.sweeper.sweep(60)) == 3 * 350
     for queue in ("a", "b", "c.d"):
         assert _kept(empty, empty.project, queue) == 1
         assert empty.listed(queue) == ["stays"]
@@ -43,7 +44,7 @@ def test_queues_of_every_project_are_swept(empty: Store) -> None:
         empty.project = project
         empty.post("old", ttl=60)
     empty.clock.tick(61)
-    assert empty.run(empty.driver.sweeper.sweep()) == len(projects)
+    assert empty.run(empty.driver.sweeper.sweep(60)) == len(projects)
     assert [_kept(empty, project, "q") for project in projects] == [0] * len(projects)
 
 
@@ -51,7 +52,7 @@ def test_many_queues_are_swept_in_one_round(empty: Store) -> None:
     for number in range(205):
         empty.post("old", queue=f"q{number}", ttl=60)
     empty.clock.tick(61)
-    assert empty.run(empty.driver.sweeper.sweep()) == 205
+    assert empty.run(empty.driver.sweeper.sweep(60)) == 205
 
 
 def test_lapsed_claims_and_ended_delays_are_settled(empty: Store) -> None:
@@ -62,7 +63,7 @@ def test_lapsed_claims_and_ended_delays_are_settled(empty: Store) -> None:
     assert len(taken.messages) == 1
     empty.clock.tick(61)
     # A claim, the message it held, and the message that was delayed.
-    assert empty.run(empty.driver.sweeper.sweep()) == 3
+    assert empty.run(empty.driver.sweeper.sweep(60)) == 3
     assert empty.listed() == ["later", "now"]
     assert empty.stats().claimed == 0
 
@@ -74,9 +75,18 @@ def test_what_is_alive_is_left_alone(empty: Store) -> None:
     claim = empty.claim(limit=1, ttl=600).claim_id
     empty.clock.tick(60)
     before = empty.stats()
-    assert empty.run(empty.driver.sweeper.sweep()) == 0
+    assert empty.run(empty.driver.sweeper.sweep(60)) == 0
     assert empty.stats() == before != Stats()
     assert empty.held(claim) == ["held"]
+
+
+def test_a_turn_lasts_as_long_as_was_asked(empty: Store) -> None:
+    with opened(empty.uri, empty.project) as other:
+        empty.run(empty.driver.sweeper.sweep(0.01))
+        empty.post("old", ttl=60)
+        empty.clock.tick(61)
+        other.clock.now = empty.clock.now
+        servers.wait_for(lambda: other.run(other.driver.sweeper.sweep(60)) == 1, "the next turn")
 
 
 def test_one_process_sweeps_at_a_time(empty: Store) -> None:
@@ -84,10 +94,10 @@ def test_one_process_sweeps_at_a_time(empty: Store) -> None:
         empty.post("old", ttl=60)
         empty.clock.tick(61)
         other.clock.now = empty.clock.now
-        assert empty.run(empty.driver.sweeper.sweep()) == 1
+        assert empty.run(empty.driver.sweeper.sweep(60)) == 1
         empty.post("old", ttl=60)
         empty.clock.tick(61)
         other.clock.now = empty.clock.now
-        assert other.run(other.driver.sweeper.sweep()) == 0
+        assert other.run(other.driver.sweeper.sweep(60)) == 0
         _next_turn(other)
-        assert other.run(other.driver.sweeper.sweep()) == 1
+        assert other.run(other.driver.sweeper.sweep(60)) == 1

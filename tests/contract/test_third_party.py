@@ -83,12 +83,21 @@ def test_a_claim_may_wait_though_the_store_gives_no_hints(http: httpx.Client) ->
     assert http.post("/queues/w/claims", json={}, params={"wait": 5}).status_code == 201
 
 
-def test_a_scheme_that_nobody_installed_is_told_before_anything_is_served() -> None:
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["--storage", "nothing://"], 'no storage driver is installed for the scheme "nothing"'),
+        (["--storage", "redis://h?nonsense=1"], 'unknown option "nonsense"'),
+        (["--workers", "0"], "--workers: 0: it must be a number from 1 to 256"),
+        (["--bind", "h:99999"], "--bind h:99999"),
+    ],
+)
+def test_what_cannot_be_served_is_told_before_anything_is(arguments: list[str], why: str) -> None:
     outcome = subprocess.run(
-        [sys.executable, "-m", "zaqar_redis.cli.main", "serve", "--storage", "nothing://"],
+        [sys.executable, "-m", "zaqar_redis.cli.main", "serve", *arguments],
         capture_output=True,
         text=True,
         timeout=60,
     )
     assert outcome.returncode != 0
-    assert 'no storage driver is installed for the scheme "nothing"' in outcome.stderr
+    assert why in outcome.stderr

@@ -198,7 +198,7 @@ def test_a_driver_starts_though_the_store_is_away(server: servers.RedisServer) -
             lambda: driver.queues.get("p", "q"),
             lambda: driver.messages.pop("p", "q", 1),
             lambda: driver.claims.create("p", "q", ttl=60, grace=60, limit=1),
-            driver.sweeper.sweep,
+            lambda: driver.sweeper.sweep(60),
         ]
         for call in calls:
             with pytest.raises(errors.StoreUnavailable):

@@ -218,3 +218,21 @@ def test_a_server_that_does_not_start_says_why(folder: Path) -> None:
         embedded.running(f"embedded://{folder}"),
     ):
         pass
+
+
+def test_a_link_in_place_of_the_socket_s_folder_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    common, target = tmp_path / "common", tmp_path / "target"
+    common.mkdir()
+    target.mkdir()
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(common))
+    uri = f"embedded://{tmp_path / ('d' * 100)}"
+    folder = embedded.Place(uri).socket.parent
+    assert folder.parent == common
+    folder.symlink_to(target)
+    with (
+        pytest.raises(errors.BadConfiguration, match="is not a directory of this user"),
+        embedded.running(uri),
+    ):
+        pass

@@ -37,6 +37,10 @@ class Settings(msgspec.Struct, frozen=True):
     max_waiting: int = 10_000
     #: seconds between the rounds of the sweeper
     sweep_interval: float = 60.0
+    #: connections that one worker holds open at a time
+    max_connections: int = 16_384
+    #: seconds that a client may take to send one request
+    request_timeout: float = 60.0
 
 
 class App:
@@ -44,6 +48,7 @@ class App:
 
     def __init__(self, driver: Driver, settings: Settings) -> None:
         limits = settings.limits
+        self.settings = settings
         self._driver = driver
         self._sweep_interval = settings.sweep_interval
         self._sweeping: asyncio.Task[None] | None = None
@@ -113,7 +118,7 @@ class App:
         while sweeper:
             await asyncio.sleep(self._sweep_interval)
             try:
-                settled = await sweeper.sweep()
+                settled = await sweeper.sweep(self._sweep_interval)
             except errors.Unavailable:
                 continue
             except Exception:  # e.g. a user without the right to SCAN: the service goes on

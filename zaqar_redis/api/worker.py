@@ -16,6 +16,8 @@ from uvicorn import Config, Server
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn_worker import UvicornWorker
 
+from zaqar_redis.api.app import App
+
 
 class OneWrite:
     """A transport that writes once for all that one turn of the loop gives it.
@@ -50,35 +52,55 @@ class OneWrite:
 
 #: Bytes of a request's line and headers; what nginx and gunicorn allow, about.
 _HEAD_MAX = 64 * 1024
-_TOO_LARGE = (
-    b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
-    b"content-length: 0\r\nconnection: close\r\n\r\n"
-)
+_END = b"content-length: 0\r\nconnection: close\r\n\r\n"
+_TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\n" + _END
+_TOO_SLOW = b"HTTP/1.1 408 Request Timeout\r\n" + _END
+_TOO_MANY = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\n" + _END
 
 
 class Protocol(HttpToolsProtocol):
     _in_head = False
     _head = 0
+    #: since when a request is awaited whole, by the loop's clock; None: none is
+    _since: float | None = None
 
     # uvicorn says BaseTransport, and gets this.
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(cast(asyncio.Transport, OneWrite(transport)))
+        self._since = self.loop.time()
+        app = cast(App, self.config.app)
+        if len(self.connections) > app.settings.max_connections:
+            self._refuse(_TOO_MANY)
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
         if self._in_head:
             self._head += len(data)
             if self._head > _HEAD_MAX and not self.transport.is_closing():
-                self.transport.write(_TOO_LARGE)
-                self.transport.close()
+                self._refuse(_TOO_LARGE)
 
     def on_message_begin(self) -> None:
         self._in_head, self._head = True, 0
+        self._since = self.loop.time()
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
         self._in_head = False
         super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self._since = None
+        super().on_message_complete()
+
+    def give_up(self, before: float) -> None:
+        """Close the connection if its request began *before* and is not whole yet."""
+        if self._since is not None and self._since < before and not self.transport.is_closing():
+            answered = self.cycle is not None and self.cycle.response_started
+            self._refuse(b"" if answered else _TOO_SLOW)
+
+    def _refuse(self, answer: bytes) -> None:
+        self.transport.write(answer)
+        self.transport.close()
 
 
 class PoliteServer(Server):
@@ -93,6 +115,10 @@ class PoliteServer(Server):
         self.should_exit = True
 
     async def on_tick(self, counter: int) -> bool:
+        if counter % 10 == 0:  # ten ticks are a second
+            before = asyncio.get_running_loop().time() - self._app.settings.request_timeout
+            for connection in tuple(self.server_state.connections):
+                cast(Protocol, connection).give_up(before)
         # Without its master a worker would hold the port against the next start.
         return await super().on_tick(counter) or os.getppid() != self._master
 

@@ -57,10 +57,16 @@ class _Nobody:
     def close(self) -> None: ...
 
 
+class _Bounds:
+    max_connections = 16_384
+    request_timeout = 60.0
+
+
 class App:
     """The application, in the shape that the worker expects."""
 
     waiting = _Nobody()
+    settings = _Bounds()
 
     def __init__(self, store: str) -> None:
         client = keyspace.client(store, BatchSettings())

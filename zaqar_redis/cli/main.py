@@ -14,7 +14,7 @@ from cliff.commandmanager import CommandManager
 class Shell(App):
     def __init__(self) -> None:
         super().__init__(
-            description="Queues and real-time channels on Redis: an OpenStack Zaqar v2 service.",
+            description="Queues on Redis: an OpenStack Zaqar v2 service.",
             version=metadata.version("zaqar-redis"),
             command_manager=CommandManager("zaqar_redis.cli"),
             deferred_help=True,

@@ -40,7 +40,7 @@ class Serve(Command):
         parser.add_argument(
             "--bind", metavar="HOST:PORT", help="address to listen on (127.0.0.1:8888)"
         )
-        parser.add_argument("--workers", type=int, metavar="N", help="worker processes (1)")
+        parser.add_argument("--workers", type=_workers, metavar="N", help="worker processes (1)")
         parser.add_argument(
             "--storage",
             metavar="URI",
@@ -87,6 +87,12 @@ def _configured(parsed: argparse.Namespace) -> cfg.ConfigOpts:
     return conf
 
 
+def _workers(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= 256:
+        raise argparse.ArgumentTypeError(f"{text}: it must be a number from 1 to 256")
+    return int(text)
+
+
 def _address(bind: str) -> tuple[str, int]:
     found = re.fullmatch(r"(?:\[([^\]]+)\]|([^:]*))(?::(\d+))?", bind)
     if not found or int(found[3] or 0) > 65535:
@@ -103,6 +109,8 @@ def _settings(conf: cfg.ConfigOpts) -> Settings:
         encryption_key=conf.transport.message_encryption_key,
         max_waiting=conf.transport.max_waiting,
         sweep_interval=conf.storage.sweep_interval,
+        max_connections=conf.server.max_connections,
+        request_timeout=conf.server.request_timeout,
     )
 
 

@@ -38,6 +38,19 @@ OPTIONS: list[tuple[str | None, list[cfg.Opt]]] = [
                 min=1,
                 help="Seconds that open requests get when the service stops.",
             ),
+            cfg.IntOpt(
+                "max_connections",
+                default=16_384,
+                min=1,
+                help="Most open connections of one worker; beyond, new ones get 503. Requests "
+                "that wait for messages hold one each.",
+            ),
+            cfg.FloatOpt(
+                "request_timeout",
+                default=60.0,
+                min=1.0,
+                help="Seconds that a client may take to send one request; then it gets 408.",
+            ),
             cfg.StrOpt(
                 "log_level",
                 default="info",

@@ -169,7 +169,11 @@ def checked(uri: str) -> str:
         if parts.scheme != "unix" and not re.fullmatch(r"/?\d*", parts.path):
             raise ValueError("the path must be a database number")
         _pool(uri, BatchSettings()).make_connection()
-    except (ValueError, TypeError) as error:
+    except TypeError as error:  # redis-py passes options on as they come
+        name = re.search(r"argument '(\w+)'", str(error))
+        why = f'unknown option "{name[1]}"' if name else str(error)
+        raise errors.BadConfiguration(f"storage URI {printable(uri)}: {why}") from error
+    except ValueError as error:
         raise errors.BadConfiguration(f"storage URI {printable(uri)}: {error}") from error
     return uri
 
@@ -200,8 +204,15 @@ def _options(settings: BatchSettings) -> dict[str, Any]:
     }
 
 
+def _keepalive(uri: str) -> dict[str, Any]:
+    # A listener says nothing by itself: it would never notice that its peer is gone.
+    return {} if urlsplit(uri).scheme == "unix" else {"socket_keepalive": True}
+
+
 def _pool(uri: str, settings: BatchSettings, **options: Any) -> redis.asyncio.ConnectionPool:
-    return redis.asyncio.ConnectionPool.from_url(uri, **(_options(settings) | options))
+    return redis.asyncio.ConnectionPool.from_url(
+        uri, **(_options(settings) | _keepalive(uri) | options)
+    )
 
 
 def _translated(error: Exception) -> Exception:

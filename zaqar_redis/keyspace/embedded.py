@@ -14,6 +14,7 @@ import fcntl
 import hashlib
 import os
 import shutil
+import stat
 import subprocess
 import tempfile
 import time
@@ -80,8 +81,10 @@ def running(uri: str) -> Iterator[str]:
         place.socket.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
         raise errors.BadConfiguration(f"data directory {place.folder}: {error}") from error
-    if place.socket.parent.stat().st_uid != os.getuid():
-        raise errors.BadConfiguration(f"{place.socket.parent} belongs to somebody else")
+    # Itself, not where a link leads: the folder for all is everybody's to write to.
+    parent = place.socket.parent.lstat()
+    if parent.st_uid != os.getuid() or not stat.S_ISDIR(parent.st_mode):
+        raise errors.BadConfiguration(f"{place.socket.parent} is not a directory of this user")
     user = os.getpid()
     with (place.folder / "users.lock").open("w") as users:
         with _starting(place):
@@ -161,8 +164,10 @@ def _start(place: Place) -> None:
         start_new_session=True,
     )
     _STARTED.append(child)
+    end = time.monotonic() + _START_TIMEOUT
     while _state(place) is _State.AWAY:
-        if child.poll() is not None:
+        if child.poll() is not None or time.monotonic() > end:
+            child.kill()
             raise errors.BadConfiguration(
                 f"the server in {place.folder} did not start: {_tail(place)}"
             )

@@ -104,6 +104,8 @@ def _equals(value: Any, text: str) -> bool:
     if isinstance(value, str):
         return value == text
     try:
-        return bool(msgspec.json.decode(text) == value)
+        wanted = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):
         return False
+    # To Python, 1 and true are equal.
+    return isinstance(wanted, bool) == isinstance(value, bool) and bool(wanted == value)

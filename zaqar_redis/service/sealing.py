@@ -20,8 +20,7 @@ _NONCE = 12
 
 
 class WrongKey(errors.Problem):
-    """The message cannot be decrypted with the configured key."""
-
+    message = "The message cannot be decrypted with the configured key."
     code = 1010
 
 

@@ -119,7 +119,7 @@ class Waiting:
         leaving = asyncio.ensure_future(gone.wait())
         leaving.add_done_callback(lambda _: waiter.news.set())
         try:
-            if len(line) == 1 and self._feed:
+            if self._feed:  # each one: an earlier attempt may have failed
                 await self._feed.watch(project, queue, line.hint)
             while True:
                 waiter.news.clear()

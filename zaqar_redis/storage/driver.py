@@ -161,8 +161,11 @@ class Feed(Protocol):
 class Sweeping(Protocol):
     """For stores that do not tidy idle queues by themselves."""
 
-    def sweep(self) -> Awaitable[int]:
-        """Tidy for a while, unless another process does; how much was settled."""
+    def sweep(self, turn: float) -> Awaitable[int]:
+        """Tidy, unless another process has begun less than *turn* seconds ago.
+
+        How much was settled.
+        """
 
 
 class Driver(Protocol):

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
+from stevedore import ExtensionManager
 from stevedore import driver as stevedore_driver
 from stevedore.exception import NoMatches
 
@@ -36,8 +37,10 @@ def load(uri: str, options: Mapping[str, Any]) -> Driver:
     try:
         found: Any = stevedore_driver.DriverManager(GROUP, scheme, invoke_on_load=False)
     except NoMatches as error:
+        known = ", ".join(sorted(ExtensionManager(GROUP).names()))
         raise errors.BadConfiguration(
-            f'storage URI: no storage driver is installed for the scheme "{scheme}"'
+            f'storage URI: no storage driver is installed for the scheme "{scheme}"; '
+            f"there are: {known}"
         ) from error
     factory: Factory = found.driver
     return factory(uri, options)

@@ -106,8 +106,9 @@ class Ping:
         try:
             await self._health.ping()
             resp.status = 204
-        except errors.Unavailable:
+        except errors.Unavailable as away:
             resp.status = 503  # API: without a body
+            resp.set_header("Retry-After", str(away.retry))
 
     async def on_head(self, req: Request, resp: Response) -> None:
         resp.status = 204

@@ -9,8 +9,6 @@ from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.client import AsyncClient
 from zaqar_redis.storage.drivers.redis.queues import Queues
 
-#: Milliseconds for which one process sweeps before another may.
-_TURN = 60_000
 #: Keys that Redis looks at in one SCAN: a millisecond or so.
 _SCAN = 1000
 _PAGE = 100
@@ -21,9 +19,11 @@ class Sweeper:
         self._client = client
         self._queues = queues
 
-    async def sweep(self) -> int:
-        turn = await self._client.command("SET", keys.SWEEPER, os.getpid(), "NX", "PX", _TURN)
-        if not turn:
+    async def sweep(self, turn: float) -> int:
+        milliseconds = int(turn * 1000)
+        if not await self._client.command(
+            "SET", keys.SWEEPER, os.getpid(), "NX", "PX", milliseconds
+        ):
             return 0
         settled = 0
         cursor = b"0"
