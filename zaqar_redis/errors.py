@@ -125,6 +125,41 @@ class UnsupportedMediaType(Problem):
     status, code, title = 415, 1600, "415 Unsupported Media Type"
 
 
+class NoSuchPool(BadRequest):
+    message = 'There is no pool "{name}", or it takes no queues.'
+    code = 1123
+
+
+class NoSuchFlavor(BadRequest):
+    message = 'The value of "_flavor" must name a flavor; there is no "{name}".'
+    code = 1121
+
+
+class TooMany(BadRequest):
+    message = "There may be at most {most} {what}."
+    code = 1122
+
+
+class PoolInUse(Problem):
+    message = 'The pool "{pool}" still has {count} queues; drain it first.'
+    status, code, title = 403, 1320, "Unable to delete"
+
+
+class FlavorEmptied(Problem):
+    message = 'The flavor "{flavor}" would have no pool left.'
+    status, code, title = 403, 1321, "Unable to delete"
+
+
+class UriTaken(Problem):
+    message = 'The value of "uri" names the store of the pool "{pool}".'
+    status, code, title = 409, 1420, "Conflict"
+
+
+class NotThere(Problem):
+    message = 'The queue "{queue}" lives in the pool "{pool}".'
+    status, code, title = 409, 1421, "Conflict"
+
+
 class Unavailable(Problem):
     message = "{why}"
     status, code, title, retry = 503, 1700, "Service temporarily unavailable", 1
@@ -138,6 +173,25 @@ class StoreUnavailable(Unavailable):
 class StoreTimeout(StoreUnavailable):
     message = "The store did not answer in time; the operation may have been done all the same."
     code = 1702
+
+
+class Gated(StoreUnavailable):
+    """The queue is not to be used in this store now.
+
+    *gate* is ``<kind>:<token>``; which kinds there are is said in storage/driver.py.
+    """
+
+    message = "The queue is being moved to another store. Please try again in a second."
+    code = 1705
+
+    def __init__(self, gate: str = "") -> None:
+        super().__init__()
+        self.gate = gate
+
+
+class StoresAway(StoreUnavailable):
+    message = "These stores do not answer at the moment: {names}."
+    code = 1706
 
 
 class Overloaded(Unavailable):

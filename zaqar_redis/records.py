@@ -119,3 +119,51 @@ class Retry(Record, frozen=True):
     fingerprint: bytes
     #: milliseconds for which the first answer is kept
     window: int
+
+
+class Pool(Record, frozen=True):
+    """A store that queues are spread over."""
+
+    name: str
+    uri: str
+    #: how much of the new queues it gets, beside the others; 0: none
+    weight: int
+    #: the group it belongs to; empty: none
+    flavor: str = ""
+    #: settings of its driver that differ from the operator's for all
+    options: dict[str, Any] = {}
+    #: takes no new queues, and those it has move away
+    draining: bool = False
+
+
+class Flavor(Record, frozen=True):
+    name: str
+    #: names of its pools
+    pools: tuple[str, ...]
+
+
+class Move(Record, frozen=True):
+    """A queue on its way from one pool to another."""
+
+    #: 32 hexadecimal digits, new for each attempt
+    token: str
+    source: str
+    target: str
+    #: the target is where the queue lives now; the source is yet to be cleared
+    committed: bool = False
+
+
+class Located(Record, frozen=True):
+    #: None: the catalogue does not know the queue
+    pool: str | None
+    move: Move | None = None
+
+
+class Placed(Record, frozen=True):
+    """A queue, and the pool that it lives in."""
+
+    project: str
+    queue: str
+    pool: str
+    #: give it back to go on behind this one
+    marker: str = ""

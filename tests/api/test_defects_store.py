@@ -34,7 +34,11 @@ SCRIPTS = sorted(
     if file.name.endswith(".lua")
 )
 #: Local names in the scripts that stand for one of several declared keys.
-ALIASES = {"waiting": {"claimed", "delayed"}, "source": {"messages", "ready"}}
+ALIASES = {
+    "waiting": {"claimed", "delayed"},
+    "source": {"messages", "ready"},
+    "queues_there": {"queues"},
+}
 #: Commands that take no key; a channel is none.
 KEYLESS = {"TIME", "PUBLISH"}
 #: Commands all of whose arguments are keys.

@@ -10,11 +10,13 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import redis
 
 from tests import servers
 from tests.bench.conftest import Bench, command
 from zaqar_redis.bench.service import Service
 from zaqar_redis.bench.workloads import WORKLOADS
+from zaqar_redis.keyspace import keys
 
 _SHORT = ["--rounds", "1", "--seconds", "1", "--connections", "4"]
 _SMALL = ["--claimed", "40", "--preload", "2000"]
@@ -58,6 +60,11 @@ def test_two_services_and_the_floor_take_turns(
     assert "url : floor" in output
 
 
+def _left(client: redis.Redis) -> list[bytes]:
+    """Keys, but for the catalogue's, which remembers for a minute where queues were."""
+    return [key for key in client.scan_iter(count=1000) if not key.startswith(keys.CONTROL.prefix)]
+
+
 def test_no_queue_and_no_key_is_left(bench: Bench) -> None:
     with servers.redis_server() as store, servers.service(store.uri) as service:
         status, _, progress, _ = bench(
@@ -66,7 +73,7 @@ def test_no_queue_and_no_key_is_left(bench: Bench) -> None:
         )
         assert status == 0, progress
         with store.client() as client:
-            servers.wait_for(lambda: client.dbsize() == 0, f"no keys, not {client.keys()}")
+            servers.wait_for(lambda: not _left(client), "no keys")
 
 
 def test_memory_of_a_message_is_measured(bench: Bench) -> None:
@@ -103,7 +110,7 @@ def test_an_interrupted_run_reports_what_it_has_and_cleans_up(
         assert "| list-10 " in output
         assert "the run was interrupted" in output
         with store.client() as client:
-            servers.wait_for(lambda: client.dbsize() == 0, f"no keys, not {client.keys()}")
+            servers.wait_for(lambda: not _left(client), "no keys")
 
 
 def test_preparation_fills_claims_and_deletes_queues(

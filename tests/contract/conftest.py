@@ -15,7 +15,7 @@ import pytest
 import redis
 
 from tests import servers
-from tests.contract.stores import Store, opened
+from tests.contract.stores import POOLED, Store, opened
 from zaqar_redis.keyspace import embedded
 
 
@@ -85,19 +85,26 @@ def _embedded() -> Iterator[str]:
         yield uri
 
 
-_BACKENDS: dict[str, Callable[[], contextlib.AbstractContextManager[str]]] = {
+@contextlib.contextmanager
+def _pooled() -> Iterator[str]:
+    with _redis() as home, _redis() as other:
+        yield f"{POOLED}{home}|{home}?db=1|{other}"
+
+
+BACKENDS: dict[str, Callable[[], contextlib.AbstractContextManager[str]]] = {
     "memory": _memory,
     "redis": _redis,
     "valkey": _valkey,
     "tcp": _tcp,
     "embedded": _embedded,
+    "pooled": _pooled,
 }
 
 
-@pytest.fixture(scope="session", params=list(_BACKENDS))
+@pytest.fixture(scope="session", params=list(BACKENDS))
 def uri(request: pytest.FixtureRequest) -> Iterator[str]:
     """A store of this process's own."""
-    with _BACKENDS[request.param]() as found:
+    with BACKENDS[request.param]() as found:
         yield found
 
 

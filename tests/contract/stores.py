@@ -16,8 +16,11 @@ from zaqar_redis import errors
 from zaqar_redis.keyspace import client as keyspace
 from zaqar_redis.keyspace.batch import BatchSettings
 from zaqar_redis.keyspace.script import Call
-from zaqar_redis.records import Draft, Message, Page, Posted, Queue, Retry, Stats, Taken
+from zaqar_redis.records import Draft, Message, Page, Pool, Posted, Queue, Retry, Stats, Taken
+from zaqar_redis.storage.driver import Driver
 from zaqar_redis.storage.drivers.redis import RedisDriver
+from zaqar_redis.storage.drivers.redis.control import RedisControl
+from zaqar_redis.storage.pooled import PooledDriver
 
 T = TypeVar("T")
 
@@ -100,13 +103,37 @@ class Store:
     What is not said otherwise happens to the queue "q" of the test's project.
     """
 
+    driver: Driver
+
     def __init__(self, uri: str, runner: asyncio.Runner, project: str) -> None:
         self.clock = OwnedClock()
-        self.client = keyspace.client(uri, BatchSettings())
-        self.driver = RedisDriver(self.client, now=self.clock)
         self.project = project
         self.uri = uri
         self._runner = runner
+        self._parts: list[tuple[RedisDriver, keyspace.AsyncClient]] = []
+        self._make(uri)
+
+    def _make(self, uri: str) -> None:
+        self.driver = self.part(uri)
+
+    def part(self, uri: str) -> RedisDriver:
+        """A driver whose time is the test's."""
+        client = keyspace.client(uri, BatchSettings())
+        driver = RedisDriver(client, now=self.clock)
+        self._parts.append((driver, client))
+        return driver
+
+    def command(self, *parts: bytes | str | int) -> list[Any]:
+        """Straight to Redis, or to each there is; their answers."""
+        return [self.run(client.command(*parts)) for _, client in self._parts]
+
+    def reset(self) -> None:
+        """Nothing is in it any more."""
+        self.command("FLUSHDB")
+
+    def sweep(self, turn: float = 60) -> int:
+        assert self.driver.sweeper
+        return self.run(self.driver.sweeper.sweep(turn))
 
     def run(self, awaitable: Awaitable[T]) -> T:
         async def awaited() -> T:
@@ -142,18 +169,21 @@ class Store:
     @contextlib.contextmanager
     def dying_before(self, script: str, after: int = 0) -> Iterator[None]:
         """In here the process dies before *script*, the first *after* times excepted."""
-        dying = Dying(self.client, script, after)
-        rooms = (self.driver.queues, self.driver.messages, self.driver.claims)
-        for room in rooms:
-            room.client = dying
+        rooms = [
+            (room, client)
+            for driver, client in self._parts
+            for room in (driver.queues, driver.messages, driver.claims)
+        ]
+        for room, client in rooms:
+            room.client = Dying(client, script, after)
         try:
             yield
             raise AssertionError(f"{script} was not needed")
         except Died:
             pass
         finally:
-            for room in rooms:
-                room.client = self.client
+            for room, client in rooms:
+                room.client = client
 
     def create(self, queue: str = "q", **metadata: Any) -> bool:
         return self.run(self.driver.queues.create(self.project, queue, metadata))
@@ -268,12 +298,40 @@ class Store:
         self.run(self.driver.claims.delete(self.project, queue, claim or ""))
 
 
+class PooledStore(Store):
+    """A pooled driver over ``pooled://<home>|<pool>|<pool>``."""
+
+    driver: PooledDriver
+
+    def _make(self, uri: str) -> None:
+        home, *self._pools = uri.removeprefix(POOLED).split("|")
+        control = RedisControl(keyspace.client(home, BatchSettings()), self.clock)
+        self.driver = PooledDriver(self.part(home), control, lambda pool: self.part(pool.uri))
+
+    def begin(self) -> None:
+        """Make the pools that are not there yet."""
+        for number, uri in enumerate(self._pools, 1):
+            pool = Pool(name=f"p{number}", uri=uri, weight=100)
+            self.run(self.driver.control.pools.put(pool, canonical=uri))
+        self.driver.places.hear(None)
+        self.run(self.driver.places.places(list(self.run(self.driver.places.pools()))))
+
+    def reset(self) -> None:
+        super().reset()
+        self.begin()
+
+
+POOLED = "pooled://"
+
+
 @contextlib.contextmanager
 def opened(uri: str, project: str) -> Iterator[Store]:
     """A store at *uri*, started, and closed behind the test."""
     with asyncio.Runner() as runner:
-        store = Store(uri, runner, project)
+        store = (PooledStore if uri.startswith(POOLED) else Store)(uri, runner, project)
         store.run(store.driver.start())
+        if isinstance(store, PooledStore):
+            store.begin()
         try:
             yield store
         finally:

@@ -21,9 +21,14 @@ class Ear:
 
     @property
     def _feed(self) -> Feed:
+        assert self._store.driver.feed
         return self._store.driver.feed
 
     def watch(self) -> Ear:
+        self._store.create(self._queue)
+        return self.watch_unmade()
+
+    def watch_unmade(self) -> Ear:
         self._store.run(self._feed.watch(self._store.project, self._queue, self.hint))
         self.heard.clear()
         return self
@@ -48,6 +53,12 @@ def test_what_others_post_is_hinted_at(store: Store) -> None:
     with opened(store.uri, store.project) as other:
         other.post("a", "b")
     ear.wait(2)
+
+
+def test_a_queue_may_be_watched_before_it_is_made(store: Store) -> None:
+    ear = Ear(store).watch_unmade()
+    store.post("a")
+    store.wait_for(lambda: len(ear.heard) > 0, "a hint, of whatever number")
 
 
 def test_nothing_is_missed_once_watch_has_returned(store: Store) -> None:
@@ -138,14 +149,14 @@ def test_what_nobody_watches_any_more_is_let_go_and_may_come_back(store: Store) 
 
 def test_hints_come_again_after_the_store_was_away(project: str) -> None:
     with servers.redis_server() as server, opened(server.uri, project) as store:
-        before = Ear(store).watch()
+        before = Ear(store).watch_unmade()
         server.signal(signal.SIGKILL)
-        meanwhile = Ear(store, "meanwhile").watch()
+        meanwhile = Ear(store, "meanwhile").watch_unmade()
         server.start()
         store.wait_until_back()
         store.wait_for(lambda: 0 in before.heard, "word that hints may have been lost")
-        after = Ear(store, "after").watch()
-        again = Ear(store, "meanwhile").watch()
+        after = Ear(store, "after").watch_unmade()
+        again = Ear(store, "meanwhile").watch_unmade()
         for queue in ("q", "meanwhile", "after"):
             store.post("a", queue=queue)
         for ear in (before, meanwhile, again, after):
@@ -155,10 +166,10 @@ def test_hints_come_again_after_the_store_was_away(project: str) -> None:
 def test_who_watched_while_the_store_was_away_is_told_later(project: str) -> None:
     with servers.redis_server() as server, opened(server.uri, project) as store:
         server.signal(signal.SIGKILL)
-        first = Ear(store).watch()
+        first = Ear(store).watch_unmade()
         server.start()
         store.wait_until_back()
-        second = Ear(store).watch()
+        second = Ear(store).watch_unmade()
         store.post("a")
         for ear in (first, second):
             ear.wait()

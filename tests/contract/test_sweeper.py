@@ -14,17 +14,17 @@ from zaqar_redis.records import Stats
 @pytest.fixture
 def empty(store: Store) -> Store:
     """The sweeper looks at every queue: only those of this test shall be there."""
-    store.run(store.client.command("FLUSHDB"))
+    store.reset()
     return store
 
 
 def _next_turn(store: Store) -> None:
-    store.run(store.client.command("DEL", keys.SWEEPER))
+    store.command("DEL", keys.SWEEPER)
 
 
 def _kept(store: Store, project: str, queue: str) -> int:
     """Messages that take up room, whether or not anybody may still see them."""
-    return int(store.run(store.client.command("HLEN", keys.of_queue(project, queue).bodies)))
+    return sum(store.command("HLEN", keys.of_queue(project, queue).bodies))
 
 
 def test_messages_that_expired_in_idle_queues_are_removed(empty: Store) -> None:
@@ -32,7 +32,7 @@ def test_messages_that_expired_in_idle_queues_are_removed(empty: Store) -> None:
         empty.post_many(350, queue=queue, ttl=60)
         empty.post("stays", queue=queue, ttl=600)
     empty.clock.tick(61)
-    assert empty.run(empty.driver.sweeper.sweep(60)) == 3 * 350
+    assert empty.sweep() == 3 * 350
     for queue in ("a", "b", "c.d"):
         assert _kept(empty, empty.project, queue) == 1
         assert empty.listed(queue) == ["stays"]
@@ -44,7 +44,7 @@ def test_queues_of_every_project_are_swept(empty: Store) -> None:
         empty.project = project
         empty.post("old", ttl=60)
     empty.clock.tick(61)
-    assert empty.run(empty.driver.sweeper.sweep(60)) == len(projects)
+    assert empty.sweep() == len(projects)
     assert [_kept(empty, project, "q") for project in projects] == [0] * len(projects)
 
 
@@ -52,7 +52,7 @@ def test_many_queues_are_swept_in_one_round(empty: Store) -> None:
     for number in range(205):
         empty.post("old", queue=f"q{number}", ttl=60)
     empty.clock.tick(61)
-    assert empty.run(empty.driver.sweeper.sweep(60)) == 205
+    assert empty.sweep() == 205
 
 
 def test_lapsed_claims_and_ended_delays_are_settled(empty: Store) -> None:
@@ -63,7 +63,7 @@ def test_lapsed_claims_and_ended_delays_are_settled(empty: Store) -> None:
     assert len(taken.messages) == 1
     empty.clock.tick(61)
     # A claim, the message it held, and the message that was delayed.
-    assert empty.run(empty.driver.sweeper.sweep(60)) == 3
+    assert empty.sweep() == 3
     assert empty.listed() == ["later", "now"]
     assert empty.stats().claimed == 0
 
@@ -75,18 +75,18 @@ def test_what_is_alive_is_left_alone(empty: Store) -> None:
     claim = empty.claim(limit=1, ttl=600).claim_id
     empty.clock.tick(60)
     before = empty.stats()
-    assert empty.run(empty.driver.sweeper.sweep(60)) == 0
+    assert empty.sweep() == 0
     assert empty.stats() == before != Stats()
     assert empty.held(claim) == ["held"]
 
 
 def test_a_turn_lasts_as_long_as_was_asked(empty: Store) -> None:
     with opened(empty.uri, empty.project) as other:
-        empty.run(empty.driver.sweeper.sweep(0.01))
+        empty.sweep(0.01)
         empty.post("old", ttl=60)
         empty.clock.tick(61)
         other.clock.now = empty.clock.now
-        servers.wait_for(lambda: other.run(other.driver.sweeper.sweep(60)) == 1, "the next turn")
+        servers.wait_for(lambda: other.sweep() == 1, "the next turn")
 
 
 def test_one_process_sweeps_at_a_time(empty: Store) -> None:
@@ -94,10 +94,10 @@ def test_one_process_sweeps_at_a_time(empty: Store) -> None:
         empty.post("old", ttl=60)
         empty.clock.tick(61)
         other.clock.now = empty.clock.now
-        assert empty.run(empty.driver.sweeper.sweep(60)) == 1
+        assert empty.sweep() == 1
         empty.post("old", ttl=60)
         empty.clock.tick(61)
         other.clock.now = empty.clock.now
-        assert other.run(other.driver.sweeper.sweep(60)) == 0
+        assert other.sweep() == 0
         _next_turn(other)
-        assert other.run(other.driver.sweeper.sweep(60)) == 1
+        assert other.sweep() == 1

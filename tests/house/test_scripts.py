@@ -13,10 +13,11 @@ import redis
 
 from tests import servers
 from tests.house.files import PACKAGE, modules
-from zaqar_redis.keyspace.keys import ProjectKeys, QueueKeys
+from zaqar_redis.keyspace.keys import ControlKeys, PlaceKeys, ProjectKeys, QueueKeys, RoleKeys
 from zaqar_redis.keyspace.script import Script
 
 LUA = PACKAGE / "keyspace" / "lua"
+KINDS = (QueueKeys, ProjectKeys, ControlKeys, PlaceKeys, RoleKeys)
 NAMES = sorted(path.stem for path in LUA.glob("*.lua"))
 
 _INDEX = re.compile(r"\b(KEYS|ARGV)\[([^\]]*)\]")
@@ -84,7 +85,7 @@ def test_every_name_is_used(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_key_is_one_of_the_catalogue(name: str) -> None:
-    known = {*QueueKeys.__slots__, *ProjectKeys.__slots__}
+    known = {slot for kind in KINDS for slot in kind.__slots__}
     assert set(Script(name).keys) <= known
 
 

@@ -16,9 +16,17 @@ QUEUE = QueueKeys("p", "q")
 
 def test_keys_and_arguments_stand_in_the_order_of_the_script() -> None:
     command = Script("claim_delete")(QUEUE, claim="c", now=7).command()
-    keys = (QUEUE.queue, QUEUE.ready, QUEUE.claimed, QUEUE.holds, QUEUE.claims, QUEUE.leases)
+    keys = (
+        QUEUE.queue,
+        QUEUE.ready,
+        QUEUE.claimed,
+        QUEUE.holds,
+        QUEUE.claims,
+        QUEUE.leases,
+        QUEUE.gate,
+    )
     assert command[0] == "EVALSHA"
-    assert command[2:] == (6, *keys, 7, "c")
+    assert command[2:] == (7, *keys, 7, "c")
 
 
 def test_one_key_alone_is_a_key() -> None:
@@ -33,7 +41,7 @@ def test_the_rest_follows_the_named_arguments() -> None:
 
 
 def test_a_server_that_does_not_know_the_script_is_sent_it() -> None:
-    call = Script("queue_get")(QUEUE)
+    call = Script("queue_get")(QUEUE, peek=0)
     assert call.command_with_source() == ("EVAL", call.script.source, *call.command()[2:])
 
 

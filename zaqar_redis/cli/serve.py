@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import ipaddress
 import logging
 import re
 from collections.abc import Callable
@@ -20,7 +21,9 @@ from zaqar_redis import errors
 from zaqar_redis.api.app import App, Settings
 from zaqar_redis.conf import redis, transport
 from zaqar_redis.keyspace import client, embedded
-from zaqar_redis.storage.load import load
+from zaqar_redis.storage import pooled
+from zaqar_redis.storage.driver import Driver
+from zaqar_redis.storage.load import can_control, load
 
 LOG = logging.getLogger(__name__)
 
@@ -48,6 +51,11 @@ class Serve(Command):
             "unix:///socket or memory:// (embedded://)",
         )
         parser.add_argument(
+            "--admin",
+            action="store_true",
+            help="serve pools, flavors and health too, to everybody who reaches the service",
+        )
+        parser.add_argument(
             "--config-file",
             action="append",
             metavar="FILE",
@@ -66,12 +74,21 @@ class Serve(Command):
                 uri = stack.enter_context(embedded.running(uri))
             if urlsplit(uri).scheme == "memory" and conf.server.workers > 1:
                 raise errors.BadConfiguration("memory:// works with one worker only")
-            options = redis.options(conf)
-            load(uri, options)  # a URI that cannot be used is told before any worker starts
+            create = _driver(conf, uri)
+            create()  # a URI that cannot be used is told before any worker starts
             settings = _settings(conf)
             _announce(conf, uri)
-            Gunicorn(lambda: App(load(uri, options), settings), conf).run()
+            Gunicorn(lambda: App(create(), settings), conf).run()
         return 0
+
+
+def _driver(conf: cfg.ConfigOpts, uri: str) -> Callable[[], Driver]:
+    options = redis.options(conf)
+    control = conf.storage.control_uri or uri
+    # Another driver's store may have no room for pools; it works without.
+    if not conf.pooling or not (conf.storage.control_uri or can_control(uri)):
+        return lambda: load(uri, options)
+    return lambda: pooled.create(uri, control, options)
 
 
 def _configured(parsed: argparse.Namespace) -> cfg.ConfigOpts:
@@ -84,7 +101,23 @@ def _configured(parsed: argparse.Namespace) -> cfg.ConfigOpts:
         conf.set_override("workers", parsed.workers, group="server")
     if parsed.storage is not None:
         conf.set_override("uri", parsed.storage, group="storage")
+    if parsed.admin:
+        conf.set_override("admin_mode", True)
+    listen = conf["drivers:transport:wsgi"].bind
+    if conf.admin_mode and not (conf.admin_mode_on_any_address or _is_loopback(listen)):
+        raise ValueError(
+            f"admin_mode: {listen} is not an address of this machine alone, and everybody who "
+            "reaches the service could change its pools; bind to 127.0.0.1 or set "
+            "admin_mode_on_any_address"
+        )
     return conf
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _workers(text: str) -> int:

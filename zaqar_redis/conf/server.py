@@ -9,7 +9,24 @@ OPTIONS: list[tuple[str | None, list[cfg.Opt]]] = [
     (
         None,
         [
-            cfg.BoolOpt("admin_mode", default=False, help="Serve /v2/health."),
+            cfg.BoolOpt(
+                "admin_mode",
+                default=False,
+                help="Serve /v2/health, /v2/pools and /v2/flavors, to everybody who can reach "
+                "this service.",
+            ),
+            cfg.BoolOpt(
+                "admin_mode_on_any_address",
+                default=False,
+                help="Let admin_mode listen elsewhere than on this machine's own addresses, "
+                "though nobody is asked who they are.",
+            ),
+            cfg.BoolOpt(
+                "pooling",
+                default=True,
+                help="Let queues live in pools. Without pools they live in [storage] uri, as "
+                "they do when this is off.",
+            ),
             cfg.BoolOpt(
                 "enable_checksum", default=False, help="Give every message a checksum of its body."
             ),

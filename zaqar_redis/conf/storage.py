@@ -18,6 +18,12 @@ OPTIONS: list[tuple[str | None, list[cfg.Opt]]] = [
                 "unix:///socket use yours; memory:// keeps everything in one process, for "
                 "trying out. Other schemes come with other storage drivers.",
             ),
+            cfg.StrOpt(
+                "control_uri",
+                secret=True,
+                help="The Redis that knows the pools, the flavors, and which pool each queue "
+                "lives in; without it the one of uri.",
+            ),
             cfg.FloatOpt(
                 "sweep_interval",
                 default=60.0,

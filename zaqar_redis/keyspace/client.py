@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Protocol
 from urllib.parse import urlsplit
@@ -37,6 +37,8 @@ from zaqar_redis.keyspace.script import Call
 
 LOG = logging.getLogger(__name__)
 
+#: How scripts refuse what lua/shared/gate.lua keeps out.
+_GATED = "GATED "
 #: Refusals that pass: the server is starting, failing over, full or busy.
 _PASSING = re.compile(
     r"LOADING|BUSY|MASTERDOWN|READONLY|MISCONF|OOM|CLUSTERDOWN|TRYAGAIN|NOREPLICAS|"
@@ -110,7 +112,10 @@ class MemoryClient:
         await self._redis.aclose()
 
     async def call(self, call: Call) -> Any:
-        return await self._redis.execute_command(*call.command_with_source())
+        try:
+            return await self._redis.execute_command(*call.command_with_source())
+        except ResponseError as refusal:
+            raise _translated(refusal) from refusal
 
     async def command(self, *parts: bytes | str | int) -> Any:
         return await self._redis.execute_command(*parts)
@@ -146,6 +151,12 @@ class BlockingClient:
 
     def close(self) -> None:
         self._redis.close()
+
+
+def settings(options: Mapping[str, Any]) -> BatchSettings:
+    """Out of options by name; those of other names are not for us."""
+    known = BatchSettings.__struct_fields__
+    return BatchSettings(**{name: options[name] for name in options if name in known})
 
 
 def client(uri: str, settings: BatchSettings) -> AsyncClient:
@@ -220,7 +231,10 @@ def _translated(error: Exception) -> Exception:
         return errors.StoreTimeout()
     if isinstance(error, (redis.ConnectionError, OSError, AuthenticationError)):
         return errors.StoreUnavailable()
-    if _PASSING.search(str(error)):
+    text = str(error)
+    if text.startswith(_GATED):
+        return errors.Gated(text.removeprefix(_GATED))
+    if _PASSING.search(text):
         LOG.warning("the store refuses: %s", error, extra={"action": "store_refused"})
         return errors.StoreUnavailable()
     return error

@@ -28,6 +28,7 @@ class QueueKeys:
         "delayed",
         "expiry",
         "feed",
+        "gate",
         "holds",
         "leases",
         "messages",
@@ -60,6 +61,8 @@ class QueueKeys:
         self.leases = f"{tag}:leases".encode()
         #: string, one for each idempotency key, with an expiry: the answer given
         self.receipt = f"{tag}:receipt:".encode()
+        #: string: keeps everybody out while the queue moves between stores
+        self.gate = f"{tag}:gate".encode()
         #: channel: how many messages came or became ready
         self.feed = f"{tag}:feed".encode()
 
@@ -102,3 +105,72 @@ of_project = functools.lru_cache(maxsize=_REMEMBERED)(ProjectKeys)
 def project_of(listing: bytes) -> str:
     """The project whose list this key is."""
     return unquote(listing.removeprefix(_LIST).decode())
+
+
+class ControlKeys:
+    """What the operator owns: pools, flavors, catalogue.  All of it in one slot."""
+
+    __slots__ = ("catalogue", "deleted", "flavors", "moves", "news", "pools")
+
+    #: what all of their names begin with
+    prefix = b"zr:{control}:"
+
+    def __init__(self) -> None:
+        #: hash: name -> pool
+        self.pools = _CONTROL + b"pools"
+        #: hash: name -> 1
+        self.flavors = _CONTROL + b"flavors"
+        #: hash: <project>/<queue> -> pool
+        self.catalogue = _CONTROL + b"catalogue"
+        #: hash: <project>/<queue> -> its move from one pool to another
+        self.moves = _CONTROL + b"moves"
+        #: zset: <project>/<queue>, deleted but not forgotten yet, by time
+        self.deleted = _CONTROL + b"deleted"
+        #: channel: what changed
+        self.news = _CONTROL + b"news"
+
+
+class PlaceKeys:
+    """The control keys, with those of one project and one or two pools."""
+
+    __slots__ = ("origins", "project", "queues")
+
+    def __init__(self, project: str, pool: str, origin: str = "") -> None:
+        #: hash: pool -> how many of the project's queues live there
+        self.project = _CONTROL + b"project:" + quote(project, safe="").encode()
+        #: zset, score 0: <project>/<queue> of those that live in the pool
+        self.queues = pool_queues(pool)
+        #: the same of the pool that a queue moves from
+        self.origins = pool_queues(origin)
+
+    def __getattr__(self, name: str) -> bytes:
+        return getattr(CONTROL, name)  # type: ignore[no-any-return]  # slots of bytes
+
+
+def pool_queues(pool: str) -> bytes:
+    return _CONTROL + b"queues:" + quote(pool, safe="").encode()
+
+
+class RoleKeys:
+    """The key of one role."""
+
+    __slots__ = ("role",)
+
+    def __init__(self, name: str) -> None:
+        #: string with an expiry: the process that has the role at the moment
+        self.role = _CONTROL + b"role:" + name.encode()
+
+
+def entry(project: str, queue: str) -> bytes:
+    """How the catalogue writes a queue."""
+    return f"{quote(project, safe='')}/{quote(queue, safe='')}".encode()
+
+
+def queue_of(entry: bytes) -> tuple[str, str]:
+    """Project and name of a queue that the catalogue wrote."""
+    project, queue = entry.decode().split("/")
+    return unquote(project), unquote(queue)
+
+
+_CONTROL = ControlKeys.prefix
+CONTROL = ControlKeys()

@@ -8,6 +8,7 @@ arguments by name and a wrong name fails before anything is sent.
 A verb is a generator that yields `Call` values and is sent their answers: the
 same verb is awaited by the server and run by synchronous callers.  Calls that do
 not build on each other may be yielded together; the server sends them in one write.
+It may also yield another verb, which may be one of another store.
 A call that finds the store away raises `errors.Unavailable` where it was yielded.
 """
 
@@ -17,10 +18,10 @@ import asyncio
 import functools
 import hashlib
 import re
-from collections.abc import Callable, Coroutine, Generator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from importlib import resources
 from operator import attrgetter, itemgetter
-from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, cast
 
 from zaqar_redis import errors
 
@@ -115,7 +116,7 @@ class SyncClient(Protocol):
         """Answer of the script.  Raises `errors.StoreUnavailable`."""
 
 
-Steps = Generator[Call | Sequence[Call], Any, T]
+Steps = Generator["Call | Sequence[Call] | Awaitable[Any]", Any, T]
 
 
 class Verb(Generic[T]):
@@ -136,8 +137,10 @@ class Verb(Generic[T]):
                 try:
                     if isinstance(asked, Call):
                         answer = yield from client.call(asked).__await__()
-                    else:
+                    elif isinstance(asked, Sequence):
                         answer = yield from asyncio.gather(*map(client.call, asked)).__await__()
+                    else:
+                        answer = yield from asked.__await__()
                 except errors.Unavailable as error:
                     asked = steps.throw(error)
                 else:
@@ -155,8 +158,10 @@ class Verb(Generic[T]):
                 try:
                     if isinstance(asked, Call):
                         answer = client.call(asked)
-                    else:
+                    elif isinstance(asked, Sequence):
                         answer = [client.call(call) for call in asked]
+                    else:
+                        answer = cast(Verb[Any], asked).run()
                 except errors.Unavailable as error:
                     asked = steps.throw(error)
                 else:

@@ -78,6 +78,20 @@ class Messages(Protocol):
         the queue wants bodies encrypted and these are not.
         """
 
+    def bury(
+        self,
+        project: str,
+        queue: str,
+        letter: Draft,
+        *,
+        client: bytes,
+        retry: Retry,
+    ) -> Awaitable[Posted]:
+        """Append a dead letter as it is, encrypted or not, whatever its size.
+
+        *letter* has a TTL; *client* is that of its message.
+        """
+
     def list(
         self,
         project: str,
@@ -117,6 +131,14 @@ class Messages(Protocol):
 
     def pop(self, project: str, queue: str, limit: int) -> Awaitable[Taken]:
         """Take the oldest claimable messages out for good."""
+
+
+class Bury(Protocol):
+    """`Messages.bury`, perhaps of another store."""
+
+    def __call__(
+        self, project: str, queue: str, letter: Draft, *, client: bytes, retry: Retry
+    ) -> Awaitable[Posted]: ...
 
 
 class Claims(Protocol):
@@ -168,16 +190,51 @@ class Sweeping(Protocol):
         """
 
 
+class Transfer(Protocol):
+    """For stores whose queues can move to another store of the same kind.
+
+    A *gate* keeps everybody but the mover out of a queue: whoever meets it gets
+    `errors.Gated` and nothing is changed.  It is a text, ``<kind>:<token>``:
+
+    - ``out``: the queue is being moved away from here; lapses unless it is renewed;
+    - ``gone``: all of it is on the other side;
+    - ``into``: it is being copied to here;
+    - ``closed``: it is not here, for whoever remembers that it was.
+    """
+
+    def open(self, project: str, queue: str, gate: str) -> Awaitable[bool]:
+        """Take the gate away if it is still this one."""
+
+    def close(self, project: str, queue: str) -> Awaitable[bool]:
+        """Shut a queue that is not there for some minutes; False when it is there."""
+
+
 class Driver(Protocol):
     """A store of queues."""
 
-    queues: Queues
-    messages: Messages
-    claims: Claims
-    #: None: whoever waits must poll
-    feed: Feed | None
-    #: None: nothing needs sweeping
-    sweeper: Sweeping | None
+    @property
+    def queues(self) -> Queues: ...
+
+    @property
+    def messages(self) -> Messages: ...
+
+    @property
+    def claims(self) -> Claims: ...
+
+    @property
+    def feed(self) -> Feed | None:
+        """None: whoever waits must poll."""
+
+    @property
+    def sweeper(self) -> Sweeping | None:
+        """None: nothing needs sweeping."""
+
+    @property
+    def transfer(self) -> Transfer | None:
+        """None: queues cannot move from or to it."""
+
+    def route_letters(self, bury: Bury) -> None:
+        """From now on send dead letters by *bury*: their queue may be in another store."""
 
     async def start(self) -> None:
         """Connect.  Does not fail when the store is away: its calls do."""

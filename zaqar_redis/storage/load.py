@@ -16,9 +16,12 @@ from stevedore import driver as stevedore_driver
 from stevedore.exception import NoMatches
 
 from zaqar_redis import errors
+from zaqar_redis.storage.control import Control
 from zaqar_redis.storage.driver import Driver
 
 GROUP = "zaqar_redis.storage"
+#: Entry points of control stores; their objects are called like a `Factory`.
+CONTROL_GROUP = "zaqar_redis.control"
 
 
 class Factory(Protocol):
@@ -33,14 +36,28 @@ class Factory(Protocol):
 
 def load(uri: str, options: Mapping[str, Any]) -> Driver:
     """Raises BadConfiguration when no installed driver has the URI's scheme."""
+    factory: Factory = _found(GROUP, uri)
+    return factory(uri, options)
+
+
+def load_control(uri: str, options: Mapping[str, Any]) -> Control:
+    """Raises BadConfiguration when no control store has the URI's scheme."""
+    control: Control = _found(CONTROL_GROUP, uri)(uri, options)
+    return control
+
+
+def can_control(uri: str) -> bool:
+    """Whether a control store can be where the URI says."""
+    return urlsplit(uri).scheme in ExtensionManager(CONTROL_GROUP).names()
+
+
+def _found(group: str, uri: str) -> Any:
     scheme = urlsplit(uri).scheme
     try:
-        found: Any = stevedore_driver.DriverManager(GROUP, scheme, invoke_on_load=False)
+        return stevedore_driver.DriverManager(group, scheme, invoke_on_load=False).driver
     except NoMatches as error:
-        known = ", ".join(sorted(ExtensionManager(GROUP).names()))
+        known = ", ".join(sorted(ExtensionManager(group).names()))
         raise errors.BadConfiguration(
             f'storage URI: no storage driver is installed for the scheme "{scheme}"; '
             f"there are: {known}"
         ) from error
-    factory: Factory = found.driver
-    return factory(uri, options)

@@ -13,12 +13,14 @@ local expiry   = KEYS[7]            -- zset: every message by expiry
 local holds    = KEYS[8]            -- hash: rank -> last claim and count
 local claims   = KEYS[9]            -- hash: claim -> ttl and ranks
 local leases   = KEYS[10]           -- zset: claims by the end of their lease
+local gate     = KEYS[11]           -- string: keeps everybody out while it is there
 local now      = tonumber(ARGV[1])  -- ms; 0: the time of Redis
 local claim    = ARGV[2]            -- id of the claim to make, 32 characters
 local ttl      = tonumber(ARGV[3])  -- seconds
 local grace    = tonumber(ARGV[4])  -- seconds
 local limit    = tonumber(ARGV[5])  -- messages at most
 local burial   = ARGV[6]            -- id to hold dead letters with
+--#include gate
 --#include now
 --#include envelope
 --#include forget

@@ -8,8 +8,10 @@ local claimed = KEYS[3]            -- zset: held, by the end of the hold
 local holds   = KEYS[4]            -- hash: rank -> last claim and count
 local claims  = KEYS[5]            -- hash: claim -> ttl and ranks
 local leases  = KEYS[6]            -- zset: claims by the end of their lease
+local gate    = KEYS[7]            -- string: keeps everybody out while it is there
 local now     = tonumber(ARGV[1])  -- ms; 0: the time of Redis
 local claim   = ARGV[2]            -- id
+--#include gate
 --#include now
 --#include hold
 

@@ -7,10 +7,12 @@ local expiry  = KEYS[3]            -- zset: every message by expiry
 local holds   = KEYS[4]            -- hash: rank -> last claim and count
 local claims  = KEYS[5]            -- hash: claim -> ttl and ranks
 local leases  = KEYS[6]            -- zset: claims by the end of their lease
+local gate    = KEYS[7]            -- string: keeps everybody out while it is there
 local now     = tonumber(ARGV[1])  -- ms; 0: the time of Redis
 local claim   = ARGV[2]            -- id
 local ttl     = tonumber(ARGV[3])  -- seconds
 local grace   = tonumber(ARGV[4])  -- seconds
+--#include gate
 --#include now
 --#include envelope
 --#include hold

@@ -13,10 +13,12 @@ local delayed  = KEYS[6]            -- zset: delayed, by the end of the delay
 local expiry   = KEYS[7]            -- zset: every message by expiry
 local holds    = KEYS[8]            -- hash: rank -> last claim and count
 local leases   = KEYS[9]            -- zset: claims by the end of their lease
+local gate     = KEYS[10]           -- string: keeps everybody out while it is there
 local now      = tonumber(ARGV[1])  -- ms; 0: the time of Redis
 local policy   = ARGV[2]            -- 'free': unless claimed; 'any'; 'held': by these claims
 local owners   = ARGV[3]            -- ids of claims, 32 characters each
 -- ARGV[4...]: epoch and rank of each message
+--#include gate
 --#include now
 --#include forget
 --#include hold

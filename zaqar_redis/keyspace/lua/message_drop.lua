@@ -6,8 +6,10 @@ local claimed  = KEYS[4]  -- zset: held, by the end of the hold
 local delayed  = KEYS[5]  -- zset: delayed, by the end of the delay
 local expiry   = KEYS[6]  -- zset: every message by expiry
 local holds    = KEYS[7]  -- hash: rank -> last claim and count
+local gate     = KEYS[8]  -- string: keeps everybody out while it is there
 local burial   = ARGV[1]  -- the claim
 -- ARGV[2...]: ranks
+--#include gate
 local now = 0             -- nothing here goes by time
 --#include forget
 --#include hold

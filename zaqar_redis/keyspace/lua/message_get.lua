@@ -6,8 +6,10 @@ local queue   = KEYS[1]            -- hash: the queue itself
 local bodies  = KEYS[2]            -- hash: rank -> envelope
 local claimed = KEYS[3]            -- zset: held, by the end of the hold
 local holds   = KEYS[4]            -- hash: rank -> last claim and count
+local gate    = KEYS[5]            -- string: keeps everybody out while it is there
 local now     = tonumber(ARGV[1])  -- ms; 0: the time of Redis
 -- ARGV[2...]: epoch and rank of each
+--#include gate
 --#include now
 --#include envelope
 

@@ -13,12 +13,14 @@ local expiry     = KEYS[7]            -- zset: every message by expiry
 local holds      = KEYS[8]            -- hash: rank -> last claim and count
 local claims     = KEYS[9]            -- hash: claim -> ttl and ranks
 local leases     = KEYS[10]           -- zset: claims by the end of their lease
+local gate       = KEYS[11]           -- string: keeps everybody out while it is there
 local now        = tonumber(ARGV[1])  -- ms; 0: the time of Redis
 local after      = ARGV[2]            -- rank to go on behind
 local limit      = tonumber(ARGV[3])  -- messages at most
 local client     = ARGV[4]            -- whose messages to hide, or ''
 local also_held  = ARGV[5]            -- '1': claimed messages too
 local also_later = ARGV[6]            -- '1': delayed messages too
+--#include gate
 --#include now
 --#include envelope
 --#include forget

@@ -11,6 +11,7 @@ local ready       = KEYS[4]             -- zset: claimable by rank
 local delayed     = KEYS[5]             -- zset: delayed, by the end of the delay
 local expiry      = KEYS[6]             -- zset: every message by expiry
 local receipt     = KEYS[7]             -- string: the answer to this retry token
+local gate        = KEYS[8]             -- string: keeps everybody out while it is there
 local now         = tonumber(ARGV[1])   -- ms; 0: the time of Redis
 local epoch       = ARGV[2]             -- of the queue to make, or ''
 local size        = tonumber(ARGV[3])   -- bytes of the request
@@ -19,6 +20,7 @@ local sealed      = ARGV[5]             -- '1': the bodies are encrypted
 local fingerprint = ARGV[6]             -- of the request; '': no retry token
 local window      = tonumber(ARGV[7])   -- ms to keep the receipt
 -- ARGV[8...]: ttl or -1, delay or -1, rest of the envelope; for each message
+--#include gate
 --#include now
 --#include envelope
 

@@ -9,6 +9,8 @@ local expiry   = KEYS[7]   -- zset: every message by expiry
 local holds    = KEYS[8]   -- hash: rank -> last claim and count
 local claims   = KEYS[9]   -- hash: claim -> ttl and ranks
 local leases   = KEYS[10]  -- zset: claims by the end of their lease
+local gate     = KEYS[11]  -- string: keeps everybody out while it is there
+--#include gate
 
 return redis.call('UNLINK', queue, messages, bodies, ready, claimed, delayed, expiry, holds, claims,
     leases)

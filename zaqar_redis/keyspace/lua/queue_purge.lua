@@ -8,5 +8,7 @@ local expiry   = KEYS[6]  -- zset: every message by expiry
 local holds    = KEYS[7]  -- hash: rank -> last claim and count
 local claims   = KEYS[8]  -- hash: claim -> ttl and ranks
 local leases   = KEYS[9]  -- zset: claims by the end of their lease
+local gate     = KEYS[10] -- string: keeps everybody out while it is there
+--#include gate
 
 return redis.call('UNLINK', messages, bodies, ready, claimed, delayed, expiry, holds, claims, leases)

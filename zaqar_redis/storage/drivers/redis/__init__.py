@@ -8,12 +8,13 @@ from typing import Any
 
 from zaqar_redis import clock
 from zaqar_redis.keyspace import client as keyspace
-from zaqar_redis.keyspace.batch import BatchSettings
+from zaqar_redis.storage.driver import Bury
 from zaqar_redis.storage.drivers.redis.claims import Claims
 from zaqar_redis.storage.drivers.redis.feed import Feed
 from zaqar_redis.storage.drivers.redis.messages import Messages
 from zaqar_redis.storage.drivers.redis.queues import Queues
 from zaqar_redis.storage.drivers.redis.sweeper import Sweeper
+from zaqar_redis.storage.drivers.redis.transfer import Transfer
 
 
 class RedisDriver:
@@ -23,9 +24,13 @@ class RedisDriver:
         self._client = client
         self.queues = Queues(client, now)
         self.messages = Messages(client, now)
-        self.claims = Claims(client, now)
+        self.claims = Claims(client, now, self.messages.bury)
         self.feed = Feed(client)
         self.sweeper = Sweeper(client, self.queues)
+        self.transfer = Transfer(client)
+
+    def route_letters(self, bury: Bury) -> None:
+        self.messages.letters = self.claims.letters = bury
 
     async def start(self) -> None:
         await self._client.start()
@@ -40,6 +45,4 @@ class RedisDriver:
 
 def create(uri: str, options: Mapping[str, Any]) -> RedisDriver:
     """The entry point of ``redis://``, ``rediss://``, ``unix://`` and ``memory://``."""
-    known = BatchSettings.__struct_fields__
-    settings = BatchSettings(**{name: options[name] for name in options if name in known})
-    return RedisDriver(keyspace.client(uri, settings))
+    return RedisDriver(keyspace.client(uri, keyspace.settings(options)))

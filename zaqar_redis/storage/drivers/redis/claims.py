@@ -9,6 +9,7 @@ from zaqar_redis.clock import Clock
 from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.script import Script, Steps, verb
 from zaqar_redis.records import Claim, Taken
+from zaqar_redis.storage.driver import Bury
 from zaqar_redis.storage.drivers.redis import dead_letters, identity, reading
 
 _CREATE = Script("claim_create")
@@ -18,9 +19,10 @@ _DELETE = Script("claim_delete")
 
 
 class Claims:
-    def __init__(self, client: Any, now: Clock) -> None:
+    def __init__(self, client: Any, now: Clock, bury: Bury) -> None:
         self.client = client
         self._now = now
+        self.letters = bury
 
     @verb
     def create(self, project: str, queue: str, *, ttl: int, grace: int, limit: int) -> Steps[Taken]:
@@ -42,7 +44,7 @@ class Claims:
             if dead:
                 letters = reading.messages(now, epoch, dead)
                 yield from dead_letters.move(
-                    self._now, project, queue, letters, dead_queue.decode(), dead_ttl, burial
+                    self.letters, project, queue, letters, dead_queue.decode(), dead_ttl, burial
                 )
         messages = tuple(reading.messages(now, epoch, flat))
         return Taken(messages=messages, claim_id=claim if messages else None, due=due)

@@ -14,11 +14,10 @@ import contextlib
 from collections.abc import Sequence
 
 from zaqar_redis import errors
-from zaqar_redis.clock import Clock
 from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.script import Script, Steps
 from zaqar_redis.records import Draft, Message, Retry
-from zaqar_redis.storage.drivers.redis import posting
+from zaqar_redis.storage.driver import Bury
 
 _DROP = Script("message_drop")
 
@@ -27,7 +26,7 @@ _WINDOW = 24 * 3600 * 1000
 
 
 def move(
-    now: Clock,
+    bury: Bury,
     project: str,
     queue: str,
     letters: Sequence[Message],
@@ -46,15 +45,11 @@ def move(
                 origin=queue,
                 sealed=letter.sealed,
             )
-            yield from posting.post(
-                now(),
+            yield bury(
                 project,
                 dead_queue,
-                [draft],
+                draft,
                 client=letter.client,
-                default_ttl=letter.ttl,
-                size=0,
-                sealed=True,  # it goes as it is
                 retry=Retry(key=f"dead {letter.id}", fingerprint=b"\0", window=_WINDOW),
             )
         yield _DROP(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hints from Redis that queues have news, over one PUB/SUB connection."""
+"""News from Redis over one PUB/SUB connection: of queues, and of the control store."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import contextlib
 import logging
 import random
 from collections import OrderedDict
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
 
 from redis.asyncio.client import PubSub
 from redis.exceptions import RedisError
@@ -27,47 +28,53 @@ _CONFIRM = 1.0
 _ALWAYS = b"zr:feed"
 
 
-class _Channel:
-    __slots__ = ("asked", "confirmed", "hints")
+T = TypeVar("T")
+
+
+class _Channel(Generic[T]):
+    __slots__ = ("asked", "confirmed", "listeners")
 
     def __init__(self) -> None:
-        self.hints: set[Hint] = set()
+        self.listeners: set[Callable[[T], None]] = set()
         #: redis-py knows of it, and subscribes again after a lost connection
         self.asked = False
         self.confirmed = asyncio.Event()
 
 
-class Feed:
-    def __init__(self, client: AsyncClient) -> None:
+class Channels(Generic[T]):
+    """Calls listeners with what *read* makes of messages, or *unknown* after a gap."""
+
+    def __init__(self, client: AsyncClient, read: Callable[[bytes], T], unknown: T) -> None:
         self._client = client
-        self._channels: dict[bytes, _Channel] = {}
+        self._read_message = read
+        self._unknown = unknown
+        self._channels: dict[bytes, _Channel[T]] = {}
         self._idle: OrderedDict[bytes, None] = OrderedDict()
         self._listener: PubSub | None = None
         self._reader: asyncio.Task[None] | None = None
         self._starting = asyncio.Lock()
 
-    async def watch(self, project: str, queue: str, hint: Hint) -> None:
-        name = keys.of_queue(project, queue).feed
+    async def watch(self, name: bytes, listener: Callable[[T], None]) -> None:
+        """Returns when nothing from now on is missed, or Redis does not confirm that."""
         self._idle.pop(name, None)
         channel = self._channels.get(name)
         if channel is None:
             channel = self._channels[name] = _Channel()
-        channel.hints.add(hint)
+        channel.listeners.add(listener)
         if not channel.asked:
             with contextlib.suppress(RedisError, OSError):
-                listener = await self._started()
-                await listener.subscribe(name)
+                connection = await self._started()
+                await connection.subscribe(name)
                 channel.asked = True
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(channel.confirmed.wait(), _CONFIRM)
 
-    def unwatch(self, project: str, queue: str, hint: Hint) -> None:
-        name = keys.of_queue(project, queue).feed
+    def unwatch(self, name: bytes, listener: Callable[[T], None]) -> None:
         channel = self._channels.get(name)
         if channel is None:
             return
-        channel.hints.discard(hint)
-        if not channel.hints:
+        channel.listeners.discard(listener)
+        if not channel.listeners:
             self._idle[name] = None
 
     async def close(self) -> None:
@@ -101,7 +108,7 @@ class Feed:
                 LOG.info("feed interrupted: %s", error, extra={"action": "feed_lost"})
                 for channel in self._channels.values():
                     channel.confirmed.clear()
-                    _tell(channel, 0)
+                    _tell(channel, self._unknown)
                 await asyncio.sleep(random.uniform(0.1, 0.5))
 
     def _hear(self, message: dict[str, Any]) -> None:
@@ -110,11 +117,27 @@ class Feed:
             return
         if message["type"] == "subscribe":
             channel.confirmed.set()
-            _tell(channel, 0)  # after a reconnection: something may have been missed
+            _tell(channel, self._unknown)  # after a reconnection: something may have been missed
         elif message["type"] == "message":
-            _tell(channel, int(message["data"]))
+            _tell(channel, self._read_message(message["data"]))
 
 
-def _tell(channel: _Channel, count: int) -> None:
-    for hint in tuple(channel.hints):
-        hint(count)
+def _tell(channel: _Channel[T], news: T) -> None:
+    for listener in tuple(channel.listeners):
+        listener(news)
+
+
+class Feed:
+    """Hints that queues have news."""
+
+    def __init__(self, client: AsyncClient) -> None:
+        self._channels = Channels(client, int, 0)
+
+    async def watch(self, project: str, queue: str, hint: Hint) -> None:
+        await self._channels.watch(keys.of_queue(project, queue).feed, hint)
+
+    def unwatch(self, project: str, queue: str, hint: Hint) -> None:
+        self._channels.unwatch(keys.of_queue(project, queue).feed, hint)
+
+    async def close(self) -> None:
+        await self._channels.close()

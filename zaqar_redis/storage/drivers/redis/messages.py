@@ -13,6 +13,7 @@ from zaqar_redis.clock import Clock
 from zaqar_redis.keyspace import envelope, keys
 from zaqar_redis.keyspace.script import Script, Steps, verb
 from zaqar_redis.records import Draft, Message, Page, Posted, Retry, Taken
+from zaqar_redis.storage.driver import Bury
 from zaqar_redis.storage.drivers.redis import dead_letters, identity, posting, reading
 
 _LIST = Script("message_list")
@@ -25,6 +26,8 @@ class Messages:
     def __init__(self, client: Any, now: Clock) -> None:
         self.client = client
         self._now = now
+        #: how dead letters reach their queue
+        self.letters: Bury = self.bury
 
     @verb
     def post(
@@ -47,6 +50,22 @@ class Messages:
             default_ttl=default_ttl,
             size=size,
             sealed=drafts[0].sealed,
+            retry=retry,
+        )
+
+    @verb
+    def bury(
+        self, project: str, queue: str, letter: Draft, *, client: bytes, retry: Retry
+    ) -> Steps[Posted]:
+        return posting.post(
+            self._now(),
+            project,
+            queue,
+            [letter],
+            client=client,
+            default_ttl=0,
+            size=0,
+            sealed=True,  # it goes as it is
             retry=retry,
         )
 
@@ -124,7 +143,7 @@ class Messages:
             if dead:
                 letters = reading.messages(now, epoch, dead)
                 yield from dead_letters.move(
-                    self._now, project, queue, letters, dead_queue.decode(), dead_ttl, burial
+                    self.letters, project, queue, letters, dead_queue.decode(), dead_ttl, burial
                 )
         popped = reading.messages(now, epoch, flat)
         unclaimed = [msgspec.structs.replace(message, claim_id=None) for message in popped]

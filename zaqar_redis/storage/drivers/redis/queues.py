@@ -54,7 +54,7 @@ class Queues:
 
     @verb
     def get(self, project: str, queue: str) -> Steps[Queue | None]:
-        metadata, created = yield _GET(keys.of_queue(project, queue))
+        metadata, created = yield _GET(keys.of_queue(project, queue), peek=0)
         return _queue(queue, metadata, created) if metadata is not None else None
 
     @verb
@@ -81,7 +81,8 @@ class Queues:
         while len(found) < limit:
             names = yield _LIST(keys.of_project(project), after=after, limit=step)
             found_names = [name.decode() for name in names]
-            stored = yield [_GET(keys.of_queue(project, name)) for name in found_names]
+            # A queue that moves is no less there: whoever lists it sees it once.
+            stored = yield [_GET(keys.of_queue(project, name), peek=1) for name in found_names]
             for after, (metadata, created) in zip(found_names, stored, strict=True):
                 if metadata is None:
                     # Deleted by a process that died before it could say so here.
@@ -138,7 +139,7 @@ def enlist(project: str, queue: str) -> Steps[None]:
 
 def _unlist(project: str, queue: str) -> Steps[None]:
     yield _REMOVE(keys.of_project(project), name=queue)
-    metadata, _ = yield _GET(keys.of_queue(project, queue))
+    metadata, _ = yield _GET(keys.of_queue(project, queue), peek=1)
     if metadata is not None:  # made again, and perhaps listed, before we took it out
         yield _ADD(keys.of_project(project), name=queue)
 

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 
+from zaqar_redis import errors
 from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.client import AsyncClient
 from zaqar_redis.storage.drivers.redis.queues import Queues
@@ -41,8 +43,9 @@ class Sweeper:
         while True:
             page = await self._queues.list(project, after, _PAGE, None)
             for queue in page.items:
-                while step := await self._queues.sweep(project, queue.name):
-                    settled += step
+                with contextlib.suppress(errors.Gated):  # it moves, and is swept over there
+                    while step := await self._queues.sweep(project, queue.name):
+                        settled += step
             if len(page.items) < _PAGE:
                 return settled
             after = page.marker

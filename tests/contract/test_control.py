@@ -1,0 +1,339 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a control store promises: pools, flavors, the catalogue, moves."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Awaitable, Iterator
+from typing import Any, TypeVar
+
+import pytest
+
+from tests.contract.conftest import BACKENDS
+from tests.contract.stores import OwnedClock
+from zaqar_redis import errors
+from zaqar_redis.keyspace import client as keyspace
+from zaqar_redis.keyspace.batch import BatchSettings
+from zaqar_redis.records import Flavor, Located, Move, Pool
+from zaqar_redis.storage.control import DEFAULT, POOLS_MAX
+from zaqar_redis.storage.drivers.redis.control import RedisControl
+
+T = TypeVar("T")
+P = "a project/with {signs}"
+
+
+class Operator:
+    """A control store whose calls are done when they return."""
+
+    def __init__(self, uri: str, runner: asyncio.Runner) -> None:
+        self.clock = OwnedClock()
+        self.client = keyspace.client(uri, BatchSettings())
+        self.control = RedisControl(self.client, self.clock)
+        self.catalogue = self.control.catalogue
+        self._runner = runner
+
+    def run(self, awaitable: Awaitable[T]) -> T:
+        async def awaited() -> T:
+            return await awaitable
+
+        return self._runner.run(awaited())
+
+    def pool(self, name: str, weight: int = 100, **more: Any) -> bool:
+        pool = Pool(name=name, uri=f"redis://{name}", weight=weight, **more)
+        return self.run(self.control.pools.put(pool, canonical=pool.uri))
+
+    def pools(self) -> list[str]:
+        return [pool.name for pool in self.run(self.control.pools.list())]
+
+    def flavor(self, name: str, *pools: str) -> bool:
+        return self.run(self.control.flavors.put(name, pools))
+
+    def assign(self, queue: str, pool: str, project: str = P) -> str | None:
+        return self.run(self.catalogue.assign(project, queue, pool))
+
+    def where(self, queue: str, project: str = P) -> str | None:
+        return self.run(self.catalogue.locate(project, queue)).pool
+
+    def begin(self, queue: str, source: str, target: str) -> tuple[Move, Move | None]:
+        move = Move(token=uuid.uuid4().hex, source=source, target=target)
+        return move, self.run(self.catalogue.begin(P, queue, move))
+
+    def queues_of(self, pool: str) -> list[tuple[str, str]]:
+        placed = self.run(self.catalogue.queues_of(pool, "", 1000))
+        return [(each.project, each.queue) for each in placed]
+
+
+@pytest.fixture(scope="module", params=["memory", "redis", "valkey"])
+def own_uri(request: pytest.FixtureRequest) -> Iterator[str]:
+    with BACKENDS[request.param]() as uri:
+        yield uri
+
+
+@pytest.fixture
+def operator(own_uri: str) -> Iterator[Operator]:
+    with asyncio.Runner() as runner:
+        made = Operator(own_uri, runner)
+        made.run(made.control.start())
+        made.run(made.client.command("FLUSHDB"))
+        try:
+            yield made
+        finally:
+            made.run(made.control.close())
+
+
+def test_a_pool_is_kept_as_it_was_given(operator: Operator) -> None:
+    pool = Pool(
+        name="p.1",
+        uri="redis://h\tx",
+        weight=7,
+        flavor="fast",
+        options={"timeout": 1.5, "ä": [None]},
+        draining=True,
+    )
+    assert operator.run(operator.control.pools.put(pool, canonical="redis://h:6379/0"))
+    assert operator.run(operator.control.pools.get("p.1")) == pool
+    assert operator.run(operator.control.pools.list()) == [pool]
+    assert operator.run(operator.control.pools.get("p.2")) is None
+
+
+def test_pools_are_listed_by_name_and_replaced_in_place(operator: Operator) -> None:
+    assert [operator.pool(name) for name in ("b", "c", "a", "b")] == [True, True, True, False]
+    assert operator.pools() == ["a", "b", "c"]
+    operator.run(operator.control.pools.delete("b"))
+    operator.run(operator.control.pools.delete("b"))
+    assert operator.pools() == ["a", "c"]
+
+
+def test_two_pools_are_never_one_store(operator: Operator) -> None:
+    operator.pool("a")
+    same = Pool(name="b", uri="redis://A", weight=1)
+    with pytest.raises(errors.UriTaken, match='"a"'):
+        operator.run(operator.control.pools.put(same, canonical="redis://a"))
+    assert operator.pools() == ["a"]
+    operator.run(operator.control.pools.delete("a"))
+    assert operator.run(operator.control.pools.put(same, canonical="redis://a"))
+
+
+def test_a_pool_with_queues_stays(operator: Operator) -> None:
+    operator.pool("a")
+    operator.assign("q", "a")
+    with pytest.raises(errors.PoolInUse, match="1 queue"):
+        operator.run(operator.control.pools.delete("a"))
+    assert operator.pools() == ["a"]
+
+
+def test_a_flavor_is_its_pools(operator: Operator) -> None:
+    for name in ("a", "b", "c"):
+        operator.pool(name)
+    assert operator.flavor("fast", "b", "a")
+    fast = Flavor(name="fast", pools=("a", "b"))
+    assert operator.run(operator.control.flavors.get("fast")) == fast
+    assert not operator.flavor("fast", "c")
+    assert operator.run(operator.control.flavors.list()) == [Flavor(name="fast", pools=("c",))]
+    flavors = [pool.flavor for pool in operator.run(operator.control.pools.list())]
+    assert flavors == ["", "", "fast"]
+    operator.run(operator.control.flavors.delete("fast"))
+    operator.run(operator.control.flavors.delete("fast"))
+    assert operator.run(operator.control.flavors.get("fast")) is None
+    assert not any(pool.flavor for pool in operator.run(operator.control.pools.list()))
+
+
+def test_a_flavor_of_a_pool_that_is_not_there_changes_nothing(operator: Operator) -> None:
+    operator.pool("a")
+    with pytest.raises(errors.NoSuchPool, match='"b"'):
+        operator.flavor("fast", "a", "b")
+    assert operator.run(operator.control.flavors.list()) == []
+    assert [pool.flavor for pool in operator.run(operator.control.pools.list())] == [""]
+
+
+def test_no_flavor_loses_its_last_pool(operator: Operator) -> None:
+    operator.pool("a")
+    operator.pool("b")
+    operator.flavor("fast", "a", "b")
+    operator.run(operator.control.pools.delete("b"))
+    for attempt in (
+        lambda: operator.run(operator.control.pools.delete("a")),
+        lambda: operator.pool("a", flavor=""),
+        lambda: operator.pool("a", flavor="slow"),
+        lambda: operator.flavor("slow", "a"),
+    ):
+        with pytest.raises(errors.FlavorEmptied, match='"fast"'):
+            attempt()
+    assert operator.run(operator.control.flavors.list()) == [Flavor(name="fast", pools=("a",))]
+
+
+def test_there_is_an_end_to_pools(operator: Operator) -> None:
+    for number in range(POOLS_MAX):
+        operator.pool(f"p{number}")
+    with pytest.raises(errors.TooMany, match=str(POOLS_MAX)):
+        operator.pool("one more")
+    assert not operator.pool("p1")
+    assert len(operator.pools()) == POOLS_MAX
+
+
+def test_whoever_comes_second_gets_the_first_s_pool(operator: Operator) -> None:
+    operator.pool("a")
+    operator.pool("b")
+    assert operator.where("q") is None
+    assert operator.assign("q", "a") == "a"
+    assert operator.assign("q", "b") == "a"
+    assert operator.assign("q", DEFAULT) == "a"
+    assert operator.assign("other", DEFAULT) == DEFAULT
+    assert operator.assign("q", "b", project="another") == "b"
+    assert (operator.where("q"), operator.where("q", "another")) == ("a", "b")
+    assert operator.run(operator.catalogue.pools_of(P)) == {"a": 1, DEFAULT: 1}
+    assert operator.queues_of("a") == [(P, "q")]
+
+
+@pytest.mark.parametrize("draining", [None, True])
+def test_a_pool_that_takes_no_queues_gets_none(operator: Operator, draining: bool | None) -> None:
+    if draining:
+        operator.pool("a", draining=True)
+    assert operator.assign("q", "a") is None
+    assert operator.where("q") is None
+    assert operator.run(operator.catalogue.pools_of(P)) == {}
+
+
+def test_the_queues_of_a_pool_come_in_pages(operator: Operator) -> None:
+    operator.pool("a")
+    for number in range(25):
+        operator.assign(f"q{number:02}", "a")
+    found: list[str] = []
+    after = ""
+    while page := operator.run(operator.catalogue.queues_of("a", after, 10)):
+        found += [placed.queue for placed in page]
+        after = page[-1].marker
+    assert found == [f"q{number:02}" for number in range(25)]
+    assert operator.run(operator.catalogue.count("a")) == 25
+
+
+def test_a_deleted_queue_keeps_its_place_for_a_while(operator: Operator) -> None:
+    operator.pool("a")
+    operator.assign("q", "a")
+    operator.run(operator.catalogue.deleted(P, "q"))
+    operator.run(operator.catalogue.deleted(P, "never was"))
+    assert operator.where("q") == "a"
+    assert operator.run(operator.catalogue.deleted_since(1000, 0, 10)) == []
+    operator.clock.tick(2)
+    (placed,) = operator.run(operator.catalogue.deleted_since(1000, 0, 10))
+    assert (placed.project, placed.queue, placed.pool) == (P, "q", "a")
+    assert not operator.run(operator.catalogue.release(P, "q", "b"))
+    assert operator.run(operator.catalogue.release(P, "q", "a"))
+    assert not operator.run(operator.catalogue.release(P, "q", "a"))
+    assert operator.where("q") is None
+    assert operator.run(operator.catalogue.pools_of(P)) == {}
+    operator.run(operator.control.pools.delete("a"))
+
+
+def test_a_queue_that_is_made_again_is_not_forgotten(operator: Operator) -> None:
+    operator.pool("a")
+    for queue in ("again", "alive"):
+        operator.assign(queue, "a")
+        operator.run(operator.catalogue.deleted(P, queue))
+    operator.clock.tick(2)
+    assert operator.assign("again", "b") == "a"
+    operator.run(operator.catalogue.alive(P, "alive"))
+    for queue in ("again", "alive"):
+        assert not operator.run(operator.catalogue.release(P, queue, "a"))
+        assert operator.where(queue) == "a"
+
+
+def test_a_move_is_committed_once_and_for_all(operator: Operator) -> None:
+    operator.pool("a")
+    operator.pool("b")
+    operator.assign("q", "a")
+    move, earlier = operator.begin("q", "a", "b")
+    assert earlier is None
+    located = operator.run(operator.catalogue.locate(P, "q"))
+    assert located == Located(pool="a", move=move)
+    for _ in range(2):
+        assert operator.run(operator.catalogue.commit(P, "q", move))
+    located = operator.run(operator.catalogue.locate(P, "q"))
+    assert located.pool == "b"
+    assert located.move
+    assert located.move.committed
+    assert operator.run(operator.catalogue.pools_of(P)) == {"b": 1}
+    assert (operator.queues_of("a"), operator.queues_of("b")) == ([], [(P, "q")])
+    ((placed, listed),) = operator.run(operator.catalogue.moves())
+    assert (placed.queue, listed.token) == ("q", move.token)
+    operator.run(operator.catalogue.end(P, "q", "another"))
+    assert len(operator.run(operator.catalogue.moves())) == 1
+    operator.run(operator.catalogue.end(P, "q", move.token))
+    assert operator.run(operator.catalogue.moves()) == []
+
+
+def test_an_earlier_move_is_settled_first(operator: Operator) -> None:
+    operator.pool("a")
+    operator.pool("b")
+    operator.assign("q", "a")
+    first, _ = operator.begin("q", "a", "b")
+    second, earlier = operator.begin("q", "a", "b")
+    assert earlier == first
+    assert not operator.run(operator.catalogue.commit(P, "q", second))
+    assert operator.where("q") == "a"
+
+
+def test_a_move_from_or_to_elsewhere_is_refused(operator: Operator) -> None:
+    operator.pool("a")
+    operator.pool("shut", draining=True)
+    operator.assign("q", "a")
+    with pytest.raises(errors.NotThere, match='"a"'):
+        operator.begin("q", "b", "a")
+    for target in ("shut", "gone"):
+        with pytest.raises(errors.NoSuchPool, match=target):
+            operator.begin("q", "a", target)
+    assert operator.run(operator.catalogue.moves()) == []
+
+
+def test_a_queue_older_than_the_catalogue_moves_from_home(operator: Operator) -> None:
+    operator.pool("a")
+    move, _ = operator.begin("old", DEFAULT, "a")
+    assert operator.where("old") == DEFAULT
+    operator.run(operator.catalogue.commit(P, "old", move))
+    assert operator.where("old") == "a"
+    assert operator.run(operator.catalogue.pools_of(P)) == {"a": 1}
+
+
+def test_one_process_leads(own_uri: str, operator: Operator) -> None:
+    with asyncio.Runner() as runner:
+        other = Operator(own_uri, runner)
+        other.run(other.control.start())
+        try:
+            assert operator.run(operator.control.lead("mover", 60))
+            assert operator.run(operator.control.lead("mover", 0.05))
+            for _ in range(100):
+                if other.run(other.control.lead("mover", 60)):
+                    break
+                other.run(asyncio.sleep(0.01))
+            assert not operator.run(operator.control.lead("mover", 60))
+            assert operator.run(operator.control.lead("another role", 60))
+        finally:
+            other.run(other.control.close())
+
+
+def test_changes_are_news(operator: Operator) -> None:
+    heard: list[tuple[str, str] | None] = []
+    operator.run(operator.control.watch(heard.append))
+    operator.run(asyncio.sleep(0.05))
+    heard.clear()
+
+    def hears(expected: tuple[str, str] | None) -> None:
+        for _ in range(500):
+            if heard:
+                break
+            operator.run(asyncio.sleep(0.01))
+        assert heard == [expected]
+        heard.clear()
+
+    operator.pool("a")
+    hears(None)
+    operator.pool("b")
+    hears(None)
+    operator.assign("q", "a")
+    hears((P, "q"))
+    move, _ = operator.begin("q", "a", "b")
+    operator.run(operator.catalogue.commit(P, "q", move))
+    hears((P, "q"))
+    operator.flavor("fast", "a")
+    hears(None)

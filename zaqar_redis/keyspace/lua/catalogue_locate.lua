@@ -1,0 +1,6 @@
+-- Where a queue lives: {pool or false, its move or false}.
+local catalogue = KEYS[1]  -- hash: queue -> pool
+local moves     = KEYS[2]  -- hash: queue -> move
+local queue     = ARGV[1]  -- project and name
+
+return {redis.call('HGET', catalogue, queue), redis.call('HGET', moves, queue)}

@@ -1,0 +1,45 @@
+-- Make a flavor, or give it other pools.
+--
+-- Returns {'made'}, {'replaced'}, {'missing', a pool that does not exist}, {'last',
+-- another flavor that would lose its last pool} or {'many'}.
+local pools   = KEYS[1]            -- hash: name -> pool
+local flavors = KEYS[2]            -- hash: name -> 1
+local news    = KEYS[3]            -- channel: what changed
+local name    = ARGV[1]            -- of the flavor
+local most    = tonumber(ARGV[2])  -- flavors there may be
+-- ARGV[3...]: the names of its pools
+--#include pool
+
+local known = redis.call('HEXISTS', flavors, name) == 1
+if not known and redis.call('HLEN', flavors) >= most then
+    return {'many'}
+end
+local wanted, left = {}, {}
+for place = 3, #ARGV do
+    wanted[ARGV[place]] = true
+    if redis.call('HEXISTS', pools, ARGV[place]) == 0 then
+        return {'missing', ARGV[place]}
+    end
+end
+local all = redis.call('HGETALL', pools)
+for at = 1, #all, 2 do
+    local flavor = parts_of(all[at + 1])
+    left[flavor] = left[flavor] or wanted[all[at]] == nil
+end
+for place = 3, #ARGV do
+    local flavor = parts_of(redis.call('HGET', pools, ARGV[place]))
+    if flavor ~= '' and flavor ~= name and not left[flavor]
+        and redis.call('HEXISTS', flavors, flavor) == 1 then
+        return {'last', flavor}
+    end
+end
+for at = 1, #all, 2 do
+    local flavor, draining, canonical, record = parts_of(all[at + 1])
+    local own = wanted[all[at]] and name or flavor ~= name and flavor or ''
+    if own ~= flavor then
+        redis.call('HSET', pools, all[at], table.concat({own, draining, canonical, record}, '\n'))
+    end
+end
+redis.call('HSET', flavors, name, 1)
+redis.call('PUBLISH', news, 'pools')
+return {known and 'replaced' or 'made'}

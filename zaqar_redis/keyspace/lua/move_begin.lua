@@ -1,0 +1,34 @@
+-- Record that a queue is to move.
+--
+-- Returns {'begun'}, {'earlier', the move on record}, {'elsewhere', where the queue
+-- lives} or {'target'} when that pool is gone or draining.
+local catalogue = KEYS[1]  -- hash: queue -> pool
+local pools     = KEYS[2]  -- hash: name -> pool
+local queues    = KEYS[3]  -- zset: queues that live in the pool it is in
+local project   = KEYS[4]  -- hash: pool -> how many queues of the project
+local moves     = KEYS[5]  -- hash: queue -> move
+local queue     = ARGV[1]  -- project and name
+local token     = ARGV[2]  -- of this move
+local source    = ARGV[3]  -- pool
+local target    = ARGV[4]  -- pool
+local home      = ARGV[5]  -- the pool that is always there
+--#include pool
+--#include catalogue
+
+local earlier = redis.call('HGET', moves, queue)
+if earlier then
+    return {'earlier', earlier}
+end
+local there = redis.call('HGET', catalogue, queue)
+if (there or home) ~= source then
+    return {'elsewhere', there or home}
+end
+local stored = target ~= home and redis.call('HGET', pools, target)
+if target ~= home and (not stored or select(2, parts_of(stored)) == '1') then
+    return {'target'}
+end
+if not there then  -- older than the catalogue
+    settle_in(source)
+end
+redis.call('HSET', moves, queue, table.concat({token, source, target, 0}, ' '))
+return {'begun'}

@@ -1,0 +1,26 @@
+-- Remove a pool that nothing needs any more.
+--
+-- Returns {'deleted'}, {'used', how many queues it has} or {'last', the flavor that
+-- would lose its last pool}.
+local pools   = KEYS[1]  -- hash: name -> pool
+local flavors = KEYS[2]  -- hash: name -> 1
+local queues  = KEYS[3]  -- zset: queues that live in the pool
+local news    = KEYS[4]  -- channel: what changed
+local name    = ARGV[1]  -- of the pool
+--#include pool
+
+local stored = redis.call('HGET', pools, name)
+if not stored then
+    return {'deleted'}
+end
+local used = redis.call('ZCARD', queues)
+if used > 0 then
+    return {'used', used}
+end
+local flavor = parts_of(stored)
+if is_last(flavor, name) then
+    return {'last', flavor}
+end
+redis.call('HDEL', pools, name)
+redis.call('PUBLISH', news, 'pools')
+return {'deleted'}

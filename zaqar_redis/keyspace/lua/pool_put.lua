@@ -1,0 +1,33 @@
+-- Make or replace a pool.
+--
+-- Returns {'made'}, {'replaced'}, {'taken', the pool that has the URI},
+-- {'last', the flavor that would lose its last pool} or {'many'}.
+local pools     = KEYS[1]            -- hash: name -> pool
+local flavors   = KEYS[2]            -- hash: name -> 1
+local news      = KEYS[3]            -- channel: what changed
+local name      = ARGV[1]            -- of the pool
+local flavor    = ARGV[2]            -- or ''
+local draining  = ARGV[3]            -- '1' or '0'
+local canonical = ARGV[4]            -- the one spelling of its URI
+local record    = ARGV[5]            -- everything else
+local most      = tonumber(ARGV[6])  -- pools there may be
+--#include pool
+
+local before = redis.call('HGET', pools, name)
+if not before and redis.call('HLEN', pools) >= most then
+    return {'many'}
+end
+local all = redis.call('HGETALL', pools)
+for at = 1, #all, 2 do
+    local _, _, uri = parts_of(all[at + 1])
+    if uri == canonical and all[at] ~= name then
+        return {'taken', all[at]}
+    end
+end
+local was = before and parts_of(before)
+if was and was ~= flavor and is_last(was, name) then
+    return {'last', was}
+end
+redis.call('HSET', pools, name, table.concat({flavor, draining, canonical, record}, '\n'))
+redis.call('PUBLISH', news, 'pools')
+return {before and 'replaced' or 'made'}

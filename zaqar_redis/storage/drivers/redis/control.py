@@ -1,0 +1,285 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pools, flavors and the catalogue in Redis."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from zaqar_redis import clock, errors
+from zaqar_redis.clock import Clock
+from zaqar_redis.keyspace import client as keyspace
+from zaqar_redis.keyspace import keys
+from zaqar_redis.keyspace.script import Script, Steps, verb
+from zaqar_redis.records import Flavor, Located, Move, Placed, Pool
+from zaqar_redis.storage.control import DEFAULT, POOLS_MAX, News
+from zaqar_redis.storage.drivers.redis import identity
+from zaqar_redis.storage.drivers.redis.feed import Channels
+
+_POOL_PUT = Script("pool_put")
+_POOL_GET = Script("pool_get")
+_POOL_LIST = Script("pool_list")
+_POOL_DELETE = Script("pool_delete")
+_FLAVOR_PUT = Script("flavor_put")
+_FLAVOR_LIST = Script("flavor_list")
+_FLAVOR_DELETE = Script("flavor_delete")
+_LOCATE = Script("catalogue_locate")
+_ASSIGN = Script("catalogue_assign")
+_NOTE = Script("catalogue_note")
+_DELETED = Script("catalogue_deleted")
+_RELEASE = Script("catalogue_release")
+_POOLS_OF = Script("catalogue_pools")
+_QUEUES_OF = Script("catalogue_queues")
+_COUNT = Script("catalogue_count")
+_BEGIN = Script("move_begin")
+_COMMIT = Script("move_commit")
+_END = Script("move_end")
+_MOVES = Script("move_list")
+_ROLE = Script("role_take")
+
+
+class Pools:
+    def __init__(self, client: Any) -> None:
+        self.client = client
+
+    @verb
+    def put(self, pool: Pool, *, canonical: str) -> Steps[bool]:
+        record = {"uri": pool.uri, "weight": pool.weight, "options": pool.options}
+        outcome, *about = yield _POOL_PUT(
+            keys.CONTROL,
+            name=pool.name,
+            flavor=pool.flavor,
+            draining=int(pool.draining),
+            canonical=canonical,
+            record=msgspec.msgpack.encode(record),
+            most=POOLS_MAX,
+        )
+        if outcome == b"taken":
+            raise errors.UriTaken(pool=about[0].decode())
+        _refused(outcome, about, "pools")
+        return bool(outcome == b"made")
+
+    @verb
+    def get(self, name: str) -> Steps[Pool | None]:
+        stored = yield _POOL_GET(keys.CONTROL, name=name)
+        return _pool(name, stored) if stored is not None else None
+
+    @verb
+    def list(self) -> Steps[Sequence[Pool]]:
+        flat = yield _POOL_LIST(keys.CONTROL)
+        return _pools(flat)
+
+    @verb
+    def delete(self, name: str) -> Steps[None]:
+        outcome, *about = yield _POOL_DELETE(keys.PlaceKeys("", name), name=name)
+        if outcome == b"used":
+            raise errors.PoolInUse(pool=name, count=about[0])
+        _refused(outcome, about, "pools")
+
+
+class Flavors:
+    def __init__(self, client: Any) -> None:
+        self.client = client
+
+    @verb
+    def put(self, name: str, pools: Sequence[str]) -> Steps[bool]:
+        outcome, *about = yield _FLAVOR_PUT(keys.CONTROL, *pools, name=name, most=POOLS_MAX)
+        if outcome == b"missing":
+            raise errors.NoSuchPool(name=about[0].decode())
+        _refused(outcome, about, "flavors")
+        return bool(outcome == b"made")
+
+    @verb
+    def get(self, name: str) -> Steps[Flavor | None]:
+        flavors = yield from _flavors()
+        return next((flavor for flavor in flavors if flavor.name == name), None)
+
+    @verb
+    def delete(self, name: str) -> Steps[None]:
+        yield _FLAVOR_DELETE(keys.CONTROL, name=name)
+
+    @verb
+    def list(self) -> Steps[Sequence[Flavor]]:
+        return (yield from _flavors())
+
+
+def _flavors() -> Steps[list[Flavor]]:
+    names, flat = yield _FLAVOR_LIST(keys.CONTROL)
+    members: dict[str, list[str]] = {name.decode(): [] for name in names}
+    for pool in _pools(flat):
+        if pool.flavor in members:
+            members[pool.flavor].append(pool.name)
+    return [Flavor(name=name, pools=tuple(members[name])) for name in sorted(members)]
+
+
+class Catalogue:
+    def __init__(self, client: Any, now: Clock) -> None:
+        self.client = client
+        self._now = now
+
+    @verb
+    def locate(self, project: str, queue: str) -> Steps[Located]:
+        pool, move = yield _LOCATE(keys.CONTROL, queue=keys.entry(project, queue))
+        return Located(
+            pool=pool.decode() if pool is not None else None,
+            move=_move(move) if move is not None else None,
+        )
+
+    @verb
+    def assign(self, project: str, queue: str, pool: str) -> Steps[str | None]:
+        there = yield _ASSIGN(
+            keys.PlaceKeys(project, pool),
+            queue=keys.entry(project, queue),
+            pool=pool,
+            home=DEFAULT,
+        )
+        return there.decode() if there is not None else None
+
+    @verb
+    def deleted(self, project: str, queue: str) -> Steps[None]:
+        yield _NOTE(keys.CONTROL, now=self._now(), queue=keys.entry(project, queue), gone=1)
+
+    @verb
+    def alive(self, project: str, queue: str) -> Steps[None]:
+        yield _NOTE(keys.CONTROL, now=self._now(), queue=keys.entry(project, queue), gone=0)
+
+    @verb
+    def deleted_since(self, age: int, skip: int, limit: int) -> Steps[Sequence[Placed]]:
+        flat = yield _DELETED(keys.CONTROL, now=self._now(), age=age, after=skip, limit=limit)
+        return [_placed(entry, pool) for entry, pool in zip(flat[::2], flat[1::2], strict=True)]
+
+    @verb
+    def release(self, project: str, queue: str, pool: str) -> Steps[bool]:
+        done = yield _RELEASE(
+            keys.PlaceKeys(project, pool), queue=keys.entry(project, queue), pool=pool
+        )
+        return bool(done)
+
+    @verb
+    def pools_of(self, project: str) -> Steps[dict[str, int]]:
+        flat = yield _POOLS_OF(keys.PlaceKeys(project, DEFAULT))
+        return {
+            pool.decode(): int(count) for pool, count in zip(flat[::2], flat[1::2], strict=True)
+        }
+
+    @verb
+    def queues_of(self, pool: str, after: str, limit: int) -> Steps[Sequence[Placed]]:
+        entries = yield _QUEUES_OF(keys.PlaceKeys("", pool), after=after, limit=limit)
+        return [_placed(entry, pool.encode()) for entry in entries]
+
+    @verb
+    def count(self, pool: str) -> Steps[int]:
+        return int((yield _COUNT(keys.PlaceKeys("", pool))))
+
+    @verb
+    def begin(self, project: str, queue: str, move: Move) -> Steps[Move | None]:
+        outcome, *about = yield _BEGIN(
+            keys.PlaceKeys(project, move.source),
+            queue=keys.entry(project, queue),
+            token=move.token,
+            source=move.source,
+            target=move.target,
+            home=DEFAULT,
+        )
+        if outcome == b"elsewhere":
+            raise errors.NotThere(queue=queue, pool=about[0].decode())
+        if outcome == b"target":
+            raise errors.NoSuchPool(name=move.target)
+        return _move(about[0]) if outcome == b"earlier" else None
+
+    @verb
+    def commit(self, project: str, queue: str, move: Move) -> Steps[bool]:
+        done = yield _COMMIT(
+            keys.PlaceKeys(project, move.target, move.source),
+            queue=keys.entry(project, queue),
+            token=move.token,
+        )
+        return bool(done)
+
+    @verb
+    def end(self, project: str, queue: str, token: str) -> Steps[None]:
+        yield _END(keys.CONTROL, queue=keys.entry(project, queue), token=token)
+
+    @verb
+    def moves(self) -> Steps[Sequence[tuple[Placed, Move]]]:
+        flat = yield _MOVES(keys.CONTROL)
+        found = []
+        for entry, stored in zip(flat[::2], flat[1::2], strict=True):
+            move = _move(stored)
+            found.append((_placed(entry, move.source.encode()), move))
+        return found
+
+
+class RedisControl:
+    """The control store in one Redis, for a running event loop."""
+
+    def __init__(self, client: keyspace.AsyncClient, now: Clock = clock.store) -> None:
+        self._client = client
+        self._channels = Channels(client, _changed, None)
+        self._process = identity.new_claim()
+        self.pools = Pools(client)
+        self.flavors = Flavors(client)
+        self.catalogue = Catalogue(client, now)
+
+    async def start(self) -> None:
+        await self._client.start()
+
+    async def close(self) -> None:
+        await self._channels.close()
+        await self._client.close()
+
+    async def ping(self) -> None:
+        await self._client.command("PING")
+
+    async def watch(self, news: News) -> None:
+        await self._channels.watch(keys.CONTROL.news, news)
+
+    async def lead(self, role: str, seconds: float) -> bool:
+        call = _ROLE(keys.RoleKeys(role), process=self._process, period=int(seconds * 1000))
+        return bool(await self._client.call(call))
+
+
+def _changed(announced: bytes) -> tuple[str, str] | None:
+    what, _, entry = announced.partition(b" ")
+    return keys.queue_of(entry) if what == b"queue" else None
+
+
+def _refused(outcome: bytes, about: Sequence[Any], what: str) -> None:
+    if outcome == b"last":
+        raise errors.FlavorEmptied(flavor=about[0].decode())
+    if outcome == b"many":
+        raise errors.TooMany(what=what, most=POOLS_MAX)
+
+
+def _pools(flat: Sequence[bytes]) -> list[Pool]:
+    found = [
+        _pool(name.decode(), stored) for name, stored in zip(flat[::2], flat[1::2], strict=True)
+    ]
+    return sorted(found, key=lambda pool: pool.name)
+
+
+def _pool(name: str, stored: bytes) -> Pool:
+    flavor, draining, _, record = stored.split(b"\n", 3)
+    return Pool(
+        name=name,
+        flavor=flavor.decode(),
+        draining=draining == b"1",
+        **msgspec.msgpack.decode(record),
+    )
+
+
+def _move(stored: bytes) -> Move:
+    token, source, target, committed = stored.decode().split(" ")
+    return Move(token=token, source=source, target=target, committed=committed == "1")
+
+
+def _placed(entry: bytes, pool: bytes) -> Placed:
+    project, queue = keys.queue_of(entry)
+    return Placed(project=project, queue=queue, pool=pool.decode(), marker=entry.decode())
+
+
+def create(uri: str, options: Mapping[str, Any]) -> RedisControl:
+    """The entry point of the control stores; the options are those of the driver."""
+    return RedisControl(keyspace.client(uri, keyspace.settings(options)))

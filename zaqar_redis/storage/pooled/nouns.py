@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The nouns of the contract, each verb done where the queue lives."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from zaqar_redis import errors
+from zaqar_redis.records import Claim, Draft, Message, Page, Posted, Queue, Retry, Stats, Taken
+from zaqar_redis.storage.control import DEFAULT
+from zaqar_redis.storage.pooled.places import Place, Places
+
+#: The attribute of a queue that names the group of pools it may live in.
+_FLAVOR = "_flavor"
+
+
+class Queues:
+    def __init__(self, places: Places) -> None:
+        self._places = places
+
+    async def create(self, project: str, queue: str, metadata: dict[str, Any]) -> bool:
+        return await self._places.run(
+            project,
+            queue,
+            lambda driver: driver.queues.create(project, queue, metadata),
+            make=True,
+            flavor=metadata.get(_FLAVOR) or "",
+        )
+
+    async def get(self, project: str, queue: str) -> Queue | None:
+        return await self._places.run(
+            project, queue, lambda driver: driver.queues.get(project, queue)
+        )
+
+    async def update(self, project: str, queue: Queue, metadata: dict[str, Any]) -> bool:
+        flavor = metadata.get(_FLAVOR)
+        if flavor and flavor != queue.metadata.get(_FLAVOR):
+            pools = (await self._places.pools()).values()
+            if not any(pool.flavor == flavor for pool in pools):
+                raise errors.NoSuchFlavor(name=flavor)
+        return await self._places.run(
+            project, queue.name, lambda driver: driver.queues.update(project, queue, metadata)
+        )
+
+    async def delete(self, project: str, queue: str) -> None:
+        await self._places.run(project, queue, lambda driver: driver.queues.delete(project, queue))
+        await self._places.control.catalogue.deleted(project, queue)
+
+    async def list(
+        self, project: str, after: str, limit: int, wanted: Callable[[Queue], bool] | None
+    ) -> Page[Queue]:
+        pages = await asyncio.gather(
+            *(
+                place.driver.queues.list(project, after, limit, wanted)
+                for place in await self._stores(project)
+            )
+        )
+        found: list[Queue] = []
+        for queue in heapq.merge(*(page.items for page in pages), key=lambda queue: queue.name):
+            # One that is on the move may be seen in two stores.
+            if not found or found[-1].name != queue.name:
+                found.append(queue)
+            if len(found) == limit:
+                break
+        return Page(items=found, marker=found[-1].name if found else "")
+
+    async def count(self, project: str) -> int:
+        stores = await self._stores(project)
+        return sum(await asyncio.gather(*(place.driver.queues.count(project) for place in stores)))
+
+    async def stats(self, project: str, queue: str) -> Stats:
+        return await self._places.run(
+            project, queue, lambda driver: driver.queues.stats(project, queue)
+        )
+
+    async def purge(self, project: str, queue: str) -> None:
+        await self._places.run(project, queue, lambda driver: driver.queues.purge(project, queue))
+
+    async def _stores(self, project: str) -> Sequence[Place]:
+        """Those that have queues of the project, and the service's own."""
+        names = await self._places.control.catalogue.pools_of(project)
+        return await self._places.places([DEFAULT, *(names.keys() - {DEFAULT})])
+
+
+class Messages:
+    def __init__(self, places: Places) -> None:
+        self._places = places
+
+    async def post(self, project: str, queue: str, drafts: Sequence[Draft], **how: Any) -> Posted:
+        return await self._places.run(
+            project,
+            queue,
+            lambda driver: driver.messages.post(project, queue, drafts, **how),
+            make=True,
+        )
+
+    async def bury(
+        self, project: str, queue: str, letter: Draft, *, client: bytes, retry: Retry
+    ) -> Posted:
+        return await self._places.run(
+            project,
+            queue,
+            lambda driver: driver.messages.bury(project, queue, letter, client=client, retry=retry),
+            make=True,
+        )
+
+    async def list(self, project: str, queue: str, **what: Any) -> Page[Message]:
+        return await self._places.run(
+            project, queue, lambda driver: driver.messages.list(project, queue, **what)
+        )
+
+    async def get(self, project: str, queue: str, ids: Sequence[str]) -> Sequence[Message]:
+        return await self._places.run(
+            project, queue, lambda driver: driver.messages.get(project, queue, ids)
+        )
+
+    async def delete(self, project: str, queue: str, ids: Sequence[str], **how: Any) -> None:
+        await self._places.run(
+            project, queue, lambda driver: driver.messages.delete(project, queue, ids, **how)
+        )
+
+    async def pop(self, project: str, queue: str, limit: int) -> Taken:
+        return await self._places.run(
+            project, queue, lambda driver: driver.messages.pop(project, queue, limit)
+        )
+
+
+class Claims:
+    def __init__(self, places: Places) -> None:
+        self._places = places
+
+    async def create(self, project: str, queue: str, **what: Any) -> Taken:
+        return await self._places.run(
+            project, queue, lambda driver: driver.claims.create(project, queue, **what)
+        )
+
+    async def get(self, project: str, queue: str, claim: str) -> Claim | None:
+        return await self._places.run(
+            project, queue, lambda driver: driver.claims.get(project, queue, claim)
+        )
+
+    async def update(self, project: str, queue: str, claim: str, **what: Any) -> bool:
+        return await self._places.run(
+            project, queue, lambda driver: driver.claims.update(project, queue, claim, **what)
+        )
+
+    async def delete(self, project: str, queue: str, claim: str) -> None:
+        await self._places.run(
+            project, queue, lambda driver: driver.claims.delete(project, queue, claim)
+        )
