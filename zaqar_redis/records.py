@@ -136,6 +136,15 @@ class Pool(Record, frozen=True):
     draining: bool = False
 
 
+class Pools(Record, frozen=True):
+    """All pools at one moment."""
+
+    #: changes whenever a pool or a flavor does
+    version: int
+    #: in order of name
+    items: tuple[Pool, ...]
+
+
 class Flavor(Record, frozen=True):
     name: str
     #: names of its pools

@@ -21,6 +21,9 @@ PROJECT_MAX = 256
 TTL_MIN = 60
 CLAIM_TTL_MIN = 60
 GRACE_MIN = 60
+#: API: of a pool.
+URI_MAX = 255
+WEIGHT_MAX = 2**32 - 1
 #: Longer keys than this are not made by any client library we know of.
 IDEMPOTENCY_KEY_MAX = 255
 #: Levels of objects and arrays in metadata: what was written must be readable

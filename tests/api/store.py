@@ -43,6 +43,9 @@ class Counting:
     async def command(self, *parts: bytes | str | int) -> Any:
         return await self._client.command(*parts)
 
+    async def identity(self) -> str:
+        return await self._client.identity()
+
     def listener(self) -> PubSub:
         return self._client.listener()
 

@@ -132,7 +132,9 @@ def test_health_and_ping_say_that_the_store_is_away(http: httpx.Client, project:
         answer = api.get("/ping")
         assert (answer.status_code, answer.content) == (503, b"")
         assert api.request("HEAD", "/ping").status_code == 204
-        assert api.get("/health").json()["storage_reachable"] is False
+        health = api.get("/health").json()
+        assert health["catalog_reachable"] is False
+        assert health["default"]["storage_reachable"] is False
         refusal = api.get("/queues")
         assert refusal.status_code == 503
         assert int(refusal.headers["Retry-After"]) >= 1

@@ -7,11 +7,11 @@ from falcon import inspect
 
 from tests.api_schema import description
 from zaqar_redis.api.app import App, Settings
-from zaqar_redis.storage import load
+from zaqar_redis.storage import pooled
 
 
 def routed(admin_mode: bool) -> set[tuple[str, str]]:
-    driver = load.load("unix:///nowhere", {})  # it is never started
+    driver = pooled.create("unix:///nowhere", "unix:///nowhere", {})  # it is never started
     app = App(driver, Settings(admin_mode=admin_mode))
     return {
         (route.path, method.method)
@@ -35,8 +35,13 @@ def test_every_route_is_described_and_every_description_is_routed() -> None:
     assert described() == routed(admin_mode=True)
 
 
-def test_health_is_for_operators_only() -> None:
-    assert described() - routed(admin_mode=False) == {("/v2/health", "GET")}
+def test_stores_are_for_operators_only() -> None:
+    hidden = {path for path, _ in described() - routed(admin_mode=False)}
+    assert hidden == {
+        "/v2/health",
+        *("/v2/pools", "/v2/pools/{pool}"),
+        *("/v2/flavors", "/v2/flavors/{flavor}"),
+    }
 
 
 def test_the_description_is_valid_openapi() -> None:

@@ -14,15 +14,17 @@ import msgspec
 from zaqar_redis import errors, rules
 from zaqar_redis.api import body, problems
 from zaqar_redis.api.door import Door
-from zaqar_redis.api.rest import claims, home, messages, queues
+from zaqar_redis.api.rest import claims, home, messages, pools, queues
 from zaqar_redis.auth.signed import Signer
 from zaqar_redis.service.claims import Claims
 from zaqar_redis.service.health import Health
 from zaqar_redis.service.messages import Messages
+from zaqar_redis.service.pools import Flavors, Pools
 from zaqar_redis.service.queues import Queues
 from zaqar_redis.service.sealing import Sealer
 from zaqar_redis.service.waiting import Waiting
 from zaqar_redis.storage.driver import Driver
+from zaqar_redis.storage.pooled import PooledDriver
 
 LOG = logging.getLogger(__name__)
 
@@ -59,13 +61,14 @@ class App:
         of_messages = Messages(driver, limits, sealer, self.waiting)
         of_claims = Claims(driver, limits, of_messages, self.waiting)
         health = Health(driver)
+        pooled = driver if isinstance(driver, PooledDriver) else None
 
         app: falcon.asgi.App[Any, Any] = falcon.asgi.App(middleware=[Door(limits, signer), self])
         app.req_options.keep_blank_qs_values = False
         problems.install(app)
         route = app.add_route
         route("/", home.Versions())
-        route("/v2/", home.Home(settings.admin_mode))
+        route("/v2/", home.Home(settings.admin_mode, pooled is not None))
         route("/v2/ping", home.Ping(health))
         route("/v2/queues", queues.QueueCollection(of_queues))
         route("/v2/queues/{queue}", queues.QueueItem(of_queues, limits.max_queue_metadata))
@@ -81,6 +84,12 @@ class App:
         route("/v2/queues/{queue}/claims/{claim}", claims.ClaimItem(of_claims))
         if settings.admin_mode:
             route("/v2/health", home.HealthReport(health))
+        if settings.admin_mode and pooled is not None:
+            of_pools, of_flavors = Pools(pooled), Flavors(pooled)
+            route("/v2/pools", pools.PoolCollection(of_pools, limits))
+            route("/v2/pools/{pool}", pools.PoolItem(of_pools))
+            route("/v2/flavors", pools.FlavorCollection(of_flavors, limits))
+            route("/v2/flavors/{flavor}", pools.FlavorItem(of_flavors))
         self._app = app
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:

@@ -48,6 +48,20 @@ class ShareIn(msgspec.Struct, forbid_unknown_fields=True):
     expires: str | None = None
 
 
+class PoolIn(msgspec.Struct, forbid_unknown_fields=True):
+    uri: str | msgspec.UnsetType = msgspec.UNSET
+    weight: int | msgspec.UnsetType = msgspec.UNSET
+    flavor: str | msgspec.UnsetType = msgspec.UNSET
+    options: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
+    draining: bool | msgspec.UnsetType = msgspec.UNSET
+
+
+class FlavorIn(msgspec.Struct, forbid_unknown_fields=True):
+    pool_list: list[str]
+    #: API: taken, and of no effect
+    capabilities: dict[str, Any] | None = None
+
+
 class MessageOut(msgspec.Struct, omit_defaults=True):
     id: str
     href: str
@@ -71,6 +85,8 @@ _post = msgspec.json.Decoder(PostIn)
 _claim = msgspec.json.Decoder(ClaimIn)
 _purge = msgspec.json.Decoder(PurgeIn)
 _share = msgspec.json.Decoder(ShareIn)
+_pool = msgspec.json.Decoder(PoolIn)
+_flavor = msgspec.json.Decoder(FlavorIn)
 _anything = msgspec.json.Decoder()
 _encode = msgspec.json.Encoder().encode
 
@@ -112,6 +128,42 @@ def purge(data: bytes) -> list[str]:
 def share(data: bytes) -> ShareIn:
     required(data)
     return _decode(_share, data)
+
+
+def pool(data: bytes) -> dict[str, Any]:
+    """The fields of a new pool but its name."""
+    given = _given_pool(data)
+    for name in ("uri", "weight"):
+        if name not in given:
+            raise errors.BadBody(why=f'Request body: "{name}" is missing.')
+    return given
+
+
+def pool_changes(data: bytes) -> dict[str, Any]:
+    """The fields of a pool that are to change."""
+    given = _given_pool(data)
+    if not given:
+        raise errors.BadBody(
+            why='Request body: one of "uri", "weight", "flavor", "options" or "draining" '
+            "must be given."
+        )
+    return given
+
+
+def _given_pool(data: bytes) -> dict[str, Any]:
+    required(data)
+    document = _decode(_pool, data)
+    return {
+        name: value
+        for name, value in msgspec.structs.asdict(document).items()
+        if value is not msgspec.UNSET
+    }
+
+
+def flavor(data: bytes) -> list[str]:
+    """The names of a flavor's pools."""
+    required(data)
+    return _decode(_flavor, data).pool_list
 
 
 def metadata(data: bytes) -> dict[str, Any]:

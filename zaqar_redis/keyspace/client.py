@@ -60,6 +60,9 @@ class AsyncClient(Protocol):
     async def command(self, *parts: bytes | str | int) -> Any:
         """Answer of a plain command.  Raises `errors.StoreUnavailable`."""
 
+    async def identity(self) -> str:
+        """Of the server and the database in it, for as long as the server runs."""
+
     def listener(self) -> PubSub:
         """A PUB/SUB connection of its own."""
 
@@ -71,6 +74,7 @@ class BatchingClient:
         # The batch watches over time itself, for all commands at once.
         self._pool = _pool(uri, settings, socket_timeout=None)
         self._batch = Batch(self._pool.make_connection, settings, printable(uri))
+        self._database = self._pool.connection_kwargs.get("db") or 0
 
     async def start(self) -> None:
         await self._batch.start()
@@ -93,6 +97,11 @@ class BatchingClient:
         except ResponseError as refusal:
             raise _translated(refusal) from refusal
 
+    async def identity(self) -> str:
+        server: bytes = await self.command("INFO", "server")
+        run = re.search(rb"run_id:(\w+)", server)
+        return f"{run[1].decode() if run else ''}/{self._database}"
+
     def listener(self) -> PubSub:
         return redis.asyncio.Redis(connection_pool=self._pool).pubsub()
 
@@ -101,6 +110,7 @@ class MemoryClient:
     """Calls into a fakeredis of this process; every *name* is one store."""
 
     def __init__(self, uri: str, settings: BatchSettings) -> None:
+        self._uri = uri
         self._redis: redis.asyncio.Redis = _fakeredis().FakeAsyncRedis(server=_fake_server(uri))
         # Answers as Redis gives them, like the batch: no cursor turned into a number.
         self._redis.response_callbacks.clear()
@@ -119,6 +129,9 @@ class MemoryClient:
 
     async def command(self, *parts: bytes | str | int) -> Any:
         return await self._redis.execute_command(*parts)
+
+    async def identity(self) -> str:
+        return self._uri
 
     def listener(self) -> PubSub:
         return self._redis.pubsub()

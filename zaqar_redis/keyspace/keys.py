@@ -110,7 +110,7 @@ def project_of(listing: bytes) -> str:
 class ControlKeys:
     """What the operator owns: pools, flavors, catalogue.  All of it in one slot."""
 
-    __slots__ = ("catalogue", "deleted", "flavors", "moves", "news", "pools")
+    __slots__ = ("catalogue", "deleted", "flavors", "moves", "news", "pools", "version")
 
     #: what all of their names begin with
     prefix = b"zr:{control}:"
@@ -126,6 +126,8 @@ class ControlKeys:
         self.moves = _CONTROL + b"moves"
         #: zset: <project>/<queue>, deleted but not forgotten yet, by time
         self.deleted = _CONTROL + b"deleted"
+        #: string: how often pools and flavors have changed
+        self.version = _CONTROL + b"version"
         #: channel: what changed
         self.news = _CONTROL + b"news"
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import time
@@ -12,7 +13,9 @@ from typing import Any
 
 from zaqar_redis import errors
 from zaqar_redis.records import Draft
+from zaqar_redis.storage.control import DEFAULT
 from zaqar_redis.storage.driver import Driver
+from zaqar_redis.storage.pooled import PooledDriver
 
 LOG = logging.getLogger(__name__)
 
@@ -29,14 +32,39 @@ class Health:
         await self._driver.ping()
 
     async def check(self) -> dict[str, Any]:
-        """``{"storage_reachable", "operation_status": {operation: {...}}}``."""
-        try:
-            await self._driver.ping()
-        except errors.StoreUnavailable:
-            return {"storage_reachable": False, "operation_status": {}}
-        return {"storage_reachable": True, "operation_status": await self._operations()}
+        """``{"storage_reachable", "operation_status": {operation: {...}}}``.
 
-    async def _operations(self) -> dict[str, Any]:
+        With pools ``{"catalog_reachable", pool: {...}}``, each is tried by itself, the
+        service's own store as "default".
+        """
+        if not isinstance(self._driver, PooledDriver):
+            return await _check(self._driver)
+        try:
+            drivers = await self._driver.stores()
+        except errors.Unavailable:
+            home = self._driver.places.home.driver
+            return {"catalog_reachable": False, DEFAULT: await _check(home)}
+        if len(drivers) == 1:
+            return await _check(drivers[DEFAULT])
+        checks = await asyncio.gather(*map(_check, drivers.values()))
+        return {"catalog_reachable": True} | dict(zip(drivers, checks, strict=True))
+
+
+async def _check(driver: Driver | None) -> dict[str, Any]:
+    try:
+        if driver is None:
+            raise errors.StoreUnavailable
+        await driver.ping()
+    except errors.StoreUnavailable:
+        return {"storage_reachable": False, "operation_status": {}}
+    return {"storage_reachable": True, "operation_status": await _Operations(driver).tried()}
+
+
+class _Operations:
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+
+    async def tried(self) -> dict[str, Any]:
         project, queue = f"health-{uuid.uuid4()}", "health"
         queues, messages = self._driver.queues, self._driver.messages
         claims = self._driver.claims

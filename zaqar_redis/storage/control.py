@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 from zaqar_redis.records import Flavor, Located, Move, Placed, Pool
+from zaqar_redis.records import Pools as AllPools
 
 #: The pool of queues that are in none: the service's own store.
 DEFAULT = "default"
@@ -33,8 +34,8 @@ class Pools(Protocol):
     def get(self, name: str) -> Awaitable[Pool | None]:
         """The pool, or None."""
 
-    def list(self) -> Awaitable[Sequence[Pool]]:
-        """All pools in order of name; there are 1000 at most."""
+    def list(self) -> Awaitable[AllPools]:
+        """All pools; there are 1000 at most."""
 
     def delete(self, name: str) -> Awaitable[None]:
         """Idempotent.  Raises PoolInUse while queues live in it, and FlavorEmptied
@@ -67,11 +68,11 @@ class Catalogue(Protocol):
     def locate(self, project: str, queue: str) -> Awaitable[Located]:
         """The queue's pool (None: in no catalogue), and its move if there is one."""
 
-    def assign(self, project: str, queue: str, pool: str) -> Awaitable[str | None]:
+    def assign(self, project: str, queue: str, pool: str, version: int) -> Awaitable[str | None]:
         """Give a queue that has no pool this one; the pool it has now.
 
-        A queue noted as deleted is alive again.  None when the pool is gone or
-        draining meanwhile: choose another.
+        A queue noted as deleted is alive again.  None when pools have changed since
+        *version*, which the pool was chosen from: choose again.
         """
 
     def deleted(self, project: str, queue: str) -> Awaitable[None]:

@@ -245,6 +245,9 @@ class Driver(Protocol):
     async def ping(self) -> None:
         """Raises StoreUnavailable when the store does not answer."""
 
+    async def identity(self) -> str:
+        """What tells this store from any other at the moment, however its URI is spelt."""
+
 
 class NeedsSealing(Exception):
     """The queue wants bodies encrypted."""

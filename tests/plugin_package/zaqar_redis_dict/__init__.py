@@ -239,6 +239,9 @@ class DictDriver:
     async def ping(self) -> None:
         pass
 
+    async def identity(self) -> str:
+        return str(id(self))
+
 
 def create(uri: str, options: Mapping[str, Any]) -> DictDriver:
     return DictDriver()

@@ -57,7 +57,7 @@ def _resource(template: str, allow: list[str], hints: dict[str, Any] | None = No
     return document
 
 
-def _home(admin: bool) -> bytes:
+def _home(admin: bool, pooling: bool) -> bytes:
     queue = "/queues/{queue_name}"
     accept = {"accept-post": ["application/json"]}
     patch = {"accept-patch": ["application/openstack-messaging-v2.0-json-patch"]}
@@ -85,12 +85,18 @@ def _home(admin: bool) -> bytes:
     }
     if admin:
         resources["rel/health"] = _resource("/health", ["GET"])
+    if admin and pooling:
+        for noun in ("pool", "flavor"):
+            listed = _resource(f"/{noun}s{{?marker,limit,detailed}}", ["GET"])
+            item = f"/{noun}s/{{{noun}_name}}"
+            resources[f"rel/{noun}s"] = listed
+            resources[f"rel/{noun}"] = _resource(item, ["GET", "PUT", "PATCH", "DELETE"])
     return documents.encode({"resources": resources})
 
 
 class Home:
-    def __init__(self, admin: bool) -> None:
-        self._document = _home(admin)
+    def __init__(self, admin: bool, pooling: bool) -> None:
+        self._document = _home(admin, pooling)
 
     async def on_get(self, req: Request, resp: Response) -> None:
         resp.content_type = "application/json-home"
@@ -106,6 +112,8 @@ class Ping:
         try:
             await self._health.ping()
             resp.status = 204
+        except errors.StoresAway:
+            raise  # the others answer: it is worth while to say which do not
         except errors.Unavailable as away:
             resp.status = 503  # API: without a body
             resp.set_header("Retry-After", str(away.retry))

@@ -2,6 +2,7 @@
 local pools   = KEYS[1]  -- hash: name -> pool
 local flavors = KEYS[2]  -- hash: name -> 1
 local news    = KEYS[3]  -- channel: what changed
+local version = KEYS[4]  -- string: how often pools have changed
 local name    = ARGV[1]  -- of the flavor
 --#include pool
 
@@ -15,5 +16,6 @@ for at = 1, #all, 2 do
         redis.call('HSET', pools, all[at], table.concat({'', draining, canonical, record}, '\n'))
     end
 end
+redis.call('INCR', version)
 redis.call('PUBLISH', news, 'pools')
 return 1

@@ -5,6 +5,7 @@
 local pools   = KEYS[1]            -- hash: name -> pool
 local flavors = KEYS[2]            -- hash: name -> 1
 local news    = KEYS[3]            -- channel: what changed
+local version = KEYS[4]            -- string: how often pools have changed
 local name    = ARGV[1]            -- of the flavor
 local most    = tonumber(ARGV[2])  -- flavors there may be
 -- ARGV[3...]: the names of its pools
@@ -41,5 +42,6 @@ for at = 1, #all, 2 do
     end
 end
 redis.call('HSET', flavors, name, 1)
+redis.call('INCR', version)
 redis.call('PUBLISH', news, 'pools')
 return {known and 'replaced' or 'made'}

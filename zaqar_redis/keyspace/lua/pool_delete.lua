@@ -6,6 +6,7 @@ local pools   = KEYS[1]  -- hash: name -> pool
 local flavors = KEYS[2]  -- hash: name -> 1
 local queues  = KEYS[3]  -- zset: queues that live in the pool
 local news    = KEYS[4]  -- channel: what changed
+local version = KEYS[5]  -- string: how often pools have changed
 local name    = ARGV[1]  -- of the pool
 --#include pool
 
@@ -22,5 +23,6 @@ if is_last(flavor, name) then
     return {'last', flavor}
 end
 redis.call('HDEL', pools, name)
+redis.call('INCR', version)
 redis.call('PUBLISH', news, 'pools')
 return {'deleted'}

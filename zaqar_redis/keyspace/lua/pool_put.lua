@@ -5,6 +5,7 @@
 local pools     = KEYS[1]            -- hash: name -> pool
 local flavors   = KEYS[2]            -- hash: name -> 1
 local news      = KEYS[3]            -- channel: what changed
+local version   = KEYS[4]            -- string: how often pools have changed
 local name      = ARGV[1]            -- of the pool
 local flavor    = ARGV[2]            -- or ''
 local draining  = ARGV[3]            -- '1' or '0'
@@ -29,5 +30,6 @@ if was and was ~= flavor and is_last(was, name) then
     return {'last', was}
 end
 redis.call('HSET', pools, name, table.concat({flavor, draining, canonical, record}, '\n'))
+redis.call('INCR', version)
 redis.call('PUBLISH', news, 'pools')
 return {before and 'replaced' or 'made'}

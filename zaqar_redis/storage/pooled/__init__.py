@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -48,23 +49,48 @@ class PooledDriver:
         raise TypeError("pools of pools are not made")
 
     async def ping(self) -> None:
-        """Raises StoresAway, which names the pools."""
-        away = [name for name, error in (await self.stores_away()).items() if error]
-        if away:
+        """Raises StoresAway, which names the pools, and StoreUnavailable without pools."""
+        stores = await self.stores()
+        answers = await asyncio.gather(*map(_answers, stores.values()))
+        away = [name for name, good in zip(stores, answers, strict=True) if not good]
+        if away and len(stores) > 1:
             raise errors.StoresAway(names=", ".join(away))
+        if away:
+            raise errors.StoreUnavailable
 
-    async def stores_away(self) -> dict[str, bool]:
-        """Every store by name, and whether it fails to answer.
+    async def stores(self) -> dict[str, Driver | None]:
+        """Every store by name; None: a pool that cannot be opened.
 
         Raises StoreUnavailable when the control store is away.
         """
         await self.control.ping()
         names = [DEFAULT, *await self.places.pools()]
-        outcomes = await asyncio.gather(*map(self._ping, names), return_exceptions=True)
-        for outcome in outcomes:
-            if isinstance(outcome, BaseException) and not isinstance(outcome, errors.Unavailable):
-                raise outcome
-        return {name: outcome is not None for name, outcome in zip(names, outcomes, strict=True)}
+        return dict(zip(names, await asyncio.gather(*map(self._opened, names)), strict=True))
+
+    async def identity(self) -> str:
+        return await self.places.home.driver.identity()
+
+    async def identity_of(self, pool: Pool) -> str:
+        """Of the store of a pool that there need not be yet.
+
+        Raises BadConfiguration when the URI cannot be used and StoreUnavailable when
+        the store does not answer.
+        """
+        driver = self.places.open_pool(pool)
+        try:
+            await driver.start()
+            return await driver.identity()
+        finally:
+            await driver.close()
+
+    async def identities(self) -> dict[str, str]:
+        """Of every store that answers, by name."""
+        found = {}
+        for name, driver in (await self.stores()).items():
+            with contextlib.suppress(errors.Unavailable):
+                if driver is not None:
+                    found[name] = await driver.identity()
+        return found
 
     async def sweep(self, turn: float) -> int:
         """Sweep every store that answers, and forget queues deleted a while ago."""
@@ -107,8 +133,20 @@ class PooledDriver:
         await catalogue.alive(placed.project, placed.queue)
         return True
 
-    async def _ping(self, name: str) -> None:
-        await (await self.places.place(name)).driver.ping()
+    async def _opened(self, name: str) -> Driver | None:
+        try:
+            return (await self.places.place(name)).driver
+        except (errors.Unavailable, errors.BadConfiguration):
+            return None
+
+
+async def _answers(driver: Driver | None) -> bool:
+    try:
+        if driver is not None:
+            await driver.ping()
+    except errors.Unavailable:
+        return False
+    return driver is not None
 
 
 def create(uri: str, control_uri: str, options: Mapping[str, Any]) -> PooledDriver:

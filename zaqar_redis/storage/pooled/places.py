@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, S
 from typing import Any, TypeVar
 
 from zaqar_redis import errors
-from zaqar_redis.records import Pool
+from zaqar_redis.records import Pool, Pools
 from zaqar_redis.storage.control import DEFAULT, Control
 from zaqar_redis.storage.driver import Bury, Driver
 
@@ -50,10 +50,10 @@ class Places:
 
     def __init__(self, home: Driver, control: Control, open_pool: Callable[[Pool], Driver]) -> None:
         self.control = control
-        self._open_pool = open_pool
+        self.open_pool = open_pool
         self.home = Place(DEFAULT, home, None)
         self._known: dict[tuple[str, str], Place] = {}
-        self._pools: Mapping[str, Pool] | None = None
+        self._pools: Pools | None = None
         self._opened: dict[str, Place] = {}
         self._opening = asyncio.Lock()
         self._background: set[asyncio.Task[None]] = set()
@@ -142,7 +142,7 @@ class Places:
             if place is not None and _same_store(place.pool, pool):
                 place.pool = pool
                 return place
-            driver = self._open_pool(pool)
+            driver = self.open_pool(pool)
             driver.route_letters(self.bury)
             await driver.start()
             if place is not None:
@@ -156,9 +156,12 @@ class Places:
 
     async def pools(self) -> Mapping[str, Pool]:
         """All pools by name."""
+        return {pool.name: pool for pool in (await self._known_pools()).items}
+
+    async def _known_pools(self) -> Pools:
         if self._pools is None:
-            found = {pool.name: pool for pool in await self.control.pools.list()}
-            for name in self._opened.keys() - found.keys():
+            found = await self.control.pools.list()
+            for name in self._opened.keys() - {pool.name for pool in found.items}:
                 self._spawn(self._take_leave(self._opened.pop(name)))
                 self._known.clear()
             self._pools = found
@@ -175,17 +178,18 @@ class Places:
 
     async def _assign(self, project: str, queue: str, flavor: str) -> str:
         while True:
-            name = await self._proposed(project, queue, flavor)
-            there = await self.control.catalogue.assign(project, queue, name)
+            known = await self._known_pools()
+            name = await self._proposed(project, queue, flavor, known.items)
+            there = await self.control.catalogue.assign(project, queue, name, known.version)
             if there is not None:
                 return there
-            self._pools = None  # the pool is gone, or takes no queues any more
+            self._pools = None  # they have changed since
 
-    async def _proposed(self, project: str, queue: str, flavor: str) -> str:
+    async def _proposed(self, project: str, queue: str, flavor: str, pools: Iterable[Pool]) -> str:
         with contextlib.suppress(errors.Gated):
             if await self.home.driver.queues.get(project, queue) is not None:
                 return DEFAULT  # older than the catalogue
-        pool = choose((await self.pools()).values(), flavor)
+        pool = choose(pools, flavor)
         if pool is not None:
             return pool.name
         if flavor:

@@ -42,6 +42,9 @@ class RedisDriver:
     async def ping(self) -> None:
         await self._client.command("PING")
 
+    async def identity(self) -> str:
+        return await self._client.identity()
+
 
 def create(uri: str, options: Mapping[str, Any]) -> RedisDriver:
     """The entry point of ``redis://``, ``rediss://``, ``unix://`` and ``memory://``."""

@@ -14,6 +14,7 @@ from zaqar_redis.keyspace import client as keyspace
 from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.script import Script, Steps, verb
 from zaqar_redis.records import Flavor, Located, Move, Placed, Pool
+from zaqar_redis.records import Pools as AllPools
 from zaqar_redis.storage.control import DEFAULT, POOLS_MAX, News
 from zaqar_redis.storage.drivers.redis import identity
 from zaqar_redis.storage.drivers.redis.feed import Channels
@@ -67,9 +68,9 @@ class Pools:
         return _pool(name, stored) if stored is not None else None
 
     @verb
-    def list(self) -> Steps[Sequence[Pool]]:
-        flat = yield _POOL_LIST(keys.CONTROL)
-        return _pools(flat)
+    def list(self) -> Steps[AllPools]:
+        version, flat = yield _POOL_LIST(keys.CONTROL)
+        return AllPools(version=int(version or 0), items=tuple(_pools(flat)))
 
     @verb
     def delete(self, name: str) -> Steps[None]:
@@ -128,12 +129,12 @@ class Catalogue:
         )
 
     @verb
-    def assign(self, project: str, queue: str, pool: str) -> Steps[str | None]:
+    def assign(self, project: str, queue: str, pool: str, version: int) -> Steps[str | None]:
         there = yield _ASSIGN(
             keys.PlaceKeys(project, pool),
             queue=keys.entry(project, queue),
             pool=pool,
-            home=DEFAULT,
+            known=version,
         )
         return there.decode() if there is not None else None
 

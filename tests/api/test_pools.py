@@ -1,0 +1,386 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pools and flavors over HTTP: what an operator may do, and what it does to queues."""
+
+from __future__ import annotations
+
+import signal
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import httpx
+import pytest
+import redis
+
+from tests import servers
+from tests.api.client import Api, refused
+
+ADMIN: dict[str, dict[str, object]] = {"DEFAULT": {"admin_mode": True}}
+
+
+class Operator(Api):
+    """An operator of a service of its own, with stores for pools."""
+
+    stores: list[servers.RedisServer]
+    home: servers.RedisServer
+
+    def pool(self, name: str, store: int = 0, weight: int = 100, **more: Any) -> httpx.Response:
+        document = {"uri": self.stores[store].uri, "weight": weight} | more
+        return self.request("PUT", f"/pools/{name}", document)
+
+    def shown(self, name: str) -> dict[str, Any]:
+        answer = self.get(f"/pools/{name}", detailed=True)
+        assert answer.status_code == 200, answer.text
+        document: dict[str, Any] = answer.json()
+        return document
+
+    def queues_in(self, store: servers.RedisServer) -> set[str]:
+        with store.client() as client:
+            found = client.zrange(f"zr:queues:{self.project}", 0, -1)
+        assert isinstance(found, list)
+        return {name.decode() for name in found}
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[tuple[servers.Service, servers.RedisServer, list[servers.RedisServer]]]:
+    with (
+        servers.redis_server() as home,
+        servers.redis_server() as one,
+        servers.redis_server(servers.VALKEY) as two,
+        servers.service(home.uri, workers=2, options=ADMIN) as service,
+    ):
+        yield service, home, [one, two]
+
+
+@pytest.fixture
+def operator(
+    running: tuple[servers.Service, servers.RedisServer, list[servers.RedisServer]],
+    http: httpx.Client,
+    project: str,
+) -> Iterator[Operator]:
+    service, home, stores = running
+    made = Operator(http, service.url, project)
+    made.home, made.stores = home, stores
+    yield made
+    for store in (home, *stores):
+        with store.client() as client:
+            client.flushall()
+    with home.client() as client:
+        client.publish("zr:{control}:news", "pools")
+    servers.wait_for(lambda: made.get("/pools").json()["pools"] == [], "no pools")
+
+
+def test_without_pools_everything_is_at_home(operator: Operator) -> None:
+    assert operator.get("/pools").json() == {"pools": [], "links": []}
+    assert operator.get("/flavors").json() == {"flavors": [], "links": []}
+    operator.send("q", 1)
+    assert operator.queues_in(operator.home) == {"q"}
+
+
+def test_a_pool_is_made_shown_changed_and_deleted(operator: Operator) -> None:
+    answer = operator.pool("one", weight=5, options={"timeout": 1})
+    assert (answer.status_code, answer.headers["Location"]) == (201, "/v2/pools/one")
+    href = "/v2/pools/one"
+    assert operator.shown("one") == {
+        "name": "one",
+        "href": href,
+        "uri": operator.stores[0].uri,
+        "weight": 5,
+        "flavor": "",
+        "draining": False,
+        "options": {"timeout": 1},
+        "queues": 0,
+    }
+    changed = operator.request("PATCH", "/pools/one", {"weight": 7})
+    assert (changed.status_code, changed.json()["weight"]) == (200, 7)
+    assert operator.pool("one", weight=9).status_code == 201
+    listed = operator.get("/pools")
+    assert listed.headers["Content-Location"]
+    (item,) = listed.json()["pools"]
+    assert (item["weight"], "options" in item) == (9, False)
+    for _ in range(2):
+        assert operator.request("DELETE", "/pools/one").status_code == 204
+    refused(operator.get("/pools/one"), 404, "one")
+    refused(operator.request("PATCH", "/pools/one", {"weight": 7}), 404, "one")
+
+
+def test_pools_are_listed_in_pages(operator: Operator) -> None:
+    operator.pool("b", 0)
+    operator.pool("a", 1)
+    first = operator.get("/pools", limit=1, detailed=True).json()
+    assert [pool["name"] for pool in first["pools"]] == ["a"]
+    assert "options" in first["pools"][0]
+    (link,) = first["links"]
+    second = operator.follow(link["href"]).json()
+    assert [pool["name"] for pool in second["pools"]] == ["b"]
+    refused(operator.get("/pools", limit=0), 400, "limit")
+
+
+BAD_POOLS: list[tuple[Any, str]] = [
+    ({}, "uri"),
+    ({"uri": "redis://h"}, "weight"),
+    ({"weight": 1}, "uri"),
+    ({"uri": 5, "weight": 1}, "uri"),
+    ({"uri": "", "weight": 1}, "uri"),
+    ({"uri": "x" * 256, "weight": 1}, "255"),
+    ({"uri": "nonsense://h", "weight": 1}, "nonsense"),
+    ({"uri": "redis://h/not-a-number", "weight": 1}, "database number"),
+    ({"uri": "redis://h?colour=red", "weight": 1}, "colour"),
+    ({"uri": "unix:///no/such/socket", "weight": 1}, "cannot connect"),
+    ({"uri": "redis://:secret@127.0.0.1:1", "weight": 1}, "cannot connect"),
+    ({"uri": "redis://h", "weight": -1}, "weight"),
+    ({"uri": "redis://h", "weight": 2**32}, "weight"),
+    ({"uri": "redis://h", "weight": "1"}, "weight"),
+    ({"uri": "redis://h", "weight": 1, "flavor": None}, "flavor"),
+    ({"uri": "redis://h", "weight": 1, "flavor": "a b"}, "flavor"),
+    ({"uri": "redis://h", "weight": 1, "options": []}, "options"),
+    ({"uri": "redis://h", "weight": 1, "options": {"x": "y" * 5000}}, "options"),
+    ({"uri": "redis://h", "weight": 1, "group": "g"}, "group"),
+    ([], "object"),
+]
+
+
+@pytest.mark.parametrize(("document", "names"), BAD_POOLS)
+def test_a_pool_that_is_not_right_is_refused(
+    operator: Operator, document: object, names: str
+) -> None:
+    refused(operator.request("PUT", "/pools/p", document), 400, names)
+    assert "secret" not in operator.request("PUT", "/pools/p", document).text
+    assert operator.get("/pools").json()["pools"] == []
+
+
+@pytest.mark.parametrize("name", ["default", "a b", "ä", "x" * 65, "a%2Fb"])
+def test_a_pool_needs_a_name(operator: Operator, name: str) -> None:
+    assert operator.pool(name).status_code in (400, 404)
+    assert operator.get("/pools").json()["pools"] == []
+
+
+@pytest.mark.parametrize("change", [{}, {"weight": -1}, {"uri": "nope"}, {"name": "x"}, [], 5])
+def test_a_change_that_is_not_right_changes_nothing(operator: Operator, change: object) -> None:
+    operator.pool("one")
+    before = operator.shown("one")
+    assert operator.request("PATCH", "/pools/one", change).status_code == 400
+    assert operator.shown("one") == before
+
+
+def test_a_store_is_one_pool_however_it_is_spelt(operator: Operator) -> None:
+    operator.pool("one")
+    uri = operator.stores[0].uri
+    socket = uri.removeprefix("unix://")
+    folder, _, name = socket.rpartition("/")
+    for spelling in (uri, f"{uri}?db=0", f"unix://{folder}/../{folder.rpartition('/')[2]}/{name}"):
+        answer = operator.request("PUT", "/pools/two", {"uri": spelling, "weight": 1})
+        refused(answer, 409, '"one"')
+    home = operator.request("PUT", "/pools/two", {"uri": operator.home.uri, "weight": 1})
+    refused(home, 409, '"default"')
+    other = operator.request("PUT", "/pools/two", {"uri": f"{uri}?db=1", "weight": 1})
+    assert other.status_code == 201
+
+
+def test_passwords_are_not_shown_and_what_is_shown_may_be_sent_back(operator: Operator) -> None:
+    with operator.stores[0].client() as client:
+        client.config_set("requirepass", "open-sesame")
+    try:
+        uri = operator.stores[0].uri.replace("unix://", "unix://:open-sesame@")
+        assert operator.request("PUT", "/pools/one", {"uri": uri, "weight": 1}).status_code == 201
+        shown = operator.shown("one")
+        assert shown["uri"] == uri.replace("open-sesame", "***")
+        assert "open-sesame" not in operator.get("/pools", detailed=True).text
+        again = {"uri": shown["uri"], "weight": 2}
+        assert operator.request("PUT", "/pools/one", again).status_code == 201
+        operator.send("q", 1)
+        assert operator.bodies("q") == [1]
+    finally:
+        socket = operator.stores[0].uri.removeprefix("unix://")
+        with redis.Redis(unix_socket_path=socket, password="open-sesame") as client:
+            client.config_set("requirepass", "")
+
+
+def test_new_queues_go_to_pools_by_weight_and_old_ones_stay(operator: Operator) -> None:
+    operator.send("old", 1)
+    operator.pool("one", 0, weight=100)
+    operator.pool("two", 1, weight=0)
+    names = {f"q{number}" for number in range(20)}
+    for name in sorted(names):
+        operator.send(name, name)
+    operator.send("old", 2)
+    assert operator.queues_in(operator.stores[0]) == names
+    assert operator.queues_in(operator.stores[1]) == set()
+    assert operator.bodies("old") == [1, 2]
+    listed = operator.get("/queues", limit=20, with_count=True).json()
+    assert listed["count"] == 21
+    assert [queue["name"] for queue in listed["queues"]] == sorted(names | {"old"})[:20]
+    operator.request("PATCH", "/pools/one", {"weight": 0})
+    operator.request("PATCH", "/pools/two", {"weight": 1})
+    assert _lands(operator, 1)
+
+
+def _lands(operator: Operator, store: int) -> bool:
+    name = uuid.uuid4().hex
+    operator.send(name, 1)
+    return name in operator.queues_in(operator.stores[store])
+
+
+def test_pages_of_queues_go_on_across_pools(operator: Operator) -> None:
+    operator.send("home", 0)
+    operator.pool("one", 0)
+    operator.pool("two", 1)
+    names = {f"q{number:02}" for number in range(30)}
+    for name in sorted(names):
+        operator.create(name, colour="blue" if name > "q14" else "red")
+    assert operator.queues_in(operator.stores[0])
+    assert operator.queues_in(operator.stores[1])
+    found: list[str] = []
+    answer = operator.get("/queues", limit=7)
+    while queues := answer.json()["queues"]:
+        found += [queue["name"] for queue in queues]
+        answer = operator.follow(answer.json()["links"][0]["href"])
+    assert found == sorted(names | {"home"})
+    blue = operator.get("/queues", colour="blue", limit=20).json()["queues"]
+    assert [queue["name"] for queue in blue] == [name for name in sorted(names) if name > "q14"]
+
+
+def test_a_flavor_is_made_of_pools(operator: Operator) -> None:
+    operator.pool("one", 0)
+    operator.pool("two", 1)
+    answer = operator.request("PUT", "/flavors/fast", {"pool_list": ["two"]})
+    assert (answer.status_code, answer.headers["Location"]) == (201, "/v2/flavors/fast")
+    fast = operator.get("/flavors/fast").json()
+    assert fast["name"] == "fast"
+    assert fast["pool_list"] == ["two"]
+    assert "FIFO" in fast["capabilities"]
+    assert operator.shown("two")["flavor"] == "fast"
+    (listed,) = operator.get("/flavors").json()["flavors"]
+    assert listed == {"name": "fast", "href": "/v2/flavors/fast", "pool_list": ["two"]}
+    changed = operator.request("PATCH", "/flavors/fast", {"pool_list": ["one", "two"]})
+    assert changed.json()["pool_list"] == ["one", "two"]
+    assert operator.request("DELETE", "/flavors/fast").status_code == 204
+    assert operator.request("DELETE", "/flavors/fast").status_code == 204
+    refused(operator.get("/flavors/fast"), 404, "fast")
+    assert operator.shown("two")["flavor"] == ""
+
+
+def test_queues_of_a_flavor_live_in_its_pools(operator: Operator) -> None:
+    operator.pool("one", 0)
+    operator.pool("two", 1)
+    operator.request("PUT", "/flavors/fast", {"pool_list": ["two"]})
+    for number in range(10):
+        operator.create(f"fast{number}", _flavor="fast")
+        operator.create(f"plain{number}")
+    assert operator.queues_in(operator.stores[0]) == {f"plain{number}" for number in range(10)}
+    refused(operator.create("q", _flavor="none"), 400, "none")
+    refused(operator.create("q", _flavor=7), 400, "_flavor")
+    change = {"op": "add", "path": "/metadata/_flavor", "value": "none"}
+    refused(operator.patch("plain1", change), 400, "none")
+
+
+BAD_FLAVORS: list[tuple[object, str]] = [
+    ({}, "pool_list"),
+    ({"pool_list": []}, "pool_list"),
+    ({"pool_list": ["nobody"]}, "nobody"),
+    ({"pool_list": "one"}, "pool_list"),
+    ({"pool_list": [5]}, "pool_list"),
+    ({"pool_list": ["one"], "pool": "one"}, "pool"),
+]
+
+
+@pytest.mark.parametrize(("document", "names"), BAD_FLAVORS)
+def test_a_flavor_that_is_not_right_is_refused(
+    operator: Operator, document: object, names: str
+) -> None:
+    operator.pool("one")
+    refused(operator.request("PUT", "/flavors/f", document), 400, names)
+    assert operator.request("PATCH", "/flavors/f", document).status_code in (400, 404)
+    assert operator.get("/flavors").json()["flavors"] == []
+
+
+def test_what_is_needed_cannot_be_deleted(operator: Operator) -> None:
+    operator.pool("one", 0)
+    operator.request("PUT", "/flavors/fast", {"pool_list": ["one"]})
+    refused(operator.request("DELETE", "/pools/one"), 403, "fast")
+    operator.request("DELETE", "/flavors/fast")
+    assert _lands(operator, 0)
+    refused(operator.request("DELETE", "/pools/one"), 403, "drain")
+    assert operator.shown("one")["queues"] == 1
+
+
+def test_a_pool_whose_queues_were_deleted_is_free(operator: Operator) -> None:
+    operator.pool("one", 0)
+    operator.send("q", 1)
+    operator.request("DELETE", "/queues/q")
+    assert operator.request("DELETE", "/pools/one").status_code == 204
+    operator.send("q", 2)
+    assert operator.bodies("q") == [2]
+    assert operator.queues_in(operator.home) == {"q"}
+
+
+def test_dead_letters_find_their_queue_in_another_pool(operator: Operator) -> None:
+    operator.pool("one", 0, weight=1)
+    operator.create("dlq")
+    operator.pool("two", 1, weight=1)
+    operator.request("PATCH", "/pools/one", {"weight": 0})
+    assert _lands(operator, 1)
+    operator.create("q", _max_claim_count=1, _dead_letter_queue="dlq")
+    assert "q" in operator.queues_in(operator.stores[1])
+    operator.send("q", "letter")
+    operator.release("q", operator.hold("q")[0])
+    assert operator.claim("q").status_code == 204
+    assert operator.bodies("dlq") == ["letter"]
+    assert operator.queues_in(operator.stores[0]) == {"dlq"}
+
+
+def test_who_waits_hears_of_a_queue_in_a_pool(operator: Operator) -> None:
+    operator.pool("one", 0)
+    operator.create("q")
+    with httpx.Client(timeout=30) as client:
+        beside = Api(client, operator.url, operator.project)
+        with ThreadPoolExecutor() as threads:
+            answer = threads.submit(beside.request, "POST", "/queues/q/claims", wait=20)
+            servers.wait_for(lambda: _listened(operator.stores[0]), "the feed to be listened to")
+            operator.send("q", 1)
+            assert answer.result(5).status_code == 201
+
+
+def _listened(store: servers.RedisServer) -> bool:
+    with store.client() as client:
+        return any(b"}:feed" in name for name in client.pubsub_channels())
+
+
+def test_a_dead_pool_takes_only_its_own_queues_along(http: httpx.Client, project: str) -> None:
+    with (
+        servers.redis_server() as home,
+        servers.redis_server() as one,
+        servers.redis_server() as two,
+        servers.service(home.uri, options=ADMIN) as service,
+    ):
+        operator = Operator(http, service.url, project)
+        operator.home, operator.stores = home, [one, two]
+        operator.send("home", 1)
+        operator.pool("one", 0)
+        operator.send("first", 1)
+        operator.pool("two", 1)
+        operator.request("PATCH", "/pools/one", {"weight": 0})
+        assert _lands(operator, 1)
+        elsewhere = operator.beside(f"{project}-else")
+        elsewhere.send("q", 1)
+        one.signal(signal.SIGKILL)
+        servers.wait_for(lambda: operator.get("/queues/first").status_code == 503, "the loss")
+        answer = operator.post("first", {"body": 1})
+        assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
+        assert operator.bodies("home") == [1]
+        assert elsewhere.bodies("q") == [1]
+        assert elsewhere.get("/queues").status_code == 200
+        assert operator.get("/queues").status_code == 503  # one of them cannot be looked up
+        ping = operator.get("/ping")
+        assert (ping.status_code, "one" in ping.text) == (503, True)
+        health = operator.get("/health").json()
+        assert health["catalog_reachable"] is True
+        reachable = {name: health[name]["storage_reachable"] for name in ("default", "one", "two")}
+        assert reachable == {"default": True, "one": False, "two": True}
+
+
+def test_pools_are_for_admin_mode_only(api: Api) -> None:
+    for path in ("/pools", "/pools/p", "/flavors", "/flavors/f"):
+        assert api.get(path).status_code == 404
+        assert "pool" not in api.get("/").text

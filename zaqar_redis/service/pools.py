@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an operator can do with pools and flavors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import msgspec
+
+from zaqar_redis import errors, rules
+from zaqar_redis.keyspace.client import printable
+from zaqar_redis.records import Flavor, Pool
+from zaqar_redis.storage.control import DEFAULT
+from zaqar_redis.storage.pooled import PooledDriver
+
+#: Bytes of a pool's options, as JSON: a handful of numbers.
+_OPTIONS_MAX = 4096
+
+
+class Pools:
+    def __init__(self, driver: PooledDriver) -> None:
+        self._driver = driver
+        self._store = driver.control.pools
+
+    async def list(self, marker: str, limit: int) -> Sequence[Pool]:
+        """Up to *limit* pools behind the name *marker*."""
+        found = [pool for pool in (await self._store.list()).items if pool.name > marker]
+        return [shown(pool) for pool in found[:limit]]
+
+    async def get(self, name: str) -> Pool:
+        return shown(await self._known(name))
+
+    async def count(self, name: str) -> int:
+        """How many queues live in it."""
+        return await self._driver.control.catalogue.count(name)
+
+    async def put(self, pool: Pool) -> bool:
+        """Make or replace a pool; True when it is new.
+
+        Raises BadRequest when it is not as it should be or its store does not
+        answer, UriTaken when its store is another pool's, however that is spelt.
+        """
+        _name("pool", pool.name)
+        if pool.name == DEFAULT:
+            raise errors.BadRequest(why=f'"{DEFAULT}" is the service\'s own store, and no pool.')
+        before = await self._store.get(pool.name)
+        if before is not None and pool.uri == printable(before.uri):
+            pool = msgspec.structs.replace(pool, uri=before.uri)  # as it was shown
+        _check(pool)
+        if before is None or (before.uri, before.options) != (pool.uri, pool.options):
+            await self._check_store(pool)
+        return await self._store.put(pool, canonical=canonical(pool.uri))
+
+    async def update(self, name: str, changes: dict[str, Any]) -> Pool:
+        """Raises NotFound, and what `put` raises."""
+        await self.put(msgspec.structs.replace(await self._known(name), **changes))
+        return await self.get(name)
+
+    async def delete(self, name: str) -> None:
+        """Raises PoolInUse and FlavorEmptied."""
+        # Places of queues that were deleted just now are nothing that it is needed for.
+        await self._driver.forget_deleted(0, name)
+        await self._store.delete(name)
+
+    async def _known(self, name: str) -> Pool:
+        pool = await self._store.get(name)
+        if pool is None:
+            raise errors.NotFound(why=f"There is no pool {name}.")
+        return pool
+
+    async def _check_store(self, pool: Pool) -> None:
+        """The store answers, is one that queues can live in, and nobody else's."""
+        try:
+            identity = await self._driver.identity_of(pool)
+        except errors.BadConfiguration as error:
+            raise errors.BadRequest(why=f'The value of "uri": {error}.') from error
+        except (errors.Unavailable, OSError):
+            raise errors.BadRequest(
+                why=f'The value of "uri": cannot connect to {printable(pool.uri)}.'
+            ) from None
+        for name, other in (await self._driver.identities()).items():
+            if name != pool.name and other == identity:
+                raise errors.UriTaken(pool=name)
+
+
+class Flavors:
+    def __init__(self, driver: PooledDriver) -> None:
+        self._store = driver.control.flavors
+
+    async def list(self, marker: str, limit: int) -> Sequence[Flavor]:
+        """Up to *limit* flavors behind the name *marker*."""
+        found = [flavor for flavor in await self._store.list() if flavor.name > marker]
+        return found[:limit]
+
+    async def get(self, name: str) -> Flavor:
+        flavor = await self._store.get(name)
+        if flavor is None:
+            raise errors.NotFound(why=f"There is no flavor {name}.")
+        return flavor
+
+    async def put(self, name: str, pools: Sequence[str]) -> bool:
+        """Make a flavor of just these pools, or give it these; True when it is new."""
+        _name("flavor", name)
+        if not pools:
+            raise errors.BadRequest(why='The value of "pool_list" must name at least one pool.')
+        return await self._store.put(name, tuple(dict.fromkeys(pools)))
+
+    async def delete(self, name: str) -> None:
+        await self._store.delete(name)
+
+
+def shown(pool: Pool) -> Pool:
+    """Without the password in its URI."""
+    return msgspec.structs.replace(pool, uri=printable(pool.uri))
+
+
+def canonical(uri: str) -> str:
+    """One spelling for what are plainly the same store."""
+    parts = urlsplit(uri)
+    host = (parts.hostname or "").replace("localhost", "127.0.0.1")
+    asked = parse_qs(parts.query).get("db", [""])[0]
+    if parts.scheme == "unix":
+        return f"unix://{parts.path}?db={asked or 0}"
+    if parts.scheme in ("redis", "rediss"):
+        return f"{parts.scheme}://{host}:{parts.port or 6379}/{parts.path.strip('/') or asked or 0}"
+    return uri
+
+
+def _name(what: str, name: str) -> None:
+    if not rules.is_queue_name(name):
+        raise errors.BadRequest(
+            why=f"The name of a {what} must have 1 to {rules.QUEUE_NAME_MAX} ASCII letters, "
+            "digits, underscores, dashes and dots."
+        )
+
+
+def _check(pool: Pool) -> None:
+    if not 0 < len(pool.uri) <= rules.URI_MAX:
+        raise errors.BadRequest(
+            why=f'The value of "uri" must have 1 to {rules.URI_MAX} characters.'
+        )
+    rules.within("weight", pool.weight, 0, rules.WEIGHT_MAX)
+    if pool.flavor:
+        _name("flavor", pool.flavor)
+    if len(msgspec.json.encode(pool.options)) > _OPTIONS_MAX:
+        raise errors.BadRequest(why=f'"options" may be at most {_OPTIONS_MAX} bytes.')
