@@ -155,6 +155,11 @@ class UriTaken(Problem):
     status, code, title = 409, 1420, "Conflict"
 
 
+class CannotMove(Problem):
+    message = 'The queue "{queue}" cannot move: {why}.'
+    status, code, title = 409, 1422, "Conflict"
+
+
 class NotThere(Problem):
     message = 'The queue "{queue}" lives in the pool "{pool}".'
     status, code, title = 409, 1421, "Conflict"

@@ -162,6 +162,18 @@ class Move(Record, frozen=True):
     committed: bool = False
 
 
+class Portion(Record, frozen=True):
+    """Part of a queue on its way to another store; only drivers look inside."""
+
+    kind: str
+    #: what the two drivers have agreed upon
+    items: Sequence[Any]
+    #: the rank that it begins behind, for messages
+    after: int = 0
+    #: where the next portion begins; None: this is the last one
+    following: str | None = None
+
+
 class Located(Record, frozen=True):
     #: None: the catalogue does not know the queue
     pool: str | None

@@ -13,11 +13,18 @@ import redis
 
 from tests import servers
 from tests.house.files import PACKAGE, modules
-from zaqar_redis.keyspace.keys import ControlKeys, PlaceKeys, ProjectKeys, QueueKeys, RoleKeys
+from zaqar_redis.keyspace.keys import (
+    ControlKeys,
+    PlaceKeys,
+    ProjectKeys,
+    QueueKeys,
+    RoleKeys,
+    TermKeys,
+)
 from zaqar_redis.keyspace.script import Script
 
 LUA = PACKAGE / "keyspace" / "lua"
-KINDS = (QueueKeys, ProjectKeys, ControlKeys, PlaceKeys, RoleKeys)
+KINDS = (QueueKeys, ProjectKeys, ControlKeys, PlaceKeys, RoleKeys, TermKeys)
 NAMES = sorted(path.stem for path in LUA.glob("*.lua"))
 
 _INDEX = re.compile(r"\b(KEYS|ARGV)\[([^\]]*)\]")

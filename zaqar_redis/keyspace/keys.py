@@ -30,11 +30,12 @@ class QueueKeys:
         "feed",
         "gate",
         "holds",
+        "lapses",
         "leases",
         "messages",
         "queue",
         "ready",
-        "receipt",
+        "receipts",
     )
 
     def __init__(self, project: str, queue: str) -> None:
@@ -59,25 +60,30 @@ class QueueKeys:
         self.claims = f"{tag}:claims".encode()
         #: zset: claim ids, by the end of the lease
         self.leases = f"{tag}:leases".encode()
-        #: string, one for each idempotency key, with an expiry: the answer given
-        self.receipt = f"{tag}:receipt:".encode()
+        #: hash: digest of an idempotency key -> the answer given
+        self.receipts = f"{tag}:receipts".encode()
+        #: zset: those digests, by the time they are forgotten
+        self.lapses = f"{tag}:lapses".encode()
         #: string: keeps everybody out while the queue moves between stores
         self.gate = f"{tag}:gate".encode()
         #: channel: how many messages came or became ready
         self.feed = f"{tag}:feed".encode()
 
 
-class Receipt:
-    """The keys of one queue, with the receipt of one idempotency key."""
+class TermKeys:
+    """Things of a queue that have an end of their own."""
 
-    __slots__ = ("_keys", "receipt")
+    __slots__ = ("gate", "terms", "things")
 
-    def __init__(self, keys: QueueKeys, key: str) -> None:
-        self._keys = keys
-        self.receipt = keys.receipt + hashlib.blake2b(key.encode(), digest_size=16).digest()
+    def __init__(self, of: QueueKeys, terms: str, things: str) -> None:
+        self.terms: bytes = getattr(of, terms)
+        self.things: bytes = getattr(of, things)
+        self.gate = of.gate
 
-    def __getattr__(self, name: str) -> bytes:
-        return getattr(self._keys, name)  # type: ignore[no-any-return]  # slots of bytes
+
+def retry(key: str) -> str:
+    """How a queue's receipts name an idempotency key: it may be long, and is a secret."""
+    return hashlib.blake2b(key.encode(), digest_size=16).hexdigest()
 
 
 class ProjectKeys:

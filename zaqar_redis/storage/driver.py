@@ -16,7 +16,18 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
-from zaqar_redis.records import Claim, Draft, Message, Page, Posted, Queue, Retry, Stats, Taken
+from zaqar_redis.records import (
+    Claim,
+    Draft,
+    Message,
+    Page,
+    Portion,
+    Posted,
+    Queue,
+    Retry,
+    Stats,
+    Taken,
+)
 
 
 class Queues(Protocol):
@@ -207,6 +218,42 @@ class Transfer(Protocol):
 
     def close(self, project: str, queue: str) -> Awaitable[bool]:
         """Shut a queue that is not there for some minutes; False when it is there."""
+
+    def gate(self, project: str, queue: str) -> Awaitable[str]:
+        """The gate; empty: there is none."""
+
+    def stage(self, project: str, queue: str, token: str) -> Awaitable[bool]:
+        """Begin to take the queue in; False when it is here already."""
+
+    def discard(self, project: str, queue: str, token: str) -> Awaitable[None]:
+        """Give taking it in up, and clear what has come."""
+
+    def live(self, project: str, queue: str, after: int) -> Awaitable[Portion]:
+        """Messages behind a rank, while the queue is in use."""
+
+    def freeze(self, project: str, queue: str, token: str) -> Awaitable[bool]:
+        """Shut the gate for ten seconds; False when there is no such queue."""
+
+    def frozen(
+        self, project: str, queue: str, token: str, staged: int, at: str
+    ) -> Awaitable[Portion]:
+        """A portion of the frozen queue, from `Portion.following` on; first "".
+
+        *staged* is the rank of the last message that `live` gave.  Raises Gated when
+        the gate lapsed; otherwise it holds for ten more seconds.
+        """
+
+    def take_in(self, project: str, queue: str, token: str, portion: Portion) -> Awaitable[None]:
+        """Keep a portion that a store of the same kind gave."""
+
+    def seal(self, project: str, queue: str, token: str) -> Awaitable[bool]:
+        """Shut the frozen queue for good; False when the gate lapsed."""
+
+    def welcome(self, project: str, queue: str, token: str) -> Awaitable[None]:
+        """Open the gate of a queue that was taken in whole.  Idempotent."""
+
+    def retire(self, project: str, queue: str, token: str) -> Awaitable[None]:
+        """Clear a sealed queue; for some minutes its gate stays shut.  Idempotent."""
 
 
 class Driver(Protocol):

@@ -10,26 +10,30 @@ local bodies      = KEYS[3]             -- hash: rank -> envelope
 local ready       = KEYS[4]             -- zset: claimable by rank
 local delayed     = KEYS[5]             -- zset: delayed, by the end of the delay
 local expiry      = KEYS[6]             -- zset: every message by expiry
-local receipt     = KEYS[7]             -- string: the answer to this retry token
-local gate        = KEYS[8]             -- string: keeps everybody out while it is there
+local receipts    = KEYS[7]             -- hash: retry token -> the answer given
+local lapses      = KEYS[8]             -- zset: retry tokens by the time they are forgotten
+local gate        = KEYS[9]             -- string: keeps everybody out while it is there
 local now         = tonumber(ARGV[1])   -- ms; 0: the time of Redis
 local epoch       = ARGV[2]             -- of the queue to make, or ''
 local size        = tonumber(ARGV[3])   -- bytes of the request
 local default_ttl = tonumber(ARGV[4])   -- seconds
 local sealed      = ARGV[5]             -- '1': the bodies are encrypted
-local fingerprint = ARGV[6]             -- of the request; '': no retry token
-local window      = tonumber(ARGV[7])   -- ms to keep the receipt
--- ARGV[8...]: ttl or -1, delay or -1, rest of the envelope; for each message
+local retry       = ARGV[6]             -- token, or ''
+local fingerprint = ARGV[7]             -- of the request
+local window      = tonumber(ARGV[8])   -- ms to keep the receipt
+-- ARGV[9...]: ttl or -1, delay or -1, rest of the envelope; for each message
 --#include gate
 --#include now
 --#include envelope
+--#include receipts
 
 local BATCH = 1000  -- messages a command: Lua cannot unpack more than about 8000 values
-local count = (#ARGV - 7) / 3
+local count = (#ARGV - 8) / 3
 local known = redis.call('HMGET', queue, 'epoch', 'ttl', 'delay', 'size', 'sealed', 'unlisted')
-if fingerprint ~= '' then
-    local kept = redis.call('GET', receipt)
-    if kept then
+if retry ~= '' then
+    forget_receipts()
+    local kept = redis.call('HGET', receipts, retry)
+    if kept and tonumber(redis.call('ZSCORE', lapses, retry)) > now then
         local life, print, first, number = string.match(kept, '^(%x+) (%x+) (%d+) (%d+)$')
         if life == known[1] then
             if print ~= fingerprint then
@@ -60,7 +64,7 @@ local ttl, delay, head, expires
 for from = 1, count, BATCH do
     local by_rank, by_expiry, envelopes, at_once = {}, {}, {}, {}
     for place = from, math.min(from + BATCH - 1, count) do
-        local own_ttl, own_delay = tonumber(ARGV[3 * place + 5]), tonumber(ARGV[3 * place + 6])
+        local own_ttl, own_delay = tonumber(ARGV[3 * place + 6]), tonumber(ARGV[3 * place + 7])
         if own_ttl < 0 then
             own_ttl = default_ttl
         end
@@ -79,7 +83,7 @@ for from = 1, count, BATCH do
         local at = 2 * (place - from) + 1
         by_rank[at], by_rank[at + 1] = rank, rank
         by_expiry[at], by_expiry[at + 1] = expires, rank
-        envelopes[at], envelopes[at + 1] = rank, head .. ARGV[3 * place + 7]
+        envelopes[at], envelopes[at + 1] = rank, head .. ARGV[3 * place + 8]
         if delay > 0 then
             redis.call('ZADD', delayed, now + delay * 1000, rank)
         else
@@ -94,9 +98,10 @@ for from = 1, count, BATCH do
         redis.call('ZADD', ready, unpack(at_once))
     end
 end
-if fingerprint ~= '' then
+if retry ~= '' then
     local answer = epoch .. ' ' .. fingerprint .. ' ' .. string.format('%.0f %.0f', first, count)
-    redis.call('SET', receipt, answer, 'PX', window)
+    redis.call('HSET', receipts, retry, answer)
+    redis.call('ZADD', lapses, now + window, retry)
 end
 redis.call('PUBLISH', queue .. ':feed', count)
 return {'posted', epoch, first, count, known[6] and 1 or 0}

@@ -10,7 +10,9 @@ local holds    = KEYS[8]   -- hash: rank -> last claim and count
 local claims   = KEYS[9]   -- hash: claim -> ttl and ranks
 local leases   = KEYS[10]  -- zset: claims by the end of their lease
 local gate     = KEYS[11]  -- string: keeps everybody out while it is there
+local receipts = KEYS[12]  -- hash: retry token -> the answer given
+local lapses   = KEYS[13]  -- zset: retry tokens by the time they are forgotten
 --#include gate
 
 return redis.call('UNLINK', queue, messages, bodies, ready, claimed, delayed, expiry, holds, claims,
-    leases)
+    leases, receipts, lapses)

@@ -12,10 +12,14 @@ local holds    = KEYS[8]            -- hash: rank -> last claim and count
 local claims   = KEYS[9]            -- hash: claim -> ttl and ranks
 local leases   = KEYS[10]           -- zset: claims by the end of their lease
 local gate     = KEYS[11]           -- string: keeps everybody out while it is there
+local receipts = KEYS[12]           -- hash: retry token -> the answer given
+local lapses   = KEYS[13]           -- zset: retry tokens by the time they are forgotten
 local now      = tonumber(ARGV[1])  -- ms; 0: the time of Redis
 --#include gate
 --#include now
 --#include forget
 --#include settle
+--#include receipts
 
-return (settle())
+local settled = settle()
+return settled + forget_receipts()

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from zaqar_redis import errors
 from zaqar_redis.keyspace import envelope, keys
@@ -34,17 +33,18 @@ def post(
         rest.append(-1 if draft.ttl is None else draft.ttl)
         rest.append(-1 if draft.delay is None else draft.delay)
         rest.append(envelope.tail(draft, client))
-    of_queue: Any = keys.of_queue(project, queue)
+    of_queue = keys.of_queue(project, queue)
     epoch = ""
     while True:
         outcome, *answer = yield _POST(
-            keys.Receipt(of_queue, retry.key) if retry else of_queue,
+            of_queue,
             *rest,
             now=now,
             epoch=epoch,
             size=size,
             default_ttl=default_ttl,
             sealed=int(sealed),
+            retry=keys.retry(retry.key) if retry else "",
             fingerprint=retry.fingerprint.hex() if retry else "",
             window=retry.window if retry else 0,
         )

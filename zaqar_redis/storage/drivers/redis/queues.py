@@ -70,7 +70,7 @@ class Queues:
     @verb
     def delete(self, project: str, queue: str) -> Steps[None]:
         yield _DELETE(keys.of_queue(project, queue))
-        yield from _unlist(project, queue)
+        yield from unlist(project, queue)
 
     @verb
     def list(
@@ -86,7 +86,7 @@ class Queues:
             for after, (metadata, created) in zip(found_names, stored, strict=True):
                 if metadata is None:
                     # Deleted by a process that died before it could say so here.
-                    yield from _unlist(project, after)
+                    yield from unlist(project, after)
                     continue
                 queue = _queue(after, metadata, created)
                 if wanted is None or wanted(queue):
@@ -137,7 +137,7 @@ def enlist(project: str, queue: str) -> Steps[None]:
         yield _LISTED(keys.of_queue(project, queue))
 
 
-def _unlist(project: str, queue: str) -> Steps[None]:
+def unlist(project: str, queue: str) -> Steps[None]:
     yield _REMOVE(keys.of_project(project), name=queue)
     metadata, _ = yield _GET(keys.of_queue(project, queue), peek=1)
     if metadata is not None:  # made again, and perhaps listed, before we took it out

@@ -1,20 +1,51 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Queues that move from one Redis to another."""
+"""Queues that move from one Redis to another.
+
+Messages are copied while the queue is in use; then it is frozen, and what has
+become of each since (its place, its claims, its expiry) follows in rank order.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 from zaqar_redis.keyspace import keys
-from zaqar_redis.keyspace.script import Script, Steps, verb
+from zaqar_redis.keyspace.script import Argument, Call, Script, Steps, verb
+from zaqar_redis.records import Portion
 from zaqar_redis.storage.drivers.redis import identity
+from zaqar_redis.storage.drivers.redis.queues import enlist, unlist
 
 _OPEN = Script("gate_open")
 _CLOSE = Script("gate_close")
+_GATE = Script("gate_get")
+_STAGE = Script("transfer_stage")
+_DISCARD = Script("transfer_discard")
+_READ = Script("transfer_read")
+_WRITE = Script("transfer_write")
+_FREEZE = Script("transfer_freeze")
+_INDEX = Script("transfer_index")
+_PLACE = Script("transfer_place")
+_TERMS = Script("transfer_terms")
+_KEEP = Script("transfer_keep")
+_SETTINGS = Script("transfer_settings")
+_COMPLETE = Script("transfer_complete")
+_SEAL = Script("transfer_seal")
+_RETIRE = Script("transfer_retire")
 
 #: Milliseconds for which a queue that left is remembered: far longer than any
 #: worker believes what it knows of where queues live.
 _CLOSED_FOR = 300 * 1000
+#: Milliseconds for which a frozen queue waits for the mover's next step.
+_LEASE = 10_000
+#: Messages, claims or receipts in a portion: a few milliseconds of Redis' time.
+_PAGE = 1000
+#: Values of a message in the script's answer.
+_INDEX_WIDTH = 6
+
+#: Kinds of portions of a frozen queue, in the order in which they come, and the keys
+#: of those that are terms.
+_TERM_KEYS = {"claims": ("leases", "claims"), "receipts": ("lapses", "receipts")}
+_AFTER = {"index": "claims:0", "claims": "receipts:0", "receipts": "settings:0"}
 
 
 class Transfer:
@@ -31,3 +62,81 @@ class Transfer:
             keys.of_queue(project, queue), token=identity.new_claim(), life=_CLOSED_FOR
         )
         return bool(closed)
+
+    @verb
+    def gate(self, project: str, queue: str) -> Steps[str]:
+        shut = yield _GATE(keys.of_queue(project, queue))
+        return (shut or b"").decode()
+
+    @verb
+    def stage(self, project: str, queue: str, token: str) -> Steps[bool]:
+        return bool((yield _STAGE(keys.of_queue(project, queue), token=token)))
+
+    @verb
+    def discard(self, project: str, queue: str, token: str) -> Steps[None]:
+        yield _DISCARD(keys.of_queue(project, queue), token=token)
+
+    @verb
+    def live(self, project: str, queue: str, after: int) -> Steps[Portion]:
+        page = yield _READ(keys.of_queue(project, queue), after=after, limit=_PAGE)
+        last = page[-2].decode() if len(page) == 2 * _PAGE else None
+        return Portion(kind="messages", items=page, after=after, following=last)
+
+    @verb
+    def freeze(self, project: str, queue: str, token: str) -> Steps[bool]:
+        return bool((yield _FREEZE(keys.of_queue(project, queue), token=token, lease=_LEASE)))
+
+    @verb
+    def frozen(self, project: str, queue: str, token: str, staged: int, at: str) -> Steps[Portion]:
+        kind, _, place = (at or "index:0").partition(":")
+        of_queue = keys.of_queue(project, queue)
+        if kind == "settings":
+            fields = yield _SETTINGS(of_queue, token=token, lease=_LEASE)
+            return Portion(kind=kind, items=fields)
+        call, width = _frozen_call(of_queue, kind, int(place), token, staged)
+        page = yield call
+        following = _AFTER[kind]
+        if len(page) == width * _PAGE:
+            last = int(page[-width]) if kind == "index" else int(place) + _PAGE
+            following = f"{kind}:{last}"
+        return Portion(kind=kind, items=page, after=int(place), following=following)
+
+    @verb
+    def take_in(self, project: str, queue: str, token: str, portion: Portion) -> Steps[None]:
+        of_queue = keys.of_queue(project, queue)
+        items = portion.items
+        if portion.kind == "index":
+            more = (portion.following or "").startswith("index:")
+            upto: Argument = items[-_INDEX_WIDTH] if more else "+inf"
+            yield _PLACE(of_queue, *items, token=token, after=portion.after, upto=upto)
+        elif portion.kind == "settings":
+            yield _COMPLETE(of_queue, *items, token=token)
+        elif items and portion.kind == "messages":
+            yield _WRITE(of_queue, *items, token=token)
+        elif items:
+            yield _KEEP(keys.TermKeys(of_queue, *_TERM_KEYS[portion.kind]), *items, token=token)
+
+    @verb
+    def seal(self, project: str, queue: str, token: str) -> Steps[bool]:
+        return bool((yield _SEAL(keys.of_queue(project, queue), token=token)))
+
+    @verb
+    def welcome(self, project: str, queue: str, token: str) -> Steps[None]:
+        yield _OPEN(keys.of_queue(project, queue), shut=f"into:{token}")
+        yield from enlist(project, queue)
+
+    @verb
+    def retire(self, project: str, queue: str, token: str) -> Steps[None]:
+        yield _RETIRE(keys.of_queue(project, queue), token=token, life=_CLOSED_FOR)
+        yield from unlist(project, queue)
+
+
+def _frozen_call(
+    of_queue: keys.QueueKeys, kind: str, place: int, token: str, staged: int
+) -> tuple[Call, int]:
+    """What reads the portion, and how many values each thing in it has."""
+    if kind == "index":
+        call = _INDEX(of_queue, token=token, lease=_LEASE, after=place, limit=_PAGE, staged=staged)
+        return call, _INDEX_WIDTH
+    terms = keys.TermKeys(of_queue, *_TERM_KEYS[kind])
+    return _TERMS(terms, token=token, lease=_LEASE, skip=place, limit=_PAGE), 3

@@ -1,0 +1,334 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A queue moves from pool to pool with everything it has, whoever dies on the way."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests import servers
+from tests.contract.conftest import BACKENDS
+from tests.contract.stores import Died, Dying, PooledStore, opened
+from zaqar_redis import errors
+from zaqar_redis.keyspace import keys
+from zaqar_redis.records import Message, Move, Pool, Retry
+from zaqar_redis.storage.control import DEFAULT
+
+RETRY = Retry(key="once", fingerprint=b"1", window=3_600_000)
+
+#: Every script of a move, in the order in which they come.
+STEPS = [
+    "move_begin",
+    "transfer_stage",
+    "transfer_read",
+    "transfer_write",
+    "transfer_freeze",
+    "transfer_index",
+    "transfer_place",
+    "transfer_terms",
+    "transfer_keep",
+    "transfer_settings",
+    "transfer_complete",
+    "transfer_seal",
+    "move_commit",
+    "gate_open",
+    "project_add",
+    "queue_listed",
+    "transfer_retire",
+    "project_remove",
+    "move_end",
+]
+
+
+@pytest.fixture(scope="module")
+def pools_uri() -> Iterator[str]:
+    with BACKENDS["pooled"]() as uri:
+        yield uri
+
+
+@pytest.fixture
+def pools(pools_uri: str, project: str) -> Iterator[PooledStore]:
+    with opened(pools_uri, project) as made:
+        assert isinstance(made, PooledStore)
+        yield made
+
+
+def place(store: PooledStore, queue: str = "q") -> str | None:
+    return store.run(store.driver.control.catalogue.locate(store.project, queue)).pool
+
+
+def move(store: PooledStore, target: str, queue: str = "q") -> int:
+    source = place(store, queue) or DEFAULT
+    return store.run(store.driver.mover.move(store.project, queue, source, target))
+
+
+def other(store: PooledStore, queue: str = "q") -> str:
+    return "p2" if place(store, queue) == "p1" else "p1"
+
+
+def fill(store: PooledStore, number: int = 2500) -> tuple[str | None, str | None]:
+    """Messages in every state, claims live and lapsed, a receipt; the live claims."""
+    store.create(_default_message_delay=900, colour="blue", _max_claim_count=9)
+    store.post(*[f"old {each}" for each in range(number)], delay=0)
+    store.post("first", "second", delay=0, retry=RETRY)
+    store.post("later", delay=600)
+    store.post("gone", ttl=60, delay=0)
+    lapsed = store.claim(5, ttl=60)
+    assert lapsed.claim_id
+    store.clock.tick(61)
+    held = store.claim(20, ttl=600).claim_id
+    prolonged = store.claim(3, ttl=7200).claim_id
+    store.delete(store.page(limit=3).items[1].id)
+    return held, prolonged
+
+
+def everything(store: PooledStore, queue: str = "q") -> Any:
+    """All that can be seen of the queue, ids and times included."""
+    found = store.known(queue)
+    messages: list[Message] = []
+    after = None
+    while True:
+        page = store.page(after, 500, queue=queue, claimed=True, delayed=True)
+        messages += page.items
+        if len(page.items) < 500:
+            break
+        after = page.marker
+    ready = [message.id for message in store.page(limit=500, queue=queue).items]
+    return found, messages, ready, store.stats(queue)
+
+
+def left_over(store: PooledStore, queue: str = "q") -> list[str]:
+    """Kinds of keys that hold the queue, one for each store that has one."""
+    of_queue = keys.of_queue(store.project, queue)
+    return [
+        slot
+        for slot in keys.QueueKeys.__slots__
+        for answer in store.command("EXISTS", getattr(of_queue, slot))
+        if answer
+    ]
+
+
+def test_a_queue_moves_with_everything_it_has(pools: PooledStore) -> None:
+    held, prolonged = fill(pools)
+    before = everything(pools)
+    target = other(pools)
+    count = move(pools, target)
+    assert count >= 2500
+    assert place(pools) == target
+    assert everything(pools) == before
+    for claim in (held, prolonged):
+        assert claim
+        assert pools.renew(claim, ttl=600)
+    assert len(pools.held(held) or []) == 20
+    assert pools.post("first", "second", delay=0, retry=RETRY).replayed
+    last = max(message.rank for message in before[1])
+    new = pools.post("new", delay=0).ids[0]
+    assert pools.get(new)[0].rank > last
+    assert [queue.name for queue in pools.queues().items] == ["q"]
+    assert pools.run(pools.driver.queues.count(pools.project)) == 1
+    # One store has it, and the other a gate.
+    found = left_over(pools)
+    assert sorted(found) == sorted(set(found))
+    assert "gate" in found
+    assert pools.run(pools.driver.control.catalogue.moves()) == []
+
+
+def test_a_queue_moves_there_and_back_and_home(pools: PooledStore) -> None:
+    fill(pools, 100)
+    before = everything(pools)
+    first = place(pools)
+    for target in (other(pools), first, DEFAULT, "p1", "p2", DEFAULT):
+        assert target
+        if target != place(pools):
+            move(pools, target)
+        assert place(pools) == target
+        assert everything(pools) == before
+
+
+def test_an_empty_queue_moves_too(pools: PooledStore) -> None:
+    pools.create(colour="red")
+    assert move(pools, other(pools)) == 0
+    assert pools.known().metadata == {"colour": "red"}
+
+
+def test_a_deleted_queue_leaves_the_pool_without_a_move(pools: PooledStore) -> None:
+    pools.post("a")
+    pools.run(pools.driver.queues.delete(pools.project, "q"))
+    assert move(pools, other(pools)) == 0
+    assert place(pools) is None
+    pools.post("b")
+    assert pools.listed() == ["b"]
+
+
+def test_what_happens_while_messages_are_copied_is_not_lost(
+    pools: PooledStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Posts, claims, deletions and expiry between the first copy and the last."""
+    ids = pools.post(*map(str, range(2500)), ttl=600).ids
+    short = pools.post("short", ttl=60).ids[0]
+    mover = pools.driver.mover
+    copy_live = mover._copy_live
+    claimed: list[str | None] = []
+
+    async def and_then(*where: Any) -> int:
+        staged = await copy_live(*where)
+        driver = pools.driver
+        for message in ids[:700]:
+            await driver.messages.delete(pools.project, "q", [message], claims=None, force=True)
+        taken = await driver.claims.create(pools.project, "q", ttl=3600, grace=60, limit=50)
+        claimed.append(taken.claim_id)
+        await pools.driver.messages.delete(pools.project, "q", [short], claims=None, force=True)
+        return staged
+
+    monkeypatch.setattr(mover, "_copy_live", and_then)
+    move(pools, other(pools))
+    assert pools.listed() == [str(number) for number in range(700, 2500)]
+    assert pools.held(claimed[0]) == [str(number) for number in range(700, 750)]
+    held = pools.get(ids[700])[0]
+    assert held.ttl == 3660  # prolonged by its claim, after it was copied
+    assert pools.stats().claimed == 50
+
+
+@pytest.mark.parametrize("after", [0, 1])
+@pytest.mark.parametrize("script", STEPS)
+def test_a_mover_that_dies_anywhere_is_made_good(
+    pools: PooledStore, script: str, after: int
+) -> None:
+    held, _ = fill(pools, 2500)
+    before = everything(pools)
+    source, target = place(pools), other(pools)
+    assert source
+    if _dies(pools, source, target, script, after):
+        # Whoever uses the queue meanwhile finds it whole, or is asked to come back.
+        pools.clock.tick(0)
+        pools.driver.places.hear(None)
+        try:
+            assert everything(pools) == before
+        except errors.Gated:
+            assert place(pools) == source
+    mover = pools.driver.mover
+    pools.run(mover.settle_all())
+    assert pools.run(pools.driver.control.catalogue.moves()) == []
+    assert everything(pools) == before
+    if place(pools) == source:
+        pools.run(mover.move(pools.project, "q", source, target))
+    assert place(pools) == target
+    assert everything(pools) == before
+    assert len(pools.held(held) or []) == 20
+    found = left_over(pools)
+    assert sorted(found) == sorted(set(found))
+    assert [queue.name for queue in pools.queues().items] == ["q"]
+
+
+def _dies(store: PooledStore, source: str, target: str, script: str, after: int) -> bool:
+    """Move with a mover that dies before *script*; False: it was not needed that often."""
+    catalogue = store.driver.control.catalogue
+    rooms: list[Any] = [driver.transfer for driver, _ in store._parts]
+    before = [room.client for room in (*rooms, catalogue)]
+    for room in (*rooms, catalogue):
+        room.client = Dying(room.client, script, after)
+    try:
+        store.run(store.driver.mover.move(store.project, "q", source, target))
+    except (Died, BaseExceptionGroup):
+        return True
+    finally:
+        for room, client in zip((*rooms, catalogue), before, strict=True):
+            room.client = client
+    return False
+
+
+def test_a_move_to_where_it_may_not_go_changes_nothing(pools: PooledStore) -> None:
+    fill(pools, 100)
+    before = everything(pools)
+    source = place(pools)
+    assert source
+    with pytest.raises(errors.NoSuchPool):
+        move(pools, "nowhere")
+    with pytest.raises(errors.NotThere):
+        pools.run(pools.driver.mover.move(pools.project, "q", other(pools), source))
+    assert everything(pools) == before
+    assert pools.run(pools.driver.control.catalogue.moves()) == []
+
+
+def test_two_movers_do_no_harm(pools: PooledStore, pools_uri: str) -> None:
+    fill(pools, 2500)
+    before = everything(pools)
+    source, target = place(pools), other(pools)
+    assert source
+
+    async def both() -> list[Any]:
+        mover = pools.driver.mover
+        return await asyncio.gather(
+            *(mover.move(pools.project, "q", source, target) for _ in range(3)),
+            return_exceptions=True,
+        )
+
+    outcomes = pools.run(both())
+    for outcome in outcomes:
+        assert isinstance(outcome, (int, errors.Gated, errors.NotThere)), outcome
+    pools.run(pools.driver.mover.settle_all())
+    assert everything(pools) == before
+    found = left_over(pools)
+    assert sorted(found) == sorted(set(found))
+
+
+def test_draining_empties_a_pool(pools: PooledStore) -> None:
+    names = [f"q{number:03}" for number in range(150)]
+    for name in names:
+        pools.post(name, queue=name)
+    control = pools.driver.control
+    pool = pools.run(control.pools.get("p1"))
+    assert pool
+    draining = Pool(name="p1", uri=pool.uri, weight=pool.weight, draining=True)
+    pools.run(control.pools.put(draining, canonical=pool.uri))
+
+    async def drain() -> list[tuple[Any, int]]:
+        return [step async for step in pools.driver.mover.drain("p1")]
+
+    moved = pools.run(drain())
+    ours = [placed.queue for placed, _ in moved if placed.project == pools.project]
+    assert 0 < len(ours) < 150
+    assert all(count == 1 for placed, count in moved if placed.project == pools.project)
+    assert pools.run(control.catalogue.count("p1")) == 0
+    assert all(pools.listed(name) == [name] for name in names)
+    assert [queue.name for queue in pools.queues(limit=200).items] == names
+    pools.run(control.pools.delete("p1"))
+    assert pools.listed("q000") == ["q000"]
+
+
+def test_the_last_pool_of_a_flavor_is_not_drained_past_it(pools: PooledStore) -> None:
+    control = pools.driver.control
+    pools.run(control.flavors.put("fast", ["p1"]))
+    pools.create("q", _flavor="fast")
+    before = place(pools)
+
+    async def drain() -> list[Any]:
+        return [step async for step in pools.driver.mover.drain("p1")]
+
+    try:
+        with pytest.raises(errors.CannotMove, match='"fast" has no other pool'):
+            pools.run(drain())
+        assert place(pools) == before == "p1"
+    finally:
+        pools.run(control.flavors.delete("fast"))
+
+
+def test_a_gate_of_a_mover_that_is_gone_lapses(pools: PooledStore) -> None:
+    pools.post("a")
+    source = place(pools)
+    assert source
+    transfer = pools.run(pools.driver.places.place(source)).driver.transfer
+    assert transfer
+    record = Move(token="0" * 32, source=source, target=other(pools))
+    pools.run(pools.driver.control.catalogue.begin(pools.project, "q", record))
+    pools.run(transfer.freeze(pools.project, "q", record.token))
+    with pytest.raises(errors.Gated):
+        pools.post("b")
+    pools.command("PEXPIRE", keys.of_queue(pools.project, "q").gate, 1)
+    servers.wait_for(lambda: pools.run(transfer.gate(pools.project, "q")) == "", "the end of it")
+    pools.post("b")
+    assert pools.listed() == ["a", "b"]
+    pools.run(pools.driver.mover.settle_all())
