@@ -380,6 +380,25 @@ def test_a_dead_pool_takes_only_its_own_queues_along(http: httpx.Client, project
         assert reachable == {"default": True, "one": False, "two": True}
 
 
+def test_a_draining_pool_is_emptied_by_the_service(operator: Operator) -> None:
+    operator.pool("one", 0)
+    held = {}
+    for number in range(20):
+        operator.send(f"q{number:02}", *range(10))
+        held[f"q{number:02}"] = operator.hold(f"q{number:02}", 3)[0]
+    operator.pool("two", 1)
+    changed = operator.request("PATCH", "/pools/one", {"draining": True})
+    assert changed.json()["draining"] is True
+    operator.send("new", 1)
+    assert operator.queues_in(operator.stores[1]) >= {"new"}
+    servers.wait_for(lambda: operator.shown("one")["queues"] == 0, "the pool to be empty")
+    assert operator.queues_in(operator.stores[0]) == set()
+    for name, claim in held.items():
+        assert operator.bodies(name, include_claimed=True) == list(range(10))
+        assert len(operator.claimed(name, claim).json()["messages"]) == 3
+    assert operator.request("DELETE", "/pools/one").status_code == 204
+
+
 def test_pools_are_for_admin_mode_only(api: Api) -> None:
     for path in ("/pools", "/pools/p", "/flavors", "/flavors/f"):
         assert api.get(path).status_code == 404

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from typing import Any
 
@@ -25,8 +24,12 @@ from zaqar_redis.service.sealing import Sealer
 from zaqar_redis.service.waiting import Waiting
 from zaqar_redis.storage.driver import Driver
 from zaqar_redis.storage.pooled import PooledDriver
+from zaqar_redis.storage.pooled.mover import Mover
 
 LOG = logging.getLogger(__name__)
+
+#: Seconds between looks for pools that are draining.
+_TEND = 5.0
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -53,7 +56,7 @@ class App:
         self.settings = settings
         self._driver = driver
         self._sweep_interval = settings.sweep_interval
-        self._sweeping: asyncio.Task[None] | None = None
+        self._chores: list[asyncio.Task[None]] = []
         self.waiting = Waiting(driver.feed, settings.max_waiting)
         sealer = Sealer(settings.encryption_key) if settings.encryption_key else None
         signer = Signer(settings.signing_key)
@@ -111,16 +114,31 @@ class App:
 
     async def process_startup(self, scope: Any, event: Any) -> None:
         await self._driver.start()
-        self._sweeping = asyncio.create_task(self._sweep(), name="sweeper")
+        self._chores = [asyncio.create_task(self._sweep(), name="sweeper")]
+        if isinstance(self._driver, PooledDriver):
+            mover = self._driver.mover
+            self._chores.append(asyncio.create_task(self._move(mover), name="mover"))
 
     async def process_shutdown(self, scope: Any, event: Any) -> None:
         try:
-            if self._sweeping:
-                self._sweeping.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await self._sweeping
+            for chore in self._chores:
+                chore.cancel()
+            await asyncio.gather(*self._chores, return_exceptions=True)
         finally:
             await self._driver.close()
+
+    async def _move(self, mover: Mover) -> None:
+        while True:
+            await asyncio.sleep(_TEND)
+            try:
+                moved = await mover.tend()
+            except errors.Unavailable:
+                continue
+            except Exception:  # the service goes on, and so does the next round
+                LOG.exception("the mover failed", extra={"action": "move_failed"})
+                continue
+            if moved:
+                LOG.info("moved %d queues", moved, extra={"action": "moved"})
 
     async def _sweep(self) -> None:
         sweeper = self._driver.sweeper

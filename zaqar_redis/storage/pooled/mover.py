@@ -25,6 +25,9 @@ LOG = logging.getLogger(__name__)
 
 #: Queues whose names are read at once.
 _PAGE = 100
+#: The role of the one process that moves queues, and the seconds it has it for: longer
+#: than a queue of some million messages takes.
+_ROLE, _LEAD = "mover", 120.0
 
 
 class Mover:
@@ -69,14 +72,50 @@ class Mover:
             await self.settle(placed.project, placed.queue, move)
         return len(moves)
 
-    async def drain(self, pool: str) -> AsyncIterator[tuple[Placed, int]]:
-        """Move every queue of a pool to others of its flavor, or home; each as it is done."""
+    async def tend(self) -> int:
+        """Go on with every pool that is draining, and with moves whose mover is gone.
+
+        One process at a time does; how many queues it moved.
+        """
+        control = self._places.control
+        if not await control.lead(_ROLE, _LEAD):
+            return 0
+        await self.settle_all()
+        moved = 0
+        for pool in (await control.pools.list()).items:
+            if not pool.draining:
+                continue
+            async for _, outcome in self.drain(pool.name):
+                if isinstance(outcome, int):
+                    moved += 1
+                if not await control.lead(_ROLE, _LEAD):
+                    return moved
+        return moved
+
+    async def drain(self, pool: str) -> AsyncIterator[tuple[Placed, int | errors.Problem]]:
+        """Move every queue of a pool to others of its flavor, or home.
+
+        Yields each with how many messages it had, or with what keeps it where it is.
+        """
         after = ""
         while page := await self._catalogue.queues_of(pool, after, _PAGE):
             for placed in page:
-                target = await self._target(placed)
-                yield placed, await self.move(placed.project, placed.queue, pool, target)
+                yield placed, await self._drained(placed)
             after = page[-1].marker
+
+    async def _drained(self, placed: Placed) -> int | errors.Problem:
+        try:
+            target = await self._target(placed)
+            return await self.move(placed.project, placed.queue, placed.pool, target)
+        except (errors.CannotMove, errors.NoSuchPool, errors.NotThere, errors.Unavailable) as why:
+            LOG.warning(
+                "%s stays in %s: %s",
+                placed.queue,
+                placed.pool,
+                why.text,
+                extra={"action": "move_failed"},
+            )
+            return why
 
     async def _target(self, placed: Placed) -> str:
         driver = (await self._places.place(placed.pool)).driver
