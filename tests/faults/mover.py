@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A process that moves one queue to and fro between two pools until it is killed.
+
+    python -m tests.faults.mover STORE PROJECT QUEUE
+
+Prints a line for each move that it finished, and "again: ..." for one that failed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+from zaqar_redis import errors
+from zaqar_redis.storage import pooled
+
+
+async def main(uri: str, project: str, queue: str) -> None:
+    driver = pooled.create(uri, uri, {})
+    await driver.start()
+    while True:
+        try:
+            await driver.mover.settle_all()
+            source = (await driver.control.catalogue.locate(project, queue)).pool
+            if source is not None:
+                target = "two" if source == "one" else "one"
+                await driver.mover.move(project, queue, source, target)
+                print(target, flush=True)
+        except (errors.Unavailable, errors.NotThere) as error:
+            print(f"again: {error}", flush=True)
+        await asyncio.sleep(0.05)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Queues move under load, movers and pools die: nothing is lost and nothing doubled."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests import servers
+from tests.faults import load
+
+_OPTIONS: dict[str, dict[str, object]] = load.OPTIONS | {"DEFAULT": {"admin_mode": True}}
+
+
+class House:
+    """A service with two workers, its own store, and two pools."""
+
+    def __init__(
+        self, service: servers.Service, home: servers.RedisServer, pools: list[servers.RedisServer]
+    ) -> None:
+        self.service = service
+        self.home = home
+        self.pools = pools
+
+    def ask(self, method: str, path: str, document: object | None = None) -> httpx.Response:
+        url = f"{self.service.url}/v2{path}"
+        answer = httpx.request(method, url, json=document, headers=load.headers("operator"))
+        assert answer.status_code < 400, answer.text
+        return answer
+
+    def is_empty(self, pool: str) -> bool:
+        return bool(self.ask("GET", f"/pools/{pool}?detailed=true").json()["queues"] == 0)
+
+    @contextlib.contextmanager
+    def mover(self, project: str, log: Path) -> Iterator[subprocess.Popen[bytes]]:
+        with log.open("ab") as output:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "tests.faults.mover", self.home.uri, project, "busy"],
+                stdout=output,
+            )
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.wait()
+
+
+@pytest.fixture
+def house() -> Iterator[House]:
+    with (
+        servers.redis_server(fsync="always") as home,
+        servers.redis_server(fsync="always") as one,
+        servers.redis_server(servers.VALKEY, fsync="always") as two,
+        servers.service(home.uri, workers=2, options=_OPTIONS) as service,
+    ):
+        made = House(service, home, [one, two])
+        for name, store in (("one", one), ("two", two)):
+            made.ask("PUT", f"/pools/{name}", {"uri": store.uri, "weight": 1})
+        yield made
+
+
+def _lines(log: Path, failed: bool) -> int:
+    lines = log.read_text().splitlines() if log.exists() else []
+    return sum(line.startswith("again") == failed for line in lines)
+
+
+def _wait_for_moves(log: Path, count: int, failed: bool = False) -> None:
+    """Until the mover has done, or failed at, *count* more."""
+    wanted = _lines(log, failed) + count
+    servers.wait_for(lambda: _lines(log, failed) >= wanted, f"{count} moves")
+
+
+def test_a_queue_moves_to_and_fro_under_load(house: House, project: str, tmp_path: Path) -> None:
+    log = tmp_path / "moves"
+    with load.Load(house.service, project) as clients:
+        clients.wait_for_more()
+        with house.mover(project, log):
+            _wait_for_moves(log, 20)
+            clients.wait_for_more()
+    clients.check()
+    assert set(clients.statuses) <= {201, 204, 503}
+    assert clients.statuses[503] < sum(clients.statuses.values()) / 4
+    assert clients.slowest < load.PROMPT
+    assert clients.broken == 0
+
+
+def test_movers_that_are_killed_lose_and_double_nothing(
+    house: House, project: str, tmp_path: Path
+) -> None:
+    log = tmp_path / "moves"
+    with load.Load(house.service, project) as clients:
+        clients.wait_for_more()
+        for round_ in range(8):
+            with house.mover(project, log) as mover:
+                _wait_for_moves(log, 1)
+                # At another place in the next move each time.
+                servers.wait_for(_after(round_ * 7), "the next to be under way")
+                mover.send_signal(signal.SIGKILL)
+        with house.mover(project, log):
+            _wait_for_moves(log, 2)
+            clients.wait_for_more()
+    clients.check()
+    assert set(clients.statuses) <= {201, 204, 503}
+
+
+def test_a_pool_that_dies_in_mid_move_loses_and_doubles_nothing(
+    house: House, project: str, tmp_path: Path
+) -> None:
+    log = tmp_path / "moves"
+    with load.Load(house.service, project) as clients, house.mover(project, log):
+        for store in (*house.pools, house.home):
+            clients.wait_for_more()
+            _wait_for_moves(log, 1)
+            store.signal(signal.SIGKILL)
+            _wait_for_moves(log, 5, failed=True)
+            store.start()
+        clients.wait_for_more()
+        _wait_for_moves(log, 2)
+    clients.check()
+
+
+def test_a_pool_is_drained_under_load(house: House, project: str) -> None:
+    with load.Load(house.service, project) as clients:
+        clients.wait_for_more()
+        for name in ("one", "two", "one"):
+            other = "two" if name == "one" else "one"
+            house.ask("PATCH", f"/pools/{other}", {"draining": False})
+            house.ask("PATCH", f"/pools/{name}", {"draining": True})
+            path = f"/pools/{name}?detailed=true"
+            servers.wait_for(
+                lambda path=path: house.ask("GET", path).json()["queues"] == 0,
+                f"{name} to be empty",
+            )
+            clients.wait_for_more()
+    clients.check()
+    assert clients.slowest < load.PROMPT
+    house.ask("DELETE", "/pools/one")
+    clients.check()
+
+
+def _after(looks: int) -> Callable[[], bool]:
+    """A condition that holds after being looked at so often."""
+    left = iter(range(looks, -1, -1))
+
+    def holds() -> bool:
+        return next(left) == 0
+
+    return holds
