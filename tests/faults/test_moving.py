@@ -133,11 +133,7 @@ def test_a_pool_is_drained_under_load(house: House, project: str) -> None:
             other = "two" if name == "one" else "one"
             house.ask("PATCH", f"/pools/{other}", {"draining": False})
             house.ask("PATCH", f"/pools/{name}", {"draining": True})
-            path = f"/pools/{name}?detailed=true"
-            servers.wait_for(
-                lambda path=path: house.ask("GET", path).json()["queues"] == 0,
-                f"{name} to be empty",
-            )
+            servers.wait_for(functools.partial(house.is_empty, name), f"{name} to be empty")
             clients.wait_for_more()
     clients.check()
     assert clients.slowest < load.PROMPT
