@@ -18,12 +18,9 @@ from oslo_config import cfg
 
 from zaqar_redis import conf as configuration
 from zaqar_redis import errors
-from zaqar_redis.api.app import App, Settings
-from zaqar_redis.conf import redis, transport
+from zaqar_redis.api.app import App
+from zaqar_redis.cli import configured
 from zaqar_redis.keyspace import client, embedded
-from zaqar_redis.storage import pooled
-from zaqar_redis.storage.driver import Driver
-from zaqar_redis.storage.load import can_control, load
 
 LOG = logging.getLogger(__name__)
 
@@ -74,21 +71,12 @@ class Serve(Command):
                 uri = stack.enter_context(embedded.running(uri))
             if urlsplit(uri).scheme == "memory" and conf.server.workers > 1:
                 raise errors.BadConfiguration("memory:// works with one worker only")
-            create = _driver(conf, uri)
+            create = configured.driver(conf, uri)
             create()  # a URI that cannot be used is told before any worker starts
-            settings = _settings(conf)
+            settings = configured.settings(conf)
             _announce(conf, uri)
             Gunicorn(lambda: App(create(), settings), conf).run()
         return 0
-
-
-def _driver(conf: cfg.ConfigOpts, uri: str) -> Callable[[], Driver]:
-    options = redis.options(conf)
-    control = conf.storage.control_uri or uri
-    # Another driver's store may have no room for pools; it works without.
-    if not conf.pooling or not (conf.storage.control_uri or can_control(uri)):
-        return lambda: load(uri, options)
-    return lambda: pooled.create(uri, control, options)
 
 
 def _configured(parsed: argparse.Namespace) -> cfg.ConfigOpts:
@@ -131,20 +119,6 @@ def _address(bind: str) -> tuple[str, int]:
     if not found or int(found[3] or 0) > 65535:
         raise ValueError(f"--bind {bind}: it must be HOST:PORT, HOST or :PORT")
     return found[1] or found[2] or "127.0.0.1", int(found[3] or 8888)
-
-
-def _settings(conf: cfg.ConfigOpts) -> Settings:
-    return Settings(
-        limits=transport.limits(conf),
-        admin_mode=conf.admin_mode,
-        enable_checksum=conf.enable_checksum,
-        signing_key=conf.signed_url.secret_key,
-        encryption_key=conf.transport.message_encryption_key,
-        max_waiting=conf.transport.max_waiting,
-        sweep_interval=conf.storage.sweep_interval,
-        max_connections=conf.server.max_connections,
-        request_timeout=conf.server.request_timeout,
-    )
 
 
 def _announce(conf: cfg.ConfigOpts, uri: str) -> None:

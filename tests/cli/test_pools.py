@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The commands for pools and flavors, at a service and straight at the store."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from tests import servers
+
+ADMIN: dict[str, dict[str, object]] = {"DEFAULT": {"admin_mode": True}}
+
+
+class Shell:
+    """``zaqar-redis`` as a person calls it."""
+
+    def __init__(self, where: list[str]) -> None:
+        self._where = where
+
+    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "zaqar_redis.cli.main", *words, *self._where],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            stdin=subprocess.DEVNULL,
+        )
+
+    def done(self, *words: str) -> str:
+        outcome = self.run(*words)
+        assert outcome.returncode == 0, outcome.stderr
+        return outcome.stdout
+
+    def shown(self, *words: str) -> Any:
+        return json.loads(self.done(*words, "-f", "json"))
+
+    def refused(self, *words: str) -> str:
+        outcome = self.run(*words)
+        assert outcome.returncode == 1
+        assert outcome.stdout == ""
+        assert "Traceback" not in outcome.stderr
+        return outcome.stderr
+
+
+@pytest.fixture(params=["storage", "url"])
+def shell(request: pytest.FixtureRequest) -> Iterator[Shell]:
+    with servers.redis_server() as home:
+        if request.param == "storage":
+            yield Shell(["--storage", home.uri])
+        else:
+            with servers.service(home.uri, options=ADMIN) as service:
+                yield Shell(["--url", service.url])
+
+
+@pytest.fixture
+def stores() -> Iterator[list[str]]:
+    with servers.redis_server() as one, servers.redis_server() as two:
+        yield [one.uri, two.uri]
+
+
+def test_pools_are_made_shown_changed_and_deleted(shell: Shell, stores: list[str]) -> None:
+    made = shell.shown("pool", "create", "one", "--uri", stores[0], "--options", '{"timeout": 2}')
+    assert (made["name"], made["weight"], made["options"]) == ("one", 100, {"timeout": 2})
+    shell.done("pool", "create", "two", "--uri", stores[1], "--weight", "0")
+    listed = shell.shown("pool", "list")
+    assert [(pool["name"], pool["weight"]) for pool in listed] == [("one", 100), ("two", 0)]
+    assert "one," in shell.done("pool", "list", "-f", "csv", "--quote", "none")
+    assert shell.shown("pool", "update", "two", "--weight", "5")["weight"] == 5
+    assert "--yes" in shell.refused("pool", "delete", "two")
+    shell.done("pool", "delete", "two", "--yes")
+    assert "no pool two" in shell.refused("pool", "show", "two")
+    assert [pool["name"] for pool in shell.shown("pool", "list")] == ["one"]
+
+
+def test_what_is_not_right_is_said_and_changes_nothing(shell: Shell, stores: list[str]) -> None:
+    assert "cannot connect" in shell.refused(
+        "pool", "create", "one", "--uri", "redis://127.0.0.1:1"
+    )
+    assert "weight" in shell.refused("pool", "create", "a", "--uri", stores[0], "--weight", "-1")
+    shell.done("pool", "create", "one", "--uri", stores[0])
+    assert '"one"' in shell.refused("pool", "create", "two", "--uri", stores[0])
+    assert "nobody" in shell.refused("flavor", "create", "fast", "nobody")
+    assert [pool["name"] for pool in shell.shown("pool", "list")] == ["one"]
+    assert shell.shown("flavor", "list") == []
+    usage = shell.run("pool", "create", "two", "--uri", stores[1], "--options", "{")
+    assert usage.returncode == 2
+    assert "not JSON" in usage.stderr
+
+
+def test_flavors(shell: Shell, stores: list[str]) -> None:
+    for name, uri in zip(("one", "two"), stores, strict=True):
+        shell.done("pool", "create", name, "--uri", uri)
+    shell.done("flavor", "create", "fast", "one", "two")
+    assert shell.shown("flavor", "list") == [{"name": "fast", "pools": "one two"}]
+    shell.done("flavor", "update", "fast", "two")
+    assert shell.shown("flavor", "show", "fast") == {"name": "fast", "pools": "two"}
+    assert "fast" in shell.refused("pool", "delete", "two", "--yes")
+    assert "no flavor" in shell.refused("flavor", "update", "slow", "two")
+    shell.done("flavor", "delete", "fast", "--yes")
+    assert shell.shown("flavor", "list") == []
+
+
+def test_a_pool_is_drained(stores: list[str], project: str) -> None:
+    with servers.redis_server() as home:
+        shell = Shell(["--storage", home.uri])
+        shell.done("pool", "create", "one", "--uri", stores[0])
+        headers = {"Client-ID": "9d3f6c0e-8f0d-4c55-a2f3-6b3a0f4d6a10", "X-Project-ID": project}
+        document = {"messages": [{"body": number} for number in range(5)]}
+        with servers.service(home.uri) as service:
+            for number in range(12):
+                url = f"{service.url}/v2/queues/q{number}/messages"
+                assert httpx.post(url, json=document, headers=headers).status_code == 201
+        assert shell.shown("pool", "show", "one")["queues"] == 12
+        shell.done("pool", "create", "two", "--uri", stores[1])
+        drained = shell.run("pool", "drain", "one")
+        assert drained.returncode == 0, drained.stderr
+        assert "12/12" in drained.stderr
+        assert shell.shown("pool", "show", "one")["draining"] is True
+        assert shell.shown("pool", "show", "two")["queues"] == 12
+        shell.done("pool", "drain", "one", "--undo")
+        assert shell.shown("pool", "show", "one")["draining"] is False
+        with servers.service(home.uri) as service:
+            url = f"{service.url}/v2/queues/q7/messages?echo=true"
+            found = httpx.get(url, headers=headers).json()["messages"]
+        assert [message["body"] for message in found] == list(range(5))
+
+
+def test_a_service_that_is_not_there_is_named() -> None:
+    assert "http://127.0.0.1:1" in Shell(["--url", "http://127.0.0.1:1"]).refused("pool", "list")
+
+
+def test_a_service_without_admin_mode_says_so(service: servers.Service) -> None:
+    assert "admin mode" in Shell(["--url", service.url]).refused("pool", "list")
+
+
+@pytest.mark.parametrize("noun", ["pool", "flavor"])
+def test_every_command_has_a_help_with_an_example(noun: str) -> None:
+    verbs = ["create", "delete", "list", "show", "update"] + (["drain"] if noun == "pool" else [])
+    for verb in verbs:
+        text = Shell([]).done(noun, verb, "--help")
+        assert f"zaqar-redis {noun} {verb}" in text
+        assert "Example" in text

@@ -1,0 +1,243 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``zaqar-redis pool …`` and ``zaqar-redis flavor …``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from cliff.lister import Lister
+from cliff.show import ShowOne
+from tqdm import tqdm
+
+from zaqar_redis.cli.session import Destructive, Session, Talking
+
+_COLUMNS = ("name", "uri", "weight", "flavor", "draining")
+Row = tuple[Any, ...]
+#: Seconds between looks at a pool that is being emptied.
+_LOOK = 0.5
+
+
+def _options(text: str) -> dict[str, Any]:
+    try:
+        options = json.loads(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"not JSON: {error}") from error
+    if not isinstance(options, dict):
+        raise argparse.ArgumentTypeError("it must be a JSON object")
+    return options
+
+
+def _fields(parser: argparse.ArgumentParser, required: bool) -> None:
+    parser.add_argument("name", help="of the pool")
+    parser.add_argument("--uri", required=required, help="its store, e.g. redis://host:6379/0")
+    parser.add_argument("--weight", type=int, help="its share of new queues; 0 for none (100)")
+    parser.add_argument("--flavor", help="the group it belongs to; empty for none")
+    parser.add_argument("--options", type=_options, metavar="JSON", help="its own [redis] settings")
+
+
+def _given(parsed: argparse.Namespace) -> dict[str, Any]:
+    names = ("uri", "weight", "flavor", "options")
+    return {name: getattr(parsed, name) for name in names if getattr(parsed, name) is not None}
+
+
+def _shown(session: Session, name: str) -> tuple[tuple[str, ...], Row]:
+    pool = session.ask("GET", f"/pools/{name}", detailed=True)
+    columns = (*_COLUMNS, "queues", "options")
+    return columns, tuple(pool[column] for column in columns)
+
+
+class PoolList(Talking, Lister):
+    """List pools.
+
+    Example: zaqar-redis pool list --url http://127.0.0.1:8888
+    """
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, list[Row]]:
+        with self.opened(parsed_args) as session:
+            pools = list(session.pages("/pools", "pools"))
+        return _COLUMNS, [tuple(pool[column] for column in _COLUMNS) for pool in pools]
+
+
+class PoolShow(Talking, ShowOne):
+    """Show a pool, and how many queues live in it.
+
+    Example: zaqar-redis pool show one
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument("name", help="of the pool")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, Row]:
+        with self.opened(parsed_args) as session:
+            return _shown(session, parsed_args.name)
+
+
+class PoolCreate(Talking, ShowOne):
+    """Make a pool, or replace one.
+
+    Example: zaqar-redis pool create one --uri redis://10.0.0.7:6379 --weight 100
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        _fields(parser, required=True)
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, Row]:
+        with self.opened(parsed_args) as session:
+            document = {"weight": 100} | _given(parsed_args)
+            session.ask("PUT", f"/pools/{parsed_args.name}", document)
+            return _shown(session, parsed_args.name)
+
+
+class PoolUpdate(Talking, ShowOne):
+    """Change what is given of a pool.
+
+    Example: zaqar-redis pool update one --weight 50
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        _fields(parser, required=False)
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, Row]:
+        with self.opened(parsed_args) as session:
+            session.ask("PATCH", f"/pools/{parsed_args.name}", _given(parsed_args))
+            return _shown(session, parsed_args.name)
+
+
+class PoolDelete(Destructive):
+    """Remove a pool that no queue and no flavor needs.
+
+    Example: zaqar-redis pool delete one
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument("name", help="of the pool")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        self.confirm(parsed_args, f"Delete the pool {parsed_args.name}")
+        with self.opened(parsed_args) as session:
+            session.ask("DELETE", f"/pools/{parsed_args.name}")
+
+
+class PoolDrain(Talking):
+    """Move all queues of a pool to others of their flavor, or home, and wait for it.
+
+    The pool gets no new queues from now on; with --undo it gets some again. It goes on
+    draining when this command is interrupted. Example:
+
+        zaqar-redis pool drain one
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument("name", help="of the pool")
+        parser.add_argument("--undo", action="store_true", help="let it have queues again")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        path = f"/pools/{parsed_args.name}"
+        with self.opened(parsed_args) as session:
+            session.ask("PATCH", path, {"draining": not parsed_args.undo})
+            if parsed_args.undo:
+                return
+            left = session.ask("GET", path, detailed=True)["queues"]
+            with tqdm(total=left, unit="queue", desc=f"draining {parsed_args.name}") as progress:
+                for now in self._left(session, path):
+                    progress.update(max(0, left - now))
+                    left = min(left, now)
+
+    def _left(self, session: Session, path: str) -> Iterator[int]:
+        while True:
+            left: int = session.ask("GET", path, detailed=True)["queues"]
+            yield left
+            if left == 0:
+                return
+            # Straight at the store it is this process that moves them, in these moments.
+            session.pause(_LOOK)
+
+
+class FlavorList(Talking, Lister):
+    """List flavors and their pools.
+
+    Example: zaqar-redis flavor list -f json
+    """
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, list[Row]]:
+        with self.opened(parsed_args) as session:
+            flavors = list(session.pages("/flavors", "flavors"))
+        return ("name", "pools"), [
+            (flavor["name"], " ".join(flavor["pool_list"])) for flavor in flavors
+        ]
+
+
+class FlavorShow(Talking, ShowOne):
+    """Show a flavor.
+
+    Example: zaqar-redis flavor show fast
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument("name", help="of the flavor")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, Row]:
+        with self.opened(parsed_args) as session:
+            flavor = session.ask("GET", f"/flavors/{parsed_args.name}")
+        return ("name", "pools"), (flavor["name"], " ".join(flavor["pool_list"]))
+
+
+class FlavorCreate(Talking):
+    """Make a flavor of pools, or give it just these.
+
+    Example: zaqar-redis flavor create fast one two
+    """
+
+    method = "PUT"
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument("name", help="of the flavor")
+        parser.add_argument("pool", nargs="+", help="its pools")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        with self.opened(parsed_args) as session:
+            document = {"pool_list": parsed_args.pool}
+            session.ask(self.method, f"/flavors/{parsed_args.name}", document)
+
+
+class FlavorUpdate(FlavorCreate):
+    """Give a flavor that is there other pools.
+
+    Example: zaqar-redis flavor update fast one
+    """
+
+    method = "PATCH"
+
+
+class FlavorDelete(Destructive):
+    """Remove a flavor; its pools stay.
+
+    Example: zaqar-redis flavor delete fast
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument("name", help="of the flavor")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        self.confirm(parsed_args, f"Delete the flavor {parsed_args.name}")
+        with self.opened(parsed_args) as session:
+            session.ask("DELETE", f"/flavors/{parsed_args.name}")
