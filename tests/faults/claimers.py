@@ -70,9 +70,9 @@ class Claimer:
             for message in messages:
                 await self._delete(claim, message)
         elif fate < 0.6:
-            asked = await self._process.now()
+            # Before it is done: a process that is killed right behind could not say so.
+            self._process.note("release", claim, await self._process.now())
             await self._driver.claims.delete(self._project, QUEUE, claim)
-            self._process.note("release", claim, asked)
         else:
             await asyncio.sleep(TTL)
 
