@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The commands for queues, messages and claims, and the help of all commands."""
+
+from __future__ import annotations
+
+from importlib import metadata
+
+import pytest
+
+from tests.cli.conftest import Shell
+
+COMMANDS = sorted(
+    entry.name.replace("_", " ") for entry in metadata.entry_points(group="zaqar_redis.cli")
+)
+
+
+def test_messages_are_posted_listed_claimed_and_released(shell: Shell) -> None:
+    posted = shell.shown("message", "post", "orders", '{"n": 1}', "plain text", "--ttl", "600")
+    assert len(posted) == 2
+    listed = shell.shown("message", "list", "orders")
+    assert [message["id"] for message in listed] == [message["id"] for message in posted]
+    assert [message["body"] for message in listed] == ['{"n": 1}', '"plain text"']
+    assert listed[0]["ttl"] == 600
+    (held,) = shell.shown("claim", "create", "orders", "--limit", "1", "--ttl", "300")
+    assert held["id"] == posted[0]["id"]
+    assert len(shell.shown("message", "list", "orders")) == 1
+    assert len(shell.shown("message", "list", "orders", "--claimed")) == 2
+    stats = shell.shown("queue", "stats", "orders")
+    assert (stats["free"], stats["claimed"], stats["total"]) == (1, 1, 2)
+    shell.done("claim", "release", "orders", held["claim"])
+    assert len(shell.shown("message", "list", "orders")) == 2
+    assert shell.shown("claim", "create", "nothing") == []
+
+
+def test_queues_are_listed_shown_purged_and_deleted(shell: Shell) -> None:
+    for name in ("q01", "q00"):
+        shell.done("message", "post", name, "x")
+    shell.done("message", "post", "other", "x", "--project", "another")
+    assert [queue["name"] for queue in shell.shown("queue", "list")] == ["q00", "q01"]
+    assert shell.shown("queue", "list", "--name", "1") == [{"name": "q01"}]
+    assert "_default_message_ttl" in shell.done("queue", "list", "--detailed")
+    assert shell.shown("queue", "show", "q00")["_default_message_ttl"] == 3600
+    assert "--yes" in shell.refused("queue", "purge", "q00")
+    shell.done("queue", "purge", "q00", "--yes")
+    assert shell.shown("message", "list", "q00") == []
+    assert "--yes" in shell.refused("queue", "delete", "q00")
+    shell.done("queue", "delete", "q00", "--yes")
+    assert [queue["name"] for queue in shell.shown("queue", "list")] == ["q01"]
+
+
+def test_more_than_a_page_is_shown(shell: Shell) -> None:
+    shell.done("message", "post", "long", *[str(number) for number in range(45)])
+    bodies = [message["body"] for message in shell.shown("message", "list", "long")]
+    assert bodies == [str(number) for number in range(45)]
+
+
+def test_what_is_not_right_is_said(shell: Shell) -> None:
+    assert "Queue names" in shell.refused("queue", "stats", "a b")
+    assert "ttl" in shell.refused("message", "post", "q", "x", "--ttl", "1")
+    assert "limit" in shell.refused("claim", "create", "q", "--limit", "1000")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_a_help_with_an_example(command: str) -> None:
+    text = Shell([]).done(*command.split(), "--help")
+    assert "Example" in text
+    assert f"zaqar-redis {command}" in text.partition("Example")[2]

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``zaqar-redis queue …``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+from urllib.parse import quote
+
+from cliff.lister import Lister
+from cliff.show import ShowOne
+
+from zaqar_redis.cli.session import Destructive, Talking
+
+Row = tuple[Any, ...]
+
+
+def path_of(queue: str) -> str:
+    """Below ``/v2``; what is no name is for the service to refuse."""
+    return f"/queues/{quote(queue, safe='')}"
+
+
+class QueueList(Talking, Lister):
+    """List the queues of a project, by name.
+
+    Example: zaqar-redis queue list --project shop -f csv
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument("--name", help="only those whose name contains this")
+        parser.add_argument("--detailed", action="store_true", help="with their metadata")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, list[Row]]:
+        detailed = parsed_args.detailed
+        with self.opened(parsed_args) as session:
+            found = list(
+                session.pages("/queues", "queues", name=parsed_args.name, detailed=detailed)
+            )
+        if detailed:
+            return ("name", "metadata"), [
+                (queue["name"], json.dumps(queue["metadata"])) for queue in found
+            ]
+        return ("name",), [(queue["name"],) for queue in found]
+
+
+class QueueShow(Talking, ShowOne):
+    """Show a queue's metadata, defaults included.
+
+    Example: zaqar-redis queue show orders
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument("queue", help="its name")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, Row]:
+        with self.opened(parsed_args) as session:
+            metadata = session.ask("GET", path_of(parsed_args.queue))
+        return tuple(metadata), tuple(metadata.values())
+
+
+class QueueStats(Talking, ShowOne):
+    """Count a queue's messages, and say how old the oldest and the newest are.
+
+    Example: zaqar-redis queue stats orders
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument("queue", help="its name")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, Row]:
+        with self.opened(parsed_args) as session:
+            stats = session.ask("GET", f"{path_of(parsed_args.queue)}/stats")["messages"]
+        ages = [stats[end]["age"] if end in stats else None for end in ("oldest", "newest")]
+        return ("free", "claimed", "total", "oldest (s)", "newest (s)"), (
+            stats["free"],
+            stats["claimed"],
+            stats["total"],
+            *ages,
+        )
+
+
+class QueuePurge(Destructive):
+    """Remove all messages and claims of a queue; the queue stays.
+
+    Example: zaqar-redis queue purge orders --yes
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument("queue", help="its name")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        self.confirm(parsed_args, f"Remove all messages of {parsed_args.queue}")
+        with self.opened(parsed_args) as session:
+            session.ask("POST", f"{path_of(parsed_args.queue)}/purge")
+
+
+class QueueDelete(Destructive):
+    """Remove a queue with everything in it.
+
+    Example: zaqar-redis queue delete orders --yes
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument("queue", help="its name")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        self.confirm(parsed_args, f"Delete the queue {parsed_args.queue} and its messages")
+        with self.opened(parsed_args) as session:
+            session.ask("DELETE", path_of(parsed_args.queue))
