@@ -174,6 +174,25 @@ class Portion(Record, frozen=True):
     following: str | None = None
 
 
+class Job(Record, frozen=True):
+    """Work on many queues that a service does in the background, and how it went."""
+
+    #: False: its last round is over
+    running: bool
+    #: queues that could not move in the last round
+    stayed: int = 0
+    #: why, of the first few of them
+    why: tuple[str, ...] = ()
+
+
+class Share(Record, frozen=True):
+    """Queues of a store: how many it has, and how many it should have by weight."""
+
+    name: str
+    queues: int
+    due: int
+
+
 class Located(Record, frozen=True):
     #: None: the catalogue does not know the queue
     pool: str | None

@@ -91,6 +91,7 @@ def test_a_pool_is_made_shown_changed_and_deleted(operator: Operator) -> None:
         "draining": False,
         "options": {"timeout": 1},
         "queues": 0,
+        "stayed": {"queues": 0, "why": []},
     }
     changed = operator.request("PATCH", "/pools/one", {"weight": 7})
     assert (changed.status_code, changed.json()["weight"]) == (200, 7)
@@ -397,6 +398,71 @@ def test_a_draining_pool_is_emptied_by_the_service(operator: Operator) -> None:
         assert operator.bodies(name, include_claimed=True) == list(range(10))
         assert len(operator.claimed(name, claim).json()["messages"]) == 3
     assert operator.request("DELETE", "/pools/one").status_code == 204
+
+
+def test_changes_that_meet_are_all_made(operator: Operator) -> None:
+    operator.pool("one")
+    changes = [{"weight": 7}, {"draining": True}, {"options": {"timeout": 3}}] * 5
+    with ThreadPoolExecutor(len(changes)) as threads:
+        answers = list(
+            threads.map(lambda change: operator.request("PATCH", "/pools/one", change), changes)
+        )
+    assert {answer.status_code for answer in answers} <= {200, 409}
+    assert sum(answer.status_code == 200 for answer in answers) >= 10
+    found = operator.shown("one")
+    assert (found["weight"], found["draining"], found["options"]) == (7, True, {"timeout": 3})
+
+
+def test_a_queue_that_cannot_move_is_named_with_the_reason(operator: Operator) -> None:
+    operator.pool("one", 0)
+    operator.request("PUT", "/flavors/fast", {"pool_list": ["one"]})
+    operator.request("PUT", "/queues/q", {"_flavor": "fast"})
+    operator.request("PATCH", "/pools/one", {"draining": True})
+    servers.wait_for(lambda: operator.shown("one")["stayed"]["queues"] == 1, "the reason")
+    (why,) = operator.shown("one")["stayed"]["why"]
+    assert why.startswith(f"{operator.project}/q: ")
+    assert '"fast" has no other pool' in why
+    operator.pool("two", 1, flavor="fast")
+    servers.wait_for(lambda: operator.shown("one")["queues"] == 0, "one to be empty")
+    servers.wait_for(lambda: operator.shown("one")["stayed"]["queues"] == 0, "no reason")
+
+
+def test_a_queue_is_located(operator: Operator) -> None:
+    operator.send("old", 1)
+    refused(operator.get("/queues/nothing/pool"), 404, "nothing")
+    operator.pool("one", 0)
+    operator.send("new", 1)
+    for queue, pool in (("old", "default"), ("new", "one")):
+        document = {"queue": queue, "pool": pool, "moving_to": None}
+        assert operator.get(f"/queues/{queue}/pool").json() == document
+
+
+def test_queues_are_spread_by_weight(operator: Operator) -> None:
+    names = [f"q{number:02}" for number in range(12)]
+    for name in names:
+        operator.send(name, name)
+    assert operator.get("/rebalance").json() == {
+        "running": False,
+        "stores": [{"name": "default", "queues": 12, "due": 12}],
+        "stayed": {"queues": 0, "why": []},
+    }
+    operator.pool("one", 0, weight=300)
+    operator.pool("two", 1, weight=100)
+    before = operator.get("/rebalance").json()["stores"]
+    due = [("default", 12, 0), ("one", 0, 9), ("two", 0, 3)]
+    assert [tuple(store.values()) for store in before] == due
+    answer = operator.request("PUT", "/rebalance")
+    assert (answer.status_code, answer.json()["running"]) == (202, True)
+    servers.wait_for(lambda: not operator.get("/rebalance").json()["running"], "the end of it")
+    after = operator.get("/rebalance").json()["stores"]
+    assert [store["queues"] for store in after] == [0, 9, 3]
+    found = [operator.queues_in(store) for store in (operator.home, *operator.stores)]
+    assert (len(found[0]), found[1] | found[2]) == (0, set(names))
+    for name in names:
+        assert operator.bodies(name) == [name]
+    operator.request("PUT", "/rebalance")
+    assert operator.request("DELETE", "/rebalance").status_code == 204
+    assert operator.get("/rebalance").json()["running"] is False
 
 
 def test_pools_are_for_admin_mode_only(api: Api) -> None:

@@ -41,6 +41,7 @@ def test_stores_are_for_operators_only() -> None:
         "/v2/health",
         *("/v2/pools", "/v2/pools/{pool}"),
         *("/v2/flavors", "/v2/flavors/{flavor}"),
+        *("/v2/rebalance", "/v2/queues/{queue}/pool"),
     }
 
 

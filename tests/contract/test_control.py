@@ -15,7 +15,7 @@ from tests.contract.stores import OwnedClock
 from zaqar_redis import errors
 from zaqar_redis.keyspace import client as keyspace
 from zaqar_redis.keyspace.batch import BatchSettings
-from zaqar_redis.records import Flavor, Located, Move, Pool
+from zaqar_redis.records import Flavor, Job, Located, Move, Pool
 from zaqar_redis.storage.control import DEFAULT, POOLS_MAX
 from zaqar_redis.storage.drivers.redis.control import RedisControl
 
@@ -41,7 +41,7 @@ class Operator:
 
     def pool(self, name: str, weight: int = 100, **more: Any) -> bool:
         pool = Pool(name=name, uri=f"redis://{name}", weight=weight, **more)
-        return self.run(self.control.pools.put(pool, canonical=pool.uri))
+        return bool(self.run(self.control.pools.put(pool, canonical=pool.uri)))
 
     def all_pools(self) -> list[Pool]:
         return list(self.run(self.control.pools.list()).items)
@@ -117,6 +117,27 @@ def test_two_pools_are_never_one_store(operator: Operator) -> None:
     assert operator.pools() == ["a"]
     operator.run(operator.control.pools.delete("a"))
     assert operator.run(operator.control.pools.put(same, canonical="redis://a"))
+
+
+def test_a_change_of_what_has_changed_since_does_not_count(operator: Operator) -> None:
+    pools = operator.control.pools
+    one = Pool(name="one", uri="redis://one", weight=1)
+    known = operator.run(pools.list()).version
+    assert operator.run(pools.put(one, canonical=one.uri, version=known)) is True
+    assert operator.run(pools.put(one, canonical=one.uri, version=known)) is None
+    known = operator.run(pools.list()).version
+    assert operator.run(pools.put(one, canonical=one.uri, version=known)) is False
+
+
+def test_a_job_is_kept_until_it_ends(operator: Operator) -> None:
+    jobs = operator.control.jobs
+    assert operator.run(jobs.get("drain:one")) is None
+    for job in (Job(running=True), Job(running=False, stayed=3, why=("p/q: full \u2603",))):
+        operator.run(jobs.put("drain:one", job))
+        assert operator.run(jobs.get("drain:one")) == job
+    for _ in range(2):
+        operator.run(jobs.end("drain:one"))
+    assert operator.run(jobs.get("drain:one")) is None
 
 
 def test_a_pool_with_queues_stays(operator: Operator) -> None:

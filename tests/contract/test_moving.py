@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests import servers
@@ -14,8 +15,9 @@ from tests.contract.conftest import BACKENDS
 from tests.contract.stores import Died, Dying, PooledStore, opened
 from zaqar_redis import errors
 from zaqar_redis.keyspace import keys
-from zaqar_redis.records import Message, Move, Pool, Retry
+from zaqar_redis.records import Job, Message, Move, Pool, Retry
 from zaqar_redis.storage.control import DEFAULT
+from zaqar_redis.storage.pooled.jobs import REBALANCE
 
 RETRY = Retry(key="once", fingerprint=b"1", window=3_600_000)
 
@@ -286,7 +288,7 @@ def test_draining_empties_a_pool(pools: PooledStore) -> None:
     pools.run(control.pools.put(draining, canonical=pool.uri))
 
     async def drain() -> list[tuple[Any, Any]]:
-        return [step async for step in pools.driver.mover.drain("p1")]
+        return [step async for step in pools.driver.jobs.drain("p1")]
 
     moved = pools.run(drain())
     ours = [placed.queue for placed, _ in moved if placed.project == pools.project]
@@ -304,9 +306,13 @@ def test_the_last_pool_of_a_flavor_is_not_drained_past_it(pools: PooledStore) ->
     pools.run(control.flavors.put("fast", ["p1"]))
     pools.create("q", _flavor="fast")
     before = place(pools)
+    pool = pools.run(control.pools.get("p1"))
+    assert pool
+    draining = msgspec.structs.replace(pool, draining=True)
+    pools.run(control.pools.put(draining, canonical=pool.uri))
 
     async def drain() -> list[Any]:
-        return [step async for step in pools.driver.mover.drain("p1")]
+        return [step async for step in pools.driver.jobs.drain("p1")]
 
     try:
         ((_, why),) = [step for step in pools.run(drain()) if step[0].project == pools.project]
@@ -315,6 +321,69 @@ def test_the_last_pool_of_a_flavor_is_not_drained_past_it(pools: PooledStore) ->
         assert place(pools) == before == "p1"
     finally:
         pools.run(control.flavors.delete("fast"))
+
+
+def spread(pools: PooledStore) -> list[Any]:
+    """Rebalance; every step of it."""
+    jobs = pools.driver.control.jobs
+    pools.run(jobs.put(REBALANCE, Job(running=True)))
+
+    async def steps() -> list[Any]:
+        return [step async for step in pools.driver.jobs.rebalance()]
+
+    return pools.run(steps())
+
+
+def counts(pools: PooledStore) -> list[int]:
+    found = pools.run(pools.driver.jobs.counts())
+    return [found[name] for name in (DEFAULT, "p1", "p2")]
+
+
+def test_queues_are_spread_by_weight_and_by_flavor(pools_uri: str, project: str) -> None:
+    with opened(pools_uri, project) as pools:
+        assert isinstance(pools, PooledStore)
+        pools.reset()
+        control = pools.driver.control
+        names = [f"q{number:02}" for number in range(30)]
+        for name in names:
+            pools.post(name, queue=name)
+        first, second = (pools.run(control.pools.get(name)) for name in ("p1", "p2"))
+        assert first
+        assert second
+        heavy = msgspec.structs.replace(first, weight=200)
+        pools.run(control.pools.put(heavy, canonical=first.uri))
+        assert all(isinstance(outcome, int) for _, outcome in spread(pools))
+        assert counts(pools) == [0, 20, 10]
+        assert spread(pools) == []
+        pools.run(control.flavors.put("fast", ["p2"]))
+        queue = pools.known(names[0])
+        pools.run(pools.driver.queues.update(project, queue, {"_flavor": "fast"}))
+        assert [placed.pool for placed, _ in spread(pools)].count("p2") >= 9
+        assert counts(pools) == [0, 29, 1]
+        assert place(pools, names[0]) == "p2"
+        assert all(pools.listed(name) == [name] for name in names)
+        pools.run(control.flavors.delete("fast"))
+        pools.run(control.jobs.end(REBALANCE))
+        pools.reset()
+
+
+def test_spreading_stops_when_nobody_wants_it_any_more(pools: PooledStore) -> None:
+    for number in range(20):
+        pools.post("x", queue=f"q{number}")
+    pool = pools.run(pools.driver.control.pools.get("p1"))
+    assert pool
+    idle = msgspec.structs.replace(pool, weight=0)
+    pools.run(pools.driver.control.pools.put(idle, canonical=pool.uri))
+    pools.run(pools.driver.control.jobs.put(REBALANCE, Job(running=True)))
+
+    async def begun() -> int:
+        moved = 0
+        async for _ in pools.driver.jobs.rebalance():
+            moved += 1
+            await pools.driver.control.jobs.end(REBALANCE)
+        return moved
+
+    assert pools.run(begun()) == 1
 
 
 def test_a_gate_of_a_mover_that_is_gone_lapses(pools: PooledStore) -> None:

@@ -18,13 +18,13 @@ from zaqar_redis.auth.signed import Signer
 from zaqar_redis.service.claims import Claims
 from zaqar_redis.service.health import Health
 from zaqar_redis.service.messages import Messages
-from zaqar_redis.service.pools import Flavors, Pools
+from zaqar_redis.service.pools import Flavors, Pools, Rebalance
 from zaqar_redis.service.queues import Queues
 from zaqar_redis.service.sealing import Sealer
 from zaqar_redis.service.waiting import Waiting
 from zaqar_redis.storage.driver import Driver
 from zaqar_redis.storage.pooled import PooledDriver
-from zaqar_redis.storage.pooled.mover import Mover
+from zaqar_redis.storage.pooled.jobs import Jobs
 
 LOG = logging.getLogger(__name__)
 
@@ -91,6 +91,8 @@ class App:
             of_pools, of_flavors = Pools(pooled), Flavors(pooled)
             route("/v2/pools", pools.PoolCollection(of_pools, limits))
             route("/v2/pools/{pool}", pools.PoolItem(of_pools))
+            route("/v2/queues/{queue}/pool", pools.QueuePool(of_pools))
+            route("/v2/rebalance", pools.RebalanceItem(Rebalance(pooled)))
             route("/v2/flavors", pools.FlavorCollection(of_flavors, limits))
             route("/v2/flavors/{flavor}", pools.FlavorItem(of_flavors))
         self._app = app
@@ -116,8 +118,8 @@ class App:
         await self._driver.start()
         self._chores = [asyncio.create_task(self._sweep(), name="sweeper")]
         if isinstance(self._driver, PooledDriver):
-            mover = self._driver.mover
-            self._chores.append(asyncio.create_task(self._move(mover), name="mover"))
+            jobs = self._driver.jobs
+            self._chores.append(asyncio.create_task(self._move(jobs), name="mover"))
 
     async def process_shutdown(self, scope: Any, event: Any) -> None:
         try:
@@ -127,11 +129,11 @@ class App:
         finally:
             await self._driver.close()
 
-    async def _move(self, mover: Mover) -> None:
+    async def _move(self, jobs: Jobs) -> None:
         while True:
             await asyncio.sleep(_TEND)
             try:
-                moved = await mover.tend()
+                moved = await jobs.tend()
             except errors.Unavailable:
                 continue
             except Exception:  # the service goes on, and so does the next round

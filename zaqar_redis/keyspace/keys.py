@@ -116,7 +116,7 @@ def project_of(listing: bytes) -> str:
 class ControlKeys:
     """What the operator owns: pools, flavors, catalogue.  All of it in one slot."""
 
-    __slots__ = ("catalogue", "deleted", "flavors", "moves", "news", "pools", "version")
+    __slots__ = ("catalogue", "deleted", "flavors", "jobs", "moves", "news", "pools", "version")
 
     #: what all of their names begin with
     prefix = b"zr:{control}:"
@@ -130,6 +130,8 @@ class ControlKeys:
         self.catalogue = _CONTROL + b"catalogue"
         #: hash: <project>/<queue> -> its move from one pool to another
         self.moves = _CONTROL + b"moves"
+        #: hash: name -> how the job goes, as JSON
+        self.jobs = _CONTROL + b"jobs"
         #: zset: <project>/<queue>, deleted but not forgotten yet, by time
         self.deleted = _CONTROL + b"deleted"
         #: string: how often pools and flavors have changed

@@ -11,10 +11,13 @@ import msgspec
 
 from zaqar_redis import errors, rules
 from zaqar_redis.keyspace.client import printable
-from zaqar_redis.records import Flavor, Pool
+from zaqar_redis.records import Flavor, Job, Located, Pool, Share
 from zaqar_redis.storage.control import DEFAULT
-from zaqar_redis.storage.pooled import PooledDriver
+from zaqar_redis.storage.pooled import PooledDriver, shares
+from zaqar_redis.storage.pooled.jobs import REBALANCE, drain_of
 
+#: How often a change is tried when others change pools meanwhile.
+_UPDATE_TRIES = 10
 #: Bytes of a pool's options, as JSON: a handful of numbers.
 _OPTIONS_MAX = 4096
 
@@ -36,8 +39,10 @@ class Pools:
         """How many queues live in it."""
         return await self._driver.control.catalogue.count(name)
 
-    async def put(self, pool: Pool) -> bool:
+    async def put(self, pool: Pool, version: int | None = None) -> bool | None:
         """Make or replace a pool; True when it is new.
+
+        None, and nothing is changed, when pools have changed since *version*.
 
         Raises BadRequest when it is not as it should be or its store does not
         answer, UriTaken when its store is another pool's, however that is spelt.
@@ -51,18 +56,40 @@ class Pools:
         _check(pool)
         if before is None or (before.uri, before.options) != (pool.uri, pool.options):
             await self._check_store(pool)
-        return await self._store.put(pool, canonical=canonical(pool.uri))
+        made = await self._store.put(pool, canonical=canonical(pool.uri), version=version)
+        if made is not None and pool.draining:
+            await self._driver.control.jobs.end(drain_of(pool.name))  # a new attempt
+        return made
 
     async def update(self, name: str, changes: dict[str, Any]) -> Pool:
-        """Raises NotFound, and what `put` raises."""
-        await self.put(msgspec.structs.replace(await self._known(name), **changes))
-        return await self.get(name)
+        """Raises NotFound, Conflict, and what `put` raises."""
+        for _ in range(_UPDATE_TRIES):
+            known = await self._store.list()
+            pool = next((each for each in known.items if each.name == name), None)
+            if pool is None:
+                raise errors.NotFound(why=f"There is no pool {name}.")
+            pool = msgspec.structs.replace(pool, **changes)
+            if await self.put(pool, version=known.version) is not None:
+                return await self.get(name)
+        raise errors.Conflict(why="Pools are being changed by others.")
 
     async def delete(self, name: str) -> None:
         """Raises PoolInUse and FlavorEmptied."""
         # Places of queues that were deleted just now are nothing that it is needed for.
         await self._driver.forget_deleted(0, name)
         await self._store.delete(name)
+        await self._driver.control.jobs.end(drain_of(name))
+
+    async def drain(self, name: str) -> Job | None:
+        """How emptying the pool went, the last time round."""
+        return await self._driver.control.jobs.get(drain_of(name))
+
+    async def locate(self, project: str, queue: str) -> Located:
+        """The store that the queue lives in.  Raises NotFound."""
+        if await self._driver.queues.get(project, queue) is None:
+            raise errors.NotFound(why=f"Queue {queue} does not exist.")
+        located = await self._driver.control.catalogue.locate(project, queue)
+        return msgspec.structs.replace(located, pool=located.pool or DEFAULT)
 
     async def _known(self, name: str) -> Pool:
         pool = await self._store.get(name)
@@ -83,6 +110,36 @@ class Pools:
         for name, other in (await self._driver.identities()).items():
             if name != pool.name and other == identity:
                 raise errors.UriTaken(pool=name)
+
+
+class Rebalance:
+    """Spreading queues over pools by weight."""
+
+    def __init__(self, driver: PooledDriver) -> None:
+        self._driver = driver
+        self._jobs = driver.control.jobs
+
+    async def start(self) -> None:
+        await self._jobs.put(REBALANCE, Job(running=True))
+
+    async def stop(self) -> None:
+        """Idempotent.  The queue that is on the move arrives."""
+        await self._jobs.end(REBALANCE)
+
+    async def get(self) -> Job:
+        return await self._jobs.get(REBALANCE) or Job(running=False)
+
+    async def plan(self) -> list[Share]:
+        """What each store has and should have, by name."""
+        counts = await self._driver.jobs.counts()
+        pools = (await self._driver.control.pools.list()).items
+        due = dict(counts)
+        for surplus, wanting in shares.transfers(pools, counts):
+            for name in surplus:
+                due[name] -= surplus[name]
+            for name in wanting:
+                due[name] += wanting[name]
+        return [Share(name=name, queues=counts[name], due=due[name]) for name in counts]
 
 
 class Flavors:

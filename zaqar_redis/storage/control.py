@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
-from zaqar_redis.records import Flavor, Located, Move, Placed, Pool
+from zaqar_redis.records import Flavor, Job, Located, Move, Placed, Pool
 from zaqar_redis.records import Pools as AllPools
 
 #: The pool of queues that are in none: the service's own store.
@@ -23,9 +23,12 @@ POOLS_MAX = 1000
 class Pools(Protocol):
     """Stores that queues are spread over."""
 
-    def put(self, pool: Pool, *, canonical: str) -> Awaitable[bool]:
+    def put(
+        self, pool: Pool, *, canonical: str, version: int | None = None
+    ) -> Awaitable[bool | None]:
         """Make or replace a pool; True when it is new.
 
+        None, and nothing is changed, when pools have changed since *version*.
         *canonical* is the one spelling of its URI.  Raises UriTaken when it is
         another pool's, FlavorEmptied when its flavor would lose its last pool, and
         TooMany.
@@ -114,6 +117,19 @@ class Catalogue(Protocol):
         """Every move on record."""
 
 
+class Jobs(Protocol):
+    """What the process that moves queues is asked to do, and how that goes."""
+
+    def put(self, name: str, job: Job) -> Awaitable[None]:
+        """Ask for it, or note how it goes."""
+
+    def get(self, name: str) -> Awaitable[Job | None]:
+        """How it goes, or None."""
+
+    def end(self, name: str) -> Awaitable[None]:
+        """Forget it.  Idempotent."""
+
+
 #: Called with (project, queue) whose place changed, or with None: pools changed.
 News = Callable[[tuple[str, str] | None], None]
 
@@ -129,6 +145,9 @@ class Control(Protocol):
 
     @property
     def catalogue(self) -> Catalogue: ...
+
+    @property
+    def jobs(self) -> Jobs: ...
 
     async def start(self) -> None:
         """Connect.  Does not fail when the store is away: its calls do."""

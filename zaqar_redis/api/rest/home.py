@@ -91,6 +91,8 @@ def _home(admin: bool, pooling: bool) -> bytes:
             item = f"/{noun}s/{{{noun}_name}}"
             resources[f"rel/{noun}s"] = listed
             resources[f"rel/{noun}"] = _resource(item, ["GET", "PUT", "PATCH", "DELETE"])
+        resources["rel/queue_pool"] = _resource(f"{queue}/pool", ["GET"])
+        resources["rel/rebalance"] = _resource("/rebalance", ["GET", "PUT", "DELETE"])
     return documents.encode({"resources": resources})
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 from falcon.asgi import Request, Response
 
 from zaqar_redis import rules
 from zaqar_redis.api import body, documents
-from zaqar_redis.records import Flavor, Pool
-from zaqar_redis.service.pools import Flavors, Pools
+from zaqar_redis.records import Flavor, Job, Pool
+from zaqar_redis.service.pools import Flavors, Pools, Rebalance
 
 #: API: what stock Zaqar's Redis driver says of itself.
 _CAPABILITIES = ["FIFO", "CLAIMS", "DURABILITY", "AOD", "HIGH_THROUGHPUT"]
@@ -49,6 +50,7 @@ class PoolItem:
         document = _pool(req.path, found, detailed)
         if detailed:
             document["queues"] = await self._pools.count(pool)
+            document["stayed"] = _stayed(await self._pools.drain(pool))
         resp.data = documents.encode(document)
 
     async def on_put(self, req: Request, resp: Response, pool: str) -> None:
@@ -66,6 +68,41 @@ class PoolItem:
     async def on_delete(self, req: Request, resp: Response, pool: str) -> None:
         await self._pools.delete(pool)
         resp.status = 204
+
+
+class QueuePool:
+    """Where a queue lives."""
+
+    def __init__(self, pools: Pools) -> None:
+        self._pools = pools
+
+    async def on_get(self, req: Request, resp: Response, queue: str) -> None:
+        found = await self._pools.locate(req.context.project, queue)
+        moving = found.move is not None and not found.move.committed
+        target = found.move.target if found.move and moving else None
+        resp.data = documents.encode({"queue": queue, "pool": found.pool, "moving_to": target})
+
+
+class RebalanceItem:
+    def __init__(self, rebalance: Rebalance) -> None:
+        self._rebalance = rebalance
+
+    async def on_get(self, req: Request, resp: Response) -> None:
+        resp.data = documents.encode(await self._document())
+
+    async def on_put(self, req: Request, resp: Response) -> None:
+        await self._rebalance.start()
+        resp.status = 202
+        resp.data = documents.encode(await self._document())
+
+    async def on_delete(self, req: Request, resp: Response) -> None:
+        await self._rebalance.stop()
+        resp.status = 204
+
+    async def _document(self) -> dict[str, Any]:
+        job = await self._rebalance.get()
+        stores = [msgspec.to_builtins(share) for share in await self._rebalance.plan()]
+        return {"running": job.running, "stores": stores, "stayed": _stayed(job)}
 
 
 class FlavorCollection:
@@ -117,6 +154,11 @@ def _pool(href: str, pool: Pool, detailed: bool | None) -> dict[str, Any]:
     if detailed:
         document["options"] = pool.options
     return document
+
+
+def _stayed(job: Job | None) -> dict[str, Any]:
+    """Queues that could not move the last time round, and why the first few could not."""
+    return {"queues": job.stayed if job else 0, "why": list(job.why) if job else []}
 
 
 def _flavor(href: str, flavor: Flavor, detailed: bool | None) -> dict[str, Any]:

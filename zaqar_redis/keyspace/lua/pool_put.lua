@@ -1,7 +1,8 @@
 -- Make or replace a pool.
 --
 -- Returns {'made'}, {'replaced'}, {'taken', the pool that has the URI},
--- {'last', the flavor that would lose its last pool} or {'many'}.
+-- {'last', the flavor that would lose its last pool}, {'many'} or {'changed'}: the pools
+-- are not those that the caller knows.
 local pools     = KEYS[1]            -- hash: name -> pool
 local flavors   = KEYS[2]            -- hash: name -> 1
 local news      = KEYS[3]            -- channel: what changed
@@ -12,8 +13,12 @@ local draining  = ARGV[3]            -- '1' or '0'
 local canonical = ARGV[4]            -- the one spelling of its URI
 local record    = ARGV[5]            -- everything else
 local most      = tonumber(ARGV[6])  -- pools there may be
+local known     = ARGV[7]            -- version of the pools that the caller knows, or ''
 --#include pool
 
+if known ~= '' and known ~= (redis.call('GET', version) or '0') then
+    return {'changed'}
+end
 local before = redis.call('HGET', pools, name)
 if not before and redis.call('HLEN', pools) >= most then
     return {'many'}

@@ -14,6 +14,7 @@ from zaqar_redis.storage.control import DEFAULT, Control
 from zaqar_redis.storage.driver import Bury, Driver
 from zaqar_redis.storage.load import load, load_control
 from zaqar_redis.storage.pooled.feed import Feed
+from zaqar_redis.storage.pooled.jobs import Jobs
 from zaqar_redis.storage.pooled.mover import Mover
 from zaqar_redis.storage.pooled.nouns import Claims, Messages, Queues
 from zaqar_redis.storage.pooled.places import Places
@@ -40,6 +41,7 @@ class PooledDriver:
         self.feed = Feed(self.places)
         self.sweeper = self
         self.mover = Mover(self.places)
+        self.jobs = Jobs(self.places, self.mover)
 
     async def start(self) -> None:
         await self.places.start()

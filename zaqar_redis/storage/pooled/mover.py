@@ -13,21 +13,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import AsyncIterator
 
 from zaqar_redis import errors
-from zaqar_redis.records import Move, Placed, Pool
+from zaqar_redis.records import Move
 from zaqar_redis.storage.control import DEFAULT
 from zaqar_redis.storage.driver import Transfer
-from zaqar_redis.storage.pooled.places import Places, choose
+from zaqar_redis.storage.pooled.places import Places
 
 LOG = logging.getLogger(__name__)
-
-#: Queues whose names are read at once.
-_PAGE = 100
-#: The role of the one process that moves queues, and the seconds it has it for: longer
-#: than a queue of some million messages takes.
-_ROLE, _LEAD = "mover", 120.0
 
 
 class Mover:
@@ -53,7 +46,7 @@ class Mover:
                 raise errors.Gated
         try:
             return await self._moved(project, queue, move, here, there)
-        except Exception:
+        except (Exception, asyncio.CancelledError):
             await self._undone(project, queue, move)
             raise
 
@@ -66,68 +59,14 @@ class Mover:
             await self._undo(project, queue, move)
 
     async def settle_all(self) -> int:
-        """Settle every move on record; how many there were."""
-        moves = await self._catalogue.moves()
-        for placed, move in moves:
-            await self.settle(placed.project, placed.queue, move)
-        return len(moves)
-
-    async def tend(self) -> int:
-        """Go on with every pool that is draining, and with moves whose mover is gone.
-
-        One process at a time does; how many queues it moved.
-        """
-        control = self._places.control
-        if not await control.lead(_ROLE, _LEAD):
-            return 0
-        await self.settle_all()
-        moved = 0
-        for pool in (await control.pools.list()).items:
-            if not pool.draining:
-                continue
-            async for _, outcome in self.drain(pool.name):
-                if isinstance(outcome, int):
-                    moved += 1
-                if not await control.lead(_ROLE, _LEAD):
-                    return moved
-        return moved
-
-    async def drain(self, pool: str) -> AsyncIterator[tuple[Placed, int | errors.Problem]]:
-        """Move every queue of a pool to others of its flavor, or home.
-
-        Yields each with how many messages it had, or with what keeps it where it is.
-        """
-        after = ""
-        while page := await self._catalogue.queues_of(pool, after, _PAGE):
-            for placed in page:
-                yield placed, await self._drained(placed)
-            after = page[-1].marker
-
-    async def _drained(self, placed: Placed) -> int | errors.Problem:
-        try:
-            target = await self._target(placed)
-            return await self.move(placed.project, placed.queue, placed.pool, target)
-        except (errors.CannotMove, errors.NoSuchPool, errors.NotThere, errors.Unavailable) as why:
-            LOG.warning(
-                "%s stays in %s: %s",
-                placed.queue,
-                placed.pool,
-                why.text,
-                extra={"action": "move_failed"},
-            )
-            return why
-
-    async def _target(self, placed: Placed) -> str:
-        driver = (await self._places.place(placed.pool)).driver
-        known = await driver.queues.get(placed.project, placed.queue)
-        flavor = (known.metadata.get("_flavor") if known else "") or ""
-        pools = [pool for pool in (await self._places.pools()).values() if pool.name != placed.pool]
-        pool: Pool | None = choose(pools, flavor)
-        if pool is None and flavor:
-            raise errors.CannotMove(
-                queue=placed.queue, why=f'the flavor "{flavor}" has no other pool that takes queues'
-            )
-        return pool.name if pool else DEFAULT
+        """Settle every move on record; how many of them could not be."""
+        left = 0
+        for placed, move in await self._catalogue.moves():
+            try:
+                await self.settle(placed.project, placed.queue, move)
+            except (errors.Unavailable, errors.CannotMove):
+                left += 1  # a store is away; the others' moves can be settled all the same
+        return left
 
     async def _moved(
         self, project: str, queue: str, move: Move, here: Transfer, there: Transfer

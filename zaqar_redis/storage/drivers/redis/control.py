@@ -13,7 +13,7 @@ from zaqar_redis.clock import Clock
 from zaqar_redis.keyspace import client as keyspace
 from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.script import Script, Steps, verb
-from zaqar_redis.records import Flavor, Located, Move, Placed, Pool
+from zaqar_redis.records import Flavor, Job, Located, Move, Placed, Pool
 from zaqar_redis.records import Pools as AllPools
 from zaqar_redis.storage.control import DEFAULT, POOLS_MAX, News
 from zaqar_redis.storage.drivers.redis import identity
@@ -38,6 +38,9 @@ _BEGIN = Script("move_begin")
 _COMMIT = Script("move_commit")
 _END = Script("move_end")
 _MOVES = Script("move_list")
+_JOB_PUT = Script("job_put")
+_JOB_GET = Script("job_get")
+_JOB_END = Script("job_end")
 _ROLE = Script("role_take")
 
 
@@ -46,7 +49,7 @@ class Pools:
         self.client = client
 
     @verb
-    def put(self, pool: Pool, *, canonical: str) -> Steps[bool]:
+    def put(self, pool: Pool, *, canonical: str, version: int | None = None) -> Steps[bool | None]:
         record = {"uri": pool.uri, "weight": pool.weight, "options": pool.options}
         outcome, *about = yield _POOL_PUT(
             keys.CONTROL,
@@ -56,7 +59,10 @@ class Pools:
             canonical=canonical,
             record=msgspec.msgpack.encode(record),
             most=POOLS_MAX,
+            known="" if version is None else version,
         )
+        if outcome == b"changed":
+            return None
         if outcome == b"taken":
             raise errors.UriTaken(pool=about[0].decode())
         _refused(outcome, about, "pools")
@@ -213,6 +219,24 @@ class Catalogue:
         return found
 
 
+class Jobs:
+    def __init__(self, client: Any) -> None:
+        self.client = client
+
+    @verb
+    def put(self, name: str, job: Job) -> Steps[None]:
+        yield _JOB_PUT(keys.CONTROL, name=name, report=msgspec.json.encode(job))
+
+    @verb
+    def get(self, name: str) -> Steps[Job | None]:
+        report = yield _JOB_GET(keys.CONTROL, name=name)
+        return msgspec.json.decode(report, type=Job) if report is not None else None
+
+    @verb
+    def end(self, name: str) -> Steps[None]:
+        yield _JOB_END(keys.CONTROL, name=name)
+
+
 class RedisControl:
     """The control store in one Redis, for a running event loop."""
 
@@ -223,6 +247,7 @@ class RedisControl:
         self.pools = Pools(client)
         self.flavors = Flavors(client)
         self.catalogue = Catalogue(client, now)
+        self.jobs = Jobs(client)
 
     async def start(self) -> None:
         await self._client.start()

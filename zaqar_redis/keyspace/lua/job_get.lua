@@ -1,0 +1,5 @@
+-- How a job goes, or false when there is none.
+local jobs = KEYS[1]  -- hash: name -> how the job goes
+local name = ARGV[1]  -- of the job
+
+return redis.call('HGET', jobs, name)
