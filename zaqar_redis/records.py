@@ -185,6 +185,34 @@ class Job(Record, frozen=True):
     why: tuple[str, ...] = ()
 
 
+class Finding(Record, frozen=True):
+    """Something in a store that does not fit together."""
+
+    what: str
+    #: False: left behind by a process that died, and harmless
+    damage: bool = True
+    mended: bool = False
+
+
+class Checked(Record, frozen=True):
+    """A queue that was checked, or with neither project nor queue something else."""
+
+    project: str = ""
+    queue: str = ""
+    #: the pool whose store it was found in
+    store: str = ""
+    #: its gate, see storage/driver.py; empty: there is none
+    gate: str = ""
+    #: False: there is only something left of it
+    there: bool = False
+    messages: int = 0
+    findings: tuple[Finding, ...] = ()
+
+    def with_(self, *findings: Finding, **fields: Any) -> Checked:
+        """The same with more findings."""
+        return msgspec.structs.replace(self, findings=self.findings + findings, **fields)
+
+
 class Share(Record, frozen=True):
     """Queues of a store: how many it has, and how many it should have by weight."""
 
@@ -197,6 +225,8 @@ class Located(Record, frozen=True):
     #: None: the catalogue does not know the queue
     pool: str | None
     move: Move | None = None
+    #: it was, and its place is kept for a while
+    deleted: bool = False
 
 
 class Placed(Record, frozen=True):

@@ -16,7 +16,19 @@ from zaqar_redis import errors
 from zaqar_redis.keyspace import client as keyspace
 from zaqar_redis.keyspace.batch import BatchSettings
 from zaqar_redis.keyspace.script import Call
-from zaqar_redis.records import Draft, Message, Page, Pool, Posted, Queue, Retry, Stats, Taken
+from zaqar_redis.records import (
+    Checked,
+    Draft,
+    Finding,
+    Message,
+    Page,
+    Pool,
+    Posted,
+    Queue,
+    Retry,
+    Stats,
+    Taken,
+)
 from zaqar_redis.storage.driver import Driver
 from zaqar_redis.storage.drivers.redis import RedisDriver
 from zaqar_redis.storage.drivers.redis.control import RedisControl
@@ -322,6 +334,18 @@ class PooledStore(Store):
     def reset(self) -> None:
         super().reset()
         self.begin()
+
+
+def checked(store: Store, repair: bool = False) -> list[Checked]:
+    async def steps() -> list[Checked]:
+        assert store.driver.checker
+        return [step async for step in store.driver.checker.check(repair)]
+
+    return store.run(steps())
+
+
+def findings(store: Store, repair: bool = False) -> list[Finding]:
+    return [finding for step in checked(store, repair) for finding in step.findings]
 
 
 POOLED = "pooled://"

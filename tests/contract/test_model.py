@@ -21,7 +21,7 @@ from hypothesis.stateful import (
 )
 
 from tests.contract.model import Entry, Model, ModelQueue
-from tests.contract.stores import CLIENT, Store
+from tests.contract.stores import CLIENT, Store, findings
 from zaqar_redis import errors
 from zaqar_redis.records import Draft, Message, Retry
 from zaqar_redis.storage.drivers.redis import identity
@@ -77,6 +77,11 @@ class Beside(RuleBasedStateMachine):
             _dead_letter_queue=dead_queue or None,
             _dead_letter_queue_messages_ttl=dead_ttl,
         )
+
+    def teardown(self) -> None:
+        """Whatever was done, what is at rest fits together."""
+        assert findings(self.store) == []
+        self.store.reset()
 
     def view(self, entries: Iterable[Entry]) -> list[tuple[Any, ...]]:
         return [

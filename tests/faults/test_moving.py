@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import json
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -38,6 +40,26 @@ class House:
 
     def is_empty(self, pool: str) -> bool:
         return bool(self.ask("GET", f"/pools/{pool}?detailed=true").json()["queues"] == 0)
+
+    def check(self) -> None:
+        """No damage was done, and what was left behind can be tidied away."""
+        assert [found for found in self._checked() if found["kind"] == "damage"] == []
+        self._checked("--repair")
+        assert self._checked() == []
+
+    def _checked(self, *options: str) -> list[dict[str, Any]]:
+        done = subprocess.run(
+            [
+                *(sys.executable, "-m", "zaqar_redis.cli.main", "check", *options),
+                *("--storage", self.home.uri, "-f", "json"),
+            ],
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        found: list[dict[str, Any]] = json.loads(done.stdout)
+        return found
 
     @contextlib.contextmanager
     def mover(self, project: str, log: Path) -> Iterator[subprocess.Popen[bytes]]:
@@ -109,6 +131,7 @@ def test_movers_that_are_killed_lose_and_double_nothing(
             clients.wait_for_more()
     clients.check()
     assert set(clients.statuses) <= {201, 204, 503}
+    house.check()
 
 
 def test_a_pool_that_dies_in_mid_move_loses_and_doubles_nothing(
@@ -125,6 +148,7 @@ def test_a_pool_that_dies_in_mid_move_loses_and_doubles_nothing(
         clients.wait_for_more()
         _wait_for_moves(log, 2)
     clients.check()
+    house.check()
 
 
 def test_a_pool_is_drained_under_load(house: House, project: str) -> None:
@@ -140,6 +164,7 @@ def test_a_pool_is_drained_under_load(house: House, project: str) -> None:
     assert clients.slowest < load.PROMPT
     house.ask("DELETE", "/pools/one")
     clients.check()
+    house.check()
 
 
 def _after(looks: int) -> Callable[[], bool]:

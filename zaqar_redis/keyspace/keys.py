@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import re
 from urllib.parse import quote, unquote
 
 #: Queues whose key names are remembered: about 2 KB each.
@@ -101,6 +102,9 @@ _LIST = b"zr:queues:"
 #: Every project's list, for SCAN.
 LISTS = _LIST + b"*"
 
+#: All keys of this service, for SCAN.
+EVERYTHING = b"zr:*"
+
 #: string with an expiry: the process that sweeps at the moment
 SWEEPER = b"zr:sweeper"
 
@@ -111,6 +115,21 @@ of_project = functools.lru_cache(maxsize=_REMEMBERED)(ProjectKeys)
 def project_of(listing: bytes) -> str:
     """The project whose list this key is."""
     return unquote(listing.removeprefix(_LIST).decode())
+
+
+_QUEUE_KEY = re.compile(rb"zr:\{([^/{}]*/[^/{}]+)\}(?::([a-z]+))?")
+
+
+def queue_tag(key: bytes) -> bytes | None:
+    """What `queue_of` understands, of a key that belongs to a queue; None of any other."""
+    found = _QUEUE_KEY.fullmatch(key)
+    known = found and (found[2] is None or found[2].decode() in QueueKeys.__slots__)
+    return found[1] if found and known else None
+
+
+def is_known(key: bytes) -> bool:
+    """Whether a key that is no queue's is one of the service's."""
+    return key == SWEEPER or key.startswith((_LIST, ControlKeys.prefix))
 
 
 class ControlKeys:

@@ -8,10 +8,10 @@ may raise `errors.StoreUnavailable` or `errors.Overloaded`.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from typing import Protocol
 
-from zaqar_redis.records import Flavor, Job, Located, Move, Placed, Pool
+from zaqar_redis.records import Checked, Flavor, Job, Located, Move, Placed, Pool
 from zaqar_redis.records import Pools as AllPools
 
 #: The pool of queues that are in none: the service's own store.
@@ -160,6 +160,12 @@ class Control(Protocol):
 
     async def watch(self, news: News) -> None:
         """Call *news* on changes that anybody makes; None after a gap."""
+
+    def check(self, pools: Collection[str], repair: bool) -> AsyncIterator[Checked]:
+        """Read the catalogue, and mend what can be with *repair*.
+
+        Yields what does not fit together.  *pools* are all there are, and `DEFAULT`.
+        """
 
     async def lead(self, role: str, seconds: float) -> bool:
         """Whether this process has the role for so long; one process at a time has it."""

@@ -13,10 +13,11 @@ characters they hold.  The empty project is the one stock Zaqar calls None.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
 from zaqar_redis.records import (
+    Checked,
     Claim,
     Draft,
     Message,
@@ -191,13 +192,30 @@ class Feed(Protocol):
         """Stop calling *hint*."""
 
 
+#: Called with a queue's name; what it returns does not matter.
+Told = Callable[[str], object]
+
+
 class Sweeping(Protocol):
     """For stores that do not tidy idle queues by themselves."""
 
-    def sweep(self, turn: float) -> Awaitable[int]:
-        """Tidy, unless another process has begun less than *turn* seconds ago.
+    def sweep(self, turn: float, told: Told = ...) -> Awaitable[int]:
+        """Tidy, unless another process has begun less than *turn* seconds ago; 0: anyway.
+
+        *told* is called with the name of each queue that is done.
 
         How much was settled.
+        """
+
+
+class Checking(Protocol):
+    """For stores whose content can be checked."""
+
+    def check(self, repair: bool) -> AsyncIterator[Checked]:
+        """Read everything, and mend what can be with *repair*.
+
+        Yields each queue, also one that is not listed, with what is wrong with it, and
+        what belongs to no queue.  The store may be in use meanwhile.
         """
 
 
@@ -275,6 +293,10 @@ class Driver(Protocol):
     @property
     def sweeper(self) -> Sweeping | None:
         """None: nothing needs sweeping."""
+
+    @property
+    def checker(self) -> Checking | None:
+        """None: its content cannot be checked."""
 
     @property
     def transfer(self) -> Transfer | None:

@@ -220,6 +220,7 @@ class DictDriver:
     feed = None
     sweeper = None
     transfer = None
+    checker = None
 
     def __init__(self) -> None:
         store: Store = {}

@@ -11,8 +11,9 @@ from typing import Any
 from zaqar_redis import errors
 from zaqar_redis.records import Placed, Pool
 from zaqar_redis.storage.control import DEFAULT, Control
-from zaqar_redis.storage.driver import Bury, Driver
+from zaqar_redis.storage.driver import Bury, Driver, Told
 from zaqar_redis.storage.load import load, load_control
+from zaqar_redis.storage.pooled.checker import Checker
 from zaqar_redis.storage.pooled.feed import Feed
 from zaqar_redis.storage.pooled.jobs import Jobs
 from zaqar_redis.storage.pooled.mover import Mover
@@ -42,6 +43,7 @@ class PooledDriver:
         self.sweeper = self
         self.mover = Mover(self.places)
         self.jobs = Jobs(self.places, self.mover)
+        self.checker = Checker(self.places, self.jobs, self.mover)
 
     async def start(self) -> None:
         await self.places.start()
@@ -96,17 +98,17 @@ class PooledDriver:
                     found[name] = await driver.identity()
         return found
 
-    async def sweep(self, turn: float) -> int:
+    async def sweep(self, turn: float, told: Told = str) -> int:
         """Sweep every store that answers, and forget queues deleted a while ago."""
         settled = 0
         for name in (DEFAULT, *await self.places.pools()):
             try:
                 place = await self.places.place(name)
                 if place.driver.sweeper is not None:
-                    settled += await place.driver.sweeper.sweep(turn)
+                    settled += await place.driver.sweeper.sweep(turn, told)
             except errors.Unavailable:
                 continue  # the others are no less in need of it
-        if await self.control.lead("tidy", turn):
+        if not turn or await self.control.lead("tidy", turn):
             settled += await self.forget_deleted(_KEPT)
         return settled
 

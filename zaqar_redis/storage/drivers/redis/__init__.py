@@ -9,6 +9,7 @@ from typing import Any
 from zaqar_redis import clock
 from zaqar_redis.keyspace import client as keyspace
 from zaqar_redis.storage.driver import Bury
+from zaqar_redis.storage.drivers.redis.checker import Checker
 from zaqar_redis.storage.drivers.redis.claims import Claims
 from zaqar_redis.storage.drivers.redis.feed import Feed
 from zaqar_redis.storage.drivers.redis.messages import Messages
@@ -28,6 +29,7 @@ class RedisDriver:
         self.feed = Feed(client)
         self.sweeper = Sweeper(client, self.queues)
         self.transfer = Transfer(client)
+        self.checker = Checker(client, self.queues, now)
 
     def route_letters(self, bury: Bury) -> None:
         self.messages.letters = self.claims.letters = bury

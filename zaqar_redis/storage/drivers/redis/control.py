@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -13,10 +13,11 @@ from zaqar_redis.clock import Clock
 from zaqar_redis.keyspace import client as keyspace
 from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.script import Script, Steps, verb
-from zaqar_redis.records import Flavor, Job, Located, Move, Placed, Pool
+from zaqar_redis.records import Checked, Flavor, Job, Located, Move, Placed, Pool
 from zaqar_redis.records import Pools as AllPools
 from zaqar_redis.storage.control import DEFAULT, POOLS_MAX, News
 from zaqar_redis.storage.drivers.redis import identity
+from zaqar_redis.storage.drivers.redis.control_checker import ControlChecker
 from zaqar_redis.storage.drivers.redis.feed import Channels
 
 _POOL_PUT = Script("pool_put")
@@ -128,10 +129,11 @@ class Catalogue:
 
     @verb
     def locate(self, project: str, queue: str) -> Steps[Located]:
-        pool, move = yield _LOCATE(keys.CONTROL, queue=keys.entry(project, queue))
+        pool, move, deleted = yield _LOCATE(keys.CONTROL, queue=keys.entry(project, queue))
         return Located(
             pool=pool.decode() if pool is not None else None,
             move=_move(move) if move is not None else None,
+            deleted=deleted is not None,
         )
 
     @verb
@@ -261,6 +263,9 @@ class RedisControl:
 
     async def watch(self, news: News) -> None:
         await self._channels.watch(keys.CONTROL.news, news)
+
+    def check(self, pools: Collection[str], repair: bool) -> AsyncIterator[Checked]:
+        return ControlChecker(self._client).check(pools, repair)
 
     async def lead(self, role: str, seconds: float) -> bool:
         call = _ROLE(keys.RoleKeys(role), process=self._process, period=int(seconds * 1000))

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -118,6 +118,20 @@ class Queues:
     @verb
     def purge(self, project: str, queue: str) -> Steps[None]:
         yield _PURGE(keys.of_queue(project, queue))
+
+    @verb
+    def names(self, project: str, after: str, limit: int) -> Steps[Sequence[str]]:
+        """Of the project's list behind the name *after*, whether there is such a queue or not."""
+        names = yield _LIST(keys.of_project(project), after=after, limit=limit)
+        return [name.decode() for name in names]
+
+    @verb
+    def list_again(self, project: str, queue: str) -> Steps[None]:
+        yield from enlist(project, queue)
+
+    @verb
+    def unlist(self, project: str, queue: str) -> Steps[None]:
+        yield from unlist(project, queue)
 
     @verb
     def sweep(self, project: str, queue: str) -> Steps[int]:

@@ -9,6 +9,7 @@ import os
 from zaqar_redis import errors
 from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.client import AsyncClient
+from zaqar_redis.storage.driver import Told
 from zaqar_redis.storage.drivers.redis.queues import Queues
 
 #: Keys that Redis looks at in one SCAN: a millisecond or so.
@@ -21,10 +22,9 @@ class Sweeper:
         self._client = client
         self._queues = queues
 
-    async def sweep(self, turn: float) -> int:
-        milliseconds = int(turn * 1000)
-        if not await self._client.command(
-            "SET", keys.SWEEPER, os.getpid(), "NX", "PX", milliseconds
+    async def sweep(self, turn: float, told: Told = str) -> int:
+        if turn and not await self._client.command(
+            "SET", keys.SWEEPER, os.getpid(), "NX", "PX", int(turn * 1000)
         ):
             return 0
         settled = 0
@@ -34,11 +34,11 @@ class Sweeper:
                 "SCAN", cursor, "MATCH", keys.LISTS, "COUNT", _SCAN
             )
             for listing in found:
-                settled += await self._sweep_project(keys.project_of(listing))
+                settled += await self._sweep_project(keys.project_of(listing), told)
             if cursor == b"0":
                 return settled
 
-    async def _sweep_project(self, project: str) -> int:
+    async def _sweep_project(self, project: str, told: Told) -> int:
         settled, after = 0, ""
         while True:
             page = await self._queues.list(project, after, _PAGE, None)
@@ -46,6 +46,7 @@ class Sweeper:
                 with contextlib.suppress(errors.Gated):  # it moves, and is swept over there
                     while step := await self._queues.sweep(project, queue.name):
                         settled += step
+                told(queue.name)
             if len(page.items) < _PAGE:
                 return settled
             after = page.marker

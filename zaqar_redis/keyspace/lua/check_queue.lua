@@ -1,0 +1,38 @@
+-- Check the queue itself, when its messages are right: {what, how often; of each finding}.
+local queue    = KEYS[1]            -- hash: the queue itself
+local messages = KEYS[2]            -- zset: every message by rank
+local claims   = KEYS[3]            -- hash: claim -> ttl and ranks
+local leases   = KEYS[4]            -- zset: claims by the end of their lease
+local receipts = KEYS[5]            -- hash: retry token -> the answer given
+local lapses   = KEYS[6]            -- zset: retry tokens by the time they are forgotten
+local gate     = KEYS[7]            -- string: keeps everybody out while it is there
+local now      = tonumber(ARGV[1])  -- ms; 0: the time of Redis
+local epoch    = ARGV[2]            -- for a queue that has lost its own
+local repair   = ARGV[3]            -- '1': mend it
+--#include gate
+--#include now
+--#include findings
+
+local top = tonumber(redis.call('ZRANGE', messages, -1, -1)[1] or 0)
+local known = redis.call('HMGET', queue, 'epoch', 'created', 'metadata', 'rank')
+if not (known[1] and known[2] and known[3]) then
+    if top > 0 or redis.call('EXISTS', queue) == 1 then
+        note('head')
+        if repair == '1' then
+            redis.call('HSET', queue, 'epoch', known[1] or epoch, 'created', known[2] or now,
+                'metadata', known[3] or '{}', 'unlisted', 1)
+        end
+    elseif redis.call('EXISTS', claims, leases, receipts, lapses) > 0 then
+        note('stray')
+        if repair == '1' then
+            redis.call('UNLINK', claims, leases, receipts, lapses)
+        end
+    end
+end
+if top > tonumber(known[4] or 0) then
+    note('rank')
+    if repair == '1' then
+        redis.call('HSET', queue, 'rank', string.format('%.0f', top))
+    end
+end
+return findings()

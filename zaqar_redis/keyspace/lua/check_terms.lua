@@ -1,0 +1,27 @@
+-- Check that things with an end have one, and that ends are of something.
+--
+-- Returns {where to go on or '0', {what, how often; of each finding}}.
+local terms  = KEYS[1]            -- zset: things by the time they end
+local things = KEYS[2]            -- hash: the things
+local gate   = KEYS[3]            -- string: keeps everybody out while it is there
+local side   = ARGV[1]            -- 'terms' or 'things': which to go through
+local cursor = ARGV[2]            -- '0' at first
+local limit  = tonumber(ARGV[3])  -- members to look at, about
+local repair = ARGV[4]            -- '1': mend it
+--#include gate
+--#include findings
+
+local page = redis.call(side == 'terms' and 'ZSCAN' or 'HSCAN', side == 'terms' and terms or things,
+    cursor, 'COUNT', limit)
+for at = 1, #page[2], 2 do
+    local name = page[2][at]
+    local both = redis.call('HEXISTS', things, name) == 1 and redis.call('ZSCORE', terms, name)
+    if not both then
+        note('term')
+        if repair == '1' then
+            redis.call('HDEL', things, name)
+            redis.call('ZREM', terms, name)
+        end
+    end
+end
+return {page[1], findings()}

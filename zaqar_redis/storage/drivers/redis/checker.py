@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads all keys of a store and says what does not fit together.
+
+Every verb leaves a queue whole, so what is found here comes from outside: keys that
+Redis evicted, that somebody edited, or that a copy of the data did not bring along.
+Only what is left behind by a process that died is our own, and harmless.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Sequence
+from typing import Any
+
+from zaqar_redis import errors
+from zaqar_redis.clock import Clock
+from zaqar_redis.keyspace import keys
+from zaqar_redis.keyspace.client import AsyncClient
+from zaqar_redis.keyspace.script import Script
+from zaqar_redis.records import Checked, Finding
+from zaqar_redis.storage.drivers.redis import identity
+from zaqar_redis.storage.drivers.redis.queues import Queues
+
+_KINDS = Script("check_kinds")
+_MESSAGES = Script("check_messages")
+_STRAYS = Script("check_strays")
+_TERMS = Script("check_terms")
+_QUEUE = Script("check_queue")
+
+#: Keys that Redis looks at in one SCAN, and messages in one script: milliseconds.
+_SCAN, _PAGE = 1000, 500
+#: Names of a project's list read at once.
+_NAMES = 100
+
+#: What a message should be in besides the queue's list of all; bodies come first, for
+#: messages may be restored from them.
+_PARTS = ("bodies", "ready", "claimed", "delayed", "expiry", "holds")
+_TERM_KEYS = (("leases", "claims"), ("lapses", "receipts"))
+
+#: By what the scripts call it: the text, and whether it can be mended.
+_TEXTS = {
+    "body": ("{count} messages have no body; they are lost", True),
+    "envelope": ("{count} messages cannot be read", False),
+    "expiry": ("{count} messages expire at another time than they say", True),
+    "head": ("metadata and settings are lost; messages get other ids", True),
+    "hold": ("{count} claimed messages are held by no claim", True),
+    "message": ("{count} messages are there, but not in the queue", True),
+    "nowhere": ("{count} messages are neither claimable nor claimed nor delayed", True),
+    "order": ("{count} messages are out of order", True),
+    "rank": ("the next messages would take the places of others", True),
+    "stray": ("{count} entries are of messages that are not there", True),
+    "term": ("{count} claims or receipts have lost their end, or ends their thing", True),
+    "twice": ("{count} messages are in two states at once", True),
+}
+
+
+class Checker:
+    def __init__(self, client: AsyncClient, queues: Queues, now: Clock) -> None:
+        self._client = client
+        self._queues = queues
+        self._now = now
+
+    async def check(self, repair: bool) -> AsyncIterator[Checked]:
+        """Every queue with what is wrong with it; what belongs to none, without a name."""
+        lost: set[bytes] = set()
+        async for page in self._scan(keys.EVERYTHING):
+            queues = {tag for key in page if (tag := keys.queue_tag(key))}
+            for tag in queues:
+                project, queue = keys.queue_of(tag)
+                at_home = keys.of_queue(project, queue).queue in page
+                # The other keys of a queue are checked with it, in whatever page it comes.
+                if not at_home and (tag in lost or await self._exists(project, queue)):
+                    continue
+                if not at_home:
+                    lost.add(tag)
+                checked = await self._checked(project, queue, repair)
+                if checked is not None:
+                    yield checked
+            for key in page:
+                if not keys.queue_tag(key) and not keys.is_known(key):
+                    what = f"the key {key.decode(errors='replace')} is none of this service's"
+                    yield Checked(findings=(Finding(what=what),))
+        async for page in self._scan(keys.LISTS):
+            for listing in page:
+                async for checked in self._names(keys.project_of(listing), repair):
+                    yield checked
+
+    async def _scan(self, pattern: bytes) -> AsyncIterator[set[bytes]]:
+        cursor = b"0"
+        while True:
+            cursor, found = await self._client.command(
+                "SCAN", cursor, "MATCH", pattern, "COUNT", _SCAN
+            )
+            yield set(found)
+            if cursor == b"0":
+                return
+
+    async def _exists(self, project: str, queue: str) -> bool:
+        return bool(await self._client.command("EXISTS", keys.of_queue(project, queue).queue))
+
+    async def _checked(self, project: str, queue: str, repair: bool) -> Checked | None:
+        """None: it is gone by now."""
+        of_queue = keys.of_queue(project, queue)
+        gate, there, *wrong = await self._client.call(_KINDS(of_queue))
+        checked = Checked(project=project, queue=queue, gate=gate.decode(), there=bool(there))
+        if wrong:
+            what = f"these keys are not of their type: {b', '.join(wrong).decode()}"
+            return checked.with_(Finding(what=what))
+        try:
+            messages, found = await self._content(of_queue, repair)
+            if there:
+                found += await self._listed(project, queue, repair)
+        except errors.Gated:
+            return checked  # it is on the move, or was: whoever moves it has to settle that
+        return checked.with_(*found, messages=messages)
+
+    async def _content(self, of_queue: keys.QueueKeys, repair: bool) -> tuple[int, list[Finding]]:
+        call = self._client.call
+        found: Counter[str] = Counter()
+        flag = int(repair)
+
+        async def strays(which: str) -> None:
+            cursor: Any = b"0"
+            while True:
+                cursor, noted = await call(
+                    _STRAYS(of_queue, which=which, cursor=cursor, limit=_PAGE, repair=flag)
+                )
+                _count(found, noted)
+                if cursor == b"0":
+                    return
+
+        async def terms(names: Iterable[str], side: str) -> None:
+            cursor: Any = b"0"
+            while True:
+                cursor, noted = await call(
+                    _TERMS(
+                        keys.TermKeys(of_queue, *names),
+                        side=side,
+                        cursor=cursor,
+                        limit=_PAGE,
+                        repair=flag,
+                    )
+                )
+                _count(found, noted)
+                if cursor == b"0":
+                    return
+
+        await strays(_PARTS[0])
+        messages, after = 0, b"-inf"
+        while after:
+            after, number, noted = await call(
+                _MESSAGES(of_queue, after=after, limit=_PAGE, repair=flag)
+            )
+            messages += number
+            _count(found, noted)
+        for which in _PARTS[1:]:
+            await strays(which)
+        for names in _TERM_KEYS:
+            for side in ("terms", "things"):
+                await terms(names, side)
+        noted = await call(
+            _QUEUE(of_queue, now=self._now(), epoch=identity.new_epoch(), repair=flag)
+        )
+        _count(found, noted)
+        return messages, [_finding(what, count, repair) for what, count in sorted(found.items())]
+
+    async def _listed(self, project: str, queue: str, repair: bool) -> list[Finding]:
+        listing = keys.of_project(project).queues
+        if await self._client.command("ZSCORE", listing, queue) is not None:
+            return []
+        if repair:
+            await self._queues.list_again(project, queue)
+        return [Finding(what="it is not listed", damage=False, mended=repair)]
+
+    async def _names(self, project: str, repair: bool) -> AsyncIterator[Checked]:
+        """Names in a project's list that are of no queue."""
+        after = ""
+        while True:
+            names = await self._queues.names(project, after, _NAMES)
+            for name in names:
+                if not await self._exists(project, name):
+                    if repair:
+                        await self._queues.unlist(project, name)
+                    finding = Finding(
+                        what="it is listed, but not there", damage=False, mended=repair
+                    )
+                    yield Checked(project=project, queue=name, findings=(finding,))
+            if len(names) < _NAMES:
+                return
+            after = names[-1]
+
+
+def _count(found: Counter[str], noted: Sequence[Any]) -> None:
+    for what, times in zip(noted[::2], noted[1::2], strict=True):
+        found[what.decode()] += times
+
+
+def _finding(what: str, count: int, repair: bool) -> Finding:
+    text, mendable = _TEXTS[what]
+    return Finding(what=text.format(count=count), mended=repair and mendable)
