@@ -85,6 +85,36 @@ def test_a_pool_is_drained(stores: list[str], project: str) -> None:
         assert [message["body"] for message in found] == list(range(5))
 
 
+def test_queues_are_spread_and_located(shell: Shell, stores: list[str]) -> None:
+    for number in range(8):
+        shell.done("message", "post", f"q{number}", str(number))
+    assert shell.shown("queue", "locate", "q3")["pool"] == "default"
+    for name, uri in zip(("one", "two"), stores, strict=True):
+        shell.done("pool", "create", name, "--uri", uri)
+    planned = [
+        {"name": "default", "queues": 8, "due": 0},
+        {"name": "one", "queues": 0, "due": 4},
+        {"name": "two", "queues": 0, "due": 4},
+    ]
+    assert shell.shown("pool", "rebalance", "--dry-run") == planned
+    assert shell.shown("pool", "rebalance", "--stop") == planned
+    done = shell.run("pool", "rebalance", "-f", "csv")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[1:] == ['"default",0,0', '"one",4,4', '"two",4,4']
+    assert "rebalancing" in done.stderr
+    assert shell.shown("queue", "locate", "q3")["pool"] in ("one", "two")
+    assert shell.shown("message", "list", "q3")[0]["body"] == "3"
+
+
+def test_draining_that_cannot_be_done_says_why(shell: Shell, stores: list[str]) -> None:
+    shell.done("pool", "create", "one", "--uri", stores[0])
+    shell.done("flavor", "create", "fast", "one")
+    shell.done("queue", "create", "orders", "--metadata", '{"_flavor": "fast"}')
+    said = shell.refused("pool", "drain", "one")
+    assert "default/orders: " in said
+    assert '"fast" has no other pool' in said
+
+
 def test_a_service_that_is_not_there_is_named() -> None:
     assert "http://127.0.0.1:1" in Shell(["--url", "http://127.0.0.1:1"]).refused("pool", "list")
 

@@ -341,6 +341,10 @@ def test_one_process_leads(own_uri: str, operator: Operator) -> None:
                     break
                 other.run(asyncio.sleep(0.01))
             assert not operator.run(operator.control.lead("mover", 60))
+            operator.run(operator.control.resign("mover"))  # not its to give up
+            assert not operator.run(operator.control.lead("mover", 60))
+            other.run(other.control.resign("mover"))
+            assert operator.run(operator.control.lead("mover", 60))
             assert operator.run(operator.control.lead("another role", 60))
         finally:
             other.run(other.control.close())

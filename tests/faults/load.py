@@ -11,6 +11,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
@@ -31,6 +32,18 @@ OPTIONS: dict[str, dict[str, object]] = {"transport": {"max_messages_per_page": 
 
 def headers(project: str) -> dict[str, str]:
     return {"Client-ID": str(uuid.uuid4()), "X-Project-ID": project}
+
+
+@dataclass
+class Audit:
+    """Messages that are not as they should be."""
+
+    lost: set[str] = field(default_factory=set)
+    doubled: set[str] = field(default_factory=set)
+    #: deleted, and there
+    undead: set[str] = field(default_factory=set)
+    #: never posted
+    strange: set[str] = field(default_factory=set)
 
 
 class Load:
@@ -93,12 +106,18 @@ class Load:
     def check(self, service: servers.Service | None = None) -> None:
         """Every acknowledged message is there exactly once, deleted ones are not."""
         assert self.wrong == []
+        assert self.audit(service) == Audit()
+
+    def audit(self, service: servers.Service | None = None) -> Audit:
+        """What is there, compared with what was acknowledged."""
         found = Counter(held(service or self._service, self.project, "busy"))
-        assert [text for text, times in found.items() if times > 1] == []
         there = set(found)
-        assert self.posted - self.deleted - self.perhaps_deleted - there == set()
-        assert there & self.deleted == set()
-        assert there - self.posted - self.unsure == set()
+        return Audit(
+            lost=self.posted - self.deleted - self.perhaps_deleted - there,
+            doubled={text for text, times in found.items() if times > 1},
+            undead=there & self.deleted,
+            strange=there - self.posted - self.unsure,
+        )
 
     def _run(self, step: Callable[[httpx.Client], None]) -> None:
         with httpx.Client(headers=headers(self.project), timeout=_HANGS) as client:

@@ -4,11 +4,15 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from importlib import metadata
 
 from cliff.app import App
 from cliff.commandmanager import CommandManager
+
+#: 128 and the number of the signal, SIGINT or SIGPIPE, as cliff has them.
+_INTERRUPTED, _NOBODY_READS = 130, 141
 
 
 class Shell(App):
@@ -26,8 +30,25 @@ class Shell(App):
 
 
 def main(argv: list[str] | None = None) -> int:
-    arguments = sys.argv[1:] if argv is None else argv
-    return int(Shell().run(arguments or ["--help"]))
+    """The exit code; as a shell has it, 130 after Ctrl-C and 141 when nobody reads on."""
+    try:
+        code = _run(sys.argv[1:] if argv is None else argv)
+    except KeyboardInterrupt:  # before cliff was ready for it
+        code = _INTERRUPTED
+    except BrokenPipeError:
+        # Python writes out what is left once more at its end, and would complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = _NOBODY_READS
+    if code == _INTERRUPTED:
+        print("\ninterrupted", file=sys.stderr)  # a terminal has just written ^C
+    return code
+
+
+def _run(arguments: list[str]) -> int:
+    try:
+        return int(Shell().run(arguments or ["--help"]))
+    finally:
+        print(end="", flush=True)
 
 
 if __name__ == "__main__":

@@ -5,13 +5,19 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Any
 
 from cliff.lister import Lister
 
 from zaqar_redis.cli.queues import path_of
-from zaqar_redis.cli.session import Talking
+from zaqar_redis.cli.session import PAGE, Away, Session, Talking
 
+Message = dict[str, Any]
 Row = tuple[Any, ...]
 _COLUMNS = ("id", "age", "ttl", "body")
 
@@ -76,6 +82,140 @@ class MessageList(Talking, Lister):
                 include_delayed=parsed_args.delayed,
             )
             return _COLUMNS, _rows(list(found))
+
+
+class MessageTail(Talking):
+    """Follow a queue: show its last messages, then each new one as it comes.
+
+    One line each, "id  body", until interrupted; the queue need not be there yet. A
+    message that is claimed or delayed when later ones are shown is passed over, unless
+    --claimed or --delayed is given. To find the last ones the queue is read from its
+    start: with a long one, --lines 0 begins at once. Example:
+
+        zaqar-redis message tail orders --lines 20 --claimed
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument("queue", help="its name")
+        start = parser.add_mutually_exclusive_group()
+        start.add_argument(
+            "--lines", type=_between(0, 100_000), default=10, metavar="N", help="to begin with (10)"
+        )
+        start.add_argument("--from-start", action="store_true", help="begin with all there are")
+        parser.add_argument("--claimed", action="store_true", help="claimed ones too")
+        parser.add_argument("--delayed", action="store_true", help="delayed ones too")
+        parser.add_argument(
+            "--json", action="store_true", help="each as an object with all that is known"
+        )
+        parser.add_argument(
+            "--wait",
+            type=_between(1, 30),
+            default=30,
+            metavar="SECONDS",
+            help="for news in one request (30); a service with a smaller max_wait wants less",
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        with self.opened(parsed_args) as session:
+            follower = _Follower(session, parsed_args)
+            # From the start, all there are come as if they were new.
+            last = [] if parsed_args.from_start else follower.last(parsed_args.lines)
+            for message in chain(last, follower.coming()):
+                line = f"{message['id']}  {json.dumps(message['body'])}"
+                print(json.dumps(message) if parsed_args.json else line, flush=True)
+
+
+class _Follower:
+    """Reads a queue on and on, and waits for a service that has answered once."""
+
+    def __init__(self, session: Session, parsed: argparse.Namespace) -> None:
+        self._session = session
+        self._path = path_of(parsed.queue)
+        self._wait = parsed.wait
+        self._shown = {
+            "echo": True,
+            "include_claimed": parsed.claimed,
+            "include_delayed": parsed.delayed,
+        }
+        self._marker: str | None = None
+        self._answered = False
+
+    def last(self, most: int) -> deque[Message]:
+        """The last of those that are there; what comes then begins behind them."""
+        if most == 0:
+            self._marker = self._newest()
+            return deque()
+        # Listings only go forward: no request begins so many before the end.
+        return deque(chain.from_iterable(iter(self._page, [])), most)
+
+    def coming(self) -> Iterator[Message]:
+        """Those behind the ones that were read, for ever."""
+        while True:
+            asked = time.monotonic()
+            page = self._page(wait=self._wait)
+            yield from page
+            if not page:
+                self._look_for_a_new_queue()
+                # Empty at once: a service that stops, or one that cannot wait.
+                self._session.pause(max(0.0, asked + 1 - time.monotonic()))
+
+    def _page(self, **query: object) -> list[Message]:
+        query |= {"marker": self._marker, "limit": PAGE, **self._shown}
+        page: list[Message] = self._ask("/messages", **query)["messages"]
+        if page:
+            self._marker = page[-1]["id"]
+        return page
+
+    def _newest(self) -> str | None:
+        """Id of the newest message, whoever may see it."""
+        stats = self._ask("/stats")["messages"]
+        return stats["newest"]["href"].rpartition("/")[2] if "newest" in stats else None
+
+    def _look_for_a_new_queue(self) -> None:
+        """A marker of a queue that was deleted would show nothing of the next one."""
+        newest = self._newest()
+        if self._marker and newest and _life(newest) != _life(self._marker):
+            _tell("the queue was deleted and made anew; from its start:")
+            self._marker = None
+
+    def _ask(self, path: str, **query: object) -> Any:
+        told = False
+        while True:
+            try:
+                answer = self._session.ask("GET", self._path + path, **query)
+            except Away as away:
+                if not self._answered:
+                    raise
+                if not told:
+                    _tell(f"trying again: {away}")
+                told = True
+                self._session.pause(away.seconds)
+            else:
+                self._answered = True
+                return answer
+
+
+def _life(message: str) -> str:
+    """What the ids of one life of a queue have in common, and those of no other.
+
+    See "Ids are positions" in the API: no request tells whether a marker is of this life.
+    """
+    return message[:18]
+
+
+def _tell(text: str) -> None:
+    print(f"zaqar-redis: {text}", file=sys.stderr, flush=True)
+
+
+def _between(least: int, most: int) -> Callable[[str], int]:
+    def number(given: str) -> int:
+        if not least <= int(given) <= most:
+            raise argparse.ArgumentTypeError(f"it must be {least} to {most}")
+        return int(given)
+
+    return number
 
 
 class ClaimCreate(Talking, Lister):

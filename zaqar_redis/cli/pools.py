@@ -4,15 +4,14 @@
 from __future__ import annotations
 
 import argparse
-import json
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Any
 
 from cliff.lister import Lister
 from cliff.show import ShowOne
 from tqdm import tqdm
 
-from zaqar_redis.cli.session import Destructive, Session, Talking
+from zaqar_redis.cli.session import Destructive, Refused, Session, Talking, json_object
 
 _COLUMNS = ("name", "uri", "weight", "flavor", "draining")
 Row = tuple[Any, ...]
@@ -20,22 +19,14 @@ Row = tuple[Any, ...]
 _LOOK = 0.5
 
 
-def _options(text: str) -> dict[str, Any]:
-    try:
-        options = json.loads(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f"not JSON: {error}") from error
-    if not isinstance(options, dict):
-        raise argparse.ArgumentTypeError("it must be a JSON object")
-    return options
-
-
 def _fields(parser: argparse.ArgumentParser, required: bool) -> None:
     parser.add_argument("name", help="of the pool")
     parser.add_argument("--uri", required=required, help="its store, e.g. redis://host:6379/0")
     parser.add_argument("--weight", type=int, help="its share of new queues; 0 for none (100)")
     parser.add_argument("--flavor", help="the group it belongs to; empty for none")
-    parser.add_argument("--options", type=_options, metavar="JSON", help="its own [redis] settings")
+    parser.add_argument(
+        "--options", type=json_object, metavar="JSON", help="its own [redis] settings"
+    )
 
 
 def _given(parsed: argparse.Namespace) -> dict[str, Any]:
@@ -133,7 +124,7 @@ class PoolDrain(Talking):
     """Move all queues of a pool to others of their flavor, or home, and wait for it.
 
     The pool gets no new queues from now on; with --undo it gets some again. It goes on
-    draining when this command is interrupted. Example:
+    draining when this command is interrupted. Fails when queues have to stay. Example:
 
         zaqar-redis pool drain one
     """
@@ -146,24 +137,67 @@ class PoolDrain(Talking):
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         path = f"/pools/{parsed_args.name}"
+
+        def look() -> tuple[int, dict[str, Any]]:
+            pool = session.ask("GET", path, detailed=True)
+            return pool["queues"], pool["stayed"]
+
         with self.opened(parsed_args) as session:
             session.ask("PATCH", path, {"draining": not parsed_args.undo})
-            if parsed_args.undo:
-                return
-            left = session.ask("GET", path, detailed=True)["queues"]
-            with tqdm(total=left, unit="queue", desc=f"draining {parsed_args.name}") as progress:
-                for now in self._left(session, path):
-                    progress.update(max(0, left - now))
-                    left = min(left, now)
+            if not parsed_args.undo:
+                _follow(session, f"draining {parsed_args.name}", look)
 
-    def _left(self, session: Session, path: str) -> Iterator[int]:
-        while True:
-            left: int = session.ask("GET", path, detailed=True)["queues"]
-            yield left
-            if left == 0:
-                return
+
+class PoolRebalance(Talking, Lister):
+    """Spread queues over the pools by weight, and wait for it.
+
+    Each pool gets its share of the queues of its flavor; queues without one leave the
+    service's own store ("default") for pools without one. --dry-run only shows what
+    each has and should have, --stop ends what another command has begun; it goes on
+    when this one is interrupted. Example:
+
+        zaqar-redis pool rebalance --dry-run
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        instead = parser.add_mutually_exclusive_group()
+        instead.add_argument("--dry-run", action="store_true", help="move nothing")
+        instead.add_argument("--stop", action="store_true", help="end it")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, list[Row]]:
+        path = "/rebalance"
+
+        def look() -> tuple[int, dict[str, Any]]:
+            now = session.ask("GET", path)
+            left = sum(max(0, store["queues"] - store["due"]) for store in now["stores"])
+            # Besides those, there may be queues in a pool of another flavor than their own.
+            return max(1, left) if now["running"] else 0, now["stayed"]
+
+        with self.opened(parsed_args) as session:
+            if parsed_args.stop:
+                session.ask("DELETE", path)
+            elif not parsed_args.dry_run:
+                session.ask("PUT", path)
+                _follow(session, "rebalancing", look)
+            stores = session.ask("GET", path)["stores"]
+        columns = ("name", "queues", "due")
+        return columns, [tuple(store[column] for column in columns) for store in stores]
+
+
+def _follow(session: Session, what: str, look: Callable[[], tuple[int, dict[str, Any]]]) -> None:
+    """Show how many queues are left until none is.  Raises Refused when some stay."""
+    left, stayed = look()
+    with tqdm(total=left, unit="queue", desc=what) as progress:
+        while left > stayed["queues"]:
             # Straight at the store it is this process that moves them, in these moments.
             session.pause(_LOOK)
+            now, stayed = look()
+            progress.update(max(0, left - now))
+            left = min(left, now)
+    if stayed["queues"]:
+        raise Refused("\n".join([f"{stayed['queues']} queues stay:", *stayed["why"]]))
 
 
 class FlavorList(Talking, Lister):

@@ -10,11 +10,13 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import json
 import logging
+import signal
 import sys
 import uuid
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Coroutine, Iterator
+from typing import Any, Self, TypeVar
 from urllib.parse import urlsplit
 
 import httpx
@@ -27,26 +29,83 @@ from zaqar_redis import errors
 from zaqar_redis.api.app import App
 from zaqar_redis.cli import configured
 from zaqar_redis.keyspace import embedded
+from zaqar_redis.storage.driver import Driver
 
 #: Seconds for one request; the longest is to make a pool whose store is slow to answer.
 _TIMEOUT = 60.0
 #: Items in a page, when all are wanted.
-_PAGE = 20
+PAGE = 20
+#: Seconds until another try at a service that does not say when.
+_AGAIN = 1.0
+#: What services, and proxies before them, answer when it is not their day.
+_AWAY = (502, 503, 504)
+
+T = TypeVar("T")
 
 
 class Refused(Exception):
     """The service says no; the text says why."""
 
 
+class Away(Refused):
+    """There is no service, or none at the moment: to ask again in *seconds* may help."""
+
+    def __init__(self, why: str, seconds: float = _AGAIN) -> None:
+        super().__init__(why)
+        self.seconds = seconds
+
+
+class Runner:
+    """An asyncio.Runner whose Ctrl-C ends what is run, and nothing else.
+
+    asyncio's own raises KeyboardInterrupt also inside whatever other task is at work
+    just then, e.g. one that an orderly end needs.
+    """
+
+    def __init__(self) -> None:
+        self._runner = asyncio.Runner()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._runner.close()
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Its answer.  Raises KeyboardInterrupt once it has ended, in whatever way."""
+        loop = self._runner.get_loop()
+        task = loop.create_task(coroutine)
+        interrupted = False
+
+        def interrupt(*_: object) -> None:
+            nonlocal interrupted
+            interrupted = True
+            loop.call_soon_threadsafe(task.cancel)
+
+        before = signal.getsignal(signal.SIGINT)
+        if before is signal.default_int_handler:
+            signal.signal(signal.SIGINT, interrupt)
+        try:
+            answer = loop.run_until_complete(task)
+        except asyncio.CancelledError:
+            if not interrupted:
+                raise
+        finally:
+            signal.signal(signal.SIGINT, before)
+        if interrupted:
+            raise KeyboardInterrupt
+        return answer
+
+
 class Session:
     """Requests of one command."""
 
-    def __init__(self, client: httpx.AsyncClient, runner: asyncio.Runner) -> None:
+    def __init__(self, client: httpx.AsyncClient, runner: Runner) -> None:
         self._client = client
         self._runner = runner
 
     def ask(self, method: str, path: str, document: object | None = None, **query: object) -> Any:
-        """The answer's document, or None.  Raises Refused.
+        """The answer's document, or None.  Raises Refused, Away.
 
         *path* is below ``/v2``; a *query* parameter that is None is left out.
         """
@@ -72,7 +131,10 @@ class Session:
                 content=None if document is None else msgspec.json.encode(document),
             )
         except httpx.HTTPError as error:
-            raise Refused(f"{self._client.base_url}: {error or type(error).__name__}") from error
+            why = f"{self._client.base_url}: {str(error) or type(error).__name__}"
+            raise Away(why) from error
+        if answer.status_code in _AWAY:
+            raise Away(_why(answer), _seconds(answer))
         if answer.status_code >= 400:
             raise Refused(_why(answer))
         return answer.json() if answer.content else None
@@ -81,9 +143,9 @@ class Session:
         """Every item of a listing, page by page."""
         marker: str | None = None
         while True:
-            page = self.ask("GET", path, marker=marker, limit=_PAGE, **query)
+            page = self.ask("GET", path, marker=marker, limit=PAGE, **query)
             yield from page[items]
-            if len(page[items]) < _PAGE:
+            if len(page[items]) < PAGE:
                 return
             marker = page[items][-1]["id" if items == "messages" else "name"]
 
@@ -97,13 +159,19 @@ def _why(answer: httpx.Response) -> str:
         return f"the service answers {answer.status_code}"
 
 
+def _seconds(answer: httpx.Response) -> float:
+    """When to come again, but not at once; a date is as good as nothing here."""
+    text = answer.headers.get("Retry-After", "")
+    return max(_AGAIN, float(text)) if text.isdecimal() else _AGAIN
+
+
 @contextlib.contextmanager
 def opened(parsed: argparse.Namespace) -> Iterator[Session]:
     """A session as the command line says.  Raises BadConfiguration."""
     for talkative in ("httpx", "zaqar_redis"):  # a command says what was asked for
         logging.getLogger(talkative).setLevel(logging.WARNING)
     headers = {"Client-ID": parsed.client_id, "X-Project-ID": parsed.project}
-    with asyncio.Runner() as runner, contextlib.ExitStack() as stack:
+    with Runner() as runner, contextlib.ExitStack() as stack:
         if parsed.url:
             client = httpx.AsyncClient(base_url=parsed.url, headers=headers, timeout=_TIMEOUT)
         else:
@@ -121,7 +189,20 @@ def opened(parsed: argparse.Namespace) -> Iterator[Session]:
 
 
 @contextlib.contextmanager
-def _in_process(parsed: argparse.Namespace, runner: asyncio.Runner) -> Iterator[App]:
+def stored(parsed: argparse.Namespace) -> Iterator[tuple[Driver, Runner]]:
+    """The store itself, started, and what runs its verbs.  Raises BadConfiguration."""
+    with Runner() as runner, _store(parsed) as (conf, uri):
+        driver = configured.driver(conf, uri)()
+        try:
+            runner.run(driver.start())
+            yield driver, runner
+        finally:
+            runner.run(driver.close())
+
+
+@contextlib.contextmanager
+def _store(parsed: argparse.Namespace) -> Iterator[tuple[cfg.ConfigOpts, str]]:
+    """The configuration, and the URI of the store that it or the command line names."""
     try:
         conf = configuration.load([], parsed.config_file)
     except (cfg.Error, ValueError) as error:
@@ -130,13 +211,30 @@ def _in_process(parsed: argparse.Namespace, runner: asyncio.Runner) -> Iterator[
     with contextlib.ExitStack() as stack:
         if urlsplit(uri).scheme == "embedded":
             uri = stack.enter_context(embedded.running(uri))
+        yield conf, uri
+
+
+@contextlib.contextmanager
+def _in_process(parsed: argparse.Namespace, runner: Runner) -> Iterator[App]:
+    with _store(parsed) as (conf, uri):
         settings = msgspec.structs.replace(configured.settings(conf), admin_mode=True)
         app = App(configured.driver(conf, uri)(), settings)
-        runner.run(app.process_startup(None, None))
         try:
+            runner.run(app.process_startup(None, None))
             yield app
         finally:
             runner.run(app.process_shutdown(None, None))
+
+
+def json_object(text: str) -> dict[str, Any]:
+    """For an argument that is one."""
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"not JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise argparse.ArgumentTypeError("it must be a JSON object")
+    return found
 
 
 class Talking(Command):

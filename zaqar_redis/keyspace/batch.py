@@ -82,7 +82,8 @@ class Batch:
         self._loop = asyncio.get_running_loop()
         self._keeper = asyncio.create_task(self._keep(), name=f"redis {self._name}")
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._up.wait(), self._settings.connect_timeout)
+            async with asyncio.timeout(self._settings.connect_timeout):
+                await self._up.wait()
 
     async def close(self) -> None:
         if self._keeper:

@@ -169,3 +169,6 @@ class Control(Protocol):
 
     async def lead(self, role: str, seconds: float) -> bool:
         """Whether this process has the role for so long; one process at a time has it."""
+
+    async def resign(self, role: str) -> None:
+        """Let another process have the role now.  Idempotent."""

@@ -82,6 +82,8 @@ class Jobs:
             yield True
         finally:
             renewing.cancel()
+            with contextlib.suppress(errors.Unavailable):
+                await self._control.resign(_ROLE)
 
     async def drain(self, pool: str) -> AsyncIterator[Outcome]:
         """Move every queue of a pool to others of its flavor, or home."""

@@ -43,6 +43,7 @@ _JOB_PUT = Script("job_put")
 _JOB_GET = Script("job_get")
 _JOB_END = Script("job_end")
 _ROLE = Script("role_take")
+_LEAVE = Script("role_leave")
 
 
 class Pools:
@@ -270,6 +271,9 @@ class RedisControl:
     async def lead(self, role: str, seconds: float) -> bool:
         call = _ROLE(keys.RoleKeys(role), process=self._process, period=int(seconds * 1000))
         return bool(await self._client.call(call))
+
+    async def resign(self, role: str) -> None:
+        await self._client.call(_LEAVE(keys.RoleKeys(role), process=self._process))
 
 
 def _changed(announced: bytes) -> tuple[str, str] | None:

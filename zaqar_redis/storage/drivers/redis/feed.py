@@ -66,8 +66,10 @@ class Channels(Generic[T]):
                 connection = await self._started()
                 await connection.subscribe(name)
                 channel.asked = True
+        # Not wait_for: in Python 3.11 it can swallow that the task was cancelled.
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(channel.confirmed.wait(), _CONFIRM)
+            async with asyncio.timeout(_CONFIRM):
+                await channel.confirmed.wait()
 
     def unwatch(self, name: bytes, listener: Callable[[T], None]) -> None:
         channel = self._channels.get(name)

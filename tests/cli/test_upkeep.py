@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands that work on a store as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests import servers
+from tests.cli.conftest import Shell
+
+
+@pytest.fixture
+def home() -> Iterator[servers.RedisServer]:
+    with servers.redis_server() as running:
+        yield running
+
+
+@pytest.fixture
+def shell(home: servers.RedisServer) -> Shell:
+    return Shell(["--storage", home.uri])
+
+
+def test_a_store_is_checked_and_mended(shell: Shell, home: servers.RedisServer) -> None:
+    shell.done("message", "post", "orders", "one", "two")
+    assert shell.shown("check") == []
+    with home.client() as client:
+        client.delete("zr:{default/orders}:ready")
+        client.zrem("zr:queues:default", "orders")
+    found = shell.run("check", "-f", "csv", "--quote", "none")
+    assert found.returncode == 1
+    assert found.stdout.splitlines() == [
+        "pool,project,queue,kind,mended,what",
+        "default,default,orders,damage,False,"
+        "2 messages are neither claimable nor claimed nor delayed",
+        "default,default,orders,leftover,False,it is not listed",
+    ]
+    assert "checking: 1 queues" in found.stderr
+    assert "messages=2" in found.stderr
+    assert [row["mended"] for row in shell.shown("check", "--repair")] == [True, True]
+    assert shell.shown("check") == []
+    assert len(shell.shown("claim", "create", "orders")) == 2
+
+
+def test_a_store_is_swept(shell: Shell, home: servers.RedisServer) -> None:
+    shell.done("message", "post", "orders", "one", "two", "--ttl", "60")
+    assert shell.done("sweep") == "0 messages and claims tidied\n"
+    with home.client() as client:
+        for name in ("1", "2"):
+            client.zadd("zr:{default/orders}:expiry", {name: 1})
+    assert shell.done("sweep") == "2 messages and claims tidied\n"
+    assert shell.shown("queue", "stats", "orders")["total"] == 0
+
+
+def test_a_store_that_is_away_is_said_to_be(home: servers.RedisServer) -> None:
+    nowhere = Shell(["--storage", "redis://127.0.0.1:1"])
+    for command in ("check", "sweep"):
+        assert "cannot be reached" in nowhere.refused(command)
