@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from tests.contract.stores import Store, names
-from zaqar_redis.records import Stats
+from zaqar_redis.records import Queue, Stats
 
 #: Two places (project, queue) that are easily taken for one another.
 LOOKALIKES = [
@@ -253,3 +254,26 @@ def test_a_queue_whose_deleter_died_is_not_listed(store: Store) -> None:
         store.run(store.driver.queues.delete(store.project, "b"))
     assert [queue.name for queue in store.queues(limit=2).items] == ["a", "c"]
     assert store.run(store.driver.queues.count(store.project)) == 2
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 7, 20, 100])
+def test_pages_of_any_size_hold_every_queue_once_and_in_order(store: Store, limit: int) -> None:
+    every = [f"{letter}{number:02}" for letter in "abc" for number in range(20)]
+    for name in every:
+        store.create(name, odd=int(name[1:]) % 2)
+
+    def pages(wanted: Callable[[Queue], bool] | None) -> list[str]:
+        found: list[str] = []
+        after = ""
+        while True:
+            page = store.queues(after, limit, wanted)
+            found += [queue.name for queue in page.items]
+            assert page.marker == (found[-1] if page.items else "")
+            if len(page.items) < limit:
+                return found
+            after = page.marker
+
+    assert pages(None) == every
+    assert pages(lambda queue: queue.metadata["odd"] == 1) == [
+        name for name in every if int(name[1:]) % 2
+    ]

@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from zaqar_redis import errors
 from zaqar_redis.records import Claim, Draft, Message, Page, Posted, Queue, Retry, Stats, Taken
 from zaqar_redis.storage.control import DEFAULT
+from zaqar_redis.storage.driver import Driver
 from zaqar_redis.storage.pooled.places import Place, Places
 
 #: The attribute of a queue that names the group of pools it may live in.
@@ -52,20 +54,21 @@ class Queues:
     async def list(
         self, project: str, after: str, limit: int, wanted: Callable[[Queue], bool] | None
     ) -> Page[Queue]:
-        pages = await asyncio.gather(
-            *(
-                place.driver.queues.list(project, after, limit, wanted)
-                for place in await self._stores(project)
-            )
-        )
-        found: list[Queue] = []
-        for queue in heapq.merge(*(page.items for page in pages), key=lambda queue: queue.name):
-            # One that is on the move may be seen in two stores.
-            if not found or found[-1].name != queue.name:
-                found.append(queue)
-            if len(found) == limit:
-                break
-        return Page(items=found, marker=found[-1].name if found else "")
+        stores = await self._stores(project)
+        # Each store is asked for its share of the page, and a little more: all of the
+        # page of each would be as many times too much as there are stores.
+        share = min(limit, 2 * limit // len(stores) + 2)
+        shelves = [_Shelf(place.driver, after) for place in stores]
+        reading = shelves
+        while True:
+            await asyncio.gather(*(shelf.read(project, share, wanted) for shelf in reading))
+            ends = [shelf.after for shelf in shelves if shelf.goes_on]
+            # Behind the first end there may be names that were not read yet.
+            found = _merged(shelves, min(ends, default=None))
+            if len(found) >= limit or not ends:
+                found = found[:limit]
+                return Page(items=found, marker=found[-1].name if found else "")
+            reading = [shelf for shelf in shelves if shelf.goes_on and shelf.after == min(ends)]
 
     async def count(self, project: str) -> int:
         stores = await self._stores(project)
@@ -83,6 +86,34 @@ class Queues:
         """Those that have queues of the project, and the service's own."""
         names = await self._places.control.catalogue.pools_of(project)
         return await self._places.places([DEFAULT, *(names.keys() - {DEFAULT})])
+
+
+class _Shelf:
+    """The queues of one store, as far as they have been read."""
+
+    def __init__(self, driver: Driver, after: str) -> None:
+        self._driver = driver
+        self.after = after
+        self.goes_on = True
+        self.queues: list[Queue] = []
+
+    async def read(self, project: str, limit: int, wanted: Callable[[Queue], bool] | None) -> None:
+        page = await self._driver.queues.list(project, self.after, limit, wanted)
+        self.queues += page.items
+        self.goes_on = len(page.items) == limit
+        self.after = page.marker
+
+
+def _merged(shelves: Sequence[_Shelf], upto: str | None) -> list[Queue]:
+    """What was read, in order of name, each once: one that moves may be in two stores."""
+    found: list[Queue] = []
+    of_name = operator.attrgetter("name")
+    for queue in heapq.merge(*(shelf.queues for shelf in shelves), key=of_name):
+        if upto is not None and queue.name > upto:
+            break
+        if not found or found[-1].name != queue.name:
+            found.append(queue)
+    return found
 
 
 class Messages:
