@@ -21,10 +21,10 @@ local kinds = {
 }
 local wrong = {}
 for kind, keys in pairs(kinds) do
-    for _, key in ipairs(keys) do
-        local is = redis.call('TYPE', key).ok
+    for _, typed in ipairs(keys) do
+        local is = redis.call('TYPE', typed).ok
         if is ~= 'none' and is ~= kind then
-            wrong[#wrong + 1] = key
+            wrong[#wrong + 1] = typed
         end
     end
 end

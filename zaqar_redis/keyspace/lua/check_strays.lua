@@ -19,10 +19,8 @@ local repair   = ARGV[4]            -- '1': mend it
 --#include sound
 --#include findings
 
-local hashes = {bodies = bodies, holds = holds}
-local sets = {ready = ready, claimed = claimed, delayed = delayed, expiry = expiry}
-local command = hashes[which] and 'HSCAN' or 'ZSCAN'
-local key = hashes[which] or sets[which]
+local hash = ({bodies = bodies, holds = holds})[which]
+local zset = ({ready = ready, claimed = claimed, delayed = delayed, expiry = expiry})[which]
 
 local function restore(rank, envelope)
     if not is_sound(envelope) or not tonumber(rank) then
@@ -40,7 +38,8 @@ local function restore(rank, envelope)
     end
 end
 
-local page = redis.call(command, key, cursor, 'COUNT', limit)
+local page = hash and redis.call('HSCAN', hash, cursor, 'COUNT', limit)
+    or redis.call('ZSCAN', zset, cursor, 'COUNT', limit)
 for at = 1, #page[2], 2 do
     local rank = page[2][at]
     if not redis.call('ZSCORE', messages, rank) then
@@ -48,8 +47,10 @@ for at = 1, #page[2], 2 do
             restore(rank, page[2][at + 1])
         else
             note('stray')
-            if repair == '1' then
-                redis.call(hashes[which] and 'HDEL' or 'ZREM', key, rank)
+            if repair == '1' and hash then
+                redis.call('HDEL', hash, rank)
+            elseif repair == '1' then
+                redis.call('ZREM', zset, rank)
             end
         end
     end

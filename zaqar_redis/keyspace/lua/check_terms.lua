@@ -11,8 +11,8 @@ local repair = ARGV[4]            -- '1': mend it
 --#include gate
 --#include findings
 
-local page = redis.call(side == 'terms' and 'ZSCAN' or 'HSCAN', side == 'terms' and terms or things,
-    cursor, 'COUNT', limit)
+local page = side == 'terms' and redis.call('ZSCAN', terms, cursor, 'COUNT', limit)
+    or redis.call('HSCAN', things, cursor, 'COUNT', limit)
 for at = 1, #page[2], 2 do
     local name = page[2][at]
     local both = redis.call('HEXISTS', things, name) == 1 and redis.call('ZSCORE', terms, name)
