@@ -126,7 +126,7 @@ class UnsupportedMediaType(Problem):
 
 
 class NoSuchPool(BadRequest):
-    message = 'There is no pool "{name}", or it takes no queues.'
+    message = 'There is no pool "{name}" that takes queues.'
     code = 1123
 
 
@@ -141,7 +141,7 @@ class TooMany(BadRequest):
 
 
 class PoolInUse(Problem):
-    message = 'The pool "{pool}" still has {count} queues; drain it first.'
+    message = 'The pool "{pool}" still has queues ({count}); drain it first.'
     status, code, title = 403, 1320, "Unable to delete"
 
 
@@ -153,6 +153,14 @@ class FlavorEmptied(Problem):
 class UriTaken(Problem):
     message = 'The value of "uri" names the store of the pool "{pool}".'
     status, code, title = 409, 1420, "Conflict"
+
+
+class QueuesElsewhere(Problem):
+    message = (
+        'The value of "uri" names a store that has none of the queues ({count}) of the pool '
+        '"{pool}"; drain the pool first, or copy its store.'
+    )
+    status, code, title = 409, 1423, "Conflict"
 
 
 class CannotMove(Problem):

@@ -129,7 +129,9 @@ BAD_POOLS: list[tuple[Any, str]] = [
     ({"uri": "redis://h/not-a-number", "weight": 1}, "database number"),
     ({"uri": "redis://h?colour=red", "weight": 1}, "colour"),
     ({"uri": "unix:///no/such/socket", "weight": 1}, "cannot connect"),
-    ({"uri": "redis://:secret@127.0.0.1:1", "weight": 1}, "cannot connect"),
+    ({"uri": "redis://:secret@127.0.0.1:1", "weight": 1}, "refused"),
+    ({"uri": "redis://:sec/secret@127.0.0.1:1", "weight": 1}, "uri"),
+    ({"uri": "redis://:secret@[127.0.0.1:1", "weight": 1}, "uri"),
     ({"uri": "redis://h", "weight": -1}, "weight"),
     ({"uri": "redis://h", "weight": 2**32}, "weight"),
     ({"uri": "redis://h", "weight": "1"}, "weight"),
@@ -137,6 +139,9 @@ BAD_POOLS: list[tuple[Any, str]] = [
     ({"uri": "redis://h", "weight": 1, "flavor": "a b"}, "flavor"),
     ({"uri": "redis://h", "weight": 1, "options": []}, "options"),
     ({"uri": "redis://h", "weight": 1, "options": {"x": "y" * 5000}}, "options"),
+    ({"uri": "redis://h", "weight": 1, "options": {"timeout": "x"}}, "timeout"),
+    ({"uri": "redis://h", "weight": 1, "options": {"timeout": -2}}, "timeout"),
+    ({"uri": "redis://h", "weight": 1, "options": {"in_flight": 1.5}}, "in_flight"),
     ({"uri": "redis://h", "weight": 1, "group": "g"}, "group"),
     ([], "object"),
 ]
@@ -151,7 +156,9 @@ def test_a_pool_that_is_not_right_is_refused(
     assert operator.get("/pools").json()["pools"] == []
 
 
-@pytest.mark.parametrize("name", ["default", "a b", "ä", "x" * 65, "a%2Fb"])
+@pytest.mark.parametrize(
+    "name", ["default", "catalog_reachable", "a b", "ä", "x" * 65, "a%2Fb", "%2E%2E"]
+)
 def test_a_pool_needs_a_name(operator: Operator, name: str) -> None:
     assert operator.pool(name).status_code in (400, 404)
     assert operator.get("/pools").json()["pools"] == []
@@ -373,6 +380,9 @@ def test_a_dead_pool_takes_only_its_own_queues_along(http: httpx.Client, project
         assert elsewhere.bodies("q") == [1]
         assert elsewhere.get("/queues").status_code == 200
         assert operator.get("/queues").status_code == 503  # one of them cannot be looked up
+        made = [operator.post(f"new{number}", {"body": 1}).status_code for number in range(8)]
+        assert made == [201] * 8, "new queues go where they can live"
+        assert operator.get("/queues/first/pool").json()["pool"] == "one"
         ping = operator.get("/ping")
         assert (ping.status_code, "one" in ping.text) == (503, True)
         health = operator.get("/health").json()
@@ -425,6 +435,28 @@ def test_a_queue_that_cannot_move_is_named_with_the_reason(operator: Operator) -
     operator.pool("two", 1, flavor="fast")
     servers.wait_for(lambda: operator.shown("one")["queues"] == 0, "one to be empty")
     servers.wait_for(lambda: operator.shown("one")["stayed"]["queues"] == 0, "no reason")
+
+
+def test_a_pool_is_not_changed_away_from_its_queues(operator: Operator) -> None:
+    operator.pool("one", 0)
+    operator.send("q", 1)
+    elsewhere = {"uri": operator.stores[1].uri}
+    refused(operator.request("PATCH", "/pools/one", elsewhere), 409, "none of the queues")
+    refused(operator.pool("one", 1), 409, "none of the queues")
+    assert operator.bodies("q") == [1]
+    with operator.stores[0].client() as client, operator.stores[1].client() as copy:
+        for key in client.scan_iter():
+            copy.restore(key, 0, client.dump(key))
+        client.flushall()
+    assert operator.request("PATCH", "/pools/one", elsewhere).status_code == 200
+    assert operator.bodies("q") == [1]
+
+
+def test_a_pool_makes_its_flavor(operator: Operator) -> None:
+    operator.pool("one", 0, flavor="fast")
+    assert operator.get("/flavors/fast").json()["pool_list"] == ["one"]
+    assert operator.request("PUT", "/queues/q", {"_flavor": "fast"}).status_code == 201
+    refused(operator.request("DELETE", "/pools/one"), 403)
 
 
 def test_a_queue_is_located(operator: Operator) -> None:

@@ -50,10 +50,12 @@ def test_what_is_not_right_is_said_and_changes_nothing(shell: Shell, stores: lis
 def test_flavors(shell: Shell, stores: list[str]) -> None:
     for name, uri in zip(("one", "two"), stores, strict=True):
         shell.done("pool", "create", name, "--uri", uri)
-    shell.done("flavor", "create", "fast", "one", "two")
-    assert shell.shown("flavor", "list") == [{"name": "fast", "pools": "one two"}]
+    made = shell.shown("flavor", "create", "fast", "one", "two")
+    assert made == {"name": "fast", "pools": ["one", "two"]}
+    assert shell.done("flavor", "list", "-f", "value") == "fast one two\n"
+    assert shell.shown("flavor", "list") == [{"name": "fast", "pools": ["one", "two"]}]
     shell.done("flavor", "update", "fast", "two")
-    assert shell.shown("flavor", "show", "fast") == {"name": "fast", "pools": "two"}
+    assert shell.shown("flavor", "show", "fast") == {"name": "fast", "pools": ["two"]}
     assert "fast" in shell.refused("pool", "delete", "two", "--yes")
     assert "no flavor" in shell.refused("flavor", "update", "slow", "two")
     shell.done("flavor", "delete", "fast", "--yes")
@@ -103,7 +105,7 @@ def test_queues_are_spread_and_located(shell: Shell, stores: list[str]) -> None:
     assert done.stdout.splitlines()[1:] == ['"default",0,0', '"one",4,4', '"two",4,4']
     assert "rebalancing" in done.stderr
     assert shell.shown("queue", "locate", "q3")["pool"] in ("one", "two")
-    assert shell.shown("message", "list", "q3")[0]["body"] == "3"
+    assert shell.shown("message", "list", "q3")[0]["body"] == 3
 
 
 def test_draining_that_cannot_be_done_says_why(shell: Shell, stores: list[str]) -> None:
@@ -113,6 +115,24 @@ def test_draining_that_cannot_be_done_says_why(shell: Shell, stores: list[str]) 
     said = shell.refused("pool", "drain", "one")
     assert "default/orders: " in said
     assert '"fast" has no other pool' in said
+
+
+def test_draining_a_dead_pool_ends_and_says_why(shell: Shell, stores: list[str]) -> None:
+    with servers.redis_server() as gone:
+        shell.done("pool", "create", "one", "--uri", gone.uri)
+        for number in range(12):
+            shell.done("queue", "create", f"q{number}")
+    shell.done("pool", "create", "two", "--uri", stores[0])
+    said = shell.refused("pool", "drain", "one")
+    assert "12 queues stay" in said
+    assert "cannot be reached" in said
+    assert shell.shown("queue", "locate", "q3")["pool"] == "one"
+    assert shell.shown("pool", "show", "one")["queues"] == 12
+
+
+def test_a_service_or_a_store_not_both(shell: Shell) -> None:
+    both = shell.run("pool", "list", "--url", "http://127.0.0.1:1", "--storage", "redis://x")
+    assert both.returncode == 2
 
 
 def test_a_service_that_is_not_there_is_named() -> None:

@@ -37,7 +37,7 @@ def test_a_store_is_checked_and_mended(shell: Shell, home: servers.RedisServer) 
         "default,default,orders,leftover,False,it is not listed",
     ]
     assert "checking: 1 queues" in found.stderr
-    assert "messages=2" in found.stderr
+    assert "2 messages" in found.stderr
     assert [row["mended"] for row in shell.shown("check", "--repair")] == [True, True]
     assert shell.shown("check") == []
     assert len(shell.shown("claim", "create", "orders")) == 2
@@ -51,6 +51,17 @@ def test_a_store_is_swept(shell: Shell, home: servers.RedisServer) -> None:
             client.zadd("zr:{default/orders}:expiry", {name: 1})
     assert shell.done("sweep") == "2 messages and claims tidied\n"
     assert shell.shown("queue", "stats", "orders")["total"] == 0
+
+
+def test_a_pool_that_is_away_is_said_behind_the_others(
+    shell: Shell, home: servers.RedisServer
+) -> None:
+    with servers.redis_server() as gone:
+        shell.done("pool", "create", "one", "--uri", gone.uri)
+    for command in ("check", "sweep"):
+        outcome = shell.run(command)
+        assert outcome.returncode == 1
+        assert "one" in outcome.stdout + outcome.stderr
 
 
 def test_a_store_that_is_away_is_said_to_be(home: servers.RedisServer) -> None:

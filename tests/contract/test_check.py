@@ -299,6 +299,20 @@ def test_a_place_without_a_queue_is_given_up(pools: PooledStore) -> None:
     assert pools.run(pools.driver.control.catalogue.locate(pools.project, "q05")).pool is None
 
 
+def test_a_store_that_lost_everything_is_damage(pools: PooledStore) -> None:
+    there = pools.run(pools.driver.control.catalogue.count("p1"))
+    assert there > 1
+    driver = pools.run(pools.driver.places.place("p1")).driver
+    for placed in pools.run(pools.driver.control.catalogue.queues_of("p1", "", 100)):
+        pools.run(driver.queues.delete(placed.project, placed.queue))
+    found = findings(pools)
+    assert [finding.what for finding in found if finding.damage] == [
+        f"none of its {there} queues is there: the store has lost its data, or its URI is another's"
+    ]
+    findings(pools, repair=True)
+    assert findings(pools) == []
+
+
 def test_a_pool_that_is_away_is_a_finding(pools: PooledStore, pools_uri: str) -> None:
     away = Pool(name="p3", uri="unix:///no/such/socket", weight=0)
     pools.run(pools.driver.control.pools.put(away, canonical=away.uri))

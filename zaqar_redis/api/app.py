@@ -29,7 +29,7 @@ from zaqar_redis.storage.pooled.jobs import Jobs
 LOG = logging.getLogger(__name__)
 
 #: Seconds between looks for pools that are draining.
-_TEND = 5.0
+_TEND = 2.0
 
 
 class Settings(msgspec.Struct, frozen=True):

@@ -9,13 +9,13 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from itertools import chain
+from itertools import chain, islice
 from typing import Any
 
 from cliff.lister import Lister
 
 from zaqar_redis.cli.queues import path_of
-from zaqar_redis.cli.session import PAGE, Away, Session, Talking
+from zaqar_redis.cli.session import PAGE, Away, Session, Talking, name_of, structured
 
 Message = dict[str, Any]
 Row = tuple[Any, ...]
@@ -29,9 +29,15 @@ def _body(text: str) -> Any:
         return text  # plain text is a body as well
 
 
-def _rows(messages: list[dict[str, Any]]) -> list[Row]:
+def _rows(messages: list[dict[str, Any]], parsed: argparse.Namespace) -> list[Row]:
+    as_is = structured(parsed)
     return [
-        (message["id"], message["age"], message["ttl"], json.dumps(message["body"]))
+        (
+            message["id"],
+            message["age"],
+            message["ttl"],
+            message["body"] if as_is else json.dumps(message["body"]),
+        )
         for message in messages
     ]
 
@@ -44,7 +50,7 @@ class MessagePost(Talking, Lister):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        parser.add_argument("queue", help="its name")
+        parser.add_argument("queue", type=name_of, help="its name")
         parser.add_argument("body", nargs="+", type=_body, help="of a message")
         parser.add_argument("--ttl", type=int, metavar="SECONDS", help="their life")
         parser.add_argument("--delay", type=int, metavar="SECONDS", help="until they count")
@@ -62,14 +68,17 @@ class MessagePost(Talking, Lister):
 class MessageList(Talking, Lister):
     """List the messages of a queue, oldest first.
 
-    Example: zaqar-redis message list orders --claimed -f json
+    Example: zaqar-redis message list orders --claimed --limit 100 -f json
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        parser.add_argument("queue", help="its name")
+        parser.add_argument("queue", type=name_of, help="its name")
         parser.add_argument("--claimed", action="store_true", help="claimed ones too")
         parser.add_argument("--delayed", action="store_true", help="delayed ones too")
+        parser.add_argument(
+            "--limit", type=_between(1, 1_000_000), metavar="N", help="this many at most (all)"
+        )
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, list[Row]]:
@@ -81,7 +90,7 @@ class MessageList(Talking, Lister):
                 include_claimed=parsed_args.claimed,
                 include_delayed=parsed_args.delayed,
             )
-            return _COLUMNS, _rows(list(found))
+            return _COLUMNS, _rows(list(islice(found, parsed_args.limit)), parsed_args)
 
 
 class MessageTail(Talking):
@@ -97,7 +106,7 @@ class MessageTail(Talking):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        parser.add_argument("queue", help="its name")
+        parser.add_argument("queue", type=name_of, help="its name")
         start = parser.add_mutually_exclusive_group()
         start.add_argument(
             "--lines", type=_between(0, 100_000), default=10, metavar="N", help="to begin with (10)"
@@ -226,7 +235,7 @@ class ClaimCreate(Talking, Lister):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        parser.add_argument("queue", help="its name")
+        parser.add_argument("queue", type=name_of, help="its name")
         parser.add_argument("--limit", type=int, help="messages at most (10)")
         parser.add_argument("--ttl", type=int, metavar="SECONDS", help="life of the claim")
         parser.add_argument("--grace", type=int, metavar="SECONDS", help="beyond it, for messages")
@@ -246,7 +255,7 @@ class ClaimCreate(Talking, Lister):
             )
         messages = answer["messages"] if answer else []
         claims = [message["href"].rpartition("claim_id=")[2] for message in messages]
-        rows = zip(claims, _rows(messages), strict=True)
+        rows = zip(claims, _rows(messages, parsed_args), strict=True)
         return ("claim", *_COLUMNS), [(claim, *row) for claim, row in rows]
 
 
@@ -258,7 +267,7 @@ class ClaimRelease(Talking):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        parser.add_argument("queue", help="its name")
+        parser.add_argument("queue", type=name_of, help="its name")
         parser.add_argument("claim", help="its id")
         return parser
 

@@ -11,7 +11,15 @@ from cliff.lister import Lister
 from cliff.show import ShowOne
 from tqdm import tqdm
 
-from zaqar_redis.cli.session import Destructive, Refused, Session, Talking, json_object
+from zaqar_redis.cli.session import (
+    Destructive,
+    Refused,
+    Session,
+    Talking,
+    json_object,
+    name_of,
+    structured,
+)
 
 _COLUMNS = ("name", "uri", "weight", "flavor", "draining")
 Row = tuple[Any, ...]
@@ -20,7 +28,7 @@ _LOOK = 0.5
 
 
 def _fields(parser: argparse.ArgumentParser, required: bool) -> None:
-    parser.add_argument("name", help="of the pool")
+    parser.add_argument("name", type=name_of, help="of the pool")
     parser.add_argument("--uri", required=required, help="its store, e.g. redis://host:6379/0")
     parser.add_argument("--weight", type=int, help="its share of new queues; 0 for none (100)")
     parser.add_argument("--flavor", help="the group it belongs to; empty for none")
@@ -60,7 +68,7 @@ class PoolShow(Talking, ShowOne):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        parser.add_argument("name", help="of the pool")
+        parser.add_argument("name", type=name_of, help="of the pool")
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, Row]:
@@ -111,7 +119,7 @@ class PoolDelete(Destructive):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        parser.add_argument("name", help="of the pool")
+        parser.add_argument("name", type=name_of, help="of the pool")
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
@@ -131,7 +139,7 @@ class PoolDrain(Talking):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        parser.add_argument("name", help="of the pool")
+        parser.add_argument("name", type=name_of, help="of the pool")
         parser.add_argument("--undo", action="store_true", help="let it have queues again")
         return parser
 
@@ -200,6 +208,16 @@ def _follow(session: Session, what: str, look: Callable[[], tuple[int, dict[str,
         raise Refused("\n".join([f"{stayed['queues']} queues stay:", *stayed["why"]]))
 
 
+def _flavor(session: Session, parsed: argparse.Namespace) -> tuple[Row, Row]:
+    flavor = session.ask("GET", f"/flavors/{parsed.name}")
+    return ("name", "pools"), _flavor_row(flavor, parsed)
+
+
+def _flavor_row(flavor: dict[str, Any], parsed: argparse.Namespace) -> Row:
+    pools = flavor["pool_list"]
+    return flavor["name"], pools if structured(parsed) else " ".join(pools)
+
+
 class FlavorList(Talking, Lister):
     """List flavors and their pools.
 
@@ -209,9 +227,7 @@ class FlavorList(Talking, Lister):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, list[Row]]:
         with self.opened(parsed_args) as session:
             flavors = list(session.pages("/flavors", "flavors"))
-        return ("name", "pools"), [
-            (flavor["name"], " ".join(flavor["pool_list"])) for flavor in flavors
-        ]
+        return ("name", "pools"), [_flavor_row(flavor, parsed_args) for flavor in flavors]
 
 
 class FlavorShow(Talking, ShowOne):
@@ -222,16 +238,15 @@ class FlavorShow(Talking, ShowOne):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        parser.add_argument("name", help="of the flavor")
+        parser.add_argument("name", type=name_of, help="of the flavor")
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, Row]:
         with self.opened(parsed_args) as session:
-            flavor = session.ask("GET", f"/flavors/{parsed_args.name}")
-        return ("name", "pools"), (flavor["name"], " ".join(flavor["pool_list"]))
+            return _flavor(session, parsed_args)
 
 
-class FlavorCreate(Talking):
+class FlavorCreate(Talking, ShowOne):
     """Make a flavor of pools, or give it just these.
 
     Example: zaqar-redis flavor create fast one two
@@ -241,14 +256,15 @@ class FlavorCreate(Talking):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        parser.add_argument("name", help="of the flavor")
+        parser.add_argument("name", type=name_of, help="of the flavor")
         parser.add_argument("pool", nargs="+", help="its pools")
         return parser
 
-    def take_action(self, parsed_args: argparse.Namespace) -> None:
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, Row]:
         with self.opened(parsed_args) as session:
             document = {"pool_list": parsed_args.pool}
             session.ask(self.method, f"/flavors/{parsed_args.name}", document)
+            return _flavor(session, parsed_args)
 
 
 class FlavorUpdate(FlavorCreate):
@@ -268,7 +284,7 @@ class FlavorDelete(Destructive):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        parser.add_argument("name", help="of the flavor")
+        parser.add_argument("name", type=name_of, help="of the flavor")
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:

@@ -6,19 +6,18 @@ from __future__ import annotations
 import argparse
 import json
 from typing import Any
-from urllib.parse import quote
 
 from cliff.lister import Lister
 from cliff.show import ShowOne
 
-from zaqar_redis.cli.session import Destructive, Talking, json_object
+from zaqar_redis.cli.session import Destructive, Talking, json_object, name_of, structured
 
 Row = tuple[Any, ...]
 
 
 def path_of(queue: str) -> str:
-    """Below ``/v2``; what is no name is for the service to refuse."""
-    return f"/queues/{quote(queue, safe='')}"
+    """Below ``/v2``."""
+    return f"/queues/{queue}"
 
 
 class QueueList(Talking, Lister):
@@ -40,8 +39,10 @@ class QueueList(Talking, Lister):
                 session.pages("/queues", "queues", name=parsed_args.name, detailed=detailed)
             )
         if detailed:
+            as_is = structured(parsed_args)
             return ("name", "metadata"), [
-                (queue["name"], json.dumps(queue["metadata"])) for queue in found
+                (queue["name"], queue["metadata"] if as_is else json.dumps(queue["metadata"]))
+                for queue in found
             ]
         return ("name",), [(queue["name"],) for queue in found]
 
@@ -54,13 +55,20 @@ class QueueCreate(Talking):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        parser.add_argument("queue", help="its name")
-        parser.add_argument("--metadata", type=json_object, default={}, metavar="JSON")
+        parser.add_argument("queue", type=name_of, help="its name")
+        parser.add_argument(
+            "--metadata",
+            type=json_object,
+            default={},
+            metavar="JSON",
+            help="what it is to have, e.g. its flavor or defaults for its messages ({})",
+        )
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         with self.opened(parsed_args) as session:
             session.ask("PUT", path_of(parsed_args.queue), parsed_args.metadata)
+        self.app.stdout.write(f"{parsed_args.queue}\n")
 
 
 class QueueShow(Talking, ShowOne):
@@ -71,7 +79,7 @@ class QueueShow(Talking, ShowOne):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        parser.add_argument("queue", help="its name")
+        parser.add_argument("queue", type=name_of, help="its name")
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, Row]:
@@ -88,14 +96,14 @@ class QueueStats(Talking, ShowOne):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        parser.add_argument("queue", help="its name")
+        parser.add_argument("queue", type=name_of, help="its name")
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, Row]:
         with self.opened(parsed_args) as session:
             stats = session.ask("GET", f"{path_of(parsed_args.queue)}/stats")["messages"]
         ages = [stats[end]["age"] if end in stats else None for end in ("oldest", "newest")]
-        return ("free", "claimed", "total", "oldest (s)", "newest (s)"), (
+        return ("free", "claimed", "total", "oldest_age", "newest_age"), (
             stats["free"],
             stats["claimed"],
             stats["total"],
@@ -111,7 +119,7 @@ class QueueLocate(Talking, ShowOne):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        parser.add_argument("queue", help="its name")
+        parser.add_argument("queue", type=name_of, help="its name")
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, Row]:
@@ -128,7 +136,7 @@ class QueuePurge(Destructive):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        parser.add_argument("queue", help="its name")
+        parser.add_argument("queue", type=name_of, help="its name")
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
@@ -145,7 +153,7 @@ class QueueDelete(Destructive):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        parser.add_argument("queue", help="its name")
+        parser.add_argument("queue", type=name_of, help="its name")
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:

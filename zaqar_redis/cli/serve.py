@@ -50,7 +50,8 @@ class Serve(Command):
         parser.add_argument(
             "--admin",
             action="store_true",
-            help="serve pools, flavors and health too, to everybody who reaches the service",
+            help="serve pools, flavors and health too, to everybody who reaches the service; "
+            "it listens on loopback only, unless admin_mode_on_any_address is set",
         )
         parser.add_argument(
             "--config-file",

@@ -25,7 +25,7 @@ from cliff.command import Command
 from oslo_config import cfg
 
 from zaqar_redis import conf as configuration
-from zaqar_redis import errors
+from zaqar_redis import errors, rules
 from zaqar_redis.api.app import App
 from zaqar_redis.cli import configured
 from zaqar_redis.keyspace import embedded
@@ -165,11 +165,15 @@ def _seconds(answer: httpx.Response) -> float:
     return max(_AGAIN, float(text)) if text.isdecimal() else _AGAIN
 
 
+def _keep_quiet() -> None:
+    for talkative in ("httpx", "zaqar_redis"):  # a command says what was asked for
+        logging.getLogger(talkative).setLevel(logging.WARNING)
+
+
 @contextlib.contextmanager
 def opened(parsed: argparse.Namespace) -> Iterator[Session]:
     """A session as the command line says.  Raises BadConfiguration."""
-    for talkative in ("httpx", "zaqar_redis"):  # a command says what was asked for
-        logging.getLogger(talkative).setLevel(logging.WARNING)
+    _keep_quiet()
     headers = {"Client-ID": parsed.client_id, "X-Project-ID": parsed.project}
     with Runner() as runner, contextlib.ExitStack() as stack:
         if parsed.url:
@@ -191,6 +195,7 @@ def opened(parsed: argparse.Namespace) -> Iterator[Session]:
 @contextlib.contextmanager
 def stored(parsed: argparse.Namespace) -> Iterator[tuple[Driver, Runner]]:
     """The store itself, started, and what runs its verbs.  Raises BadConfiguration."""
+    _keep_quiet()
     with Runner() as runner, _store(parsed) as (conf, uri):
         driver = configured.driver(conf, uri)()
         try:
@@ -237,6 +242,23 @@ def json_object(text: str) -> dict[str, Any]:
     return found
 
 
+def name_of(text: str) -> str:
+    """For an argument that names a queue, a pool or a flavor."""
+    if not rules.is_queue_name(text):
+        raise argparse.ArgumentTypeError(
+            f"a name has 1 to {rules.QUEUE_NAME_MAX} ASCII letters, digits, underscores, "
+            "dashes and dots"
+        )
+    if text in (".", ".."):
+        raise argparse.ArgumentTypeError(f'no URL can have the name "{text}"')
+    return text
+
+
+def structured(parsed: argparse.Namespace) -> bool:
+    """Whether the output has room for lists and objects; text does for the others."""
+    return parsed.formatter in ("json", "yaml")
+
+
 class Talking(Command):
     """Base of the commands that ask a service or a store."""
 
@@ -244,8 +266,9 @@ class Talking(Command):
         parser = super().get_parser(prog_name)
         parser.formatter_class = argparse.RawDescriptionHelpFormatter
         where = parser.add_argument_group("where")
-        where.add_argument("--url", help="a service, e.g. http://127.0.0.1:8888")
-        where.add_argument(
+        one = where.add_mutually_exclusive_group()
+        one.add_argument("--url", help="a service, e.g. http://127.0.0.1:8888")
+        one.add_argument(
             "--storage", metavar="URI", help="or the store itself (that of the configuration)"
         )
         where.add_argument(

@@ -74,6 +74,8 @@ class Batch:
         self._wake = asyncio.Event()
         self._up = asyncio.Event()
         self._keeper: asyncio.Task[None] | None = None
+        #: why there is no connection
+        self._lost: Exception | None = None
         # Kept: to ask asyncio for it costs a system call, in the hottest place there is.
         self._loop: asyncio.AbstractEventLoop
 
@@ -95,13 +97,13 @@ class Batch:
     def send(self, command: Command) -> asyncio.Future[Any]:
         """The answer to come: a reply, or a `redis.exceptions.ResponseError`.
 
-        Raises StoreUnavailable while there is no connection, and Overloaded when
-        too much waits already.  A command whose connection is lost fails with
-        StoreUnavailable; whether it was done is not known then.
+        Raises StoreUnavailable while there is no connection, with the reason as its
+        cause, and Overloaded when too much waits already.  A command whose connection
+        is lost fails with StoreUnavailable; whether it was done is not known then.
         """
         settings = self._settings
         if not self._up.is_set():
-            raise errors.StoreUnavailable
+            raise errors.StoreUnavailable from self._lost
         packed: bytes = hiredis.pack_command(command)  # type: ignore[arg-type]  # ints too
         if (
             len(self._unsent) + len(self._sent) >= settings.in_flight
@@ -125,13 +127,14 @@ class Batch:
                 async with asyncio.timeout(self._settings.connect_timeout):
                     await connection.connect()
                 LOG.info("connected to %s", self._name, extra={"action": "store_connected"})
-                pause, said = self._settings.backoff, ""
+                pause, said, self._lost = self._settings.backoff, "", None
                 self._up.set()
                 await self._serve(connection)
             except asyncio.CancelledError:
                 closing = True
                 raise
             except Exception as error:  # whatever broke it, only a new connection mends it
+                self._lost = error
                 # Once: a store that is away for an hour would fill the log with it.
                 if str(error) != said:
                     said = str(error)

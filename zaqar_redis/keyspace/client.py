@@ -19,6 +19,7 @@ from contextlib import asynccontextmanager
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
+import msgspec
 import redis
 import redis.asyncio
 from redis.asyncio.client import PubSub
@@ -172,6 +173,22 @@ def settings(options: Mapping[str, Any]) -> BatchSettings:
     return BatchSettings(**{name: options[name] for name in options if name in known})
 
 
+def check_options(options: Mapping[str, Any]) -> None:
+    """Raises BadConfiguration when one of `settings` is of another type, or not above 0.
+
+    Others are passed over: operators have some for stock Zaqar's stores.
+    """
+    for name in BatchSettings.__struct_fields__:
+        if name not in options:
+            continue
+        try:
+            msgspec.convert({name: options[name]}, BatchSettings)
+        except msgspec.ValidationError as error:
+            raise errors.BadConfiguration(f'"{name}": {error}') from error
+        if not options[name] > 0:
+            raise errors.BadConfiguration(f'"{name}" must be more than 0')
+
+
 def client(uri: str, settings: BatchSettings) -> AsyncClient:
     """Raises BadConfiguration when the URI cannot be used."""
     checked(uri)
@@ -203,9 +220,12 @@ def checked(uri: str) -> str:
 
 
 def printable(uri: str) -> str:
-    """The URI without its password, wherever in it that stands."""
-    plain = re.sub(r"(://[^/]*?):[^/]*@", r"\1:***@", uri)
-    return re.sub(r"([?&][^=&]*(?:password|passwd|pwd)[^=&]*=)[^&]*", r"\1***", plain, flags=re.I)
+    """The URI without its password, wherever in it that stands.
+
+    Also of one that is none: with characters in its password that should be escaped.
+    """
+    plain = re.sub(r"([?&][^=&]*(?:password|passwd|pwd)[^=&]*=)[^&]*", r"\1***", uri, flags=re.I)
+    return re.sub(r"(://[^:@]*):.*@", r"\1:***@", plain, flags=re.S)
 
 
 @asynccontextmanager

@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 import msgspec
 
 from zaqar_redis import errors, rules
-from zaqar_redis.keyspace.client import printable
+from zaqar_redis.keyspace.client import check_options, printable
 from zaqar_redis.records import Flavor, Job, Located, Pool, Share
 from zaqar_redis.storage.control import DEFAULT
 from zaqar_redis.storage.pooled import PooledDriver, shares
@@ -18,6 +18,10 @@ from zaqar_redis.storage.pooled.jobs import REBALANCE, drain_of
 
 #: How often a change is tried when others change pools meanwhile.
 _UPDATE_TRIES = 10
+#: Queues of a pool that are looked for in the store of its new URI.
+_SAMPLE = 100
+#: Names that would hide something else in `/v2/health`.
+_RESERVED = ("catalog_reachable",)
 #: Bytes of a pool's options, as JSON: a handful of numbers.
 _OPTIONS_MAX = 4096
 
@@ -45,17 +49,22 @@ class Pools:
         None, and nothing is changed, when pools have changed since *version*.
 
         Raises BadRequest when it is not as it should be or its store does not
-        answer, UriTaken when its store is another pool's, however that is spelt.
+        answer, UriTaken when its store is another pool's, however that is spelt, and
+        QueuesElsewhere when it has queues and its new store has none of them.
         """
         _name("pool", pool.name)
         if pool.name == DEFAULT:
             raise errors.BadRequest(why=f'"{DEFAULT}" is the service\'s own store, and no pool.')
+        if pool.name in _RESERVED:
+            raise errors.BadRequest(why=f'No pool may be called "{pool.name}".')
         before = await self._store.get(pool.name)
         if before is not None and pool.uri == printable(before.uri):
             pool = msgspec.structs.replace(pool, uri=before.uri)  # as it was shown
         _check(pool)
         if before is None or (before.uri, before.options) != (pool.uri, pool.options):
             await self._check_store(pool)
+        if before is not None and before.uri != pool.uri:
+            await self._check_queues(pool)
         made = await self._store.put(pool, canonical=canonical(pool.uri), version=version)
         if made is not None and pool.draining:
             await self._driver.control.jobs.end(drain_of(pool.name))  # a new attempt
@@ -85,10 +94,16 @@ class Pools:
         return await self._driver.control.jobs.get(drain_of(name))
 
     async def locate(self, project: str, queue: str) -> Located:
-        """The store that the queue lives in.  Raises NotFound."""
-        if await self._driver.queues.get(project, queue) is None:
-            raise errors.NotFound(why=f"Queue {queue} does not exist.")
+        """The store that the queue lives in, also while that is away.  Raises NotFound."""
         located = await self._driver.control.catalogue.locate(project, queue)
+        try:
+            there = await self._driver.queues.get(project, queue) is not None
+        except errors.StoreUnavailable:
+            if located.pool is None:
+                raise
+            there = not located.deleted
+        if not there:
+            raise errors.NotFound(why=f"Queue {queue} does not exist.")
         return msgspec.structs.replace(located, pool=located.pool or DEFAULT)
 
     async def _known(self, name: str) -> Pool:
@@ -103,13 +118,20 @@ class Pools:
             identity = await self._driver.identity_of(pool)
         except errors.BadConfiguration as error:
             raise errors.BadRequest(why=f'The value of "uri": {error}.') from error
-        except (errors.Unavailable, OSError):
+        except (errors.Unavailable, OSError) as error:
+            reason = f": {error.__cause__}" if error.__cause__ else ""
             raise errors.BadRequest(
-                why=f'The value of "uri": cannot connect to {printable(pool.uri)}.'
+                why=f'The value of "uri": cannot connect to {printable(pool.uri)}{reason}.'
             ) from None
         for name, other in (await self._driver.identities()).items():
             if name != pool.name and other == identity:
                 raise errors.UriTaken(pool=name)
+
+    async def _check_queues(self, pool: Pool) -> None:
+        """A pool takes its queues along: to another address, or to a copy of its store."""
+        placed = await self._driver.control.catalogue.queues_of(pool.name, "", _SAMPLE)
+        if placed and not await self._driver.has_any(pool, placed):
+            raise errors.QueuesElsewhere(pool=pool.name, count=await self.count(pool.name))
 
 
 class Rebalance:
@@ -162,7 +184,10 @@ class Flavors:
         _name("flavor", name)
         if not pools:
             raise errors.BadRequest(why='The value of "pool_list" must name at least one pool.')
-        return await self._store.put(name, tuple(dict.fromkeys(pools)))
+        try:
+            return await self._store.put(name, tuple(dict.fromkeys(pools)))
+        except errors.NoSuchPool as error:
+            raise errors.BadRequest(why=f'The value of "pool_list": {error.text}') from error
 
     async def delete(self, name: str) -> None:
         await self._store.delete(name)
@@ -186,10 +211,11 @@ def canonical(uri: str) -> str:
 
 
 def _name(what: str, name: str) -> None:
-    if not rules.is_queue_name(name):
+    # Of dots alone no URL can be made: clients take them for folders.
+    if not rules.is_queue_name(name) or name in (".", ".."):
         raise errors.BadRequest(
             why=f"The name of a {what} must have 1 to {rules.QUEUE_NAME_MAX} ASCII letters, "
-            "digits, underscores, dashes and dots."
+            'digits, underscores, dashes and dots, and be neither "." nor "..".'
         )
 
 
@@ -203,3 +229,7 @@ def _check(pool: Pool) -> None:
         _name("flavor", pool.flavor)
     if len(msgspec.json.encode(pool.options)) > _OPTIONS_MAX:
         raise errors.BadRequest(why=f'"options" may be at most {_OPTIONS_MAX} bytes.')
+    try:
+        check_options(pool.options)
+    except errors.BadConfiguration as error:
+        raise errors.BadRequest(why=f'The value of "options": {error}.') from error

@@ -26,7 +26,7 @@ class Pools(Protocol):
     def put(
         self, pool: Pool, *, canonical: str, version: int | None = None
     ) -> Awaitable[bool | None]:
-        """Make or replace a pool; True when it is new.
+        """Make or replace a pool, and its flavor if need be; True when it is new.
 
         None, and nothing is changed, when pools have changed since *version*.
         *canonical* is the one spelling of its URI.  Raises UriTaken when it is

@@ -52,7 +52,10 @@ def can_control(uri: str) -> bool:
 
 
 def _found(group: str, uri: str) -> Any:
-    scheme = urlsplit(uri).scheme
+    try:
+        scheme = urlsplit(uri).scheme
+    except ValueError as error:  # e.g. a bracket that is never closed
+        raise errors.BadConfiguration(f"storage URI: {error}") from error
     try:
         return stevedore_driver.DriverManager(group, scheme, invoke_on_load=False).driver
     except NoMatches as error:

@@ -1,4 +1,4 @@
--- Make or replace a pool.
+-- Make or replace a pool, and its flavor if there is none of that name.
 --
 -- Returns {'made'}, {'replaced'}, {'taken', the pool that has the URI},
 -- {'last', the flavor that would lose its last pool}, {'many'} or {'changed'}: the pools
@@ -35,6 +35,9 @@ if was and was ~= flavor and is_last(was, name) then
     return {'last', was}
 end
 redis.call('HSET', pools, name, table.concat({flavor, draining, canonical, record}, '\n'))
+if flavor ~= '' then
+    redis.call('HSETNX', flavors, flavor, 1)
+end
 redis.call('INCR', version)
 redis.call('PUBLISH', news, 'pools')
 return {before and 'replaced' or 'made'}

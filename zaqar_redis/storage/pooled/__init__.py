@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from zaqar_redis import errors
@@ -86,6 +86,24 @@ class PooledDriver:
         try:
             await driver.start()
             return await driver.identity()
+        finally:
+            await driver.close()
+
+    async def has_any(self, pool: Pool, placed: Sequence[Placed]) -> bool:
+        """Whether the store of a pool has one of these queues.
+
+        Raises StoreUnavailable when it does not answer.
+        """
+        driver = self.places.open_pool(pool)
+        try:
+            await driver.start()
+            for each in placed:
+                try:
+                    if await driver.queues.get(each.project, each.queue) is not None:
+                        return True
+                except errors.Gated:
+                    return True
+            return False
         finally:
             await driver.close()
 

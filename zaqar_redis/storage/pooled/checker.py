@@ -57,14 +57,16 @@ class Checker:
                 finding = await self._misplaced(place, checked, repair)
                 found = checked.with_(*([finding] if finding else []))
             yield found.with_(store=place.name)
-        after = ""
+        after, listed, absent = "", 0, 0
         while page := await self._catalogue.queues_of(place.name, after, _PAGE):
+            listed += len(page)
             for placed in page:
                 if await self._is_there(place, placed.project, placed.queue):
                     continue
                 located = await self._catalogue.locate(placed.project, placed.queue)
                 if located.deleted or located.pool != place.name:
                     continue
+                absent += 1
                 # A request that failed behind the choice of a pool leaves that behind.
                 if repair:
                     await self._catalogue.deleted(placed.project, placed.queue)
@@ -72,6 +74,12 @@ class Checker:
                 finding = Finding(what, damage=False, mended=repair)
                 yield Checked(placed.project, placed.queue, place.name, findings=(finding,))
             after = page[-1].marker
+        if absent == listed > 1:
+            what = (
+                f"none of its {listed} queues is there: the store has lost its data, "
+                "or its URI is another's"
+            )
+            yield Checked(store=place.name, findings=(Finding(what, mended=repair),))
 
     async def _misplaced(self, place: Place, checked: Checked, repair: bool) -> Finding | None:
         """Whether the catalogue names another store than the one the queue was found in."""

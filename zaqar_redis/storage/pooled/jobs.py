@@ -17,7 +17,7 @@ from zaqar_redis.records import Job, Placed
 from zaqar_redis.storage.control import DEFAULT
 from zaqar_redis.storage.pooled import shares
 from zaqar_redis.storage.pooled.mover import Mover
-from zaqar_redis.storage.pooled.places import Places, choose
+from zaqar_redis.storage.pooled.places import Places
 
 LOG = logging.getLogger(__name__)
 
@@ -65,10 +65,12 @@ class Jobs:
             moved = 0
             for pool in (await self._control.pools.list()).items:
                 if pool.draining:
-                    moved += await self._round(drain_of(pool.name), True, self.drain(pool.name))
+                    moved += await self._round(
+                        drain_of(pool.name), self.drain(pool.name), draining=pool.name
+                    )
             spread = await self._control.jobs.get(REBALANCE)
             if spread is not None and spread.running:
-                moved += await self._round(REBALANCE, False, self.rebalance())
+                moved += await self._round(REBALANCE, self.rebalance())
             return moved
 
     @contextlib.asynccontextmanager
@@ -135,7 +137,9 @@ class Jobs:
             if outcome is not None:
                 yield placed, outcome
 
-    async def _round(self, name: str, goes_on: bool, outcomes: AsyncIterator[Outcome]) -> int:
+    async def _round(
+        self, name: str, outcomes: AsyncIterator[Outcome], draining: str | None = None
+    ) -> int:
         """Do a round of a job and note how it went; how many queues moved."""
         moved = stayed = away = 0
         why: list[str] = []
@@ -148,8 +152,10 @@ class Jobs:
                 why.append(f"{placed.project}/{placed.queue}: {outcome.text}")
             away += isinstance(outcome, errors.Unavailable)
             if away == _AWAY:
+                if draining is not None:  # all the others stay as well
+                    stayed = await self._control.catalogue.count(draining)
                 break
-        job = Job(running=goes_on, stayed=stayed, why=tuple(why))
+        job = Job(running=draining is not None, stayed=stayed, why=tuple(why))
         before = await self._control.jobs.get(name)
         if job != before:
             await self._control.jobs.put(name, job)
@@ -182,7 +188,7 @@ class Jobs:
     async def _elsewhere(self, placed: Placed) -> str:
         flavor = await self._flavor(placed) or ""
         pools = [pool for pool in (await self._places.pools()).values() if pool.name != placed.pool]
-        pool = choose(pools, flavor)
+        pool = await self._places.chosen(pools, flavor)
         if pool is None and flavor:
             raise errors.CannotMove(
                 queue=placed.queue, why=f'the flavor "{flavor}" has no other pool that takes queues'
@@ -195,7 +201,7 @@ class Jobs:
         here = pools[placed.pool].flavor if placed.pool != DEFAULT else ""
         if flavor is None or flavor == here:
             return None
-        pool = choose(pools.values(), flavor)
+        pool = await self._places.chosen(pools.values(), flavor)
         return pool.name if pool else None
 
     async def _flavor(self, placed: Placed) -> str | None:

@@ -151,6 +151,29 @@ class Places:
             self._known.clear()
         return place
 
+    async def chosen(self, pools: Iterable[Pool], flavor: str) -> Pool | None:
+        """A pool for a queue, by weight, of those whose store answers; None: there is none.
+
+        Raises StoreUnavailable when there are some, and none of them answers.
+        """
+        fit = list(pools)
+        away = False
+        while (pool := choose(fit, flavor)) is not None:
+            if await self._answers(pool.name):
+                return pool
+            fit.remove(pool)
+            away = True
+        if away:
+            raise errors.StoreUnavailable
+        return None
+
+    async def _answers(self, name: str) -> bool:
+        try:
+            await (await self.place(name)).driver.ping()
+        except (errors.Unavailable, errors.BadConfiguration):
+            return False
+        return True
+
     async def places(self, names: Sequence[str]) -> list[Place]:
         return list(await asyncio.gather(*map(self.place, names)))
 
@@ -189,7 +212,7 @@ class Places:
         with contextlib.suppress(errors.Gated):
             if await self.home.driver.queues.get(project, queue) is not None:
                 return DEFAULT  # older than the catalogue
-        pool = choose(pools, flavor)
+        pool = await self.chosen(pools, flavor)
         if pool is not None:
             return pool.name
         if flavor:

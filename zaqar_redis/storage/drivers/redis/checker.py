@@ -111,7 +111,9 @@ class Checker:
             if there:
                 found += await self._listed(project, queue, repair)
         except errors.Gated:
-            return checked  # it is on the move, or was: whoever moves it has to settle that
+            if not checked.gate.startswith("closed"):
+                return checked  # it was on the move: whoever moves it has to settle that
+            return checked.with_(Finding(what="it is on the move, and was not read", damage=False))
         return checked.with_(*found, messages=messages)
 
     async def _content(self, of_queue: keys.QueueKeys, repair: bool) -> tuple[int, list[Finding]]:
