@@ -14,8 +14,8 @@ from typing import Any
 
 from cliff.lister import Lister
 
-from zaqar_redis.cli.queues import path_of
-from zaqar_redis.cli.session import PAGE, Away, Session, Talking, name_of, structured
+from zaqar_redis.cli.queues import OfQueue, path_of
+from zaqar_redis.cli.session import PAGE, Away, Session, structured
 
 Message = dict[str, Any]
 Row = tuple[Any, ...]
@@ -42,7 +42,7 @@ def _rows(messages: list[dict[str, Any]], parsed: argparse.Namespace) -> list[Ro
     ]
 
 
-class MessagePost(Talking, Lister):
+class MessagePost(OfQueue, Lister):
     """Post messages: each body is JSON, or else plain text. Shows their ids.
 
     Example: zaqar-redis message post orders '{"number": 7}' hello --ttl 600
@@ -50,7 +50,6 @@ class MessagePost(Talking, Lister):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        parser.add_argument("queue", type=name_of, help="its name")
         parser.add_argument("body", nargs="+", type=_body, help="of a message")
         parser.add_argument("--ttl", type=int, metavar="SECONDS", help="their life")
         parser.add_argument("--delay", type=int, metavar="SECONDS", help="until they count")
@@ -65,7 +64,7 @@ class MessagePost(Talking, Lister):
         return ("id",), [(href.rpartition("/")[2],) for href in posted["resources"]]
 
 
-class MessageList(Talking, Lister):
+class MessageList(OfQueue, Lister):
     """List the messages of a queue, oldest first.
 
     Example: zaqar-redis message list orders --claimed --limit 100 -f json
@@ -73,7 +72,6 @@ class MessageList(Talking, Lister):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        parser.add_argument("queue", type=name_of, help="its name")
         parser.add_argument("--claimed", action="store_true", help="claimed ones too")
         parser.add_argument("--delayed", action="store_true", help="delayed ones too")
         parser.add_argument(
@@ -93,7 +91,7 @@ class MessageList(Talking, Lister):
             return _COLUMNS, _rows(list(islice(found, parsed_args.limit)), parsed_args)
 
 
-class MessageTail(Talking):
+class MessageTail(OfQueue):
     """Follow a queue: show its last messages, then each new one as it comes.
 
     One line each, "id  body", until interrupted; the queue need not be there yet. A
@@ -106,7 +104,6 @@ class MessageTail(Talking):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        parser.add_argument("queue", type=name_of, help="its name")
         start = parser.add_mutually_exclusive_group()
         start.add_argument(
             "--lines", type=_between(0, 100_000), default=10, metavar="N", help="to begin with (10)"
@@ -227,7 +224,7 @@ def _between(least: int, most: int) -> Callable[[str], int]:
     return number
 
 
-class ClaimCreate(Talking, Lister):
+class ClaimCreate(OfQueue, Lister):
     """Claim messages, so that nobody else gets them for a while. Shows the claim with each.
 
     Example: zaqar-redis claim create orders --limit 5 --ttl 300
@@ -235,7 +232,6 @@ class ClaimCreate(Talking, Lister):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        parser.add_argument("queue", type=name_of, help="its name")
         parser.add_argument("--limit", type=int, help="messages at most (10)")
         parser.add_argument("--ttl", type=int, metavar="SECONDS", help="life of the claim")
         parser.add_argument("--grace", type=int, metavar="SECONDS", help="beyond it, for messages")
@@ -259,7 +255,7 @@ class ClaimCreate(Talking, Lister):
         return ("claim", *_COLUMNS), [(claim, *row) for claim, row in rows]
 
 
-class ClaimRelease(Talking):
+class ClaimRelease(OfQueue):
     """Give a claim up: its messages can be claimed again at once.
 
     Example: zaqar-redis claim release orders 51db6f78c50811e79e0f0242ac110002
@@ -267,7 +263,6 @@ class ClaimRelease(Talking):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        parser.add_argument("queue", type=name_of, help="its name")
         parser.add_argument("claim", help="its id")
         return parser
 

@@ -28,7 +28,6 @@ _LOOK = 0.5
 
 
 def _fields(parser: argparse.ArgumentParser, required: bool) -> None:
-    parser.add_argument("name", type=name_of, help="of the pool")
     parser.add_argument("--uri", required=required, help="its store, e.g. redis://host:6379/0")
     parser.add_argument("--weight", type=int, help="its share of new queues; 0 for none (100)")
     parser.add_argument("--flavor", help="the group it belongs to; empty for none")
@@ -48,6 +47,15 @@ def _shown(session: Session, name: str) -> tuple[tuple[str, ...], Row]:
     return columns, tuple(pool[column] for column in columns)
 
 
+class OfPool(Talking):
+    """Base of the commands for one pool."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument("name", type=name_of, help="of the pool")
+        return parser
+
+
 class PoolList(Talking, Lister):
     """List pools.
 
@@ -60,23 +68,18 @@ class PoolList(Talking, Lister):
         return _COLUMNS, [tuple(pool[column] for column in _COLUMNS) for pool in pools]
 
 
-class PoolShow(Talking, ShowOne):
+class PoolShow(OfPool, ShowOne):
     """Show a pool, and how many queues live in it.
 
     Example: zaqar-redis pool show one
     """
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument("name", type=name_of, help="of the pool")
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, Row]:
         with self.opened(parsed_args) as session:
             return _shown(session, parsed_args.name)
 
 
-class PoolCreate(Talking, ShowOne):
+class PoolCreate(OfPool, ShowOne):
     """Make a pool, or replace one.
 
     Example: zaqar-redis pool create one --uri redis://10.0.0.7:6379 --weight 100
@@ -94,7 +97,7 @@ class PoolCreate(Talking, ShowOne):
             return _shown(session, parsed_args.name)
 
 
-class PoolUpdate(Talking, ShowOne):
+class PoolUpdate(OfPool, ShowOne):
     """Change what is given of a pool.
 
     Example: zaqar-redis pool update one --weight 50
@@ -111,16 +114,11 @@ class PoolUpdate(Talking, ShowOne):
             return _shown(session, parsed_args.name)
 
 
-class PoolDelete(Destructive):
+class PoolDelete(OfPool, Destructive):
     """Remove a pool that no queue and no flavor needs.
 
     Example: zaqar-redis pool delete one
     """
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument("name", type=name_of, help="of the pool")
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         self.confirm(parsed_args, f"Delete the pool {parsed_args.name}")
@@ -128,7 +126,7 @@ class PoolDelete(Destructive):
             session.ask("DELETE", f"/pools/{parsed_args.name}")
 
 
-class PoolDrain(Talking):
+class PoolDrain(OfPool):
     """Move all queues of a pool to others of their flavor, or home, and wait for it.
 
     The pool gets no new queues from now on; with --undo it gets some again. It goes on
@@ -139,7 +137,6 @@ class PoolDrain(Talking):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        parser.add_argument("name", type=name_of, help="of the pool")
         parser.add_argument("--undo", action="store_true", help="let it have queues again")
         return parser
 
@@ -218,6 +215,15 @@ def _flavor_row(flavor: dict[str, Any], parsed: argparse.Namespace) -> Row:
     return flavor["name"], pools if structured(parsed) else " ".join(pools)
 
 
+class OfFlavor(Talking):
+    """Base of the commands for one flavor."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument("name", type=name_of, help="of the flavor")
+        return parser
+
+
 class FlavorList(Talking, Lister):
     """List flavors and their pools.
 
@@ -230,23 +236,18 @@ class FlavorList(Talking, Lister):
         return ("name", "pools"), [_flavor_row(flavor, parsed_args) for flavor in flavors]
 
 
-class FlavorShow(Talking, ShowOne):
+class FlavorShow(OfFlavor, ShowOne):
     """Show a flavor.
 
     Example: zaqar-redis flavor show fast
     """
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument("name", type=name_of, help="of the flavor")
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, Row]:
         with self.opened(parsed_args) as session:
             return _flavor(session, parsed_args)
 
 
-class FlavorCreate(Talking, ShowOne):
+class FlavorCreate(OfFlavor, ShowOne):
     """Make a flavor of pools, or give it just these.
 
     Example: zaqar-redis flavor create fast one two
@@ -256,7 +257,6 @@ class FlavorCreate(Talking, ShowOne):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        parser.add_argument("name", type=name_of, help="of the flavor")
         parser.add_argument("pool", nargs="+", help="its pools")
         return parser
 
@@ -276,16 +276,11 @@ class FlavorUpdate(FlavorCreate):
     method = "PATCH"
 
 
-class FlavorDelete(Destructive):
+class FlavorDelete(OfFlavor, Destructive):
     """Remove a flavor; its pools stay.
 
     Example: zaqar-redis flavor delete fast
     """
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument("name", type=name_of, help="of the flavor")
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         self.confirm(parsed_args, f"Delete the flavor {parsed_args.name}")

@@ -20,6 +20,15 @@ def path_of(queue: str) -> str:
     return f"/queues/{queue}"
 
 
+class OfQueue(Talking):
+    """Base of the commands for one queue."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument("queue", type=name_of, help="its name")
+        return parser
+
+
 class QueueList(Talking, Lister):
     """List the queues of a project, by name.
 
@@ -47,7 +56,7 @@ class QueueList(Talking, Lister):
         return ("name",), [(queue["name"],) for queue in found]
 
 
-class QueueCreate(Talking):
+class QueueCreate(OfQueue):
     """Make a queue; one that is there stays as it is.
 
     Example: zaqar-redis queue create orders --metadata '{"_flavor": "fast"}'
@@ -55,7 +64,6 @@ class QueueCreate(Talking):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        parser.add_argument("queue", type=name_of, help="its name")
         parser.add_argument(
             "--metadata",
             type=json_object,
@@ -71,16 +79,11 @@ class QueueCreate(Talking):
         self.app.stdout.write(f"{parsed_args.queue}\n")
 
 
-class QueueShow(Talking, ShowOne):
+class QueueShow(OfQueue, ShowOne):
     """Show a queue's metadata, defaults included.
 
     Example: zaqar-redis queue show orders
     """
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument("queue", type=name_of, help="its name")
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, Row]:
         with self.opened(parsed_args) as session:
@@ -88,16 +91,11 @@ class QueueShow(Talking, ShowOne):
         return tuple(metadata), tuple(metadata.values())
 
 
-class QueueStats(Talking, ShowOne):
+class QueueStats(OfQueue, ShowOne):
     """Count a queue's messages, and say how old the oldest and the newest are.
 
     Example: zaqar-redis queue stats orders
     """
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument("queue", type=name_of, help="its name")
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, Row]:
         with self.opened(parsed_args) as session:
@@ -111,16 +109,11 @@ class QueueStats(Talking, ShowOne):
         )
 
 
-class QueueLocate(Talking, ShowOne):
+class QueueLocate(OfQueue, ShowOne):
     """Show which pool a queue lives in; "default" is the service's own store.
 
     Example: zaqar-redis queue locate orders
     """
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument("queue", type=name_of, help="its name")
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, Row]:
         with self.opened(parsed_args) as session:
@@ -128,16 +121,11 @@ class QueueLocate(Talking, ShowOne):
         return tuple(found), tuple(found.values())
 
 
-class QueuePurge(Destructive):
+class QueuePurge(OfQueue, Destructive):
     """Remove all messages and claims of a queue; the queue stays.
 
     Example: zaqar-redis queue purge orders --yes
     """
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument("queue", type=name_of, help="its name")
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         self.confirm(parsed_args, f"Remove all messages of {parsed_args.queue}")
@@ -145,16 +133,11 @@ class QueuePurge(Destructive):
             session.ask("POST", f"{path_of(parsed_args.queue)}/purge")
 
 
-class QueueDelete(Destructive):
+class QueueDelete(OfQueue, Destructive):
     """Remove a queue with everything in it.
 
     Example: zaqar-redis queue delete orders --yes
     """
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument("queue", type=name_of, help="its name")
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         self.confirm(parsed_args, f"Delete the queue {parsed_args.queue} and its messages")
