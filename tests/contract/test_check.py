@@ -284,6 +284,15 @@ def test_what_a_mover_left_behind_is_settled(pools: PooledStore) -> None:
     assert pools.listed("q05") == ["5"]
 
 
+def test_a_queue_that_is_switching_is_said_not_to_have_been_read(pools: PooledStore) -> None:
+    transfer = pools.run(pools.driver.places.place(place(pools, "q05"))).driver.transfer
+    assert transfer
+    pools.run(transfer.freeze(pools.project, "q05", "0" * 32))
+    found = findings(pools)
+    pools.run(transfer.open(pools.project, "q05", "out:" + "0" * 32))
+    assert found == [Finding("it is on the move, and was not read", damage=False)]
+
+
 def test_a_place_without_a_queue_is_given_up(pools: PooledStore) -> None:
     pool = place(pools, "q05")
     driver = pools.run(pools.driver.places.place(pool)).driver

@@ -28,8 +28,8 @@ from zaqar_redis.storage.pooled.jobs import Jobs
 
 LOG = logging.getLogger(__name__)
 
-#: Seconds between looks for pools that are draining.
-_TEND = 2.0
+#: Seconds between looks for pools that are draining, but for news of them.
+_TEND = 5.0
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -131,7 +131,7 @@ class App:
 
     async def _move(self, jobs: Jobs) -> None:
         while True:
-            await asyncio.sleep(_TEND)
+            await jobs.wait(_TEND)
             try:
                 moved = await jobs.tend()
             except errors.Unavailable:

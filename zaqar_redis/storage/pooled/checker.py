@@ -57,11 +57,11 @@ class Checker:
                 finding = await self._misplaced(place, checked, repair)
                 found = checked.with_(*([finding] if finding else []))
             yield found.with_(store=place.name)
-        after, listed, absent = "", 0, 0
+        after, absent, present = "", 0, False
         while page := await self._catalogue.queues_of(place.name, after, _PAGE):
-            listed += len(page)
             for placed in page:
                 if await self._is_there(place, placed.project, placed.queue):
+                    present = True
                     continue
                 located = await self._catalogue.locate(placed.project, placed.queue)
                 if located.deleted or located.pool != place.name:
@@ -74,9 +74,10 @@ class Checker:
                 finding = Finding(what, damage=False, mended=repair)
                 yield Checked(placed.project, placed.queue, place.name, findings=(finding,))
             after = page[-1].marker
-        if absent == listed > 1:
+        # A single one may be that of such a request.
+        if absent > 1 and not present:
             what = (
-                f"none of its {listed} queues is there: the store has lost its data, "
+                f"none of its {absent} queues is there: the store has lost its data, "
                 "or its URI is another's"
             )
             yield Checked(store=place.name, findings=(Finding(what, mended=repair),))

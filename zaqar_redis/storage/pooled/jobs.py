@@ -53,6 +53,14 @@ class Jobs:
         self._mover = mover
         self._control = places.control
 
+    async def wait(self, seconds: float) -> None:
+        """Until so much time has passed, or pools have changed."""
+        changed = self._places.changed
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await changed.wait()
+        changed.clear()
+
     async def tend(self) -> int:
         """Go on with what is to be moved, and with moves whose mover is gone.
 

@@ -57,6 +57,8 @@ class Places:
         self._opened: dict[str, Place] = {}
         self._opening = asyncio.Lock()
         self._background: set[asyncio.Task[None]] = set()
+        #: set when pools have changed, or may have
+        self.changed = asyncio.Event()
         #: called with a queue whose place has changed
         self.moved: Callable[[str, str], None] = lambda project, queue: None
 
@@ -195,6 +197,7 @@ class Places:
         if news is None:
             self._known.clear()
             self._pools = None
+            self.changed.set()
         else:
             self._known.pop(news, None)
             self.moved(*news)

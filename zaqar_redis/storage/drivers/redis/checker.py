@@ -111,8 +111,8 @@ class Checker:
             if there:
                 found += await self._listed(project, queue, repair)
         except errors.Gated:
-            if not checked.gate.startswith("closed"):
-                return checked  # it was on the move: whoever moves it has to settle that
+            if not checked.gate.startswith("out:"):
+                return checked  # it lives elsewhere: whoever moves it has to settle that
             return checked.with_(Finding(what="it is on the move, and was not read", damage=False))
         return checked.with_(*found, messages=messages)
 
