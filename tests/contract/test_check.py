@@ -309,15 +309,12 @@ def test_a_place_without_a_queue_is_given_up(pools: PooledStore) -> None:
 
 
 def test_a_store_that_lost_everything_is_damage(pools: PooledStore) -> None:
-    there = pools.run(pools.driver.control.catalogue.count("p1"))
-    assert there > 1
     driver = pools.run(pools.driver.places.place("p1")).driver
     for placed in pools.run(pools.driver.control.catalogue.queues_of("p1", "", 100)):
         pools.run(driver.queues.delete(placed.project, placed.queue))
-    found = findings(pools)
-    assert [finding.what for finding in found if finding.damage] == [
-        f"none of its {there} queues is there: the store has lost its data, or its URI is another's"
-    ]
+    (damage,) = (finding for finding in findings(pools) if finding.damage)
+    assert damage.what.startswith("none of its")
+    assert "has lost its data" in damage.what
     findings(pools, repair=True)
     assert findings(pools) == []
 
