@@ -21,6 +21,7 @@ class Problem(Exception):
     retry: ClassVar[int | None] = None
 
     def __init__(self, **fields: object) -> None:
+        self.fields = fields
         self.text = self.message.format_map(fields)
         super().__init__(self.text)
 
@@ -138,6 +139,11 @@ class NoSuchFlavor(BadRequest):
 class TooMany(BadRequest):
     message = "There may be at most {most} {what}."
     code = 1122
+
+
+class SubscriberTaken(Conflict):
+    message = 'The subscriber "{subscriber}" has subscribed to this queue already.'
+    code = 1502
 
 
 class PoolInUse(Problem):

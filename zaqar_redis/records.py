@@ -110,6 +110,25 @@ class Stats(Record, frozen=True):
         return self.total - self.claimed
 
 
+class Subscription(Record, frozen=True):
+    id: str
+    #: the queue
+    source: str
+    #: URI that messages are sent to
+    subscriber: str
+    #: seconds from its creation, or from when it was last given one
+    ttl: int
+    #: seconds since then
+    age: int
+    options: dict[str, Any]
+    confirmed: bool = False
+
+
+class Topic(Record, frozen=True):
+    name: str
+    metadata: dict[str, Any]
+
+
 class Retry(Record, frozen=True):
     """How a retried post is recognised."""
 
@@ -149,6 +168,8 @@ class Flavor(Record, frozen=True):
     name: str
     #: names of its pools
     pools: tuple[str, ...]
+    #: what it can do, as stock Zaqar noted it; else ``{}``
+    capabilities: Any = msgspec.field(default_factory=dict)
 
 
 class Move(Record, frozen=True):

@@ -44,6 +44,8 @@ ALIASES = {
     "set": {"messages", "claimed", "delayed", "ready", "expiry"},
     "hash": {"bodies", "holds"},
     "zset": {"claimed", "delayed", "ready", "expiry"},
+    "found": {"subscriptions", "subscribers"},
+    "ids": {"subscription_ids", "subscription_ends"},
 }
 #: Commands that take no key; a channel is none.
 KEYLESS = {"TIME", "PUBLISH"}

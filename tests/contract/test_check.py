@@ -116,6 +116,37 @@ def test_damage_is_found_and_mended(
     assert findings(whole) == []
 
 
+HOOK = "http://example.org/hook"
+
+SUBSCRIBED: list[tuple[Callable[[Store], Any], str, bool]] = [
+    (drop("subscriptions"), "3 subscriptions are there in part", False),
+    (drop("subscription_ends"), "1 subscriptions are there in part", False),
+    (drop("subscription_ids"), "1 subscriptions could not be found", True),
+    (drop("subscribers"), "1 subscriptions could not be found", True),
+    (do("HSET", "subscribers", HOOK, "x"), "1 subscriptions could not be found", True),
+    (do("HSET", "subscribers", "mailto:a@b", "x"), "1 subscriptions are there in part", True),
+    (do("ZADD", "subscription_ids", "0", "x"), "1 subscriptions are there in part", True),
+    (do("ZADD", "subscription_ends", "9", "x"), "1 subscriptions are there in part", True),
+]
+
+
+@pytest.mark.parametrize(("happens", "text", "left"), SUBSCRIBED)
+def test_damaged_subscriptions_are_found_and_mended(
+    whole: Store, happens: Callable[[Store], Any], text: str, left: bool
+) -> None:
+    of_store = whole.driver.subscriptions
+    whole.run(of_store.create(whole.project, "q", HOOK, ttl=600, options={}))
+    assert findings(whole) == []
+    happens(whole)
+    found = findings(whole)
+    assert text in " | ".join(finding.what for finding in found)
+    assert all(finding.mended for finding in findings(whole, repair=True))
+    assert findings(whole) == []
+    known = whole.run(of_store.find(whole.project, "q", HOOK))
+    assert (known is not None) == left
+    assert len(whole.run(of_store.list(whole.project, "q", "", 10)).items) == int(left)
+
+
 #: Commands of damage that only an operator can judge.
 BEYOND_REPAIR: list[tuple[Callable[[Store], Any], str]] = [
     (do("HSET", "bodies", "700", "nonsense"), "1 messages cannot be read"),

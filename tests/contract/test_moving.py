@@ -32,6 +32,7 @@ STEPS = [
     "transfer_place",
     "transfer_terms",
     "transfer_keep",
+    "transfer_subscribe",
     "transfer_settings",
     "transfer_complete",
     "transfer_seal",
@@ -84,6 +85,10 @@ def fill(store: PooledStore, number: int = 2500) -> tuple[str | None, str | None
     held = store.claim(20, ttl=600).claim_id
     prolonged = store.claim(3, ttl=7200).claim_id
     store.delete(store.page(limit=3).items[1].id)
+    of = store.driver.subscriptions
+    for subscriber in range(1200):
+        hook = f"http://example.org/{subscriber}"
+        store.run(of.create(store.project, "q", hook, ttl=600, options={"n": subscriber}))
     return held, prolonged
 
 
@@ -99,7 +104,13 @@ def everything(store: PooledStore, queue: str = "q") -> Any:
             break
         after = page.marker
     ready = [message.id for message in store.page(limit=500, queue=queue).items]
-    return found, messages, ready, store.stats(queue)
+    of = store.driver.subscriptions
+    subscribed = store.run(of.list(store.project, queue, "", 5000)).items
+    assert all(
+        store.run(of.find(store.project, queue, each.subscriber)) == each
+        for each in subscribed[::100]
+    )
+    return found, messages, ready, store.stats(queue), subscribed
 
 
 def left_over(store: PooledStore, queue: str = "q") -> list[str]:

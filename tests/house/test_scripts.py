@@ -20,11 +20,12 @@ from zaqar_redis.keyspace.keys import (
     QueueKeys,
     RoleKeys,
     TermKeys,
+    TopicKeys,
 )
 from zaqar_redis.keyspace.script import Script
 
 LUA = PACKAGE / "keyspace" / "lua"
-KINDS = (QueueKeys, ProjectKeys, ControlKeys, PlaceKeys, RoleKeys, TermKeys)
+KINDS = (QueueKeys, ProjectKeys, ControlKeys, PlaceKeys, RoleKeys, TermKeys, TopicKeys)
 NAMES = sorted(path.stem for path in LUA.glob("*.lua"))
 
 _INDEX = re.compile(r"\b(KEYS|ARGV)\[([^\]]*)\]")

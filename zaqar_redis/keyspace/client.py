@@ -33,6 +33,7 @@ from redis.exceptions import (
 from redis.retry import Retry
 
 from zaqar_redis import errors
+from zaqar_redis.keyspace import uris
 from zaqar_redis.keyspace.batch import Batch, BatchSettings
 from zaqar_redis.keyspace.script import Call
 
@@ -141,12 +142,20 @@ class MemoryClient:
 class BlockingClient:
     """Calls from threads: the plugin, Spark and the command line."""
 
-    def __init__(self, uri: str, settings: BatchSettings) -> None:
+    def __init__(self, uri: str, settings: BatchSettings, connections: int = 64) -> None:
+        """Raises BadConfiguration when the URI cannot be used.
+
+        *connections* are the most there may be; threads beyond wait for one.
+        """
+        self.settings = settings
+        self.connections = connections
         self._redis: redis.Redis
-        if urlsplit(uri).scheme == "memory":
+        if urlsplit(checked(uri)).scheme == "memory":
             self._redis = _fakeredis().FakeRedis(server=_fake_server(uri))
         else:
-            pool = redis.ConnectionPool.from_url(uri, **_options(settings))
+            pool = redis.BlockingConnectionPool.from_url(
+                uri, max_connections=connections, timeout=settings.timeout, **_options(settings)
+            )
             self._redis = redis.Redis(connection_pool=pool)
 
     def call(self, call: Call) -> Any:
@@ -191,7 +200,7 @@ def check_options(options: Mapping[str, Any]) -> None:
 
 def client(uri: str, settings: BatchSettings) -> AsyncClient:
     """Raises BadConfiguration when the URI cannot be used."""
-    checked(uri)
+    uri = checked(uris.understood(uri))
     if urlsplit(uri).scheme == "memory":
         return MemoryClient(uri, settings)
     return BatchingClient(uri, settings)

@@ -37,6 +37,10 @@ class QueueKeys:
         "queue",
         "ready",
         "receipts",
+        "subscribers",
+        "subscription_ends",
+        "subscription_ids",
+        "subscriptions",
     )
 
     def __init__(self, project: str, queue: str) -> None:
@@ -65,6 +69,14 @@ class QueueKeys:
         self.receipts = f"{tag}:receipts".encode()
         #: zset: those digests, by the time they are forgotten
         self.lapses = f"{tag}:lapses".encode()
+        #: hash: id -> subscription
+        self.subscriptions = f"{tag}:subscriptions".encode()
+        #: hash: subscriber -> id of its subscription
+        self.subscribers = f"{tag}:subscribers".encode()
+        #: zset, score 0: ids of subscriptions
+        self.subscription_ids = f"{tag}:subscription_ids".encode()
+        #: zset: ids of subscriptions, by expiry
+        self.subscription_ends = f"{tag}:subscription_ends".encode()
         #: string: keeps everybody out while the queue moves between stores
         self.gate = f"{tag}:gate".encode()
         #: channel: how many messages came or became ready
@@ -97,6 +109,20 @@ class ProjectKeys:
         self.queues = _LIST + quote(project, safe="").encode()
 
 
+class TopicKeys:
+    """The keys of one project's topics."""
+
+    __slots__ = ("topic_names", "topics")
+
+    def __init__(self, project: str) -> None:
+        tag = f"{quote(project, safe='')}"
+        #: hash: name -> metadata as JSON
+        self.topics = _TOPICS + f"{{{tag}}}".encode()
+        #: zset, score 0: names of topics
+        self.topic_names = _TOPICS + f"{{{tag}}}:names".encode()
+
+
+_TOPICS = b"zr:topics:"
 _LIST = b"zr:queues:"
 
 #: Every project's list, for SCAN.
@@ -117,7 +143,7 @@ def project_of(listing: bytes) -> str:
     return unquote(listing.removeprefix(_LIST).decode())
 
 
-_QUEUE_KEY = re.compile(rb"zr:\{([^/{}]*/[^/{}]+)\}(?::([a-z]+))?")
+_QUEUE_KEY = re.compile(rb"zr:\{([^/{}]*/[^/{}]+)\}(?::([a-z_]+))?")
 
 
 def queue_tag(key: bytes) -> bytes | None:
@@ -129,7 +155,7 @@ def queue_tag(key: bytes) -> bytes | None:
 
 def is_known(key: bytes) -> bool:
     """Whether a key that is no queue's is one of the service's."""
-    return key == SWEEPER or key.startswith((_LIST, ControlKeys.prefix))
+    return key == SWEEPER or key.startswith((_LIST, _TOPICS, ControlKeys.prefix))
 
 
 class ControlKeys:
@@ -143,7 +169,7 @@ class ControlKeys:
     def __init__(self) -> None:
         #: hash: name -> pool
         self.pools = _CONTROL + b"pools"
-        #: hash: name -> 1
+        #: hash: name -> what it can do, as JSON
         self.flavors = _CONTROL + b"flavors"
         #: hash: <project>/<queue> -> pool
         self.catalogue = _CONTROL + b"catalogue"
@@ -157,6 +183,12 @@ class ControlKeys:
         self.version = _CONTROL + b"version"
         #: channel: what changed
         self.news = _CONTROL + b"news"
+
+
+def is_of_places(key: bytes) -> bool:
+    """Whether a key of the control store says where queues are."""
+    kind = key.removeprefix(_CONTROL).partition(b":")[0]
+    return kind in (b"catalogue", b"deleted", b"moves", b"project", b"queues")
 
 
 class PlaceKeys:

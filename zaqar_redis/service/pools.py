@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 
 from zaqar_redis import errors, rules
+from zaqar_redis.keyspace import uris
 from zaqar_redis.keyspace.client import check_options, printable
 from zaqar_redis.records import Flavor, Job, Located, Pool, Share
 from zaqar_redis.storage.control import DEFAULT
@@ -65,7 +65,7 @@ class Pools:
             await self._check_store(pool)
         if before is not None and before.uri != pool.uri:
             await self._check_queues(pool)
-        made = await self._store.put(pool, canonical=canonical(pool.uri), version=version)
+        made = await self._store.put(pool, canonical=uris.canonical(pool.uri), version=version)
         if made is not None and pool.draining:
             await self._driver.control.jobs.end(drain_of(pool.name))  # a new attempt
         return made
@@ -196,18 +196,6 @@ class Flavors:
 def shown(pool: Pool) -> Pool:
     """Without the password in its URI."""
     return msgspec.structs.replace(pool, uri=printable(pool.uri))
-
-
-def canonical(uri: str) -> str:
-    """One spelling for what are plainly the same store."""
-    parts = urlsplit(uri)
-    host = (parts.hostname or "").replace("localhost", "127.0.0.1")
-    asked = parse_qs(parts.query).get("db", [""])[0]
-    if parts.scheme == "unix":
-        return f"unix://{parts.path}?db={asked or 0}"
-    if parts.scheme in ("redis", "rediss"):
-        return f"{parts.scheme}://{host}:{parts.port or 6379}/{parts.path.strip('/') or asked or 0}"
-    return uri
 
 
 def _name(what: str, name: str) -> None:

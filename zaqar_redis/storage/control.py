@@ -9,7 +9,7 @@ may raise `errors.StoreUnavailable` or `errors.Overloaded`.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from zaqar_redis.records import Checked, Flavor, Job, Located, Move, Placed, Pool
 from zaqar_redis.records import Pools as AllPools
@@ -24,14 +24,19 @@ class Pools(Protocol):
     """Stores that queues are spread over."""
 
     def put(
-        self, pool: Pool, *, canonical: str, version: int | None = None
+        self,
+        pool: Pool,
+        *,
+        canonical: str,
+        version: int | None = None,
+        strict: bool = True,
     ) -> Awaitable[bool | None]:
         """Make or replace a pool, and its flavor if need be; True when it is new.
 
         None, and nothing is changed, when pools have changed since *version*.
         *canonical* is the one spelling of its URI.  Raises UriTaken when it is
-        another pool's, FlavorEmptied when its flavor would lose its last pool, and
-        TooMany.
+        another pool's, FlavorEmptied when, if *strict*, its flavor would lose its last
+        pool, and TooMany.
         """
 
     def get(self, name: str) -> Awaitable[Pool | None]:
@@ -61,6 +66,12 @@ class Flavors(Protocol):
     def list(self) -> Awaitable[Sequence[Flavor]]:
         """All flavors in order of name; there are 1000 at most."""
 
+    def describe(self, name: str, about: Any) -> Awaitable[None]:
+        """Note what a flavor can do, in stock Zaqar's terms; make it if need be.
+
+        One that is made so has no pools.  Raises TooMany.
+        """
+
     def delete(self, name: str) -> Awaitable[None]:
         """Idempotent; its pools stay, without a flavor."""
 
@@ -76,6 +87,12 @@ class Catalogue(Protocol):
 
         A queue noted as deleted is alive again.  None when pools have changed since
         *version*, which the pool was chosen from: choose again.
+        """
+
+    def put(self, project: str, queue: str, pool: str) -> Awaitable[None]:
+        """Let the catalogue say that a queue lives in a pool, wherever it was.
+
+        Nothing is moved: this is for those who see to that themselves.
         """
 
     def deleted(self, project: str, queue: str) -> Awaitable[None]:

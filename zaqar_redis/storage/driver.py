@@ -27,7 +27,9 @@ from zaqar_redis.records import (
     Queue,
     Retry,
     Stats,
+    Subscription,
     Taken,
+    Topic,
 )
 
 
@@ -143,6 +145,65 @@ class Messages(Protocol):
 
     def pop(self, project: str, queue: str, limit: int) -> Awaitable[Taken]:
         """Take the oldest claimable messages out for good."""
+
+
+class Subscriptions(Protocol):
+    """Who wants to be sent the messages of a queue.  The queue need not be there."""
+
+    def create(
+        self, project: str, queue: str, subscriber: str, *, ttl: int, options: dict[str, Any]
+    ) -> Awaitable[str | None]:
+        """Subscribe for *ttl* seconds; the id, or None when the subscriber has already."""
+
+    def get(self, project: str, queue: str, id: str) -> Awaitable[Subscription | None]:
+        """The subscription, or None."""
+
+    def find(self, project: str, queue: str, subscriber: str) -> Awaitable[Subscription | None]:
+        """The subscription of a subscriber, or None."""
+
+    def list(
+        self, project: str, queue: str, after: str, limit: int
+    ) -> Awaitable[Page[Subscription]]:
+        """Up to *limit* subscriptions in order of their ids, behind the id *after*."""
+
+    def update(
+        self,
+        project: str,
+        queue: str,
+        id: str,
+        *,
+        subscriber: str | None = None,
+        ttl: int | None = None,
+        options: dict[str, Any] | None = None,
+        confirmed: bool | None = None,
+    ) -> Awaitable[bool]:
+        """Change what is given; False when there is no such subscription.
+
+        A new *ttl* counts from now.  Raises SubscriberTaken when the new subscriber
+        has one already.
+        """
+
+    def delete(self, project: str, queue: str, id: str) -> Awaitable[None]:
+        """Idempotent."""
+
+
+class Topics(Protocol):
+    """Topics by name: metadata, and nothing else yet."""
+
+    def create(self, project: str, topic: str, metadata: dict[str, Any]) -> Awaitable[bool]:
+        """Make a topic; False, and nothing changed, when it is there."""
+
+    def get(self, project: str, topic: str) -> Awaitable[dict[str, Any] | None]:
+        """Its metadata, or None."""
+
+    def update(self, project: str, topic: str, metadata: dict[str, Any]) -> Awaitable[bool]:
+        """Replace all metadata; False when there is no such topic."""
+
+    def delete(self, project: str, topic: str) -> Awaitable[None]:
+        """Idempotent."""
+
+    def list(self, project: str, after: str, limit: int) -> Awaitable[Page[Topic]]:
+        """Up to *limit* topics in order of name, behind the name *after*."""
 
 
 class Bury(Protocol):
@@ -285,6 +346,12 @@ class Driver(Protocol):
 
     @property
     def claims(self) -> Claims: ...
+
+    @property
+    def subscriptions(self) -> Subscriptions: ...
+
+    @property
+    def topics(self) -> Topics: ...
 
     @property
     def feed(self) -> Feed | None:

@@ -1,5 +1,5 @@
--- Read all flavors: {their names, {name, pool as stored; of each pool}}.
+-- Read all flavors: {{name, what it can do; of each}, {name, pool as stored; of each pool}}.
 local pools   = KEYS[1]  -- hash: name -> pool
-local flavors = KEYS[2]  -- hash: name -> 1
+local flavors = KEYS[2]  -- hash: name -> what it can do, as JSON
 
-return {redis.call('HKEYS', flavors), redis.call('HGETALL', pools)}
+return {redis.call('HGETALL', flavors), redis.call('HGETALL', pools)}

@@ -3,7 +3,7 @@
 -- Returns {'made'}, {'replaced'}, {'missing', a pool that does not exist}, {'last',
 -- another flavor that would lose its last pool} or {'many'}.
 local pools   = KEYS[1]            -- hash: name -> pool
-local flavors = KEYS[2]            -- hash: name -> 1
+local flavors = KEYS[2]            -- hash: name -> what it can do, as JSON
 local news    = KEYS[3]            -- channel: what changed
 local version = KEYS[4]            -- string: how often pools have changed
 local name    = ARGV[1]            -- of the flavor
@@ -41,7 +41,7 @@ for at = 1, #all, 2 do
         redis.call('HSET', pools, all[at], table.concat({own, draining, canonical, record}, '\n'))
     end
 end
-redis.call('HSET', flavors, name, 1)
+redis.call('HSETNX', flavors, name, '{}')
 redis.call('INCR', version)
 redis.call('PUBLISH', news, 'pools')
 return {known and 'replaced' or 'made'}

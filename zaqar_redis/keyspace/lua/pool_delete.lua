@@ -3,7 +3,7 @@
 -- Returns {'deleted'}, {'used', how many queues it has} or {'last', the flavor that
 -- would lose its last pool}.
 local pools   = KEYS[1]  -- hash: name -> pool
-local flavors = KEYS[2]  -- hash: name -> 1
+local flavors = KEYS[2]  -- hash: name -> what it can do, as JSON
 local queues  = KEYS[3]  -- zset: queues that live in the pool
 local news    = KEYS[4]  -- channel: what changed
 local version = KEYS[5]  -- string: how often pools have changed

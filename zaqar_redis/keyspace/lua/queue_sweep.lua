@@ -1,25 +1,31 @@
 -- Settle a queue that nobody uses, a bounded step at a time.
 --
 -- Returns how much was settled; 0: nothing was left to do.
-local queue    = KEYS[1]            -- hash: the queue itself
-local messages = KEYS[2]            -- zset: every message by rank
-local bodies   = KEYS[3]            -- hash: rank -> envelope
-local ready    = KEYS[4]            -- zset: claimable by rank
-local claimed  = KEYS[5]            -- zset: held, by the end of the hold
-local delayed  = KEYS[6]            -- zset: delayed, by the end of the delay
-local expiry   = KEYS[7]            -- zset: every message by expiry
-local holds    = KEYS[8]            -- hash: rank -> last claim and count
-local claims   = KEYS[9]            -- hash: claim -> ttl and ranks
-local leases   = KEYS[10]           -- zset: claims by the end of their lease
-local gate     = KEYS[11]           -- string: keeps everybody out while it is there
-local receipts = KEYS[12]           -- hash: retry token -> the answer given
-local lapses   = KEYS[13]           -- zset: retry tokens by the time they are forgotten
-local now      = tonumber(ARGV[1])  -- ms; 0: the time of Redis
+local queue             = KEYS[1]            -- hash: the queue itself
+local messages          = KEYS[2]            -- zset: every message by rank
+local bodies            = KEYS[3]            -- hash: rank -> envelope
+local ready             = KEYS[4]            -- zset: claimable by rank
+local claimed           = KEYS[5]            -- zset: held, by the end of the hold
+local delayed           = KEYS[6]            -- zset: delayed, by the end of the delay
+local expiry            = KEYS[7]            -- zset: every message by expiry
+local holds             = KEYS[8]            -- hash: rank -> last claim and count
+local claims            = KEYS[9]            -- hash: claim -> ttl and ranks
+local leases            = KEYS[10]           -- zset: claims by the end of their lease
+local gate              = KEYS[11]           -- string: keeps everybody out while it is there
+local receipts          = KEYS[12]           -- hash: retry token -> the answer given
+local lapses            = KEYS[13]           -- zset: retry tokens by the time they are forgotten
+local subscriptions     = KEYS[14]           -- hash: id -> subscription
+local subscribers       = KEYS[15]           -- hash: subscriber -> id
+local subscription_ids  = KEYS[16]           -- zset, score 0: ids of subscriptions
+local subscription_ends = KEYS[17]           -- zset: ids of subscriptions by expiry
+local now               = tonumber(ARGV[1])  -- ms; 0: the time of Redis
 --#include gate
 --#include now
 --#include forget
 --#include settle
 --#include receipts
+--#include subscriber
+--#include subscription
 
 local settled = settle()
-return settled + forget_receipts()
+return settled + forget_receipts() + forget_subscriptions()

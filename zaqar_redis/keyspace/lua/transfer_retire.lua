@@ -1,26 +1,30 @@
 -- Clear a queue that lives elsewhere now; for a while its gate says so.
 --
 -- Returns 1 if it was there, else 0.
-local queue    = KEYS[1]            -- hash: the queue itself
-local messages = KEYS[2]            -- zset: every message by rank
-local bodies   = KEYS[3]            -- hash: rank -> envelope
-local ready    = KEYS[4]            -- zset: claimable by rank
-local claimed  = KEYS[5]            -- zset: held, by the end of the hold
-local delayed  = KEYS[6]            -- zset: delayed, by the end of the delay
-local expiry   = KEYS[7]            -- zset: every message by expiry
-local holds    = KEYS[8]            -- hash: rank -> last claim and count
-local claims   = KEYS[9]            -- hash: claim -> ttl and ranks
-local leases   = KEYS[10]           -- zset: claims by the end of their lease
-local receipts = KEYS[11]           -- hash: retry token -> the answer given
-local lapses   = KEYS[12]           -- zset: retry tokens by the time they are forgotten
-local gate     = KEYS[13]           -- string: keeps everybody out while it is there
-local token    = ARGV[1]            -- of the move
-local life     = tonumber(ARGV[2])  -- ms
+local queue             = KEYS[1]            -- hash: the queue itself
+local messages          = KEYS[2]            -- zset: every message by rank
+local bodies            = KEYS[3]            -- hash: rank -> envelope
+local ready             = KEYS[4]            -- zset: claimable by rank
+local claimed           = KEYS[5]            -- zset: held, by the end of the hold
+local delayed           = KEYS[6]            -- zset: delayed, by the end of the delay
+local expiry            = KEYS[7]            -- zset: every message by expiry
+local holds             = KEYS[8]            -- hash: rank -> last claim and count
+local claims            = KEYS[9]            -- hash: claim -> ttl and ranks
+local leases            = KEYS[10]           -- zset: claims by the end of their lease
+local receipts          = KEYS[11]           -- hash: retry token -> the answer given
+local lapses            = KEYS[12]           -- zset: retry tokens by the time they are forgotten
+local gate              = KEYS[13]           -- string: keeps everybody out while it is there
+local subscriptions     = KEYS[14]           -- hash: id -> subscription
+local subscribers       = KEYS[15]           -- hash: subscriber -> id
+local subscription_ids  = KEYS[16]           -- zset, score 0: ids of subscriptions
+local subscription_ends = KEYS[17]           -- zset: ids of subscriptions by expiry
+local token             = ARGV[1]            -- of the move
+local life              = tonumber(ARGV[2])  -- ms
 
 if redis.call('GET', gate) ~= 'gone:' .. token then
     return 0
 end
 redis.call('UNLINK', queue, messages, bodies, ready, claimed, delayed, expiry, holds, claims,
-    leases, receipts, lapses)
+    leases, receipts, lapses, subscriptions, subscribers, subscription_ids, subscription_ends)
 redis.call('SET', gate, 'closed:' .. token, 'PX', life)
 return 1

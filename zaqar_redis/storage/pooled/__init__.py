@@ -17,7 +17,7 @@ from zaqar_redis.storage.pooled.checker import Checker
 from zaqar_redis.storage.pooled.feed import Feed
 from zaqar_redis.storage.pooled.jobs import Jobs
 from zaqar_redis.storage.pooled.mover import Mover
-from zaqar_redis.storage.pooled.nouns import Claims, Messages, Queues
+from zaqar_redis.storage.pooled.nouns import Claims, Messages, Queues, Subscriptions
 from zaqar_redis.storage.pooled.places import Places
 
 #: Milliseconds for which the place of a deleted queue is kept: far longer than any
@@ -39,6 +39,8 @@ class PooledDriver:
         self.messages = Messages(self.places)
         self.places.bury = self.messages.bury
         self.claims = Claims(self.places)
+        self.subscriptions = Subscriptions(self.places)
+        self.topics = home.topics
         self.feed = Feed(self.places)
         self.sweeper = self
         self.mover = Mover(self.places)

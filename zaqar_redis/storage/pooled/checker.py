@@ -91,6 +91,11 @@ class Checker:
             return None
         gate = await transfer.gate(project, queue)  # it may have moved on meanwhile
         kind, _, token = gate.partition(":")
+        if token.startswith("import-"):
+            if repair:  # should it go on all the same, it fails, and has to be run again
+                await transfer.discard(project, queue, token)
+            what = "its import from stock Zaqar was not ended"
+            return Finding(what=what, damage=False, mended=repair)
         if kind == "into" and located.pool != place.name:
             if repair:
                 await transfer.discard(project, queue, token)

@@ -10,7 +10,18 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from zaqar_redis import errors
-from zaqar_redis.records import Claim, Draft, Message, Page, Posted, Queue, Retry, Stats, Taken
+from zaqar_redis.records import (
+    Claim,
+    Draft,
+    Message,
+    Page,
+    Posted,
+    Queue,
+    Retry,
+    Stats,
+    Subscription,
+    Taken,
+)
 from zaqar_redis.storage.control import DEFAULT
 from zaqar_redis.storage.driver import Driver
 from zaqar_redis.storage.pooled.places import Place, Places
@@ -181,4 +192,46 @@ class Claims:
     async def delete(self, project: str, queue: str, claim: str) -> None:
         await self._places.run(
             project, queue, lambda driver: driver.claims.delete(project, queue, claim)
+        )
+
+
+class Subscriptions:
+    def __init__(self, places: Places) -> None:
+        self._places = places
+
+    async def create(
+        self, project: str, queue: str, subscriber: str, *, ttl: int, options: dict[str, Any]
+    ) -> str | None:
+        return await self._places.run(
+            project,
+            queue,
+            lambda driver: driver.subscriptions.create(
+                project, queue, subscriber, ttl=ttl, options=options
+            ),
+            make=True,
+        )
+
+    async def get(self, project: str, queue: str, id: str) -> Subscription | None:
+        return await self._places.run(
+            project, queue, lambda driver: driver.subscriptions.get(project, queue, id)
+        )
+
+    async def find(self, project: str, queue: str, subscriber: str) -> Subscription | None:
+        return await self._places.run(
+            project, queue, lambda driver: driver.subscriptions.find(project, queue, subscriber)
+        )
+
+    async def list(self, project: str, queue: str, after: str, limit: int) -> Page[Subscription]:
+        return await self._places.run(
+            project, queue, lambda driver: driver.subscriptions.list(project, queue, after, limit)
+        )
+
+    async def update(self, project: str, queue: str, id: str, **what: Any) -> bool:
+        return await self._places.run(
+            project, queue, lambda driver: driver.subscriptions.update(project, queue, id, **what)
+        )
+
+    async def delete(self, project: str, queue: str, id: str) -> None:
+        await self._places.run(
+            project, queue, lambda driver: driver.subscriptions.delete(project, queue, id)
         )

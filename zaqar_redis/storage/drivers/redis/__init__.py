@@ -14,7 +14,9 @@ from zaqar_redis.storage.drivers.redis.claims import Claims
 from zaqar_redis.storage.drivers.redis.feed import Feed
 from zaqar_redis.storage.drivers.redis.messages import Messages
 from zaqar_redis.storage.drivers.redis.queues import Queues
+from zaqar_redis.storage.drivers.redis.subscriptions import Subscriptions
 from zaqar_redis.storage.drivers.redis.sweeper import Sweeper
+from zaqar_redis.storage.drivers.redis.topics import Topics
 from zaqar_redis.storage.drivers.redis.transfer import Transfer
 
 
@@ -26,6 +28,8 @@ class RedisDriver:
         self.queues = Queues(client, now)
         self.messages = Messages(client, now)
         self.claims = Claims(client, now, self.messages.bury)
+        self.subscriptions = Subscriptions(client, now)
+        self.topics = Topics(client)
         self.feed = Feed(client)
         self.sweeper = Sweeper(client, self.queues)
         self.transfer = Transfer(client)

@@ -9,7 +9,7 @@ Only what is left behind by a process that died is our own, and harmless.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from zaqar_redis import errors
@@ -25,6 +25,7 @@ _KINDS = Script("check_kinds")
 _MESSAGES = Script("check_messages")
 _STRAYS = Script("check_strays")
 _TERMS = Script("check_terms")
+_SUBSCRIPTIONS = Script("check_subscriptions")
 _QUEUE = Script("check_queue")
 
 #: Keys that Redis looks at in one SCAN, and messages in one script: milliseconds.
@@ -36,6 +37,7 @@ _NAMES = 100
 #: messages may be restored from them.
 _PARTS = ("bodies", "ready", "claimed", "delayed", "expiry", "holds")
 _TERM_KEYS = (("leases", "claims"), ("lapses", "receipts"))
+_SUBSCRIBED = ("subscriptions", "subscribers", "subscription_ids", "subscription_ends")
 
 #: By what the scripts call it: the text, and whether it can be mended.
 _TEXTS = {
@@ -49,6 +51,8 @@ _TEXTS = {
     "order": ("{count} messages are out of order", True),
     "rank": ("the next messages would take the places of others", True),
     "stray": ("{count} entries are of messages that are not there", True),
+    "subscriber": ("{count} subscriptions could not be found by name or in order", True),
+    "subscription": ("{count} subscriptions are there in part", True),
     "term": ("{count} claims or receipts have lost their end, or ends their thing", True),
     "twice": ("{count} messages are in two states at once", True),
 }
@@ -121,33 +125,16 @@ class Checker:
         found: Counter[str] = Counter()
         flag = int(repair)
 
-        async def strays(which: str) -> None:
+        async def scan(script: Script, of: object, **what: str) -> None:
             cursor: Any = b"0"
             while True:
-                cursor, noted = await call(
-                    _STRAYS(of_queue, which=which, cursor=cursor, limit=_PAGE, repair=flag)
-                )
+                asked = script(of, cursor=cursor, limit=_PAGE, repair=flag, **what)
+                cursor, noted = await call(asked)
                 _count(found, noted)
                 if cursor == b"0":
                     return
 
-        async def terms(names: Iterable[str], side: str) -> None:
-            cursor: Any = b"0"
-            while True:
-                cursor, noted = await call(
-                    _TERMS(
-                        keys.TermKeys(of_queue, *names),
-                        side=side,
-                        cursor=cursor,
-                        limit=_PAGE,
-                        repair=flag,
-                    )
-                )
-                _count(found, noted)
-                if cursor == b"0":
-                    return
-
-        await strays(_PARTS[0])
+        await scan(_STRAYS, of_queue, which=_PARTS[0])
         messages, after = 0, b"-inf"
         while after:
             after, number, noted = await call(
@@ -156,10 +143,12 @@ class Checker:
             messages += number
             _count(found, noted)
         for which in _PARTS[1:]:
-            await strays(which)
+            await scan(_STRAYS, of_queue, which=which)
         for names in _TERM_KEYS:
             for side in ("terms", "things"):
-                await terms(names, side)
+                await scan(_TERMS, keys.TermKeys(of_queue, *names), side=side)
+        for which in _SUBSCRIBED:
+            await scan(_SUBSCRIPTIONS, of_queue, which=which)
         noted = await call(
             _QUEUE(of_queue, now=self._now(), epoch=identity.new_epoch(), repair=flag)
         )

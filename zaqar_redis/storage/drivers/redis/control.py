@@ -26,7 +26,9 @@ _POOL_LIST = Script("pool_list")
 _POOL_DELETE = Script("pool_delete")
 _FLAVOR_PUT = Script("flavor_put")
 _FLAVOR_LIST = Script("flavor_list")
+_FLAVOR_DESCRIBE = Script("flavor_describe")
 _FLAVOR_DELETE = Script("flavor_delete")
+_PUT = Script("catalogue_put")
 _LOCATE = Script("catalogue_locate")
 _ASSIGN = Script("catalogue_assign")
 _NOTE = Script("catalogue_note")
@@ -51,7 +53,14 @@ class Pools:
         self.client = client
 
     @verb
-    def put(self, pool: Pool, *, canonical: str, version: int | None = None) -> Steps[bool | None]:
+    def put(
+        self,
+        pool: Pool,
+        *,
+        canonical: str,
+        version: int | None = None,
+        strict: bool = True,
+    ) -> Steps[bool | None]:
         record = {"uri": pool.uri, "weight": pool.weight, "options": pool.options}
         outcome, *about = yield _POOL_PUT(
             keys.CONTROL,
@@ -62,6 +71,7 @@ class Pools:
             record=msgspec.msgpack.encode(record),
             most=POOLS_MAX,
             known="" if version is None else version,
+            strict=int(strict),
         )
         if outcome == b"changed":
             return None
@@ -106,6 +116,13 @@ class Flavors:
         return next((flavor for flavor in flavors if flavor.name == name), None)
 
     @verb
+    def describe(self, name: str, about: Any) -> Steps[None]:
+        outcome = yield _FLAVOR_DESCRIBE(
+            keys.CONTROL, name=name, about=msgspec.json.encode(about), most=POOLS_MAX
+        )
+        _refused(outcome, (), "flavors")
+
+    @verb
     def delete(self, name: str) -> Steps[None]:
         yield _FLAVOR_DELETE(keys.CONTROL, name=name)
 
@@ -115,12 +132,20 @@ class Flavors:
 
 
 def _flavors() -> Steps[list[Flavor]]:
-    names, flat = yield _FLAVOR_LIST(keys.CONTROL)
-    members: dict[str, list[str]] = {name.decode(): [] for name in names}
+    described, flat = yield _FLAVOR_LIST(keys.CONTROL)
+    about = dict(zip(described[::2], described[1::2], strict=True))
+    members: dict[str, list[str]] = {name.decode(): [] for name in about}
     for pool in _pools(flat):
         if pool.flavor in members:
             members[pool.flavor].append(pool.name)
-    return [Flavor(name=name, pools=tuple(members[name])) for name in sorted(members)]
+    return [
+        Flavor(
+            name=name,
+            pools=tuple(members[name]),
+            capabilities=msgspec.json.decode(about[name.encode()]),
+        )
+        for name in sorted(members)
+    ]
 
 
 class Catalogue:
@@ -146,6 +171,17 @@ class Catalogue:
             known=version,
         )
         return there.decode() if there is not None else None
+
+    @verb
+    def put(self, project: str, queue: str, pool: str) -> Steps[None]:
+        entry = keys.entry(project, queue)
+        done = 0
+        while not done:
+            there, *_ = yield _LOCATE(keys.CONTROL, queue=entry)
+            origin = "" if there is None else there.decode()
+            done = yield _PUT(
+                keys.PlaceKeys(project, pool, origin), queue=entry, pool=pool, origin=origin
+            )
 
     @verb
     def deleted(self, project: str, queue: str) -> Steps[None]:

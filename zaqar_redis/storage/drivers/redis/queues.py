@@ -43,7 +43,7 @@ class Queues:
     def create(self, project: str, queue: str, metadata: dict[str, Any]) -> Steps[bool]:
         made, unlisted = yield _CREATE(
             keys.of_queue(project, queue),
-            *_settings(queue, metadata),
+            *settings_of(queue, metadata),
             now=self._now(),
             epoch=identity.new_epoch(),
             metadata=msgspec.json.encode(metadata),
@@ -61,7 +61,7 @@ class Queues:
     def update(self, project: str, queue: Queue, metadata: dict[str, Any]) -> Steps[bool]:
         outcome = yield _UPDATE(
             keys.of_queue(project, queue.name),
-            *_settings(queue.name, metadata),
+            *settings_of(queue.name, metadata),
             expected=queue.stored,
             metadata=msgspec.json.encode(metadata),
         )
@@ -167,7 +167,7 @@ def _queue(name: str, metadata: bytes, created: bytes) -> Queue:
     )
 
 
-def _settings(queue: str, metadata: dict[str, Any]) -> list[str | int]:
+def settings_of(queue: str, metadata: dict[str, Any]) -> list[str | int]:
     """What the scripts go by, out of reserved attributes; falsy ones do not count."""
     fields: list[str | int] = []
     for name, attribute in (

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.script import Argument, Call, Script, Steps, verb
-from zaqar_redis.records import Portion
+from zaqar_redis.records import Portion, Queue
 from zaqar_redis.storage.drivers.redis import identity
-from zaqar_redis.storage.drivers.redis.queues import enlist, unlist
+from zaqar_redis.storage.drivers.redis.queues import enlist, settings_of, unlist
 
 _OPEN = Script("gate_open")
 _CLOSE = Script("gate_close")
@@ -27,10 +29,15 @@ _INDEX = Script("transfer_index")
 _PLACE = Script("transfer_place")
 _TERMS = Script("transfer_terms")
 _KEEP = Script("transfer_keep")
+_SUBSCRIBE = Script("transfer_subscribe")
 _SETTINGS = Script("transfer_settings")
 _COMPLETE = Script("transfer_complete")
 _SEAL = Script("transfer_seal")
 _RETIRE = Script("transfer_retire")
+
+#: The gate of a queue that is imported from stock Zaqar, see zaqar_redis/stock.  No
+#: catalogue tells when such a queue is whole, so nobody opens it but `welcome`.
+_IMPORTED = "into:import-"
 
 #: Milliseconds for which a queue that left is remembered: far longer than any
 #: worker believes what it knows of where queues live.
@@ -44,8 +51,17 @@ _INDEX_WIDTH = 6
 
 #: Kinds of portions of a frozen queue, in the order in which they come, and the keys
 #: of those that are terms.
-_TERM_KEYS = {"claims": ("leases", "claims"), "receipts": ("lapses", "receipts")}
-_AFTER = {"index": "claims:0", "claims": "receipts:0", "receipts": "settings:0"}
+_TERM_KEYS = {
+    "claims": ("leases", "claims"),
+    "receipts": ("lapses", "receipts"),
+    "subscriptions": ("subscription_ends", "subscriptions"),
+}
+_AFTER = {
+    "index": "claims:0",
+    "claims": "receipts:0",
+    "receipts": "subscriptions:0",
+    "subscriptions": "settings:0",
+}
 
 
 class Transfer:
@@ -54,6 +70,8 @@ class Transfer:
 
     @verb
     def open(self, project: str, queue: str, gate: str) -> Steps[bool]:
+        if gate.startswith(_IMPORTED):
+            return False
         return bool((yield _OPEN(keys.of_queue(project, queue), shut=gate)))
 
     @verb
@@ -111,8 +129,12 @@ class Transfer:
             yield _PLACE(of_queue, *items, token=token, after=portion.after, upto=upto)
         elif portion.kind == "settings":
             yield _COMPLETE(of_queue, *items, token=token)
+        elif portion.kind == "queue":
+            yield _COMPLETE(of_queue, *_new(items[0], portion.after), token=token)
         elif items and portion.kind == "messages":
             yield _WRITE(of_queue, *items, token=token)
+        elif items and portion.kind == "subscriptions":
+            yield _SUBSCRIBE(of_queue, *items, token=token)
         elif items:
             yield _KEEP(keys.TermKeys(of_queue, *_TERM_KEYS[portion.kind]), *items, token=token)
 
@@ -129,6 +151,15 @@ class Transfer:
     def retire(self, project: str, queue: str, token: str) -> Steps[None]:
         yield _RETIRE(keys.of_queue(project, queue), token=token, life=_CLOSED_FOR)
         yield from unlist(project, queue)
+
+
+def _new(queue: Queue, rank: int) -> list[Argument]:
+    """What a queue from a store of another kind knows of itself: it has no epoch of ours."""
+    return [
+        *("epoch", identity.new_epoch(), "created", queue.created, "rank", rank),
+        *("metadata", msgspec.json.encode(queue.metadata)),
+        *settings_of(queue.name, queue.metadata),
+    ]
 
 
 def _frozen_call(

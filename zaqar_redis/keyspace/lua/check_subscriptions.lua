@@ -1,0 +1,70 @@
+-- Check that subscriptions, their subscribers, their order and their ends agree.
+--
+-- Returns {where to go on or '0', {what, how often; of each finding}}.
+local subscriptions     = KEYS[1]            -- hash: id -> subscription
+local subscribers       = KEYS[2]            -- hash: subscriber -> id
+local subscription_ids  = KEYS[3]            -- zset, score 0: ids of subscriptions
+local subscription_ends = KEYS[4]            -- zset: ids of subscriptions by expiry
+local gate              = KEYS[5]            -- string: keeps everybody out while it is there
+local which             = ARGV[1]            -- name of one of these keys
+local cursor            = ARGV[2]            -- '0' at first
+local limit             = tonumber(ARGV[3])  -- members to look at, about
+local repair            = ARGV[4]            -- '1': mend it
+--#include gate
+--#include subscriber
+--#include findings
+
+local mends = repair == '1'
+
+local function check_subscription(id, record)
+    if not redis.call('ZSCORE', subscription_ends, id) then
+        note('subscription')
+        if mends then
+            redis.call('HDEL', subscriptions, id)
+        end
+        return
+    end
+    local subscriber = subscriber_of(record)
+    if redis.call('HGET', subscribers, subscriber) ~= id
+        or not redis.call('ZSCORE', subscription_ids, id) then
+        note('subscriber')
+        if mends then
+            redis.call('HSET', subscribers, subscriber, id)
+            redis.call('ZADD', subscription_ids, 0, id)
+        end
+    end
+end
+
+local function check_subscriber(subscriber, id)
+    local record = redis.call('HGET', subscriptions, id)
+    if not record or subscriber_of(record) ~= subscriber then
+        note('subscription')
+        if mends then
+            redis.call('HDEL', subscribers, subscriber)
+        end
+    end
+end
+
+local function check_id(ids, id)
+    if redis.call('HEXISTS', subscriptions, id) == 0 then
+        note('subscription')
+        if mends then
+            redis.call('ZREM', ids, id)
+        end
+    end
+end
+
+local found = ({subscriptions = subscriptions, subscribers = subscribers})[which]
+local ids = ({subscription_ids = subscription_ids, subscription_ends = subscription_ends})[which]
+local page = found and redis.call('HSCAN', found, cursor, 'COUNT', limit)
+    or redis.call('ZSCAN', ids, cursor, 'COUNT', limit)
+for at = 1, #page[2], 2 do
+    if which == 'subscriptions' then
+        check_subscription(page[2][at], page[2][at + 1])
+    elseif which == 'subscribers' then
+        check_subscriber(page[2][at], page[2][at + 1])
+    else
+        check_id(ids, page[2][at])
+    end
+end
+return {page[1], findings()}

@@ -1,0 +1,30 @@
+-- Subscribe, unless the subscriber has subscribed to the queue already.
+--
+-- Returns 1, or 0 when it has.
+local subscriptions     = KEYS[1]            -- hash: id -> subscription
+local subscribers       = KEYS[2]            -- hash: subscriber -> id
+local subscription_ids  = KEYS[3]            -- zset, score 0: ids
+local subscription_ends = KEYS[4]            -- zset: ids by expiry
+local gate              = KEYS[5]            -- string: keeps everybody out while it is there
+local now               = tonumber(ARGV[1])  -- ms; 0: the time of Redis
+local id                = ARGV[2]            -- of the subscription
+local subscriber        = ARGV[3]            -- URI
+local ttl               = tonumber(ARGV[4])  -- seconds
+local options           = ARGV[5]            -- JSON object
+--#include gate
+--#include now
+--#include subscriber
+--#include subscription
+
+forget_subscriptions()
+local there = redis.call('HGET', subscribers, subscriber)
+if there and tonumber(redis.call('ZSCORE', subscription_ends, there)) <= now then
+    unsubscribe(there)
+elseif there then
+    return 0
+end
+redis.call('HSET', subscriptions, id, ttl .. ' 0\n' .. options .. '\n' .. subscriber)
+redis.call('HSET', subscribers, subscriber, id)
+redis.call('ZADD', subscription_ids, 0, id)
+redis.call('ZADD', subscription_ends, now + ttl * 1000, id)
+return 1

@@ -1,0 +1,7 @@
+-- Remove a topic. Returns whether it was there (1) or not.
+local topics      = KEYS[1]  -- hash: name -> metadata
+local topic_names = KEYS[2]  -- zset, score 0: names of topics
+local topic       = ARGV[1]  -- name
+
+redis.call('ZREM', topic_names, topic)
+return redis.call('HDEL', topics, topic)
