@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Many at once on stock Zaqar's storage over our driver: a program for tests.
+
+    python -m tests.upstream.crowd threads|gevent|eventlet|fork zaqar.conf socket
+
+Eight post and claim, over a driver that was used before they began, until each has
+had its share. Prints as JSON the ids that each claimed, and how often another had its
+turn while a call waited for Redis.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+import traceback
+from importlib import import_module
+from typing import Any
+
+WORKERS, EACH = 8, 60
+#: Milliseconds for which Redis lets a call wait, and seconds between turns meanwhile.
+_PAUSE, _TURN = 500, 0.01
+
+
+def main() -> int:
+    how, config, socket = sys.argv[1:]
+    if how == "gevent":
+        import_module("gevent.monkey").patch_all()
+    elif how == "eventlet":
+        import_module("eventlet").monkey_patch()
+    made = storage(config)
+    _post(made, -1)
+    claimed = _forked(made) if how == "fork" else _threads(made)
+    print(json.dumps({"claimed": claimed, "turns": _turns(made, socket)}))
+    return 0
+
+
+def storage(config: str) -> Any:
+    """What stock Zaqar's controllers use, made as it makes it."""
+    conf = import_module("oslo_config.cfg").ConfigOpts()
+    import_module("oslo_log.log").register_options(conf)
+    conf(args=[], project="zaqar", default_config_files=[config])
+    return import_module("zaqar.bootstrap").Bootstrap(conf).storage
+
+
+def _post(storage: Any, number: int) -> None:
+    messages = [{"body": number, "ttl": 600}]
+    storage.message_controller.post("q", messages, None, project="p")
+
+
+def _work(storage: Any, worker: int) -> list[str]:
+    """Post a share of the messages, and claim as many as come; their ids."""
+    found: list[str] = []
+    for number in range(EACH):
+        _post(storage, worker * EACH + number)
+        _, messages = storage.claim_controller.create(
+            "q", {"ttl": 300, "grace": 60}, project="p", limit=2
+        )
+        found += [message["id"] for message in messages]
+    return found
+
+
+def _threads(storage: Any) -> list[list[str]]:
+    found: dict[int, list[str]] = {}
+
+    def work(worker: int) -> None:
+        found[worker] = _work(storage, worker)
+
+    threads = [threading.Thread(target=work, args=(worker,)) for worker in range(WORKERS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return list(found.values())
+
+
+def _forked(storage: Any) -> list[list[str]]:
+    """Each in a process of its own, which has the connections of this one as it begins."""
+    pipes = [_child(storage, worker) for worker in range(1, WORKERS)]
+    found = [_work(storage, 0)]  # at the same time
+    for pipe in pipes:
+        with os.fdopen(pipe) as written:
+            found.append(json.load(written))
+    return found
+
+
+def _child(storage: Any, worker: int) -> int:
+    reading, writing = os.pipe()
+    if os.fork():
+        os.close(writing)
+        return reading
+    try:
+        with os.fdopen(writing, "w") as output:
+            json.dump(_work(storage, worker), output)
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
+    os._exit(0)
+
+
+def _turns(storage: Any, socket: str) -> int:
+    """How often a second thread had its turn while Redis let a post wait."""
+    turns, done = 0, False
+
+    def count() -> None:
+        nonlocal turns
+        while not done:
+            time.sleep(_TURN)
+            turns += 1
+
+    counting = threading.Thread(target=count)
+    counting.start()
+    import_module("redis").Redis(unix_socket_path=socket).client_pause(_PAUSE, all=False)
+    _post(storage, -2)
+    done = True
+    counting.join()
+    return turns
+
+
+if __name__ == "__main__":
+    sys.exit(main())

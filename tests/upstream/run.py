@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs stock Zaqar's tests on a driver: ``python -m tests.upstream.run --help``."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import redis
+
+from tests import servers
+from tests.upstream import report
+from tests.upstream.inapplicable import inapplicable
+from tests.upstream.suites import SUITES
+from tests.upstream.targets import TARGETS
+from tests.upstream.task import Task
+
+_ROOT = Path(__file__).parents[2]
+
+#: Longest time of one process; the longest suite takes some minutes in a single one.
+_SECONDS = 900
+
+
+def run(
+    python: str,
+    target: str,
+    suite: str,
+    *,
+    jobs: int = 1,
+    only: str = "*",
+    as_is: bool = False,
+) -> report.Report:
+    """Run a suite in *jobs* processes, each with a Redis of its own."""
+    began = time.monotonic()
+    with contextlib.ExitStack() as stack:
+        tasks, processes = [], []
+        shared = stack.enter_context(tempfile.TemporaryDirectory(prefix="zr-upstream-"))
+        for _ in range(jobs):
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="zr-upstream-"))
+            server = stack.enter_context(servers.redis_server())
+            tasks.append(
+                Task(
+                    target=target,
+                    suite=suite,
+                    port=_open_port(server),
+                    socket=str(server.socket),
+                    folder=folder,
+                    shared=shared,
+                    only=only,
+                    as_is=as_is,
+                )
+            )
+            processes.append(stack.enter_context(_process(python, tasks[-1])))
+        _wait(processes, tasks)
+        return report.gather(
+            target, suite, time.monotonic() - began, [task.results for task in tasks]
+        )
+
+
+def _open_port(server: servers.RedisServer) -> int:
+    """Let the server listen on a port too: URIs of stock's driver need one."""
+    with server.client() as client:
+        client.config_set("bind", "127.0.0.1")
+        for _ in range(10):
+            port = servers.free_port()
+            # Fails when another program has taken the port meanwhile.
+            with contextlib.suppress(redis.ResponseError):
+                client.config_set("port", port)
+                return port
+    raise RuntimeError("Redis found no free port")
+
+
+@contextlib.contextmanager
+def _process(python: str, task: Task) -> Iterator[subprocess.Popen[bytes]]:
+    # Stock's tests read settings of their own from the environment.
+    inherited = {name: v for name, v in os.environ.items() if not name.startswith("ZAQAR_")}
+    path = os.pathsep.join([str(_ROOT), *filter(None, [inherited.get("PYTHONPATH")])])
+    with (Path(task.folder) / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [python, "-m", "tests.upstream.inside", task.written()],
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env=inherited | {"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"},
+            cwd=task.folder,
+        )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _wait(processes: list[subprocess.Popen[bytes]], tasks: list[Task]) -> None:
+    """Raises RuntimeError with the log of a process that broke off."""
+    end = time.monotonic() + _SECONDS
+    for process, task in zip(processes, tasks, strict=True):
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(max(0, end - time.monotonic()))
+        if process.returncode:
+            raise RuntimeError((Path(task.folder) / "log").read_text())
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("suite", choices=SUITES)
+    parser.add_argument("--target", default="zaqar-redis", help=f"{[*TARGETS]} or module:NAME")
+    parser.add_argument(
+        "--python", type=os.path.abspath, default=sys.executable, help="one that has zaqar"
+    )
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--only", default="*", help="pattern of the tests' names")
+    parser.add_argument(
+        "--as-is",
+        action="store_true",
+        help="put nothing in the place of MongoDB's classes and leave no test out",
+    )
+    parser.add_argument("--output", type=Path, default=Path("upstream-results"))
+    options = parser.parse_args()
+    done = run(
+        options.python,
+        options.target,
+        options.suite,
+        jobs=options.jobs,
+        only=options.only,
+        as_is=options.as_is,
+    )
+    return _tell(done, done.write(options.output))
+
+
+def _tell(done: report.Report, path: Path) -> int:
+    listed = inapplicable()
+    wrong = done.wrong(listed)
+    for name, ending in sorted(wrong.items()):
+        print(f"{ending.outcome} {name}: {ending.reason}")
+    for name in done.needless(listed):
+        print(f"listed as inapplicable, but passes: {name}")
+    print(f"zaqar {done.zaqar}, {done.suite} on {done.target}: {done.counts}")
+    print(f"{len(wrong)} not as they should be, in {done.seconds} s; see {path}")
+    return 1 if wrong or not done.tests else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

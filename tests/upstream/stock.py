@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stock Zaqar as a running service, over our driver or its own."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+
+from tests import servers
+from tests.upstream.targets import TARGETS
+
+_ROOT = Path(__file__).parents[2]
+
+#: Without authentication nobody is an administrator, and nobody could do these.
+_POLICY = "".join(
+    f'"{what}": "@"\n'
+    for what in (
+        "health:get",
+        *(f"pools:{verb}" for verb in ("get_all", "create", "get", "update", "delete")),
+        *(f"flavors:{verb}" for verb in ("get_all", "create", "get", "update", "delete")),
+    )
+)
+
+
+@contextlib.contextmanager
+def zaqar(
+    uri: str,
+    *options: str,
+    python: str = sys.executable,
+    target: str = "zaqar-redis",
+    pooling: bool = False,
+) -> Iterator[str]:
+    """The URL of stock Zaqar over the Redis at *uri*; *options* are gunicorn's."""
+    with tempfile.TemporaryDirectory(prefix="zr-stock-") as folder:
+        config = Path(folder) / "zaqar.conf"
+        config.write_text(configuration(uri, target, pooling))
+        (Path(folder) / "policy.yaml").write_text(_POLICY)
+        port = servers.free_port()
+        url = f"http://127.0.0.1:{port}"
+        log = Path(folder) / "log"
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                [
+                    *(python, "-m", "gunicorn", "--bind", f"127.0.0.1:{port}"),
+                    *("--chdir", folder, *options, "tests.upstream.app:app"),
+                ],
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=os.environ | {"STOCK_ZAQAR_CONF": str(config), "PYTHONPATH": str(_ROOT)},
+            )
+        try:
+            servers.wait_for(
+                lambda: _answers(url) or process.poll() is not None, "stock Zaqar to start", 60
+            )
+            if process.poll() is not None:
+                raise RuntimeError(f"stock Zaqar did not start:\n{log.read_text()}")
+            yield url
+        finally:
+            process.terminate()
+            try:
+                process.wait(30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def configuration(uri: str, target: str = "zaqar-redis", pooling: bool = False) -> str:
+    """Of zaqar.conf, with the store at *uri* for everything."""
+    scheme = TARGETS[target].scheme
+    return f"""
+[DEFAULT]
+admin_mode = True
+auth_strategy =
+pooling = {pooling}
+[signed_url]
+secret_key = of the tests only
+[drivers]
+message_store = {scheme}
+management_store = {scheme}
+[drivers:message_store:{scheme}]
+uri = {uri}
+[drivers:management_store:{scheme}]
+uri = {uri}
+[oslo_policy]
+policy_file = policy.yaml
+[profiler]
+enabled = False
+"""
+
+
+def _answers(url: str) -> bool:
+    try:
+        return httpx.get(f"{url}/v2/ping", headers={"Client-ID": "x"}).status_code < 500
+    except httpx.HTTPError:
+        return False

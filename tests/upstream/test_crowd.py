@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The driver serves threads, green threads and forked processes at once."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests import servers
+from tests.upstream import crowd, stock
+
+_ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("how", ["threads", "gevent", "eventlet", "fork"])
+def test_each_message_is_claimed_once(how: str, tmp_path: Path) -> None:
+    with servers.redis_server() as store:
+        config = tmp_path / "zaqar.conf"
+        config.write_text(stock.configuration(store.uri))
+        done = subprocess.run(
+            [
+                *(sys.executable, "-m", "tests.upstream.crowd"),
+                *(how, str(config), str(store.socket)),
+            ],
+            capture_output=True,
+            text=True,
+            timeout=100,
+            cwd=_ROOT,
+        )
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert len(told["claimed"]) == crowd.WORKERS
+    ids = [id for each in told["claimed"] for id in each]
+    assert len(ids) == crowd.WORKERS * crowd.EACH + 1
+    assert len(set(ids)) == len(ids)
+    assert told["turns"] > 10, "others have their turn while one waits for Redis"

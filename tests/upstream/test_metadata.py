@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Metadata that two processes change: each believes what it knows for a second."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from zaqar.storage import errors as storage_errors
+
+from tests import servers
+from tests.upstream import crowd, stock
+
+
+@pytest.fixture
+def controllers(tmp_path: Path) -> Iterator[tuple[Any, Any]]:
+    """Of two processes, as it were."""
+    with servers.redis_server() as store:
+        config = tmp_path / "zaqar.conf"
+        config.write_text(stock.configuration(store.uri))
+        both = [crowd.storage(str(config)) for _ in range(2)]
+        yield both[0].queue_controller, both[1].queue_controller
+        for each in both:
+            each.close()
+
+
+def test_a_change_is_seen_by_others_soon(controllers: tuple[Any, Any]) -> None:
+    one, other = controllers
+    one.create("q", {"colour": "red"}, project="p")
+    assert other.get_metadata("q", "p") == {"colour": "red"}
+    one.set_metadata("q", {"colour": "blue"}, "p")
+    assert one.get_metadata("q", "p") == {"colour": "blue"}, "at once where it was made"
+    assert other.get("q", project="p") == {"colour": "blue"}, "and where it is asked for"
+    servers.wait_for(
+        lambda: other.get_metadata("q", "p") == {"colour": "blue"}, "the change", seconds=5
+    )
+    one.delete("q", project="p")
+    with pytest.raises(storage_errors.QueueDoesNotExist):
+        one.get_metadata("q", "p")
+
+
+def test_a_change_made_from_old_metadata_is_refused(controllers: tuple[Any, Any]) -> None:
+    one, other = controllers
+    one.create("q", {"colour": "red"}, project="p")
+    known = other.get_metadata("q", "p")
+    one.set_metadata("q", {"colour": "red", "size": 5}, "p")
+    with pytest.raises(storage_errors.Conflict):
+        other.set_metadata("q", known | {"colour": "blue"}, "p")
+    assert other.get_metadata("q", "p") == {"colour": "red", "size": 5}
+    other.set_metadata("q", {"colour": "blue", "size": 5}, "p")
+    assert one.get("q", project="p") == {"colour": "blue", "size": 5}
+
+
+def test_metadata_made_from_nothing_are_set(
+    controllers: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = controllers
+    one.create("q", {}, project="p")
+    other.get_metadata("q", "p")
+    one.set_metadata("q", {"colour": "red"}, "p")
+    later = time.monotonic() + 10
+    monkeypatch.setattr(time, "monotonic", lambda: later)
+    other.set_metadata("q", {"colour": "blue"}, "p")
+    assert other.get_metadata("q", "p") == {"colour": "blue"}
+
+
+def test_what_is_done_to_metadata_stays_with_who_did_it(controllers: tuple[Any, Any]) -> None:
+    one, _ = controllers
+    one.create("q", {"tags": ["a"]}, project="p")
+    one.get_metadata("q", "p")["tags"].append("b")
+    assert one.get_metadata("q", "p") == {"tags": ["a"]}

@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stock Zaqar's generator of sample configurations has our options too."""
+
+from __future__ import annotations
+
+import configparser
+from pathlib import Path
+
+import pytest
+from oslo_config import cfg, generator
+
+
+@pytest.mark.parametrize("store", ["message", "management"])
+def test_options_are_in_the_sample(store: str, tmp_path: Path) -> None:
+    sample = tmp_path / "zaqar.conf.sample"
+    names = ("zaqar", "zaqar_redis.upstream")
+    arguments = [word for name in names for word in ("--namespace", name)]
+    conf = cfg.ConfigOpts()
+    generator.register_cli_opts(conf)
+    conf([*arguments, "--output-file", str(sample)])
+    generator.generate(conf)
+    text = sample.read_text()
+    assert "[drivers:message_store:redis]" in text, "stock's own are there as well"
+    # As an operator does it: take the sign of a comment away.
+    part = text.partition(f"[drivers:{store}_store:zaqar-redis]")[2].partition("\n[")[0]
+    chosen = [line[1:] for line in part.splitlines() if line.startswith("#") and " = " in line]
+    parsed = configparser.ConfigParser(interpolation=None)
+    parsed.read_string("[ours]\n" + "\n".join(line for line in chosen if line[0].isalpha()))
+    assert dict(parsed["ours"]) == {
+        "uri": "zaqar-redis://127.0.0.1:6379/0",
+        "timeout": "5.0",
+        "connect_timeout": "2.0",
+        "max_connections": "64",
+    }

@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Our service and stock Zaqar over our stores have the same queues: either can take over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from tests import servers
+from tests.upstream import stock
+
+_HEADERS = {"Client-ID": "9d3f6c0e-8f0d-4c55-a2f3-6b3a0f4d6a10"}
+
+
+class Door:
+    """One of the two services."""
+
+    def __init__(self, url: str, project: str) -> None:
+        self._url = f"{url}/v2"
+        self._headers = _HEADERS | {"X-Project-ID": project}
+
+    def ask(self, method: str, path: str, document: object | None = None, **query: Any) -> Any:
+        answer = httpx.request(
+            method,
+            self._url + path,
+            json=document,
+            params=query or None,
+            headers=self._headers,
+            timeout=30,
+        )
+        assert answer.status_code < 400, answer.text
+        return answer.json() if answer.content else None
+
+    def post(self, queue: str, *bodies: object, **fields: int) -> list[str]:
+        messages = [{"body": body, "ttl": 600, **fields} for body in bodies]
+        answer = self.ask("POST", f"/queues/{queue}/messages", {"messages": messages})
+        return [href.rpartition("/")[2] for href in answer["resources"]]
+
+    def listed(self, queue: str, **query: Any) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.ask(
+            "GET", f"/queues/{queue}/messages", echo="true", limit=20, **query
+        )["messages"]
+        return [{name: each[name] for name in ("id", "body", "ttl")} for each in found]
+
+    def claim(self, queue: str, limit: int) -> tuple[str, list[Any]]:
+        answer = self.ask(
+            "POST", f"/queues/{queue}/claims", {"ttl": 300, "grace": 60}, limit=limit
+        )["messages"]
+        (claim,) = {message["href"].partition("claim_id=")[2] for message in answer}
+        return claim, [message["body"] for message in answer]
+
+    def stats(self, queue: str) -> tuple[int, int]:
+        found = self.ask("GET", f"/queues/{queue}/stats")["messages"]
+        return found["free"], found["claimed"]
+
+
+@pytest.fixture(scope="module", params=["plain", "pools"])
+def urls(request: pytest.FixtureRequest) -> Iterator[tuple[str, str]]:
+    """Of our service and of stock Zaqar, over the same store, perhaps with a pool."""
+    pooling = request.param == "pools"
+    options: dict[str, dict[str, object]] = {"DEFAULT": {"admin_mode": True}}
+    with (
+        servers.redis_server() as home,
+        servers.redis_server() as one,
+        servers.service(home.uri, options=options) as ours,
+        stock.zaqar(home.uri, "--workers", "2", pooling=pooling) as theirs,
+    ):
+        if pooling:
+            document = {"uri": f"zaqar-redis+{one.uri}", "weight": 10}
+            Door(ours.url, "nobody").ask("PUT", "/pools/one", document)
+        yield ours.url, theirs
+        with one.client() as client:
+            assert bool(client.dbsize()) == pooling, "queues are where they should be"
+
+
+@pytest.fixture(params=["ours first", "stock first"])
+def doors(request: pytest.FixtureRequest, urls: tuple[str, str], project: str) -> tuple[Door, Door]:
+    first, second = (Door(url, project) for url in urls)
+    return (first, second) if request.param == "ours first" else (second, first)
+
+
+def test_queues_and_messages(doors: tuple[Door, Door]) -> None:
+    one, other = doors
+    metadata = {"colour": "grün", "_default_message_ttl": 300, "_max_messages_post_size": 1000}
+    one.ask("PUT", "/queues/orders", metadata)
+    shown = other.ask("GET", "/queues/orders")
+    assert {name: shown[name] for name in metadata} == metadata
+    ids = one.post("orders", {"n": 1}, "ä", [1, None], 4.5)
+    assert other.listed("orders") == one.listed("orders")
+    assert [each["id"] for each in other.listed("orders")] == ids
+    assert other.ask("GET", f"/queues/orders/messages/{ids[1]}")["body"] == "ä"
+    other.ask("DELETE", f"/queues/orders/messages/{ids[0]}")
+    other.post("orders", "last")
+    assert [each["body"] for each in one.listed("orders")] == ["ä", [1, None], 4.5, "last"]
+    assert [each["body"] for each in one.listed("orders", marker=ids[2])] == [4.5, "last"]
+    assert one.stats("orders") == other.stats("orders") == (4, 0)
+    listed = [each["name"] for each in other.ask("GET", "/queues")["queues"]]
+    assert listed == ["orders"]
+    other.ask("POST", "/queues/orders/purge", {"resource_types": ["messages"]})
+    assert one.listed("orders") == []
+    other.ask("DELETE", "/queues/orders")
+    assert one.ask("GET", "/queues")["queues"] == []
+
+
+def test_delays(doors: tuple[Door, Door]) -> None:
+    one, other = doors
+    one.ask("PUT", "/queues/late", {"_default_message_delay": 300})
+    other.post("late", "later")
+    other.post("late", "now", delay=0)
+    for door in doors:
+        assert [each["body"] for each in door.listed("late")] == ["now"]
+        assert len(door.listed("late", include_delayed="true")) == 2
+
+
+def test_claims(doors: tuple[Door, Door]) -> None:
+    one, other = doors
+    one.ask("PUT", "/queues/work", {})
+    one.post("work", *range(6))
+    claim, bodies = one.claim("work", 4)
+    assert bodies == [0, 1, 2, 3]
+    path = f"/queues/work/claims/{claim}"
+    held = other.ask("GET", path)["messages"]
+    assert [message["body"] for message in held] == bodies
+    other.ask("DELETE", held[0]["href"].removeprefix("/v2"))
+    other.ask("PATCH", path, {"ttl": 600, "grace": 60})
+    assert one.ask("GET", path)["ttl"] == 600
+    second, bodies = other.claim("work", 10)
+    assert bodies == [4, 5], "what one has claimed the other does not get"
+    one.ask("DELETE", f"/queues/work/claims/{second}")
+    other.ask("DELETE", path)
+    assert one.claim("work", 10)[1] == [1, 2, 3, 4, 5]
+
+
+def test_dead_letters(doors: tuple[Door, Door]) -> None:
+    one, other = doors
+    one.ask("PUT", "/queues/dead", {})
+    one.ask("PUT", "/queues/work", {"_max_claim_count": 1, "_dead_letter_queue": "dead"})
+    other.post("work", "poison")
+    for door in (one, other):
+        taken = door.ask("POST", "/queues/work/claims", {"ttl": 300, "grace": 60})
+        if taken and taken["messages"]:
+            claim = taken["messages"][0]["href"].partition("claim_id=")[2]
+            door.ask("DELETE", f"/queues/work/claims/{claim}")
+    assert [each["body"] for each in one.listed("dead")] == ["poison"]
+    assert one.listed("work") == []

@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stock Zaqar's own tests pass on our driver inside stock Zaqar, this release and the last."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.upstream import run
+from tests.upstream.inapplicable import inapplicable
+
+#: ``tools/test`` makes it: the release before cannot be in the same environment.
+PREVIOUS = Path(__file__).parents[2] / ".venv-test-previous" / "bin" / "python"
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("suite", ["storage", "transport"])
+@pytest.mark.parametrize("python", [sys.executable, str(PREVIOUS)], ids=["current", "previous"])
+def test_stock_zaqar_is_content_with_our_driver(python: str, suite: str) -> None:
+    assert Path(python).exists(), "run tools/test once: it makes the environment"
+    done = run.run(python, "zaqar-redis", suite, jobs=2)
+    assert len(done.tests) > 100
+    assert done.wrong(inapplicable()) == {}

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The catalogue for stock Zaqar."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from zaqar import storage
+from zaqar.storage import errors as storage_errors
+
+from zaqar_redis.keyspace import keys
+from zaqar_redis.upstream.stores import run
+
+#: Entries read at once.
+_PAGE = 100
+#: Milliseconds for which the place of a deleted queue is kept: stock Zaqar believes its
+#: own cache for 10 s.  And how many are forgotten in passing.
+_KEPT, _FORGET = 60_000, 10
+
+
+class CatalogueController(storage.CatalogueBase):
+    def list(self, project: str | None) -> Iterator[dict[str, Any]]:
+        catalogue = self.driver.stores.catalogue
+        for pool in run(catalogue.pools_of(project or "")):
+            for placed in self._entries(project or "", pool):
+                if not run(catalogue.locate(placed.project, placed.queue)).deleted:
+                    yield _shown(project, placed.queue, pool)
+
+    def get(self, project: str | None, queue: str) -> dict[str, Any]:
+        located = run(self.driver.stores.catalogue.locate(project or "", queue))
+        if located.pool is None or located.deleted:
+            raise storage_errors.QueueNotMapped(queue, project)
+        return _shown(project, queue, located.pool)
+
+    def exists(self, project: str | None, queue: str) -> bool:
+        located = run(self.driver.stores.catalogue.locate(project or "", queue))
+        return located.pool is not None and not located.deleted
+
+    def insert(self, project: str | None, queue: str, pool: str) -> None:
+        """Map a queue.  One that is in a store already keeps its place.
+
+        When a queue's flavor is changed stock Zaqar takes the queue out and maps it
+        anew, which would leave its messages behind.
+        """
+        stores, owner = self.driver.stores, project or ""
+        located = run(stores.catalogue.locate(owner, queue))
+        noted = located.pool is not None and located.deleted
+        if noted and run(stores.named(located.pool).queues.get(owner, queue)) is not None:
+            run(stores.catalogue.alive(owner, queue))
+            return
+        run(stores.catalogue.put(owner, queue, pool))
+
+    def update(self, project: str | None, queue: str, pool: str | None = None) -> None:
+        self.get(project, queue)
+        if pool is None:
+            raise AssertionError("pool must be given")
+        run(self.driver.stores.catalogue.put(project or "", queue, pool))
+
+    def delete(self, project: str | None, queue: str) -> None:
+        catalogue = self.driver.stores.catalogue
+        run(catalogue.deleted(project or "", queue))
+        for placed in run(catalogue.deleted_since(_KEPT, 0, _FORGET)):
+            store = self.driver.stores.named(placed.pool)
+            if run(store.queues.get(placed.project, placed.queue)) is None:
+                run(catalogue.release(placed.project, placed.queue, placed.pool))
+            else:
+                run(catalogue.alive(placed.project, placed.queue))
+
+    def drop_all(self) -> None:
+        self.driver.stores.drop_catalogue()
+
+    def _entries(self, project: str, pool: str) -> Iterator[Any]:
+        catalogue = self.driver.stores.catalogue
+        after = keys.entry(project, "").decode()
+        while page := run(catalogue.queues_of(pool, after, _PAGE)):
+            for placed in page:
+                if placed.project != project:
+                    return
+                yield placed
+            after = page[-1].marker
+
+
+def _shown(project: str | None, queue: str, pool: str) -> dict[str, Any]:
+    return {"queue": queue, "project": project, "pool": pool}

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pools for stock Zaqar: those that the service of our own has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+from zaqar import storage
+from zaqar.common import errors as zaqar_errors
+from zaqar.storage import errors as storage_errors
+
+from zaqar_redis import errors
+from zaqar_redis.keyspace import uris
+from zaqar_redis.records import Pool
+from zaqar_redis.upstream.stores import run
+
+#: Queues that are looked for when their pool is to be deleted.
+_CHECKED = 1000
+_CHANGEABLE = ("uri", "weight", "flavor", "options")
+
+
+class PoolHasQueues(storage_errors.PoolInUseByFlavor):
+    """Stock Zaqar forgets such queues; to refuse is the same 403 as for a flavor."""
+
+    msg_format = "Pool {pid} is in use by {fid} queues"
+
+
+class PoolsController(storage.PoolsBase):
+    def _list(
+        self, marker: str | None = None, limit: int = 10, detailed: bool = False
+    ) -> Iterator[Any]:
+        found = run(self.driver.stores.pools.list()).items
+        pools = [pool for pool in found if pool.name > (marker or "")]
+        page = pools[:limit] if limit else pools
+        yield (_shown(pool, detailed) for pool in page)
+        yield page[-1].name if page else None
+
+    def _get(self, name: str, detailed: bool = False) -> dict[str, Any]:
+        return _shown(self._known(name), detailed)
+
+    def _get_pools_by_flavor(
+        self, flavor: dict[str, Any] | None = None, detailed: bool = False
+    ) -> Iterator[dict[str, Any]]:
+        """API: without a flavor, all pools.  Those that are draining take no queues."""
+        name = (flavor or {}).get("name")
+        pools = run(self.driver.stores.pools.list()).items
+        return (
+            _shown(pool, detailed)
+            for pool in pools
+            if name in (None, pool.flavor) and not pool.draining
+        )
+
+    def _exists(self, name: str) -> bool:
+        return run(self.driver.stores.pools.get(name)) is not None
+
+    def _create(
+        self,
+        name: str,
+        weight: int,
+        uri: str,
+        flavor: str | None = None,
+        options: dict[str, Any] | None = None,
+    ) -> None:
+        known = run(self.driver.stores.pools.get(name))
+        self._put(
+            Pool(
+                name=name,
+                uri=uri,
+                weight=weight,
+                flavor=flavor or "",
+                options=options or {},
+                draining=known.draining if known else False,
+            )
+        )
+
+    def _update(self, name: str, **kwargs: Any) -> None:
+        changes = {field: kwargs[field] for field in _CHANGEABLE if kwargs.get(field) is not None}
+        if not changes:
+            raise AssertionError(f"one of {', '.join(_CHANGEABLE)} must be given")
+        self._put(msgspec.structs.replace(self._known(name), **changes))
+
+    def _delete(self, name: str) -> None:
+        self._forget_places_of_no_queue(name)
+        try:
+            run(self.driver.stores.pools.delete(name))
+        except errors.FlavorEmptied as needed:
+            raise storage_errors.PoolInUseByFlavor(name, needed.fields["flavor"]) from None
+        except errors.PoolInUse as needed:
+            raise PoolHasQueues(name, needed.fields["count"]) from None
+        self.driver.stores.forget()
+
+    def _drop_all(self) -> None:
+        self.driver.stores.drop_pools()
+
+    def _forget_places_of_no_queue(self, name: str) -> None:
+        """Stock maps queues before it makes them, and may leave such an entry behind."""
+        pool = run(self.driver.stores.pools.get(name))
+        catalogue = self.driver.stores.catalogue
+        try:
+            queues = self.driver.stores.opened(pool).queues if pool else None
+        except zaqar_errors.ConfigurationError:
+            queues = None  # no queue was ever there
+        for placed in run(catalogue.queues_of(name, "", _CHECKED)):
+            project, queue = placed.project, placed.queue
+            if queues is None or run(queues.get(project, queue)) is None:
+                run(catalogue.deleted(project, queue))
+                run(catalogue.release(project, queue, name))
+
+    def _known(self, name: str) -> Pool:
+        pool = run(self.driver.stores.pools.get(name))
+        if pool is None:
+            raise storage_errors.PoolDoesNotExist(name)
+        return pool
+
+    def _put(self, pool: Pool) -> None:
+        try:
+            run(self.driver.stores.pools.put(pool, canonical=uris.spelt(pool.uri), strict=False))
+        except errors.UriTaken:
+            raise storage_errors.PoolAlreadyExists from None
+        self.driver.stores.forget()
+
+
+def _shown(pool: Pool, detailed: bool) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "name": pool.name,
+        "uri": pool.uri,
+        "weight": pool.weight,
+        "flavor": pool.flavor or None,
+    }
+    if detailed:
+        document["options"] = dict(pool.options)
+    return document
