@@ -1,0 +1,305 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stock Zaqar with its own Redis driver, and with ours.
+
+    python -m tests.benchmarks.stock
+    python -m tests.benchmarks.stock --part plain --rounds 9
+
+starts, for each driver, a redis-server of its own and two processes with stock's WSGI
+application: one that is measured, and one that prepares what it needs, so that this is
+not counted. They are configured as an operator would, without authentication, and take
+turns. The run stops what it started, also after Ctrl-C, and prints Markdown. It wants
+redis-server on PATH, and a machine that does nothing else.
+
+One call at a time, made within the process: no HTTP server, no network, no append-only
+file. A server in front would add the same to both, and bring the ratios nearer to 1; a
+network would add more to who asks its store more often. Behind so many claimed messages
+stock's driver takes seconds for one listing: its rounds of those count few answers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import shlex
+import signal
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from tests.benchmarks import house
+from tests.benchmarks.rounds import (
+    CPU,
+    TIME,
+    Contender,
+    Measured,
+    Target,
+    cpu_table,
+    take_turns,
+    targets_table,
+    tell,
+)
+from tests.benchmarks.stock_worker import CLAIMED, Worker
+from zaqar_redis.bench import report
+from zaqar_redis.bench.load import Sample
+from zaqar_redis.bench.service import Failed
+
+PARTS = ("plain", "claimed")
+#: What the drivers are called in stock's configuration, ours first, and their URIs.
+_DRIVERS = {
+    "zaqar-redis": "unix://{socket}",
+    # Its own 0.1 s of patience would end what it is about to answer.
+    "redis": "redis://{socket}?socket_timeout=10",
+}
+_CONFIGURATION = """\
+[DEFAULT]
+log_file = {home}/zaqar.log
+
+[drivers]
+message_store = {name}
+management_store = {name}
+
+[drivers:message_store:{name}]
+uri = {uri}
+
+[drivers:management_store:{name}]
+uri = {uri}
+"""
+#: Messages that there are to claim, and to claim and delete, for each second of a round.
+_TO_CLAIM = 20_000
+_TO_DELETE = 5000
+#: Messages that are listed from, and that lie behind claimed ones.
+_FEW = 1000
+
+
+class Side:
+    """Stock Zaqar with one of the drivers."""
+
+    def __init__(self, stack: contextlib.ExitStack, name: str) -> None:
+        self.name = name
+        store = house.redis_server(stack)
+        home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="zr-stock-")))
+        uri = _DRIVERS[name].format(socket=store.socket)
+        (home / ".zaqar").mkdir()
+        settings = _CONFIGURATION.format(name=name, uri=uri, home=home)
+        (home / ".zaqar" / "zaqar.conf").write_text(settings)
+        self._measured, self._helper = (_worker(stack, home) for _ in range(2))
+        _pin(self._measured.pid, store.pid)
+
+    def fill(self, queue: str, count: int) -> None:
+        self._helper.call("fill", queue, count)
+
+    def hold(self, queue: str, count: int) -> None:
+        tell(f"{self.name}: claiming {count} messages")
+        self._helper.call("fill", queue, count)
+        self._helper.call("hold", queue, count)
+        if (claimed := self._helper.call("claimed", queue)) != count:
+            raise Failed(f"{self.name}: {claimed} messages are claimed, not {count}")
+
+    def doing(self, workload: str, queue: str) -> Contender:
+        return self._contender(lambda seconds: self._measure(workload, queue, seconds))
+
+    def emptying(self, workload: str, queue: str) -> Contender:
+        """Claims and deletes; gone messages are replaced before the next round."""
+        left = 0
+
+        def measure(seconds: int) -> Sample:
+            nonlocal left
+            wanted = _TO_DELETE * seconds
+            self.fill(queue, wanted - left)
+            found = self._measure(workload, queue, seconds)
+            left = max(left, wanted) - found.work * CLAIMED
+            return found
+
+        return self._contender(measure)
+
+    def claiming(self, queue: str) -> Contender:
+        """Claims only; what a round has claimed is free again before the next."""
+        filled = 0
+
+        def measure(seconds: int) -> Sample:
+            nonlocal filled
+            self._helper.call("release", self._measured.call("made"))
+            self.fill(queue, _TO_CLAIM * seconds - filled)
+            filled = max(filled, _TO_CLAIM * seconds)
+            return self._measure("claim_some", queue, seconds)
+
+        return self._contender(measure)
+
+    def _measure(self, workload: str, queue: str, seconds: int) -> Sample:
+        found: Sample = self._measured.call("measure", workload, queue, seconds)
+        return found
+
+    def _contender(self, measure: Callable[[int], Sample]) -> Contender:
+        return Contender(self.name, measure, self._measured.pid)
+
+
+def _worker(stack: contextlib.ExitStack, home: Path) -> Worker:
+    worker = Worker(home)
+    stack.callback(worker.stop)
+    return worker
+
+
+def _pin(process: int, store: int) -> None:
+    """Keep who is measured and its store on cores of their own.
+
+    Else they share one for some rounds, where waking each other costs a fraction.
+    """
+    first, *_, last = 2 * sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(process, {first})
+    os.sched_setaffinity(store, {last})
+
+
+class Run:
+    """Both sides, and what is found about them."""
+
+    def __init__(
+        self, sides: Sequence[Side], found: list[Measured], rounds: int, seconds: int
+    ) -> None:
+        self._sides = sides
+        self._found = found
+        self._rounds = rounds
+        self._seconds = seconds
+
+    def plain(self) -> None:
+        for side in self._sides:
+            side.fill("listed", _FEW)
+        self._compare(
+            "post-1", "post 1 message of 150 bytes", "posts/s", 1.5, _doing("post_one", "posted")
+        )
+        self._compare(
+            "claim-delete",
+            "claim 10, delete those by their ids",
+            "claims/s",
+            3,
+            lambda side: side.emptying("claim_delete", "taken"),
+        )
+        self._compare(
+            "claim-delete-each",
+            "claim 10, delete one after the other",
+            "claims/s",
+            None,
+            lambda side: side.emptying("claim_delete_each", "taken-each"),
+        )
+        self._compare(
+            "list-10", "list 10 of 1000 messages", "listings/s", 5, _doing("list_some", "listed")
+        )
+
+    def claimed(self, count: int) -> None:
+        for side in self._sides:
+            side.hold("held", count)
+            side.fill("held", _FEW)
+        behind = "10 behind claimed messages"
+        self._compare(
+            f"list-{count}", f"list {behind}", "listings/s", 100, _doing("list_some", "held")
+        )
+        self._compare(
+            f"claim-{count}", f"claim {behind}", "claims/s", 30, lambda side: side.claiming("held")
+        )
+
+    def _compare(
+        self,
+        name: str,
+        what: str,
+        unit: str,
+        times: float | None,
+        contender: Callable[[Side], Contender],
+    ) -> None:
+        """*times*: as long as ours is what stock's driver has to take; None: no target."""
+        ours, stock = map(contender, self._sides)
+        take_turns(
+            self._found,
+            name,
+            what,
+            unit,
+            [Target(TIME, "≥", times)] if times else [],
+            (ours, stock),
+            rounds=self._rounds,
+            seconds=self._seconds,
+        )
+
+
+def _doing(workload: str, queue: str) -> Callable[[Side], Contender]:
+    return lambda side: side.doing(workload, queue)
+
+
+def main() -> int:
+    assert __doc__
+    given = _arguments(__doc__)
+    machine = report.machine()
+    notes: list[str] = []
+    found: list[Measured] = []
+    # Being told to terminate cleans up as Ctrl-C does.
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with contextlib.ExitStack() as stack:
+            sides = [Side(stack, name) for name in _DRIVERS]
+            run = Run(sides, found, given.rounds, given.seconds)
+            for part in given.part or PARTS:
+                tell(f"part: {part}")
+                if part == "plain":
+                    run.plain()
+                else:
+                    run.claimed(given.claimed)
+    except KeyboardInterrupt:
+        notes.append("the run was interrupted; the last rows have fewer rounds")
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    if any(any(measured.cpu.values()) for measured in found):
+        print(_text(found, machine, notes))
+    return 130 if notes else 0
+
+
+def _text(found: list[Measured], machine: dict[str, str], notes: list[str]) -> str:
+    findings = [measured.finding for measured in found]
+    notes = report.warnings(findings) + notes
+    command = shlex.join(["python", "-m", "tests.benchmarks.stock", *sys.argv[1:]])
+    rates = report.text(report.Report(command, machine, findings, {}, notes))
+    tables = [targets_table(found), _cpu_ratios(found), cpu_table(found), rates]
+    return "\n\n".join(tables).rstrip()
+
+
+def _cpu_ratios(found: list[Measured]) -> str:
+    rows = []
+    for measured in found:
+        if ratios := measured.values(CPU):
+            spread = report.spread(ratios)
+            ours, stock = measured.cpu
+            figures = [f"{value:.2f}" for value in (spread.median, spread.min, spread.max)]
+            rows.append([measured.finding.name, f"{stock} : {ours}", *figures])
+    return report.table(["CPU time of the process", "of", "median", "min", "max"], rows)
+
+
+def _arguments(text: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.benchmarks.stock",
+        description=text,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add, number = parser.add_argument, _between
+    add("--part", action="append", choices=PARTS, help="which to measure, may be repeated (all)")
+    add("--rounds", type=number(1, 100), default=5, metavar="N", help="of each (5)")
+    add("--seconds", type=number(1, 60), default=3, metavar="S", help="of a round (3)")
+    add(
+        "--claimed",
+        type=number(20, 50_000),
+        default=20_000,
+        metavar="N",
+        help="messages that lie claimed before what is listed and claimed (20000)",
+    )
+    return parser.parse_args()
+
+
+def _between(least: int, most: int) -> Callable[[str], int]:
+    def number(given: str) -> int:
+        value = int(given)
+        if not least <= value <= most:
+            raise argparse.ArgumentTypeError(f"it must be {least} to {most}")
+        return value
+
+    return number
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
