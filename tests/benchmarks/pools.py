@@ -22,7 +22,7 @@ import contextlib
 import shlex
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from types import FrameType
 
 import uvloop
@@ -30,6 +30,7 @@ import uvloop
 from tests.benchmarks import draining, queues, routing
 from tests.benchmarks.rounds import Measured, cpu_table, targets_table, tell
 from zaqar_redis.bench import report
+from zaqar_redis.cli.arguments import between
 
 PARTS = ("routing", "queues", "draining")
 
@@ -77,7 +78,7 @@ def _arguments(text: str) -> argparse.Namespace:
         description=text,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    add, number = parser.add_argument, _between
+    add, number = parser.add_argument, between
     add("--part", action="append", choices=PARTS, help="which to measure, may be repeated (all)")
     add("--rounds", type=number(1, 100), default=5, metavar="N", help="of each (5)")
     add("--seconds", type=number(1, 60), default=3, metavar="S", help="of a round (3)")
@@ -96,16 +97,6 @@ def _arguments(text: str) -> argparse.Namespace:
         help="in each large queue that is drained (25000)",
     )
     return parser.parse_args()
-
-
-def _between(least: int, most: int) -> Callable[[str], int]:
-    def number(given: str) -> int:
-        value = int(given)
-        if not least <= value <= most:
-            raise argparse.ArgumentTypeError(f"it must be {least} to {most}")
-        return value
-
-    return number
 
 
 @contextlib.contextmanager

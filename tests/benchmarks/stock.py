@@ -44,6 +44,7 @@ from tests.benchmarks.stock_worker import CLAIMED, Worker
 from zaqar_redis.bench import report
 from zaqar_redis.bench.load import Sample
 from zaqar_redis.bench.service import Failed
+from zaqar_redis.cli.arguments import between
 
 PARTS = ("plain", "claimed")
 #: What the drivers are called in stock's configuration, ours first, and their URIs.
@@ -277,7 +278,7 @@ def _arguments(text: str) -> argparse.Namespace:
         description=text,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    add, number = parser.add_argument, _between
+    add, number = parser.add_argument, between
     add("--part", action="append", choices=PARTS, help="which to measure, may be repeated (all)")
     add("--rounds", type=number(1, 100), default=5, metavar="N", help="of each (5)")
     add("--seconds", type=number(1, 60), default=3, metavar="S", help="of a round (3)")
@@ -289,16 +290,6 @@ def _arguments(text: str) -> argparse.Namespace:
         help="messages that lie claimed before what is listed and claimed (20000)",
     )
     return parser.parse_args()
-
-
-def _between(least: int, most: int) -> Callable[[str], int]:
-    def number(given: str) -> int:
-        value = int(given)
-        if not least <= value <= most:
-            raise argparse.ArgumentTypeError(f"it must be {least} to {most}")
-        return value
-
-    return number
 
 
 if __name__ == "__main__":

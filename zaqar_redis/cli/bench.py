@@ -7,7 +7,6 @@ import argparse
 import os
 import shlex
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 from cliff.command import Command
@@ -16,6 +15,7 @@ from zaqar_redis import errors
 from zaqar_redis.bench import report, run
 from zaqar_redis.bench.service import Failed
 from zaqar_redis.bench.workloads import WORKLOADS
+from zaqar_redis.cli.arguments import between
 
 _TYPED = "ZAQAR_REDIS_BENCH_COMMAND"
 _WORKLOADS = "\n".join(f"  {load.name:<14}{load.what}" for load in WORKLOADS.values())
@@ -46,7 +46,7 @@ class Bench(Command):
             metavar="NAME",
             help="what to run (all)",
         )
-        number = _between
+        number = between
         add("--rounds", type=number(1, 100), default=5, metavar="N", help="of each (5)")
         add("--seconds", type=number(1, 60), default=3, metavar="S", help="of a round (3)")
         add("--connections", type=number(2, 512), default=32, metavar="N", help="at a time (32)")
@@ -98,16 +98,6 @@ class Bench(Command):
         if options["json"]:
             options["json"].write_bytes(report.encode(found))
         return 0 if complete else 130
-
-
-def _between(least: int, most: int) -> Callable[[str], int]:
-    def number(given: str) -> int:
-        value = int(given)
-        if not least <= value <= most:
-            raise argparse.ArgumentTypeError(f"it must be {least} to {most}")
-        return value
-
-    return number
 
 
 def _command() -> str:

@@ -8,12 +8,13 @@ import json
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import chain, islice
 from typing import Any
 
 from cliff.lister import Lister
 
+from zaqar_redis.cli.arguments import between
 from zaqar_redis.cli.queues import OfQueue, path_of
 from zaqar_redis.cli.session import PAGE, Away, Session, structured
 
@@ -75,7 +76,7 @@ class MessageList(OfQueue, Lister):
         parser.add_argument("--claimed", action="store_true", help="claimed ones too")
         parser.add_argument("--delayed", action="store_true", help="delayed ones too")
         parser.add_argument(
-            "--limit", type=_between(1, 1_000_000), metavar="N", help="this many at most (all)"
+            "--limit", type=between(1, 1_000_000), metavar="N", help="this many at most (all)"
         )
         return parser
 
@@ -106,7 +107,7 @@ class MessageTail(OfQueue):
         parser = super().get_parser(prog_name)
         start = parser.add_mutually_exclusive_group()
         start.add_argument(
-            "--lines", type=_between(0, 100_000), default=10, metavar="N", help="to begin with (10)"
+            "--lines", type=between(0, 100_000), default=10, metavar="N", help="to begin with (10)"
         )
         start.add_argument("--from-start", action="store_true", help="begin with all there are")
         parser.add_argument("--claimed", action="store_true", help="claimed ones too")
@@ -116,7 +117,7 @@ class MessageTail(OfQueue):
         )
         parser.add_argument(
             "--wait",
-            type=_between(1, 30),
+            type=between(1, 30),
             default=30,
             metavar="SECONDS",
             help="for news in one request (30); a service with a smaller max_wait wants less",
@@ -213,15 +214,6 @@ def _life(message: str) -> str:
 
 def _tell(text: str) -> None:
     print(f"zaqar-redis: {text}", file=sys.stderr, flush=True)
-
-
-def _between(least: int, most: int) -> Callable[[str], int]:
-    def number(given: str) -> int:
-        if not least <= int(given) <= most:
-            raise argparse.ArgumentTypeError(f"it must be {least} to {most}")
-        return int(given)
-
-    return number
 
 
 class ClaimCreate(OfQueue, Lister):
