@@ -85,6 +85,7 @@ def test_stocks_store_stays_as_it_is_and_a_second_run_copies_nothing(house: Hous
     rows, said = house.run()
     assert {row["outcome"] for row in rows} == {"already there"}
     assert "queues: 6 already there\nmessages: 0 copied" in said
+    assert "left out: 6 queues: copied before" in said
     assert house.content() == before
     house.check()
 

@@ -14,7 +14,6 @@ from zaqar_redis.keyspace import uris
         ("redis://h:1/2", "redis://h:1/2"),
         ("zaqar-redis://h:1/2", "redis://h:1/2"),
         ("zaqar-redis://u:p@h?dbid=3", "redis://u:p@h?db=3"),
-        ("zaqar-redis://h:1/folder", "redis://h:1"),
         ("zaqar-redis+tls://h", "rediss://h"),
         ("zaqar-redis+unix:///run/redis.sock", "unix:///run/redis.sock"),
         ("zaqar-redis+unix://:p@/run/r.sock?dbid=1", "unix://:p@/run/r.sock?db=1"),

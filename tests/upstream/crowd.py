@@ -39,10 +39,15 @@ def main() -> int:
 
 def storage(config: str) -> Any:
     """What stock Zaqar's controllers use, made as it makes it."""
+    return bootstrap(config).storage
+
+
+def bootstrap(config: str) -> Any:
+    """Stock Zaqar, as far as its stores."""
     conf = import_module("oslo_config.cfg").ConfigOpts()
     import_module("oslo_log.log").register_options(conf)
     conf(args=[], project="zaqar", default_config_files=[config])
-    return import_module("zaqar.bootstrap").Bootstrap(conf).storage
+    return import_module("zaqar.bootstrap").Bootstrap(conf)
 
 
 def _post(storage: Any, number: int) -> None:

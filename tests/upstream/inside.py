@@ -14,7 +14,7 @@ from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any
 
-from tests.upstream import clock, configs, places, suites, targets
+from tests.upstream import clock, configs, paths, places, suites, targets
 from tests.upstream.inapplicable import needless, racing
 from tests.upstream.recorder import Recorder
 from tests.upstream.task import Task
@@ -31,6 +31,7 @@ def run(task: Task) -> None:
     places.lend(target)
     if target.data.startswith("zaqar_redis."):
         clock.lend()
+        paths.lend()
     with contextlib.nullcontext() if task.as_is else places.of_mongodb(target):
         tests = _wanted(suites.tests(task.suite, target), task)
     with task.results.open("w") as output:

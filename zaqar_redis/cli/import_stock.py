@@ -35,8 +35,9 @@ class ImportStock(Upkeep, Lister):
     and must hold queues and messages both; of stock's pools, nothing is known.
 
     Each queue appears whole or not at all. After an interruption, run the command again:
-    it goes on with the queues that are missing. A queue that was there before is left
-    alone and listed as a conflict.
+    it goes on with the queues that are missing. What stock Zaqar gets for a queue after
+    that was copied does not follow: delete the copy to import the queue anew. A queue
+    that was there before is left alone and listed as a conflict.
 
     Claim ids, subscription ids, times, order, claim counts and metadata stay. Message ids
     change: ours say where in its queue a message stands. What has expired stays behind.
@@ -45,7 +46,7 @@ class ImportStock(Upkeep, Lister):
 
     Exits with 1 when something was left out. Example:
 
-        zaqar-redis import-stock --from redis://10.0.0.5:6379/0 --dry-run
+        zaqar-redis import-stock --from redis://10.0.0.5:6379/0 --storage redis://10.0.0.6:6379/0
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -78,6 +79,8 @@ class ImportStock(Upkeep, Lister):
         return code or int(not all(map(_is_good, self._outcomes)))
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, list[Row]]:
+        if not (parsed_args.storage or parsed_args.config_file):
+            raise Refused("say where to: --storage URI, or --config-file FILE of our service")
         with session.stored(parsed_args) as (driver, runner):
             try:
                 runner.run(self._import(driver, parsed_args))

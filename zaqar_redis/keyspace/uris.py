@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import re
 from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
 
 #: Schemes by which stock Zaqar tells our pools from those of its own driver.
@@ -14,8 +13,7 @@ SCHEMES = ("redis", "rediss", "unix", *_OURS)
 def understood(uri: str) -> str:
     """The URI in redis-py's words, when it has one of our own schemes; else as it is.
 
-    Stock Zaqar's driver calls the database ``dbid``, and passes over the path of a TCP
-    URI that is no number; so do ours.
+    Stock Zaqar's driver calls the database ``dbid``; so may ours.
     """
     parts = urlsplit(uri)
     scheme = _OURS.get(parts.scheme)
@@ -23,10 +21,8 @@ def understood(uri: str) -> str:
         return uri
     options = [(name.strip(), value.strip()) for name, value in parse_qsl(parts.query)]
     query = urlencode([("db" if name == "dbid" else name, value) for name, value in options])
-    is_path = scheme == "unix" or re.fullmatch(r"/?\d*", parts.path)
-    path = parts.path if is_path else ""
     # urlunsplit drops the slashes of a scheme that it does not know.
-    return f"{scheme}://{parts.netloc}{path}{'?' if query else ''}{query}"
+    return f"{scheme}://{parts.netloc}{parts.path}{'?' if query else ''}{query}"
 
 
 def canonical(uri: str) -> str:
@@ -35,18 +31,13 @@ def canonical(uri: str) -> str:
 
 
 def spelt(uri: str) -> str:
-    """One spelling for a store under one host name, all that stock Zaqar asks for.
-
-    A path that `understood` passes over makes a difference, as it does there.
-    """
+    """One spelling for a store under one host name, all that stock Zaqar asks for."""
     plain = understood(uri)
-    known, parts = urlsplit(uri), urlsplit(plain)
+    parts = urlsplit(plain)
     asked = parse_qs(parts.query).get("db", [""])[0]
     if parts.scheme == "unix":
         return f"unix://{parts.path}?db={asked or 0}"
     if parts.scheme not in ("redis", "rediss"):
         return uri
     database = parts.path.strip("/") or asked or 0
-    passed_over = known.path if known.path != parts.path else ""
-    host = parts.hostname or ""
-    return f"{parts.scheme}://{host}:{parts.port or 6379}/{database}{passed_over}"
+    return f"{parts.scheme}://{parts.hostname or ''}:{parts.port or 6379}/{database}"

@@ -27,6 +27,9 @@ from zaqar_redis.storage.driver import Driver, Transfer
 #: What all tokens of imports begin with; storage/drivers/redis/transfer.py knows it too.
 _IMPORT = "import-"
 
+#: Of a queue that is there.
+_SINCE = "copied before; what stock Zaqar has got since then is not"
+
 #: Called with how many more messages were read.
 Told = Callable[[int], object]
 
@@ -73,7 +76,7 @@ class Importer:
             name = layout.name_of(project, member)
             queue = await self._source.queue(project, name)
             if await self._is_there(project, queue):
-                return Outcome(project, name, Fate.THERE)
+                return Outcome(project, name, Fate.THERE, _SINCE)
             portions = Portions(self._source, project, queue, self._now)
             if self._dry:
                 await self._read(portions, told)

@@ -22,9 +22,13 @@ _CHANGEABLE = ("uri", "weight", "flavor", "options")
 
 
 class PoolHasQueues(storage_errors.PoolInUseByFlavor):
-    """Stock Zaqar forgets such queues; to refuse is the same 403 as for a flavor."""
+    """Stock Zaqar forgets such queues; to refuse is the same 403 as for a flavor.
 
-    msg_format = "Pool {pid} is in use by {fid} queues"
+    Its transport says "This pool is used by flavors …" with what is named here.
+    """
+
+    def __init__(self, pool: str, count: object) -> None:
+        super().__init__(pool, f"or queues (of these: {count})")
 
 
 class PoolsController(storage.PoolsBase):
@@ -104,7 +108,11 @@ class PoolsController(storage.PoolsBase):
             queues = None  # no queue was ever there
         for placed in run(catalogue.queues_of(name, "", _CHECKED)):
             project, queue = placed.project, placed.queue
-            if queues is None or run(queues.get(project, queue)) is None:
+            try:
+                there = queues is not None and run(queues.get(project, queue)) is not None
+            except storage_errors.ConnectionError:
+                return  # the store is away, and nobody knows what is in it
+            if not there:
                 run(catalogue.deleted(project, queue))
                 run(catalogue.release(project, queue, name))
 
