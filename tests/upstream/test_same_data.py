@@ -117,32 +117,32 @@ def test_delays(doors: tuple[Door, Door]) -> None:
 
 def test_claims(doors: tuple[Door, Door]) -> None:
     one, other = doors
-    one.ask("PUT", "/queues/work", {})
-    one.post("work", *range(6))
-    claim, bodies = one.claim("work", 4)
+    one.ask("PUT", "/queues/jobs", {})
+    one.post("jobs", *range(6))
+    claim, bodies = one.claim("jobs", 4)
     assert bodies == [0, 1, 2, 3]
-    path = f"/queues/work/claims/{claim}"
+    path = f"/queues/jobs/claims/{claim}"
     held = other.ask("GET", path)["messages"]
     assert [message["body"] for message in held] == bodies
     other.ask("DELETE", held[0]["href"].removeprefix("/v2"))
     other.ask("PATCH", path, {"ttl": 600, "grace": 60})
     assert one.ask("GET", path)["ttl"] == 600
-    second, bodies = other.claim("work", 10)
+    second, bodies = other.claim("jobs", 10)
     assert bodies == [4, 5], "what one has claimed the other does not get"
-    one.ask("DELETE", f"/queues/work/claims/{second}")
+    one.ask("DELETE", f"/queues/jobs/claims/{second}")
     other.ask("DELETE", path)
-    assert one.claim("work", 10)[1] == [1, 2, 3, 4, 5]
+    assert one.claim("jobs", 10)[1] == [1, 2, 3, 4, 5]
 
 
 def test_dead_letters(doors: tuple[Door, Door]) -> None:
     one, other = doors
     one.ask("PUT", "/queues/dead", {})
-    one.ask("PUT", "/queues/work", {"_max_claim_count": 1, "_dead_letter_queue": "dead"})
-    other.post("work", "poison")
+    one.ask("PUT", "/queues/jobs", {"_max_claim_count": 1, "_dead_letter_queue": "dead"})
+    other.post("jobs", "poison")
     for door in (one, other):
-        taken = door.ask("POST", "/queues/work/claims", {"ttl": 300, "grace": 60})
+        taken = door.ask("POST", "/queues/jobs/claims", {"ttl": 300, "grace": 60})
         if taken and taken["messages"]:
             claim = taken["messages"][0]["href"].partition("claim_id=")[2]
-            door.ask("DELETE", f"/queues/work/claims/{claim}")
+            door.ask("DELETE", f"/queues/jobs/claims/{claim}")
     assert [each["body"] for each in one.listed("dead")] == ["poison"]
-    assert one.listed("work") == []
+    assert one.listed("jobs") == []
