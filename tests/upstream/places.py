@@ -50,6 +50,7 @@ def of_mongodb(target: Target) -> Iterator[None]:
     """
     package = import_module(_MONGODB)
     data = target.load("data")
+    # mypy knows of no such name in the package; tests look it up there.
     package.DataDriver = data  # type: ignore[attr-defined]
     package.queues.QueueController = target.load("queues")
     with (

@@ -38,7 +38,7 @@ def test_a_path_that_is_no_database_is_refused(tmp_path: Path) -> None:
         config = tmp_path / "zaqar.conf"
         config.write_text(stock.configuration("zaqar-redis://127.0.0.1:1/folder"))
         with pytest.raises(zaqar_errors.InvalidDriver, match="database number"):
-            crowd.bootstrap(str(config)).control  # noqa: B018  # it is made when asked for
+            _ = crowd.bootstrap(str(config)).control  # it is made when asked for
         config.write_text(stock.configuration(home.uri, pooling=True))
         made = crowd.bootstrap(str(config))
         with home.client() as client:

@@ -22,10 +22,7 @@ from zaqar_redis.stock.layout import Unreadable
 from zaqar_redis.stock.portions import MESSAGES, Portions, Tally
 from zaqar_redis.stock.source import Source
 from zaqar_redis.stock.targets import Target
-from zaqar_redis.storage.driver import Driver, Transfer
-
-#: What all tokens of imports begin with; storage/drivers/redis/transfer.py knows it too.
-_IMPORT = "import-"
+from zaqar_redis.storage.driver import IMPORT, Driver, Transfer
 
 #: Of a queue that is there.
 _SINCE = "copied before; what stock Zaqar has got since then is not"
@@ -95,7 +92,7 @@ class Importer:
         driver = await self._target.find(project, queue.name)
         transfer = _transfer(driver, queue.name)
         gate = await transfer.gate(project, queue.name)
-        if gate.startswith((f"into:{_IMPORT}", "closed:")):
+        if gate.startswith((f"into:{IMPORT}", "closed:")):
             return False
         if gate:
             raise _Conflict("a queue of this name is on the move")
@@ -106,7 +103,7 @@ class Importer:
             raise _Conflict("another queue of this name is there")
         if not self._dry:
             # The import may have been killed before it could list the queue.
-            await transfer.welcome(project, queue.name, _IMPORT)
+            await transfer.welcome(project, queue.name, IMPORT)
         return True
 
     async def _read(self, portions: Portions, told: Told) -> None:
@@ -120,7 +117,7 @@ class Importer:
         driver = await self._target.make(project, queue.name, flavor)
         transfer = _transfer(driver, queue.name)
         # Its own for each attempt: of two imports at once, the earlier one fails.
-        token = _IMPORT + secrets.token_hex(16)
+        token = IMPORT + secrets.token_hex(16)
         if not await transfer.stage(project, queue.name, token):
             raise _Conflict("a queue of this name was made meanwhile")
         try:

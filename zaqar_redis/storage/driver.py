@@ -280,6 +280,11 @@ class Checking(Protocol):
         """
 
 
+#: What the tokens begin with of a queue that comes from a store of another kind.  No
+#: catalogue tells when it is whole, so nobody opens its gate but `Transfer.welcome`.
+IMPORT = "import-"
+
+
 class Transfer(Protocol):
     """For stores whose queues can move to another store of the same kind.
 

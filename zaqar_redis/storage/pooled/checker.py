@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from zaqar_redis import errors
 from zaqar_redis.records import Checked, Finding
 from zaqar_redis.storage.control import DEFAULT
+from zaqar_redis.storage.driver import IMPORT
 from zaqar_redis.storage.pooled.jobs import Jobs
 from zaqar_redis.storage.pooled.mover import Mover
 from zaqar_redis.storage.pooled.places import Place, Places
@@ -91,7 +92,7 @@ class Checker:
             return None
         gate = await transfer.gate(project, queue)  # it may have moved on meanwhile
         kind, _, token = gate.partition(":")
-        if token.startswith("import-"):
+        if token.startswith(IMPORT):
             if repair:  # should it go on all the same, it fails, and has to be run again
                 await transfer.discard(project, queue, token)
             what = "its import from stock Zaqar was not ended"

@@ -14,6 +14,7 @@ import msgspec
 from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.script import Argument, Call, Script, Steps, verb
 from zaqar_redis.records import Portion, Queue
+from zaqar_redis.storage.driver import IMPORT
 from zaqar_redis.storage.drivers.redis import identity
 from zaqar_redis.storage.drivers.redis.queues import enlist, settings_of, unlist
 
@@ -34,10 +35,6 @@ _SETTINGS = Script("transfer_settings")
 _COMPLETE = Script("transfer_complete")
 _SEAL = Script("transfer_seal")
 _RETIRE = Script("transfer_retire")
-
-#: The gate of a queue that is imported from stock Zaqar, see zaqar_redis/stock.  No
-#: catalogue tells when such a queue is whole, so nobody opens it but `welcome`.
-_IMPORTED = "into:import-"
 
 #: Milliseconds for which a queue that left is remembered: far longer than any
 #: worker believes what it knows of where queues live.
@@ -70,7 +67,7 @@ class Transfer:
 
     @verb
     def open(self, project: str, queue: str, gate: str) -> Steps[bool]:
-        if gate.startswith(_IMPORTED):
+        if gate.startswith(f"into:{IMPORT}"):
             return False
         return bool((yield _OPEN(keys.of_queue(project, queue), shut=gate)))
 
