@@ -288,6 +288,24 @@ def test_two_movers_do_no_harm(pools: PooledStore, pools_uri: str) -> None:
     assert sorted(found) == sorted(set(found))
 
 
+@pytest.mark.parametrize("turns", range(6))
+def test_a_mover_that_is_stopped_leaves_its_role_to_the_next(
+    pools: PooledStore, pools_uri: str, turns: int
+) -> None:
+    async def stopped() -> None:
+        tending = asyncio.create_task(pools.driver.jobs.tend())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        tending.cancel()
+        await asyncio.gather(tending, return_exceptions=True)
+
+    pools.run(stopped())
+    with opened(pools_uri, pools.project) as other_process:
+        assert isinstance(other_process, PooledStore)
+        assert other_process.run(other_process.driver.control.lead("mover", 1))
+        other_process.run(other_process.driver.control.resign("mover"))
+
+
 def test_draining_empties_a_pool(pools: PooledStore) -> None:
     names = [f"q{number:03}" for number in range(150)]
     for name in names:

@@ -84,16 +84,19 @@ class Jobs:
     @contextlib.asynccontextmanager
     async def leading(self) -> AsyncIterator[bool]:
         """Whether it is this process that moves queues now; no other one will, meanwhile."""
-        if not await self._control.lead(_ROLE, _LEAD):
-            yield False
-            return
-        renewing = asyncio.create_task(self._renew())
+        renewing = None
+        leads = True  # who is cancelled while it asks may have been given the role
         try:
-            yield True
+            leads = await self._control.lead(_ROLE, _LEAD)
+            if leads:
+                renewing = asyncio.create_task(self._renew())
+            yield leads
         finally:
-            renewing.cancel()
-            with contextlib.suppress(errors.Unavailable):
-                await self._control.resign(_ROLE)
+            if renewing is not None:
+                renewing.cancel()
+            if leads:
+                with contextlib.suppress(errors.Unavailable):
+                    await self._control.resign(_ROLE)
 
     async def drain(self, pool: str) -> AsyncIterator[Outcome]:
         """Move every queue of a pool to others of its flavor, or home."""
