@@ -110,6 +110,37 @@ class Stats(Record, frozen=True):
         return self.total - self.claimed
 
 
+class Top(Record, frozen=True):
+    """Where a queue begins and ends: what a reader of ranges plans by."""
+
+    #: tells this life of the queue from any other
+    epoch: str
+    #: the lowest rank there is; *following* when there is none
+    first: int
+    #: the rank that the next message will get
+    following: int
+    #: messages, expired ones that were not tidied away yet included
+    count: int
+    #: mean bytes of a stored message, by a sample; 0 when there is none
+    size: int
+    #: whether any message is or was claimed
+    held: bool
+
+
+class Held(Record, frozen=True):
+    """What a live claim holds, as it is stored; the three sequences go in step."""
+
+    #: when it was read
+    now: int
+    epoch: str
+    #: the end of the claim
+    until: int
+    ranks: Sequence[bytes]
+    envelopes: Sequence[bytes]
+    #: claim id and how often the message was taken
+    holds: Sequence[bytes]
+
+
 class Subscription(Record, frozen=True):
     id: str
     #: the queue

@@ -15,6 +15,7 @@ import pytest
 import redis
 
 from tests import servers
+from tests.contract.blocking import Blocking
 from tests.contract.stores import POOLED, Store, opened
 from zaqar_redis.keyspace import embedded
 
@@ -125,3 +126,17 @@ def own_redis() -> Iterator[str]:
 def real(own_redis: str, project: str) -> Iterator[Store]:
     with opened(own_redis, project) as made:
         yield made
+
+
+@pytest.fixture(scope="session", params=["redis", "valkey"])
+def server_of_each_kind(request: pytest.FixtureRequest) -> Iterator[str]:
+    with BACKENDS[request.param]() as found:
+        yield found
+
+
+@pytest.fixture
+def blocking(server_of_each_kind: str, project: str) -> Iterator[Blocking]:
+    """What Spark uses: verbs that are run, over a real server."""
+    made = Blocking(server_of_each_kind, project)
+    yield made
+    made.close()

@@ -16,7 +16,7 @@ import logging
 import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 from urllib.parse import urlsplit
 
 import msgspec
@@ -157,6 +157,8 @@ class BlockingClient:
                 uri, max_connections=connections, timeout=settings.timeout, **_options(settings)
             )
             self._redis = redis.Redis(connection_pool=pool)
+        # Answers as Redis gives them, whichever way a command is sent.
+        self._redis.response_callbacks.clear()
 
     def call(self, call: Call) -> Any:
         try:
@@ -171,6 +173,19 @@ class BlockingClient:
             return self._redis.execute_command(*parts)
         except (RedisError, OSError) as error:
             raise _translated(error) from error
+
+    def commands(self, *commands: tuple[bytes | str | int, ...]) -> list[Any]:
+        """Answers of plain commands, sent in one write; other clients' may come in between."""
+        with self._redis.pipeline(transaction=False) as pipeline:
+            for command in commands:
+                pipeline.execute_command(*command)
+            try:
+                return pipeline.execute()
+            except (RedisError, OSError) as error:
+                raise _translated(error) from error
+
+    def listener(self) -> redis.client.PubSub:
+        return cast(redis.client.PubSub, self._redis.pubsub())
 
     def close(self) -> None:
         self._redis.close()

@@ -37,6 +37,7 @@ class QueueKeys:
         "queue",
         "ready",
         "receipts",
+        "stages",
         "subscribers",
         "subscription_ends",
         "subscription_ids",
@@ -65,10 +66,12 @@ class QueueKeys:
         self.claims = f"{tag}:claims".encode()
         #: zset: claim ids, by the end of the lease
         self.leases = f"{tag}:leases".encode()
-        #: hash: digest of an idempotency key -> the answer given
+        #: hash: digest of an idempotency key -> the answer given, of a writer -> what came in
         self.receipts = f"{tag}:receipts".encode()
         #: zset: those digests, by the time they are forgotten
         self.lapses = f"{tag}:lapses".encode()
+        #: hash with an expiry: chunks that wait to be published, and what is being published
+        self.stages = f"{tag}:stages".encode()
         #: hash: id -> subscription
         self.subscriptions = f"{tag}:subscriptions".encode()
         #: hash: subscriber -> id of its subscription
@@ -97,6 +100,11 @@ class TermKeys:
 def retry(key: str) -> str:
     """How a queue's receipts name an idempotency key: it may be long, and is a secret."""
     return hashlib.blake2b(key.encode(), digest_size=16).hexdigest()
+
+
+def ledger(name: str) -> str:
+    """How a queue's receipts name a writer: never as they name an idempotency key."""
+    return hashlib.blake2b(name.encode(), digest_size=16, person=b"ledger").hexdigest()
 
 
 class ProjectKeys:

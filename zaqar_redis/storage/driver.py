@@ -316,7 +316,10 @@ class Transfer(Protocol):
         """Messages behind a rank, while the queue is in use."""
 
     def freeze(self, project: str, queue: str, token: str) -> Awaitable[bool]:
-        """Shut the gate for ten seconds; False when there is no such queue."""
+        """Shut the gate for ten seconds; False when there is no such queue.
+
+        Raises CannotMove when something is under way in it that cannot move along.
+        """
 
     def frozen(
         self, project: str, queue: str, token: str, staged: int, at: str

@@ -17,9 +17,10 @@ local subscriptions     = KEYS[14]  -- hash: id -> subscription
 local subscribers       = KEYS[15]  -- hash: subscriber -> id
 local subscription_ids  = KEYS[16]  -- zset, score 0: ids of subscriptions
 local subscription_ends = KEYS[17]  -- zset: ids of subscriptions by expiry
+local stages            = KEYS[18]  -- hash: chunks that wait to be published
 
 local kinds = {
-    hash = {queue, bodies, holds, claims, receipts, subscriptions, subscribers},
+    hash = {queue, bodies, holds, claims, receipts, subscriptions, subscribers, stages},
     zset = {messages, ready, claimed, delayed, expiry, leases, lapses, subscription_ids,
         subscription_ends},
     string = {gate},

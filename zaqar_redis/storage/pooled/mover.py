@@ -33,7 +33,8 @@ class Mover:
 
         Raises NotThere when it does not live in *source*, NoSuchPool when *target*
         takes no queues, CannotMove when a store has no way to move queues or has one
-        of this name, and Gated when another mover was in the way.
+        of this name, or a write is being staged in it, and Gated when another mover
+        was in the way.
         """
         if target != DEFAULT and target not in await self._places.pools():
             raise errors.NoSuchPool(name=target)

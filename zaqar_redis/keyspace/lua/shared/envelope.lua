@@ -18,15 +18,23 @@ local function head_of(created, expires, ttl, delay)
     return pack('>BBI8BI8BI4BI4', 153, 207, created, 207, expires, 206, ttl, 206, delay)
 end
 
-local function expiry_of(envelope)
+local function time_at(envelope, first)
     if struct then
-        return (struct.unpack('>I8', envelope, 12))
+        return (struct.unpack('>I8', envelope, first))
     end
     local value = 0
-    for byte = 12, 19 do
+    for byte = first, first + 7 do
         value = value * 256 + string.byte(envelope, byte)
     end
     return value
+end
+
+local function created_of(envelope)
+    return time_at(envelope, 3)
+end
+
+local function expiry_of(envelope)
+    return time_at(envelope, 12)
 end
 
 local function client_of(envelope)

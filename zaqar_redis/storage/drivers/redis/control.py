@@ -19,6 +19,7 @@ from zaqar_redis.storage.control import DEFAULT, POOLS_MAX, News
 from zaqar_redis.storage.drivers.redis import identity
 from zaqar_redis.storage.drivers.redis.control_checker import ControlChecker
 from zaqar_redis.storage.drivers.redis.feed import Channels
+from zaqar_redis.storage.drivers.redis.roles import Roles
 
 _POOL_PUT = Script("pool_put")
 _POOL_GET = Script("pool_get")
@@ -44,8 +45,6 @@ _MOVES = Script("move_list")
 _JOB_PUT = Script("job_put")
 _JOB_GET = Script("job_get")
 _JOB_END = Script("job_end")
-_ROLE = Script("role_take")
-_LEAVE = Script("role_leave")
 
 
 class Pools:
@@ -287,6 +286,7 @@ class RedisControl:
         self.flavors = Flavors(client)
         self.catalogue = Catalogue(client, now)
         self.jobs = Jobs(client)
+        self._roles = Roles(client)
 
     async def start(self) -> None:
         await self._client.start()
@@ -305,11 +305,10 @@ class RedisControl:
         return ControlChecker(self._client).check(pools, repair)
 
     async def lead(self, role: str, seconds: float) -> bool:
-        call = _ROLE(keys.RoleKeys(role), process=self._process, period=int(seconds * 1000))
-        return bool(await self._client.call(call))
+        return await self._roles.take(role, self._process, seconds)
 
     async def resign(self, role: str) -> None:
-        await self._client.call(_LEAVE(keys.RoleKeys(role), process=self._process))
+        await self._roles.leave(role, self._process)
 
 
 def _changed(announced: bytes) -> tuple[str, str] | None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from zaqar_redis import errors
 from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.script import Argument, Call, Script, Steps, verb
 from zaqar_redis.records import Portion, Queue
@@ -99,7 +100,12 @@ class Transfer:
 
     @verb
     def freeze(self, project: str, queue: str, token: str) -> Steps[bool]:
-        return bool((yield _FREEZE(keys.of_queue(project, queue), token=token, lease=_LEASE)))
+        frozen = yield _FREEZE(keys.of_queue(project, queue), token=token, lease=_LEASE)
+        if frozen < 0:
+            raise errors.CannotMove(
+                queue=queue, why="a write of Spark is being staged in it, for a day at most"
+            )
+        return bool(frozen)
 
     @verb
     def frozen(self, project: str, queue: str, token: str, staged: int, at: str) -> Steps[Portion]:

@@ -1,0 +1,40 @@
+-- Append a chunk of a batch to a queue, unless the ledger says that it came in before.
+--
+-- Returns {'missing'} when there is no queue and no epoch to make one with,
+-- {'large', limit}, {'plain'} when the queue wants bodies encrypted, {'known'}, or
+-- {'posted', not yet listed}.
+local queue       = KEYS[1]             -- hash: the queue itself
+local messages    = KEYS[2]             -- zset: every message by rank
+local bodies      = KEYS[3]             -- hash: rank -> envelope
+local ready       = KEYS[4]             -- zset: claimable by rank
+local delayed     = KEYS[5]             -- zset: delayed, by the end of the delay
+local expiry      = KEYS[6]             -- zset: every message by expiry
+local receipts    = KEYS[7]             -- hash: ledger entries among them
+local lapses      = KEYS[8]             -- zset: receipts by the time they are forgotten
+local gate        = KEYS[9]             -- string: keeps everybody out while it is there
+local now         = tonumber(ARGV[1])   -- ms; 0: the time of Redis
+local epoch       = ARGV[2]             -- of the queue to make, or ''
+local size        = tonumber(ARGV[3])   -- bytes of the chunk
+local default_ttl = tonumber(ARGV[4])   -- seconds
+local sealed      = ARGV[5]             -- '1': the bodies are encrypted
+local entry       = ARGV[6]             -- of the ledger
+local batch       = tonumber(ARGV[7])   -- number
+local chunk       = tonumber(ARGV[8])   -- number of the chunk in its batch
+local window      = tonumber(ARGV[9])   -- ms to keep the entry
+-- ARGV[10...]: ttl or -1, delay or -1, rest of the envelope; for each message
+--#include gate
+--#include now
+--#include envelope
+--#include known
+--#include ledger
+--#include ledger_write
+
+local last, part = written(known[1])
+if last and (last > batch or (last == batch and part >= chunk)) then
+    return {'known'}
+end
+--#include admit
+local values, skip = ARGV, 9
+--#include append
+write(epoch, batch, chunk)
+return {'posted', known[6] and 1 or 0}

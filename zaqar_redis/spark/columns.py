@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The columns that a message has in Spark, and in Arrow."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from zaqar_redis.errors import BadConfiguration
+
+TIMESTAMP = pa.timestamp("us", tz="UTC")
+
+
+@dataclass(frozen=True)
+class Column:
+    name: str
+    spark: DataType
+    arrow: pa.DataType
+    #: for the reference in doc/spark.md
+    about: str
+    #: False: only there when asked for
+    default: bool = True
+
+
+def _text(name: str, about: str) -> Column:
+    return Column(name, StringType(), pa.string(), about)
+
+
+def _binary(name: str, about: str, *, default: bool = True) -> Column:
+    return Column(name, BinaryType(), pa.binary(), about, default)
+
+
+def _time(name: str, about: str) -> Column:
+    return Column(name, TimestampType(), TIMESTAMP, about)
+
+
+def _number(name: str, about: str) -> Column:
+    return Column(name, IntegerType(), pa.int32(), about)
+
+
+COLUMNS = (
+    _text("project", "project of the queue"),
+    _text("queue", "name of the queue"),
+    _text("kind", 'what it was read from: "queue"'),
+    _text("pool", "pool that the queue was read from"),
+    _text("id", "id of the message, as the API gives it"),
+    Column("rank", LongType(), pa.int64(), "place in the queue; grows by one with each message"),
+    _text("epoch", "life of the queue: another one after it was deleted and made again"),
+    _binary("body", "body as it is stored: JSON text, or what encryption made of it"),
+    _time("created", "when it was posted"),
+    _time("expires", "when it expires"),
+    _number("ttl", "seconds that it lives; 2147483647 stands for more as well"),
+    _number("delay", "seconds before it can be claimed; 2147483647 stands for more as well"),
+    _text("client_id", "client that posted it: a UUID, or the digest of a client id that is none"),
+    _text("claim_id", "claim that holds it now, 32 hexadecimal digits; null: none"),
+    _time(
+        "claim_expires", "when that claim ends; null: none holds it now, or the query itself does"
+    ),
+    _number("claim_count", "how often it was claimed"),
+    _text("dead_letter_from", "queue that it came from as a dead letter; null: it is none"),
+    Column("encrypted", BooleanType(), pa.bool_(), "whether the body is encrypted"),
+    _binary("checksum", "MD5 of the body, 16 bytes; null: it has none", default=False),
+    _binary("record", "the message as it is stored, see keyspace/envelope.py", default=False),
+)
+NAMED = {column.name: column for column in COLUMNS}
+
+#: Need the claims of messages, which are stored beside them.
+OF_CLAIMS = frozenset({"claim_id", "claim_expires", "claim_count"})
+
+
+def default_schema() -> StructType:
+    return _schema(column for column in COLUMNS if column.default)
+
+
+def named(text: str) -> StructType:
+    """The schema of some columns: names separated by commas, in their order.
+
+    Raises BadConfiguration for a name that is unknown, empty, or there twice.
+    """
+    names = [name.strip() for name in text.split(",")]
+    _check(names)
+    return _schema(NAMED[name] for name in names)
+
+
+def projected(schema: StructType) -> tuple[str, ...]:
+    """The columns of a schema that a user wrote.
+
+    Raises BadConfiguration for a column that is unknown, there twice, of another type
+    than ours, or may not be null: Spark would refuse the first batch only.
+    """
+    names = tuple(schema.names)
+    _check(names)
+    for field in schema.fields:
+        ours = NAMED[field.name].spark
+        if field.dataType != ours:
+            given = field.dataType.simpleString()
+            raise BadConfiguration(
+                f'the column "{field.name}" is of type {ours.simpleString()}, not {given}'
+            )
+        if not field.nullable:
+            raise BadConfiguration(f'the column "{field.name}" must be nullable in the schema')
+    return names
+
+
+@functools.lru_cache(maxsize=8)  # a task has one
+def arrow_schema(names: tuple[str, ...]) -> pa.Schema:
+    """The same columns in Arrow; the names are known ones."""
+    return pa.schema([(name, NAMED[name].arrow) for name in names])
+
+
+def _check(names: Sequence[str]) -> None:
+    for place, name in enumerate(names):
+        if name not in NAMED:
+            raise BadConfiguration(f'there is no column "{name}", only {", ".join(NAMED)}')
+        if name in names[:place]:
+            raise BadConfiguration(f'the column "{name}" is there twice')
+
+
+def _schema(columns: Iterable[Column]) -> StructType:
+    return StructType([StructField(column.name, column.spark) for column in columns])

@@ -1,0 +1,327 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The options of the data source: names, defaults, and what they may be.
+
+The names are those of Spark's Kafka source wherever the meaning is the same.  An
+option that is unknown, or is none of the way the source is used, is an error: a
+misspelt limit would otherwise be no limit.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from zaqar_redis import errors, rules
+
+#: Where the URI comes from when no option says so: options are shown in query plans,
+#: and a URI may have a password in it.
+ENVIRONMENT = "ZAQAR_REDIS_URI"
+
+#: Ways to use the source.
+BATCH, STREAM, WRITE, SINK = "batch read", "streaming read", "batch write", "streaming write"
+_READS = (BATCH, STREAM)
+_WRITES = (WRITE, SINK)
+_ALL = (*_READS, *_WRITES)
+
+EARLIEST, LATEST = "earliest", "latest"
+BROWSE, CLAIM = "browse", "claim"
+LEDGER, STAGED, NONE = "ledger", "staged", "none"
+
+#: A Lua script can unpack some 8000 values; a message is three of them.
+_CHUNK_MAX = 2000
+
+
+_BODY_MAX = rules.Limits().max_messages_post_size
+
+
+@dataclass(frozen=True)
+class Option:
+    name: str
+    uses: tuple[str, ...]
+    #: raises ValueError, which says what it must be
+    read: Callable[[str], Any]
+    #: as if it were given; None: there is none
+    default: str | None
+    #: for the reference in doc/spark.md
+    about: str
+
+
+def _whole(least: int, most: int | None = None) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        limits = f"{least} to {most}" if most is not None else f"at least {least}"
+        if not re.fullmatch(r"\d{1,18}", text) or int(text) < least:
+            raise ValueError(f"it must be a whole number, {limits}")
+        if most is not None and int(text) > most:
+            raise ValueError(f"it must be a whole number, {limits}")
+        return int(text)
+
+    return read
+
+
+def _flag(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ValueError("it must be true or false")
+    return text.lower() == "true"
+
+
+def _choice(*words: str) -> Callable[[str], str]:
+    def read(text: str) -> str:
+        if text.lower() not in words:
+            raise ValueError(f"it must be one of {', '.join(words)}")
+        return text.lower()
+
+    return read
+
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_SIZES = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
+
+
+def _seconds(least: float, most: float) -> Callable[[str], float]:
+    def read(text: str) -> float:
+        found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,3})?)\s*(ms|s|m|h)", text.strip().lower())
+        if not found or not least <= float(found[1]) * _UNITS[found[2]] <= most:
+            raise ValueError(
+                f"it must be a time like 500ms, 30s, 15m or 1h, from {least:g}s to {most:g}s"
+            )
+        return float(found[1]) * _UNITS[found[2]]
+
+    return read
+
+
+def _bytes(text: str) -> int:
+    found = re.fullmatch(r"(\d{1,15})([kmg]?)b?", text.strip().lower())
+    if not found or int(found[1]) == 0:
+        raise ValueError("it must be a number of bytes, at least 1, like 1048576 or 64m")
+    return int(found[1]) * _SIZES[found[2]]
+
+
+def _queues(text: str) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(",")))
+    for name in names:
+        _queue(name)
+    return names
+
+
+def _queue(text: str) -> str:
+    if not rules.is_queue_name(text):
+        raise ValueError(
+            f'"{text}" is no name of a queue: 1 to {rules.QUEUE_NAME_MAX} ASCII letters, '
+            "digits, underscores, dashes and dots"
+        )
+    return text
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise ValueError(f"it must be a regular expression: {error}") from error
+
+
+def _text(text: str) -> str:
+    if not text:
+        raise ValueError("it must not be empty")
+    return text
+
+
+def _group(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", text):
+        raise ValueError("it must be 1 to 64 ASCII letters, digits, underscores, dashes and dots")
+    return text
+
+
+def _project(text: str) -> str:
+    try:
+        rules.project_id(text)
+    except errors.Problem as problem:
+        raise ValueError(problem.text) from problem
+    return text
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where to begin or to end in one queue."""
+
+    #: None: whatever life the queue is in
+    epoch: str | None
+    #: the rank; `FIRST` or `LAST`
+    offset: int
+
+
+#: As in Spark's Kafka source: the oldest message there is, and behind the newest.
+FIRST, LAST = -2, -1
+
+Positions = str | dict[str, Position]
+
+
+def _positions(text: str) -> Positions:
+    if text.lower() in (EARLIEST, LATEST):
+        return text.lower()
+    try:
+        given = json.loads(text)
+        if not isinstance(given, dict):
+            raise TypeError
+        return {name: _position(value) for name, value in given.items()}
+    except (TypeError, ValueError, KeyError) as error:
+        raise ValueError(
+            'it must be earliest, latest, or JSON like {"queue": {"epoch": "…", "offset": 7}} or '
+            '{"queue": 7}; the offsets -2 and -1 are the earliest and the latest'
+        ) from error
+
+
+def _position(value: Any) -> Position:
+    epoch = value.get("epoch") if isinstance(value, dict) else None
+    offset = value["offset"] if isinstance(value, dict) else value
+    if isinstance(offset, bool) or not isinstance(offset, int) or offset < FIRST:
+        raise TypeError
+    if epoch is not None and not re.fullmatch(r"[0-9a-f]{16}", epoch):
+        raise TypeError
+    return Position(epoch, offset)
+
+
+#: Every option there is, in the order of the reference.
+OPTIONS: tuple[Option, ...] = (
+    Option("uri", _ALL, _text, None, f"the store: `redis://`, `rediss://`, `unix://`, or "
+           f"`embedded://` of a running service. Without it, that of the environment variable "
+           f"`{ENVIRONMENT}`; keep passwords out of options, which query plans show"),
+    Option("uriFile", _ALL, _text, None, "a file with the URI in it, read on the driver only"),
+    Option("controlUri", _ALL, _text, None, "the control store, which knows pools; `uri` if none "
+           "is given"),
+    Option("project", _ALL, _project, "default", "whose queues"),
+    Option("kind", _ALL, _choice("queue"), "queue", "what is read or written"),
+    Option("timeout", _ALL, _seconds(0.1, 600), "10s", "for an answer of Redis, and for a "
+           "connection; what is away is tried again for three times as long, then the task fails"),
+    Option("subscribe", _READS, _queues, None, "queues, separated by commas"),
+    Option("subscribePattern", _READS, _pattern, None, "a regular expression that the whole name "
+           "of a queue must match; a stream looks for new ones every 10 s"),
+    Option("columns", _READS, _text, None, "only these columns, separated by commas; the same as "
+           "`.schema(…)` with their types"),
+    Option("startingOffsets", _READS, _positions, None, "`earliest` (default of a batch), `latest` "
+           "(default of a stream), or JSON `{queue: {\"epoch\", \"offset\"}}`, by rank; the "
+           "checkpoint of a stream goes before it"),
+    Option("startingTimestamp", _READS, _whole(0), None, "instead: from the first message created "
+           "at this time on, in ms since 1970"),
+    Option("endingOffsets", (BATCH,), _positions, LATEST, "where to end, the offset itself "
+           "excluded"),
+    Option("endingTimestamp", (BATCH,), _whole(0), None, "instead: before the first message "
+           "created at this time, in ms since 1970"),
+    Option("minPartitions", _READS, _whole(1, 10_000), None, "at least so many tasks, but none of "
+           "less than 10 000 ranks (number of cores)"),
+    Option("maxRecordsPerPartition", _READS, _whole(1000), "500000", "ranks that one task reads"),
+    Option("fetchSize", _READS, _whole(1, 5000), "2000", "messages in one trip to Redis, and rows "
+           "in one Arrow batch"),
+    Option("includeExpired", _READS, _flag, "false", "also messages whose time is over and that "
+           "Redis has not removed yet"),
+    Option("includeClaimed", (BATCH,), _flag, "true", "also messages that a claim holds"),
+    Option("includeDelayed", (BATCH,), _flag, "true", "also messages whose delay goes on"),
+    Option("pushdown", (BATCH,), _flag, "false", "let filters on queue and rank choose what is "
+           "fetched; needs `spark.sql.python.filterPushdown.enabled`"),
+    Option("failOnDataLoss", _READS, _flag, "true", "whether to fail when messages that were to be "
+           "read cannot be any more"),
+    Option("maxOffsetsPerTrigger", (STREAM,), _whole(1), None, "ranks in a batch, shared by the "
+           "queues as they lag behind"),
+    Option("maxBytesPerTrigger", (STREAM,), _bytes, None, "bytes in a batch, by the mean size of "
+           "messages: `64m`"),
+    Option("minOffsetsPerTrigger", (STREAM,), _whole(1), None, "wait until there are so many"),
+    Option("maxTriggerDelay", (STREAM,), _seconds(0, 86400), "15m", "but no longer than this"),
+    Option("maxWait", (STREAM,), _seconds(0, 10), "500ms", "how long an idle stream waits for news "
+           "from its queues before it tells Spark that there are none; 0s: it does not"),
+    Option("consume", (STREAM,), _choice(BROWSE, CLAIM), BROWSE, "`browse` leaves messages where "
+           "they are; `claim` claims them, and deletes them when their batch is done"),
+    Option("group", (STREAM,), _group, None, "with `claim`: the name of this consumer; one stream "
+           "at a time has it"),
+    Option("claimTtl", (STREAM,), _seconds(60, 43200), "300s", "with `claim`: how long messages "
+           "stay claimed after the stream died; it is renewed while it lives"),
+    Option("claimGrace", (STREAM,), _seconds(60, 43200), "60s", "with `claim`: how much longer "
+           "than their claim messages live at least"),
+    Option("queue", _WRITES, _queue, None, "where to write; without it, a column `queue` says so"),
+    Option("delivery", _WRITES, _choice(LEDGER, STAGED, NONE), None, "`ledger` (default of a "
+           "stream): what was written is not written again; `staged`: nothing is seen before all "
+           "tasks are done; `none` (default of a batch): at least once"),
+    Option("writeId", (WRITE,), _group, None, "names a batch write for `ledger` and `staged`: "
+           "again with the same name, it writes what is missing"),
+    Option("putSize", _WRITES, _whole(1, _CHUNK_MAX), "1000", "messages in one trip to Redis"),
+    Option("maxMessageSize", _WRITES, _bytes, str(_BODY_MAX), "bytes of one body; as "
+           "the service's `max_messages_post_size`"),
+    Option("ttl", _WRITES, _whole(rules.TTL_MIN), None, "seconds that messages live, where no "
+           "column `ttl` says so; else the queue's default, else an hour"),
+    Option("clientId", _WRITES, _text, "zaqar-redis-spark", "who posts; a UUID, or any text"),
+    Option("preserve", (WRITE,), _flag, "false", "restore a queue that is not there: ranks and "
+           "times are those of the columns `rank`, `created` and `expires`, and if all rows have "
+           "the same `epoch`, ids stay what they were"),
+)  # fmt: skip
+
+#: What Spark hands over with our own: options of the query, whatever it reads or writes.
+_SPARKS_OWN = frozenset({"checkpointlocation"})
+
+_BY_NAME = {option.name.lower(): option for option in OPTIONS}
+
+
+class Options:
+    """What was given, checked; by attribute: ``options["fetchSize"]``.
+
+    Raises BadConfiguration that names the option.
+    """
+
+    def __init__(self, use: str, given: Mapping[str, str]) -> None:
+        self.use = use
+        self._values: dict[str, Any] = {}
+        for name, text in given.items():
+            if name.lower() in _SPARKS_OWN:
+                continue
+            option = _BY_NAME.get(name.lower())
+            if option is None or use not in option.uses:
+                raise errors.BadConfiguration(_unknown(name, option, use))
+            self._values[option.name] = _read(option, str(text))
+        self.given = frozenset(self._values)
+        for option in OPTIONS:
+            if use in option.uses and option.name not in self._values:
+                default = option.default
+                self._values[option.name] = _read(option, default) if default is not None else None
+
+    def __getitem__(self, name: str) -> Any:
+        return self._values[name]
+
+    def one_of(self, *names: str) -> str:
+        """The one of these that is given.  Raises BadConfiguration when it is not just one."""
+        given = [name for name in names if name in self.given]
+        if len(given) != 1:
+            words = ", ".join(f'"{name}"' for name in names)
+            raise errors.BadConfiguration(f"exactly one of the options {words} must be given")
+        return given[0]
+
+    def uri(self) -> str:
+        """Of the store.  Raises BadConfiguration when nothing says so."""
+        if "uri" in self.given and "uriFile" in self.given:
+            self.one_of("uri", "uriFile")
+        if "uriFile" in self.given:
+            try:
+                return Path(self["uriFile"]).read_text().strip()
+            except OSError as error:
+                raise errors.BadConfiguration(f'option "uriFile": {error}') from error
+        uri: str | None = self["uri"] or os.environ.get(ENVIRONMENT)
+        if not uri:
+            raise errors.BadConfiguration(
+                f'one of the options "uri" and "uriFile" must be given, or {ENVIRONMENT} be set'
+            )
+        return uri
+
+
+def _read(option: Option, text: str) -> Any:
+    try:
+        return option.read(text)
+    except ValueError as error:
+        raise errors.BadConfiguration(f'option "{option.name}": {error}') from error
+
+
+def _unknown(name: str, option: Option | None, use: str) -> str:
+    known = ", ".join(option.name for option in OPTIONS if use in option.uses)
+    if option is None:
+        return f'unknown option "{name}"; for a {use} there are: {known}'
+    return f'the option "{option.name}" is none of a {use}; there are: {known}'

@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of a DataFrame become messages: what columns there may be, and what is in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+from pyspark.sql.types import (
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructType,
+)
+
+from zaqar_redis import errors, rules
+from zaqar_redis.keyspace import envelope
+from zaqar_redis.records import Draft
+
+#: ttl in seconds or -1, delay in seconds or -1, the rest of the envelope.
+Message = tuple[int, int, bytes]
+
+#: Bytes of one trip to Redis, whatever the number of messages: a script holds it up.
+_CHUNK_BYTES = 4 * 1024 * 1024
+_LIMITS = rules.Limits()
+#: More than this no envelope can hold.
+_TTL_MAX = 2**31 - 1
+
+_NUMBER, _TEXT = (IntegerType(), LongType()), (StringType(),)
+#: What may be written, and of which types.
+COLUMNS: dict[str, tuple[DataType, ...]] = {
+    "body": (BinaryType(), StringType()),
+    "queue": _TEXT,
+    "ttl": _NUMBER,
+    "delay": _NUMBER,
+}
+
+_JSON = msgspec.json.Decoder(msgspec.Raw)
+
+
+class BadRow(Exception):
+    """A row cannot be a message; the text says which, and why."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How rows become messages; it travels to tasks."""
+
+    columns: tuple[str, ...]
+    #: where to write; None: the column ``queue`` says so
+    queue: str | None
+    #: seconds, where the column does not say so; None: the queue's default
+    ttl: int | None
+    #: 16 bytes that stand for who posts
+    client: bytes
+    #: messages of a chunk
+    size: int
+    #: bytes of a body
+    body_max: int
+
+
+@dataclass
+class Chunk:
+    """Messages that go to Redis together; one trip for each queue."""
+
+    number: int
+    by_queue: dict[str, list[Message]] = field(default_factory=dict)
+    rows: int = 0
+    size: int = 0
+    #: bytes of the largest body by queue
+    largest: dict[str, int] = field(default_factory=dict)
+
+    def add(self, queue: str, message: Message, size: int) -> None:
+        self.by_queue.setdefault(queue, []).append(message)
+        self.rows += 1
+        self.size += size
+        self.largest[queue] = max(size, self.largest.get(queue, 0))
+
+
+def checked(schema: StructType, queue: str | None) -> tuple[str, ...]:
+    """The names of the columns.  Raises BadConfiguration when they will not do."""
+    known = ", ".join(
+        f"{name} {' or '.join(kind.simpleString().upper() for kind in kinds)}"
+        for name, kinds in COLUMNS.items()
+    )
+    for given in schema.fields:
+        if given.name not in COLUMNS:
+            raise errors.BadConfiguration(
+                f'unknown column "{given.name}"; what can be written is {known}: select those'
+            )
+        if given.dataType not in COLUMNS[given.name]:
+            raise errors.BadConfiguration(
+                f'the column "{given.name}" is {given.dataType.simpleString().upper()}; '
+                f"what can be written is {known}"
+            )
+    names = tuple(schema.fieldNames())
+    if "body" not in names:
+        raise errors.BadConfiguration('there must be a column "body"')
+    if (queue is None) == ("queue" not in names):
+        raise errors.BadConfiguration(
+            'say where to write: either with the option "queue" or with a column "queue"'
+        )
+    return names
+
+
+def chunks(layout: Layout, batches: Iterable[pa.RecordBatch]) -> Iterator[Chunk]:
+    """The same rows make the same chunks, however they come in batches.
+
+    Raises BadRow.
+    """
+    chunk = Chunk(0)
+    row = 0
+    for batch in batches:
+        for values in _rows(layout.columns, batch):
+            row += 1
+            queue, message, size = _message(layout, values, row)
+            if chunk.rows == layout.size or (chunk.rows and chunk.size + size > _CHUNK_BYTES):
+                yield chunk
+                chunk = Chunk(chunk.number + 1)
+            chunk.add(queue, message, size)
+    if chunk.rows:
+        yield chunk
+
+
+def _rows(columns: tuple[str, ...], batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
+    """body, queue, ttl, delay of each row; None where there is no such column."""
+    nothing = [None] * batch.num_rows
+    of = {name: batch.column(place).to_pylist() for place, name in enumerate(columns)}
+    return zip(*[of.get(name, nothing) for name in COLUMNS], strict=True)
+
+
+def _message(layout: Layout, values: tuple[Any, ...], row: int) -> tuple[str, Message, int]:
+    body, queue, ttl, delay = values
+    body = body.encode() if isinstance(body, str) else body
+    try:
+        _check_body(body, layout.body_max)
+        name = layout.queue if layout.queue is not None else _queue(queue)
+        lifetime = layout.ttl if ttl is None else _within("ttl", ttl, rules.TTL_MIN, _TTL_MAX)
+        late = -1 if delay is None else _within("delay", delay, 0, _LIMITS.max_message_delay)
+    except ValueError as error:
+        raise BadRow(f"row {row} of its task: {error}") from error
+    tail = envelope.tail(Draft(body=body), layout.client)
+    return name, (-1 if lifetime is None else lifetime, late, tail), len(body)
+
+
+def _check_body(body: bytes | None, most: int) -> None:
+    if body is None:
+        raise ValueError('the column "body" is null')
+    if len(body) > most:
+        raise ValueError(
+            f'the column "body" has {len(body)} bytes; at most {most} are allowed '
+            '(option "maxMessageSize")'
+        )
+    try:
+        _JSON.decode(body)
+        if not body.isascii():
+            body.decode()
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ValueError(
+            f'the column "body" is not JSON, which messages are: {error}; '
+            "to_json(struct(…)) makes it"
+        ) from error
+
+
+def _queue(name: str | None) -> str:
+    if name is None or not rules.is_queue_name(name):
+        raise ValueError(f'the column "queue" has {name!r}, which is no name of a queue')
+    return name
+
+
+def _within(name: str, value: int, least: int, most: int) -> int:
+    if not least <= value <= most:
+        raise ValueError(f'the column "{name}" is {value}; it must be {least} to {most}')
+    return value

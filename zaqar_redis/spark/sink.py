@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes: rows become messages, at least once or just once.
+
+A task may run twice, and so may a batch whose end Spark did not live to note.  With the
+*ledger* each chunk goes to Redis together with its number, and one that is there already
+is passed over: the same rows must come in the same order.  *staged* chunks are put aside
+by tasks, and published by the driver once all tasks are done: rows may differ from try
+to try.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import StructType
+
+from zaqar_redis import clock, errors, rules
+from zaqar_redis.keyspace import envelope
+from zaqar_redis.spark import context, publishing, rows
+from zaqar_redis.spark.options import LEDGER, NONE, SINK, STAGED, WRITE, Options
+from zaqar_redis.spark.publishing import Staged
+from zaqar_redis.spark.rows import Chunk, Layout
+from zaqar_redis.spark.stores import Place, Stores, Where
+from zaqar_redis.storage.driver import NeedsSealing
+from zaqar_redis.storage.drivers.redis.ledger import Ledger
+from zaqar_redis.storage.drivers.redis.stages import Stages
+
+#: Seconds that messages live when neither row, option nor queue say so: as in the service.
+DEFAULT_TTL = rules.Limits().default_message_ttl
+
+_DEFAULTS = {WRITE: NONE, SINK: LEDGER}
+
+#: Writes the messages of a chunk that go to one queue; whether they were not there yet.
+Put = Callable[[Place, str, Chunk], bool]
+
+
+@dataclass
+class Written(WriterCommitMessage):
+    """What a task wrote."""
+
+    rows: int = 0
+    #: rows that were there already
+    skipped: int = 0
+    staged: Staged | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How to write; it travels to tasks."""
+
+    where: Where
+    layout: Layout
+    delivery: str
+
+
+def plan(at: Where, options: Options, schema: StructType, overwrite: bool) -> Plan:
+    """Raises BadConfiguration."""
+    if overwrite:
+        raise errors.BadConfiguration(
+            "a queue can be appended to only: mode append, output mode append or update"
+        )
+    layout = Layout(
+        columns=rows.checked(schema, options["queue"]),
+        queue=options["queue"],
+        ttl=options["ttl"],
+        client=envelope.client_bytes(options["clientId"]),
+        size=options["putSize"],
+        body_max=options["maxMessageSize"],
+    )
+    return Plan(at, layout, options["delivery"] or _DEFAULTS[options.use])
+
+
+def write(
+    made: Plan, name: str, batch: int, token: str, batches: Iterator[pa.RecordBatch]
+) -> Written:
+    """Write the rows of one task.
+
+    *name* is the writer's, the same at each try; *token* is this try's.  Raises
+    rows.BadRow, what was written before stays; and StoreUnavailable.
+    """
+    staged = Staged(name, token)
+    written = Written(staged=staged if made.delivery == STAGED else None)
+    with Stores(made.where) as stores:
+        put = _put(made, stores, name, batch, staged)
+        for chunk in rows.chunks(made.layout, batches):
+            for queue, messages in chunk.by_queue.items():
+                new = _reach(stores, queue, chunk, put)
+                written.rows += len(messages)
+                written.skipped += 0 if new else len(messages)
+    return written
+
+
+def _reach(stores: Stores, queue: str, chunk: Chunk, put: Put) -> bool:
+    try:
+        return stores.patiently(queue, lambda place: put(place, queue, chunk), make=True)
+    except NeedsSealing as error:
+        raise rows.BadRow(
+            f'the queue "{queue}" wants bodies encrypted, which only the service can do'
+        ) from error
+
+
+def _put(made: Plan, stores: Stores, name: str, batch: int, staged: Staged) -> Put:
+    project = made.where.project
+
+    def into_ledger(place: Place, queue: str, chunk: Chunk) -> bool:
+        return (
+            Ledger(stores.client(place.uri), clock.store)
+            .post(
+                project,
+                queue,
+                chunk.by_queue[queue],
+                name=name,
+                batch=batch,
+                chunk=chunk.number,
+                size=chunk.largest[queue],
+                default_ttl=DEFAULT_TTL,
+                sealed=False,
+            )
+            .run()
+        )
+
+    def aside(place: Place, queue: str, chunk: Chunk) -> bool:
+        stages = Stages(stores.client(place.uri), clock.store)
+        staged.note(queue, chunk)
+        messages = chunk.by_queue[queue]
+        stages.put(project, queue, name, staged.token, chunk.number, messages).run()
+        return True
+
+    def at_once(place: Place, queue: str, chunk: Chunk) -> bool:
+        Ledger(stores.client(place.uri), clock.store).append(
+            project,
+            queue,
+            chunk.by_queue[queue],
+            size=chunk.largest[queue],
+            default_ttl=DEFAULT_TTL,
+            sealed=False,
+        ).run()
+        return True
+
+    return {LEDGER: into_ledger, STAGED: aside, NONE: at_once}[made.delivery]
+
+
+class BatchWriter(DataSourceArrowWriter):
+    def __init__(self, made: Plan, name: str) -> None:
+        self._plan = made
+        self._name = name
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        task = context.task()
+        name = self._name if self._plan.delivery == STAGED else f"{self._name}:{task.partition}"
+        token = f"0-{task.partition}-{task.attempt}-{uuid.uuid4().hex[:8]}"
+        return write(self._plan, name, 0, token, iterator)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        publishing.publish(self._plan.where, 0, _staged(messages))
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    def __init__(self, made: Plan) -> None:
+        self._plan = made
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        task = context.stream_task()
+        query = task.query
+        name = query if self._plan.delivery == STAGED else f"{query}:{task.partition}"
+        token = f"{task.batch}-{task.partition}-{task.attempt}-{uuid.uuid4().hex[:8]}"
+        return write(self._plan, name, task.batch, token, iterator)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
+        publishing.publish(self._plan.where, batchId, _staged(messages))
+
+
+def _staged(messages: Sequence[WriterCommitMessage | None]) -> list[Staged]:
+    """In the order of tasks."""
+    return [each.staged for each in messages if isinstance(each, Written) and each.staged]
+
+
+def batch_writer(
+    at: Where, options: Options, schema: StructType, overwrite: bool
+) -> DataSourceArrowWriter:
+    made = plan(at, options, schema, overwrite)
+    return BatchWriter(made, options["writeId"] or uuid.uuid4().hex)
+
+
+def stream_writer(
+    at: Where, options: Options, schema: StructType, overwrite: bool
+) -> DataSourceStreamArrowWriter:
+    return StreamWriter(plan(at, options, schema, overwrite))

@@ -1,0 +1,273 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Streaming reads that leave messages where they are.
+
+Spark asks for the initial offset more than once and tells of finished batches late or
+never; what is done about each is said where it is done.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from zaqar_redis.records import Top
+from zaqar_redis.spark import losses, offsets, partitions, reading, subscribed
+from zaqar_redis.spark.offsets import Entry, Offset
+from zaqar_redis.spark.options import LATEST, Options
+from zaqar_redis.spark.partitions import RangePartition
+from zaqar_redis.spark.reading import Wanted
+from zaqar_redis.spark.stores import Stores, Where
+from zaqar_redis.spark.subscribed import Ends, Subscribed
+from zaqar_redis.spark.waiting import Waiting
+
+
+class BrowseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """One lives as long as the query, in a process of its own; others read in tasks."""
+
+    def __init__(self, at: Where, options: Options, columns: tuple[str, ...]) -> None:
+        self._where = at
+        self._options = options
+        self._wanted = Wanted(
+            columns=columns,
+            size=options["fetchSize"],
+            include_expired=options["includeExpired"],
+            fail_on_data_loss=options["failOnDataLoss"],
+        )
+        self._planner: _Planner | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Tasks get a copy: connections stay here.
+        return self.__dict__ | {"_planner": None}
+
+    @property
+    def _plan(self) -> _Planner:
+        if self._planner is None:
+            self._planner = _Planner(self._options, Stores(self._where))
+        return self._planner
+
+    def initialOffset(self) -> Offset:
+        return self._plan.initial()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        # There is no limit by both.  Bytes are turned into rows by the size of messages.
+        if (rows := self._options["maxOffsetsPerTrigger"]) is not None:
+            return ReadMaxRows(rows)
+        if (size := self._options["maxBytesPerTrigger"]) is not None:
+            return ReadMaxBytes(size)
+        return ReadAllAvailable()
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
+        return self._plan.latest(start, limit)
+
+    def reportLatestOffset(self) -> Offset | None:
+        return self._plan.report()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._plan.freeze()
+
+    def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
+        return self._plan.partitions(start, end)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return reading.read(self._where, self._wanted, cast(RangePartition, partition))
+
+    def stop(self) -> None:
+        if self._planner is not None:
+            self._planner.close()
+
+
+class _Planner:
+    """What Spark is told, from what queues hold."""
+
+    def __init__(self, options: Options, stores: Stores) -> None:
+        self._options = options
+        self._stores = stores
+        self._project = stores.where.project
+        self._subscribed = Subscribed(options, stores)
+        self._waiting = Waiting(stores, options["maxWait"])
+        self._fail: bool = options["failOnDataLoss"]
+        #: with AvailableNow: by queue, the rank to stop before
+        self._frozen: dict[str, int] | None = None
+        #: since when there is something, but less than is wanted
+        self._since: float | None = None
+        #: where the stream was when there was nothing for it
+        self._idle: Offset | None = None
+        self._ends: dict[str, Ends] = {}
+        #: queues that are not there, which was said
+        self._gone: set[str] = set()
+
+    def close(self) -> None:
+        self._waiting.close()
+        self._stores.close()
+
+    def initial(self) -> Offset:
+        names = self._subscribed.names()
+        subscribed.check_names("startingOffsets", self._options["startingOffsets"] or "", names)
+        return offsets.sorted_(
+            {
+                self._key(ends.queue): offsets.initial(ends.top.epoch, self._first(ends, ends.top))
+                for ends in self._subscribed.present()
+            }
+        )
+
+    def _first(self, ends: Ends, top: Top) -> int:
+        if "startingTimestamp" in self._options.given:
+            self._options.one_of("startingTimestamp", "startingOffsets")
+            return self._subscribed.seek(ends, self._options["startingTimestamp"])
+        position = subscribed.at(self._options["startingOffsets"], ends.queue, LATEST)
+        return losses.start(
+            ends.queue, position.epoch, subscribed.rank(position, top), top, self._fail
+        )
+
+    def latest(self, start: Offset, limit: ReadLimit) -> Offset:
+        """Where the next batch ends.  Raises losses.DataLoss."""
+        if start == self._idle and self._frozen is None and not self._waiting.news():
+            return start
+        while True:
+            end = self._reachable(start)
+            self._waiting.looked(self._ends.values())
+            begins = any("initial" in entry for entry in start.values())
+            enough = end != start and not self._too_few(sum(self._lags(start, end).values()))
+            # Where it begins is to be written down, whether there are messages or not.
+            if begins or enough:
+                self._idle = self._since = None
+                return self._limited(start, end, limit)
+            self._idle = start
+            if self._frozen is not None or not self._waiting.news():
+                return start
+
+    def _too_few(self, lag: int) -> bool:
+        least = self._options["minOffsetsPerTrigger"]
+        if least is None or lag >= least or self._frozen is not None:
+            return False
+        if self._since is None:
+            self._since = time.monotonic()
+        return bool(time.monotonic() < self._since + self._options["maxTriggerDelay"])
+
+    def _reachable(self, start: Offset) -> Offset:
+        """As far as there are messages, whatever the limit."""
+        end: Offset = {}
+        names = {self._key(queue): queue for queue in self._subscribed.names()}
+        for key in start.keys() | names.keys():
+            entry = self._reached(offsets.queue_of(key), start.get(key))
+            if entry is not None:
+                end[key] = entry
+        return offsets.sorted_(end)
+
+    def _reached(self, queue: str, before: Entry | None) -> Entry | None:
+        ends = self._subscribed.ends(queue)
+        if ends is None:
+            self._ends.pop(queue, None)
+            if before is None:
+                return None
+            if self._fail or queue not in self._gone:
+                losses.gone(queue, before["epoch"], before["offset"], self._fail)
+            self._gone.add(queue)
+            return before
+        self._ends[queue] = ends
+        self._gone.discard(queue)
+        top = ends.top
+        if before is None:  # it joins: all of it is new
+            return offsets.reached(top.epoch, self._until(queue, top), top.first)
+        begin = losses.start(queue, before["epoch"], before["offset"], top, self._fail)
+        until = max(begin, self._until(queue, top))
+        goes_on = top.epoch == before["epoch"] and begin == before["offset"]
+        if goes_on and until == begin and "initial" not in before:
+            return before
+        return offsets.reached(
+            top.epoch, until, None if goes_on and "initial" not in before else begin
+        )
+
+    def _until(self, queue: str, top: Top) -> int:
+        if self._frozen is None:
+            return top.following
+        return min(top.following, self._frozen.get(queue, top.first))
+
+    def _lags(self, start: Offset, end: Offset) -> dict[str, int]:
+        return {key: entry["offset"] - _begin(start.get(key), entry) for key, entry in end.items()}
+
+    def _limited(self, start: Offset, end: Offset, limit: ReadLimit) -> Offset:
+        lags = self._lags(start, end)
+        rows = self._rows(limit, lags)
+        if rows is None:
+            return end
+        parts = offsets.shared(lags, rows)
+        limited = {
+            key: entry | {"offset": _begin(start.get(key), entry) + parts.get(key, 0)}
+            for key, entry in end.items()
+        }
+        return offsets.sorted_(limited)
+
+    def _rows(self, limit: ReadLimit, lags: dict[str, int]) -> int | None:
+        match limit:
+            case ReadMaxRows(rows):
+                return rows
+            case ReadMaxBytes(size):
+                weight = sum(
+                    lag * self._ends[offsets.queue_of(key)].top.size
+                    for key, lag in lags.items()
+                    if lag
+                )
+                return math.ceil(size * sum(lags.values()) / weight) if weight else None
+            case _:
+                return None
+
+    def report(self) -> Offset | None:
+        return offsets.sorted_(
+            {
+                self._key(queue): offsets.reached(ends.top.epoch, ends.top.following)
+                for queue, ends in self._ends.items()
+            }
+        )
+
+    def freeze(self) -> None:
+        self._frozen = {
+            queue: ends.top.following
+            for queue in self._subscribed.names()
+            if (ends := self._subscribed.ends(queue)) is not None
+        }
+
+    def partitions(self, start: Offset, end: Offset) -> Sequence[RangePartition]:
+        ranges = {
+            key: (_begin(start.get(key), entry), entry["offset"]) for key, entry in end.items()
+        }
+        total = sum(max(0, stop - begin) for begin, stop in ranges.values())
+        least = partitions.wanted(self._options)
+        made: list[RangePartition] = []
+        for key, (begin, stop) in ranges.items():
+            if begin >= stop:
+                continue
+            queue = offsets.queue_of(key)
+            place = self._stores.patiently(queue, lambda place: place)
+            share = math.ceil(least * (stop - begin) / total)
+            whole = RangePartition(queue, end[key]["epoch"], begin, stop, place)
+            made += [
+                replace(whole, start=low, end=high)
+                for low, high in partitions.split(
+                    begin, stop, share, self._options["maxRecordsPerPartition"]
+                )
+            ]
+        return partitions.interleaved(made)
+
+    def _key(self, queue: str) -> str:
+        return offsets.key(self._project, queue)
+
+
+def _begin(before: Entry | None, entry: Entry) -> int:
+    """The rank at which a batch that ends with *entry* begins."""
+    if "from" in entry and (before is None or before != entry):
+        return int(entry["from"])
+    return int(before["offset"]) if before else int(entry["offset"])

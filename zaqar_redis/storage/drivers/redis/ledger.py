@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Posts of batches that are written again after a crash, and come in once.
+
+A writer has an entry in the ledger of each queue it writes to: the last chunk of it
+that came in.  Chunk and entry are written in one step.  An entry is a receipt, as
+idempotency keys have them, and so goes wherever the queue goes, and with it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+from zaqar_redis.clock import Clock
+from zaqar_redis.keyspace import keys
+from zaqar_redis.keyspace.script import Argument, Script, Steps, verb
+from zaqar_redis.storage.drivers.redis import posting
+from zaqar_redis.storage.drivers.redis.queues import enlist
+
+_POST = Script("ledger_post")
+_GET = Script("ledger_get")
+
+#: Milliseconds for which an entry is kept after its last write: who restarts a job from
+#: a checkpoint of the last quarter still has nothing twice, and entries of jobs that
+#: nobody runs any more do not stay for ever.
+WINDOW = 90 * 24 * 3600 * 1000
+
+
+class Ledger:
+    def __init__(self, client: Any, now: Clock) -> None:
+        self.client = client
+        self._now = now
+
+    @verb
+    def post(
+        self,
+        project: str,
+        queue: str,
+        messages: Sequence[tuple[int, int, bytes]],
+        *,
+        name: str,
+        batch: int,
+        chunk: int,
+        size: int,
+        default_ttl: int,
+        sealed: bool,
+    ) -> Steps[bool]:
+        """Append a chunk unless this one, or a later one, of the writer *name* came in.
+
+        *messages* are (ttl in seconds or -1, delay in seconds or -1, `envelope.tail`);
+        *size* the bytes of the chunk, for queues that limit a request.  Chunks are in
+        the order of (batch, chunk), both from 0.  Whether it was appended now.  Raises
+        BadRequest when it is too large for the queue, NeedsSealing when the queue wants
+        bodies encrypted, Gated while the queue moves.
+        """
+        rest: list[Argument] = [part for message in messages for part in message]
+        ask = functools.partial(
+            _POST,
+            keys.of_queue(project, queue),
+            *rest,
+            now=self._now(),
+            size=size,
+            default_ttl=default_ttl,
+            sealed=int(sealed),
+            entry=keys.ledger(name),
+            batch=batch,
+            chunk=chunk,
+            window=WINDOW,
+        )
+        outcome, *unlisted = yield from posting.appended(ask)
+        if unlisted == [1]:
+            yield from enlist(project, queue)
+        return bool(outcome == b"posted")
+
+    @verb
+    def append(
+        self,
+        project: str,
+        queue: str,
+        messages: Sequence[tuple[int, int, bytes]],
+        *,
+        size: int,
+        default_ttl: int,
+        sealed: bool,
+    ) -> Steps[None]:
+        """The same without an entry: whatever was written before, it comes in once more."""
+        rest: list[Argument] = [part for message in messages for part in message]
+        ask = functools.partial(
+            posting.POST,
+            keys.of_queue(project, queue),
+            *rest,
+            now=self._now(),
+            size=size,
+            default_ttl=default_ttl,
+            sealed=int(sealed),
+            retry="",
+            fingerprint="",
+            window=0,
+        )
+        *_, unlisted = yield from posting.appended(ask)
+        if unlisted:
+            yield from enlist(project, queue)
+
+    @verb
+    def last(self, project: str, queue: str, name: str) -> Steps[tuple[int, int] | None]:
+        """(batch, chunk) of what came in last from *name*; None: nothing that is known of."""
+        answer = yield _GET(keys.of_queue(project, queue), now=self._now(), entry=keys.ledger(name))
+        return (int(answer[0]), int(answer[1])) if answer else None
