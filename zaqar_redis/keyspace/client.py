@@ -39,6 +39,9 @@ from zaqar_redis.keyspace.script import Call
 
 LOG = logging.getLogger(__name__)
 
+#: What a store says no to, and will again: e.g. its user has no permission.
+Refused = ResponseError
+
 #: How scripts refuse what lua/shared/gate.lua keeps out.
 _GATED = "GATED "
 #: Refusals that pass: the server is starting, failing over, full or busy.

@@ -14,12 +14,10 @@ from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 from urllib.parse import urlsplit
 
-from redis.exceptions import ResponseError
-
 from zaqar_redis import clock, errors
 from zaqar_redis.keyspace import embedded, uris
 from zaqar_redis.keyspace.batch import BatchSettings
-from zaqar_redis.keyspace.client import BlockingClient, printable
+from zaqar_redis.keyspace.client import BlockingClient, Refused, printable
 from zaqar_redis.keyspace.script import Verb
 from zaqar_redis.records import Draft, Posted, Queue, Retry
 from zaqar_redis.spark.options import Options
@@ -128,7 +126,7 @@ class Stores:
                 raise errors.BadConfiguration(
                     f'option "{name}": {printable(uri)} cannot be reached{why}'
                 ) from error
-            except ResponseError as error:
+            except Refused as error:
                 raise errors.BadConfiguration(
                     f'option "{name}": {printable(uri)} refuses: {error}'
                 ) from error

@@ -7,10 +7,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from redis.exceptions import ResponseError
-
 from zaqar_redis import clock, errors
-from zaqar_redis.keyspace.client import printable
+from zaqar_redis.keyspace.client import Refused, printable
 from zaqar_redis.records import Top
 from zaqar_redis.spark.options import EARLIEST, FIRST, LAST, Options, Position, Positions
 from zaqar_redis.spark.stores import Place, Stores
@@ -72,7 +70,7 @@ class Subscribed:
 
         try:
             return self._stores.patiently(queue, look)
-        except ResponseError as error:
+        except Refused as error:
             raise errors.BadConfiguration(
                 f'option "uri": {printable(self._stores.where.uri)} refuses: {error}'
             ) from error
