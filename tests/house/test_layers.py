@@ -30,7 +30,7 @@ ALLOWED = {
     "oslo_config": ("conf.", "cli.", "upstream."),
     "zaqar": ("upstream.",),
     "cliff": ("cli.",),
-    "pyspark": ("spark.",),
+    "pyspark": ("spark.", "cli.pipeline."),
     "pyarrow": ("spark.",),
     "numpy": ("spark.",),
     "gunicorn": ("api.worker.", "cli.", "bench."),

@@ -7,6 +7,7 @@ import logging
 import os
 import sys
 from importlib import metadata
+from importlib.util import find_spec
 
 from cliff.app import App
 from cliff.commandmanager import CommandManager
@@ -20,13 +21,20 @@ class Shell(App):
         super().__init__(
             description="Queues on Redis: an OpenStack Zaqar v2 service.",
             version=metadata.version("zaqar-redis"),
-            command_manager=CommandManager("zaqar_redis.cli"),
+            command_manager=_commands(),
             deferred_help=True,
         )
 
     def configure_logging(self) -> None:
         super().configure_logging()
         logging.getLogger("stevedore").setLevel(logging.ERROR)
+
+
+def _commands() -> CommandManager:
+    commands = CommandManager("zaqar_redis.cli")
+    if find_spec("pyspark") is not None:  # the extra zaqar-redis[spark] is there
+        commands.add_command_group("zaqar_redis.pipeline")
+    return commands
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -67,9 +67,7 @@ COLUMNS = (
     _number("delay", "seconds before it can be claimed; 2147483647 stands for more as well"),
     _text("client_id", "client that posted it: a UUID, or the digest of a client id that is none"),
     _text("claim_id", "claim that holds it now, 32 hexadecimal digits; null: none"),
-    _time(
-        "claim_expires", "when that claim ends; null: none holds it now, or the query itself does"
-    ),
+    _time("claim_expires", "when that claim ends; null: none holds it now"),
     _number("claim_count", "how often it was claimed"),
     _text("dead_letter_from", "queue that it came from as a dead letter; null: it is none"),
     Column("encrypted", BooleanType(), pa.bool_(), "whether the body is encrypted"),

@@ -21,7 +21,6 @@ from zaqar_redis.spark import columns, uuids
 from zaqar_redis.storage.drivers.redis import identity
 
 if TYPE_CHECKING:
-    from zaqar_redis.records import Held
     from zaqar_redis.spark.reading import Wanted
     from zaqar_redis.storage.drivers.redis.range_reader import RawPage
 
@@ -92,8 +91,7 @@ class Rows:
     bodies: NDArray[np.int64] | None
     #: binary, see lua/shared/hold.lua; None: as if all were null
     holds: pa.BinaryArray | None
-    #: end of the claim and of the delay, ms; NaN: there is none, infinite: nobody knows
-    #: when; None: there are none
+    #: end of the claim and of the delay, ms; NaN: there is none, None: there are none
     held_until: NDArray[np.float64] | None
     delayed_until: NDArray[np.float64] | None
 
@@ -186,19 +184,6 @@ def page(origin: Origin, wanted: Wanted, page: RawPage) -> pa.RecordBatch:
     if not wanted.include_delayed:
         found = found.where(~found.delayed(page.now))
     return batch(origin, wanted.columns, found, page.now)
-
-
-def claimed(
-    origin: Origin, names: tuple[str, ...], ranks: NDArray[np.int64], held: Held
-) -> pa.RecordBatch:
-    """The batch of what a live claim holds, expired or not.
-
-    It does not say when the claim expires: that changes while the batch is worked on,
-    and a batch that is read again must have the same rows.
-    """
-    nobody_knows = np.full(len(ranks), np.inf)
-    found = rows(origin, ranks, held.envelopes, held.holds, nobody_knows)
-    return batch(origin, names, found, held.now)
 
 
 def _numbers(ranks: Sequence[int] | NDArray[np.int64]) -> NDArray[np.int64]:
@@ -342,9 +327,9 @@ def _claim_id(origin: Origin, rows: Rows, now: int) -> pa.StringArray:
 def _claim_expires(origin: Origin, rows: Rows, now: int) -> pa.TimestampArray:
     if rows.held_until is None:
         return pa.nulls(len(rows.ranks), columns.TIMESTAMP)
-    known = rows.held(now) & np.isfinite(rows.held_until)
-    times = np.where(known, rows.held_until, 0).astype(np.int64)
-    return _timestamps(times, ~known)
+    held = rows.held(now)
+    times = np.where(held, rows.held_until, 0).astype(np.int64)
+    return _timestamps(times, ~held)
 
 
 def _claim_count(origin: Origin, rows: Rows, now: int) -> pa.Int32Array:

@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What Spark is given of a message is what everybody else reads of it."""
+
+from __future__ import annotations
+
+import struct
+import uuid
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.worker.plan_data_source_read import records_to_arrow_batches
+
+from zaqar_redis.keyspace import envelope
+from zaqar_redis.records import Draft, Message
+from zaqar_redis.spark import columns, decode
+from zaqar_redis.spark.reading import Wanted
+from zaqar_redis.storage.drivers.redis import identity, reading
+from zaqar_redis.storage.drivers.redis.range_reader import RawPage
+
+_ORIGIN = decode.Origin("acme", "orders", "default", "9f2c51d07a3be486")
+_NAMES = tuple(columns.NAMED)
+_NOW = 1_800_000_000_000
+_INT_MAX = 2**31 - 1
+
+
+class Stored(msgspec.Struct, frozen=True):
+    """A message as Redis has it, and what is known of it there."""
+
+    envelope: bytes | None
+    hold: bytes | None = None
+    held_until: int | None = None
+    delayed_until: int | None = None
+
+
+def _stored(
+    body: bytes = b"{}",
+    *,
+    created: int = _NOW - 1000,
+    expires: int = _NOW + 1000,
+    ttl: int = 60,
+    delay: int = 0,
+    client: bytes = bytes(16),
+    **rest: Any,
+) -> bytes:
+    head = struct.pack(">BBQBQBIBI", 0x99, 0xCF, created, 0xCF, expires, 0xCE, ttl, 0xCE, delay)
+    return head + envelope.tail(Draft(body, **rest), client)
+
+
+_TIMES = st.integers(_NOW - 100, _NOW + 100)
+_SECONDS = st.integers(0, 2**32 - 1)
+_ENVELOPES = st.builds(
+    _stored,
+    st.one_of(st.binary(max_size=300), st.integers(0, 70_000).map(bytes)),
+    created=st.integers(0, 2**43),
+    expires=_TIMES,
+    ttl=_SECONDS,
+    delay=_SECONDS,
+    client=st.binary(min_size=16, max_size=16),
+    checksum=st.sampled_from([b"", b"0123456789abcdef"]),
+    origin=st.sampled_from(["", "a", "Q" * 64, "warteschlange-ü"]),
+    sealed=st.booleans(),
+)
+_PLAIN = st.builds(_stored, st.binary(max_size=300), expires=_TIMES)
+_HOLDS = st.builds(
+    lambda claim, count: claim.hex.encode() + str(count).encode(),
+    st.uuids(),
+    st.integers(1, _INT_MAX),
+)
+
+
+def _messages(envelopes: st.SearchStrategy[bytes]) -> st.SearchStrategy[list[Stored]]:
+    one = st.builds(
+        Stored,
+        st.one_of(envelopes, envelopes, st.none()),
+        st.one_of(st.none(), _HOLDS),
+        st.one_of(st.none(), _TIMES),
+        st.one_of(st.none(), _TIMES),
+    )
+    return st.lists(one, max_size=12)
+
+
+_RANKS = st.one_of(st.integers(1, 1000), st.integers(1, 2**62))
+
+
+def _batch(
+    messages: Sequence[Stored], first: int = 1, names: tuple[str, ...] = _NAMES
+) -> pa.RecordBatch:
+    rows = decode.rows(
+        _ORIGIN,
+        range(first, first + len(messages)),
+        [message.envelope for message in messages],
+        [message.hold for message in messages],
+        [message.held_until for message in messages],
+    )
+    return decode.batch(_ORIGIN, names, rows, _NOW)
+
+
+def _time(milliseconds: int) -> datetime:
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=milliseconds)
+
+
+def _expected(rank: int, stored: Stored) -> dict[str, object]:
+    """What the rest of the product reads, by column."""
+    raw = stored.envelope
+    assert raw is not None
+    prefix = identity.prefix(_ORIGIN.epoch)
+    message: Message = reading.message(_NOW, prefix, rank, raw, stored.hold)
+    held = stored.held_until is not None and stored.held_until > _NOW
+    return {
+        "project": "acme",
+        "queue": "orders",
+        "kind": "queue",
+        "pool": "default",
+        "id": message.id,
+        "rank": rank,
+        "epoch": _ORIGIN.epoch,
+        "body": message.body,
+        "created": _time(message.created),
+        "expires": _time(message.expires),
+        "ttl": min(message.ttl, _INT_MAX),
+        "delay": min(message.delay, _INT_MAX),
+        "client_id": str(uuid.UUID(bytes=message.client)),
+        "claim_id": message.claim_id if held else None,
+        "claim_expires": _time(stored.held_until or 0) if held else None,
+        "claim_count": message.claim_count,
+        "dead_letter_from": message.origin or None,
+        "encrypted": message.sealed,
+        "checksum": message.checksum or None,
+        "record": raw,
+    }
+
+
+@given(messages=st.one_of(_messages(_ENVELOPES), _messages(_PLAIN)), first=_RANKS)
+def test_all_columns_are_what_the_service_reads(messages: list[Stored], first: int) -> None:
+    assert _batch(messages, first).to_pylist() == [
+        _expected(rank, stored)
+        for rank, stored in enumerate(messages, first)
+        if stored.envelope is not None
+    ]
+
+
+@given(
+    messages=_messages(_ENVELOPES),
+    names=st.lists(st.sampled_from(_NAMES), unique=True, min_size=1).map(tuple),
+)
+def test_spark_accepts_any_columns_in_any_order(
+    messages: list[Stored], names: tuple[str, ...]
+) -> None:
+    whole = _batch(messages, names=names)
+    whole.validate(full=True)
+    assert _by_spark([whole], names) == [whole]
+    assert whole.schema.names == list(names)
+    assert whole.select(list(names)).to_pylist() == _batch(messages).select(list(names)).to_pylist()
+
+
+def _by_spark(batches: list[pa.RecordBatch], names: tuple[str, ...]) -> list[pa.RecordBatch]:
+    """What a worker of Spark lets through."""
+    schema = columns.named(",".join(names))
+    given: Iterator[pa.RecordBatch] = iter(batches)
+    return list(records_to_arrow_batches(given, 10_000, schema, DataSource({})))
+
+
+@given(
+    messages=_messages(_ENVELOPES),
+    expired=st.booleans(),
+    claimed=st.booleans(),
+    delayed=st.booleans(),
+)
+def test_a_page_gives_what_is_wanted_of_it(
+    messages: list[Stored], expired: bool, claimed: bool, delayed: bool
+) -> None:
+    wanted = Wanted(
+        ("rank", "body", "claim_count"),
+        10,
+        include_expired=expired,
+        include_claimed=claimed,
+        include_delayed=delayed,
+    )
+    page = RawPage(
+        now=_NOW,
+        ranks=range(1, len(messages) + 1),
+        envelopes=[message.envelope for message in messages],
+        holds=[message.hold for message in messages],
+        held_until=_scores([message.held_until for message in messages]),
+        delayed_until=_scores([message.delayed_until for message in messages]),
+    )
+    expected = [
+        {name: _expected(rank, stored)[name] for name in wanted.columns}
+        for rank, stored in enumerate(messages, 1)
+        if stored.envelope is not None
+        and (expired or envelope.head(stored.envelope)[1] > _NOW)
+        and (claimed or (stored.held_until or 0) <= _NOW)
+        and (delayed or (stored.delayed_until or 0) <= _NOW)
+    ]
+    assert decode.page(_ORIGIN, wanted, page).to_pylist() == expected
+
+
+def _scores(times: Sequence[int | None]) -> list[bytes | None]:
+    """As Redis writes them."""
+    return [None if time is None else str(time).encode() for time in times]
+
+
+def test_without_claims_and_delays_nothing_is_claimed_or_delayed() -> None:
+    page = RawPage(_NOW, [7, 9], [_stored(), _stored()], None, None, None)
+    wanted = Wanted(_NAMES, 10, True, include_claimed=False, include_delayed=False)
+    rows = decode.page(_ORIGIN, wanted, page).to_pylist()
+    assert [row["rank"] for row in rows] == [7, 9]
+    found = {(row["claim_id"], row["claim_expires"], row["claim_count"]) for row in rows}
+    assert found == {(None, None, 0)}
+
+
+@pytest.mark.parametrize("messages", [[], [Stored(None), Stored(None)]])
+def test_a_page_of_holes_is_a_batch_without_rows(messages: list[Stored]) -> None:
+    batch = _batch(messages)
+    assert batch.num_rows == 0
+    assert _by_spark([batch], _NAMES) == [batch]
+
+
+def _with(place: int, byte: int, **fields: Any) -> bytes:
+    raw = bytearray(_stored(**fields))
+    raw[place] = byte
+    return bytes(raw)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"",
+        b"no envelope",
+        _stored(b"")[:-1],
+        *(_with(place, 0x80) for place in (0, 1, 10, 19, 24, 29, 31, 32, 49, 51, 53)),
+        # an origin and a checksum that go on behind the end
+        _with(50, 200),
+        _with(52, 200),
+        _with(50, 9, body=b"12"),
+        # their tags, and the body's
+        _with(54, 0x80, origin="abc"),
+        _with(56, 0x80, origin="abc"),
+        _with(69, 0x80, checksum=bytes(16)),
+    ],
+    ids=bytes.hex,
+)
+def test_what_is_no_envelope_is_named_by_its_rank(raw: bytes) -> None:
+    good = [Stored(None), Stored(_stored()), Stored(_stored(origin="abc"))]
+    with pytest.raises(decode.NoEnvelope) as told:
+        _batch([*good, Stored(raw), *good], first=40)
+    assert str(told.value) == "message 43 of acme/orders is no envelope of this service"
+
+
+def test_the_first_that_is_no_envelope_is_named() -> None:
+    with pytest.raises(ValueError, match=r"^message 2 of acme/orders is no envelope"):
+        _batch([Stored(_stored()), Stored(bytes(100)), Stored(bytes(100))])

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``zaqar-redis pipeline …``: the jobs on Spark.
+
+These commands are there where the extra ``zaqar-redis[spark]`` is installed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+from typing import ClassVar, cast
+
+from cliff.command import Command
+from oslo_config import cfg
+from pyspark.errors import PySparkException
+
+from zaqar_redis import conf as configuration
+from zaqar_redis import errors
+from zaqar_redis.cli.session import Refused
+from zaqar_redis.spark.jobs import running
+from zaqar_redis.spark.jobs.running import Job
+
+
+class Pipeline(Command):
+    """Base of the jobs' commands."""
+
+    job_name: ClassVar[str]
+
+    @property
+    def job(self) -> Job:
+        return cast(Job, importlib.import_module(f"zaqar_redis.spark.jobs.{self.job_name}"))
+
+    def get_description(self) -> str:
+        return self.job.__doc__ or ""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.formatter_class = argparse.RawDescriptionHelpFormatter
+        running.arguments(parser)
+        parser.add_argument(
+            "--config-file", action="append", metavar="FILE", help="configuration file"
+        )
+        self.job.arguments(parser)
+        return parser
+
+    def run(self, parsed_args: argparse.Namespace) -> int:
+        self._good = True
+        return super().run(parsed_args) or int(not self._good)
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        if parsed_args.storage is None and parsed_args.config_file:
+            parsed_args.storage = _configured(parsed_args.config_file)
+        try:
+            report = running.do(self.job, parsed_args)
+        except running.Refused as error:
+            raise Refused(str(error)) from error
+        except PySparkException as error:
+            raise Refused(running.why(error)) from error
+        text = report.as_json() if parsed_args.json else report.as_text()
+        self.app.stdout.write(f"{text}\n")
+        self._good = report.good
+
+
+def _configured(files: list[str]) -> str:
+    try:
+        return str(configuration.load([], files).storage.uri)
+    except (cfg.Error, ValueError) as error:
+        raise errors.BadConfiguration(str(error)) from error
+
+
+class Archive(Pipeline):
+    job_name = "archive"
+
+
+class Replay(Pipeline):
+    job_name = "replay"
+
+
+class Analytics(Pipeline):
+    job_name = "analytics"
+
+
+class Redrive(Pipeline):
+    job_name = "redrive"
+
+
+class Migrate(Pipeline):
+    job_name = "migrate"
+
+
+class Audit(Pipeline):
+    job_name = "audit"

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a job is run from the command line, and by spark-submit."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
+from urllib.parse import urlsplit
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from zaqar_redis import errors
+from zaqar_redis.keyspace import embedded
+from zaqar_redis.spark.jobs.report import Report
+from zaqar_redis.spark.jobs.session import session
+
+#: The module of a job calls itself so when spark-submit runs it.
+MAIN = "__main__"
+
+
+class Job(Protocol):
+    """What the module of a job has."""
+
+    #: the word for it
+    NAME: str
+    __doc__: str | None
+
+    @property
+    def arguments(self) -> Callable[[argparse.ArgumentParser], None]:
+        """Add what this job takes beside what all take."""
+
+    @property
+    def run(self) -> Callable[[SparkSession, argparse.Namespace], Report]:
+        """Do it.  Raises BadConfiguration when arguments will not do, and Refused."""
+
+
+class Refused(Exception):
+    """The job cannot be done; the text says why."""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what every job takes."""
+    where = parser.add_argument_group("where")
+    where.add_argument("--storage", metavar="URI", help="the store (ZAQAR_REDIS_URI)")
+    where.add_argument("--control", metavar="URI", help="the control store (that of --storage)")
+    where.add_argument("--project", default="default", help="whose queues (default)")
+    spark = parser.add_argument_group("Spark")
+    spark.add_argument(
+        "--master", help="where to run, e.g. local[2] or spark://host:7077 (SPARK_MASTER; local[*])"
+    )
+    spark.add_argument(
+        "--conf",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        type=_setting,
+        help="a setting of Spark; may be given more than once",
+    )
+    parser.add_argument("--json", action="store_true", help="print the report as JSON")
+    parser.add_argument("--quiet", action="store_true", help="do not show how far it is")
+
+
+def queues(parser: argparse.ArgumentParser) -> None:
+    """Add how queues are named, for jobs that read some."""
+    one = parser.add_mutually_exclusive_group(required=True)
+    one.add_argument(
+        "--queue", action="append", metavar="QUEUE", help="a queue; may be given more than once"
+    )
+    one.add_argument("--pattern", help="all queues whose whole name matches, e.g. 'orders-.*'")
+
+
+def source(parsed: argparse.Namespace, **more: object) -> dict[str, str]:
+    """Options of the data source that say where, and what else is given and not None."""
+    given = {
+        "uri": parsed.storage,
+        "controlUri": parsed.control,
+        "project": parsed.project,
+        "subscribe": ",".join(parsed.queue) if getattr(parsed, "queue", None) else None,
+        "subscribePattern": getattr(parsed, "pattern", None),
+        **more,
+    }
+    return {name: str(value) for name, value in given.items() if value is not None}
+
+
+def _setting(text: str) -> tuple[str, str]:
+    name, separator, value = text.partition("=")
+    if not separator or not name.startswith("spark."):
+        raise argparse.ArgumentTypeError(f"{text}: it must be like spark.name=value")
+    return name, value
+
+
+@contextlib.contextmanager
+def _reachable(parsed: argparse.Namespace) -> Iterator[None]:
+    """A private store is there as long as the job is."""
+    with contextlib.ExitStack() as stack:
+        if parsed.storage and urlsplit(parsed.storage).scheme == "embedded":
+            parsed.storage = stack.enter_context(embedded.running(parsed.storage))
+        yield
+
+
+def do(job: Job, parsed: argparse.Namespace) -> Report:
+    """Run a job in a session of its own.
+
+    Raises BadConfiguration, Refused, and what Spark raises.
+    """
+    with _reachable(parsed), session(job.NAME, parsed.master, dict(parsed.conf)) as spark:
+        return job.run(spark, parsed)
+
+
+def why(error: Exception) -> str:
+    """The last line of what a Python worker said, which is what the user needs to know."""
+    lines = [line for line in str(error).splitlines() if "BadConfiguration: " in line]
+    return lines[-1].partition("BadConfiguration: ")[2] if lines else str(error)
+
+
+def main(job: Job, argv: Sequence[str] | None = None) -> int:
+    """The exit code: 0; 1 when it failed, or something is left to be seen to."""
+    parser = argparse.ArgumentParser(
+        prog=f"zaqar-redis pipeline {job.NAME}",
+        description=job.__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    arguments(parser)
+    job.arguments(parser)
+    parsed = parser.parse_args(argv)
+    try:
+        report = do(job, parsed)
+    except (errors.BadConfiguration, errors.Problem, Refused) as error:
+        print(error, file=sys.stderr)
+        return 1
+    except PySparkException as error:
+        print(why(error), file=sys.stderr)
+        return 1
+    print(report.as_json() if parsed.json else report.as_text())
+    return int(not report.good)

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Spark session of a job, and how far it is."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+
+from pyspark.sql import SparkSession
+from tqdm import tqdm
+
+from zaqar_redis.spark.source import ZaqarDataSource
+
+#: Where jobs run when nothing says so.
+_MASTER = "local[*]"
+#: Seconds between two looks at how far it is.
+_LOOK = 0.5
+
+_SETTINGS = {
+    # Else the folders of an archive would depend on the machine that writes it.
+    "spark.sql.session.timeZone": "UTC",
+    # What other programs read; Spark's own default is the old INT96.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.python.filterPushdown.enabled": "true",
+    "spark.sql.sources.partitionOverwriteMode": "dynamic",
+}
+_LOCAL = {
+    "spark.ui.enabled": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.shuffle.partitions": str(os.cpu_count() or 1),
+    # Half a second less to start, and a job of a minute gains nothing from more.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+}
+
+
+@contextlib.contextmanager
+def session(name: str, master: str | None, settings: Mapping[str, str]) -> Iterator[SparkSession]:
+    """A session that knows the format ``zaqar``; it ends with the block.
+
+    *master* is where to run, else what spark-submit or ``SPARK_MASTER`` says, else all
+    cores of this machine.  One that the caller runs already is used, and goes on.
+    """
+    # Workers must be of the Python that has this package.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    running = SparkSession.getActiveSession()
+    spark = running or _built(name, master, settings)
+    # By itself Spark finds it only where this package is installed.
+    spark.dataSource.register(ZaqarDataSource)
+    try:
+        yield spark
+    finally:
+        if running is None:
+            spark.stop()
+
+
+def _built(name: str, master: str | None, settings: Mapping[str, str]) -> SparkSession:
+    builder = SparkSession.builder.appName(f"zaqar-redis {name}")
+    # Whoever runs this with spark-submit has told it where.
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    where = master or (None if submitted else os.environ.get("SPARK_MASTER", _MASTER))
+    if where is not None:
+        builder = builder.master(where)
+    given = dict(_SETTINGS)
+    if where is not None and where.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        given |= _LOCAL
+    for key, value in (given | dict(settings)).items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+@contextlib.contextmanager
+def watched(spark: SparkSession, doing: str, quiet: bool = False) -> Iterator[None]:
+    """Show how many of Spark's tasks are done, on stderr, while the block runs."""
+    ended = threading.Event()
+    with tqdm(unit=" tasks", desc=doing, disable=quiet) as bar:
+        watcher = threading.Thread(target=_watch, args=(spark, bar, ended), daemon=True)
+        watcher.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            watcher.join()
+
+
+def _watch(spark: SparkSession, bar: tqdm[None], ended: threading.Event) -> None:
+    tracker = spark.sparkContext.statusTracker()
+    done: dict[int, tuple[int, int]] = {}
+    while True:
+        last = ended.wait(_LOOK)
+        for stage in tracker.getActiveStageIds():
+            info = tracker.getStageInfo(stage)
+            if info is not None:
+                done[stage] = (info.numCompletedTasks, info.numTasks)
+        bar.total = sum(tasks for _, tasks in done.values())
+        bar.n = bar.total if last else sum(completed for completed, _ in done.values())
+        bar.refresh()
+        if last:
+            return
