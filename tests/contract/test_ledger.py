@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.contract.blocking import Blocking, chunk_of
+from tests.contract.blocking import Blocking, Chunk, chunk_of
 from tests.contract.conftest import BACKENDS
 from tests.contract.stores import (
     POOLED,
@@ -25,7 +25,7 @@ from zaqar_redis.keyspace import envelope, keys
 from zaqar_redis.records import Retry
 from zaqar_redis.storage.control import DEFAULT
 from zaqar_redis.storage.driver import NeedsSealing
-from zaqar_redis.storage.drivers.redis.ledger import WINDOW
+from zaqar_redis.storage.drivers.redis.ledger import WINDOW, ChunkDiffers
 
 DAY = 24 * 3600
 
@@ -62,7 +62,7 @@ def test_what_was_consumed_before_the_replay_does_not_come_back(blocking: Blocki
 
 @pytest.mark.parametrize(
     ("late", "comes_in"),
-    [((4, 10), False), ((5, 8), False), ((5, 9), False), ((5, 10), True), ((6, 0), True)],
+    [((4, 10), False), ((5, 8), False), ((5, 10), True), ((6, 0), True)],
 )
 def test_chunks_are_in_the_order_of_their_numbers(
     blocking: Blocking, late: tuple[int, int], comes_in: bool
@@ -71,6 +71,18 @@ def test_chunks_are_in_the_order_of_their_numbers(
     assert blocking.write(*late, chunk_of("late")) == comes_in
     assert blocking.bodies() == (["nine", "late"] if comes_in else ["nine"])
     assert blocking.last() == (late if comes_in else (5, 9))
+
+
+@pytest.mark.parametrize(
+    "other", [chunk_of("another"), chunk_of("last", "more"), [(60, -1, chunk_of("last")[0][2])]]
+)
+def test_the_last_chunk_with_other_messages_is_refused(blocking: Blocking, other: Chunk) -> None:
+    blocking.write(5, 8, chunk_of("first"))
+    blocking.write(5, 9, chunk_of("last"))
+    with pytest.raises(ChunkDiffers):
+        blocking.write(5, 9, other)
+    assert blocking.bodies() == ["first", "last"]
+    assert not blocking.write(5, 9, chunk_of("last"))
 
 
 def test_large_numbers_are_kept_to_the_last_digit(blocking: Blocking) -> None:

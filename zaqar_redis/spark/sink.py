@@ -30,7 +30,7 @@ from zaqar_redis.spark.publishing import Staged
 from zaqar_redis.spark.rows import Chunk, Layout
 from zaqar_redis.spark.stores import Place, Stores, Where
 from zaqar_redis.storage.driver import NeedsSealing
-from zaqar_redis.storage.drivers.redis.ledger import Ledger
+from zaqar_redis.storage.drivers.redis.ledger import ChunkDiffers, Ledger
 from zaqar_redis.storage.drivers.redis.stages import Stages
 
 #: Seconds that messages live when neither row, option nor queue say so: as in the service.
@@ -101,6 +101,12 @@ def write(
 def _reach(stores: Stores, queue: str, chunk: Chunk, put: Put) -> bool:
     try:
         return stores.patiently(queue, lambda place: put(place, queue, chunk), make=True)
+    except ChunkDiffers as error:
+        raise rows.BadRow(
+            f'rows for the queue "{queue}" come again, and are others than the first time; '
+            "nothing was written: where rows may change between two tries, use the option "
+            "delivery=staged"
+        ) from error
     except NeedsSealing as error:
         raise rows.BadRow(
             f'the queue "{queue}" wants bodies encrypted, which only the service can do'

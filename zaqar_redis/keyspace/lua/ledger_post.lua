@@ -1,8 +1,8 @@
 -- Append a chunk of a batch to a queue, unless the ledger says that it came in before.
 --
 -- Returns {'missing'} when there is no queue and no epoch to make one with,
--- {'large', limit}, {'plain'} when the queue wants bodies encrypted, {'known'}, or
--- {'posted', not yet listed}.
+-- {'large', limit}, {'plain'} when the queue wants bodies encrypted, {'known'},
+-- {'other'} when it came in with other messages, or {'posted', not yet listed}.
 local queue       = KEYS[1]             -- hash: the queue itself
 local messages    = KEYS[2]             -- zset: every message by rank
 local bodies      = KEYS[3]             -- hash: rank -> envelope
@@ -20,8 +20,9 @@ local sealed      = ARGV[5]             -- '1': the bodies are encrypted
 local entry       = ARGV[6]             -- of the ledger
 local batch       = tonumber(ARGV[7])   -- number
 local chunk       = tonumber(ARGV[8])   -- number of the chunk in its batch
-local window      = tonumber(ARGV[9])   -- ms to keep the entry
--- ARGV[10...]: ttl or -1, delay or -1, rest of the envelope; for each message
+local digest      = ARGV[9]             -- of the messages, hexadecimal
+local window      = tonumber(ARGV[10])  -- ms to keep the entry
+-- ARGV[11...]: ttl or -1, delay or -1, rest of the envelope; for each message
 --#include gate
 --#include now
 --#include envelope
@@ -29,12 +30,15 @@ local window      = tonumber(ARGV[9])   -- ms to keep the entry
 --#include ledger
 --#include ledger_write
 
-local last, part = written(known[1])
+local last, part, same = written(known[1])
+if last == batch and part == chunk and same ~= digest then
+    return {'other'}
+end
 if last and (last > batch or (last == batch and part >= chunk)) then
     return {'known'}
 end
 --#include admit
-local values, skip = ARGV, 9
+local values, skip = ARGV, 10
 --#include append
-write(epoch, batch, chunk)
+write(epoch, batch, chunk, digest)
 return {'posted', known[6] and 1 or 0}

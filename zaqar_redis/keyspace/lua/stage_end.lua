@@ -22,7 +22,7 @@ if last and last >= batch then
     return 0
 end
 if life then  -- else there was nothing to publish
-    write(life, batch, 0)
+    write(life, batch, 0, '00')
 end
 drop(entry)
 return 1

@@ -9,6 +9,7 @@ idempotency keys have them, and so goes wherever the queue goes, and with it.
 from __future__ import annotations
 
 import functools
+import hashlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -25,6 +26,14 @@ _GET = Script("ledger_get")
 #: a checkpoint of the last quarter still has nothing twice, and entries of jobs that
 #: nobody runs any more do not stay for ever.
 WINDOW = 90 * 24 * 3600 * 1000
+
+
+class ChunkDiffers(Exception):
+    """The chunk that came in last from a writer comes again with other messages.
+
+    Chunks before it may differ too: to pass over them as known would lose messages, and
+    to write them would double some.
+    """
 
 
 class Ledger:
@@ -51,7 +60,7 @@ class Ledger:
         *messages* are (ttl in seconds or -1, delay in seconds or -1, `envelope.tail`);
         *size* the bytes of the chunk, for queues that limit a request.  Chunks are in
         the order of (batch, chunk), both from 0.  Whether it was appended now.  Raises
-        BadRequest when it is too large for the queue, NeedsSealing when the queue wants
+        ChunkDiffers, BadRequest when it is too large for the queue, NeedsSealing when the queue wants
         bodies encrypted, Gated while the queue moves.
         """
         rest: list[Argument] = [part for message in messages for part in message]
@@ -66,9 +75,12 @@ class Ledger:
             entry=keys.ledger(name),
             batch=batch,
             chunk=chunk,
+            digest=_digest(messages),
             window=WINDOW,
         )
         outcome, *unlisted = yield from posting.appended(ask)
+        if outcome == b"other":
+            raise ChunkDiffers
         if unlisted == [1]:
             yield from enlist(project, queue)
         return bool(outcome == b"posted")
@@ -107,3 +119,11 @@ class Ledger:
         """(batch, chunk) of what came in last from *name*; None: nothing that is known of."""
         answer = yield _GET(keys.of_queue(project, queue), now=self._now(), entry=keys.ledger(name))
         return (int(answer[0]), int(answer[1])) if answer else None
+
+
+def _digest(messages: Sequence[tuple[int, int, bytes]]) -> str:
+    digest = hashlib.blake2b(digest_size=8)
+    for ttl, delay, tail in messages:
+        digest.update(b"%d %d %d " % (ttl, delay, len(tail)))
+        digest.update(tail)
+    return digest.hexdigest()
