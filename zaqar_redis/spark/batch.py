@@ -7,7 +7,6 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import cast
 
 import pyarrow as pa
 from pyspark.sql.datasource import (
@@ -62,7 +61,10 @@ class BatchReader(DataSourceReader):
             return plan.split([each for each in ranges if each[1] < each[2]])
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return reading.read(self._where, self._wanted, cast(RangePartition, partition))
+        # Spark makes a partition of its own when there is none.
+        if not isinstance(partition, RangePartition):
+            return iter(())
+        return reading.read(self._where, self._wanted, partition)
 
     def _filtered(self, start: int, end: int) -> tuple[int, int]:
         return max(start, self._least), int(min(end, self._most))

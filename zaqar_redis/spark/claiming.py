@@ -17,6 +17,7 @@ those for rows that it has.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -24,7 +25,6 @@ from typing import Any, cast
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
     ReadLimit,
     ReadMaxBytes,
     ReadMaxRows,
@@ -33,7 +33,7 @@ from pyspark.sql.streaming.datasource import (
 
 from zaqar_redis import clock, errors
 from zaqar_redis.records import Held
-from zaqar_redis.spark import decode, holding, losses, offsets, partitions
+from zaqar_redis.spark import admission, decode, holding, losses, offsets, partitions
 from zaqar_redis.spark.decode import Origin
 from zaqar_redis.spark.holding import Holding
 from zaqar_redis.spark.offsets import Entry, Offset
@@ -86,6 +86,7 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for name in _POINTLESS:
             if name in options.given:
                 raise errors.BadConfiguration(f'option "{name}" means nothing with consume=claim')
+        admission.check(options)
         self._where = at
         self._options = options
         self._columns = columns
@@ -107,11 +108,7 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._plan.initial()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        if (rows := self._options["maxOffsetsPerTrigger"]) is not None:
-            return ReadMaxRows(rows)
-        if (size := self._options["maxBytesPerTrigger"]) is not None:
-            return ReadMaxBytes(size)
-        return ReadAllAvailable()
+        return admission.limit(self._options)
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
         return self._plan.latest(start, limit)
@@ -176,6 +173,8 @@ class _Planner:
         self._ended: set[str] = set()
         #: by queue, the epoch that it is in as far as was said
         self._epochs: dict[str, str] = {}
+        #: queues that are not there, which was said
+        self._gone: set[str] = set()
 
     def begin(self) -> None:
         self._holding.begin()
@@ -204,19 +203,34 @@ class _Planner:
         """Claim the next batch.  Raises holding.GroupTaken."""
         self._holding.begin()
         self.acknowledge(start)
-        if start == self._idle and self._frozen is None and not self._waiting.news():
+        give_up = self._waiting.end()
+        if start == self._idle and self._frozen is None and not self._waiting.news(give_up):
             return start
         while True:
-            looked = map(self._subscribed.ends, self._subscribed.names())
-            found = [ends for ends in looked if ends is not None]
+            found = self._looked(start)
             self._waiting.looked(found)
             end = self._claimed(start, found, limit)
             if end != start:
                 self._idle = None
                 return end
             self._idle = start
-            if self._frozen is not None or not self._waiting.news():
+            if self._frozen is not None or time.monotonic() >= give_up:
                 return start
+            if not self._waiting.news(give_up):
+                return start
+
+    def _looked(self, start: Offset) -> list[Ends]:
+        """What queues hold.  Raises losses.DataLoss when one is not there any more."""
+        found = []
+        for queue in self._subscribed.names():
+            ends = self._subscribed.ends(queue)
+            if ends is not None:
+                found.append(ends)
+            elif (before := start.get(self._key(queue))) and queue not in self._gone:
+                losses.gone(queue, before["epoch"], 0, self._options["failOnDataLoss"])
+                self._gone.add(queue)
+        self._gone.difference_update(ends.queue for ends in found)
+        return found
 
     def _claimed(self, start: Offset, found: Sequence[Ends], limit: ReadLimit) -> Offset:
         for ends in found:

@@ -34,7 +34,8 @@ LEDGER, STAGED, NONE = "ledger", "staged", "none"
 
 #: A Lua script can unpack some 8000 values; a message is three of them.
 _CHUNK_MAX = 2000
-
+#: More seconds than this no message can be asked to live.
+TTL_MAX = 2**31 - 1
 
 _BODY_MAX = rules.Limits().max_messages_post_size
 
@@ -54,7 +55,7 @@ class Option:
 def _whole(least: int, most: int | None = None) -> Callable[[str], int]:
     def read(text: str) -> int:
         limits = f"{least} to {most}" if most is not None else f"at least {least}"
-        if not re.fullmatch(r"\d{1,18}", text) or int(text) < least:
+        if not re.fullmatch(r"[0-9]{1,18}", text) or int(text) < least:
             raise ValueError(f"it must be a whole number, {limits}")
         if most is not None and int(text) > most:
             raise ValueError(f"it must be a whole number, {limits}")
@@ -84,7 +85,7 @@ _SIZES = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
 
 def _seconds(least: float, most: float) -> Callable[[str], float]:
     def read(text: str) -> float:
-        found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,3})?)\s*(ms|s|m|h)", text.strip().lower())
+        found = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)\s*(ms|s|m|h)", text.strip().lower())
         if not found or not least <= float(found[1]) * _UNITS[found[2]] <= most:
             raise ValueError(
                 f"it must be a time like 500ms, 30s, 15m or 1h, from {least:g}s to {most:g}s"
@@ -95,7 +96,7 @@ def _seconds(least: float, most: float) -> Callable[[str], float]:
 
 
 def _bytes(text: str) -> int:
-    found = re.fullmatch(r"(\d{1,15})([kmg]?)b?", text.strip().lower())
+    found = re.fullmatch(r"([0-9]{1,15})([kmg]?)b?", text.strip().lower())
     if not found or int(found[1]) == 0:
         raise ValueError("it must be a number of bytes, at least 1, like 1048576 or 64m")
     return int(found[1]) * _SIZES[found[2]]
@@ -249,8 +250,8 @@ OPTIONS: tuple[Option, ...] = (
     Option("putSize", _WRITES, _whole(1, _CHUNK_MAX), "1000", "messages in one trip to Redis"),
     Option("maxMessageSize", _WRITES, _bytes, str(_BODY_MAX), "bytes of one body; as "
            "the service's `max_messages_post_size`"),
-    Option("ttl", _WRITES, _whole(rules.TTL_MIN), None, "seconds that messages live, where no "
-           "column `ttl` says so; else the queue's default, else an hour"),
+    Option("ttl", _WRITES, _whole(rules.TTL_MIN, TTL_MAX), None, "seconds that messages live, "
+           "where no column `ttl` says so; else the queue's default, else an hour"),
     Option("clientId", _WRITES, _text, "zaqar-redis-spark", "who posts; a UUID, or any text"),
     Option("preserve", (WRITE,), _flag, "false", "restore a queue that is not there: ranks and "
            "times are those of the columns `rank`, `created` and `expires`, and if all rows have "
@@ -301,16 +302,24 @@ class Options:
         if "uri" in self.given and "uriFile" in self.given:
             self.one_of("uri", "uriFile")
         if "uriFile" in self.given:
-            try:
-                return Path(self["uriFile"]).read_text().strip()
-            except OSError as error:
-                raise errors.BadConfiguration(f'option "uriFile": {error}') from error
+            return _content(self["uriFile"])
         uri: str | None = self["uri"] or os.environ.get(ENVIRONMENT)
         if not uri:
             raise errors.BadConfiguration(
                 f'one of the options "uri" and "uriFile" must be given, or {ENVIRONMENT} be set'
             )
         return uri
+
+
+def _content(path: str) -> str:
+    """The URI in a file.  Raises BadConfiguration."""
+    try:
+        uri = Path(path).read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise errors.BadConfiguration(f'option "uriFile": {error}') from error
+    if not uri:
+        raise errors.BadConfiguration(f'option "uriFile": there is nothing in {path}')
+    return uri
 
 
 def _read(option: Option, text: str) -> Any:

@@ -11,8 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from zaqar_redis import clock, rules
+from zaqar_redis.spark import rows
 from zaqar_redis.spark.rows import Chunk
 from zaqar_redis.spark.stores import Place, Stores, Where
+from zaqar_redis.storage.driver import NeedsSealing
 from zaqar_redis.storage.drivers.redis.stages import Stages
 
 _TTL = rules.Limits().default_message_ttl
@@ -45,8 +47,8 @@ class Staged:
 def publish(at: Where, batch: int, staged: Sequence[Staged]) -> None:
     """Publish a batch, in the order of tasks.
 
-    Raises StageLost when chunks are missing, StoreUnavailable, and BadRequest when one
-    is too large for its queue.
+    Raises StageLost when chunks are missing, StoreUnavailable, BadRequest when a message
+    is too large for its queue, and rows.BadRow when its queue wants it encrypted.
     """
     with Stores(at) as stores:
         for queue in dict.fromkeys(queue for each in staged for queue in each.chunks):
@@ -63,7 +65,10 @@ class _Queue:
 
     def publish(self, batch: int) -> None:
         self._stores.patiently(self._queue, self._check)
-        self._stores.patiently(self._queue, lambda place: self._publish(place, batch))
+        try:
+            self._stores.patiently(self._queue, lambda place: self._publish(place, batch))
+        except NeedsSealing as error:
+            raise rows.needs_sealing(self._queue) from error
 
     def _check(self, place: Place) -> None:
         for each in self._staged:

@@ -21,6 +21,7 @@ from pyspark.sql.types import (
 from zaqar_redis import errors, rules
 from zaqar_redis.keyspace import envelope
 from zaqar_redis.records import Draft
+from zaqar_redis.spark.options import TTL_MAX
 
 #: ttl in seconds or -1, delay in seconds or -1, the rest of the envelope.
 Message = tuple[int, int, bytes]
@@ -28,8 +29,6 @@ Message = tuple[int, int, bytes]
 #: Bytes of one trip to Redis, whatever the number of messages: a script holds it up.
 _CHUNK_BYTES = 4 * 1024 * 1024
 _LIMITS = rules.Limits()
-#: More than this no envelope can hold.
-_TTL_MAX = 2**31 - 1
 
 _NUMBER, _TEXT = (IntegerType(), LongType()), (StringType(),)
 #: What may be written, and of which types.
@@ -45,6 +44,10 @@ _JSON = msgspec.json.Decoder(msgspec.Raw)
 
 class BadRow(Exception):
     """A row cannot be a message; the text says which, and why."""
+
+
+def needs_sealing(queue: str) -> BadRow:
+    return BadRow(f'the queue "{queue}" wants bodies encrypted, which only the service can do')
 
 
 @dataclass(frozen=True)
@@ -140,8 +143,8 @@ def _message(layout: Layout, values: tuple[Any, ...], row: int) -> tuple[str, Me
     try:
         _check_body(body, layout.body_max)
         name = layout.queue if layout.queue is not None else _queue(queue)
-        lifetime = layout.ttl if ttl is None else _within("ttl", ttl, rules.TTL_MIN, _TTL_MAX)
-        late = -1 if delay is None else _within("delay", delay, 0, _LIMITS.max_message_delay)
+        lifetime = layout.ttl if ttl is None else within("ttl", ttl, rules.TTL_MIN, TTL_MAX)
+        late = -1 if delay is None else within("delay", delay, 0, _LIMITS.max_message_delay)
     except ValueError as error:
         raise BadRow(f"row {row} of its task: {error}") from error
     tail = envelope.tail(Draft(body=body), layout.client)
@@ -156,6 +159,11 @@ def _check_body(body: bytes | None, most: int) -> None:
             f'the column "body" has {len(body)} bytes; at most {most} are allowed '
             '(option "maxMessageSize")'
         )
+    check_json(body)
+
+
+def check_json(body: bytes) -> None:
+    """Raises ValueError."""
     try:
         _JSON.decode(body)
         if not body.isascii():
@@ -173,7 +181,8 @@ def _queue(name: str | None) -> str:
     return name
 
 
-def _within(name: str, value: int, least: int, most: int) -> int:
+def within(name: str, value: int, least: int, most: int) -> int:
+    """Raises ValueError."""
     if not least <= value <= most:
         raise ValueError(f'the column "{name}" is {value}; it must be {least} to {most}')
     return value

@@ -13,6 +13,8 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
 
 import pyarrow as pa
 from pyspark.sql.datasource import (
@@ -24,7 +26,7 @@ from pyspark.sql.types import StructType
 
 from zaqar_redis import clock, errors, rules
 from zaqar_redis.keyspace import envelope
-from zaqar_redis.spark import context, publishing, rows
+from zaqar_redis.spark import context, publishing, restoring, rows
 from zaqar_redis.spark.options import LEDGER, NONE, SINK, STAGED, WRITE, Options
 from zaqar_redis.spark.publishing import Staged
 from zaqar_redis.spark.rows import Chunk, Layout
@@ -33,13 +35,15 @@ from zaqar_redis.storage.driver import NeedsSealing
 from zaqar_redis.storage.drivers.redis.ledger import ChunkDiffers, Ledger
 from zaqar_redis.storage.drivers.redis.stages import Stages
 
+T = TypeVar("T")
+
 #: Seconds that messages live when neither row, option nor queue say so: as in the service.
 DEFAULT_TTL = rules.Limits().default_message_ttl
 
 _DEFAULTS = {WRITE: NONE, SINK: LEDGER}
 
 #: Writes the messages of a chunk that go to one queue; whether they were not there yet.
-Put = Callable[[Place, str, Chunk], bool]
+Put = Callable[[str, Chunk, Place], bool]
 
 
 @dataclass
@@ -89,18 +93,21 @@ def write(
     staged = Staged(name, token)
     written = Written(staged=staged if made.delivery == STAGED else None)
     with Stores(made.where) as stores:
-        put = _put(made, stores, name, batch, staged)
+        ledger = _IntoLedger(stores, name, batch)
+        put = _put(made, stores, name, ledger, staged)
         for chunk in rows.chunks(made.layout, batches):
             for queue, messages in chunk.by_queue.items():
-                new = _reach(stores, queue, chunk, put)
+                new = _reach(stores, queue, partial(put, queue, chunk))
                 written.rows += len(messages)
                 written.skipped += 0 if new else len(messages)
+        for queue in ledger.sent:
+            _reach(stores, queue, partial(ledger.check, queue))
     return written
 
 
-def _reach(stores: Stores, queue: str, chunk: Chunk, put: Put) -> bool:
+def _reach(stores: Stores, queue: str, act: Callable[[Place], T]) -> T:
     try:
-        return stores.patiently(queue, lambda place: put(place, queue, chunk), make=True)
+        return stores.patiently(queue, act, make=True)
     except ChunkDiffers as error:
         raise rows.BadRow(
             f'rows for the queue "{queue}" come again, and are others than the first time; '
@@ -108,23 +115,33 @@ def _reach(stores: Stores, queue: str, chunk: Chunk, put: Put) -> bool:
             "delivery=staged"
         ) from error
     except NeedsSealing as error:
-        raise rows.BadRow(
-            f'the queue "{queue}" wants bodies encrypted, which only the service can do'
-        ) from error
+        raise rows.needs_sealing(queue) from error
 
 
-def _put(made: Plan, stores: Stores, name: str, batch: int, staged: Staged) -> Put:
-    project = made.where.project
+class _IntoLedger:
+    """The chunks of one try of a task; some may have come in at another."""
 
-    def into_ledger(place: Place, queue: str, chunk: Chunk) -> bool:
-        return (
-            Ledger(stores.client(place.uri), clock.store)
+    def __init__(self, stores: Stores, name: str, batch: int) -> None:
+        self._stores = stores
+        self._name, self._batch = name, batch
+        #: by queue, the chunk of the batch that had come in last before this try; -1: none
+        self._before: dict[str, int] = {}
+        #: by queue, the last chunk of this try
+        self.sent: dict[str, int] = {}
+
+    def put(self, queue: str, chunk: Chunk, place: Place) -> bool:
+        if queue not in self._before:
+            self._before[queue] = self._last(place, queue)
+        if self.sent.get(queue, -1) < self._before[queue] < chunk.number:
+            raise ChunkDiffers  # the one that came in last is none of this try's
+        new = (
+            self._ledger(place)
             .post(
-                project,
+                self._stores.where.project,
                 queue,
                 chunk.by_queue[queue],
-                name=name,
-                batch=batch,
+                name=self._name,
+                batch=self._batch,
                 chunk=chunk.number,
                 size=chunk.largest[queue],
                 default_ttl=DEFAULT_TTL,
@@ -132,15 +149,36 @@ def _put(made: Plan, stores: Stores, name: str, batch: int, staged: Staged) -> P
             )
             .run()
         )
+        self.sent[queue] = chunk.number
+        return new
 
-    def aside(place: Place, queue: str, chunk: Chunk) -> bool:
+    def check(self, queue: str, place: Place) -> None:
+        """Raises ChunkDiffers when more has come in than this try has.
+
+        All that it has would pass for known then, and be lost if it is not.
+        """
+        if self._last(place, queue) > self.sent[queue]:
+            raise ChunkDiffers
+
+    def _last(self, place: Place, queue: str) -> int:
+        last = self._ledger(place).last(self._stores.where.project, queue, self._name).run()
+        return last[1] if last is not None and last[0] == self._batch else -1
+
+    def _ledger(self, place: Place) -> Ledger:
+        return Ledger(self._stores.client(place.uri), clock.store)
+
+
+def _put(made: Plan, stores: Stores, name: str, ledger: _IntoLedger, staged: Staged) -> Put:
+    project = made.where.project
+
+    def aside(queue: str, chunk: Chunk, place: Place) -> bool:
         stages = Stages(stores.client(place.uri), clock.store)
         staged.note(queue, chunk)
         messages = chunk.by_queue[queue]
         stages.put(project, queue, name, staged.token, chunk.number, messages).run()
         return True
 
-    def at_once(place: Place, queue: str, chunk: Chunk) -> bool:
+    def at_once(queue: str, chunk: Chunk, place: Place) -> bool:
         Ledger(stores.client(place.uri), clock.store).append(
             project,
             queue,
@@ -151,7 +189,7 @@ def _put(made: Plan, stores: Stores, name: str, batch: int, staged: Staged) -> P
         ).run()
         return True
 
-    return {LEDGER: into_ledger, STAGED: aside, NONE: at_once}[made.delivery]
+    return {LEDGER: ledger.put, STAGED: aside, NONE: at_once}[made.delivery]
 
 
 class BatchWriter(DataSourceArrowWriter):
@@ -192,6 +230,8 @@ def _staged(messages: Sequence[WriterCommitMessage | None]) -> list[Staged]:
 def batch_writer(
     at: Where, options: Options, schema: StructType, overwrite: bool
 ) -> DataSourceArrowWriter:
+    if options["preserve"]:
+        return restoring.writer(at, options, schema, overwrite)
     made = plan(at, options, schema, overwrite)
     return BatchWriter(made, options["writeId"] or uuid.uuid4().hex)
 

@@ -57,10 +57,15 @@ class ZaqarDataSource(DataSource):
         return kind(at, options, columns.projected(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        from zaqar_redis import errors
         from zaqar_redis.spark import sink
-        from zaqar_redis.spark.options import WRITE
+        from zaqar_redis.spark.options import NONE, WRITE
 
         options, at = self._opened(WRITE)
+        if "writeId" in options.given and options["delivery"] in (None, NONE):
+            raise errors.BadConfiguration(
+                'option "writeId" means nothing unless the option "delivery" is ledger or staged'
+            )
         return sink.batch_writer(at, options, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
@@ -71,11 +76,16 @@ class ZaqarDataSource(DataSource):
         return sink.stream_writer(at, options, schema, overwrite)
 
     def _opened(self, use: str) -> tuple[Options, Where]:
-        from zaqar_redis.spark.options import Options
+        from zaqar_redis.spark import permissions
+        from zaqar_redis.spark.options import CLAIM, SINK, STREAM, WRITE, Options
         from zaqar_redis.spark.stores import Stores, where
 
         options = Options(use, self.options)
         at = where(options)
         with Stores(at) as stores:
             stores.check()
+            if use in (SINK, WRITE):
+                permissions.check_writing(stores, options["queue"] or "")
+            elif use == STREAM and options["consume"] == CLAIM:
+                permissions.check_writing(stores, "")
         return options, at

@@ -120,7 +120,8 @@ class Stores:
         for name, uri in (("uri", self.where.uri), ("controlUri", self.where.control_uri)):
             try:
                 self.client(uri).command("PING")
-                self._catalogue.locate(self.where.project, "").run()
+                if uri == self.where.control_uri:
+                    self._catalogue.locate(self.where.project, "").run()
             except errors.Unavailable as error:
                 why = f": {error.__cause__}" if error.__cause__ else ""
                 raise errors.BadConfiguration(

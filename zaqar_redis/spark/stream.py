@@ -16,15 +16,15 @@ from typing import Any, cast
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
     ReadLimit,
     ReadMaxBytes,
     ReadMaxRows,
     SupportsTriggerAvailableNow,
 )
 
+from zaqar_redis import errors
 from zaqar_redis.records import Top
-from zaqar_redis.spark import losses, offsets, partitions, reading, subscribed
+from zaqar_redis.spark import admission, losses, offsets, partitions, reading, subscribed
 from zaqar_redis.spark.offsets import Entry, Offset
 from zaqar_redis.spark.options import LATEST, Options
 from zaqar_redis.spark.partitions import RangePartition
@@ -33,11 +33,18 @@ from zaqar_redis.spark.stores import Stores, Where
 from zaqar_redis.spark.subscribed import Ends, Subscribed
 from zaqar_redis.spark.waiting import Waiting
 
+#: Options that mean nothing here: who gives them believes that messages are claimed.
+_OF_CLAIMERS = ("group", "claimTtl", "claimGrace")
+
 
 class BrowseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """One lives as long as the query, in a process of its own; others read in tasks."""
 
     def __init__(self, at: Where, options: Options, columns: tuple[str, ...]) -> None:
+        for name in _OF_CLAIMERS:
+            if name in options.given:
+                raise errors.BadConfiguration(f'option "{name}" means nothing with consume=browse')
+        admission.check(options)
         self._where = at
         self._options = options
         self._wanted = Wanted(
@@ -62,12 +69,7 @@ class BrowseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._plan.initial()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        # There is no limit by both.  Bytes are turned into rows by the size of messages.
-        if (rows := self._options["maxOffsetsPerTrigger"]) is not None:
-            return ReadMaxRows(rows)
-        if (size := self._options["maxBytesPerTrigger"]) is not None:
-            return ReadMaxBytes(size)
-        return ReadAllAvailable()
+        return admission.limit(self._options)
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
         return self._plan.latest(start, limit)
@@ -134,7 +136,8 @@ class _Planner:
 
     def latest(self, start: Offset, limit: ReadLimit) -> Offset:
         """Where the next batch ends.  Raises losses.DataLoss."""
-        if start == self._idle and self._frozen is None and not self._waiting.news():
+        give_up = self._waiting.end()
+        if start == self._idle and self._can_wait() and not self._waiting.news(give_up):
             return start
         while True:
             end = self._reachable(start)
@@ -146,8 +149,19 @@ class _Planner:
                 self._idle = self._since = None
                 return self._limited(start, end, limit)
             self._idle = start
-            if self._frozen is not None or not self._waiting.news():
+            # What is heard need not be for us: Spark has its answer in time all the same.
+            if self._frozen is not None or time.monotonic() >= give_up:
                 return start
+            if not self._waiting.news(give_up):
+                return start
+
+    def _can_wait(self) -> bool:
+        return self._frozen is None and not self._overdue()
+
+    def _overdue(self) -> bool:
+        """Whether what is there has waited for more of it for long enough."""
+        delay = self._options["maxTriggerDelay"]
+        return self._since is not None and time.monotonic() >= self._since + delay
 
     def _too_few(self, lag: int) -> bool:
         least = self._options["minOffsetsPerTrigger"]
@@ -155,14 +169,17 @@ class _Planner:
             return False
         if self._since is None:
             self._since = time.monotonic()
-        return bool(time.monotonic() < self._since + self._options["maxTriggerDelay"])
+        return not self._overdue()
 
     def _reachable(self, start: Offset) -> Offset:
         """As far as there are messages, whatever the limit."""
         end: Offset = {}
         names = {self._key(queue): queue for queue in self._subscribed.names()}
         for key in start.keys() | names.keys():
-            entry = self._reached(offsets.queue_of(key), start.get(key))
+            queue, before = offsets.queue_of(key), start.get(key)
+            # Whoever asks for it again later finds it where it was left.
+            is_left = key != self._key(queue) or not self._subscribed.wants(queue)
+            entry = before if is_left else self._reached(queue, before)
             if entry is not None:
                 end[key] = entry
         return offsets.sorted_(end)

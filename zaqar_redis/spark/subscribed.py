@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from zaqar_redis import clock, errors
 from zaqar_redis.keyspace.client import Refused, printable
 from zaqar_redis.records import Top
+from zaqar_redis.spark import permissions
 from zaqar_redis.spark.options import EARLIEST, FIRST, LAST, Options, Position, Positions
 from zaqar_redis.spark.stores import Place, Stores
 from zaqar_redis.storage.drivers.redis.ranges import Ranges
@@ -43,13 +44,26 @@ class Subscribed:
             self._looked = time.monotonic()
         return self._names
 
+    def wants(self, queue: str) -> bool:
+        """Whether it would be read, if it were there."""
+        if self._pattern is not None:
+            return self._pattern.fullmatch(queue) is not None
+        return queue in self._names
+
     def present(self) -> list[Ends]:
-        """What is there.  Raises BadConfiguration when a queue that was named is not."""
+        """What is there.
+
+        Raises BadConfiguration when a queue that was named is not, or may not be read.
+        """
         found = []
+        tried: set[str] = set()
         for queue in self.names():
             ends = self.ends(queue)
             if ends is not None:
                 found.append(ends)
+                if ends.place.uri not in tried:
+                    permissions.check_reading(self._stores, ends.place, queue)
+                    tried.add(ends.place.uri)
             elif self._pattern is None:
                 raise errors.BadConfiguration(
                     f'option "subscribe": there is no queue "{queue}" in the project '

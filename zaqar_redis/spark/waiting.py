@@ -38,9 +38,12 @@ class Waiting:
                 self._hints[uri] = Hints(self._stores.client(uri))
             self._hints[uri].watch(self._stores.where.project, ends.queue)
 
-    def news(self) -> bool:
-        """Whether to look again, after waiting for a reason to at most so long."""
-        end = time.monotonic() + self._patience
+    def end(self) -> float:
+        """When Spark is to be told that there is nothing, who asks now (monotonic)."""
+        return time.monotonic() + self._patience
+
+    def news(self, end: float) -> bool:
+        """Whether to look again, after waiting for a reason to until *end* at most."""
         while True:
             if self._is_due() or self._heard(end):
                 time.sleep(max(0.0, self._looked + _GAP - time.monotonic()))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+from array import array
 from collections.abc import Sequence
 from typing import Any
 
@@ -59,9 +60,10 @@ class Ledger:
 
         *messages* are (ttl in seconds or -1, delay in seconds or -1, `envelope.tail`);
         *size* the bytes of the chunk, for queues that limit a request.  Chunks are in
-        the order of (batch, chunk), both from 0.  Whether it was appended now.  Raises
-        ChunkDiffers, BadRequest when it is too large for the queue, NeedsSealing when the queue wants
-        bodies encrypted, Gated while the queue moves.
+        the order of (batch, chunk), both from 0.  Whether it was appended now.
+
+        Raises ChunkDiffers, BadRequest when it is too large for the queue, NeedsSealing
+        when the queue wants bodies encrypted, and Gated while the queue moves.
         """
         rest: list[Argument] = [part for message in messages for part in message]
         ask = functools.partial(
@@ -121,9 +123,16 @@ class Ledger:
         return (int(answer[0]), int(answer[1])) if answer else None
 
 
+def entry(name: str, epoch: str, chunk: int, now: int) -> list[Argument]:
+    """The entry of *name* as a portion of receipts has it: the chunk of batch 0 came in.
+
+    For a queue that is taken in whole: see `Transfer.take_in`.  *now* in ms.
+    """
+    return [keys.ledger(name), now + WINDOW, f"{epoch} 0 0 {chunk}"]
+
+
 def _digest(messages: Sequence[tuple[int, int, bytes]]) -> str:
-    digest = hashlib.blake2b(digest_size=8)
-    for ttl, delay, tail in messages:
-        digest.update(b"%d %d %d " % (ttl, delay, len(tail)))
-        digest.update(tail)
-    return digest.hexdigest()
+    times = array("q", [time for ttl, delay, _ in messages for time in (ttl, delay)])
+    # Each tail says itself how long it is.
+    tails = b"".join([tail for _, _, tail in messages])
+    return hashlib.blake2b(times.tobytes() + tails, digest_size=8).hexdigest()

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tables of doc/spark.md, as the code has them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from zaqar_redis.spark.columns import COLUMNS
+from zaqar_redis.spark.options import BATCH, OPTIONS, SINK, STREAM, WRITE
+
+_SHORT = {BATCH: "batch read", STREAM: "stream read", WRITE: "batch write", SINK: "stream write"}
+_KINDS = {
+    (BATCH, STREAM, WRITE, SINK): "all",
+    (BATCH, STREAM): "reads",
+    (WRITE, SINK): "writes",
+}
+
+
+def option_table() -> str:
+    """Every option: its name, for what, its default, what it means."""
+    rows = [
+        (
+            f"`{option.name}`",
+            _uses(option.uses),
+            "" if option.default is None else f"`{option.default}`",
+            option.about,
+        )
+        for option in OPTIONS
+    ]
+    return _table(("option", "for", "default", "meaning"), rows)
+
+
+def column_table() -> str:
+    """Every column that is read: its name, its type, what it is."""
+    rows = [
+        (
+            f"`{column.name}`",
+            column.spark.simpleString().upper(),
+            column.about if column.default else f"{column.about}; only when asked for",
+        )
+        for column in COLUMNS
+    ]
+    return _table(("column", "type", "meaning"), rows)
+
+
+def _uses(uses: tuple[str, ...]) -> str:
+    return _KINDS.get(uses) or ", ".join(_SHORT[use] for use in uses)
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    # A bar within a cell would end it.
+    return "".join(
+        f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in lines
+    )

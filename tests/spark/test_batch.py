@@ -1,0 +1,398 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A batch read gives each message that is wanted, once, in as many tasks as are wanted."""
+
+from __future__ import annotations
+
+import json
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from pyspark.sql.datasource import (
+    DataSourceReader,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    LessThan,
+    LessThanOrEqual,
+    StringContains,
+)
+from pyspark.sql.types import (
+    BinaryType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+from tests.spark.support import CLIENT, Batch, Store, batch, columns, values
+from zaqar_redis.errors import BadConfiguration
+from zaqar_redis.spark.losses import DataLoss
+from zaqar_redis.spark.partitions import RangePartition
+
+
+def read(store: Store, **options: object) -> list[Any]:
+    return values(batch(store.source(**{"subscribe": "q"} | options)))
+
+
+def test_all_there_is_to_know_of_a_message(store: Store) -> None:
+    before = datetime.now(UTC) - timedelta(seconds=1)
+    store.post({"n": 1}, ttl=3000, delay=0)
+    store.claim(1)
+    (row,) = batch(store.source(subscribe="q"))
+    created, expires = row.pop("created"), row.pop("expires")
+    assert before <= created <= datetime.now(UTC)
+    assert expires - created == timedelta(seconds=3000)
+    assert row.pop("claim_expires") > datetime.now(UTC) + timedelta(seconds=500)
+    (lease,) = store.leases()
+    assert row == {
+        "project": store.project,
+        "queue": "q",
+        "kind": "queue",
+        "pool": "default",
+        "id": store.ids()[1],
+        "rank": 1,
+        "epoch": store.top().epoch,
+        "body": b'{"n": 1}',
+        "ttl": 3000,
+        "delay": 0,
+        "client_id": CLIENT,
+        "claim_id": lease,
+        "claim_count": 1,
+        "dead_letter_from": None,
+        "encrypted": False,
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, range(1, 11)),
+        ({"startingOffsets": "earliest", "endingOffsets": "latest"}, range(1, 11)),
+        ({"startingOffsets": "latest"}, ()),
+        ({"startingOffsets": '{"q": 4}'}, range(4, 11)),
+        ({"startingOffsets": '{"q": -2}', "endingOffsets": '{"q": -1}'}, range(1, 11)),
+        ({"startingOffsets": '{"q": -1}'}, ()),
+        ({"endingOffsets": '{"q": 4}'}, range(1, 4)),
+        ({"endingOffsets": '{"q": -2}'}, ()),
+        ({"startingOffsets": '{"q": 3}', "endingOffsets": '{"q": 5}'}, (3, 4)),
+        ({"startingOffsets": '{"q": 5}', "endingOffsets": '{"q": 5}'}, ()),
+        ({"startingOffsets": '{"q": 7}', "endingOffsets": '{"q": 2}'}, ()),
+        ({"startingOffsets": '{"q": 11}'}, ()),
+        ({"endingOffsets": '{"q": 99}'}, range(1, 11)),
+        ({"startingOffsets": "{}", "endingOffsets": "{}"}, range(1, 11)),
+    ],
+)
+def test_a_batch_is_between_its_offsets(
+    store: Store, options: dict[str, str], expected: Any
+) -> None:
+    store.post(*range(1, 11))
+    assert read(store, **options) == list(expected)
+
+
+def test_offsets_may_say_the_epoch(store: Store) -> None:
+    store.post(1, 2, 3)
+    epoch = store.top().epoch
+    at = json.dumps({"q": {"epoch": epoch, "offset": 2}})
+    assert read(store, startingOffsets=at) == [2, 3]
+    assert read(store, endingOffsets=at) == [1]
+
+
+def test_an_offset_of_another_life_of_the_queue_is_a_loss(store: Store) -> None:
+    store.post(1, 2, 3)
+    old = store.top().epoch
+    at = json.dumps({"q": {"epoch": old, "offset": 2}})
+    store.delete()
+    store.post(4, 5)
+    with pytest.raises(DataLoss, match='"failOnDataLoss"') as caught:
+        read(store, startingOffsets=at)
+    assert {"q", old, store.top().epoch} <= set(str(caught.value).replace('"', " ").split()) | {
+        word.rstrip(";,") for word in str(caught.value).split()
+    }
+    assert read(store, startingOffsets=at, failOnDataLoss=False) == [4, 5]
+    with pytest.raises(BadConfiguration, match=f'option "endingOffsets": .* not in {old}'):
+        read(store, endingOffsets=at)
+
+
+def test_an_offset_behind_the_end_is_a_loss(store: Store) -> None:
+    store.post(1, 2, 3)
+    with pytest.raises(DataLoss, match="up to rank 5 and ends at 4, in the same epoch"):
+        read(store, startingOffsets='{"q": 5}')
+    assert read(store, startingOffsets='{"q": 5}', failOnDataLoss=False) == []
+
+
+def test_a_batch_is_between_its_times(store: Store) -> None:
+    now = round(time.time() * 1000)
+    for age in (50, 40, 30, 20, 10):
+        store.post(age, ago=age)
+    assert read(store, startingTimestamp=now - 35_000) == [30, 20, 10]
+    assert read(store, endingTimestamp=now - 15_000) == [50, 40, 30, 20]
+    since, until = now - 45_000, now - 15_000
+    assert read(store, startingTimestamp=since, endingTimestamp=until) == [40, 30, 20]
+    assert read(store, startingTimestamp=now + 60_000) == []
+    assert read(store, endingTimestamp=0) == []
+
+
+def test_several_queues_by_name(store: Store) -> None:
+    for queue in ("a", "b", "c"):
+        store.post(f"{queue}1", f"{queue}2", queue=queue)
+    assert sorted(read(store, subscribe="c, a,c")) == ["a1", "a2", "c1", "c2"]
+    at = '{"a": 2, "b": -1}'
+    assert sorted(read(store, subscribe="a,b,c", startingOffsets=at)) == ["a2", "c1", "c2"]
+
+
+def test_several_queues_by_pattern(store: Store) -> None:
+    for queue in ("orders", "orders-old", "returns"):
+        store.post(queue, queue=queue)
+
+    def found(pattern: str) -> list[Any]:
+        return sorted(values(batch(store.source(subscribePattern=pattern))))
+
+    assert found("orders") == ["orders"]
+    assert found("orders.*") == ["orders", "orders-old"]
+    assert found(".*") == ["orders", "orders-old", "returns"]
+    assert found("nothing") == []
+
+
+def test_projects_know_nothing_of_each_other(store: Store) -> None:
+    store.post("mine")
+    other = Store(store.uri, f"{store.project}-other")
+    other.post("theirs")
+    assert read(store) == ["mine"]
+    assert read(store, project=other.project) == ["theirs"]
+    assert values(batch(store.source(subscribePattern=".*"))) == ["mine"]
+    other.close()
+
+
+def test_a_queue_that_is_named_must_be_there(store: Store) -> None:
+    store.post(1)
+    with pytest.raises(BadConfiguration) as caught:
+        read(store, subscribe="q,qq")
+    expected = f'option "subscribe": there is no queue "qq" in the project "{store.project}"'
+    assert str(caught.value) == expected
+
+
+def test_an_empty_queue_is_no_error(store: Store) -> None:
+    store.create()
+    assert read(store) == []
+
+
+def _check_whole(made: Batch, queues: dict[str, int]) -> None:
+    """Every message once, in order within a queue."""
+    found: dict[str, list[int]] = {}
+    for row in made.rows():
+        found.setdefault(row["queue"], []).append(row["rank"])
+    assert {queue: sorted(ranks) for queue, ranks in found.items()} == {
+        queue: list(range(1, count + 1)) for queue, count in queues.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "tasks"),
+    [
+        ({"minPartitions": 1}, 1),
+        ({"minPartitions": 2}, 2),
+        # No task of less than 10 000 ranks.
+        ({"minPartitions": 9}, 3),
+        ({"minPartitions": 1, "maxRecordsPerPartition": 12_000}, 3),
+        ({"minPartitions": 2, "maxRecordsPerPartition": 1_000}, 31),
+    ],
+)
+def test_a_queue_is_cut_into_tasks(store: Store, options: dict[str, int], tasks: int) -> None:
+    store.post(*range(31_000))
+    made = Batch(store.source(subscribe="q", **options))
+    assert len(made.partitions) == tasks
+    sizes = [each.end - each.start for each in made.partitions]
+    assert max(sizes) - min(sizes) <= 1
+    _check_whole(made, {"q": 31_000})
+
+
+def test_tasks_have_as_many_messages_each_whatever_holes_there_are(store: Store) -> None:
+    store.post(*range(40_000))
+    # The first half is almost empty.
+    store.command("ZREMRANGEBYSCORE", store.key("messages"), 11, 19_990)
+    store.command("HDEL", store.key("bodies"), *range(11, 19_991))
+    made = Batch(store.source(subscribe="q", minPartitions=2))
+    first, second = made.partitions
+    assert first.end > 25_000
+    ranks = [row["rank"] for row in made.rows()]
+    assert ranks == [*range(1, 11), *range(19_991, 40_001)]
+    assert (first.start, second.end) == (1, 40_001)
+
+
+def test_long_queues_get_more_tasks(store: Store) -> None:
+    store.post(*range(45_000), queue="long")
+    store.post(*range(12_000), queue="short")
+    made = Batch(store.source(subscribe="long,short", minPartitions=4))
+    queues = [each.queue for each in made.partitions]
+    assert (queues.count("long"), queues.count("short")) == (4, 1)
+    _check_whole(made, {"long": 45_000, "short": 12_000})
+
+
+@pytest.mark.parametrize("size", [1, 7, 1000])
+def test_batches_are_as_large_as_a_trip(store: Store, size: int) -> None:
+    store.post(*range(20))
+    made = Batch(store.source(subscribe="q", fetchSize=size))
+    batches = made.table().to_batches()
+    assert {each.num_rows for each in batches[:-1]} <= {size}
+    assert values(made.rows()) == list(range(20))
+
+
+@pytest.mark.parametrize("gone", [(1, 2), (9, 10), (4, 5, 6), (1, 3, 5, 7, 9), tuple(range(2, 10))])
+def test_deleted_messages_are_no_rows(store: Store, gone: tuple[int, ...]) -> None:
+    store.post(*range(1, 11))
+    store.remove(*gone)
+    left = [each for each in range(1, 11) if each not in gone]
+    assert read(store, fetchSize=2) == left
+    assert read(store, startingOffsets='{"q": 3}', fetchSize=3) == [
+        each for each in left if each >= 3
+    ]
+
+
+def test_expired_messages_are_rows_only_when_asked_for(store: Store) -> None:
+    store.post("old", ttl=60, ago=100)
+    store.post("new")
+    assert read(store) == ["new"]
+    assert read(store, includeExpired=True) == ["old", "new"]
+
+
+def test_claimed_messages_are_rows_unless_left_out(store: Store) -> None:
+    store.post("held", "free")
+    store.claim(1)
+    assert read(store) == ["held", "free"]
+    assert read(store, includeClaimed=False) == ["free"]
+
+
+def test_delayed_messages_are_rows_unless_left_out(store: Store) -> None:
+    # Only a queue with a delay of its own knows others.
+    store.create(_default_message_delay=5)
+    store.post("late", delay=300)
+    store.post("now", delay=0)
+    assert read(store) == ["late", "now"]
+    assert read(store, includeDelayed=False) == ["now"]
+    store.claim(1)
+    assert read(store, includeDelayed=False, includeClaimed=False) == []
+
+
+def test_a_purged_queue_goes_on_with_its_ranks(store: Store) -> None:
+    store.post(1, 2)
+    store.queues.purge(store.project, "q").run()
+    store.post(3)
+    assert [row["rank"] for row in batch(store.source(subscribe="q"))] == [3]
+
+
+def test_a_queue_that_is_remade_after_planning_is_a_loss(store: Store) -> None:
+    store.post(1, 2)
+    made, patient = (
+        Batch(store.source(subscribe="q", failOnDataLoss=fail)) for fail in (True, False)
+    )
+    store.delete()
+    for planned in (made, patient):
+        planned.partitions = planned.partitions[:]
+    with pytest.raises(DataLoss, match='the queue "q" was deleted: '):
+        made.table()
+    store.post(3)
+    with pytest.raises(DataLoss, match='the queue "q" was deleted and made again: '):
+        made.table()
+    assert patient.rows() == []
+
+
+def test_the_option_columns_is_a_projection(store: Store) -> None:
+    store.post("hello")
+    made = store.source(subscribe="q", columns="rank, body")
+    assert columns(made).names == ["rank", "body"]
+    assert batch(made) == [{"rank": 1, "body": b'"hello"'}]
+
+
+def test_a_schema_is_a_projection(store: Store) -> None:
+    store.post("hello")
+    schema = StructType([StructField("queue", StringType()), StructField("rank", LongType())])
+    made = Batch(store.source(subscribe="q"), schema)
+    assert made.rows() == [{"queue": "q", "rank": 1}]
+
+
+@pytest.mark.parametrize(
+    ("field", "why"),
+    [
+        (StructField("bodi", BinaryType()), 'no column "bodi", only project, queue, '),
+        (StructField("rank", IntegerType()), 'column "rank" is of type bigint, not int'),
+        (StructField("body", BinaryType(), nullable=False), 'column "body" must be nullable'),
+    ],
+)
+def test_a_schema_that_will_not_do_is_told_at_once(
+    store: Store, field: StructField, why: str
+) -> None:
+    store.create()
+    with pytest.raises(BadConfiguration, match=why):
+        Batch(store.source(subscribe="q"), StructType([field]))
+
+
+def _pushed(store: Store, *filters: Filter) -> Batch:
+    made = store.source(subscribePattern="[ab]", pushdown=True, columns="queue,rank,body")
+    return Batch(made, filters=filters)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (EqualTo(("queue",), "a"), "a1 a2 a3"),
+        (EqualTo(("queue",), "c"), ""),
+        (In(("queue",), ("b", "c")), "b1 b2 b3"),
+        (EqualTo(("rank",), 2), "a2 b2"),
+        (GreaterThan(("rank",), 2), "a3 b3"),
+        (GreaterThanOrEqual(("rank",), 2), "a2 a3 b2 b3"),
+        (LessThan(("rank",), 2), "a1 b1"),
+        (LessThanOrEqual(("rank",), 2), "a1 a2 b1 b2"),
+        (LessThan(("rank",), -5), ""),
+        (GreaterThan(("rank",), 2**62), ""),
+    ],
+)
+def test_filters_on_queue_and_rank_choose_what_is_fetched(
+    store: Store, given: Filter, expected: str
+) -> None:
+    for queue in "ab":
+        store.post(*[f"{queue}{number}" for number in (1, 2, 3)], queue=queue)
+    made = _pushed(store, given)
+    assert made.left == []
+    assert sorted(values(made.rows())) == expected.split()
+
+
+def test_filters_come_together(store: Store) -> None:
+    for queue in "ab":
+        store.post(*[f"{queue}{number}" for number in range(1, 8)], queue=queue)
+    filters = (
+        In(("queue",), ("b", "c")),
+        GreaterThan(("rank",), 2),
+        LessThanOrEqual(("rank",), 5),
+        GreaterThanOrEqual(("rank",), 1),
+        In(("queue",), ("a", "b")),
+    )
+    made = _pushed(store, *filters)
+    assert values(made.rows()) == ["b3", "b4", "b5"]
+    assert all(isinstance(each, RangePartition) for each in made.partitions)
+    assert _pushed(store, EqualTo(("queue",), "a"), EqualTo(("queue",), "b")).rows() == []
+
+
+def test_other_filters_are_left_to_spark(store: Store) -> None:
+    store.post("a1", "a2", queue="a")
+    others: list[Filter] = [
+        StringContains(("queue",), "a"),
+        EqualTo(("project",), "x"),
+        GreaterThan(("ttl",), 5),
+        EqualTo(("queue", "x"), "a"),
+    ]
+    made = _pushed(store, *others, EqualTo(("rank",), 2))
+    assert made.left == others
+    assert values(made.rows()) == ["a2"]
+
+
+def test_only_who_asks_gets_a_reader_that_takes_filters(store: Store) -> None:
+    store.create()
+    made = store.source(subscribe="q")
+    # Spark refuses such a reader while its own option is off.
+    taking = type(made.reader(columns(made))).pushFilters
+    assert taking is DataSourceReader.pushFilters

@@ -1,0 +1,349 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Batches that are claims: read again as often as it takes, and deleted when they are done."""
+
+from __future__ import annotations
+
+from urllib.parse import unquote_to_bytes
+
+import pytest
+
+from tests import servers
+from tests.spark.conftest import Start
+from tests.spark.support import Query, Store, batch, values
+from zaqar_redis.errors import BadConfiguration
+from zaqar_redis.spark import offsets
+from zaqar_redis.spark.claiming import ClaimEnded
+from zaqar_redis.spark.holding import GroupTaken
+from zaqar_redis.spark.losses import DataLoss
+
+CLAIM = {"consume": "claim", "group": "g", "maxWait": "0s"}
+
+
+def key(store: Store, queue: str = "q") -> str:
+    return offsets.key(store.project, queue)
+
+
+def free(store: Store, queue: str = "q") -> list[str]:
+    """What others could claim."""
+    return values(batch(store.source(subscribe=queue, includeClaimed=False)))
+
+
+def lapse(store: Store, claim: str, queue: str = "q") -> None:
+    """Let the claim's time be over."""
+    ranks = [rank for rank, hold in _holds(store, queue).items() if hold.startswith(claim)]
+    store.command("ZADD", store.key("leases", queue), 1, claim)
+    for rank in ranks:
+        store.command("ZADD", store.key("claimed", queue), 1, rank)
+    store.queues.sweep(store.project, queue).run()
+    assert claim not in store.leases(queue)
+
+
+def _holds(store: Store, queue: str) -> dict[int, str]:
+    flat = store.command("HGETALL", store.key("holds", queue))
+    return {int(rank): hold.decode() for rank, hold in zip(flat[::2], flat[1::2], strict=True)}
+
+
+def test_a_batch_is_claimed_and_deleted_when_the_next_is_asked_for(
+    store: Store, start: Start
+) -> None:
+    store.post(1, 2, 3)
+    query = start(**CLAIM)
+    assert query.plan()
+    assert free(store) == []
+    (lease,) = store.leases()
+    assert query.end == {
+        key(store): {"claims": f"{lease}:3", "epoch": store.top().epoch, "offset": 1}
+    }
+    rows = query.read()
+    assert values(rows) == [1, 2, 3]
+    assert {row["claim_id"] for row in rows} == {lease}
+    assert {row["claim_count"] for row in rows} == {1}
+    query.finish()
+    assert store.bodies() == [1, 2, 3]
+    assert query.trigger() is None
+    assert store.bodies() == []
+    assert store.leases() == {}
+
+
+def test_a_batch_is_deleted_at_its_commit(store: Store, start: Start) -> None:
+    store.post(1, 2)
+    query = start(**CLAIM)
+    query.trigger()
+    store.post(3)
+    query.reader.commit(query.end)
+    assert store.bodies() == [3]
+    query.reader.commit(query.end)
+    assert values(query.trigger() or []) == [3]
+
+
+def test_every_message_comes_once(store: Store, start: Start) -> None:
+    store.post(*range(2500))
+    query = start(maxOffsetsPerTrigger=700, **CLAIM)
+    sizes, found = [], []
+    while rows := query.trigger():
+        sizes.append(len(rows))
+        found += values(rows)
+    assert sizes == [700, 700, 700, 400]
+    assert found == list(range(2500))
+    assert store.top().count == 0
+
+
+def test_an_unfinished_batch_is_read_from_the_same_claims(store: Store, start: Start) -> None:
+    store.post(*range(5))
+    query = start(maxOffsetsPerTrigger=2, **CLAIM)
+    query.trigger()
+    query.plan()
+    first = query.read()
+    store.post("new")
+    query.restart()
+    again = query.read()
+    steady = ("id", "rank", "body", "claim_id", "claim_count", "created")
+    assert [[row[name] for name in steady] for row in again] == [
+        [row[name] for name in steady] for row in first
+    ]
+    query.finish()
+    assert values(query.drain()) == [4, "new"]
+    assert store.bodies() == []
+
+
+def test_the_first_batch_is_repeated(store: Store, start: Start) -> None:
+    store.post(1, 2)
+    query = start(**CLAIM)
+    query.plan()
+    store.post(3)
+    query.restart()
+    assert values(query.read()) == [1, 2]
+    query.finish()
+    assert values(query.drain()) == [3]
+
+
+def test_a_finished_batch_that_nobody_acknowledged_is_deleted_after_a_restart(
+    store: Store, start: Start
+) -> None:
+    store.post(1, 2)
+    query = start(**CLAIM)
+    query.trigger()
+    query.restart()
+    assert query.trigger() is None
+    assert store.bodies() == []
+
+
+def test_a_batch_that_was_not_written_down_comes_back(store: Store, start: Start) -> None:
+    store.post(1, 2)
+    query = start(**CLAIM)
+    # It dies between the claim and the log.
+    query.latest()
+    (lost,) = store.leases()
+    query.restart()
+    assert query.trigger() == []
+    lapse(store, lost)
+    assert values(query.trigger() or []) == [1, 2]
+    assert query.trigger() is None
+    assert store.bodies() == []
+
+
+def test_a_batch_of_which_a_claim_has_ended_is_given_back_as_a_whole(
+    store: Store, start: Start
+) -> None:
+    store.post(*range(1500))
+    query = start(**CLAIM)
+    query.plan()
+    claims = sorted(store.leases())
+    assert len(claims) == 2
+    query.stop()
+    lapse(store, claims[0])
+    query.restart()
+    # A part of it would be other rows than the first time.
+    assert query.read() == []
+    assert store.leases() == {}
+    query.finish()
+    assert sorted(values(query.drain())) == list(range(1500))
+    assert store.bodies() == []
+
+
+def test_a_batch_of_which_a_message_was_deleted_is_given_back(store: Store, start: Start) -> None:
+    store.post(1, 2, 3)
+    query = start(**CLAIM)
+    query.plan()
+    store.remove(2)
+    query.restart()
+    assert query.read() == []
+    query.finish()
+    assert values(query.drain()) == [1, 3]
+
+
+def test_a_claim_that_ends_under_its_task_is_an_error(store: Store, start: Start) -> None:
+    store.post(1, 2, 3)
+    query = start(**CLAIM)
+    query.plan()
+    (claim,) = store.leases()
+    planned = query.partitions()
+    lapse(store, claim)
+    with pytest.raises(ClaimEnded, match='a claim of 3 messages of the queue "q" has ended'):
+        list(query.reader.read(planned[0]))
+
+
+def test_long_batches_are_cut_into_tasks_by_claims(store: Store, start: Start) -> None:
+    store.post(*range(3500))
+    query = start(maxRecordsPerPartition=1000, **CLAIM)
+    query.plan()
+    planned = query.partitions()
+    assert [[count for _, count in each.claims] for each in planned] == [[1000]] * 3 + [[500]]
+    assert values(query.read()) == list(range(3500))
+
+
+def test_queues_take_turns(store: Store, start: Start) -> None:
+    store.post(*range(5000), queue="long")
+    store.post("a", "b", queue="short")
+    query = start(subscribe="long,short,empty", maxOffsetsPerTrigger=1500, **CLAIM)
+    store.create("empty")
+    rows = query.trigger() or []
+    found = [row["queue"] for row in rows]
+    assert (found.count("long"), found.count("short")) == (1498, 2)
+    assert len(query.drain()) == 3502
+    for queue in ("long", "short"):
+        assert store.bodies(queue) == []
+
+
+def test_bytes_bound_a_batch_too(store: Store, start: Start) -> None:
+    store.post(*["x" * 940] * 10)
+    query = start(maxBytesPerTrigger="3k", **CLAIM)
+    assert len(query.trigger() or []) == 3
+    assert len(query.drain()) == 7
+
+
+def test_delayed_messages_wait(store: Store, start: Start) -> None:
+    store.create(_default_message_delay=5)
+    store.post("late", delay=600)
+    store.post("now", delay=0)
+    assert values(start(**CLAIM).drain()) == ["now"]
+
+
+def test_what_was_claimed_too_often_goes_to_the_dead_letters(store: Store, start: Start) -> None:
+    store.create(_max_claim_count=1, _dead_letter_queue="dead")
+    store.create("dead")
+    store.post("bad")
+    taken = store.claim(1)
+    assert taken.claim_id
+    store.claims.delete(store.project, "q", taken.claim_id).run()
+    store.post("good")
+    query = start(**CLAIM)
+    assert values(query.drain()) == ["good"]
+    (letter,) = batch(store.source(subscribe="dead"))
+    assert (letter["body"], letter["dead_letter_from"]) == (b'"bad"', "q")
+
+
+def test_available_now_ends_although_others_keep_posting(store: Store, start: Start) -> None:
+    store.post(*range(5))
+    query = start(available_now=True, maxOffsetsPerTrigger=2, **CLAIM)
+    found = []
+    while (rows := query.trigger()) is not None:
+        found += values(rows)
+        store.post("later")
+    assert found == [0, 1, 2, 3, 4]
+    assert store.leases() == {}
+    assert set(free(store)) == {"later"}
+
+
+def test_a_remade_queue_is_a_loss(store: Store, start: Start) -> None:
+    store.post(1)
+    query, patient = start(**CLAIM), start(failOnDataLoss=False, **CLAIM | {"group": "h"})
+    query.trigger()
+    patient.trigger()
+    store.delete()
+    store.post(2)
+    with pytest.raises(DataLoss, match="deleted and made again"):
+        query.plan()
+    assert values(patient.drain()) == [2]
+
+
+def test_a_deleted_queue_is_a_loss(store: Store, start: Start) -> None:
+    store.post(1)
+    query, patient = start(**CLAIM), start(failOnDataLoss=False, **CLAIM | {"group": "h"})
+    query.trigger()
+    patient.trigger()
+    store.delete()
+    with pytest.raises(DataLoss, match=r"the queue \"q\" was deleted"):
+        query.plan()
+    assert patient.trigger() is None
+
+
+def test_a_queue_that_is_named_must_be_there(start: Start) -> None:
+    with pytest.raises(BadConfiguration, match='there is no queue "q"'):
+        start(**CLAIM).plan()
+
+
+@pytest.fixture
+def brisk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Groups change hands in a second, and claims are renewed as often."""
+    monkeypatch.setattr("zaqar_redis.spark.holding._LEASE", 1.0)
+    monkeypatch.setattr("zaqar_redis.spark.holding._WAIT", 0.5)
+
+
+@pytest.mark.usefixtures("brisk")
+def test_claims_are_renewed_while_a_batch_is_worked_on(
+    store: Store, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("zaqar_redis.spark.holding._TIMES", 600)
+    store.post(1)
+    query = start(claimTtl="60s", **CLAIM)
+    query.plan()
+    ((claim, end),) = store.leases().items()
+    servers.wait_for(lambda: store.leases()[claim] > end + 200, "the lease to move on")
+    assert store.leases()[claim] - end < 60_000
+    # What is done is not renewed any more.
+    query.finish()
+    assert query.trigger() is None
+    assert store.leases() == {}
+
+
+@pytest.mark.usefixtures("brisk")
+def test_another_stream_of_the_group_is_refused(store: Store, start: Start) -> None:
+    store.post(1)
+    query = start(**CLAIM)
+    query.plan()
+    other = start(**CLAIM)
+    with pytest.raises(GroupTaken, match=r'option "group": another stream .* group "g"'):
+        other.plan()
+    # Another group, or another project, is another matter.
+    start(**CLAIM | {"group": "h"}).plan()
+    query.stop()
+    store.post(2)
+    other.plan()
+
+
+@pytest.mark.usefixtures("brisk")
+def test_who_has_lost_the_group_claims_nothing_any_more(store: Store, start: Start) -> None:
+    store.post(1)
+    query = start(**CLAIM)
+    query.trigger()
+    # As if it had stood still for longer than its lease.
+    (role,) = [
+        name
+        for name in store.command("KEYS", "*spark*")
+        if store.project.encode() in unquote_to_bytes(name)
+    ]
+    store.command("SET", role, "another", "PX", 60_000)
+    servers.wait_for(lambda: _refused(query), "the stream to notice")
+    with pytest.raises(GroupTaken, match=r'the group "g" was taken over by another stream'):
+        query.plan()
+
+
+def _refused(query: Query) -> bool:
+    try:
+        query.reader.initialOffset()
+        query.latest()
+    except GroupTaken:
+        return True
+    return False
+
+
+def test_sources_of_both_ways_may_read_a_queue(store: Store, start: Start) -> None:
+    store.post(1, 2)
+    browsing = start(startingOffsets="earliest", maxWait="0s")
+    claiming: Query = start(**CLAIM)
+    assert values(claiming.trigger() or []) == [1, 2]
+    assert values(browsing.trigger() or []) == [1, 2]
+    claiming.trigger()
+    store.post(3)
+    assert values(browsing.trigger() or []) == [3]

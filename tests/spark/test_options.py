@@ -1,0 +1,312 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options: what they may be, and what is said of those that may not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql.types import BinaryType, StructField, StructType
+
+from tests.spark import reference
+from tests.spark.support import Batch, Query, Store, columns, source, values
+from zaqar_redis.errors import BadConfiguration
+from zaqar_redis.spark.options import (
+    BATCH,
+    ENVIRONMENT,
+    FIRST,
+    LAST,
+    OPTIONS,
+    SINK,
+    STREAM,
+    WRITE,
+    Options,
+    Position,
+)
+
+USES = (BATCH, STREAM, WRITE, SINK)
+DOC = Path(__file__).parents[2] / "doc" / "spark.md"
+_BODY = StructType([StructField("body", BinaryType())])
+
+#: By option: a use of it; texts and what they mean; texts that will not do.
+GOOD: dict[str, tuple[str, dict[str, object]]] = {
+    "uri": (BATCH, {"redis://h": "redis://h"}),
+    "uriFile": (BATCH, {"/etc/uri": "/etc/uri"}),
+    "controlUri": (BATCH, {"redis://h": "redis://h"}),
+    "project": (BATCH, {"acme": "acme"}),
+    "kind": (BATCH, {"queue": "queue", "QUEUE": "queue"}),
+    "timeout": (BATCH, {"100ms": 0.1, "2.5 s": 2.5, "10M": 600.0}),
+    "subscribe": (BATCH, {"a": ("a",), "b, a,b": ("b", "a")}),
+    "columns": (BATCH, {"body,rank": "body,rank"}),
+    "startingOffsets": (
+        STREAM,
+        {
+            "Earliest": "earliest",
+            "latest": "latest",
+            '{"q": 7}': {"q": Position(None, 7)},
+            '{"q": {"epoch": "00112233aabbccdd", "offset": -2}, "r": -1}': {
+                "q": Position("00112233aabbccdd", FIRST),
+                "r": Position(None, LAST),
+            },
+        },
+    ),
+    "startingTimestamp": (STREAM, {"0": 0, "1800000000000": 1_800_000_000_000}),
+    "endingOffsets": (BATCH, {'{"q": {"offset": 3}}': {"q": Position(None, 3)}}),
+    "endingTimestamp": (BATCH, {"5": 5}),
+    "minPartitions": (BATCH, {"1": 1, "10000": 10_000}),
+    "maxRecordsPerPartition": (BATCH, {"1000": 1000}),
+    "fetchSize": (BATCH, {"1": 1, "5000": 5000}),
+    "includeExpired": (BATCH, {"TRUE": True, "false": False}),
+    "includeClaimed": (BATCH, {"false": False}),
+    "includeDelayed": (BATCH, {"false": False}),
+    "pushdown": (BATCH, {"true": True}),
+    "failOnDataLoss": (STREAM, {"false": False}),
+    "maxOffsetsPerTrigger": (STREAM, {"1": 1}),
+    "maxBytesPerTrigger": (STREAM, {"7": 7, "2k": 2048, "64MB": 64 * 2**20, "1gb": 2**30}),
+    "minOffsetsPerTrigger": (STREAM, {"5": 5}),
+    "maxTriggerDelay": (STREAM, {"0s": 0.0, "24h": 86400.0}),
+    "maxWait": (STREAM, {"0s": 0.0, "10s": 10.0}),
+    "consume": (STREAM, {"claim": "claim", "Browse": "browse"}),
+    "group": (STREAM, {"a.b_c-D1": "a.b_c-D1"}),
+    "claimTtl": (STREAM, {"60s": 60.0, "12h": 43200.0}),
+    "claimGrace": (STREAM, {"60s": 60.0}),
+    "queue": (WRITE, {"q": "q"}),
+    "delivery": (WRITE, {"LEDGER": "ledger", "staged": "staged", "none": "none"}),
+    "writeId": (WRITE, {"load-1": "load-1"}),
+    "putSize": (WRITE, {"1": 1, "2000": 2000}),
+    "maxMessageSize": (WRITE, {"1k": 1024}),
+    "ttl": (WRITE, {"60": 60, "2147483647": 2**31 - 1}),
+    "clientId": (WRITE, {"me": "me"}),
+    "preserve": (WRITE, {"true": True}),
+}
+BAD = {
+    "uri": [""],
+    "uriFile": [""],
+    "controlUri": [""],
+    "project": ["", "x" * 300],
+    "kind": ["", "topic"],
+    "timeout": ["", "10", "0.05s", "601s", "1d", "-1s"],
+    "subscribe": ["", "a,,b", "a b", "x" * 65],
+    "subscribePattern": ["(", "*"],
+    "columns": [""],
+    "startingOffsets": [
+        "",
+        "newest",
+        "7",
+        "[]",
+        '{"q": "7"}',
+        '{"q": -3}',
+        '{"q": true}',
+        '{"q": 1.5}',
+        '{"q": {"epoch": "00112233aabbccdd"}}',
+        '{"q": {"epoch": "XY", "offset": 1}}',
+        '{"q": {"epoch": 7, "offset": 1}}',
+        '{"q": null}',
+        "{",
+    ],
+    "startingTimestamp": ["", "-1", "now", "1" * 19],
+    "endingOffsets": ["newest"],
+    "endingTimestamp": ["-1"],
+    "minPartitions": ["0", "10001"],
+    "maxRecordsPerPartition": ["999"],
+    "fetchSize": ["0", "5001", "\u0662"],
+    "includeExpired": ["", "yes"],
+    "includeClaimed": ["1"],
+    "includeDelayed": ["no"],
+    "pushdown": ["on"],
+    "failOnDataLoss": ["maybe"],
+    "maxOffsetsPerTrigger": ["0", "-5", "1e3"],
+    "maxBytesPerTrigger": ["0", "1t", "-1", "1.5m"],
+    "minOffsetsPerTrigger": ["0"],
+    "maxTriggerDelay": ["25h"],
+    "maxWait": ["11s"],
+    "consume": ["eat"],
+    "group": ["", "a b", "x" * 65],
+    "claimTtl": ["59s", "13h"],
+    "claimGrace": ["59s"],
+    "queue": ["", "a b"],
+    "delivery": ["twice"],
+    "writeId": ["", "a/b"],
+    "putSize": ["0", "2001"],
+    "maxMessageSize": ["0"],
+    "ttl": ["59", "2147483648"],
+    "clientId": [""],
+    "preserve": ["1"],
+}
+
+
+def _use(name: str) -> str:
+    return next(option.uses[0] for option in OPTIONS if option.name == name)
+
+
+def test_every_option_has_its_examples() -> None:
+    names = {option.name for option in OPTIONS}
+    assert names == {*GOOD, "subscribePattern"} == set(BAD)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "meaning"),
+    [
+        (name, text, meaning)
+        for name, (_, examples) in GOOD.items()
+        for text, meaning in examples.items()
+    ],
+)
+def test_an_option_means_what_it_says(name: str, text: str, meaning: object) -> None:
+    use, _ = GOOD[name]
+    # Spark writes names in lower case.
+    assert Options(use, {name.lower(): text})[name] == meaning
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [(name, text) for name, texts in BAD.items() for text in texts]
+)
+def test_an_error_names_the_option(name: str, text: str) -> None:
+    with pytest.raises(BadConfiguration, match=f'^option "{name}": .*'):
+        Options(_use(name), {name.lower(): text})
+
+
+def test_a_pattern_is_for_whole_names() -> None:
+    pattern = Options(BATCH, {"subscribePattern": "orders-.*"})["subscribePattern"]
+    assert pattern.fullmatch("orders-1")
+    assert not pattern.fullmatch("old-orders-1")
+
+
+@pytest.mark.parametrize("use", USES)
+def test_defaults_are_what_the_reference_says(use: str) -> None:
+    made = Options(use, {})
+    assert not made.given
+    for option in OPTIONS:
+        if use in option.uses:
+            expected = None if option.default is None else option.read(option.default)
+            assert made[option.name] == expected
+
+
+@pytest.mark.parametrize("use", USES)
+def test_an_unknown_option_is_an_error_that_lists_the_known_ones(use: str) -> None:
+    known = ", ".join(option.name for option in OPTIONS if use in option.uses)
+    with pytest.raises(BadConfiguration) as caught:
+        Options(use, {"subscribbe": "q"})
+    assert str(caught.value) == f'unknown option "subscribbe"; for a {use} there are: {known}'
+
+
+@pytest.mark.parametrize(
+    ("use", "name"),
+    [(use, option.name) for use in USES for option in OPTIONS if use not in option.uses],
+)
+def test_an_option_of_another_use_is_an_error(use: str, name: str) -> None:
+    with pytest.raises(BadConfiguration, match=f'^the option "{name}" is none of a {use}; '):
+        Options(use, {name.lower(): "1"})
+
+
+def test_spark_s_own_option_of_a_query_is_none_of_ours() -> None:
+    assert not Options(SINK, {"checkpointlocation": "/somewhere"}).given
+
+
+def test_the_uri_is_read_from_a_file(store: Store, tmp_path: Path) -> None:
+    store.post("hello")
+    file = tmp_path / "uri"
+    file.write_text(f"  {store.uri}\n")
+    made = source(uriFile=file, project=store.project, subscribe="q")
+    assert values(Batch(made).rows()) == ["hello"]
+
+
+@pytest.mark.parametrize("content", [None, b"", b"\xff\xfe"])
+def test_a_file_without_a_uri_is_named(tmp_path: Path, content: bytes | None) -> None:
+    file = tmp_path / "uri"
+    if content is not None:
+        file.write_bytes(content)
+    with pytest.raises(BadConfiguration, match='option "uriFile": '):
+        Options(BATCH, {"uriFile": str(file)}).uri()
+
+
+def test_the_uri_comes_from_the_environment_when_no_option_says_so(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.post("hello")
+    monkeypatch.setenv(ENVIRONMENT, store.uri)
+    assert values(Batch(source(project=store.project, subscribe="q")).rows()) == ["hello"]
+    assert Options(BATCH, {"uri": "redis://h"}).uri() == "redis://h"
+
+
+def test_there_must_be_a_uri(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(ENVIRONMENT, raising=False)
+    with pytest.raises(BadConfiguration, match=f'"uri" and "uriFile" .* {ENVIRONMENT}'):
+        Options(BATCH, {}).uri()
+
+
+def test_the_uri_is_said_once() -> None:
+    with pytest.raises(BadConfiguration, match='exactly one of the options "uri", "uriFile"'):
+        Options(BATCH, {"uri": "redis://h", "urifile": "/x"}).uri()
+
+
+@pytest.mark.parametrize("options", [{}, {"subscribe": "q", "subscribePattern": ".*"}])
+def test_queues_are_said_once(store: Store, options: dict[str, str]) -> None:
+    store.create()
+    why = 'exactly one of the options "subscribe", "subscribePattern" must be given'
+    with pytest.raises(BadConfiguration, match=why):
+        Batch(store.source(**options))
+    query = Query(store.source(**options))
+    with pytest.raises(BadConfiguration, match=why):
+        query.trigger()
+    query.stop()
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("startingTimestamp", "startingOffsets"), ("endingTimestamp", "endingOffsets")],
+)
+def test_a_bound_is_said_once(store: Store, one: str, other: str) -> None:
+    store.post("hello")
+    with pytest.raises(BadConfiguration, match=f'exactly one of the options "{one}", "{other}"'):
+        Batch(store.source(**{"subscribe": "q", one: 0, other: "earliest"}))
+
+
+@pytest.mark.parametrize("name", ["startingOffsets", "endingOffsets"])
+def test_positions_of_queues_that_are_not_read_are_an_error(store: Store, name: str) -> None:
+    store.post("hello")
+    with pytest.raises(BadConfiguration, match=f'option "{name}": x is not among .*: q$'):
+        Batch(store.source(**{"subscribe": "q", name: '{"x": 1}'}))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "startingOffsets",
+        "startingTimestamp",
+        "minOffsetsPerTrigger",
+        "maxTriggerDelay",
+        "includeExpired",
+    ],
+)
+def test_options_that_mean_nothing_to_a_claimer_are_an_error(store: Store, name: str) -> None:
+    text = {"startingOffsets": "latest", "maxTriggerDelay": "1s", "includeExpired": "true"}
+    made = store.source(subscribe="q", consume="claim", group="g", **{name: text.get(name, "1")})
+    with pytest.raises(BadConfiguration, match=f'"{name}" means nothing with consume=claim'):
+        made.streamReader(columns(made))
+
+
+def test_a_claimer_needs_a_group(store: Store) -> None:
+    made = store.source(subscribe="q", consume="claim")
+    with pytest.raises(BadConfiguration, match='option "group" must be given'):
+        made.streamReader(columns(made))
+
+
+@pytest.mark.parametrize("name", ["group", "claimTtl", "claimGrace"])
+def test_options_of_a_claimer_mean_nothing_to_others(store: Store, name: str) -> None:
+    made = store.source(subscribe="q", **{name: "60s" if name != "group" else "g"})
+    with pytest.raises(BadConfiguration, match=f'"{name}" means nothing with consume=browse'):
+        made.streamReader(columns(made))
+
+
+def test_a_write_id_is_for_writes_that_go_by_it(store: Store) -> None:
+    with pytest.raises(BadConfiguration, match='option "writeId" means nothing unless'):
+        store.source(queue="q", writeId="load").writer(_BODY, overwrite=False)
+
+
+def test_the_reference_has_every_option() -> None:
+    assert reference.option_table() in DOC.read_text()
+
+
+def test_the_reference_has_every_column() -> None:
+    assert reference.column_table() in DOC.read_text()

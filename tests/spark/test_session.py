@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The data source in Spark itself: what only Spark can show."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from tests.spark.support import Store, columns, values
+from zaqar_redis.spark.columns import named
+
+
+def read(spark: SparkSession, store: Store, **options: object) -> DataFrame:
+    reader = _with(spark.read.format("zaqar"), store, {"subscribe": "q"} | options)
+    return cast(DataFrame, reader.load())
+
+
+def stream(spark: SparkSession, store: Store, **options: object) -> DataFrame:
+    given = {"subscribe": "q", "startingOffsets": "earliest"} | options
+    if options.get("consume") == "claim":
+        del given["startingOffsets"]
+    return cast(DataFrame, _with(spark.readStream.format("zaqar"), store, given).load())
+
+
+def _with(builder: Any, store: Store, options: dict[str, object]) -> Any:
+    texts = {name: str(value) for name, value in options.items()}
+    return builder.options(uri=store.uri, project=store.project, **texts)
+
+
+def copy(frame: DataFrame, store: Store, checkpoint: Path, **options: object) -> list[int]:
+    """Run a stream into the queue "copy" until it has what is there; rows by batch."""
+    writer = _with(frame.select("body").writeStream.format("zaqar"), store, options)
+    query = (
+        writer.option("queue", "copy")
+        .option("checkpointLocation", str(checkpoint))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    return [progress["numInputRows"] for progress in query.recentProgress]
+
+
+def test_a_queue_is_a_table_that_spark_finds_by_itself(spark: SparkSession, store: Store) -> None:
+    store.post(*[{"n": number} for number in range(1000)])
+    frame = read(spark, store, minPartitions=2)
+    assert frame.schema == columns(store.source(subscribe="q"))
+    numbers = frame.selectExpr(
+        "rank", "variant_get(parse_json(cast(body as string)), '$.n', 'int') AS n"
+    )
+    assert [tuple(row) for row in numbers.orderBy("rank").collect()] == [
+        (number + 1, number) for number in range(1000)
+    ]
+    assert frame.where("created <= current_timestamp() AND expires > created").count() == 1000
+
+
+def test_a_schema_is_a_projection(spark: SparkSession, store: Store) -> None:
+    store.post("a", "b")
+    reader = spark.read.format("zaqar").schema("rank BIGINT, id STRING")
+    frame = _with(reader, store, {"subscribe": "q"}).load()
+    assert frame.columns == ["rank", "id"]
+    assert {row["rank"]: row["id"] for row in frame.collect()} == store.ids()
+    assert read(spark, store, columns="body").schema == named("body")
+
+
+def test_an_empty_queue_is_an_empty_table(spark: SparkSession, store: Store) -> None:
+    store.create()
+    assert read(spark, store).collect() == []
+
+
+@contextmanager
+def _setting(spark: SparkSession, name: str, value: str) -> Iterator[None]:
+    before = spark.conf.get(name)
+    spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        spark.conf.set(name, str(before))
+
+
+def test_filters_are_pushed_down_when_asked_for(spark: SparkSession, store: Store) -> None:
+    for queue in ("a", "b"):
+        store.post(*range(20), queue=queue)
+    condition = "queue = 'a' AND rank > 5 AND rank <= 15 AND ttl > 60"
+
+    def found(pushdown: bool) -> tuple[list[Any], int]:
+        frame = read(spark, store, subscribe="a,b", pushdown=pushdown).where(condition)
+        rows = frame.orderBy("rank").collect()
+        return values(row.asDict() for row in rows), frame.rdd.getNumPartitions()
+
+    assert found(pushdown=False) == (list(range(5, 15)), 2)
+    with _setting(spark, "spark.sql.python.filterPushdown.enabled", "true"):
+        # The other queue is not even looked at.
+        assert found(pushdown=True) == (list(range(5, 15)), 1)
+        assert found(pushdown=False) == (list(range(5, 15)), 2)
+        nothing = read(spark, store, subscribe="a,b", pushdown=True).where("queue = 'c'")
+        assert nothing.collect() == []
+
+
+def test_a_frame_is_posted_once_by_name(spark: SparkSession, store: Store) -> None:
+    frame = spark.range(3000).selectExpr("to_json(struct(id)) AS body").repartition(2)
+    for _ in range(2):
+        writer = _with(frame.write.format("zaqar").mode("append"), store, {})
+        writer.options(queue="q", delivery="ledger", writeId="load").save()
+    assert sorted(row["id"] for row in store.bodies()) == list(range(3000))
+    assert store.last_rank() == 3000
+
+
+@pytest.mark.parametrize("delivery", ["ledger", "staged"])
+def test_a_stream_copies_a_queue_once(
+    spark: SparkSession, store: Store, tmp_path: Path, delivery: str
+) -> None:
+    store.post(*range(2500))
+    frame = stream(spark, store, maxOffsetsPerTrigger=1000)
+    assert copy(frame, store, tmp_path, delivery=delivery) == [1000, 1000, 500]
+    assert store.bodies("copy") == list(range(2500))
+    # As if it had died before the last batch was noted; Spark reads and writes it again.
+    (tmp_path / "commits" / "2").unlink()
+    (tmp_path / "commits" / ".2.crc").unlink()
+    store.post(2500)
+    assert copy(frame, store, tmp_path, delivery=delivery) == [500, 1]
+    assert store.bodies("copy") == list(range(2501))
+    assert store.last_rank("copy") == 2501
+
+
+def test_a_claiming_stream_empties_a_queue(
+    spark: SparkSession, store: Store, tmp_path: Path
+) -> None:
+    store.post(*range(2500))
+    frame = stream(spark, store, consume="claim", group="g", maxOffsetsPerTrigger=1000)
+    copy(frame, store, tmp_path)
+    assert store.bodies("copy") == list(range(2500))
+    assert store.bodies() == []
+    assert store.leases() == {}
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"subscribbe": "q"}, 'unknown option "subscribbe"; for a batch read there are: uri, '),
+        ({"queue": "q"}, 'the option "queue" is none of a batch read'),
+        ({"columns": "bodi"}, 'there is no column "bodi", only project, queue'),
+        ({"subscribe": "nowhere"}, 'option "subscribe": there is no queue "nowhere"'),
+        ({"fetchSize": "0"}, 'option "fetchSize": it must be a whole number, 1 to 5000'),
+        ({"uri": "memory://"}, 'option "uri": memory:// is within one process'),
+    ],
+)
+def test_what_is_wrong_is_said_before_any_task(
+    spark: SparkSession, store: Store, options: dict[str, str], why: str
+) -> None:
+    store.post(1)
+    given = {"uri": store.uri, "project": store.project, "subscribe": "q"} | options
+    _refused(spark, lambda: spark.read.format("zaqar").options(**given).load().collect(), why)
+
+
+def test_a_column_that_cannot_be_written_is_named(spark: SparkSession, store: Store) -> None:
+    frame = spark.range(3).selectExpr("id AS bodi")
+    writer = _with(frame.write.format("zaqar").mode("append"), store, {"queue": "q"})
+    _refused(spark, writer.save, 'unknown column "bodi"; what can be written is body BINARY')
+
+
+def test_a_queue_cannot_be_overwritten(spark: SparkSession, store: Store) -> None:
+    frame = spark.range(3).selectExpr("to_json(struct(id)) AS body")
+    writer = _with(frame.write.format("zaqar").mode("overwrite"), store, {"queue": "q"})
+    _refused(spark, writer.save, "a queue can be appended to only: mode append")
+
+
+def test_a_bad_row_is_told(spark: SparkSession, store: Store) -> None:
+    frame = spark.createDataFrame([("no json",)], "body STRING").coalesce(1)
+    writer = _with(frame.write.format("zaqar").mode("append"), store, {"queue": "q"})
+    with pytest.raises(Exception, match=r'row 1 of its task: the column "body" is not JSON'):
+        writer.save()
+
+
+def _refused(spark: SparkSession, act: Callable[[], object], why: str) -> None:
+    tracker = spark.sparkContext.statusTracker()
+    before = tracker.getJobIdsForGroup(None)
+    with pytest.raises(Exception) as caught:  # noqa: PT011  # Spark has several for it
+        act()
+    assert why in str(caught.value)
+    assert tracker.getJobIdsForGroup(None) == before

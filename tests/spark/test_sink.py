@@ -1,0 +1,316 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows become messages: which ones can, where they go, and how often."""
+
+from __future__ import annotations
+
+import random
+from itertools import pairwise
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import (
+    BinaryType,
+    DoubleType,
+    IntegerType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+from tests.spark.support import Batch, Store, batch, columns
+from tests.spark.writing import (
+    Broken,
+    Context,
+    Died,
+    Dying,
+    StreamWrite,
+    Write,
+    breaking,
+    numbered,
+    rows,
+    schema_of,
+    whole,
+)
+from zaqar_redis import clock, errors
+from zaqar_redis.errors import BadConfiguration
+from zaqar_redis.spark.rows import BadRow
+from zaqar_redis.storage.drivers.redis.ledger import Ledger
+
+BODY = StructType([StructField("body", BinaryType())])
+#: How batches and streams write when it is to be just once.
+DELIVERIES = ["ledger", "staged"]
+
+
+def post(store: Store, context: Context, given: Any, **options: object) -> None:
+    """One task that writes one batch of rows."""
+    whole(Write(store.source(**options), context, schema_of(given)), [given])
+
+
+@pytest.mark.parametrize("delivery", ["ledger", "staged", "none"])
+def test_rows_become_messages_in_their_order(store: Store, context: Context, delivery: str) -> None:
+    write = Write(store.source(queue="q", delivery=delivery), context, BODY)
+    whole(write, [numbered(0, 5), numbered(5, 2005)], [], [numbered(2005, 2010)])
+    assert store.bodies() == list(range(2010))
+    assert store.last_rank() == 2010
+
+
+def test_what_a_row_says_of_its_message(store: Store, context: Context) -> None:
+    # Only a queue with a delay of its own knows others.
+    store.create(_default_message_delay=7, _default_message_ttl=900)
+    given = rows('{"n": 1}', "[2]", ttl=[120, None], delay=[30, None])
+    post(store, context, given, queue="q", clientId="a-client")
+    first, second = batch(store.source(subscribe="q", columns="body,ttl,delay,client_id"))
+    assert (first["body"], first["ttl"], first["delay"]) == (b'{"n": 1}', 120, 30)
+    assert (second["body"], second["ttl"], second["delay"]) == (b"[2]", 900, 7)
+    assert first["client_id"] == second["client_id"]
+
+
+def test_the_option_ttl_goes_before_that_of_the_queue(store: Store, context: Context) -> None:
+    store.create(_default_message_ttl=900)
+    post(store, context, rows("1", "2", ttl=[None, 60]), queue="q", ttl=300)
+    assert [row["ttl"] for row in batch(store.source(subscribe="q"))] == [300, 60]
+
+
+def test_messages_live_an_hour_when_nothing_says_how_long(store: Store, context: Context) -> None:
+    post(store, context, rows("1"), queue="q")
+    assert [row["ttl"] for row in batch(store.source(subscribe="q"))] == [3600]
+
+
+def test_bodies_may_be_texts(store: Store, context: Context) -> None:
+    given = pa.RecordBatch.from_pydict({"body": ['"é"', "null"]})
+    post(store, context, given, queue="q")
+    assert store.bodies() == ["é", None]
+
+
+def test_a_column_says_where_each_row_goes(store: Store, context: Context) -> None:
+    given = rows("1", "2", "3", "4", queue=["a", "b", "a", "a"])
+    post(store, context, given, delivery="staged", putSize=2)
+    assert (store.bodies("a"), store.bodies("b")) == ([1, 3, 4], [2])
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"body": None}, 'the column "body" is null'),
+        ({"body": "{"}, 'the column "body" is not JSON'),
+        ({"body": ""}, 'the column "body" is not JSON'),
+        ({"body": "NaN"}, 'the column "body" is not JSON'),
+        ({"body": b'"\xff"'}, 'the column "body" is not JSON'),
+        ({"body": "1 2"}, 'the column "body" is not JSON'),
+        (
+            {"body": '"' + "x" * 99 + '"'},
+            'the column "body" has 101 bytes; at most 100 .* "maxMessageSize"',
+        ),
+        ({"ttl": 59}, 'the column "ttl" is 59; it must be 60 to 2147483647'),
+        ({"ttl": -1}, 'the column "ttl" is -1'),
+        ({"delay": -1}, 'the column "delay" is -1; it must be 0 to 900'),
+        ({"delay": 901}, 'the column "delay" is 901'),
+        ({"queue": None}, 'the column "queue" has None, which is no name'),
+        ({"queue": "a b"}, "the column \"queue\" has 'a b', which is no name"),
+    ],
+)
+def test_a_row_that_can_be_no_message_is_named(
+    store: Store, context: Context, given: dict[str, Any], why: str
+) -> None:
+    good = {"body": "1", "ttl": 60, "delay": 0, "queue": "q"}
+    bad = good | given
+    others = {name: [good[name], bad[name]] for name in ("ttl", "delay", "queue")}
+    with pytest.raises(BadRow, match=f"^row 2 of its task: {why}"):
+        post(store, context, rows("1", bad["body"], **others), maxMessageSize=100)
+
+
+@pytest.mark.parametrize(
+    ("fields", "options", "why"),
+    [
+        ([], {"queue": "q"}, 'there must be a column "body"'),
+        (["body"], {}, 'either with the option "queue" or with a column "queue"'),
+        (["body", "queue"], {"queue": "q"}, 'either with the option "queue" or with a column'),
+        (["body", "boddy"], {"queue": "q"}, 'unknown column "boddy"; what can be written is body'),
+    ],
+)
+def test_columns_that_will_not_do_are_told_at_once(
+    store: Store, fields: list[str], options: dict[str, str], why: str
+) -> None:
+    schema = StructType([StructField(name, StringType()) for name in fields])
+    for make in (store.source(**options).writer, store.source(**options).streamWriter):
+        with pytest.raises(BadConfiguration, match=why):
+            make(schema, False)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("body", IntegerType()), ("ttl", DoubleType()), ("queue", BinaryType())]
+)
+def test_columns_of_other_types_are_told_at_once(store: Store, name: str, kind: Any) -> None:
+    others = [StructField("body", BinaryType())] if name != "body" else []
+    schema = StructType([*others, StructField(name, kind)])
+    with pytest.raises(BadConfiguration, match=f'the column "{name}" is [A-Z]+; what can be'):
+        store.source(queue="q").writer(schema, overwrite=False)
+
+
+def test_a_queue_cannot_be_overwritten(store: Store) -> None:
+    for make in (store.source(queue="q").writer, store.source(queue="q").streamWriter):
+        with pytest.raises(BadConfiguration, match="a queue can be appended to only: mode append"):
+            make(BODY, True)
+
+
+def _pieces(chooser: random.Random) -> list[Any]:
+    """The same 2500 rows, in batches of any size."""
+    bounds = sorted({0, 2500, *chooser.sample(range(1, 2500), chooser.randint(0, 30))})
+    return [numbered(*pair) for pair in pairwise(bounds)]
+
+
+def test_chunks_are_the_same_however_rows_come(store: Store, context: Context) -> None:
+    options = {"queue": "q", "delivery": "ledger", "writeId": "load", "putSize": 300}
+    chooser = random.Random(5)
+    for number in range(10):
+        write = Write(store.source(**options), context, BODY)
+        written = write.task(0, _pieces(chooser))
+        assert (written.rows, written.skipped) == (2500, 2500 if number else 0)
+    assert store.bodies() == list(range(2500))
+    assert store.last_rank() == 2500
+
+
+def test_large_bodies_make_small_chunks(store: Store, context: Context) -> None:
+    body = '"' + "x" * 1_500_000 + '"'
+    options = {"delivery": "ledger", "writeId": "load", "maxMessageSize": "2m"}
+    whole(Write(store.source(queue="q", **options), context, BODY), [rows(*[body] * 5)])
+    assert store.last_rank() == 5
+    # Two of them are as much as a trip to Redis may be: the last chunk was the third.
+    last = Ledger(store.client, clock.store).last(store.project, "q", "load:0").run()
+    assert last == (0, 2)
+
+
+@pytest.mark.parametrize("delivery", DELIVERIES)
+def test_a_task_that_died_is_tried_again(store: Store, context: Context, delivery: str) -> None:
+    write = Write(store.source(queue="q", delivery=delivery, putSize=10), context, BODY)
+    with pytest.raises(Broken):
+        write.task(0, breaking([numbered(0, 57)]))
+    write.task(1, [numbered(100, 130)])
+    write.task(0, [numbered(0, 100)], attempt=1)
+    write.commit()
+    assert sorted(store.bodies()) == list(range(130))
+    assert store.last_rank() == 130
+
+
+@pytest.mark.parametrize("delivery", DELIVERIES)
+def test_a_batch_of_a_stream_is_written_once(store: Store, context: Context, delivery: str) -> None:
+    made = store.source(queue="q", delivery=delivery, putSize=10)
+    for number in range(3):
+        for _ in range(2):  # its end was not noted
+            pieces = [numbered(100 * number, 100 * number + 50)]
+            others = [numbered(100 * number + 50, 100 * number + 100)]
+            whole(StreamWrite(made, context, BODY, number), pieces, others)
+    assert sorted(store.bodies()) == list(range(300))
+    assert store.last_rank() == 300
+
+
+@pytest.mark.parametrize("delivery", DELIVERIES)
+def test_what_was_consumed_does_not_come_back(
+    store: Store, context: Context, delivery: str
+) -> None:
+    made = store.source(queue="q", delivery=delivery)
+    whole(StreamWrite(made, context, BODY), [numbered(0, 5)])
+    store.messages.pop(store.project, "q", 3).run()
+    whole(StreamWrite(made, context, BODY), [numbered(0, 5)])
+    assert store.bodies() == [3, 4]
+
+
+@pytest.mark.parametrize("behind", [False, True], ids=["before", "behind"])
+def test_the_ledger_finishes_what_a_task_left_in_any_queue(
+    store: Store, context: Context, dying: Dying, behind: bool
+) -> None:
+    given = rows(*map(str, range(60)), queue=["a", "b", "b", "c"] * 15)
+    made = store.source(delivery="ledger", putSize=7)
+    deaths = 0
+    for number in range(40):
+        dying.left, dying.behind = number, behind
+        try:
+            StreamWrite(made, context, schema_of(given), number).task(0, [given])
+        except Died:
+            deaths += 1
+        dying.left = -1
+        whole(StreamWrite(made, context, schema_of(given), number), [given])
+    assert deaths > 20
+    for queue, own in (("a", [0]), ("b", [1, 2]), ("c", [3])):
+        assert store.bodies(queue) == [each for each in range(60) if each % 4 in own] * 40
+        assert store.last_rank(queue) == len(own) * 15 * 40
+
+
+def test_queries_know_nothing_of_each_other(store: Store, context: Context) -> None:
+    made = store.source(queue="q")
+    whole(StreamWrite(made, context, BODY), [numbered(0, 2)])
+    context.query = "another"
+    whole(StreamWrite(made, context, BODY), [numbered(2, 4)])
+    assert store.bodies() == [0, 1, 2, 3]
+
+
+def test_the_ledger_refuses_other_rows_for_the_same_chunk(store: Store, context: Context) -> None:
+    made = store.source(queue="q", delivery="ledger")
+    whole(StreamWrite(made, context, BODY), [numbered(0, 5)])
+    with pytest.raises(BadRow, match="use the option delivery=staged"):
+        whole(StreamWrite(made, context, BODY), [numbered(1, 5)])
+    assert store.bodies() == list(range(5))
+
+
+@pytest.mark.parametrize("delivery", DELIVERIES)
+def test_a_named_write_writes_what_is_missing(
+    store: Store, context: Context, delivery: str
+) -> None:
+    options = {"queue": "q", "delivery": delivery, "writeId": "load-1", "putSize": 10}
+    write = Write(store.source(**options), context, BODY)
+    with pytest.raises(Broken):
+        write.task(0, breaking([numbered(0, 35)]))
+    for _ in range(2):
+        whole(Write(store.source(**options), context, BODY), [numbered(0, 50)])
+    assert store.bodies() == list(range(50))
+    whole(Write(store.source(**options | {"writeId": "load-2"}), context, BODY), [numbered(0, 1)])
+    assert store.last_rank() == 51
+
+
+def test_a_write_without_a_name_is_another_each_time(store: Store, context: Context) -> None:
+    for _ in range(2):
+        whole(Write(store.source(queue="q", delivery="ledger"), context, BODY), [numbered(0, 2)])
+    assert store.bodies() == [0, 1, 0, 1]
+
+
+def test_delivery_none_writes_again(store: Store, context: Context) -> None:
+    made = store.source(queue="q", delivery="none")
+    for _ in range(2):
+        whole(StreamWrite(made, context, BODY), [numbered(0, 2)])
+    assert store.bodies() == [0, 1, 0, 1]
+
+
+@pytest.mark.parametrize("delivery", ["ledger", "staged", "none"])
+def test_a_queue_that_wants_encryption_is_refused(
+    store: Store, context: Context, delivery: str
+) -> None:
+    store.create(_enable_encrypt_messages=True)
+    with pytest.raises(BadRow, match='"q" wants bodies encrypted, which only the service can do'):
+        post(store, context, rows("1"), queue="q", delivery=delivery)
+    assert store.bodies() == []
+
+
+@pytest.mark.parametrize("delivery", ["ledger", "staged", "none"])
+def test_a_queue_s_limit_is_for_each_message(store: Store, context: Context, delivery: str) -> None:
+    store.create(_max_messages_post_size=20)
+    post(store, context, numbered(0, 100), queue="q", delivery=delivery)
+    assert store.last_rank() == 100
+    with pytest.raises(errors.BadRequest, match="at most 20 bytes"):
+        post(store, context, rows("1", '"' + "x" * 20 + '"'), queue="q", delivery=delivery)
+    assert store.last_rank() == 100
+
+
+def test_a_release_that_tells_tasks_nothing_is_refused(store: Store, context: Context) -> None:
+    context.query = None
+    write = StreamWrite(store.source(queue="q"), context, BODY)
+    with pytest.raises(RuntimeError, match=r"sql\.streaming\.queryId .* not supported"):
+        write.task(0, [numbered(0, 1)])
+
+
+def test_what_was_read_can_be_written_again(store: Store, context: Context) -> None:
+    store.post(*range(5))
+    made = store.source(subscribe="q", columns="body")
+    read = Batch(made).table().to_batches()
+    whole(Write(store.source(queue="copy"), context, columns(made)), read)
+    assert store.bodies("copy") == store.bodies()

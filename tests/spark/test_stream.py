@@ -1,0 +1,372 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A stream gives every message once, whatever Spark asks, how often, and in which process."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
+
+from tests.spark.conftest import Start
+from tests.spark.support import Query, Store, columns, values
+from zaqar_redis.errors import BadConfiguration
+from zaqar_redis.spark import offsets
+from zaqar_redis.spark.losses import DataLoss
+
+EARLIEST = {"startingOffsets": "earliest"}
+
+
+def key(store: Store, queue: str = "q") -> str:
+    return offsets.key(store.project, queue)
+
+
+def counts(query: Query) -> dict[str, int]:
+    """Rows of the next batch by queue."""
+    found: dict[str, int] = {}
+    for row in query.trigger() or []:
+        found[row["queue"]] = found.get(row["queue"], 0) + 1
+    return found
+
+
+def test_a_stream_goes_on_where_it_was(store: Store, start: Start) -> None:
+    store.post(1, 2)
+    query = start(**EARLIEST)
+    assert values(query.trigger() or []) == [1, 2]
+    store.post(3)
+    assert values(query.trigger() or []) == [3]
+    assert query.trigger() is None
+    query.restart()
+    assert query.trigger() is None
+    store.post(4, 5)
+    assert values(query.trigger() or []) == [4, 5]
+
+
+def test_a_stream_begins_with_what_is_posted_from_then_on(store: Store, start: Start) -> None:
+    store.post("old")
+    query = start()
+    # Where it begins is written down, so that nothing is lost if it dies now.
+    assert query.trigger() == []
+    store.post("new")
+    assert values(query.trigger() or []) == ["new"]
+
+
+def test_the_first_offset_says_where_it_begins(store: Store, start: Start) -> None:
+    store.post(1, 2)
+    query = start(**EARLIEST)
+    query.plan()
+    epoch = store.top().epoch
+    assert query.end == {key(store): {"epoch": epoch, "from": 1, "offset": 3}}
+    query.read()
+    query.finish()
+    store.post(3)
+    query.plan()
+    assert query.end == {key(store): {"epoch": epoch, "offset": 4}}
+
+
+def test_the_initial_offset_may_move_between_two_questions(store: Store, start: Start) -> None:
+    store.post("old")
+    query = start(maxOffsetsPerTrigger=2)
+    query.plan()
+    # Spark asks for it again to plan the batch, and it is further by now.
+    store.post("new")
+    assert query.begin(0)[key(store)]["offset"] == 3
+    assert query.read() == []
+    query.finish()
+    assert values(query.trigger() or []) == ["new"]
+
+
+def test_the_first_batch_is_repeated_with_latest(store: Store, start: Start) -> None:
+    store.post("old")
+    query = start()
+    begin = query.reader.initialOffset()
+    store.post(1, 2, 3)
+    end = query.reader.latestOffset(begin, ReadAllAvailable())
+    query.offsets.append(json.dumps(end))
+    assert values(query.read()) == [1, 2, 3]
+    # Its process dies, and more comes in: initialOffset is behind the batch's end then.
+    store.post(4)
+    query.restart()
+    assert query.begin(0)[key(store)]["offset"] == 6
+    assert values(query.read()) == [1, 2, 3]
+    query.finish()
+    assert values(query.trigger() or []) == [4]
+
+
+def test_an_unfinished_batch_is_repeated_from_the_log_alone(store: Store, start: Start) -> None:
+    store.post(*range(5))
+    query = start(**EARLIEST, maxOffsetsPerTrigger=2)
+    query.trigger()
+    query.plan()
+    store.post(*range(5, 9))
+    query.restart()
+    # Nobody asked for the latest offset here.
+    assert values(query.read()) == [2, 3]
+    query.finish()
+    assert values(query.drain()) == [4, 5, 6, 7, 8]
+
+
+def test_offsets_are_the_same_text_while_nothing_happens(store: Store, start: Start) -> None:
+    for queue in ("zz", "a", "m"):
+        store.post(1, queue=queue)
+    query = start(subscribe="m,zz,a", maxWait="0s", **EARLIEST)
+    query.trigger()
+    assert list(query.end) == sorted(query.end)
+    assert {query.latest() for _ in range(3)} == {query.offsets[-1]}
+    query.restart(store.source(subscribe="a,zz,m", maxWait="0s", **EARLIEST))
+    assert query.latest() == query.offsets[-1]
+
+
+def test_a_project_of_any_name_has_its_queues(store: Store) -> None:
+    odd = Store(store.uri, f"{store.project}/ünïcode {{x}}")
+    odd.post(1, queue="a.b")
+    query = Query(odd.source(subscribe="a.b", **EARLIEST))
+    assert values(query.trigger() or []) == [1]
+    assert query.trigger() is None
+    query.stop()
+    odd.close()
+
+
+@pytest.mark.parametrize(
+    ("position", "expected"),
+    [("2", [2, 3]), ("-2", [1, 2, 3]), ("-1", []), ('{"offset": 3}', [3]), ("4", [])],
+)
+def test_a_stream_may_begin_anywhere(
+    store: Store, start: Start, position: str, expected: list[int]
+) -> None:
+    store.post(1, 2, 3)
+    query = start(startingOffsets=f'{{"q": {position}}}')
+    assert values(query.drain()) == expected
+
+
+def test_a_stream_may_begin_at_a_time(store: Store, start: Start) -> None:
+    store.post("old", ago=100)
+    store.post("new")
+    (created,) = (row["created"] for row in start(**EARLIEST).drain()[1:])
+    query = start(startingTimestamp=round(created.timestamp() * 1000) - 50_000)
+    assert values(query.drain()) == ["new"]
+
+
+def test_the_checkpoint_goes_before_where_options_say_to_begin(store: Store, start: Start) -> None:
+    store.post(1, 2)
+    query = start(**EARLIEST)
+    query.trigger()
+    store.post(3)
+    query.restart(store.source(subscribe="q", startingOffsets='{"q": 2}'))
+    assert values(query.drain()) == [3]
+
+
+def test_a_queue_that_is_named_must_be_there_at_the_start(start: Start) -> None:
+    query = start(subscribe="nowhere")
+    with pytest.raises(BadConfiguration, match='option "subscribe": there is no queue "nowhere"'):
+        query.trigger()
+
+
+def test_a_batch_has_as_many_rows_as_it_may(store: Store, start: Start) -> None:
+    store.post(*range(10))
+    query = start(maxOffsetsPerTrigger=4, **EARLIEST)
+    assert query.reader.getDefaultReadLimit() == ReadMaxRows(4)
+    assert [len(query.trigger() or []) for _ in range(4)] == [4, 4, 2, 0]
+
+
+def test_a_limit_is_shared_as_queues_lag_behind(store: Store, start: Start) -> None:
+    store.post(*range(90), queue="long")
+    store.post(*range(9), queue="short")
+    store.post("x", queue="tiny")
+    query = start(subscribe="long,short,tiny", maxOffsetsPerTrigger=20, **EARLIEST)
+    assert counts(query) == {"long": 18, "short": 1, "tiny": 1}
+    # What has caught up takes nothing from the others.
+    assert counts(query) == {"long": 18, "short": 2}
+
+
+def test_every_queue_that_lags_gets_on_whatever_the_limit(store: Store, start: Start) -> None:
+    for queue in "abc":
+        store.post(*range(3), queue=queue)
+    query = start(subscribe="a,b,c", maxOffsetsPerTrigger=1, **EARLIEST)
+    assert counts(query) == {"a": 1, "b": 1, "c": 1}
+    assert len(query.drain()) == 6
+
+
+def test_a_batch_has_as_many_bytes_as_it_may(store: Store, start: Start) -> None:
+    store.post(*["x" * 940] * 10)
+    query = start(maxBytesPerTrigger="3k", **EARLIEST)
+    assert query.reader.getDefaultReadLimit() == ReadMaxBytes(3072)
+    sizes = [len(rows) for _ in range(4) if (rows := query.trigger())]
+    # About a thousand bytes each, as they are stored.
+    assert sizes == [4, 4, 2]
+
+
+def test_a_byte_is_enough_for_a_message(store: Store, start: Start) -> None:
+    store.post(1, 2)
+    query = start(maxBytesPerTrigger=1, **EARLIEST)
+    assert [len(query.trigger() or []) for _ in range(2)] == [1, 1]
+
+
+def test_a_batch_waits_until_there_is_enough(store: Store, start: Start) -> None:
+    query_options = EARLIEST | {"minOffsetsPerTrigger": 3, "maxTriggerDelay": "1h", "maxWait": "0s"}
+    store.create()
+    query = start(**query_options)
+    assert query.trigger() == []
+    store.post(1, 2)
+    assert query.trigger() is None
+    store.post(3)
+    assert values(query.trigger() or []) == [1, 2, 3]
+
+
+def test_a_batch_waits_no_longer_than_it_may(store: Store, start: Start) -> None:
+    store.create()
+    query = start(minOffsetsPerTrigger=3, maxTriggerDelay="300ms", maxWait="100ms", **EARLIEST)
+    assert query.trigger() == []
+    store.post(1)
+    empty = 0
+    while (rows := query.trigger()) is None:
+        empty += 1
+    assert values(rows) == [1]
+    # Far from the slow look at everything, every five seconds.
+    assert 1 <= empty <= 20
+
+
+def test_available_now_ends_with_what_was_there(store: Store, start: Start) -> None:
+    store.post(*range(5))
+    query = start(available_now=True, maxOffsetsPerTrigger=2, **EARLIEST)
+    found = []
+    while (rows := query.trigger()) is not None:
+        found += values(rows)
+        store.post("later")
+    assert found == [0, 1, 2, 3, 4]
+    query.restart()
+    assert values(query.drain()) == ["later"] * 3
+
+
+def test_available_now_does_not_wait_for_more(store: Store, start: Start) -> None:
+    store.post(1)
+    query = start(
+        available_now=True,
+        minOffsetsPerTrigger=100,
+        maxWait="10s",
+        maxTriggerDelay="1h",
+        **EARLIEST,
+    )
+    assert values(query.drain()) == [1]
+
+
+def test_a_new_queue_of_the_pattern_joins(
+    store: Store, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("zaqar_redis.spark.subscribed._LOOK", 0.0)
+    store.post("a1", queue="orders-a")
+    query = start(subscribePattern="orders-.*", maxWait="0s", startingOffsets="latest")
+    assert query.trigger() == []
+    store.post("b1", "b2", queue="orders-b")
+    store.post("no", queue="returns")
+    # All of it is new, whatever the stream began with.
+    assert values(query.trigger() or []) == ["b1", "b2"]
+    assert query.end[key(store, "orders-b")]["from"] == 1
+    query.restart()
+    store.post("b3", queue="orders-b")
+    assert values(query.drain()) == ["b3"]
+
+
+def test_an_unfinished_batch_with_a_new_queue_is_repeated(
+    store: Store, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("zaqar_redis.spark.subscribed._LOOK", 0.0)
+    store.post("a1", queue="a")
+    query = start(subscribePattern="[ab]", maxWait="0s", **EARLIEST)
+    query.trigger()
+    store.post("b1", "b2", queue="b")
+    query.plan()
+    query.restart()
+    assert values(query.read()) == ["b1", "b2"]
+
+
+def test_a_pattern_may_fit_nothing_at_first(
+    store: Store, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("zaqar_redis.spark.subscribed._LOOK", 0.0)
+    query = start(subscribePattern="later", maxWait="0s")
+    assert query.trigger() == []
+    store.post(1, queue="later")
+    assert values(query.trigger() or []) == [1]
+
+
+def test_what_is_asked_for_is_reported_as_the_latest(store: Store, start: Start) -> None:
+    store.post(*range(5))
+    query = start(maxOffsetsPerTrigger=2, **EARLIEST)
+    query.plan()
+    assert query.end[key(store)]["offset"] == 3
+    assert query.reader.reportLatestOffset() == {
+        key(store): {"epoch": store.top().epoch, "offset": 6}
+    }
+
+
+def test_tasks_are_cut_the_same_each_time(store: Store, start: Start) -> None:
+    store.post(*range(25_000))
+    query = start(minPartitions=2, maxRecordsPerPartition=9_000, **EARLIEST)
+    query.plan()
+    ranges = [(each.start, each.end) for each in query.partitions()]
+    assert ranges == [(1, 8334), (8334, 16667), (16667, 25001)]
+    store.remove(1, 2, 3)
+    query.restart()
+    assert [(each.start, each.end) for each in query.partitions()] == ranges
+
+
+def test_a_queue_that_is_not_subscribed_any_more_is_left_where_it_was(
+    store: Store, start: Start
+) -> None:
+    for queue in "ab":
+        store.post(f"{queue}1", queue=queue)
+    query = start(subscribe="a,b", maxWait="0s", **EARLIEST)
+    assert len(query.drain()) == 2
+    for queue in "ab":
+        store.post(f"{queue}2", queue=queue)
+    query.restart(store.source(subscribe="a", maxWait="0s"))
+    assert values(query.drain()) == ["a2"]
+    store.delete("a")
+    query.restart(store.source(subscribePattern="b|c", maxWait="0s"))
+    assert values(query.drain()) == ["b2"]
+
+
+def test_another_project_is_another_matter(store: Store, start: Start) -> None:
+    store.post(1)
+    query = start(maxWait="0s", **EARLIEST)
+    query.drain()
+    other = Store(store.uri, f"{store.project}-other")
+    other.post(2)
+    query.restart(other.source(subscribe="q", maxWait="0s"))
+    assert values(query.drain()) == [2]
+    other.close()
+
+
+@pytest.mark.parametrize(
+    "position", ['{"offset": 9}', '{"epoch": "00112233aabbccdd", "offset": 1}']
+)
+def test_a_stream_cannot_begin_where_there_is_nothing(
+    store: Store, start: Start, position: str
+) -> None:
+    store.post(1, 2)
+    given = f'{{"q": {position}}}'
+    with pytest.raises(DataLoss):
+        start(startingOffsets=given).plan()
+    expected = [] if "epoch" not in position else [1, 2]
+    assert values(start(startingOffsets=given, failOnDataLoss=False).drain()) == expected
+
+
+def test_expired_messages_are_rows_only_when_asked_for(store: Store, start: Start) -> None:
+    store.post("old", ttl=60, ago=100)
+    store.post("new")
+    assert values(start(**EARLIEST).drain()) == ["new"]
+    assert values(start(includeExpired=True, **EARLIEST).drain()) == ["old", "new"]
+
+
+@pytest.mark.parametrize("claiming", [{}, {"consume": "claim", "group": "g"}])
+def test_a_batch_has_one_limit(store: Store, claiming: dict[str, str]) -> None:
+    made = store.source(subscribe="q", maxOffsetsPerTrigger=5, maxBytesPerTrigger="1k", **claiming)
+    why = 'exactly one of the options "maxOffsetsPerTrigger", "maxBytesPerTrigger"'
+    with pytest.raises(BadConfiguration, match=why):
+        made.streamReader(columns(made))
+
+
+def test_columns_of_a_stream_may_be_chosen(store: Store, start: Start) -> None:
+    store.post(1)
+    assert start(columns="rank,queue", **EARLIEST).drain() == [{"rank": 1, "queue": "q"}]

@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A stream says so when messages that were to be read are gone, and goes on if told to."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.spark.conftest import Start
+from tests.spark.support import Query, Store, values
+from zaqar_redis.keyspace import keys
+from zaqar_redis.spark.losses import DataLoss
+
+HINT = 'set the option "failOnDataLoss" to false to go on all the same'
+OPTIONS = {"startingOffsets": "earliest", "maxWait": "0s"}
+
+
+@pytest.fixture(params=[False, True], ids=["same process", "restarted"])
+def restarted(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param)
+
+
+class Copy:
+    """All keys of a queue as they were."""
+
+    def __init__(self, store: Store, queue: str = "q") -> None:
+        self._store = store
+        known = keys.of_queue(store.project, queue)
+        names = [getattr(known, slot) for slot in keys.QueueKeys.__slots__ if slot != "feed"]
+        self._dumps = {name: store.command("DUMP", name) for name in names}
+
+    def restore(self) -> None:
+        for name, dump in self._dumps.items():
+            self._store.command("DEL", name)
+            if dump is not None:
+                self._store.command("RESTORE", name, 0, dump)
+
+
+@pytest.fixture
+def queries(store: Store, start: Start) -> tuple[Query, Query]:
+    """Two streams that have read 1, 2 and 3; the second goes on whatever is lost."""
+    store.post(1, 2, 3)
+    pair = start(**OPTIONS), start(failOnDataLoss=False, **OPTIONS)
+    for query in pair:
+        assert values(query.drain()) == [1, 2, 3]
+    return pair
+
+
+def fails(query: Query, restarted: bool) -> str:
+    """What latestOffset says; nothing is in the log then, and it says so again."""
+    before = list(query.offsets)
+    if restarted:
+        query.restart()
+    texts = set()
+    for _ in range(2):
+        with pytest.raises(DataLoss) as caught:
+            query.plan()
+        texts.add(str(caught.value))
+    assert query.offsets == before
+    (text,) = texts
+    assert text.endswith(HINT)
+    return text
+
+
+def goes_on(query: Query, restarted: bool) -> list[object]:
+    if restarted:
+        query.restart()
+    return values(query.drain())
+
+
+def test_a_deleted_queue_is_a_loss(
+    store: Store, queries: tuple[Query, Query], restarted: bool
+) -> None:
+    epoch = store.top().epoch
+    store.delete()
+    text = fails(queries[0], restarted)
+    assert f'the queue "q" was deleted: its epoch was {epoch}; what was behind rank 4' in text
+    assert goes_on(queries[1], restarted) == []
+    store.post(4)
+    assert goes_on(queries[1], restarted) == [4]
+
+
+def test_a_remade_queue_is_a_loss(
+    store: Store, queries: tuple[Query, Query], restarted: bool
+) -> None:
+    old = store.top().epoch
+    store.delete()
+    store.post(*range(10, 15))
+    text = fails(queries[0], restarted)
+    assert f"its epoch was {old} and is {store.top().epoch}; what was behind rank 4" in text
+    assert goes_on(queries[1], restarted) == list(range(10, 15))
+    store.post(15)
+    assert goes_on(queries[1], restarted) == [15]
+
+
+def test_a_batch_with_a_new_life_is_repeated(store: Store, queries: tuple[Query, Query]) -> None:
+    _, query = queries
+    store.delete()
+    store.post(*range(10, 15))
+    assert query.plan()
+    query.restart()
+    assert values(query.read()) == list(range(10, 15))
+
+
+def test_lost_writes_are_a_loss(
+    store: Store, queries: tuple[Query, Query], restarted: bool
+) -> None:
+    copy = Copy(store)
+    store.post(4, 5)
+    for query in queries:
+        assert goes_on(query, False) == [4, 5]
+    copy.restore()
+    text = fails(queries[0], restarted)
+    assert 'the queue "q" has lost messages' in text
+    assert f"up to rank 6 and ends at 4, in the same epoch {store.top().epoch}" in text
+    assert goes_on(queries[1], restarted) == []
+    store.post("4b", "5b", "6b")
+    assert goes_on(queries[1], restarted) == ["4b", "5b", "6b"]
+
+
+def test_a_queue_that_is_remade_while_a_batch_is_read_is_a_loss(
+    store: Store, queries: tuple[Query, Query], restarted: bool
+) -> None:
+    store.post(4)
+    strict, patient = queries
+    for query in queries:
+        assert query.plan()
+    store.delete()
+    store.post(5)
+    for query in queries:
+        if restarted:
+            query.restart()
+    with pytest.raises(DataLoss, match="deleted and made again"):
+        strict.read()
+    assert patient.read() == []
+    patient.finish()
+    assert values(patient.drain()) == [5]
+
+
+def test_what_was_purged_is_no_loss(
+    store: Store, queries: tuple[Query, Query], restarted: bool
+) -> None:
+    store.post(4, 5)
+    store.queues.purge(store.project, "q").run()
+    store.post(6)
+    for query in queries:
+        assert goes_on(query, restarted) == [6]
+
+
+def test_what_has_expired_is_no_loss(
+    store: Store, queries: tuple[Query, Query], restarted: bool
+) -> None:
+    store.post(4, ttl=60, ago=100)
+    store.post(5)
+    store.queues.sweep(store.project, "q").run()
+    for query in queries:
+        assert goes_on(query, restarted) == [5]
+
+
+def test_what_was_consumed_is_no_loss(
+    store: Store, queries: tuple[Query, Query], restarted: bool
+) -> None:
+    store.post(4, 5)
+    store.messages.pop(store.project, "q", 4).run()
+    for query in queries:
+        assert goes_on(query, restarted) == [5]
+
+
+def test_a_remade_queue_is_a_loss_before_anything_was_read(store: Store, start: Start) -> None:
+    store.post(1)
+    query = start(**OPTIONS)
+    begin = query.reader.initialOffset()
+    store.delete()
+    store.post(2)
+    with pytest.raises(DataLoss, match="deleted and made again"):
+        query.reader.latestOffset(begin, query.reader.getDefaultReadLimit())
