@@ -17,7 +17,8 @@
 ======= ========= ==========================================================
 
 The first four are written by Redis, which knows the time (``lua/shared/
-envelope.lua`` reads and writes them); the rest is written here.
+envelope.lua`` reads and writes them), but for messages that have theirs from
+elsewhere; the rest is written here.
 """
 
 from __future__ import annotations
@@ -30,12 +31,19 @@ from hashlib import blake2b
 from zaqar_redis.records import Draft
 
 _HEAD = struct.Struct(">xxQxQxIxIxBxx16sxB")
+_FRONT = struct.Struct(">BBQBQBIBI")
 _TAIL = struct.Struct(">BBBB16sBB")
 _BODY = struct.Struct(">BI")
 
+_ARRAY, _UINT64, _UINT32 = 0x99, 0xCF, 0xCE
 _UINT8, _BIN8, _STR8, _BIN32 = 0xCC, 0xC4, 0xD9, 0xC6
 _SEALED = 1
 _ORIGIN = _HEAD.size
+
+
+def front(created: int, expires: int, ttl: int, delay: int) -> bytes:
+    """The part of the envelope before `tail`; times in ms, the others in seconds."""
+    return _FRONT.pack(_ARRAY, _UINT64, created, _UINT64, expires, _UINT32, ttl, _UINT32, delay)
 
 
 def tail(draft: Draft, client: bytes) -> bytes:

@@ -6,7 +6,6 @@ Messages get the ranks 1, 2, … in stock's order.  What has expired is left out
 
 from __future__ import annotations
 
-import struct
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass, field
@@ -21,9 +20,6 @@ from zaqar_redis.stock.source import Source
 T = TypeVar("T")
 Page = list[tuple[bytes, Values]]
 
-#: created, expires, ttl, delay, each behind msgpack's mark; see keyspace/envelope.py.
-_HEAD = struct.Struct(">BBQBQBIBI")
-_ARRAY, _UINT64, _UINT32 = 0x99, 0xCF, 0xCE
 #: Stands for a claim that was released: only its count is of use.
 _NOBODY = "0" * 32
 
@@ -143,8 +139,6 @@ class Portions:
 def _enveloped(message: layout.Message) -> bytes:
     created, expires = message.created * 1000, message.expires * 1000
     delay = min(max(0, message.due - message.created), layout.LONGEST)
-    head = _HEAD.pack(
-        _ARRAY, _UINT64, created, _UINT64, expires, _UINT32, message.ttl, _UINT32, delay
-    )
+    front = envelope.front(created, expires, message.ttl, delay)
     draft = Draft(body=message.body, checksum=message.checksum, sealed=message.sealed)
-    return head + envelope.tail(draft, envelope.client_bytes(message.client))
+    return front + envelope.tail(draft, envelope.client_bytes(message.client))

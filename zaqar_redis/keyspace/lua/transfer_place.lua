@@ -18,7 +18,8 @@ local refused = hold('into')
 if refused then
     return refused
 end
-local HEAD = 24  -- bytes of an envelope that may have changed since it was copied
+local HEAD = 24     -- bytes of an envelope that may have changed since it was copied
+local CREATED = 10  -- and those of them that have not, if it is the same message
 local ranks, here = {}, {}
 for place = 4, #ARGV, 6 do
     ranks[#ranks + 1] = ARGV[place]
@@ -50,6 +51,11 @@ for place, rank in ipairs(ranks) do
     by_rank[2 * place - 1], by_rank[2 * place] = rank, rank
     by_expiry[2 * place - 1], by_expiry[2 * place] = ARGV[at + 1], rank
     if #envelope == HEAD then
+        local was = copied[place] and string.sub(copied[place], 1, CREATED)
+        if was ~= string.sub(envelope, 1, CREATED) then
+            -- The queue was made anew meanwhile.
+            return redis.error_reply('GATED into:' .. token)
+        end
         if string.sub(copied[place], 1, HEAD) ~= envelope then
             envelopes[#envelopes + 1] = rank
             envelopes[#envelopes + 1] = envelope .. string.sub(copied[place], HEAD + 1)

@@ -1,7 +1,11 @@
 -- Take messages in before it is known what has become of them.
-local messages = KEYS[1]  -- zset: every message by rank
-local bodies   = KEYS[2]  -- hash: rank -> envelope
-local gate     = KEYS[3]  -- string: keeps everybody out while it is there
+--
+-- A writer that comes late, when that is known of some, is kept out: what it has is old.
+local queue    = KEYS[1]  -- hash: the queue itself
+local messages = KEYS[2]  -- zset: every message by rank
+local bodies   = KEYS[3]  -- hash: rank -> envelope
+local expiry   = KEYS[4]  -- zset: every message by expiry
+local gate     = KEYS[5]  -- string: keeps everybody out while it is there
 local token    = ARGV[1]  -- of the move
 -- ARGV[2...]: rank and envelope of each
 --#include moving
@@ -9,6 +13,9 @@ local token    = ARGV[1]  -- of the move
 local refused = hold('into')
 if refused then
     return refused
+end
+if redis.call('EXISTS', queue, expiry) > 0 then
+    return redis.error_reply('GATED into:' .. token)
 end
 local by_rank = {}
 for place = 2, #ARGV, 2 do

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from zaqar_redis import errors
 from zaqar_redis.keyspace import embedded
 from zaqar_redis.spark.jobs.report import Report
-from zaqar_redis.spark.jobs.session import session
+from zaqar_redis.spark.jobs.session import LOW, NORMAL, session
 
 #: The module of a job calls itself so when spark-submit runs it.
 MAIN = "__main__"
@@ -60,8 +60,17 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         type=_setting,
         help="a setting of Spark; may be given more than once",
     )
+    spark.add_argument(
+        "--priority",
+        choices=(LOW, NORMAL),
+        default=LOW,
+        help="low: other processes of this machine come first, e.g. the service (with a local "
+        "--master only; low)",
+    )
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
-    parser.add_argument("--quiet", action="store_true", help="do not show how far it is")
+    parser.add_argument(
+        "--no-progress", action="store_true", dest="quiet", help="do not show how far it is"
+    )
 
 
 def queues(parser: argparse.ArgumentParser) -> None:
@@ -107,7 +116,10 @@ def do(job: Job, parsed: argparse.Namespace) -> Report:
 
     Raises BadConfiguration, Refused, and what Spark raises.
     """
-    with _reachable(parsed), session(job.NAME, parsed.master, dict(parsed.conf)) as spark:
+    with (
+        _reachable(parsed),
+        session(job.NAME, parsed.master, dict(parsed.conf), parsed.priority) as spark,
+    ):
         return job.run(spark, parsed)
 
 

@@ -18,6 +18,7 @@ from zaqar_redis import errors
 from zaqar_redis.records import Move
 from zaqar_redis.storage.control import DEFAULT
 from zaqar_redis.storage.driver import Transfer
+from zaqar_redis.storage.pooled.copying import CopyLive, Verify, copy_frozen, copy_live, trust
 from zaqar_redis.storage.pooled.places import Places
 
 LOG = logging.getLogger(__name__)
@@ -27,9 +28,22 @@ class Mover:
     def __init__(self, places: Places) -> None:
         self._places = places
         self._catalogue = places.control.catalogue
+        self._copy_live: CopyLive = copy_live
 
-    async def move(self, project: str, queue: str, source: str, target: str) -> int:
+    async def move(
+        self,
+        project: str,
+        queue: str,
+        source: str,
+        target: str,
+        *,
+        copy: CopyLive | None = None,
+        verify: Verify = trust,
+    ) -> int:
         """Move one queue; how many messages it had, 0 when it was gone.
+
+        *copy* does the long part, while the queue is in use; *verify* is asked before the
+        queue is sealed.
 
         Raises NotThere when it does not live in *source*, NoSuchPool when *target*
         takes no queues, CannotMove when a store has no way to move queues or has one
@@ -46,7 +60,7 @@ class Mover:
             if await self._catalogue.begin(project, queue, move) is not None:
                 raise errors.Gated
         try:
-            return await self._moved(project, queue, move, here, there)
+            return await self._moved(project, queue, move, here, there, copy, verify)
         except (Exception, asyncio.CancelledError):
             await self._undone(project, queue, move)
             raise
@@ -70,49 +84,27 @@ class Mover:
         return left
 
     async def _moved(
-        self, project: str, queue: str, move: Move, here: Transfer, there: Transfer
+        self,
+        project: str,
+        queue: str,
+        move: Move,
+        here: Transfer,
+        there: Transfer,
+        copy: CopyLive | None,
+        verify: Verify,
     ) -> int:
         token = move.token
         if not await there.stage(project, queue, token):
             raise errors.CannotMove(queue=queue, why=f'"{move.target}" has a queue of this name')
-        staged = await self._copy_live(project, queue, token, here, there)
+        staged = await (copy or self._copy_live)(project, queue, token, here, there)
         if not await here.freeze(project, queue, token):
             await self._gone(project, queue, move, there)
             return 0
-        count = await self._copy_frozen(project, queue, token, staged, here, there)
+        count = await copy_frozen(project, queue, staged, (here, token), (there, token))
+        await verify(project, queue, staged)
         if not await here.seal(project, queue, token):
             raise errors.Gated
         await self._finish(project, queue, move)
-        return count
-
-    async def _copy_live(
-        self, project: str, queue: str, token: str, here: Transfer, there: Transfer
-    ) -> int:
-        """The rank up to which messages were copied."""
-        after = 0
-        portion = await here.live(project, queue, after)
-        while portion.following is not None:
-            after = int(portion.following)
-            # The next is read while this one is written: two stores at work.
-            _, portion = await asyncio.gather(
-                there.take_in(project, queue, token, portion), here.live(project, queue, after)
-            )
-        # The last page is short: it comes with the rest, when the queue is frozen.
-        return after
-
-    async def _copy_frozen(
-        self, project: str, queue: str, token: str, staged: int, here: Transfer, there: Transfer
-    ) -> int:
-        """How many messages there were."""
-        count = 0
-        portion = await here.frozen(project, queue, token, staged, "")
-        while portion.following is not None:
-            count += len(portion.items) // 6 if portion.kind == "index" else 0
-            _, portion = await asyncio.gather(
-                there.take_in(project, queue, token, portion),
-                here.frozen(project, queue, token, staged, portion.following),
-            )
-        await there.take_in(project, queue, token, portion)
         return count
 
     async def _finish(self, project: str, queue: str, move: Move) -> None:

@@ -10,16 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any
 
 from zaqar_redis import errors
 from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.client import BlockingClient
 
-#: Messages of one command.  A page is several of them: Redis does what other clients ask
-#: in between, who would wait for a millisecond or two behind a page as a whole.
-_COMMAND = 500
 #: A range with fewer messages than this part of its ranks is asked for its ranks first.
 _DENSE = 0.5
 
@@ -122,17 +118,15 @@ class RangeReader:
 
     def _page(self, ranks: Sequence[int], content: Content) -> RawPage:
         known = self._keys
-        parts = [ranks[at : at + _COMMAND] for at in range(0, len(ranks), _COMMAND)]
         commands: list[tuple[bytes | str | int, ...]] = [
             ("TIME",),
-            *[("HMGET", known.bodies, *part) for part in parts],
+            ("HMGET", known.bodies, *ranks),
         ]
         if content.holds:
             commands += [("HMGET", known.holds, *ranks), ("ZMSCORE", known.claimed, *ranks)]
         if content.delays:
             commands.append(("ZMSCORE", known.delayed, *ranks))
-        time, *answers = self._checked(*commands)
-        envelopes, rest = list(chain(*answers[: len(parts)])), answers[len(parts) :]
+        time, envelopes, *rest = self._checked(*commands)
         return RawPage(
             now=int(time[0]) * 1000 + int(time[1]) // 1000,
             ranks=ranks,

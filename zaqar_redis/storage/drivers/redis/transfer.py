@@ -133,7 +133,7 @@ class Transfer:
         elif portion.kind == "settings":
             yield _COMPLETE(of_queue, *items, token=token)
         elif portion.kind == "queue":
-            yield _COMPLETE(of_queue, *_new(items[0], portion.after), token=token)
+            yield _COMPLETE(of_queue, *_new(portion.after, *items), token=token)
         elif items and portion.kind == "messages":
             yield _WRITE(of_queue, *items, token=token)
         elif items and portion.kind == "subscriptions":
@@ -156,10 +156,10 @@ class Transfer:
         yield from unlist(project, queue)
 
 
-def _new(queue: Queue, rank: int) -> list[Argument]:
-    """What a queue from a store of another kind knows of itself: it has no epoch of ours."""
+def _new(rank: int, queue: Queue, epoch: str = "") -> list[Argument]:
+    """What a queue knows of itself that is from no store of ours; without an epoch, a new one."""
     return [
-        *("epoch", identity.new_epoch(), "created", queue.created, "rank", rank),
+        *("epoch", epoch or identity.new_epoch(), "created", queue.created, "rank", rank),
         *("metadata", msgspec.json.encode(queue.metadata)),
         *settings_of(queue.name, queue.metadata),
     ]

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Archives for tests: what is in one, against what was posted."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+
+from tests.spark.support import Store
+from zaqar_redis.spark.jobs import archive as job
+from zaqar_redis.spark.jobs.archiving.settings import Settings
+from zaqar_redis.spark.jobs.report import Report
+
+
+def archive(
+    spark: SparkSession, target: Path, store: Store, queues: str = "q", **settings: Any
+) -> Report:
+    source = {"uri": store.uri, "project": store.project, "subscribe": queues}
+    return job.archive(spark, str(target), source, Settings(**settings))
+
+
+def files(target: Path) -> list[Path]:
+    """Those that readers of Parquet take for data."""
+    return sorted(target.glob("project=*/queue=*/date=*/[!_.]*.parquet"))
+
+
+def ranks(target: Path, queue: str = "q") -> list[int]:
+    """Of the plain files, in order, each as often as it is there."""
+    found: list[int] = []
+    for file in files(target):
+        if f"queue={queue}" in file.parts:
+            found += pq.ParquetFile(file).read(["rank"]).column("rank").to_pylist()
+    return sorted(found)
+
+
+def doubles(ranks: list[int]) -> dict[int, int]:
+    return {rank: count for rank, count in Counter(ranks).items() if count > 1}
+
+
+def archived(report: Report) -> int:
+    """Messages; the sums are looked at on the way."""
+    of_ranks, by_queue = report.counts["ranks read"], report.counts["messages archived"]
+    assert isinstance(of_ranks, dict)
+    assert isinstance(by_queue, dict)
+    assert of_ranks["archived"] == sum(by_queue.values())
+    return int(of_ranks["archived"])
+
+
+class Command:
+    """``zaqar-redis pipeline …`` in a process of its own."""
+
+    def __init__(self, store: Store, *words: str) -> None:
+        where = ["--storage", store.uri, "--project", store.project, "--master", "local[2]"]
+        begin = [sys.executable, "-m", "zaqar_redis.cli.main", "pipeline"]
+        self.process = subprocess.Popen(
+            [*begin, *words, "--no-progress", "--json", *where],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"},
+        )
+
+    def end(self) -> tuple[int, dict[str, Any], str]:
+        """Exit code, report, and what it said on stderr."""
+        out, err = self.process.communicate(timeout=100)
+        return self.process.returncode, json.loads(out) if out.strip() else {}, err

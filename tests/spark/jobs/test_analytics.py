@@ -1,0 +1,341 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The job ``analytics``: tables that add up, and a report that says what they say."""
+
+from __future__ import annotations
+
+import builtins
+import json
+import os
+import re
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.spark.jobs.archives import archive
+from tests.spark.support import Store
+from zaqar_redis import errors
+from zaqar_redis.spark.jobs import analytics as job
+from zaqar_redis.spark.jobs import running
+from zaqar_redis.spark.jobs.analysing import windows
+from zaqar_redis.spark.jobs.report import Report
+
+TABLES = ("queues", "throughput", "backlog", "ages", "claims", "dead_letters")
+HOUR = 3600
+
+
+def analyse(spark: SparkSession, store: Store, target: Path, **given: Any) -> Report:
+    source = {"uri": store.uri, "project": store.project, "subscribePattern": ".*"}
+    return job.analytics(spark, str(target), source, **given)
+
+
+def table(target: Path, name: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = pq.read_table(target / name).to_pylist()
+    return rows
+
+
+def added_up(report: Report, target: Path) -> int:
+    """How many messages there were, by every table that has all of them."""
+    read = report.counts["messages read"]
+    assert isinstance(read, dict)
+    whole = sum(read.values())
+    for name in ("queues", "throughput", "backlog"):
+        assert sum(row["messages"] for row in table(target, name)) == whole
+    for what in ("age", "delay", "ttl left"):
+        bars = [row["messages"] for row in table(target, "ages") if row["what"] == what]
+        assert sum(bars) == whole
+    sizes = [sum(row["bytes"] for row in table(target, name)) for name in ("queues", "throughput")]
+    assert sizes == [report.details["bytes"]] * 2
+    return whole
+
+
+def fill(store: Store) -> None:
+    """Two hours of orders, some claimed, some gone; mail with delays; dead letters."""
+    for ago in range(120, 0, -10):
+        store.post(*range(5), ago=ago * 60, ttl=24 * HOUR)
+    store.remove(1, 2, 3)
+    store.claim(4, ttl=600)
+    store.claim(3, ttl=60)
+    store.create("mail", _default_message_delay=5)
+    store.post("a", "bb", queue="mail", delay=900)
+    store.post("ccc", queue="mail", delay=0)
+
+
+def test_every_table_counts_every_message(
+    spark: SparkSession, store: Store, tmp_path: Path
+) -> None:
+    fill(store)
+    report = analyse(spark, store, tmp_path / "out", window="10 minutes")
+    assert added_up(report, tmp_path / "out") == 60
+    assert report.counts["messages read"] == {"q": 57, "mail": 3}
+    assert report.counts["messages by claims"] == {"claimed now": 7, "not claimed": 53}
+    assert report.details["bytes"] == 57 + len('"a"') + len('"bb"') + len('"ccc"')
+    assert report.details["window"] == "10 minutes"
+
+
+def test_throughput_is_by_the_time_of_posting(
+    spark: SparkSession, store: Store, tmp_path: Path
+) -> None:
+    fill(store)
+    analyse(spark, store, tmp_path, window="10 minutes")
+    rows = [row for row in table(tmp_path, "throughput") if row["queue"] == "q"]
+    assert [row["messages"] for row in rows] == [2] + [5] * 11
+    assert all(row["end"] - row["begin"] == timedelta(minutes=10) for row in rows)
+    assert all(row["begin"].minute % 10 == row["begin"].second == 0 for row in rows)
+    assert rows[1]["messages_per_second"] == pytest.approx(5 / 600)
+    assert rows[1]["bytes_per_second"] == pytest.approx(5 / 600)
+
+
+def test_backlog_tells_what_was_posted_from_what_is_left(
+    spark: SparkSession, store: Store, tmp_path: Path
+) -> None:
+    fill(store)
+    analyse(spark, store, tmp_path, window="10 minutes")
+    rows = [row for row in table(tmp_path, "backlog") if row["queue"] == "q"]
+    assert [row["posted_until_then"] for row in rows] == list(range(5, 61, 5))
+    assert [row["left_of_them"] for row in rows] == [2, *range(7, 58, 5)]
+    assert {row["gone_of_them"] for row in rows} == {3}
+
+
+def test_queues_have_ages_and_what_their_store_counts_now(
+    spark: SparkSession, store: Store, tmp_path: Path
+) -> None:
+    fill(store)
+    store.create("empty")
+    report = analyse(spark, store, tmp_path)
+    rows = {row["queue"]: row for row in table(tmp_path, "queues")}
+    assert rows["q"]["age_p50"] == pytest.approx(60 * 60, abs=601)
+    assert rows["q"]["age_max"] == pytest.approx(120 * 60, abs=30)
+    assert [rows["q"][f"{name}_now"] for name in ("total", "claimed", "delayed")] == [57, 7, 0]
+    assert [rows["mail"][f"{name}_now"] for name in ("total", "claimed", "delayed")] == [3, 0, 2]
+    assert rows["q"]["oldest_age_now"] == pytest.approx(120 * 60, abs=30)
+    assert (rows["empty"]["messages"], rows["empty"]["total_now"]) == (0, 0)
+    assert rows["empty"]["age_p50"] is rows["empty"]["oldest_age_now"] is None
+    assert report.counts["queues"] == 3
+
+
+def test_histograms_are_by_length_of_time(
+    spark: SparkSession, store: Store, tmp_path: Path
+) -> None:
+    fill(store)
+    analyse(spark, store, tmp_path)
+    bars = {
+        (row["queue"], row["what"], row["from_seconds"], row["to_seconds"]): row["messages"]
+        for row in table(tmp_path, "ages")
+    }
+    assert bars["mail", "delay", 600, 1800] == 2
+    assert bars["mail", "delay", 0, 1] == 1
+    assert bars["mail", "ttl left", 1800, HOUR] == 3
+    assert bars["q", "age", HOUR, 2 * HOUR] == 30
+    assert bars["q", "ttl left", 12 * HOUR, 24 * HOUR] == 57
+
+
+def test_claims_are_counted_by_how_often(spark: SparkSession, store: Store, tmp_path: Path) -> None:
+    fill(store)
+    analyse(spark, store, tmp_path)
+    rows = [row for row in table(tmp_path, "claims") if row["queue"] == "q"]
+    found = {
+        row["claim_count"]: (row["messages"], row["claimed_now"], row["lapsing_soon"])
+        for row in rows
+    }
+    assert found == {0: (50, 0, 0), 1: (7, 7, 3)}
+
+
+def test_dead_letters_are_counted_by_where_they_came_from(
+    spark: SparkSession, store: Store, tmp_path: Path
+) -> None:
+    store.create(_max_claim_count=1, _dead_letter_queue="dead")
+    store.post(*range(5))
+    claim = store.claim(3).claim_id
+    assert claim
+    store.claims.delete(store.project, "q", claim).run()
+    store.claim(3)
+    store.post("no letter", queue="dead")
+    report = analyse(spark, store, tmp_path)
+    (row,) = table(tmp_path, "dead_letters")
+    assert (row["queue"], row["dead_letter_from"], row["messages"]) == ("dead", "q", 3)
+    assert report.details["dead letters shown"] == 3
+    assert "q → dead" in (tmp_path / "report.html").read_text()
+
+
+def test_an_archive_is_analysed_like_live_queues(
+    spark: SparkSession, store: Store, tmp_path: Path
+) -> None:
+    fill(store)
+    store.post("numeric", queue="123")
+    archive(spark, tmp_path / "lake", store, "q,mail,123")
+    store.remove(9)
+    report = analyse(
+        spark, store, tmp_path / "out", archive=str(tmp_path / "lake"), window="10 minutes"
+    )
+    assert added_up(report, tmp_path / "out") == 61
+    assert report.counts["messages read"] == {"q": 57, "mail": 3, "123": 1}
+    assert table(tmp_path / "out", "claims") == []
+    assert "messages by claims" not in report.counts
+    source = {"project": store.project, "subscribe": "mail"}
+    one = job.analytics(spark, str(tmp_path / "one"), source, archive=str(tmp_path / "lake"))
+    assert one.counts["messages read"] == {"mail": 3}
+    with pytest.raises(errors.BadConfiguration, match='"nothing" .* is not in the archive'):
+        job.analytics(
+            spark,
+            str(tmp_path / "none"),
+            {"project": store.project, "subscribe": "nothing"},
+            archive=str(tmp_path / "lake"),
+        )
+
+
+def test_the_report_is_one_file_that_needs_no_other(
+    spark: SparkSession, store: Store, tmp_path: Path
+) -> None:
+    fill(store)
+    analyse(spark, store, tmp_path)
+    text = (tmp_path / "report.html").read_text()
+    assert f"<title>Queues of the project {store.project}</title>" in text
+    assert "<script" not in text
+    links = re.findall(r'(?:src|href)="([^"#][^"]*)"|url\((?!#)([^)]+)\)', text)
+    assert links == []
+    plots = re.findall(r"<svg.*?</svg>", text, re.S)
+    assert len(plots) == 7
+    for plot in plots:
+        assert ElementTree.fromstring(plot).tag.endswith("svg")
+    for said in ("messages per minute", "time of posting, UTC", "how often a message was claimed"):
+        assert said in text
+    assert "how long it took from posting to delivery" in text
+
+
+def test_a_password_is_in_no_report_and_names_are_escaped(
+    spark: SparkSession, store: Store, tmp_path: Path
+) -> None:
+    user, word = "analyst", "not-to-be-shown"
+    store.command("ACL", "SETUSER", user, "on", f">{word}", "~*", "&*", "+@all")
+    store.project = "<b>&"
+    store.post(1)
+    path = store.uri.removeprefix("unix://")
+    try:
+        source = {"uri": f"unix://{user}:{word}@{path}", "subscribe": "q", "project": "<b>&"}
+        report = job.analytics(spark, str(tmp_path), source)
+    finally:
+        store.command("ACL", "DELUSER", user)
+        store.delete()
+    text = (tmp_path / "report.html").read_text()
+    assert word not in text + report.as_json()
+    assert "<b>&" not in text
+    assert "&lt;b&gt;&amp;" in text
+
+
+def test_windows_are_widened_when_there_are_too_many(
+    spark: SparkSession, store: Store, tmp_path: Path
+) -> None:
+    store.post("old", ago=40 * 86_400, ttl=90 * 86_400)
+    store.post("new")
+    report = analyse(spark, store, tmp_path, window="1 minute")
+    assert report.details["window"].startswith("30 minutes (widened: of 1 minute there would")
+    assert "widened from 1 minute" in (tmp_path / "report.html").read_text()
+    assert added_up(report, tmp_path) == 2
+
+
+@pytest.mark.parametrize("wanted", [1, 7, 60, 3600])
+@pytest.mark.parametrize("span", [0.0, 59.5, 86_400.0, 1e8, 1e12])
+def test_no_window_is_shorter_than_wanted_or_too_short(wanted: int, span: float) -> None:
+    length = windows.widened(wanted, span)
+    assert length >= wanted
+    assert span / length + 1 <= windows.MOST
+    if span / wanted < windows.MOST / 2:
+        assert length == wanted
+
+
+def test_run_again_it_replaces_its_report_and_nothing_else(
+    spark: SparkSession, store: Store, tmp_path: Path
+) -> None:
+    store.post(1, 2)
+    analyse(spark, store, tmp_path / "out")
+    store.post(3)
+    assert added_up(analyse(spark, store, tmp_path / "out"), tmp_path / "out") == 3
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "diary.txt").write_text("private")
+    with pytest.raises(errors.BadConfiguration, match="was not made by this job"):
+        analyse(spark, store, tmp_path / "mine")
+    assert [path.name for path in (tmp_path / "mine").iterdir()] == ["diary.txt"]
+
+
+def test_a_queue_without_messages_has_a_report_too(
+    spark: SparkSession, store: Store, tmp_path: Path
+) -> None:
+    store.create()
+    report = analyse(spark, store, tmp_path)
+    assert report.counts["messages read"] == {"q": 0}
+    assert "<h2>Queues</h2>" in (tmp_path / "report.html").read_text()
+
+
+def test_without_matplotlib_the_extra_is_named(
+    spark: SparkSession, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.post(1)
+    imported = builtins.__import__
+
+    def refuse(name: str, *more: Any) -> Any:
+        if name.partition(".")[0] == "matplotlib":
+            raise ImportError(name)
+        return imported(name, *more)
+
+    for name in [name for name in sys.modules if ".analysing.p" in name]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(builtins, "__import__", refuse)
+    with pytest.raises(errors.BadConfiguration, match=re.escape("zaqar-redis[report]")):
+        analyse(spark, store, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "one of --queue, --pattern and --archive must be given"),
+        (["--queue", "nothing"], 'there is no queue "nothing"'),
+        (["--queue", "q", "--window", "soon"], '--window "soon"'),
+        (["--queue", "q", "--window", "0 minutes"], "--window"),
+        (["--pattern", "("], "regular expression"),
+        (["--archive", "/nowhere/lake"], "is no archive"),
+    ],
+)
+def test_what_cannot_be_done_is_said(
+    spark: SparkSession,
+    store: Store,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+    said: str,
+) -> None:
+    store.post(1)
+    where = ["--no-progress", "--storage", store.uri, "--project", store.project]
+    assert running.main(job, [*words, *where, str(tmp_path / "out")]) == 1
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_command_prints_its_report_as_json(store: Store, tmp_path: Path) -> None:
+    fill(store)
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "zaqar_redis.cli.main", "pipeline", "analytics"),
+            *("--storage", store.uri, "--project", store.project, "--pattern", "q|mail"),
+            *("--master", "local[2]", "--no-progress", "--json", str(tmp_path / "out")),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"},
+    )
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert sum(report["counts"]["messages read"].values()) == 60
+    assert report["details"]["messages"] == 60
+    assert datetime.fromisoformat(report["details"]["as of"]) <= datetime.now(UTC)
+    assert sorted(path.name for path in (tmp_path / "out").iterdir() if path.is_dir()) == sorted(
+        TABLES
+    )

@@ -1,0 +1,301 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the job ``archive`` puts where, run after run."""
+
+from __future__ import annotations
+
+import json
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.spark.jobs.archives import archive, archived, doubles, files, ranks
+from tests.spark.support import Store
+from zaqar_redis import errors
+from zaqar_redis.spark import columns
+from zaqar_redis.spark.jobs import archive as job
+from zaqar_redis.spark.jobs import running
+from zaqar_redis.spark.jobs.archiving import compaction, layout, lock, reading, tables
+from zaqar_redis.spark.jobs.archiving.books import Books
+from zaqar_redis.spark.jobs.archiving.files import Files
+from zaqar_redis.spark.jobs.archiving.plan import Planner
+from zaqar_redis.spark.jobs.archiving.settings import Settings
+
+
+def test_messages_lie_by_project_queue_and_day_with_the_columns_of_the_data_source(
+    spark: SparkSession, store: Store, tmp_path: Path
+) -> None:
+    store.project = f"pro/j%20é ct-{store.project}"
+    store.post(*range(30))
+    store.post("old", queue="123", ttl=200_000, ago=100_000)
+    report = archive(spark, tmp_path / "a", store, "q,123")
+    assert archived(report) == 31
+    yesterday = (datetime.now(UTC) - timedelta(seconds=100_000)).date()
+    folders = {file.parent.relative_to(tmp_path / "a").parts for file in files(tmp_path / "a")}
+    project = f"project={store.project.replace('%', '%25').replace('/', '%2F')}"
+    assert (project, "queue=123", f"date={yesterday}") in folders
+    assert {each[:2] for each in folders} == {(project, "queue=q"), (project, "queue=123")}
+    (old,) = (tmp_path / "a" / project / "queue=123").rglob("*.parquet")
+    found = pq.ParquetFile(old)
+    assert found.schema_arrow.equals(columns.arrow_schema(layout.COLUMNS), check_metadata=False)
+    assert found.metadata.row_group(0).column(0).compression == "ZSTD"
+    (row,) = found.read().to_pylist()
+    assert (row["project"], row["queue"], row["body"]) == (store.project, "123", b'"old"')
+    assert row["id"] == store.ids("123")[row["rank"]]
+
+
+def test_other_readers_find_project_queue_and_date(
+    spark: SparkSession, store: Store, tmp_path: Path
+) -> None:
+    store.post(*range(5))
+    archive(spark, tmp_path, store)
+    found = ds.dataset(tmp_path, format="parquet", partitioning="hive").to_table()
+    assert set(found.column("queue").to_pylist()) == {"q"}
+    assert set(found.column("project").to_pylist()) == {store.project}
+    assert found.num_rows == spark.read.parquet(str(tmp_path)).count() == 5
+
+
+def test_the_reader_gives_the_types_of_the_data_source_and_only_what_is_asked_for(
+    spark: SparkSession, store: Store, tmp_path: Path
+) -> None:
+    store.post(*range(5), queue="123")
+    store.post(*range(7), queue="q")
+    archive(spark, tmp_path, store, "123,q")
+    opened = reading.opened(spark, str(tmp_path))
+    messages = opened.messages(store.project, ["123"])
+    assert messages.drop("date").schema == layout.SCHEMA
+    assert {row.queue for row in messages.collect()} == {"123"}
+    assert opened.messages(store.project).count() == 12
+    assert opened.messages("another").count() == 0
+    assert opened.offsets(store.project)["q"]["offset"] == 8
+    with pytest.raises(errors.BadConfiguration, match="is no archive"):
+        reading.opened(spark, str(tmp_path / "nothing"))
+
+
+def test_each_run_goes_on_where_the_last_one_ended(
+    spark: SparkSession, store: Store, tmp_path: Path
+) -> None:
+    store.post(*range(2500))
+    assert archived(archive(spark, tmp_path, store, per_batch=1000)) == 2500
+    assert archived(archive(spark, tmp_path, store)) == 0
+    store.post(*range(5))
+    store.post(*range(3), queue="later")
+    report = archive(spark, tmp_path, store, "q,later")
+    assert archived(report) == 8
+    assert report.counts["messages archived"] == {"later": 3, "q": 5}
+    assert ranks(tmp_path) == list(range(1, 2506))
+    # Another choice of queues neither repeats nor forgets the others.
+    store.post(1)
+    assert archived(archive(spark, tmp_path, store, "later")) == 0
+    assert archived(archive(spark, tmp_path, store, "q")) == 1
+
+
+def test_messages_that_went_before_they_were_read_are_told(
+    spark: SparkSession, store: Store, tmp_path: Path
+) -> None:
+    store.post(*range(10))
+    store.remove(4, 5)
+    report = archive(spark, tmp_path, store)
+    assert report.counts["ranks read"] == {"archived": 8, "deleted or expired before": 2}
+
+
+@pytest.mark.parametrize("format", tables.FORMATS)
+def test_a_batch_may_find_nothing_left(
+    spark: SparkSession,
+    store: Store,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    format: str,
+) -> None:
+    store.project = f"a/b%20é c-{store.project}"
+    store.post(*range(10))
+    cut = Planner.cut
+
+    def late(self: Planner, *arguments: Any) -> Any:
+        found = cut(self, *arguments)
+        store.remove(*store.ids())
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Planner, "cut", late)
+        report = archive(spark, tmp_path, store, format=format)
+    assert report.counts["ranks read"] == {"archived": 0, "deleted or expired before": 10}
+    store.post(*range(3))
+    assert archived(archive(spark, tmp_path, store)) == 3
+    assert reading.opened(spark, str(tmp_path)).messages(store.project).count() == 3
+
+
+def test_two_projects_share_an_archive(spark: SparkSession, store: Store, tmp_path: Path) -> None:
+    store.post(*range(4))
+    archive(spark, tmp_path, store)
+    first, store.project = store.project, f"{store.project}-other"
+    store.post(*range(6))
+    assert archived(archive(spark, tmp_path, store)) == 6
+    opened = reading.opened(spark, str(tmp_path))
+    assert opened.messages(first).count() == 4
+    assert opened.messages(store.project).count() == 6
+
+
+def test_many_small_files_become_one_in_order(
+    spark: SparkSession, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compaction, "MANY", 2)
+    store.post(*range(40))
+    report = archive(spark, tmp_path, store, per_batch=10)
+    assert report.details["compacted"] == {"files before": 4, "files after": 1}
+    (file,) = files(tmp_path)
+    assert pq.ParquetFile(file).read(["rank"]).column(0).to_pylist() == list(range(1, 41))
+    store.post(*range(40))
+    report = archive(spark, tmp_path, store, per_batch=10, compact=False)
+    assert len(files(tmp_path)) == 5
+    assert ranks(tmp_path) == list(range(1, 81))
+
+
+def test_readers_pass_over_files_that_another_one_stands_for(
+    spark: SparkSession, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compaction, "MANY", 1)
+    monkeypatch.setattr(Files, "remove", lambda *_: None)  # as if it stopped before that
+    store.post(*range(20))
+    archive(spark, tmp_path, store, per_batch=10)
+    assert doubles(ranks(tmp_path))
+    assert reading.opened(spark, str(tmp_path)).messages(store.project).count() == 20
+
+
+def test_a_queue_that_was_made_again_stops_the_job_unless_it_may_go_on(
+    spark: SparkSession, store: Store, tmp_path: Path
+) -> None:
+    store.post(*range(10))
+    archive(spark, tmp_path, store)
+    store.delete()
+    with pytest.raises(running.Refused, match=r'"q" was deleted.*--go-on-after-loss'):
+        archive(spark, tmp_path, store)
+    store.post(*range(3))
+    with pytest.raises(running.Refused, match="made again"):
+        archive(spark, tmp_path, store)
+    report = archive(spark, tmp_path, store, go_on_after_loss=True)
+    assert archived(report) == 3
+    assert "made again" in report.details["losses"][0]
+    assert ranks(tmp_path) == sorted([*range(1, 11), *range(1, 4)])
+    assert archive(spark, tmp_path, store).details["losses"] == []
+
+
+def test_a_second_process_is_refused(spark: SparkSession, store: Store, tmp_path: Path) -> None:
+    store.post(1)
+    with (
+        lock.held(Files(spark, str(tmp_path))),
+        pytest.raises(running.Refused, match="another process archives"),
+    ):
+        archive(spark, tmp_path, store)
+    assert archived(archive(spark, tmp_path, store)) == 1
+
+
+def test_where_the_system_has_no_locks_a_living_holder_is_told_from_a_dead_one(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    files = Files(spark, str(tmp_path))
+    with lock.leased(files, renew=0.1, dead=0.6) as held:
+        with (
+            pytest.raises(running.Refused, match=r"another process archives to .*: process \d+"),
+            lock.leased(files, renew=0.1, dead=5),
+        ):
+            pytest.fail("two have it")
+        held()
+    files.write("_zaqar/lock", {"id": "dead", "count": 1, "who": "nobody"})
+    with lock.leased(files, renew=0.1, dead=0.3) as held:
+        held()
+        files.write("_zaqar/lock", {"id": "other", "count": 1, "who": "another"})
+        with pytest.raises(running.Refused, match="taken the archive over"):
+            held()
+
+
+@pytest.mark.parametrize(
+    ("settings", "what"),
+    [
+        ({"format": "delta"}, "--format: .* was begun with parquet"),
+        ({"table": "a.b"}, "--table: .* was begun with none"),
+        ({"table": "b"}, "--table"),
+        ({"catalog": "postgresql://me:secret@host/x"}, "--catalog: with a password"),
+    ],
+)
+def test_what_does_not_go_with_the_archive_is_refused(
+    spark: SparkSession, tmp_path: Path, store: Store, settings: dict[str, str], what: str
+) -> None:
+    Books(Files(spark, str(tmp_path))).begin("parquet", None, None)
+    store.post(1)
+    with pytest.raises(errors.BadConfiguration, match=what):
+        archive(spark, tmp_path, store, **settings)
+
+
+@pytest.mark.parametrize(("format", "library"), [("delta", "deltalake"), ("iceberg", "pyiceberg")])
+def test_a_missing_library_names_its_extra(
+    spark: SparkSession,
+    store: Store,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    format: str,
+    library: str,
+) -> None:
+    store.post(1)
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(errors.BadConfiguration, match=rf"zaqar-redis\[{format}\]"):
+        archive(spark, tmp_path, store, format=format)
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_folder_with_something_else_in_it_is_left_alone(
+    spark: SparkSession, store: Store, tmp_path: Path
+) -> None:
+    store.post(1)
+    (tmp_path / "letters").mkdir()
+    with pytest.raises(running.Refused, match="letters"):
+        archive(spark, tmp_path, store)
+
+
+def test_bad_targets_and_queues_are_named(
+    spark: SparkSession, store: Store, tmp_path: Path
+) -> None:
+    with pytest.raises(errors.BadConfiguration, match='TARGET "nosuch://x/y"'):
+        job.archive(spark, "nosuch://x/y", {"uri": store.uri, "subscribe": "q"}, Settings())
+    with pytest.raises(errors.BadConfiguration, match='no queue "q"'):
+        archive(spark, tmp_path, store)
+
+
+def test_the_command_prints_its_report_as_json(
+    spark: SparkSession, store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store.post(*range(3))
+    words = [str(tmp_path), "--storage", store.uri, "--project", store.project, "--no-progress"]
+    assert running.main(job, [*words, "--json", "--queue", "q", "--max-per-batch", "2"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["counts"]["messages archived"] == {"q": 3}
+    assert report["details"]["batches"]["read by this run"] == 2
+    for wrong in (["--max-per-batch", "0"], ["--every", "x"], ["--format", "orc"], []):
+        with pytest.raises(SystemExit):
+            running.main(job, [*words, *wrong, *(["--queue", "q"] if wrong else [])])
+    assert running.main(job, [*words, "--queue", "nosuch"]) == 1
+    assert 'no queue "nosuch"' in capsys.readouterr().err
+
+
+def test_files_are_as_they_should_be_whatever_the_session_says(
+    spark: SparkSession, store: Store, tmp_path: Path
+) -> None:
+    store.post(*range(3), ttl=9000, ago=3600)
+    spark.conf.set("spark.sql.session.timeZone", "Pacific/Kiritimati")
+    spark.conf.set("spark.sql.parquet.outputTimestampType", "INT96")
+    try:
+        archive(spark, tmp_path, store)
+        assert spark.conf.get("spark.sql.parquet.outputTimestampType") == "INT96"
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+        spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
+    (file, *_) = files(tmp_path)
+    created = pq.ParquetFile(file).read().column("created")
+    assert created.type == pa.timestamp("us", tz="UTC")
+    assert f"date={created[0].as_py().date()}" in file.parts

@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the job ``audit`` finds, and what it does not mind."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.spark.jobs.archives import archive, files
+from tests.spark.support import Store
+from zaqar_redis import errors
+from zaqar_redis.spark.jobs import audit as job
+from zaqar_redis.spark.jobs import running
+from zaqar_redis.spark.jobs.archiving import tables
+from zaqar_redis.spark.jobs.report import Report
+
+
+def audit(
+    spark: SparkSession, target: Path, store: Store, listing: Path | None = None, **source: str
+) -> Report:
+    options = {"uri": store.uri, "project": store.project, **source}
+    report = job.audit(spark, str(target), options, str(listing) if listing else None)
+    _sums(report)
+    return report
+
+
+def _sums(report: Report) -> None:
+    """What is counted twice is the same both times."""
+    counts: dict[str, Any] = dict(report.counts)
+    queues = report.details["queues"].values()
+    rows, archived, live = counts.values()
+    assert sum(each["rows in the archive"] for each in queues) == sum(rows.values())
+    assert rows["messages"] == sum(archived.values())
+    assert sum(each["live"] for each in queues) == sum(live.values())
+    for each in queues:
+        both = each["both"] + each["changed"]
+        assert each["archived"] == both + each["expired"] + each["deleted"]
+        assert each["live"] == both + each["newer"] + each["missing"]
+
+
+def _rewritten(file: Path, table: pa.Table) -> None:
+    (file.parent / f".{file.name}.crc").unlink()
+    pq.write_table(table, file)
+
+
+@pytest.mark.parametrize("format", tables.FORMATS)
+def test_all_is_well_whatever_came_and_went_since(
+    spark: SparkSession, store: Store, tmp_path: Path, format: str
+) -> None:
+    store.post(*range(20))
+    store.post(*range(3), queue="r")
+    archive(spark, tmp_path, store, "q,r", format=format)
+    store.remove(3, 4)
+    store.post(*range(5))
+    store.post(*range(9), queue="never archived")
+    report = audit(spark, tmp_path, store)
+    assert report.good
+    queue = report.details["queues"]["q"]
+    assert (queue["both"], queue["deleted"], queue["newer"]) == (18, 2, 5)
+    assert queue["epochs"] == [store.top().epoch]
+    assert set(report.details["queues"]) == {"q", "r"}
+
+
+def test_what_expired_is_told_from_what_was_deleted(
+    spark: SparkSession, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.post(*range(3), ttl=600)
+    store.post(*range(4), ttl=6000)
+    archive(spark, tmp_path, store)
+    store.remove(*range(1, 8))
+    later = SimpleNamespace(monotonic=time.monotonic, time=lambda: time.time() + 3000)
+    monkeypatch.setattr(job, "time", later)
+    queue = audit(spark, tmp_path, store).details["queues"]["q"]
+    assert (queue["expired"], queue["deleted"]) == (3, 4)
+
+
+def test_a_queue_that_is_gone_or_made_again_is_no_fault_of_the_archive(
+    spark: SparkSession, store: Store, tmp_path: Path
+) -> None:
+    store.post(*range(4))
+    store.post(*range(6), queue="r")
+    archive(spark, tmp_path, store, "q,r")
+    store.delete()
+    store.delete("r")
+    store.post(*range(2), queue="r")
+    report = audit(spark, tmp_path, store)
+    assert report.good
+    assert report.details["queues"]["q"]["deleted"] == 4
+    assert report.details["queues"]["r"]["newer"] == 2
+
+
+def test_what_is_missing_double_or_changed_is_listed(
+    spark: SparkSession, store: Store, tmp_path: Path
+) -> None:
+    # Given an archive of three queues, each with a fault of its own
+    target = tmp_path / "a"
+    for queue in ("missing", "double", "changed"):
+        store.post(*range(10), queue=queue)
+    archive(spark, target, store, "missing,double,changed")
+    by_queue = {file.parts[-3].partition("=")[2]: file for file in files(target)}
+    found = {queue: pq.ParquetFile(file).read() for queue, file in by_queue.items()}
+    _rewritten(by_queue["missing"], found["missing"].slice(2))
+    shutil.copy(by_queue["double"], by_queue["double"].with_name("copy.parquet"))
+    bodies = pa.array([b'"x"', *found["changed"].column("body").to_pylist()[1:]], pa.binary())
+    place = found["changed"].schema.get_field_index("body")
+    _rewritten(by_queue["changed"], found["changed"].set_column(place, "body", bodies))
+    # When it is audited, then each is found, with its id
+    listing = tmp_path / "found.csv"
+    report = audit(spark, target, store, listing)
+    assert not report.good
+    queues = report.details["queues"]
+    assert queues["missing"]["missing"] == 2
+    assert queues["double"]["rows in the archive"] == 20
+    assert queues["changed"]["changed"] == 1
+    with listing.open() as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["finding"], row["rank"]) for row in rows if row["queue"] == "missing"] == [
+        ("missing", "1"),
+        ("missing", "2"),
+    ]
+    assert rows[0] == {
+        "finding": "changed",
+        "queue": "changed",
+        "epoch": store.top("changed").epoch,
+        "rank": "1",
+        "id": store.ids("changed")[1],
+    }
+    assert len(rows) == report.details["listed"]["findings"] == 13
+    lines = tmp_path / "found.jsonl"
+    report = audit(spark, target, store, lines, subscribe="missing")
+    assert [json.loads(line)["rank"] for line in lines.read_text().splitlines()] == [1, 2]
+    assert audit(spark, target, store, subscribePattern="nothing.*").good
+
+
+def test_bad_arguments_are_named(spark: SparkSession, store: Store, tmp_path: Path) -> None:
+    store.post(1)
+    archive(spark, tmp_path / "a", store)
+    with pytest.raises(errors.BadConfiguration, match=r'--queue: "other" .* never archived'):
+        audit(spark, tmp_path / "a", store, subscribe="other")
+    with pytest.raises(errors.BadConfiguration, match=r"\.csv or \.jsonl"):
+        audit(spark, tmp_path / "a", store, tmp_path / "x.txt")
+    with pytest.raises(errors.BadConfiguration, match="--list: "):
+        audit(spark, tmp_path / "a", store, tmp_path / "no" / "x.csv")
+    with pytest.raises(errors.BadConfiguration, match="is no archive"):
+        audit(spark, tmp_path / "b", store)
+
+
+def test_the_exit_code_says_whether_it_is_well(
+    spark: SparkSession, store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store.post(*range(3))
+    archive(spark, tmp_path, store)
+    words = [str(tmp_path), "--storage", store.uri, "--project", store.project, "--no-progress"]
+    assert running.main(job, [*words, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["good"] is True
+    (file,) = files(tmp_path)
+    shutil.copy(file, file.with_name("copy.parquet"))
+    assert running.main(job, [*words, "--queue", "q"]) == 1
+    assert "doubles: 3" in capsys.readouterr().out

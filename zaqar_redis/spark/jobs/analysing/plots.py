@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plots as SVG, drawn by matplotlib without a screen; texts in them stay texts."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from zaqar_redis import errors
+from zaqar_redis.spark.jobs.analysing.summary import OTHERS
+from zaqar_redis.spark.jobs.analysing.tables import CLAIMS_MAX, EDGES
+
+try:
+    import matplotlib
+    from matplotlib.axes import Axes
+    from matplotlib.container import BarContainer
+    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import EngFormatter, MaxNLocator
+except ImportError as error:
+    raise errors.BadConfiguration(
+        "the report is drawn by matplotlib, which is not installed: install zaqar-redis[report]"
+    ) from error
+
+#: Told apart also by those who do not see colours well, and in print.
+_COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9")
+_GREY, _DARK, _ALARM = "#9aa5b1", "#323f4b", "#d55e00"
+_WIDTH, _HEIGHT = 9.0, 3.0
+_STYLE: Any = {
+    "backend": "agg",
+    "svg.fonttype": "none",
+    # Ids in the file are then the same each time.
+    "svg.hashsalt": "zaqar-redis",
+    "font.family": "sans-serif",
+    "font.size": 9,
+    "text.color": _DARK,
+    "axes.edgecolor": _GREY,
+    "axes.labelcolor": _DARK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#e4e7eb",
+    "xtick.color": _DARK,
+    "ytick.color": _DARK,
+}
+_LEGEND: Any = {"frameon": False, "fontsize": 9}
+_UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+
+
+class _Plot:
+    """One figure of a report."""
+
+    def __init__(self, height: float = _HEIGHT) -> None:
+        with matplotlib.rc_context(_STYLE):
+            self._figure = Figure(figsize=(_WIDTH, height), layout="constrained")
+            self.axes: Axes = self._figure.add_subplot()
+        self.axes.yaxis.set_major_formatter(EngFormatter(sep=""))
+        self.axes.yaxis.set_major_locator(MaxNLocator(6, integer=True))
+
+    def svg(self) -> str:
+        """Without what comes before its root, which a page has no use for."""
+        out = io.StringIO()
+        with matplotlib.rc_context(_STYLE):
+            self._figure.savefig(out, format="svg", metadata={"Date": None})
+        text = out.getvalue()
+        return text[text.index("<svg") :]
+
+
+def throughput(
+    begins: Sequence[datetime], series: Mapping[str, Sequence[int]], window: int, unit: str
+) -> str:
+    """Layers, one for each queue, of what came in each window."""
+    plot = _Plot()
+    times = _filled(begins, window)
+    place = {time: at for at, time in enumerate(begins)}
+    layers = [
+        [values[place[time]] if time in place else 0 for time in times]
+        for values in series.values()
+    ]
+    colours = [
+        _GREY if name == OTHERS else _COLOURS[at % len(_COLOURS)] for at, name in enumerate(series)
+    ]
+    edges = _edges(times, window)
+    below = [0] * len(edges)
+    for layer, colour, name in zip(layers, colours, series, strict=True):
+        above = [low + high for low, high in zip(below, [*layer, layer[-1]], strict=True)]
+        plot.axes.fill_between(
+            edges, below, above, step="post", color=colour, linewidth=0, label=name
+        )
+        below = above
+    _times(plot.axes)
+    plot.axes.set_ylim(bottom=0)
+    plot.axes.set_ylabel(unit)
+    if len(series) > 1:
+        plot.axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), **_LEGEND)
+    return plot.svg()
+
+
+def backlog(
+    begins: Sequence[datetime], posted: Sequence[int], left: Sequence[int], window: int
+) -> str:
+    """Two lines: posted until then, and left of that; what is between is gone."""
+    plot = _Plot()
+    ends = [_number(begin + timedelta(seconds=window)) for begin in begins]
+    times = [_number(begins[0]), *ends]
+    # What was posted before the first message that is left cannot be told apart in time.
+    high, low = [posted[0] - left[0], *posted], [0, *left]
+    plot.axes.fill_between(times, low, high, color=_COLOURS[0], alpha=0.12, linewidth=0)
+    plot.axes.plot(times, high, color=_COLOURS[0], label="posted until then")
+    plot.axes.plot(times, low, color=_ALARM, label="left of them")
+    _times(plot.axes)
+    plot.axes.set_ylim(bottom=0)
+    plot.axes.set_ylabel("messages, cumulated")
+    plot.axes.legend(loc="upper left", **_LEGEND)
+    return plot.svg()
+
+
+def histogram(bars: Sequence[int], what: str) -> str:
+    """By length of time, with bars as wide as `EDGES` are apart on a scale of orders."""
+    plot = _Plot()
+    last = max((at for at, number in enumerate(bars) if number), default=0)
+    first = min((at for at, number in enumerate(bars) if number), default=0)
+    shown = range(first, last + 1)
+    drawn = plot.axes.bar(
+        [at + 0.5 for at in shown], [bars[at] for at in shown], width=0.92, color=_COLOURS[0]
+    )
+    _labels(plot.axes, drawn)
+    ticks = range(first, last + 2)
+    plot.axes.set_xticks(list(ticks), [_edge(at) for at in ticks], rotation=45)
+    _wide_enough(plot.axes, first, last + 1)
+    plot.axes.grid(axis="x", visible=False)
+    plot.axes.set_xlabel(what)
+    plot.axes.set_ylabel("messages")
+    return plot.svg()
+
+
+def claims(counts: Mapping[int, int]) -> str:
+    plot = _Plot()
+    places = list(range(max(counts, default=0) + 1))
+    drawn = plot.axes.bar(
+        places, [counts.get(at, 0) for at in places], width=0.8, color=_COLOURS[0]
+    )
+    _labels(plot.axes, drawn)
+    names = [f"{at}+" if at == CLAIMS_MAX else str(at) for at in places]
+    plot.axes.set_xticks(places, names)
+    _wide_enough(plot.axes, -0.5, len(places) - 0.5)
+    plot.axes.grid(axis="x", visible=False)
+    plot.axes.set_xlabel("how often a message was claimed")
+    plot.axes.set_ylabel("messages")
+    return plot.svg()
+
+
+def dead_letters(letters: Sequence[tuple[str, str, int]]) -> str:
+    plot = _Plot(height=0.9 + 0.32 * len(letters))
+    names = [f"{origin} → {queue}" for queue, origin, _ in letters]
+    places = range(len(letters), 0, -1)
+    counts = [count for *_, count in letters]
+    drawn = plot.axes.barh(list(places), counts, height=0.7, color=_ALARM)
+    _labels(plot.axes, drawn)
+    plot.axes.set_yticks(list(places), names)
+    plot.axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+    plot.axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+    plot.axes.grid(axis="y", visible=False)
+    plot.axes.set_xlabel("messages")
+    return plot.svg()
+
+
+def duration(seconds: float) -> str:
+    """A length of time in the unit that suits it."""
+    for size, unit in _UNITS:
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds:.2g} s" if seconds else "0 s"
+
+
+def _labels(axes: Axes, bars: BarContainer) -> None:
+    """How many at each bar: the smallest are hardly seen beside the largest."""
+    axes.bar_label(bars, fmt=EngFormatter(sep="", places=None), padding=2, fontsize=8)
+    axes.margins(y=0.12)
+
+
+def _edge(at: int) -> str:
+    return duration(EDGES[at]) if at < len(EDGES) else "longer"
+
+
+def _wide_enough(axes: Axes, left: float, right: float) -> None:
+    """A single bar is not as wide as the page."""
+    middle, half = (left + right) / 2, max(right - left, 6) / 2
+    axes.set_xlim(middle - half, middle + half)
+
+
+def _filled(begins: Sequence[datetime], window: int) -> list[datetime]:
+    """With the windows in which nothing came; there are `windows.MOST` at most."""
+    step = timedelta(seconds=window)
+    number = round((begins[-1] - begins[0]) / step) + 1
+    return [begins[0] + at * step for at in range(number)]
+
+
+def _edges(times: Sequence[datetime], window: int) -> list[float]:
+    return [_number(time) for time in (*times, times[-1] + timedelta(seconds=window))]
+
+
+def _number(time: datetime) -> float:
+    return float(date2num(time))
+
+
+def _times(axes: Axes) -> None:
+    locator = AutoDateLocator(tz=UTC)
+    axes.xaxis.set_major_locator(locator)
+    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=UTC))
+    axes.margins(x=0)
+    axes.set_xlabel("time of posting, UTC")

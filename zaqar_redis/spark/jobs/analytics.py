@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Analyse queues, live or archived: tables as Parquet, and a report with plots.
+
+Messages are counted by the time they were posted (--window), by age, delay and time that
+they have left, by how often they were claimed, and by the queue that dead letters came
+from; what each queue holds at the moment, its store counts. Bodies are measured, never
+read. What stored messages cannot tell is how long their delivery took: the report says so.
+
+TARGET gets a folder for each table (queues, throughput, backlog, ages, claims,
+dead_letters) and report.html, one file that needs no network and no script. A report that
+is there is replaced. It is drawn by matplotlib: install zaqar-redis[report].
+
+Example:
+
+    zaqar-redis pipeline analytics --storage redis://10.0.0.5:6379 --pattern '.*' report
+    zaqar-redis pipeline analytics --archive s3a://lake/queues --window '1 hour' report
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Mapping, Sequence
+
+from pyspark import StorageLevel
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from zaqar_redis import errors
+from zaqar_redis.spark.jobs import running
+from zaqar_redis.spark.jobs.analysing import inputs, windows
+from zaqar_redis.spark.jobs.analysing.about import About
+from zaqar_redis.spark.jobs.analysing.inputs import Input
+from zaqar_redis.spark.jobs.analysing.output import Output
+from zaqar_redis.spark.jobs.analysing.summary import Summary, summary
+from zaqar_redis.spark.jobs.analysing.tables import Tables
+from zaqar_redis.spark.jobs.archiving import layout
+from zaqar_redis.spark.jobs.report import Report
+from zaqar_redis.spark.jobs.session import watched
+from zaqar_redis.spark.options import BATCH, Options
+
+NAME = "analytics"
+
+WINDOW = "1 minute"
+REPORT = "report.html"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("target", metavar="TARGET", help="folder or URI for tables and report")
+    some = parser.add_mutually_exclusive_group()
+    some.add_argument(
+        "--queue",
+        action="append",
+        metavar="QUEUE",
+        help="a queue; may be given more than once (all, of an archive)",
+    )
+    some.add_argument("--pattern", help="queues whose whole name matches, e.g. 'orders-.*'")
+    parser.add_argument(
+        "--archive", metavar="PATH", help="analyse this archive instead of the live queues"
+    )
+    parser.add_argument(
+        "--window",
+        default=WINDOW,
+        help=f"what is counted together ({WINDOW}); longer where there would be more than "
+        f"{windows.MOST} of them",
+    )
+
+
+def run(spark: SparkSession, parsed: argparse.Namespace) -> Report:
+    if parsed.archive is None:
+        if parsed.queue is None and parsed.pattern is None:
+            raise errors.BadConfiguration("one of --queue, --pattern and --archive must be given")
+        return analytics(
+            spark,
+            parsed.target,
+            running.source(parsed),
+            window=parsed.window,
+            quiet=parsed.quiet,
+        )
+    source = {"project": parsed.project}
+    if parsed.queue is not None:
+        source["subscribe"] = ",".join(parsed.queue)
+    if parsed.pattern is not None:
+        source["subscribePattern"] = parsed.pattern
+    return analytics(
+        spark,
+        parsed.target,
+        source,
+        archive=parsed.archive,
+        window=parsed.window,
+        quiet=parsed.quiet,
+    )
+
+
+def analytics(
+    spark: SparkSession,
+    target: str,
+    source: Mapping[str, str],
+    *,
+    archive: str | None = None,
+    window: str = WINDOW,
+    quiet: bool = True,
+) -> Report:
+    """Write tables and report to the folder *target*.
+
+    *source* are options of the data source; with *archive* they say which of its queues,
+    and it is read instead.  Raises BadConfiguration, and Refused when tables do not add up.
+    """
+    begun = time.monotonic()
+    wanted = windows.seconds(window)
+    # Before any work, and not before it is wanted: what it draws with may not be installed.
+    from zaqar_redis.spark.jobs.analysing.page import page
+
+    out = Output(spark, target)
+    out.check()
+    given = _given(spark, source, archive)
+    with layout.settings(spark), watched(spark, "analysing", quiet):
+        messages = given.messages.persist(StorageLevel.MEMORY_AND_DISK)
+        try:
+            given = given.with_messages(messages)
+            length = windows.widened(wanted, _span(given))
+            out.begin()
+            tables = Tables(spark, given, length).all()
+            written = {name: out.table(name, table) for name, table in tables.items()}
+        finally:
+            messages.unpersist()
+        found = summary(written)
+    about = About(
+        named=given.named,
+        project=given.project,
+        live=given.live,
+        at=given.at,
+        window=length,
+        widened_from=wanted if length != wanted else None,
+    )
+    out.put(REPORT, page(about, found))
+    return _report(about, wanted, found, out, time.monotonic() - begun)
+
+
+def _given(spark: SparkSession, source: Mapping[str, str], archive: str | None) -> Input:
+    if archive is None:
+        return inputs.live(spark, source)
+    # The options are those of a live read, checked alike; there is no store.
+    options = Options(BATCH, source)
+    pattern = options["subscribePattern"]
+    queues: Sequence[str] | None = options["subscribe"]
+    return inputs.archived(
+        spark, archive, options["project"], queues, pattern.pattern if pattern else None
+    )
+
+
+def _span(given: Input) -> float:
+    """Seconds from the first message to the last."""
+    ends = given.messages.agg(F.min("created"), F.max("created")).collect()[0]
+    first, last = ends
+    return 0.0 if first is None else float((last - first).total_seconds())
+
+
+def _report(about: About, wanted: int, found: Summary, out: Output, seconds: float) -> Report:
+    totals = found.totals
+    shown = {str(row["queue"]): int(row["messages"]) for row in found.queues}
+    others = totals.messages - sum(shown.values())
+    window = windows.shown(about.window)
+    if about.widened_from is not None:
+        window += f" (widened: of {windows.shown(wanted)} there would be more than {windows.MOST})"
+    counts: dict[str, int | Mapping[str, int]] = {
+        "messages read": shown | ({"in other queues": others} if others else {}),
+        "queues": totals.queues,
+    }
+    if about.live:
+        counts["messages by claims"] = {
+            "claimed now": found.claimed_now,
+            "not claimed": totals.messages - found.claimed_now,
+        }
+    return Report(
+        job=NAME,
+        counts=counts,
+        seconds=seconds,
+        details={
+            "messages": totals.messages,
+            "bytes": totals.bytes,
+            "windows": totals.windows,
+            "window": window,
+            "dead letters shown": sum(count for *_, count in found.dead_letters),
+            "as of": about.at.isoformat(),
+            "report": out.at(REPORT),
+        },
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(running.main(sys.modules[running.MAIN]))

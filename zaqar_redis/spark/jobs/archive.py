@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Archive queues as Parquet files by project, queue and date.
+
+  zaqar-redis pipeline archive --storage redis://store --pattern '.*' s3a://lake/queues
+
+Each run goes on where the last one ended; messages stay in their queues.  Whatever stops
+a run, the next one neither loses nor doubles a message: once a batch is read it is
+archived out of what was read, even if the messages expired meanwhile.  What expires or is
+deleted before it is read cannot be archived: run it more often than messages live.
+
+TARGET is a folder, or a URI of any file system that Hadoop knows.  One process at a time
+writes there.  Messages of a batch appear file by file; while small files are made into
+larger ones, readers of the plain files may see messages twice for a moment.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+
+from pyspark.sql import SparkSession
+
+from zaqar_redis.spark.jobs import running
+from zaqar_redis.spark.jobs.archiving import layout, lock, settings, stopping, tables
+from zaqar_redis.spark.jobs.archiving.batches import Batches
+from zaqar_redis.spark.jobs.archiving.books import Books
+from zaqar_redis.spark.jobs.archiving.compaction import Compactor
+from zaqar_redis.spark.jobs.archiving.files import Files
+from zaqar_redis.spark.jobs.archiving.plan import Planner
+from zaqar_redis.spark.jobs.archiving.settings import EVERY, PER_BATCH, Settings
+from zaqar_redis.spark.jobs.archiving.work import Work
+from zaqar_redis.spark.jobs.report import Report
+from zaqar_redis.spark.jobs.session import watched
+from zaqar_redis.spark.options import BATCH, Options
+from zaqar_redis.spark.stores import Stores, where
+
+NAME = "archive"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("target", metavar="TARGET", help="folder or URI of the archive")
+    running.queues(parser)
+    parser.add_argument(
+        "--format",
+        choices=tables.FORMATS,
+        help="plain files, or a table of them; fixed by the first run (parquet)",
+    )
+    parser.add_argument(
+        "--catalog",
+        metavar="URI|NAME",
+        help="of Iceberg: a database, or a catalogue that pyiceberg is configured for "
+        "(a SQLite file within TARGET)",
+    )
+    parser.add_argument("--table", help="of Iceberg: namespace and name (zaqar.archive)")
+    parser.add_argument("--no-compact", action="store_true", help="leave small files as they are")
+    parser.add_argument(
+        "--max-per-batch",
+        type=_positive,
+        default=PER_BATCH,
+        metavar="N",
+        help=f"messages that are archived at once ({PER_BATCH})",
+    )
+    parser.add_argument(
+        "--follow", action="store_true", help="go on until Ctrl-C or SIGTERM, batch by batch"
+    )
+    parser.add_argument(
+        "--every",
+        type=_seconds,
+        default=EVERY,
+        metavar="SECONDS",
+        help=f"with --follow: how often to look for more ({EVERY:g})",
+    )
+    parser.add_argument(
+        "--go-on-after-loss",
+        action="store_true",
+        help="when a queue was deleted, made again or restored since the last run: report it, "
+        "and archive what is there",
+    )
+
+
+def run(spark: SparkSession, parsed: argparse.Namespace) -> Report:
+    given = Settings(
+        format=parsed.format,
+        catalog=parsed.catalog,
+        table=parsed.table,
+        compact=not parsed.no_compact,
+        per_batch=parsed.max_per_batch,
+        follow=parsed.every if parsed.follow else None,
+        go_on_after_loss=parsed.go_on_after_loss,
+        quiet=parsed.quiet,
+    )
+    return archive(spark, parsed.target, running.source(parsed), given)
+
+
+def archive(
+    spark: SparkSession, target: str, source: dict[str, str], how: Settings | None = None
+) -> Report:
+    """Archive the queues that options of the data source name (``uri``, ``project``,
+    ``subscribe`` or ``subscribePattern``…), from where the last run ended.
+
+    Raises BadConfiguration; Refused when another process archives there, or when messages
+    were lost and that is a reason to stop; and what Spark and Hadoop raise.
+    """
+    how = how or Settings()
+    began = time.monotonic()
+    settings.check(how)
+    options = Options(BATCH, source)
+    files = Files(spark, target)
+    with Stores(where(options)) as stores, lock.held(files) as held, layout.settings(spark):
+        stores.check()
+        books = Books(files)
+        table = tables.opened(files, settings.head(files, books, how))
+        work = Work(
+            how,
+            options["project"],
+            books,
+            Planner(options, stores, fail=not how.go_on_after_loss),
+            Batches(spark, files, books, table, _reading(spark, source, options, how), held),
+            Compactor(spark, files, books, table, held),
+        )
+        with stopping.asked() as stop, watched(spark, "archiving", quiet=how.quiet):
+            work.go(stop)
+    return _report(files.root, work, time.monotonic() - began)
+
+
+def _reading(
+    spark: SparkSession, source: dict[str, str], options: Options, how: Settings
+) -> dict[str, str]:
+    """Options for all batches; each adds its queues and ranks."""
+    subscriptions = ("subscribe", "subscribepattern")
+    kept = {name: value for name, value in source.items() if name.lower() not in subscriptions}
+    return {
+        # Whoever plans does not know what Spark has.
+        "minPartitions": str(spark.sparkContext.defaultParallelism),
+        **kept,
+        "project": options["project"],
+        "failOnDataLoss": str(not how.go_on_after_loss).lower(),
+    }
+
+
+def _report(target: str, work: Work, seconds: float) -> Report:
+    totals = work.totals
+    return Report(
+        job=NAME,
+        counts={
+            "ranks read": {
+                "archived": totals.rows,
+                "deleted or expired before": totals.ranks - totals.rows,
+            },
+            "messages archived": dict(sorted(totals.by_queue.items())),
+        },
+        seconds=seconds,
+        details={"target": target, **work.details()},
+    )
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text}: it must be a whole number, at least 1")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0.1 <= value <= 86400:
+        raise argparse.ArgumentTypeError(f"{text}: it must be a number of seconds, 0.1 to 86400")
+    return value
+
+
+if __name__ == "__main__":
+    sys.exit(running.main(sys.modules[__name__]))

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Archives of queues: files by project, queue and date, and the books kept about them."""

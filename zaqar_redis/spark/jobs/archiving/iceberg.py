@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The archive as an Iceberg table: its files, and metadata below ``_zaqar/iceberg``.
+
+The catalogue is a SQLite file beside the metadata, unless another one is given.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Sequence
+
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import NamespaceAlreadyExistsError, NoSuchTableError
+from pyiceberg.io.pyarrow import parquet_file_to_data_file
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.transforms import DayTransform, IdentityTransform
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    IntegerType,
+    LongType,
+    NestedField,
+    PrimitiveType,
+    StringType,
+    TimestamptzType,
+)
+
+from zaqar_redis import errors
+from zaqar_redis.spark.jobs.archiving import layout
+from zaqar_redis.spark.jobs.archiving.books import Compaction, File, Head
+from zaqar_redis.spark.jobs.archiving.files import BOOKS, Files
+
+TABLE = "zaqar.archive"
+_FOLDER = f"{BOOKS}/iceberg"
+#: Of the table: the last batch that came in.
+_BATCH = "zaqar-redis.batch"
+_TYPES: dict[str, PrimitiveType] = {
+    "string": StringType(),
+    "binary": BinaryType(),
+    "timestamp": TimestamptzType(),
+    "bigint": LongType(),
+    "int": IntegerType(),
+    "boolean": BooleanType(),
+}
+
+
+class Iceberg:
+    """Raises BadConfiguration when there is no such catalogue."""
+
+    def __init__(self, files: Files, head: Head) -> None:
+        local = files.local
+        self._root = f"file://{local}" if local is not None else files.root
+        self._name = head.table or TABLE
+        self._catalog = _catalog(files, head.catalog)
+        self._opened: Table | None = None
+
+    def add(self, batch: int, files: Sequence[File]) -> None:
+        table = self._table()
+        if int(table.properties.get(_BATCH, -1)) >= batch:
+            return
+        with table.transaction() as transaction:
+            if files:
+                transaction.add_files(
+                    [self._path(each.name) for each in files],
+                    snapshot_properties={_BATCH: str(batch)},
+                )
+            # With the files or not at all; snapshots may be expired by others.
+            transaction.set_properties({_BATCH: str(batch)})
+
+    def replace(self, compaction: Compaction) -> None:
+        table = self._table()
+        live = {task.file.file_path: task.file for task in table.scan().plan_files()}
+        path = self._path(compaction.name)
+        if path in live:
+            return
+        added = parquet_file_to_data_file(table.io, table.metadata, path)
+        with (
+            table.transaction() as transaction,
+            transaction.update_snapshot().overwrite() as snapshot,
+        ):
+            for name in compaction.files:
+                snapshot.delete_data_file(live[self._path(name)])
+            snapshot.append_data_file(added)
+
+    def files(self) -> list[str]:
+        start = len(self._root.rstrip("/")) + 1
+        return sorted(task.file.file_path[start:] for task in self._table().scan().plan_files())
+
+    def _path(self, name: str) -> str:
+        return f"{self._root.rstrip('/')}/{name}"
+
+    def _table(self) -> Table:
+        try:
+            table = self._catalog.load_table(self._name)
+        except NoSuchTableError:
+            table = self._made()
+        if table.spec() == UNPARTITIONED_PARTITION_SPEC:
+            with table.update_spec() as spec:
+                spec.add_field("project", IdentityTransform(), "project_name")
+                spec.add_field("queue", IdentityTransform(), "queue_name")
+                spec.add_field("created", DayTransform(), "created_day")
+        return table
+
+    def _made(self) -> Table:
+        namespace = self._name.rpartition(".")[0]
+        with contextlib.suppress(NamespaceAlreadyExistsError):
+            self._catalog.create_namespace(namespace)
+        return self._catalog.create_table(
+            self._name,
+            _schema(),
+            location=self._root,
+            # Else it would be a folder that readers of plain Parquet take for data.
+            properties={"write.metadata.path": self._path(_FOLDER)},
+        )
+
+
+def _schema() -> Schema:
+    return Schema(
+        *[
+            NestedField(number, field.name, _TYPES[field.dataType.simpleString()], required=False)
+            for number, field in enumerate(layout.SCHEMA.fields, 1)
+        ]
+    )
+
+
+def _catalog(files: Files, given: str | None) -> Catalog:
+    try:
+        if given is None:
+            return _own(files)
+        if "://" in given:
+            return SqlCatalog("zaqar", uri=given, warehouse=files.root)
+        return load_catalog(given)
+    except errors.BadConfiguration:
+        raise
+    except Exception as error:  # whatever kind of catalogue it is says so in its own way
+        raise errors.BadConfiguration(f"--catalog: {error}") from error
+
+
+def _own(files: Files) -> Catalog:
+    if files.local is None:
+        raise errors.BadConfiguration(
+            f"--catalog: needed for {files.root}, where no SQLite file can be"
+        )
+    folder = os.path.join(files.local, _FOLDER)
+    os.makedirs(folder, exist_ok=True)
+    return SqlCatalog("zaqar", uri=f"sqlite:///{folder}/catalog.db", warehouse=f"file://{folder}")

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How messages lie in an archive: columns, folders, names of files.
+
+    project=acme/queue=orders/date=2026-03-01/batch-0000000007-part-00002.parquet
+
+The date is that of ``created``, in UTC.  Rows of a file are in the order of (epoch, rank).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import unquote
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import DateType, StructField, StructType
+
+from zaqar_redis.spark import columns
+
+#: What is archived of a message: claims are over when somebody reads it.
+COLUMNS = tuple(
+    column.name
+    for column in columns.COLUMNS
+    if column.default and column.name not in columns.OF_CLAIMS
+)
+#: Of the files.
+SCHEMA: StructType = columns.named(",".join(COLUMNS))
+#: Of the files with what only their folders say.
+WITH_DATE = StructType([*SCHEMA.fields, StructField("date", DateType())])
+FOLDERS = ("project", "queue", "date")
+
+#: Folders of staged files: project and queue are to stay in the files as well, for
+#: readers that look at single files, and Spark takes out what folders are made of.
+_STAGED = {"project": "to_project", "queue": "to_queue", "date": "date"}
+_MICROS_A_DAY = 86_400_000_000
+
+_SETTINGS = {
+    # As in jobs/session.py, for sessions that are the caller's.
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+}
+
+
+@contextlib.contextmanager
+def settings(spark: SparkSession) -> Iterator[None]:
+    """What files must be written with, whatever the session's settings are."""
+    before: dict[str, Any] = {name: spark.conf.get(name) for name in _SETTINGS}
+    for name, value in _SETTINGS.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            spark.conf.set(name, value)
+
+
+def stage(messages: DataFrame, folder: str) -> None:
+    """Write messages as files in their order, in folders that `final` knows."""
+    staged = messages.select(
+        *COLUMNS,
+        F.col("project").alias(_STAGED["project"]),
+        F.col("queue").alias(_STAGED["queue"]),
+        _date().alias(_STAGED["date"]),
+    )
+    folders = list(_STAGED.values())
+    (
+        # Spark would sort by folder itself, and lose the order within.
+        staged.sortWithinPartitions(*folders, "epoch", "rank")
+        .write.option("compression", "zstd")
+        .partitionBy(*folders)
+        .parquet(folder)
+    )
+
+
+def _date() -> Column:
+    # to_date() would ask the session for its time zone.
+    days = F.expr(f"CAST(unix_micros(created) DIV {_MICROS_A_DAY} AS INT)")
+    return F.date_add(F.lit("1970-01-01").cast("date"), days)
+
+
+def final(staged: str, batch: int, part: int) -> str:
+    """Where a staged file belongs; *staged* is its path in the folder that was staged."""
+    said = [folder.partition("=")[2] for folder in staged.split("/")[:-1]]
+    folders = [f"{name}={value}" for name, value in zip(FOLDERS, said, strict=True)]
+    return "/".join([*folders, f"batch-{batch:010d}-part-{part:05d}.parquet"])
+
+
+def values(name: str) -> dict[str, str]:
+    """What the folders of a file say."""
+    pairs = (folder.partition("=") for folder in name.split("/")[:-1])
+    return {key: unquote(value) for key, _, value in pairs}

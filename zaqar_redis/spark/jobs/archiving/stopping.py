@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ctrl-C and SIGTERM end a job between two batches."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator
+
+
+@contextlib.contextmanager
+def asked() -> Iterator[threading.Event]:
+    """Set by the first signal; the second one interrupts."""
+    stop = threading.Event()
+
+    def ask(number: int, frame: object) -> None:
+        if stop.is_set():
+            raise KeyboardInterrupt
+        stop.set()
+
+    if threading.current_thread() is not threading.main_thread():
+        yield stop  # signals belong to whoever has the main thread
+        return
+    before = {each: signal.signal(each, ask) for each in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
