@@ -6,6 +6,8 @@ A task that is refused is tried again, and fails with a trace of its own.
 
 from __future__ import annotations
 
+from functools import partial
+
 from zaqar_redis import errors
 from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.client import Refused, printable
@@ -35,7 +37,10 @@ def check_reading(stores: Stores, place: Place, queue: str) -> None:
 
 def check_writing(stores: Stores, queue: str) -> None:
     """The same for the store that a queue is in, or would be; "" is no queue of any pool."""
-    place = stores.place(queue)
+    stores.patiently(queue, partial(_check_writing, stores, queue))
+
+
+def _check_writing(stores: Stores, queue: str, place: Place) -> None:
     known = keys.of_queue(stores.where.project, queue)
     _try(stores, place, ("HDEL", known.bodies, _NONE), ("ZREM", known.messages, _NONE))
 

@@ -83,7 +83,8 @@ class ZaqarDataSource(DataSource):
         options = Options(use, self.options)
         at = where(options)
         with Stores(at) as stores:
-            stores.check()
+            # A stream makes its writer anew for each batch: it must not fail sooner than tasks.
+            stores.check(wait=use == SINK)
             if use in (SINK, WRITE):
                 permissions.check_writing(stores, options["queue"] or "")
             elif use == STREAM and options["consume"] == CLAIM:

@@ -11,6 +11,7 @@ import random
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Self, TypeVar
 from urllib.parse import urlsplit
 
@@ -49,6 +50,16 @@ class Where:
     project: str
     #: seconds for an answer
     timeout: float
+
+
+class Away(errors.StoreUnavailable):
+    """A queue was out of reach for longer than we wait."""
+
+    message = (
+        'The store of the queue "{queue}" of the project "{project}" cannot be reached: {why}; '
+        'it was tried again for three times as long as the option "timeout" says'
+    )
+    code = 1707
 
 
 @dataclass(frozen=True)
@@ -115,13 +126,17 @@ class Stores:
             self._clients[uri] = client
         return client
 
-    def check(self) -> None:
-        """Raises BadConfiguration that names the option when the store is of no use."""
+    def check(self, *, wait: bool = False) -> None:
+        """Raises BadConfiguration that names the option when the store is of no use.
+
+        With *wait*, a short absence is none of that.
+        """
         for name, uri in (("uri", self.where.uri), ("controlUri", self.where.control_uri)):
             try:
-                self.client(uri).command("PING")
-                if uri == self.where.control_uri:
-                    self._catalogue.locate(self.where.project, "").run()
+                if wait:
+                    self._again(partial(self._try, uri))
+                else:
+                    self._try(uri)
             except errors.Unavailable as error:
                 why = f": {error.__cause__}" if error.__cause__ else ""
                 raise errors.BadConfiguration(
@@ -131,6 +146,11 @@ class Stores:
                 raise errors.BadConfiguration(
                     f'option "{name}": {printable(uri)} refuses: {error}'
                 ) from error
+
+    def _try(self, uri: str) -> None:
+        self.client(uri).command("PING")
+        if uri == self.where.control_uri:
+            self._catalogue.locate(self.where.project, "").run()
 
     def place(self, queue: str, *, make: bool = False) -> Place:
         """Where a queue lives, or would be looked for; with *make*, it is given a place."""
@@ -205,17 +225,27 @@ class Stores:
     def patiently(self, queue: str, act: Callable[[Place], T], *, make: bool = False) -> T:
         """What *act* gives where the queue lives; again after a move, or a short absence.
 
-        *act* must be safe to do twice.  Raises StoreUnavailable when that is not enough.
+        *act* must be safe to do twice.  Raises Away when that is not enough.
         """
+        try:
+            return self._again(
+                lambda: act(self.place(queue, make=make)), partial(self.settle, queue, make=make)
+            )
+        except errors.Unavailable as error:
+            why = error.__cause__ or error
+            raise Away(queue=queue, project=self.where.project, why=why) from error
+
+    def _again(self, act: Callable[[], T], settle: Callable[[], None] | None = None) -> T:
+        """What *act* gives, however often it takes, within our patience; at gates, *settle*."""
         end = time.monotonic() + _PATIENCE * self.where.timeout
         pause = _PAUSE
         while True:
             try:
-                return act(self.place(queue, make=make))
+                return act()
             except errors.Unavailable as error:
                 if time.monotonic() + pause > end:
                     raise
-                if isinstance(error, errors.Gated):
-                    self.settle(queue, make=make)
+                if settle is not None and isinstance(error, errors.Gated):
+                    settle()
             time.sleep(pause * random.uniform(0.5, 1.5))
             pause = min(2 * pause, _PAUSE_MAX)

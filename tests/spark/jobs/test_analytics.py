@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
-import builtins
 import json
 import os
 import re
 import subprocess
 import sys
+import uuid
 import xml.etree.ElementTree as ElementTree
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -18,11 +19,12 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from tests import servers
 from tests.spark.jobs.archives import archive
 from tests.spark.support import Store
 from zaqar_redis import errors
+from zaqar_redis.spark.jobs import analysing, running
 from zaqar_redis.spark.jobs import analytics as job
-from zaqar_redis.spark.jobs import running
 from zaqar_redis.spark.jobs.analysing import windows
 from zaqar_redis.spark.jobs.report import Report
 
@@ -67,24 +69,45 @@ def fill(store: Store) -> None:
     store.post("ccc", queue="mail", delay=0)
 
 
-def test_every_table_counts_every_message(
-    spark: SparkSession, store: Store, tmp_path: Path
-) -> None:
+@dataclass(frozen=True)
+class Analysed:
+    """What `fill` makes, and an empty queue, in windows of ten minutes."""
+
+    target: Path
+    report: Report
+    project: str
+
+    def rows(self, name: str, queue: str = "q") -> list[dict[str, Any]]:
+        return [row for row in table(self.target, name) if row["queue"] == queue]
+
+
+@pytest.fixture(scope="module")
+def analysed(
+    spark: SparkSession,
+    redis_server: servers.RedisServer,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Analysed:
+    store = Store(redis_server.uri, f"project-{uuid.uuid4()}")
     fill(store)
-    report = analyse(spark, store, tmp_path / "out", window="10 minutes")
-    assert added_up(report, tmp_path / "out") == 60
-    assert report.counts["messages read"] == {"q": 57, "mail": 3}
+    store.create("empty")
+    target = tmp_path_factory.mktemp("analysed")
+    report = analyse(spark, store, target, window="10 minutes")
+    store.close()
+    return Analysed(target, report, store.project)
+
+
+def test_every_table_counts_every_message(analysed: Analysed) -> None:
+    report = analysed.report
+    assert added_up(report, analysed.target) == 60
+    assert report.counts["queues"] == 3
+    assert report.counts["messages read"] == {"q": 57, "mail": 3, "empty": 0}
     assert report.counts["messages by claims"] == {"claimed now": 7, "not claimed": 53}
     assert report.details["bytes"] == 57 + len('"a"') + len('"bb"') + len('"ccc"')
     assert report.details["window"] == "10 minutes"
 
 
-def test_throughput_is_by_the_time_of_posting(
-    spark: SparkSession, store: Store, tmp_path: Path
-) -> None:
-    fill(store)
-    analyse(spark, store, tmp_path, window="10 minutes")
-    rows = [row for row in table(tmp_path, "throughput") if row["queue"] == "q"]
+def test_throughput_is_by_the_time_of_posting(analysed: Analysed) -> None:
+    rows = analysed.rows("throughput")
     assert [row["messages"] for row in rows] == [2] + [5] * 11
     assert all(row["end"] - row["begin"] == timedelta(minutes=10) for row in rows)
     assert all(row["begin"].minute % 10 == row["begin"].second == 0 for row in rows)
@@ -92,24 +115,15 @@ def test_throughput_is_by_the_time_of_posting(
     assert rows[1]["bytes_per_second"] == pytest.approx(5 / 600)
 
 
-def test_backlog_tells_what_was_posted_from_what_is_left(
-    spark: SparkSession, store: Store, tmp_path: Path
-) -> None:
-    fill(store)
-    analyse(spark, store, tmp_path, window="10 minutes")
-    rows = [row for row in table(tmp_path, "backlog") if row["queue"] == "q"]
+def test_backlog_tells_what_was_posted_from_what_is_left(analysed: Analysed) -> None:
+    rows = analysed.rows("backlog")
     assert [row["posted_until_then"] for row in rows] == list(range(5, 61, 5))
     assert [row["left_of_them"] for row in rows] == [2, *range(7, 58, 5)]
     assert {row["gone_of_them"] for row in rows} == {3}
 
 
-def test_queues_have_ages_and_what_their_store_counts_now(
-    spark: SparkSession, store: Store, tmp_path: Path
-) -> None:
-    fill(store)
-    store.create("empty")
-    report = analyse(spark, store, tmp_path)
-    rows = {row["queue"]: row for row in table(tmp_path, "queues")}
+def test_queues_have_ages_and_what_their_store_counts_now(analysed: Analysed) -> None:
+    rows = {row["queue"]: row for row in table(analysed.target, "queues")}
     assert rows["q"]["age_p50"] == pytest.approx(60 * 60, abs=601)
     assert rows["q"]["age_max"] == pytest.approx(120 * 60, abs=30)
     assert [rows["q"][f"{name}_now"] for name in ("total", "claimed", "delayed")] == [57, 7, 0]
@@ -117,17 +131,12 @@ def test_queues_have_ages_and_what_their_store_counts_now(
     assert rows["q"]["oldest_age_now"] == pytest.approx(120 * 60, abs=30)
     assert (rows["empty"]["messages"], rows["empty"]["total_now"]) == (0, 0)
     assert rows["empty"]["age_p50"] is rows["empty"]["oldest_age_now"] is None
-    assert report.counts["queues"] == 3
 
 
-def test_histograms_are_by_length_of_time(
-    spark: SparkSession, store: Store, tmp_path: Path
-) -> None:
-    fill(store)
-    analyse(spark, store, tmp_path)
+def test_histograms_are_by_length_of_time(analysed: Analysed) -> None:
     bars = {
         (row["queue"], row["what"], row["from_seconds"], row["to_seconds"]): row["messages"]
-        for row in table(tmp_path, "ages")
+        for row in table(analysed.target, "ages")
     }
     assert bars["mail", "delay", 600, 1800] == 2
     assert bars["mail", "delay", 0, 1] == 1
@@ -136,10 +145,8 @@ def test_histograms_are_by_length_of_time(
     assert bars["q", "ttl left", 12 * HOUR, 24 * HOUR] == 57
 
 
-def test_claims_are_counted_by_how_often(spark: SparkSession, store: Store, tmp_path: Path) -> None:
-    fill(store)
-    analyse(spark, store, tmp_path)
-    rows = [row for row in table(tmp_path, "claims") if row["queue"] == "q"]
+def test_claims_are_counted_by_how_often(analysed: Analysed) -> None:
+    rows = analysed.rows("claims")
     found = {
         row["claim_count"]: (row["messages"], row["claimed_now"], row["lapsing_soon"])
         for row in rows
@@ -160,7 +167,7 @@ def test_dead_letters_are_counted_by_where_they_came_from(
     report = analyse(spark, store, tmp_path)
     (row,) = table(tmp_path, "dead_letters")
     assert (row["queue"], row["dead_letter_from"], row["messages"]) == ("dead", "q", 3)
-    assert report.details["dead letters shown"] == 3
+    assert report.details["dead letters"] == 3
     assert "q → dead" in (tmp_path / "report.html").read_text()
 
 
@@ -181,7 +188,7 @@ def test_an_archive_is_analysed_like_live_queues(
     source = {"project": store.project, "subscribe": "mail"}
     one = job.analytics(spark, str(tmp_path / "one"), source, archive=str(tmp_path / "lake"))
     assert one.counts["messages read"] == {"mail": 3}
-    with pytest.raises(errors.BadConfiguration, match='"nothing" .* is not in the archive'):
+    with pytest.raises(errors.BadConfiguration, match=r'"nothing" .* is not in the archive'):
         job.analytics(
             spark,
             str(tmp_path / "none"),
@@ -190,13 +197,9 @@ def test_an_archive_is_analysed_like_live_queues(
         )
 
 
-def test_the_report_is_one_file_that_needs_no_other(
-    spark: SparkSession, store: Store, tmp_path: Path
-) -> None:
-    fill(store)
-    analyse(spark, store, tmp_path)
-    text = (tmp_path / "report.html").read_text()
-    assert f"<title>Queues of the project {store.project}</title>" in text
+def test_the_report_is_one_file_that_needs_no_other(analysed: Analysed) -> None:
+    text = (analysed.target / "report.html").read_text()
+    assert f"<title>Queues of the project {analysed.project}</title>" in text
     assert "<script" not in text
     links = re.findall(r'(?:src|href)="([^"#][^"]*)"|url\((?!#)([^)]+)\)', text)
     assert links == []
@@ -204,7 +207,11 @@ def test_the_report_is_one_file_that_needs_no_other(
     assert len(plots) == 7
     for plot in plots:
         assert ElementTree.fromstring(plot).tag.endswith("svg")
-    for said in ("messages per minute", "time of posting, UTC", "how often a message was claimed"):
+    for said in (
+        "messages per 10 minutes",
+        "time of posting, UTC",
+        "how often a message was claimed",
+    ):
         assert said in text
     assert "how long it took from posting to delivery" in text
 
@@ -277,16 +284,10 @@ def test_without_matplotlib_the_extra_is_named(
     spark: SparkSession, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.post(1)
-    imported = builtins.__import__
-
-    def refuse(name: str, *more: Any) -> Any:
-        if name.partition(".")[0] == "matplotlib":
-            raise ImportError(name)
-        return imported(name, *more)
-
-    for name in [name for name in sys.modules if ".analysing.p" in name]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setattr(builtins, "__import__", refuse)
+    for name in ("page", "plots"):
+        monkeypatch.delitem(sys.modules, f"{analysing.__name__}.{name}", raising=False)
+        monkeypatch.delattr(analysing, name, raising=False)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(errors.BadConfiguration, match=re.escape("zaqar-redis[report]")):
         analyse(spark, store, tmp_path / "out")
     assert not (tmp_path / "out").exists()

@@ -182,8 +182,8 @@ def _report(about: About, wanted: int, found: Summary, out: Output, seconds: flo
             "bytes": totals.bytes,
             "windows": totals.windows,
             "window": window,
-            "dead letters shown": sum(count for *_, count in found.dead_letters),
-            "as of": about.at.isoformat(),
+            "dead letters": totals.dead_letters,
+            "as of": about.at.isoformat(timespec="seconds"),
             "report": out.at(REPORT),
         },
     )

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -71,7 +71,7 @@ def live(spark: SparkSession, source: Mapping[str, str]) -> Input:
         _check_number(names)
         now = [_now(stores, name) for name in names]
         # The time of messages is the store's.
-        seconds, _ = stores.client(at.uri).command("TIME")
+        seconds, micros = map(int, stores.client(at.uri).command("TIME"))
     given = {**source, "columns": ",".join(_COLUMNS + _OF_CLAIMS)}
     frame = spark.read.format("zaqar").options(**given).load()
     return Input(
@@ -80,7 +80,7 @@ def live(spark: SparkSession, source: Mapping[str, str]) -> Input:
         live=True,
         named=printable(at.uri),
         project=at.project,
-        at=datetime.fromtimestamp(int(seconds), UTC),
+        at=datetime.fromtimestamp(seconds, UTC) + timedelta(microseconds=micros),
     )
 
 
@@ -105,7 +105,7 @@ def archived(
         live=False,
         named=printable(target),
         project=project,
-        at=datetime.now(UTC).replace(microsecond=0),
+        at=datetime.now(UTC),
     )
 
 

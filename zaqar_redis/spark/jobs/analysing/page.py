@@ -94,7 +94,7 @@ def _figures(about: About, summary: Summary) -> str:
     if about.live:
         shown.append((_grouped(summary.claimed_now), "claimed now"))
         shown.append((_grouped(summary.lapsing_soon), f"of them lapse within {SOON} s"))
-    shown.append((_grouped(sum(count for *_, count in summary.dead_letters)), "dead letters"))
+    shown.append((_grouped(totals.dead_letters), "dead letters"))
     cells = "".join(f"<div><b>{value}</b><span>{name}</span></div>" for value, name in shown)
     return f'<div class="figures">{cells}</div>'
 

@@ -28,6 +28,7 @@ class Totals:
     bytes: int
     queues: int
     windows: int
+    dead_letters: int
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class Summary:
     claims: Mapping[int, int]
     claimed_now: int
     lapsing_soon: int
-    #: dead-letter queue, where they came from, messages
+    #: dead-letter queue, where they came from, messages; the largest ones
     dead_letters: Sequence[tuple[str, str, int]]
 
 
@@ -95,9 +96,10 @@ def _totals(tables: Mapping[str, DataFrame]) -> Totals:
         _sums(tables["throughput"], "begin", "bytes"),
         _sums(tables["backlog"], "begin"),
         _sums(tables["ages"].where("what = 'age'"), "what"),
+        _sums(tables["dead_letters"], "queue"),
     ]
     # In one query: each costs more to start than to run.
-    row, in_time, *rest = [
+    row, in_time, *rest, letters = [
         [int(value or 0) for value in each]
         for each in functools.reduce(DataFrame.unionAll, others, of_queues).collect()
     ]
@@ -108,7 +110,7 @@ def _totals(tables: Mapping[str, DataFrame]) -> Totals:
             f"the tables do not add up, to {', '.join(map(str, counted))} messages: what Spark "
             "had read was lost and read again, when queues had changed; run this again"
         )
-    return Totals(messages, size, queues, in_time[2])
+    return Totals(messages, size, queues, in_time[2], letters[0])
 
 
 def _sums(table: DataFrame, distinct: str, size: str | None = None) -> DataFrame:
