@@ -12,7 +12,7 @@ import pytest
 
 from tests import servers
 from tests.contract.conftest import BACKENDS
-from tests.contract.stores import Died, Dying, PooledStore, opened
+from tests.contract.stores import CLIENT, TTL, Died, Dying, PooledStore, drafts, opened
 from zaqar_redis import errors
 from zaqar_redis.keyspace import keys
 from zaqar_redis.records import Job, Message, Move, Pool, Retry
@@ -203,6 +203,34 @@ def test_what_happens_while_messages_are_copied_is_not_lost(
     held = pools.get(ids[700])[0]
     assert held.ttl == 3660  # prolonged by its claim, after it was copied
     assert pools.stats().claimed == 50
+
+
+def test_a_queue_that_is_made_anew_while_it_is_copied_keeps_its_new_messages(
+    pools: PooledStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their ranks are those of messages that were copied, and are no more."""
+    pools.post_many(2500)
+    mover = pools.driver.mover
+    copy_live = mover._copy_live
+
+    async def and_then(*where: Any) -> int:
+        staged = await copy_live(*where)
+        await pools.driver.queues.delete(pools.project, "q")
+        pools.clock.tick(1)
+        await pools.driver.messages.post(
+            pools.project, "q", drafts(["new"], TTL, None), client=CLIENT, default_ttl=TTL, size=0
+        )
+        return staged
+
+    source, target = place(pools), other(pools)
+    monkeypatch.setattr(mover, "_copy_live", and_then)
+    with pytest.raises(errors.Gated):
+        move(pools, target)
+    assert place(pools) == source
+    assert pools.listed() == ["new"]
+    monkeypatch.undo()
+    move(pools, target)
+    assert pools.listed() == ["new"]
 
 
 @pytest.mark.parametrize("after", [0, 1])

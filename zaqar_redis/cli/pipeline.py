@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import logging
 from typing import ClassVar, cast
 
 from cliff.command import Command
@@ -48,6 +49,8 @@ class Pipeline(Command):
         return super().run(parsed_args) or int(not self._good)
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
+        for talkative in ("zaqar_redis", "py4j"):  # a command says what was asked for
+            logging.getLogger(talkative).setLevel(logging.WARNING)
         if parsed_args.storage is None and parsed_args.config_file:
             parsed_args.storage = _configured(parsed_args.config_file)
         try:

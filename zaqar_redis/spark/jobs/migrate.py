@@ -2,8 +2,8 @@
 """Move large queues to another pool, or move or copy them to another store.
 
 Messages are copied by many tasks while queues are in use; then each queue is shut for
-the moment in which the rest follows (a second for some 250 000 messages), and clients get
-503 with Retry-After. Ids, order, claims, delays, expiry and metadata stay as they are.
+the moment in which the rest follows (a second for 130 000 to 250 000 messages); clients get
+503 with Retry-After then. Ids, order, claims, delays, expiry and metadata stay as they are.
 Whatever dies on the way, a queue is whole at one side; run the same command again, or
 let the service's own mover settle it.
 
@@ -59,6 +59,8 @@ class Chosen:
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
+    # While a queue is shut, its clients wait for this job.
+    parser.set_defaults(priority=session.NORMAL)
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument(
         "--queue", action="append", metavar="QUEUE", help="a queue; may be given more than once"

@@ -65,7 +65,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         choices=(LOW, NORMAL),
         default=LOW,
         help="low: other processes of this machine come first, e.g. the service (with a local "
-        "--master only; low)",
+        "--master only; low, of migrate normal)",
     )
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
     parser.add_argument(
