@@ -83,3 +83,17 @@ def test_drivers_that_are_killed_lose_and_double_nothing(
     assert store.bodies("claimed") == []
     assert store.leases("claimed") == {}
     assert store.command("HLEN", store.key("stages", "staged")) == 0
+
+
+def test_messages_of_a_claim_that_has_ended_are_there_to_be_claimed(
+    shared: Driver, store: Store, make_query: MakeQuery
+) -> None:
+    store.post(*range(100))
+    # All of them: nothing else makes anybody look.
+    store.claim(100)
+    _lapse(store, "q")
+    query = make_query(store.uri, read={"consume": "claim", "group": "g"})
+    assert shared.run(query).error is None
+    assert sorted(store.bodies("copy")) == list(range(100))
+    assert store.bodies() == []
+    assert store.leases() == {}

@@ -20,6 +20,7 @@ import logging
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
 import pyarrow as pa
@@ -42,6 +43,7 @@ from zaqar_redis.spark.stores import Place, Stores, Where
 from zaqar_redis.spark.subscribed import Ends, Subscribed
 from zaqar_redis.spark.waiting import Waiting
 from zaqar_redis.storage.drivers.redis import range_reader
+from zaqar_redis.storage.drivers.redis.queues import Queues
 from zaqar_redis.storage.drivers.redis.ranges import Ranges
 
 LOG = logging.getLogger(__name__)
@@ -193,11 +195,18 @@ class _Planner:
         )
 
     def freeze(self) -> None:
-        self._frozen = {
-            queue: ends.top.following
-            for queue in self._subscribed.names()
-            if (ends := self._subscribed.ends(queue)) is not None
-        }
+        self._frozen = {}
+        for queue in self._subscribed.names():
+            ends = self._subscribed.ends(queue)
+            if ends is not None:
+                self._stores.patiently(queue, partial(self._settle, queue))
+                self._frozen[queue] = ends.top.following
+
+    def _settle(self, queue: str, place: Place) -> None:
+        """Let messages whose claim or delay has ended be counted among the claimable."""
+        queues = Queues(self._stores.client(place.uri), clock.store)
+        while queues.sweep(self._project, queue).run():
+            pass
 
     def latest(self, start: Offset, limit: ReadLimit) -> Offset:
         """Claim the next batch.  Raises holding.GroupTaken."""

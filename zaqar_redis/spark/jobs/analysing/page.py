@@ -30,7 +30,7 @@ table { border-collapse: collapse; width: 100%; font-size: .88rem; margin: .8rem
         font-variant-numeric: tabular-nums; }
 th, td { padding: .3rem .6rem; text-align: right; border-bottom: 1px solid #e4e7eb; }
 th { color: #616e7c; font-weight: 600; }
-th:first-child, td:first-child { text-align: left; overflow-wrap: anywhere; }
+th:first-child, td:first-child { text-align: left; min-width: 8rem; overflow-wrap: anywhere; }
 tr.sum td { font-weight: 600; border-top: 2px solid #9aa5b1; }
 .wide { overflow-x: auto; }
 figure { margin: .4rem 0 0; }
