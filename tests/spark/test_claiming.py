@@ -52,7 +52,12 @@ def test_a_batch_is_claimed_and_deleted_when_the_next_is_asked_for(
     assert free(store) == []
     (lease,) = store.leases()
     assert query.end == {
-        key(store): {"claims": f"{lease}:3", "epoch": store.top().epoch, "offset": 1}
+        key(store): {
+            "claims": f"{lease}:3",
+            "epoch": store.top().epoch,
+            "offset": 1,
+            "parts": 1,
+        }
     }
     rows = query.read()
     assert values(rows) == [1, 2, 3]
@@ -190,6 +195,16 @@ def test_long_batches_are_cut_into_tasks_by_claims(store: Store, start: Start) -
     planned = query.partitions()
     assert [[count for _, count in each.claims] for each in planned] == [[1000]] * 3 + [[500]]
     assert values(query.read()) == list(range(3500))
+
+
+def test_a_batch_is_cut_the_same_each_time(store: Store, start: Start) -> None:
+    store.post(*range(25_000))
+    query = start(minPartitions=2, **CLAIM)
+    query.plan()
+    shares = [each.claims for each in query.partitions()]
+    assert len(shares) == 2
+    query.restart(store.source(subscribe="q", minPartitions=7, **CLAIM))
+    assert [each.claims for each in query.partitions()] == shares
 
 
 def test_queues_take_turns(store: Store, start: Start) -> None:

@@ -168,7 +168,7 @@ class _Plan:
             made += [
                 replace(whole, start=low, end=high) for low, high in pairwise(bounds) if low < high
             ]
-        return partitions.interleaved(made)
+        return partitions.interleaved(made, partitions.by_store)
 
     def _count(self, ends: Ends, start: int, end: int) -> int:
         client = self._stores.client(ends.place.uri)

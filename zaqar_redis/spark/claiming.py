@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Streaming reads that take messages: each batch is a few claims.
 
-    {"acme/orders": {"claims": "4f…:1000 9a…:212", "epoch": "9f2c51d07a3be486", "offset": 8}}
+    {"acme/orders": {"claims": "4f…:1000 9a…:212", "epoch": "9f…", "offset": 8, "parts": 1}}
 
 *offset* counts the batches of the queue, *claims* are those of the batch that ends here,
 with the number of messages in each.  They are deleted once the batch is in the commit
@@ -263,6 +263,7 @@ class _Planner:
             self._key(queue): _entry(
                 epochs[queue], start.get(self._key(queue), {"offset": 0})["offset"] + 1, taken
             )
+            | {"parts": self._parts(taken)}
             for queue, taken in claims.items()
         }
         return offsets.sorted_(start | new)
@@ -339,11 +340,7 @@ class _Planner:
         made = []
         for key, entry in changed.items():
             claims = _claims(entry)
-            parts = partitions.parts(
-                sum(count for _, count in claims),
-                partitions.wanted(self._options),
-                self._options["maxRecordsPerPartition"],
-            )
+            parts = entry["parts"]
             for part in range(parts):
                 share = tuple(
                     claims[len(claims) * part // parts : len(claims) * (part + 1) // parts]
@@ -351,6 +348,13 @@ class _Planner:
                 if share:
                     made.append(ClaimPartition(offsets.queue_of(key), share))
         return made
+
+    def _parts(self, claims: Sequence[tuple[str, int]]) -> int:
+        return partitions.parts(
+            sum(count for _, count in claims),
+            partitions.wanted(self._options),
+            self._options["maxRecordsPerPartition"],
+        )
 
     def _is_whole(self, changed: Offset) -> bool:
         """Whether every claim of the batch is alive; if not, none is any more."""

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Offsets of a stream, as they are in its checkpoint.
 
-    {"acme/orders": {"epoch": "9f2c51d07a3be486", "offset": 1200000}}
+    {"acme/orders": {"epoch": "9f2c51d07a3be486", "offset": 1200000, "parts": 2}}
 
-*offset* is the next rank to read.  A queue lives in one store at a time, and keeps epoch
+*offset* is the next rank to read; *parts* says how many tasks read what comes before it: a
+batch that is repeated on another machine, or with other options, must be cut as it was, for
+a sink that knows its tasks by number.  A queue lives in one store at a time, and keeps epoch
 and ranks when it moves: the key does not say which store it is.  Two more are there at
 times:
 

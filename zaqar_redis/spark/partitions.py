@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, zip_longest
 
@@ -49,16 +49,27 @@ def parts(messages: int, least: int, most: int) -> int:
     return min(_MOST, max(enough, min(least, useful)))
 
 
-def split(start: int, end: int, least: int, most: int) -> list[tuple[int, int]]:
+def split(start: int, end: int, count: int) -> list[tuple[int, int]]:
     """The range in so many parts, by rank: the same ones whenever it is done."""
-    count = parts(end - start, least, most)
     bounds = [start + (end - start) * part // count for part in range(count + 1)]
     return list(pairwise(bounds))
 
 
-def interleaved(partitions: Sequence[RangePartition]) -> list[RangePartition]:
-    """In an order in which the first tasks touch every store."""
-    by_store: dict[str, list[RangePartition]] = {}
+def by_store(partition: RangePartition) -> str:
+    return partition.place.uri
+
+
+def by_queue(partition: RangePartition) -> str:
+    """For batches that may be repeated: by then a queue may be in another store, and a
+    sink knows tasks by their number."""
+    return partition.queue
+
+
+def interleaved(
+    partitions: Sequence[RangePartition], group: Callable[[RangePartition], str]
+) -> list[RangePartition]:
+    """In an order in which the first tasks touch every group."""
+    groups: dict[str, list[RangePartition]] = {}
     for partition in partitions:
-        by_store.setdefault(partition.place.uri, []).append(partition)
-    return [each for row in zip_longest(*by_store.values()) for each in row if each is not None]
+        groups.setdefault(group(partition), []).append(partition)
+    return [each for row in zip_longest(*groups.values()) for each in row if each is not None]

@@ -147,7 +147,7 @@ class _Planner:
             # Where it begins is to be written down, whether there are messages or not.
             if begins or enough:
                 self._idle = self._since = None
-                return self._limited(start, end, limit)
+                return self._cut(start, self._limited(start, end, limit))
             self._idle = start
             # What is heard need not be for us: Spark has its answer in time all the same.
             if self._frozen is not None or time.monotonic() >= give_up:
@@ -228,6 +228,21 @@ class _Planner:
         }
         return offsets.sorted_(limited)
 
+    def _cut(self, start: Offset, end: Offset) -> Offset:
+        """The same, with the number of tasks that each queue's part is read by."""
+        lags = self._lags(start, end)
+        total, least = sum(lags.values()), partitions.wanted(self._options)
+        most = self._options["maxRecordsPerPartition"]
+        return offsets.sorted_(
+            {
+                key: entry
+                | {"parts": partitions.parts(lags[key], math.ceil(least * lags[key] / total), most)}
+                if lags[key]
+                else entry
+                for key, entry in end.items()
+            }
+        )
+
     def _rows(self, limit: ReadLimit, lags: dict[str, int]) -> int | None:
         match limit:
             case ReadMaxRows(rows):
@@ -258,26 +273,19 @@ class _Planner:
         }
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[RangePartition]:
-        ranges = {
-            key: (_begin(start.get(key), entry), entry["offset"]) for key, entry in end.items()
-        }
-        total = sum(max(0, stop - begin) for begin, stop in ranges.values())
-        least = partitions.wanted(self._options)
         made: list[RangePartition] = []
-        for key, (begin, stop) in ranges.items():
+        for key, entry in end.items():
+            begin, stop = _begin(start.get(key), entry), entry["offset"]
             if begin >= stop:
                 continue
             queue = offsets.queue_of(key)
             place = self._stores.patiently(queue, lambda place: place)
-            share = math.ceil(least * (stop - begin) / total)
-            whole = RangePartition(queue, end[key]["epoch"], begin, stop, place)
+            whole = RangePartition(queue, entry["epoch"], begin, stop, place)
             made += [
                 replace(whole, start=low, end=high)
-                for low, high in partitions.split(
-                    begin, stop, share, self._options["maxRecordsPerPartition"]
-                )
+                for low, high in partitions.split(begin, stop, entry["parts"])
             ]
-        return partitions.interleaved(made)
+        return partitions.interleaved(made, partitions.by_queue)
 
     def _key(self, queue: str) -> str:
         return offsets.key(self._project, queue)
