@@ -123,8 +123,6 @@ class Top(Record, frozen=True):
     count: int
     #: mean bytes of a stored message, by a sample; 0 when there is none
     size: int
-    #: whether any message is or was claimed
-    held: bool
 
 
 class Held(Record, frozen=True):

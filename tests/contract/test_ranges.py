@@ -40,7 +40,6 @@ def test_an_empty_queue_begins_where_the_next_message_goes(blocking: Blocking) -
     blocking.create()
     first = top(blocking)
     assert (first.first, first.following, first.count, first.size) == (1, 1, 0, 0)
-    assert not first.held
     assert seek(blocking, 0) == 1
     blocking.remove(*blocking.post("a", "b", "c"))
     then = top(blocking)
@@ -78,17 +77,6 @@ def test_the_size_is_the_mean_of_what_is_stored(blocking: Blocking) -> None:
     blocking.destroy()
     blocking.post(*["s" * 100] * 250, *["l" * 900] * 500, *["s" * 100] * 250)
     assert top(blocking).size == one + 400
-
-
-def test_a_claim_shows_even_when_it_is_over(blocking: Blocking) -> None:
-    blocking.post("a", "b")
-    assert not top(blocking).held
-    taken = blocking.claim(1, ttl=60)
-    assert top(blocking).held
-    blocking.clock.tick(61)
-    assert taken.claim_id
-    assert blocking.ranges.of_claim(blocking.project, "q", taken.claim_id).run() is None
-    assert top(blocking).held
 
 
 def test_looking_changes_nothing(blocking: Blocking) -> None:

@@ -195,7 +195,10 @@ def test_a_writer_waits_at_the_gate(pools: Pools, context: Context) -> None:
     assert written[0] > 0
 
 
-def test_a_pool_that_is_away_is_an_error_and_no_loss(pools: Pools, context: Context) -> None:
+def test_a_pool_that_is_away_is_an_error_and_no_loss(
+    pools: Pools, context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("zaqar_redis.spark.stores._BELIEVED", 0.0)
     options = {"subscribe": "q", "startingOffsets": "earliest", "timeout": "100ms"}
     pools.put("q", "p1")
     pools.post(1, context=context)

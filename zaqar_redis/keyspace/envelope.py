@@ -61,6 +61,16 @@ def tail(draft: Draft, client: bytes) -> bytes:
     )
 
 
+def opening(client: bytes) -> bytes:
+    """What `tail` begins with when there is neither origin nor checksum."""
+    return tail(Draft(body=b""), client)[: -_BODY.size]
+
+
+def closing(body: bytes) -> bytes:
+    """What `tail` ends with, behind its `opening`."""
+    return _BODY.pack(_BIN32, len(body)) + body
+
+
 def head(envelope: bytes) -> tuple[int, int, int, int, int, bytes, int]:
     """created, expires, ttl, delay, flags, client, length of the origin."""
     return _HEAD.unpack_from(envelope)

@@ -247,7 +247,7 @@ OPTIONS: tuple[Option, ...] = (
            "tasks are done; `none` (default of a batch): at least once"),
     Option("writeId", (WRITE,), _group, None, "names a batch write for `ledger` and `staged`: "
            "again with the same name, it writes what is missing"),
-    Option("putSize", _WRITES, _whole(1, _CHUNK_MAX), "1000", "messages in one trip to Redis"),
+    Option("putSize", _WRITES, _whole(1, _CHUNK_MAX), "500", "messages in one trip to Redis"),
     Option("maxMessageSize", _WRITES, _bytes, str(_BODY_MAX), "bytes of one body; as "
            "the service's `max_messages_post_size`"),
     Option("ttl", _WRITES, _whole(rules.TTL_MIN, TTL_MAX), None, "seconds that messages live, "

@@ -3,10 +3,8 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -14,6 +12,7 @@ import pyarrow as pa
 from zaqar_redis import clock, errors
 from zaqar_redis.records import Top
 from zaqar_redis.spark import decode, losses
+from zaqar_redis.spark.collector import no_collector
 from zaqar_redis.spark.decode import Origin
 from zaqar_redis.spark.partitions import RangePartition
 from zaqar_redis.spark.stores import Place, Stores, Where
@@ -58,7 +57,7 @@ def read(at: Where, wanted: Wanted, partition: RangePartition) -> Iterator[pa.Re
     Raises losses.DataLoss when the queue is not the one that was planned any more, and
     StoreUnavailable when its store stays away.
     """
-    with Stores(at) as stores, _no_collector():
+    with Stores(at) as stores, no_collector():
         yield from _Range(stores, wanted, partition).batches()
 
 
@@ -119,15 +118,3 @@ class _Range:
         else:
             losses.start(partition.queue, partition.epoch, self._at, top, fail)
         return None
-
-
-@contextmanager
-def _no_collector() -> Iterator[None]:
-    """A million small objects make the collector run, and it never finds anything."""
-    before = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:  # the process goes on to other tasks
-        if before:
-            gc.enable()

@@ -20,7 +20,6 @@ from pyspark.sql.types import (
 
 from zaqar_redis import errors, rules
 from zaqar_redis.keyspace import envelope
-from zaqar_redis.records import Draft
 from zaqar_redis.spark.options import TTL_MAX
 
 #: ttl in seconds or -1, delay in seconds or -1, the rest of the envelope.
@@ -82,7 +81,8 @@ class Chunk:
         self.by_queue.setdefault(queue, []).append(message)
         self.rows += 1
         self.size += size
-        self.largest[queue] = max(size, self.largest.get(queue, 0))
+        if size > self.largest.get(queue, -1):
+            self.largest[queue] = size
 
 
 def checked(schema: StructType, queue: str | None) -> tuple[str, ...]:
@@ -117,11 +117,12 @@ def chunks(layout: Layout, batches: Iterable[pa.RecordBatch]) -> Iterator[Chunk]
     Raises BadRow.
     """
     chunk = Chunk(0)
+    opening = envelope.opening(layout.client)
     row = 0
     for batch in batches:
         for values in _rows(layout.columns, batch):
             row += 1
-            queue, message, size = _message(layout, values, row)
+            queue, message, size = _message(layout, opening, values, row)
             if chunk.rows == layout.size or (chunk.rows and chunk.size + size > _CHUNK_BYTES):
                 yield chunk
                 chunk = Chunk(chunk.number + 1)
@@ -137,7 +138,9 @@ def _rows(columns: tuple[str, ...], batch: pa.RecordBatch) -> Iterator[tuple[Any
     return zip(*[of.get(name, nothing) for name in COLUMNS], strict=True)
 
 
-def _message(layout: Layout, values: tuple[Any, ...], row: int) -> tuple[str, Message, int]:
+def _message(
+    layout: Layout, opening: bytes, values: tuple[Any, ...], row: int
+) -> tuple[str, Message, int]:
     body, queue, ttl, delay = values
     body = body.encode() if isinstance(body, str) else body
     try:
@@ -147,7 +150,7 @@ def _message(layout: Layout, values: tuple[Any, ...], row: int) -> tuple[str, Me
         late = -1 if delay is None else within("delay", delay, 0, _LIMITS.max_message_delay)
     except ValueError as error:
         raise BadRow(f"row {row} of its task: {error}") from error
-    tail = envelope.tail(Draft(body=body), layout.client)
+    tail = opening + envelope.closing(body)
     return name, (-1 if lifetime is None else lifetime, late, tail), len(body)
 
 

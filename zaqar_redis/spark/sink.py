@@ -27,6 +27,7 @@ from pyspark.sql.types import StructType
 from zaqar_redis import clock, errors, rules
 from zaqar_redis.keyspace import envelope
 from zaqar_redis.spark import context, publishing, restoring, rows
+from zaqar_redis.spark.collector import no_collector
 from zaqar_redis.spark.options import LEDGER, NONE, SINK, STAGED, WRITE, Options
 from zaqar_redis.spark.publishing import Staged
 from zaqar_redis.spark.rows import Chunk, Layout
@@ -92,7 +93,7 @@ def write(
     """
     staged = Staged(name, token)
     written = Written(staged=staged if made.delivery == STAGED else None)
-    with Stores(made.where) as stores:
+    with Stores(made.where) as stores, no_collector():
         ledger = _IntoLedger(stores, name, batch)
         put = _put(made, stores, name, ledger, staged)
         for chunk in rows.chunks(made.layout, batches):

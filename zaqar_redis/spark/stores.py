@@ -35,6 +35,9 @@ T = TypeVar("T")
 _PAGE = 100
 #: How much longer than one answer a store may be away before a task gives up.
 _PATIENCE = 3
+#: Seconds for which it is believed where a queue is: far fewer than a store that it has
+#: left remembers that.
+_BELIEVED = 10.0
 #: Seconds between tries at a store that is away, at first and at most.
 _PAUSE, _PAUSE_MAX = 0.05, 1.0
 #: Connections of a process: planners and tasks work with one thing at a time.
@@ -104,6 +107,8 @@ class Stores:
         self._settings = BatchSettings(timeout=at.timeout, connect_timeout=min(at.timeout, 5.0))
         self._clients: dict[str, BlockingClient] = {}
         self._pools: dict[str, str] = {}
+        #: by queue: where it is, and until when that is believed
+        self._known: dict[str, tuple[Place, float]] = {}
         control = self.client(at.control_uri)
         self._control_pools = Pools(control)
         self._catalogue = Catalogue(control, clock.store)
@@ -154,11 +159,17 @@ class Stores:
 
     def place(self, queue: str, *, make: bool = False) -> Place:
         """Where a queue lives, or would be looked for; with *make*, it is given a place."""
+        found, until = self._known.get(queue) or (None, 0.0)
+        if found is not None and time.monotonic() < until:
+            return found
         pool = self._catalogue.locate(self.where.project, queue).run().pool
         if pool is None and make and self._control_pools.list().run().items:
             self.settle(queue, make=True)
             pool = self._catalogue.locate(self.where.project, queue).run().pool
-        return Place(pool or DEFAULT, self.uri_of(pool or DEFAULT))
+        found = Place(pool or DEFAULT, self.uri_of(pool or DEFAULT))
+        if pool is not None or make:  # else somebody may give it a place any moment
+            self._known[queue] = found, time.monotonic() + _BELIEVED
+        return found
 
     def bury(
         self, project: str, queue: str, letter: Draft, *, client: bytes, retry: Retry
@@ -243,6 +254,7 @@ class Stores:
             try:
                 return act()
             except errors.Unavailable as error:
+                self._known.clear()  # it may have moved
                 if time.monotonic() + pause > end:
                     raise
                 if settle is not None and isinstance(error, errors.Gated):

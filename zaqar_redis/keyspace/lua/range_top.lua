@@ -1,16 +1,15 @@
 -- Where a queue begins and ends, and about how large its messages are.
 --
 -- Returns {epoch, first rank or false, last rank given, how many, mean bytes of an
--- envelope, any hold (1) or none}, or false when there is no such queue. What time
--- has changed is left as it is: reading a queue does not tidy it.
+-- envelope}, or false when there is no such queue. What time has changed is left as it
+-- is: reading a queue does not tidy it.
 local queue    = KEYS[1]  -- hash: the queue itself
 local messages = KEYS[2]  -- zset: every message by rank
 local bodies   = KEYS[3]  -- hash: rank -> envelope
-local holds    = KEYS[4]  -- hash: rank -> last claim and count
-local gate     = KEYS[5]  -- string: keeps everybody out while it is there
+local gate     = KEYS[4]  -- string: keeps everybody out while it is there
 --#include gate
 
-local SAMPLE = 8  -- envelopes to measure: enough to plan by, and a few microseconds
+local SAMPLE = 4  -- envelopes to measure: enough to plan by, and idle streams ask again
 local known = redis.call('HMGET', queue, 'epoch', 'rank')
 if not known[1] then
     return false
@@ -23,5 +22,5 @@ for turn = 0, sampled - 1 do
 end
 return {
     known[1], redis.call('ZRANGE', messages, 0, 0)[1] or false, known[2] or '0', count,
-    math.floor(bytes / math.max(1, sampled)), redis.call('EXISTS', holds),
+    math.floor(bytes / math.max(1, sampled)),
 }

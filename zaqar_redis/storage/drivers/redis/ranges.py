@@ -32,7 +32,7 @@ class Ranges:
         answer = yield _TOP(keys.of_queue(project, queue))
         if answer is None:
             return None
-        epoch, first, last, count, size, held = answer
+        epoch, first, last, count, size = answer
         following = int(last) + 1
         return Top(
             epoch=epoch.decode(),
@@ -40,7 +40,6 @@ class Ranges:
             following=following,
             count=count,
             size=size,
-            held=bool(held),
         )
 
     @verb
