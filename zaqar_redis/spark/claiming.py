@@ -21,25 +21,25 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, cast
+from typing import cast
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadLimit,
     ReadMaxBytes,
     ReadMaxRows,
-    SupportsTriggerAvailableNow,
 )
 
 from zaqar_redis import clock, errors
 from zaqar_redis.records import Held
-from zaqar_redis.spark import admission, decode, holding, losses, offsets, partitions
+from zaqar_redis.spark import decode, holding, losses, offsets, partitions
 from zaqar_redis.spark.decode import Origin
 from zaqar_redis.spark.holding import Holding
 from zaqar_redis.spark.offsets import Entry, Offset
 from zaqar_redis.spark.options import Options
 from zaqar_redis.spark.stores import Place, Stores, Where
+from zaqar_redis.spark.streaming import StreamReader
 from zaqar_redis.spark.subscribed import Ends, Subscribed
 from zaqar_redis.spark.waiting import Waiting
 from zaqar_redis.storage.drivers.redis import range_reader
@@ -79,47 +79,18 @@ class ClaimEnded(Exception):
     """A claim is not what it was when its batch was planned."""
 
 
-class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """One lives as long as the query, in a process of its own; others read in tasks."""
-
+class ClaimReader(StreamReader["_Planner"]):
     def __init__(self, at: Where, options: Options, columns: tuple[str, ...]) -> None:
+        """Raises BadConfiguration."""
         if options["group"] is None:
             raise errors.BadConfiguration('option "group" must be given with consume=claim')
-        for name in _POINTLESS:
-            if name in options.given:
-                raise errors.BadConfiguration(f'option "{name}" means nothing with consume=claim')
-        admission.check(options)
-        self._where = at
-        self._options = options
+        super().__init__(at, options, _POINTLESS)
         self._columns = columns
-        self._planner: _Planner | None = None
 
-    def __getstate__(self) -> dict[str, Any]:
-        # Tasks get a copy: connections and claims stay here.
-        return self.__dict__ | {"_planner": None}
-
-    @property
-    def _plan(self) -> _Planner:
-        if self._planner is None:
-            planner = _Planner(self._options, Stores(self._where))
-            planner.begin()
-            self._planner = planner
-        return self._planner
-
-    def initialOffset(self) -> Offset:
-        return self._plan.initial()
-
-    def getDefaultReadLimit(self) -> ReadLimit:
-        return admission.limit(self._options)
-
-    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
-        return self._plan.latest(start, limit)
-
-    def prepareForTriggerAvailableNow(self) -> None:
-        self._plan.freeze()
-
-    def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
-        return self._plan.partitions(start, end)
+    def begin(self) -> _Planner:
+        planner = _Planner(self._options, Stores(self._where))
+        planner.begin()
+        return planner
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         claims = cast(ClaimPartition, partition)
@@ -128,11 +99,7 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 yield _batch(stores, self._columns, claims, claim, count)
 
     def commit(self, end: Offset) -> None:
-        self._plan.acknowledge(end)
-
-    def stop(self) -> None:
-        if self._planner is not None:
-            self._planner.close()
+        self.plan.acknowledge(end)
 
 
 def _batch(

@@ -11,25 +11,24 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import cast
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadLimit,
     ReadMaxBytes,
     ReadMaxRows,
-    SupportsTriggerAvailableNow,
 )
 
-from zaqar_redis import errors
 from zaqar_redis.records import Top
-from zaqar_redis.spark import admission, losses, offsets, partitions, reading, subscribed
+from zaqar_redis.spark import losses, offsets, partitions, reading, subscribed
 from zaqar_redis.spark.offsets import Entry, Offset
 from zaqar_redis.spark.options import LATEST, Options
 from zaqar_redis.spark.partitions import RangePartition
 from zaqar_redis.spark.reading import Wanted
 from zaqar_redis.spark.stores import Stores, Where
+from zaqar_redis.spark.streaming import StreamReader
 from zaqar_redis.spark.subscribed import Ends, Subscribed
 from zaqar_redis.spark.waiting import Waiting
 
@@ -37,58 +36,25 @@ from zaqar_redis.spark.waiting import Waiting
 _OF_CLAIMERS = ("group", "claimTtl", "claimGrace")
 
 
-class BrowseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """One lives as long as the query, in a process of its own; others read in tasks."""
-
+class BrowseReader(StreamReader["_Planner"]):
     def __init__(self, at: Where, options: Options, columns: tuple[str, ...]) -> None:
-        for name in _OF_CLAIMERS:
-            if name in options.given:
-                raise errors.BadConfiguration(f'option "{name}" means nothing with consume=browse')
-        admission.check(options)
-        self._where = at
-        self._options = options
+        """Raises BadConfiguration."""
+        super().__init__(at, options, _OF_CLAIMERS)
         self._wanted = Wanted(
             columns=columns,
             size=options["fetchSize"],
             include_expired=options["includeExpired"],
             fail_on_data_loss=options["failOnDataLoss"],
         )
-        self._planner: _Planner | None = None
 
-    def __getstate__(self) -> dict[str, Any]:
-        # Tasks get a copy: connections stay here.
-        return self.__dict__ | {"_planner": None}
-
-    @property
-    def _plan(self) -> _Planner:
-        if self._planner is None:
-            self._planner = _Planner(self._options, Stores(self._where))
-        return self._planner
-
-    def initialOffset(self) -> Offset:
-        return self._plan.initial()
-
-    def getDefaultReadLimit(self) -> ReadLimit:
-        return admission.limit(self._options)
-
-    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
-        return self._plan.latest(start, limit)
+    def begin(self) -> _Planner:
+        return _Planner(self._options, Stores(self._where))
 
     def reportLatestOffset(self) -> Offset | None:
-        return self._plan.report()
-
-    def prepareForTriggerAvailableNow(self) -> None:
-        self._plan.freeze()
-
-    def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
-        return self._plan.partitions(start, end)
+        return self.plan.report()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return reading.read(self._where, self._wanted, cast(RangePartition, partition))
-
-    def stop(self) -> None:
-        if self._planner is not None:
-            self._planner.close()
 
 
 class _Planner:
