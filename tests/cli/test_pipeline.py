@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The commands of the jobs are there where Spark is, and nowhere else."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+JOBS = ("analytics", "archive", "audit", "migrate", "redrive", "replay")
+_WITHOUT = "sys.modules['pyspark'] = None"
+
+
+def said(before: str, *words: str) -> tuple[int, str]:
+    """Exit code and output of the command, after a statement."""
+    program = f"import sys\n{before}\nfrom zaqar_redis.cli.main import main\n"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{program}sys.exit(main({list(words)}))"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_the_jobs_are_listed_where_spark_is() -> None:
+    _, text = said("", "--help")
+    assert [job for job in JOBS if f"pipeline {job}" not in text] == []
+
+
+def test_nobody_mentions_them_where_it_is_not() -> None:
+    _, text = said(_WITHOUT, "--help")
+    assert "queue list" in text
+    assert "pipeline" not in text
+    code, text = said(_WITHOUT, "queue", "list", "--storage", "memory://")
+    assert code == 0, text
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_each_job_has_a_help_with_an_example(job: str) -> None:
+    code, text = said("", "pipeline", job, "--help")
+    assert code == 0
+    assert f"  zaqar-redis pipeline {job} " in text  # the usage begins with another name
+    assert "--master" in text
