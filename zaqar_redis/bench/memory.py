@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
+import re
 import time
-from typing import Any
 
 from zaqar_redis.bench.service import Failed, Service
 from zaqar_redis.keyspace import client as keyspace
@@ -33,10 +33,14 @@ def bytes_per_message(service: Service, store: str, count: int) -> float:
 
 def _used(client: keyspace.BlockingClient) -> int:
     end = time.monotonic() + _SETTLE
-    while _info(client)["lazyfree_pending_objects"] and time.monotonic() < end:
+    while _info(client)[b"lazyfree_pending_objects"] and time.monotonic() < end:
         time.sleep(0.1)
-    return int(_info(client)["used_memory"])
+    return _info(client)[b"used_memory"]
 
 
-def _info(client: keyspace.BlockingClient) -> Any:
-    return client.command("INFO", "memory")
+def _info(client: keyspace.BlockingClient) -> dict[bytes, int]:
+    """What Redis tells of its memory, as far as it is numbers."""
+    told: bytes = client.command("INFO", "memory")
+    return {
+        name: int(value) for name, value in re.findall(rb"^(\w+):(\d+)\r?$", told, re.MULTILINE)
+    }

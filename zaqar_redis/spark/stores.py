@@ -159,16 +159,22 @@ class Stores:
 
     def place(self, queue: str, *, make: bool = False) -> Place:
         """Where a queue lives, or would be looked for; with *make*, it is given a place."""
-        found, until = self._known.get(queue) or (None, 0.0)
-        if found is not None and time.monotonic() < until:
-            return found
-        pool = self._catalogue.locate(self.where.project, queue).run().pool
+        pool = self._pool(queue)
         if pool is None and make and self._control_pools.list().run().items:
             self.settle(queue, make=True)
-            pool = self._catalogue.locate(self.where.project, queue).run().pool
-        found = Place(pool or DEFAULT, self.uri_of(pool or DEFAULT))
-        if pool is not None or make:  # else somebody may give it a place any moment
-            self._known[queue] = found, time.monotonic() + _BELIEVED
+            pool = self._pool(queue)
+        return Place(pool or DEFAULT, self.uri_of(pool or DEFAULT))
+
+    def _pool(self, queue: str) -> str | None:
+        return self._catalogue.locate(self.where.project, queue).run().pool
+
+    def _believed(self, queue: str, make: bool) -> Place:
+        """The same, as it was a moment ago."""
+        found, until = self._known.get(queue) or (None, 0.0)
+        if found is None or time.monotonic() > until:
+            found = self.place(queue, make=make)
+            if make or found.pool != DEFAULT:  # else somebody may give it a place any moment
+                self._known[queue] = found, time.monotonic() + _BELIEVED
         return found
 
     def bury(
@@ -240,7 +246,7 @@ class Stores:
         """
         try:
             return self._again(
-                lambda: act(self.place(queue, make=make)), partial(self.settle, queue, make=make)
+                lambda: act(self._believed(queue, make)), partial(self.settle, queue, make=make)
             )
         except errors.Unavailable as error:
             why = error.__cause__ or error
