@@ -80,6 +80,7 @@ def _follow(spark: SparkSession, name: str, query: StreamingQuery) -> None:
     told, error, ended = -1, None, False
     while not ended:
         try:
+            # PySpark's types say whole seconds; it takes fractions of them.
             ended = bool(query.awaitTermination(_LOOK))  # type: ignore[arg-type]
         except Exception as problem:
             error, ended = str(problem), True

@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The example does what it says, from the posts to the report."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+_EXAMPLE = Path(__file__).parents[3] / "examples" / "million.py"
+
+
+@pytest.mark.timeout(240)
+def test_the_example_runs_on_its_own(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, str(_EXAMPLE), str(tmp_path), "--messages", "3000"],
+        capture_output=True,
+        text=True,
+        timeout=220,
+    )
+    assert done.returncode == 0, done.stderr
+    for report in ("archived: 3 000", "written: 3 000", "messages: 6 000"):
+        assert report in done.stdout
+    assert list((tmp_path / "archive" / "project=example" / "queue=orders").glob("*/*.parquet"))
+    assert "</html>" in (tmp_path / "report" / "report.html").read_text()
