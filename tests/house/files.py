@@ -10,7 +10,17 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "zaqar_redis"
 
 #: Folders that hold what people wrote; everything else beside them is made.
-_WRITTEN = (".ci", "doc", "etc", "releasenotes", "tests", "tools", "zaqar_redis")
+_WRITTEN = (
+    ".ci",
+    "doc",
+    "etc",
+    "examples",
+    "pyspark_zaqar",
+    "releasenotes",
+    "tests",
+    "tools",
+    "zaqar_redis",
+)
 _MADE = {"__pycache__", "_build", "build", "dist", "node_modules"}
 
 
