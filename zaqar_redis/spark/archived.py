@@ -20,7 +20,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from zaqar_redis import errors, rules
+from zaqar_redis import rules
 from zaqar_redis.keyspace import envelope
 from zaqar_redis.records import Draft
 from zaqar_redis.spark import rows
@@ -74,25 +74,7 @@ class Message(NamedTuple):
 
 def checked(schema: StructType) -> tuple[str, ...]:
     """The names of the columns.  Raises BadConfiguration when they will not do."""
-    known = ", ".join(
-        f"{name} {' or '.join(kind.simpleString().upper() for kind in kinds)}"
-        for name, kinds in COLUMNS.items()
-    )
-    for given in schema.fields:
-        if given.name not in COLUMNS:
-            raise errors.BadConfiguration(
-                f'unknown column "{given.name}"; what can be restored is {known}: select those'
-            )
-        if given.dataType not in COLUMNS[given.name]:
-            raise errors.BadConfiguration(
-                f'the column "{given.name}" is {given.dataType.simpleString().upper()}; '
-                f"what can be restored is {known}"
-            )
-    names = tuple(schema.fieldNames())
-    missing = [name for name in REQUIRED if name not in names]
-    if missing:
-        raise errors.BadConfiguration(f'there must be a column "{missing[0]}"')
-    return names
+    return rows.accepted(schema, COLUMNS, REQUIRED, "restored")
 
 
 def messages(batch: pa.RecordBatch, client: bytes) -> Iterator[Message]:

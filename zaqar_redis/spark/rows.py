@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -87,27 +87,39 @@ class Chunk:
 
 def checked(schema: StructType, queue: str | None) -> tuple[str, ...]:
     """The names of the columns.  Raises BadConfiguration when they will not do."""
-    known = ", ".join(
-        f"{name} {' or '.join(kind.simpleString().upper() for kind in kinds)}"
-        for name, kinds in COLUMNS.items()
-    )
-    for given in schema.fields:
-        if given.name not in COLUMNS:
-            raise errors.BadConfiguration(
-                f'unknown column "{given.name}"; what can be written is {known}: select those'
-            )
-        if given.dataType not in COLUMNS[given.name]:
-            raise errors.BadConfiguration(
-                f'the column "{given.name}" is {given.dataType.simpleString().upper()}; '
-                f"what can be written is {known}"
-            )
-    names = tuple(schema.fieldNames())
-    if "body" not in names:
-        raise errors.BadConfiguration('there must be a column "body"')
+    names = accepted(schema, COLUMNS, ("body",), "written")
     if (queue is None) == ("queue" not in names):
         raise errors.BadConfiguration(
             'say where to write: either with the option "queue" or with a column "queue"'
         )
+    return names
+
+
+def accepted(
+    schema: StructType,
+    known: Mapping[str, tuple[DataType, ...]],
+    required: Sequence[str],
+    verb: str,
+) -> tuple[str, ...]:
+    """The names of the columns, all *known* and none missing that is *required*.
+
+    *verb* says what is done with them.  Raises BadConfiguration.
+    """
+    what = f"what can be {verb} is " + ", ".join(
+        f"{name} {' or '.join(kind.simpleString().upper() for kind in kinds)}"
+        for name, kinds in known.items()
+    )
+    for given in schema.fields:
+        if given.name not in known:
+            raise errors.BadConfiguration(f'unknown column "{given.name}"; {what}: select those')
+        if given.dataType not in known[given.name]:
+            raise errors.BadConfiguration(
+                f'the column "{given.name}" is {given.dataType.simpleString().upper()}; {what}'
+            )
+    names = tuple(schema.fieldNames())
+    for name in required:
+        if name not in names:
+            raise errors.BadConfiguration(f'there must be a column "{name}"')
     return names
 
 

@@ -95,8 +95,17 @@ class Jobs:
             if renewing is not None:
                 renewing.cancel()
             if leads:
-                with contextlib.suppress(errors.Unavailable):
-                    await self._control.resign(_ROLE)
+                await self._resign()
+
+    async def _resign(self) -> None:
+        """Whoever is cancelled meanwhile waits for it: it may take more than one trip."""
+        resigning = asyncio.ensure_future(self._control.resign(_ROLE))
+        with contextlib.suppress(errors.Unavailable):
+            try:
+                await asyncio.shield(resigning)
+            except asyncio.CancelledError:
+                await asyncio.wait([resigning])
+                raise
 
     async def drain(self, pool: str) -> AsyncIterator[Outcome]:
         """Move every queue of a pool to others of its flavor, or home."""
