@@ -20,6 +20,11 @@ settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True
 settings.load_profile("ci" if os.environ.get("CI") else "here")
 
 
+# For every Java that tests start, whoever starts it: nobody outside is to find it, and a
+# short life is not worth a good compiler.
+os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+os.environ["SPARK_SUBMIT_OPTS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
 # A shell's "&" ignores SIGINT for what it starts, and so would all that tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 

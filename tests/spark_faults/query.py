@@ -33,9 +33,7 @@ _SETTINGS = {
     "spark.executor.memory": "500m",
     "spark.executor.cores": "1",
     "spark.executorEnv.PYTHONPATH": _ROOT,
-    # A short life is not worth a good compiler.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.executor.extraJavaOptions": os.environ["SPARK_SUBMIT_OPTS"],
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.streaming.numRecentProgressUpdates": "20",
@@ -135,7 +133,6 @@ def _write(spark: SparkSession, order: dict[str, Any]) -> None:
 
 def main(master: str) -> None:
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     spark = _session(master)
     running: dict[str, StreamingQuery | None] = {}
     _say(name="", ready=True)

@@ -56,7 +56,7 @@ class Cluster:
         log = self._folder / f"daemon{len(self._processes)}"
         settings = {
             "SPARK_DAEMON_MEMORY": "200m",
-            "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            "SPARK_DAEMON_JAVA_OPTS": os.environ["SPARK_SUBMIT_OPTS"],
             "SPARK_LOCAL_DIRS": str(self._folder / "local"),
             "SPARK_HOME": str(_SPARK),
         }

@@ -14,10 +14,10 @@ from tests.spark.support import Store
 from tests.spark_faults.conftest import MakeQuery
 from tests.spark_faults.drivers import PATIENCE, Driver, Query, driver
 
-_MANY = 100_000
+_MANY = 40_000
 #: Some batches are done between two deaths, and some are left.
-_BATCH = 5_000
-_DEATHS = 3
+_BATCH = 2_500
+_DEATHS = 2
 
 
 def _queries(store: Store, make_query: MakeQuery) -> list[Query]:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections import Counter
@@ -14,6 +13,7 @@ from typing import Any
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
+from tests.spark.jobs import commands
 from tests.spark.support import Store
 from zaqar_redis.spark.jobs import archive as job
 from zaqar_redis.spark.jobs.archiving.settings import Settings
@@ -59,16 +59,16 @@ class Command:
 
     def __init__(self, store: Store, *words: str) -> None:
         where = ["--storage", store.uri, "--project", store.project, "--master", "local[2]"]
+        where += commands.IN_TURN
         begin = [sys.executable, "-m", "zaqar_redis.cli.main", "pipeline"]
         self.process = subprocess.Popen(
             [*begin, *words, "--no-progress", "--json", *where],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"},
         )
 
     def end(self) -> tuple[int, dict[str, Any], str]:
         """Exit code, report, and what it said on stderr."""
-        out, err = self.process.communicate(timeout=100)
+        out, err = self.process.communicate(timeout=commands.PATIENCE)
         return self.process.returncode, json.loads(out) if out.strip() else {}, err

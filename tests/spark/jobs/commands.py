@@ -11,25 +11,36 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 
 from tests import servers
-from tests.spark.support import Store
 from zaqar_redis.spark.jobs import running as jobs
 from zaqar_redis.spark.jobs.running import Job
 
+#: Seconds: a Java takes its time, and machines are shared.
+PATIENCE = 240.0
+
 _COMMAND = (sys.executable, "-m", "zaqar_redis.cli.main", "pipeline")
-_ENVIRONMENT = {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_MASTER": "local[2]"}
+#: Behind other tests, a job that gives way to all would take until their end.
+IN_TURN = ("--priority", "normal")
+_ENVIRONMENT = {"SPARK_MASTER": "local[2]"}
 
 
-def _arguments(store: Store, arguments: tuple[object, ...]) -> list[str]:
+class Where(Protocol):
+    """A store, and whose queues in it."""
+
+    uri: str
+    project: str
+
+
+def _arguments(store: Where, arguments: tuple[object, ...]) -> list[str]:
     return ["--storage", store.uri, "--project", store.project, *map(str, arguments)]
 
 
 def report(
-    capsys: pytest.CaptureFixture[str], store: Store, job: Job, *arguments: object
+    capsys: pytest.CaptureFixture[str], store: Where, job: Job, *arguments: object
 ) -> dict[str, Any]:
     """What a job says in JSON, run in the session that is there."""
     capsys.readouterr()
@@ -41,10 +52,10 @@ def report(
 
 
 @contextlib.contextmanager
-def running(store: Store, job: str, *arguments: object) -> Iterator[subprocess.Popen[bytes]]:
+def running(store: Where, job: str, *arguments: object) -> Iterator[subprocess.Popen[bytes]]:
     """A job under way, with all its processes in one group; it is killed at the end."""
     process = subprocess.Popen(
-        [*_COMMAND, job, *_arguments(store, arguments)],
+        [*_COMMAND, job, *IN_TURN, *_arguments(store, arguments)],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,

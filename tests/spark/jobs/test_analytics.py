@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -20,6 +19,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests import servers
+from tests.spark.jobs import commands
 from tests.spark.jobs.archives import archive
 from tests.spark.support import Store
 from zaqar_redis import errors
@@ -319,6 +319,7 @@ def test_what_cannot_be_done_is_said(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.timeout(300)
 def test_the_command_prints_its_report_as_json(store: Store, tmp_path: Path) -> None:
     fill(store)
     done = subprocess.run(
@@ -326,11 +327,11 @@ def test_the_command_prints_its_report_as_json(store: Store, tmp_path: Path) -> 
             *(sys.executable, "-m", "zaqar_redis.cli.main", "pipeline", "analytics"),
             *("--storage", store.uri, "--project", store.project, "--pattern", "q|mail"),
             *("--master", "local[2]", "--no-progress", "--json", str(tmp_path / "out")),
+            *commands.IN_TURN,
         ],
         capture_output=True,
         text=True,
-        timeout=100,
-        env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"},
+        timeout=commands.PATIENCE,
     )
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)

@@ -3,12 +3,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
-import os
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from tests import servers
 from tests.faults import load
+from tests.spark.jobs import commands
 from tests.spark.jobs.stores import House, content, gate, running_servers
 from zaqar_redis import errors
 from zaqar_redis.keyspace import keys
@@ -283,49 +278,28 @@ def test_a_move_to_another_store_that_was_sealed_is_finished_there_only(
     assert house.content("q", source) == {}
 
 
-@contextlib.contextmanager
-def command(house: House, *words: str) -> Iterator[subprocess.Popen[str]]:
-    process = subprocess.Popen(
-        [
-            *(sys.executable, "-m", "zaqar_redis.cli.main", "pipeline", "migrate", *words),
-            *("--storage", house.uri, "--project", house.project, "--master", "local[2]"),
-            *("--no-progress", "--json"),
-        ],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"},
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
-
-
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("way", ["pool", "store"])
 def test_killed_in_the_middle_and_run_again_nothing_is_lost_or_doubled(
-    house: House, elsewhere: House, way: str
+    spark: SparkSession, house: House, elsewhere: House, way: str
 ) -> None:
     house.fill("q", 8 * LARGE)
     before, source, target = house.content("q"), house.pool("q"), house.other("q")
     to = ["--to-pool", target] if way == "pool" else ["--to-storage", elsewhere.uri]
     there = house.client(house.stores.uri_of(target) if way == "pool" else elsewhere.uri)
     key = f"zr:{{{house.project}/q}}:bodies"
-    with command(house, "--queue", "q", *to) as killed:
-        servers.wait_for(lambda: there.command("HLEN", key) > LARGE, "some to be copied", 60)
-        killed.send_signal(signal.SIGKILL)
-        killed.wait()
+    with commands.running(house, "migrate", "--queue", "q", *to) as process:
+        servers.wait_for(
+            lambda: there.command("HLEN", key) > LARGE, "some to be copied", commands.PATIENCE
+        )
+        commands.kill(process)
     assert house.pool("q") == source
     assert house.content("q") == before
     if way == "store":  # the other one waits for its end, twenty seconds
         house.client(house.uri).command("DEL", keys.RoleKeys("mover").role)
-    with command(house, "--queue", "q", *to) as process:
-        out, err = process.communicate(timeout=100)
-    assert process.returncode == 0, err
-    report = json.loads(out)
-    assert report["counts"]["queues"]["moved"] == 1
-    assert sum(report["counts"]["messages read"].values()) == 8 * LARGE
+    report = move(spark, house, "q", **({"to": elsewhere.at} if way == "store" else {}))
+    assert counts(report, "queues") == {"moved": 1}
+    assert sum(counts(report, "messages read").values()) == 8 * LARGE
     assert content(there, house.project, "q") == before
     assert house.content("q", source) == {}
 

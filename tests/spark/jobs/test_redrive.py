@@ -239,7 +239,7 @@ def test_what_a_killed_redrive_left_is_moved_by_the_next(
     store.create()
     bury(store, *range(2000))
     with commands.running(store, "redrive", "--queue", DEAD, "--rate", 600) as process:
-        servers.wait_for(lambda: store.last_rank() >= 400, "some letters", 90)
+        servers.wait_for(lambda: store.last_rank() >= 400, "some letters", commands.PATIENCE)
         commands.kill(process)
     there = store.last_rank()
     assert there < 2000

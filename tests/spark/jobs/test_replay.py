@@ -233,7 +233,7 @@ def test_what_a_killed_replay_left_is_written_by_the_next(
     store = archived.store
     arguments = (archived.folder, "--queue", "q", "--target-queue", target)
     with commands.running(store, "replay", *arguments, "--rate", 300) as process:
-        servers.wait_for(lambda: store.last_rank(target) >= 400, "some messages", 90)
+        servers.wait_for(lambda: store.last_rank(target) >= 400, "some messages", commands.PATIENCE)
         commands.kill(process)
     there = store.last_rank(target)
     assert there < 2000
