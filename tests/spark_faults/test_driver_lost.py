@@ -14,9 +14,9 @@ from tests.spark.support import Store
 from tests.spark_faults.conftest import MakeQuery
 from tests.spark_faults.drivers import PATIENCE, Driver, Query, driver
 
-_MANY = 40_000
+_MANY = 20_000
 #: Some batches are done between two deaths, and some are left.
-_BATCH = 2_500
+_BATCH = 2_000
 _DEATHS = 2
 
 
