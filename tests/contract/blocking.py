@@ -12,7 +12,7 @@ from zaqar_redis.keyspace.batch import BatchSettings
 from zaqar_redis.keyspace.client import BlockingClient
 from zaqar_redis.records import Draft, Retry, Taken
 from zaqar_redis.storage.drivers.redis.claims import Claims
-from zaqar_redis.storage.drivers.redis.ledger import Ledger
+from zaqar_redis.storage.drivers.redis.ledger import Digest, Ledger
 from zaqar_redis.storage.drivers.redis.messages import Messages
 from zaqar_redis.storage.drivers.redis.queues import Queues
 from zaqar_redis.storage.drivers.redis.ranges import Ranges
@@ -75,10 +75,11 @@ class Blocking:
         messages: Chunk,
         *,
         name: str = "writer",
+        digest: Digest | None = None,
         size: int = 0,
         sealed: bool = False,
     ) -> bool:
-        """By the ledger."""
+        """By the ledger; without a *digest* of what came before, as if that were nothing."""
         return self.ledger.post(
             self.project,
             "q",
@@ -86,9 +87,16 @@ class Blocking:
             name=name,
             batch=batch,
             chunk=chunk,
+            digest=(digest or Digest()).add(messages),
             size=size,
             default_ttl=TTL,
             sealed=sealed,
+        ).run()
+
+    def end(self, batch: int, chunk: int, digest: Digest) -> None:
+        """*digest* is of all that was sent."""
+        self.ledger.end(
+            self.project, "q", name="writer", batch=batch, chunk=chunk, digest=str(digest)
         ).run()
 
     def last(self, name: str = "writer") -> tuple[int, int] | None:

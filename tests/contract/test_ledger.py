@@ -25,7 +25,7 @@ from zaqar_redis.keyspace import envelope, keys
 from zaqar_redis.records import Retry
 from zaqar_redis.storage.control import DEFAULT
 from zaqar_redis.storage.driver import NeedsSealing
-from zaqar_redis.storage.drivers.redis.ledger import WINDOW, ChunkDiffers
+from zaqar_redis.storage.drivers.redis.ledger import WINDOW, ChunkDiffers, Digest
 
 DAY = 24 * 3600
 
@@ -83,6 +83,58 @@ def test_the_last_chunk_with_other_messages_is_refused(blocking: Blocking, other
         blocking.write(5, 9, other)
     assert blocking.bodies() == ["first", "last"]
     assert not blocking.write(5, 9, chunk_of("last"))
+
+
+@pytest.mark.parametrize("order", [(1, 0, 2), (0, 2, 1), (2, 1, 0)])
+def test_the_same_chunks_in_another_order_are_refused(
+    blocking: Blocking, order: tuple[int, ...]
+) -> None:
+    chunks = [chunk_of(str(number)) for number in range(3)]
+    digest = Digest()
+    for number, chunk in enumerate(chunks):
+        blocking.write(0, number, chunk, digest=digest)
+    digest = Digest()
+    for number, place in enumerate(order[:2]):
+        assert not blocking.write(0, number, chunks[place], digest=digest)
+    with pytest.raises(ChunkDiffers):
+        blocking.write(0, 2, chunks[order[2]], digest=digest)
+    assert blocking.bodies() == ["0", "1", "2"]
+
+
+def test_behind_the_end_of_a_batch_nothing_more_comes_in(blocking: Blocking) -> None:
+    digest = Digest()
+    blocking.write(0, 0, chunk_of("a"), digest=digest)
+    blocking.write(0, 1, chunk_of("b"), digest=digest)
+    for _ in range(2):
+        blocking.end(0, 2, digest)
+    assert blocking.last() == (0, 2)
+    with pytest.raises(ChunkDiffers):
+        blocking.write(0, 2, chunk_of("c"), digest=digest)
+    assert not blocking.write(0, 1, chunk_of("b"))
+    assert blocking.write(1, 0, chunk_of("d"))
+    blocking.end(0, 2, digest)  # a batch that is over is no business of anybody any more
+    assert blocking.last() == (1, 0)
+    assert blocking.bodies() == ["a", "b", "d"]
+
+
+def test_an_end_before_what_came_in_or_with_other_messages_is_refused(blocking: Blocking) -> None:
+    digest = Digest()
+    blocking.write(0, 0, chunk_of("a"), digest=digest)
+    blocking.write(0, 1, chunk_of("b"), digest=digest)
+    with pytest.raises(ChunkDiffers):
+        blocking.end(0, 0, Digest())
+    blocking.end(0, 2, digest)
+    with pytest.raises(ChunkDiffers):
+        blocking.end(0, 2, Digest())
+
+
+def test_an_end_makes_no_queue(blocking: Blocking) -> None:
+    blocking.end(0, 0, Digest())
+    blocking.write(0, 0, chunk_of("a"))
+    blocking.destroy()
+    blocking.end(0, 1, Digest())
+    assert blocking.last() is None
+    assert blocking.queues.get(blocking.project, "q").run() is None
 
 
 def test_large_numbers_are_kept_to_the_last_digit(blocking: Blocking) -> None:

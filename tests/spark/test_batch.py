@@ -94,6 +94,14 @@ def test_a_batch_is_between_its_offsets(
     assert read(store, **options) == list(expected)
 
 
+def test_offsets_may_be_as_a_checkpoint_has_them(store: Store) -> None:
+    store.post(*range(1, 11))
+    own, other = f'{{"{store.project}/q": {{"offset": 4}}}}', '{"another/q": 4}'
+    assert read(store, startingOffsets=own) == list(range(4, 11))
+    with pytest.raises(BadConfiguration, match='"startingOffsets": another/q is not among'):
+        read(store, startingOffsets=other)
+
+
 def test_offsets_may_say_the_epoch(store: Store) -> None:
     store.post(1, 2, 3)
     epoch = store.top().epoch

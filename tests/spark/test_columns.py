@@ -63,7 +63,7 @@ def test_named_columns_come_in_their_order() -> None:
     ],
 )
 def test_names_that_will_not_do_are_named(text: str, why: str) -> None:
-    with pytest.raises(BadConfiguration, match=f"^{why}"):
+    with pytest.raises(BadConfiguration, match=f'^option "columns": {why}'):
         columns.named(text)
 
 

@@ -176,9 +176,10 @@ def test_large_bodies_make_small_chunks(store: Store, context: Context) -> None:
     options = {"delivery": "ledger", "writeId": "load", "maxMessageSize": "2m"}
     whole(Write(store.source(queue="q", **options), context, BODY), [rows(*[body] * 5)])
     assert store.last_rank() == 5
-    # Two of them are as much as a trip to Redis may be: the last chunk was the third.
+    # Two of them are as much as a trip to Redis may be: the last chunk was the third, and
+    # then the end was noted.
     last = Ledger(store.client, clock.store).last(store.project, "q", "load:0").run()
-    assert last == (0, 2)
+    assert last == (0, 3)
 
 
 @pytest.mark.parametrize("delivery", DELIVERIES)
@@ -251,6 +252,49 @@ def test_the_ledger_refuses_other_rows_for_the_same_chunk(store: Store, context:
     with pytest.raises(BadRow, match="use the option delivery=staged"):
         whole(StreamWrite(made, context, BODY), [numbered(1, 5)])
     assert store.bodies() == list(range(5))
+
+
+@pytest.mark.parametrize("order", ["dacb", "bacd", "abdc", "badc"])
+@pytest.mark.parametrize("died", [False, True])
+def test_the_ledger_refuses_the_same_rows_in_another_order(
+    store: Store, context: Context, order: str, died: bool
+) -> None:
+    options = {"queue": "q", "delivery": "ledger", "writeId": "load", "putSize": 10}
+    blocks = {name: numbered(10 * place, 10 * place + 10) for place, name in enumerate("abcd")}
+    first = [blocks[name] for name in "abcd"]
+    write = Write(store.source(**options), context, BODY)
+    if died:
+        with pytest.raises(Broken):
+            write.task(0, breaking([*first[:3], numbered(30, 35)]))
+    else:
+        whole(write, first)
+    there = store.bodies()
+    with pytest.raises(BadRow, match="are others than the first time"):
+        whole(Write(store.source(**options), context, BODY), [blocks[name] for name in order])
+    # What came in may have grown by rows that are in their order.
+    assert store.bodies()[: len(there)] == there
+    assert len(set(store.bodies())) == len(store.bodies())
+
+
+@pytest.mark.parametrize("rows_first", [20, 15, 1])
+def test_the_ledger_refuses_more_rows_than_a_task_had_when_it_ended(
+    store: Store, context: Context, rows_first: int
+) -> None:
+    options = {"queue": "q", "delivery": "ledger", "writeId": "load", "putSize": 10}
+    whole(Write(store.source(**options), context, BODY), [numbered(0, rows_first)])
+    with pytest.raises(BadRow, match="are others than the first time"):
+        whole(Write(store.source(**options), context, BODY), [numbered(0, 40)])
+    assert store.bodies() == list(range(rows_first))
+
+
+def test_the_ledger_tells_when_there_were_more_tasks(store: Store, context: Context) -> None:
+    options = {"queue": "q", "delivery": "ledger", "writeId": "load", "putSize": 10}
+    write = Write(store.source(**options), context, BODY)
+    with pytest.raises(Broken):
+        write.task(0, breaking([numbered(0, 20)]))
+    write.task(1, [numbered(20, 40)])
+    with pytest.raises(BadRow, match="came from more than 1 tasks the first time"):
+        whole(Write(store.source(**options), context, BODY), [numbered(0, 40)])
 
 
 @pytest.mark.parametrize("delivery", DELIVERIES)

@@ -90,18 +90,24 @@ def named(text: str) -> StructType:
     Raises BadConfiguration for a name that is unknown, empty, or there twice.
     """
     names = [name.strip() for name in text.split(",")]
-    _check(names)
+    _check(names, 'option "columns": ')
     return _schema(NAMED[name] for name in names)
 
 
-def projected(schema: StructType) -> tuple[str, ...]:
-    """The columns of a schema that a user wrote.
+def projected(schema: StructType, option: str | None = None) -> tuple[str, ...]:
+    """The columns of a schema that a user wrote, or that *option* names.
 
     Raises BadConfiguration for a column that is unknown, there twice, of another type
-    than ours, or may not be null: Spark would refuse the first batch only.
+    than ours, or may not be null: Spark would refuse the first batch only.  So it does
+    when schema and option do not name the same.
     """
     names = tuple(schema.names)
-    _check(names)
+    if option and tuple(named(option).names) != names:
+        raise BadConfiguration(
+            f'option "columns": it names others than the schema, which are {", ".join(names)}; '
+            "give one of them"
+        )
+    _check(names, "")
     for field in schema.fields:
         ours = NAMED[field.name].spark
         if field.dataType != ours:
@@ -120,12 +126,12 @@ def arrow_schema(names: tuple[str, ...]) -> pa.Schema:
     return pa.schema([(name, NAMED[name].arrow) for name in names])
 
 
-def _check(names: Sequence[str]) -> None:
+def _check(names: Sequence[str], where: str) -> None:
     for place, name in enumerate(names):
         if name not in NAMED:
-            raise BadConfiguration(f'there is no column "{name}", only {", ".join(NAMED)}')
+            raise BadConfiguration(f'{where}there is no column "{name}", only {", ".join(NAMED)}')
         if name in names[:place]:
-            raise BadConfiguration(f'the column "{name}" is there twice')
+            raise BadConfiguration(f'{where}the column "{name}" is there twice')
 
 
 def _schema(columns: Iterable[Column]) -> StructType:

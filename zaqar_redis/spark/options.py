@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from zaqar_redis import errors, rules
+from zaqar_redis.spark import offsets
 
 #: Where the URI comes from when no option says so: options are shown in query plans,
 #: and a URI may have a password in it.
@@ -176,6 +177,12 @@ def _positions(text: str) -> Positions:
         ) from error
 
 
+def _by_queue(positions: dict[str, Position], project: str) -> dict[str, Position]:
+    """Without the project, which checkpoints have before each queue."""
+    own = offsets.key(project, "")
+    return {key.removeprefix(own): position for key, position in positions.items()}
+
+
 def _position(value: Any) -> Position:
     epoch = value.get("epoch") if isinstance(value, dict) else None
     offset = value["offset"] if isinstance(value, dict) else value
@@ -204,8 +211,8 @@ OPTIONS: tuple[Option, ...] = (
     Option("columns", _READS, _text, None, "only these columns, separated by commas; the same as "
            "`.schema(…)` with their types"),
     Option("startingOffsets", _READS, _positions, None, "`earliest` (default of a batch), `latest` "
-           "(default of a stream), or JSON `{queue: {\"epoch\", \"offset\"}}`, by rank; the "
-           "checkpoint of a stream goes before it"),
+           "(default of a stream), or JSON `{queue: {\"epoch\", \"offset\"}}`, by rank, also as "
+           "a checkpoint has it; the checkpoint of a stream goes before it"),
     Option("startingTimestamp", _READS, _whole(0), None, "instead: from the first message created "
            "at this time on, in ms since 1970"),
     Option("endingOffsets", (BATCH,), _positions, LATEST, "where to end, the offset itself "
@@ -285,6 +292,8 @@ class Options:
             if use in option.uses and option.name not in self._values:
                 default = option.default
                 self._values[option.name] = _read(option, default) if default is not None else None
+            if option.read is _positions and isinstance(self._values.get(option.name), dict):
+                self._values[option.name] = _by_queue(self._values[option.name], self["project"])
 
     def __getitem__(self, name: str) -> Any:
         return self._values[name]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
 
@@ -28,12 +28,13 @@ from zaqar_redis import clock, errors, rules
 from zaqar_redis.keyspace import envelope
 from zaqar_redis.spark import context, publishing, restoring, rows
 from zaqar_redis.spark.collector import no_collector
+from zaqar_redis.spark.context import Task
 from zaqar_redis.spark.options import LEDGER, NONE, SINK, STAGED, WRITE, Options
 from zaqar_redis.spark.publishing import Staged
 from zaqar_redis.spark.rows import Chunk, Layout
 from zaqar_redis.spark.stores import Place, Stores, Where
 from zaqar_redis.storage.driver import NeedsSealing
-from zaqar_redis.storage.drivers.redis.ledger import ChunkDiffers, Ledger
+from zaqar_redis.storage.drivers.redis.ledger import ChunkDiffers, Digest, Ledger
 from zaqar_redis.storage.drivers.redis.stages import Stages
 
 T = TypeVar("T")
@@ -55,6 +56,9 @@ class Written(WriterCommitMessage):
     #: rows that were there already
     skipped: int = 0
     staged: Staged | None = None
+    #: with the ledger: who wrote, and where to
+    writer: str = ""
+    queues: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -84,25 +88,27 @@ def plan(at: Where, options: Options, schema: StructType, overwrite: bool) -> Pl
 
 
 def write(
-    made: Plan, name: str, batch: int, token: str, batches: Iterator[pa.RecordBatch]
+    made: Plan, writer: str, batch: int, task: Task, batches: Iterator[pa.RecordBatch]
 ) -> Written:
     """Write the rows of one task.
 
-    *name* is the writer's, the same at each try; *token* is this try's.  Raises
-    rows.BadRow, what was written before stays; and StoreUnavailable.
+    *writer* is a name that is the same at each try.  Raises rows.BadRow, what was written
+    before stays; and StoreUnavailable.
     """
-    staged = Staged(name, token)
-    written = Written(staged=staged if made.delivery == STAGED else None)
+    token = f"{batch}-{task.partition}-{task.attempt}-{uuid.uuid4().hex[:8]}"
+    staged = Staged(writer, token)
+    written = Written(writer=writer, staged=staged if made.delivery == STAGED else None)
     with Stores(made.where) as stores, no_collector():
-        ledger = _IntoLedger(stores, name, batch)
-        put = _put(made, stores, name, ledger, staged)
+        ledger = _IntoLedger(stores, _of_task(writer, task.partition), batch)
+        put = _put(made, stores, ledger, staged)
         for chunk in rows.chunks(made.layout, batches):
             for queue, messages in chunk.by_queue.items():
                 new = _reach(stores, queue, partial(put, queue, chunk))
                 written.rows += len(messages)
                 written.skipped += 0 if new else len(messages)
         for queue in ledger.sent:
-            _reach(stores, queue, partial(ledger.check, queue))
+            _reach(stores, queue, partial(ledger.end, queue))
+    written.queues = tuple(ledger.sent)
     return written
 
 
@@ -119,23 +125,40 @@ def _reach(stores: Stores, queue: str, act: Callable[[Place], T]) -> T:
         raise rows.needs_sealing(queue) from error
 
 
+@dataclass
+class _Sent:
+    """What one try of a task has sent to a queue."""
+
+    #: the chunk that had come in last before this try; -1: none of this batch
+    before: int
+    #: the last one of this try
+    number: int = -1
+    #: of everything up to it
+    digest: str = ""
+    sum: Digest = field(default_factory=Digest)
+
+    def add(self, queue: str, chunk: Chunk) -> None:
+        if chunk.number != self.number:  # it may be put twice
+            self.number, self.digest = chunk.number, self.sum.add(chunk.by_queue[queue])
+
+
 class _IntoLedger:
     """The chunks of one try of a task; some may have come in at another."""
 
     def __init__(self, stores: Stores, name: str, batch: int) -> None:
         self._stores = stores
         self._name, self._batch = name, batch
-        #: by queue, the chunk of the batch that had come in last before this try; -1: none
-        self._before: dict[str, int] = {}
-        #: by queue, the last chunk of this try
-        self.sent: dict[str, int] = {}
+        #: by queue
+        self.sent: dict[str, _Sent] = {}
 
     def put(self, queue: str, chunk: Chunk, place: Place) -> bool:
-        if queue not in self._before:
-            self._before[queue] = self._last(place, queue)
-        if self.sent.get(queue, -1) < self._before[queue] < chunk.number:
+        if queue not in self.sent:
+            self.sent[queue] = _Sent(before=self.last(queue, place))
+        sent = self.sent[queue]
+        if sent.number < sent.before < chunk.number:
             raise ChunkDiffers  # the one that came in last is none of this try's
-        new = (
+        sent.add(queue, chunk)
+        return (
             self._ledger(place)
             .post(
                 self._stores.where.project,
@@ -144,24 +167,31 @@ class _IntoLedger:
                 name=self._name,
                 batch=self._batch,
                 chunk=chunk.number,
+                digest=sent.digest,
                 size=chunk.largest[queue],
                 default_ttl=DEFAULT_TTL,
                 sealed=False,
             )
             .run()
         )
-        self.sent[queue] = chunk.number
-        return new
 
-    def check(self, queue: str, place: Place) -> None:
-        """Raises ChunkDiffers when more has come in than this try has.
+    def end(self, queue: str, place: Place) -> None:
+        """Raises ChunkDiffers when not just this came in, now or before.
 
-        All that it has would pass for known then, and be lost if it is not.
+        All that this try has would pass for known then, and be lost if it is not.
         """
-        if self._last(place, queue) > self.sent[queue]:
-            raise ChunkDiffers
+        sent = self.sent[queue]
+        self._ledger(place).end(
+            self._stores.where.project,
+            queue,
+            name=self._name,
+            batch=self._batch,
+            chunk=sent.number + 1,
+            digest=sent.digest,
+        ).run()
 
-    def _last(self, place: Place, queue: str) -> int:
+    def last(self, queue: str, place: Place) -> int:
+        """The chunk of the batch that came in last; -1: none did."""
         last = self._ledger(place).last(self._stores.where.project, queue, self._name).run()
         return last[1] if last is not None and last[0] == self._batch else -1
 
@@ -169,14 +199,38 @@ class _IntoLedger:
         return Ledger(self._stores.client(place.uri), clock.store)
 
 
-def _put(made: Plan, stores: Stores, name: str, ledger: _IntoLedger, staged: Staged) -> Put:
+def _check_tasks(made: Plan, batch: int, done: Sequence[Written]) -> None:
+    """Raises rows.BadRow when another try of the batch had more tasks.
+
+    Rows are known by their task: what the others wrote may be here once more.
+    """
+    writers = {queue: each.writer for each in done for queue in each.queues}
+    if not writers:
+        return
+    with Stores(made.where) as stores:
+        for queue, writer in writers.items():
+            more = _IntoLedger(stores, _of_task(writer, len(done)), batch)
+            if stores.patiently(queue, partial(more.last, queue)) >= 0:
+                raise rows.BadRow(
+                    f'rows for the queue "{queue}" came from more than {len(done)} tasks the '
+                    "first time, and some may be there twice now; where tasks may change "
+                    "between two tries, use the option delivery=staged"
+                )
+
+
+def _of_task(name: str, partition: int) -> str:
+    """The name that a task has in ledgers."""
+    return f"{name}:{partition}"
+
+
+def _put(made: Plan, stores: Stores, ledger: _IntoLedger, staged: Staged) -> Put:
     project = made.where.project
 
     def aside(queue: str, chunk: Chunk, place: Place) -> bool:
         stages = Stages(stores.client(place.uri), clock.store)
         staged.note(queue, chunk)
         messages = chunk.by_queue[queue]
-        stages.put(project, queue, name, staged.token, chunk.number, messages).run()
+        stages.put(project, queue, staged.name, staged.token, chunk.number, messages).run()
         return True
 
     def at_once(queue: str, chunk: Chunk, place: Place) -> bool:
@@ -199,13 +253,10 @@ class BatchWriter(DataSourceArrowWriter):
         self._name = name
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        task = context.task()
-        name = self._name if self._plan.delivery == STAGED else f"{self._name}:{task.partition}"
-        token = f"0-{task.partition}-{task.attempt}-{uuid.uuid4().hex[:8]}"
-        return write(self._plan, name, 0, token, iterator)
+        return write(self._plan, self._name, 0, context.task(), iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        publishing.publish(self._plan.where, 0, _staged(messages))
+        _finish(self._plan, 0, messages)
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -214,18 +265,19 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         task = context.stream_task()
-        query = task.query
-        name = query if self._plan.delivery == STAGED else f"{query}:{task.partition}"
-        token = f"{task.batch}-{task.partition}-{task.attempt}-{uuid.uuid4().hex[:8]}"
-        return write(self._plan, name, task.batch, token, iterator)
+        return write(self._plan, task.query, task.batch, task, iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        publishing.publish(self._plan.where, batchId, _staged(messages))
+        _finish(self._plan, batchId, messages)
 
 
-def _staged(messages: Sequence[WriterCommitMessage | None]) -> list[Staged]:
-    """In the order of tasks."""
-    return [each.staged for each in messages if isinstance(each, Written) and each.staged]
+def _finish(made: Plan, batch: int, messages: Sequence[WriterCommitMessage | None]) -> None:
+    """What is left to do when all tasks are done; *messages* are in their order."""
+    done = [each for each in messages if isinstance(each, Written)]
+    if made.delivery == STAGED:
+        publishing.publish(made.where, batch, [each.staged for each in done if each.staged])
+    elif made.delivery == LEDGER:
+        _check_tasks(made, batch, done)
 
 
 def batch_writer(

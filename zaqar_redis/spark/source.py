@@ -46,7 +46,7 @@ class ZaqarDataSource(DataSource):
 
         options, at = self._opened(BATCH)
         kind = batch.FilteringReader if options["pushdown"] else batch.BatchReader
-        return kind(at, options, columns.projected(schema))
+        return kind(at, options, columns.projected(schema, options["columns"]))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         from zaqar_redis.spark import claiming, columns, stream
@@ -54,7 +54,7 @@ class ZaqarDataSource(DataSource):
 
         options, at = self._opened(STREAM)
         kind = claiming.ClaimReader if options["consume"] == CLAIM else stream.BrowseReader
-        return kind(at, options, columns.projected(schema))
+        return kind(at, options, columns.projected(schema, options["columns"]))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         from zaqar_redis import errors

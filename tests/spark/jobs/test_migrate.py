@@ -245,10 +245,16 @@ def test_a_copy_is_the_queue_as_it_was_at_one_moment(
     report = move(spark, house, "q", to=elsewhere.at, copy=True)
     assert counts(report, "queues") == {"copied": 1}
     assert elsewhere.content("q") == house.content("q") == before
-    house.post("q", "more", delay=0)
-    assert len(elsewhere.bodies("q")) == LARGE
     again = move(spark, house, "q", to=elsewhere.at, copy=True)
     assert counts(again, "queues") == {"already there": 1}
+    # When the queue goes on, then nobody takes the copy for it
+    house.post("q", "more", delay=0)
+    assert len(elsewhere.bodies("q")) == LARGE
+    for copy in (True, False):
+        late = move(spark, house, "q", to=elsewhere.at, copy=copy)
+        assert counts(late, "queues") == {"failed": 1}
+        assert "a copy of it, which was made before" in late.details["by queue"]["q"]
+    assert len(house.bodies("q")) == LARGE + 1
 
 
 def test_a_move_to_another_store_that_was_sealed_is_finished_there_only(

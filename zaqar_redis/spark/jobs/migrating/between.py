@@ -20,6 +20,7 @@ from zaqar_redis.spark.jobs.migrating.way import AlreadyThere, Ends, Gone, Way, 
 from zaqar_redis.spark.stores import Stores
 from zaqar_redis.storage.driver import IMPORT, Transfer
 from zaqar_redis.storage.drivers.redis import copies
+from zaqar_redis.storage.drivers.redis.copies import Counts
 from zaqar_redis.storage.pooled import PooledDriver
 from zaqar_redis.storage.pooled.copying import copy_frozen
 from zaqar_redis.storage.pooled.places import Place
@@ -93,9 +94,16 @@ class Between:
         if not exists:
             raise AlreadyThere
         there = await self._target.places.find(project, queue)
-        if self._keep and await self._epochs_match(project, queue, here, there):
+        mine, theirs = await self._counts(project, queue, here, there)
+        if mine.epoch != theirs.epoch:
+            raise errors.CannotMove(queue=queue, why="the target has a queue of this name")
+        if self._keep and mine.size == theirs.size:
             raise AlreadyThere
-        raise errors.CannotMove(queue=queue, why="the target has a queue of this name")
+        raise errors.CannotMove(
+            queue=queue,
+            why="the target has a copy of it, which was made before; delete that one first (last "
+            f"rank and messages: here {mine.size}, there {theirs.size})",
+        )
 
     async def _copied(
         self, project: str, queue: str, token: str, out: Transfer, into: Transfer, way: Way
@@ -147,15 +155,20 @@ class Between:
         await catalogue.release(project, queue, here.name)
 
     async def _epochs_match(self, project: str, queue: str, here: Place, there: Place) -> bool:
-        mine, theirs = await asyncio.gather(
-            asyncio.to_thread(_epoch, self._from, here.name, project, queue),
-            asyncio.to_thread(_epoch, self._to, there.name, project, queue),
+        mine, theirs = await self._counts(project, queue, here, there)
+        return mine.epoch is not None and mine.epoch == theirs.epoch
+
+    async def _counts(
+        self, project: str, queue: str, here: Place, there: Place
+    ) -> tuple[Counts, Counts]:
+        return await asyncio.gather(
+            asyncio.to_thread(_counts, self._from, here.name, project, queue),
+            asyncio.to_thread(_counts, self._to, there.name, project, queue),
         )
-        return mine is not None and mine == theirs
 
 
-def _epoch(stores: Stores, pool: str, project: str, queue: str) -> str | None:
-    return copies.counts(stores.client(stores.uri_of(pool)), project, queue).epoch
+def _counts(stores: Stores, pool: str, project: str, queue: str) -> Counts:
+    return copies.counts(stores.client(stores.uri_of(pool)), project, queue)
 
 
 def _transfer(place: Place, queue: str) -> Transfer:

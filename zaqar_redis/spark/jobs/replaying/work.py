@@ -8,8 +8,9 @@ the same at each try: the ledger of the target knows which of them came in.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import pyarrow as pa
 
@@ -21,7 +22,7 @@ from zaqar_redis.spark.restoring import Restore, Restored
 from zaqar_redis.spark.sink import DEFAULT_TTL
 from zaqar_redis.spark.stores import Place, Stores, Where
 from zaqar_redis.storage.driver import NeedsSealing
-from zaqar_redis.storage.drivers.redis.ledger import ChunkDiffers, Ledger
+from zaqar_redis.storage.drivers.redis.ledger import ChunkDiffers, Digest, Ledger
 
 #: What becomes of a message.
 WRITTEN, THERE, TWICE = "written", "already there", "twice in the archive"
@@ -84,6 +85,7 @@ class _Target:
     queue: str
     counts: Counts
     _number: int = 0
+    _digest: Digest = field(default_factory=Digest)
     _chunk: list[Message] = field(default_factory=list)
     _bytes: int = 0
 
@@ -101,7 +103,9 @@ class _Target:
         if not self._chunk:
             return
         self._pace.wait()
-        new = self._reach()
+        ttl = self.replay.ttl
+        parts = [(each.ttl if ttl is None else ttl, each.delay, each.tail) for each in self._chunk]
+        new = self._reach(partial(self._post, parts, self._digest.add(parts)))
         count = len(self._chunk)
         self.counts[self.queue, WRITTEN if new else THERE] += count
         if new:
@@ -109,9 +113,9 @@ class _Target:
         self._number += 1
         self._chunk, self._bytes = [], 0
 
-    def _reach(self) -> bool:
+    def _reach(self, post: Callable[[Place], bool]) -> bool:
         try:
-            return self.stores.patiently(self.queue, self._post, make=True)
+            return self.stores.patiently(self.queue, post, make=True)
         except ChunkDiffers as error:
             raise rows.BadRow(
                 f'what comes for the queue "{self.queue}" is not what came the first time with '
@@ -120,16 +124,16 @@ class _Target:
         except NeedsSealing as error:
             raise rows.needs_sealing(self.queue) from error
 
-    def _post(self, place: Place) -> bool:
-        ttl = self.replay.ttl
+    def _post(self, parts: Sequence[rows.Message], digest: str, place: Place) -> bool:
         ledger = Ledger(self.stores.client(place.uri), clock.store)
         return ledger.post(
             self.replay.where.project,
             self.queue,
-            [(each.ttl if ttl is None else ttl, each.delay, each.tail) for each in self._chunk],
+            parts,
             name=self.replay.name,
             batch=0,
             chunk=self._number,
+            digest=digest,
             size=max(each.size for each in self._chunk),
             default_ttl=DEFAULT_TTL,
             sealed=all(each.sealed for each in self._chunk),

@@ -24,6 +24,11 @@ class Counts:
     #: by kind
     things: tuple[tuple[str, int], ...]
 
+    @property
+    def size(self) -> tuple[int, int]:
+        """The last rank given, and how many messages there are."""
+        return self.rank, dict(self.things)["messages"]
+
     def differences(self, other: Counts) -> list[str]:
         """What is not alike, and how many each has."""
         found = [

@@ -21,6 +21,7 @@ from zaqar_redis.storage.drivers.redis import posting
 from zaqar_redis.storage.drivers.redis.queues import enlist
 
 _POST = Script("ledger_post")
+_END = Script("ledger_end")
 _GET = Script("ledger_get")
 
 #: Milliseconds for which an entry is kept after its last write: who restarts a job from
@@ -30,11 +31,29 @@ WINDOW = 90 * 24 * 3600 * 1000
 
 
 class ChunkDiffers(Exception):
-    """The chunk that came in last from a writer comes again with other messages.
+    """What comes again from a writer is not what came in.
 
-    Chunks before it may differ too: to pass over them as known would lose messages, and
-    to write them would double some.
+    To pass over it as known would lose messages, and to write it would double some.
     """
+
+
+class Digest:
+    """Tells what a writer has sent to a queue in a batch: every chunk, and their order."""
+
+    def __init__(self) -> None:
+        self._sum = hashlib.blake2b(digest_size=8)
+
+    def __str__(self) -> str:
+        """Hexadecimal."""
+        return self._sum.hexdigest()
+
+    def add(self, messages: Sequence[tuple[int, int, bytes]]) -> str:
+        """Of all chunks up to this one."""
+        times = array("q", [time for ttl, delay, _ in messages for time in (ttl, delay)])
+        # Each tail says itself how long it is; how many there are, nothing else says.
+        tails = b"".join([tail for _, _, tail in messages])
+        self._sum.update(len(messages).to_bytes(8, "big") + times.tobytes() + tails)
+        return str(self)
 
 
 class Ledger:
@@ -52,6 +71,7 @@ class Ledger:
         name: str,
         batch: int,
         chunk: int,
+        digest: str,
         size: int,
         default_ttl: int,
         sealed: bool,
@@ -60,7 +80,9 @@ class Ledger:
 
         *messages* are (ttl in seconds or -1, delay in seconds or -1, `envelope.tail`);
         *size* the bytes of the chunk, for queues that limit a request.  Chunks are in
-        the order of (batch, chunk), both from 0.  Whether it was appended now.
+        the order of (batch, chunk), both from 0; *digest* is a `Digest` of those of the
+        batch up to this one.  Whether it was appended now.  When a later one came in,
+        that is told apart only when that one comes again.
 
         Raises ChunkDiffers, BadRequest when it is too large for the queue, NeedsSealing
         when the queue wants bodies encrypted, and Gated while the queue moves.
@@ -77,7 +99,7 @@ class Ledger:
             entry=keys.ledger(name),
             batch=batch,
             chunk=chunk,
-            digest=_digest(messages),
+            digest=digest,
             window=WINDOW,
         )
         outcome, *unlisted = yield from posting.appended(ask)
@@ -86,6 +108,27 @@ class Ledger:
         if unlisted == [1]:
             yield from enlist(project, queue)
         return bool(outcome == b"posted")
+
+    @verb
+    def end(
+        self, project: str, queue: str, *, name: str, batch: int, chunk: int, digest: str
+    ) -> Steps[None]:
+        """Note that the writer has no more in this batch than the chunks before *chunk*.
+
+        *digest* is that of all of them.  Raises ChunkDiffers when more came in, or when it
+        ended with others before, and Gated while the queue moves.
+        """
+        outcome = yield _END(
+            keys.of_queue(project, queue),
+            now=self._now(),
+            entry=keys.ledger(name),
+            batch=batch,
+            chunk=chunk,
+            digest=digest,
+            window=WINDOW,
+        )
+        if outcome == b"other":
+            raise ChunkDiffers
 
     @verb
     def append(
@@ -129,10 +172,3 @@ def entry(name: str, epoch: str, chunk: int, now: int) -> list[Argument]:
     For a queue that is taken in whole: see `Transfer.take_in`.  *now* in ms.
     """
     return [keys.ledger(name), now + WINDOW, f"{epoch} 0 0 {chunk}"]
-
-
-def _digest(messages: Sequence[tuple[int, int, bytes]]) -> str:
-    times = array("q", [time for ttl, delay, _ in messages for time in (ttl, delay)])
-    # Each tail says itself how long it is.
-    tails = b"".join([tail for _, _, tail in messages])
-    return hashlib.blake2b(times.tobytes() + tails, digest_size=8).hexdigest()
