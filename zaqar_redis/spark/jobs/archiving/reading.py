@@ -19,6 +19,11 @@ from zaqar_redis.spark.offsets import Entry
 #: How often a reader looks again when files went away under it: a compaction of the same
 #: few folders, each time just then, is not to be expected.
 _LOOKS = 5
+#: Folders of queues that are looked into one by one: to list an archive of many queues for
+#: the sake of a few takes longer, and Spark lists more paths than these by jobs.
+_FOLDERS = 32
+#: Parts of the name of such a folder: project and queue.
+_OF_QUEUE = 2
 
 
 def opened(spark: SparkSession, target: str) -> Archive:
@@ -99,13 +104,21 @@ class Archive:
     def _once(self, part: Part) -> Look:
         # In this order: files of later batches are not missed, and not minded.
         expected = {name: content for name, content in self._expected().items() if part.has(name)}
-        frame = self._reader().parquet(self._files.root)
+        frame = self._reader().parquet(*self._paths(expected))
         try:
             there = found(part.of(frame), self._files)
         except damage.Unreadable as error:
             name = self._files.below(error.uri)
             return Look(frame, expected, {}, {name: error.reason}, unreadable=True)
         return Look(frame, expected, there, wrong(expected, there))
+
+    def _paths(self, expected: Iterable[str]) -> list[str]:
+        """Folders to look into: those of queues, or that of all when these are too many."""
+        folders = {"/".join(name.split("/")[:_OF_QUEUE]) for name in expected}
+        if len(folders) > _FOLDERS:
+            return [self._files.root]
+        there = [self._files.at(each) for each in sorted(folders) if self._files.exists(each)]
+        return there or [self._files.root]
 
     def _expected(self) -> dict[str, Content | None]:
         """The files that count; None: others than we maintain the table, and wrote it."""
