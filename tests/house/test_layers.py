@@ -32,7 +32,7 @@ ALLOWED = {
     "cliff": ("cli.",),
     "pyspark": ("spark.", "cli.pipeline."),
     "pyarrow": ("spark.",),
-    "py4j": ("spark.",),
+    "py4j": ("spark.", "cli.pipeline."),
     "deltalake": ("spark.jobs.",),
     "pyiceberg": ("spark.jobs.",),
     "matplotlib": ("spark.jobs.",),

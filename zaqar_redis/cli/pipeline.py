@@ -13,6 +13,7 @@ from typing import ClassVar, cast
 
 from cliff.command import Command
 from oslo_config import cfg
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from zaqar_redis import conf as configuration
@@ -45,8 +46,8 @@ class Pipeline(Command):
         return parser
 
     def run(self, parsed_args: argparse.Namespace) -> int:
-        self._good = True
-        return super().run(parsed_args) or int(not self._good)
+        self._code = 0
+        return super().run(parsed_args) or self._code
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         for talkative in ("zaqar_redis", "py4j"):  # a command says what was asked for
@@ -57,11 +58,11 @@ class Pipeline(Command):
             report = running.do(self.job, parsed_args)
         except running.Refused as error:
             raise Refused(str(error)) from error
-        except PySparkException as error:
+        except (PySparkException, Py4JError) as error:
             raise Refused(running.why(error)) from error
         text = report.as_json() if parsed_args.json else report.as_text()
         self.app.stdout.write(f"{text}\n")
-        self._good = report.good
+        self._code = report.code
 
 
 def _configured(files: list[str]) -> str:

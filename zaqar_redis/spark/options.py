@@ -141,6 +141,8 @@ def _group(text: str) -> str:
 def _project(text: str) -> str:
     try:
         rules.project_id(text)
+    except errors.EmptyProject as problem:
+        raise ValueError("it must not be empty") from problem
     except errors.Problem as problem:
         raise ValueError(problem.text) from problem
     return text

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,8 +17,10 @@ from tests import servers
 from tests.spark.jobs import commands
 from tests.spark.jobs.archives import Command, archive, archived, doubles, files, ranks
 from tests.spark.support import Store
+from zaqar_redis.spark.jobs import archive as job
 from zaqar_redis.spark.jobs import running
 from zaqar_redis.spark.jobs.archiving import compaction, reading, tables
+from zaqar_redis.spark.jobs.archiving.batches import Batches
 from zaqar_redis.spark.jobs.archiving.books import Books
 from zaqar_redis.spark.jobs.archiving.files import Files
 from zaqar_redis.spark.jobs.archiving.plan import Planner
@@ -152,6 +155,33 @@ def test_killed_in_the_middle_it_goes_on(spark: SparkSession, store: Store, tmp_
     assert report.details["offsets"]["q"]["offset"] == 5_001
     assert report.details["compacted"]["files before"] > 8
     assert store.top().following == 5_001
+
+
+def test_interrupted_it_says_what_is_left(
+    spark: SparkSession,
+    store: Store,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    store.post(*range(30))
+    finish = Batches.finish
+
+    def interrupted(self: Batches, *arguments: Any) -> Any:
+        signal.raise_signal(signal.SIGINT)
+        return finish(self, *arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Batches, "finish", interrupted)
+        words = ["--queue", "q", "--max-per-batch", "10", "--no-progress", str(tmp_path)]
+        where = ["--storage", store.uri, "--project", store.project]
+        code = running.main(job, [*words, *where, "--json"])
+    report = json.loads(capsys.readouterr().out)
+    assert (code, report["stopped_by"]) == (130, "SIGINT")
+    assert report["counts"]["messages archived"] == {"q": 10}
+    assert report["counts"]["ranks left"] == {"q": 20}
+    assert archived(archive(spark, tmp_path, store)) == 20
+    assert ranks(tmp_path) == list(range(1, 31))
 
 
 @pytest.mark.timeout(300)

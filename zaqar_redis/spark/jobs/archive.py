@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections.abc import Mapping
 
 from pyspark.sql import SparkSession
 
@@ -141,18 +142,22 @@ def _reading(
 
 def _report(target: str, work: Work, seconds: float) -> Report:
     totals = work.totals
+    counts: dict[str, int | Mapping[str, int]] = {
+        "ranks read": {
+            "archived": totals.rows,
+            "deleted or expired before": totals.ranks - totals.rows,
+        },
+        "messages archived": dict(sorted(totals.by_queue.items())),
+    }
+    if work.stopped_by is not None:
+        counts["ranks left"] = dict(sorted(work.left.items()))
     return Report(
         job=NAME,
-        counts={
-            "ranks read": {
-                "archived": totals.rows,
-                "deleted or expired before": totals.ranks - totals.rows,
-            },
-            "messages archived": dict(sorted(totals.by_queue.items())),
-        },
+        counts=counts,
         seconds=seconds,
         details={"target": target, **work.details()},
         good=not work.damaged,
+        stopped_by=work.stopped_by,
     )
 
 

@@ -166,7 +166,8 @@ def _check_condition(spark: SparkSession, text: str) -> None:
     try:
         found = spark.createDataFrame([], SCHEMA).select(F.expr(text)).schema
     except (AnalysisException, ParseException) as error:
-        raise errors.BadConfiguration(f"--where: {error}") from error
+        # Without the plan that Spark shows around it.
+        raise errors.BadConfiguration(f"--where: {error.getMessage()}") from error
     if found.fields[0].dataType != BooleanType():
         kind = found.fields[0].dataType.simpleString()
         raise errors.BadConfiguration(f"--where: it must be a condition, not of type {kind}")

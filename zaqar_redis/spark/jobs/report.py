@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -19,12 +20,23 @@ class Report:
     details: Mapping[str, Any] = field(default_factory=dict)
     #: False: something is left that somebody must see to; the command exits with 1
     good: bool = True
+    #: what ended it before it was done
+    stopped_by: signal.Signals | None = None
+
+    @property
+    def code(self) -> int:
+        """What a command exits with; after a signal, as a shell has it."""
+        if self.stopped_by is not None:
+            return 128 + self.stopped_by
+        return int(not self.good)
 
     def as_json(self) -> str:
-        return json.dumps(asdict(self), indent=2, sort_keys=False, default=str)
+        shown = asdict(self) | {"stopped_by": self.stopped_by and self.stopped_by.name}
+        return json.dumps(shown, indent=2, sort_keys=False, default=str)
 
     def as_text(self) -> str:
-        lines = [f"{self.job}: done in {self.seconds:.1f} s"]
+        ended = f"stopped by {self.stopped_by.name} after" if self.stopped_by else "done in"
+        lines = [f"{self.job}: {ended} {self.seconds:.1f} s"]
         lines += _lines(self.counts, "  ")
         lines += _lines(self.details, "  ")
         return "\n".join(lines)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 from urllib.parse import urlsplit
 
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -17,6 +18,15 @@ from zaqar_redis import errors
 from zaqar_redis.keyspace import embedded
 from zaqar_redis.spark.jobs.report import Report
 from zaqar_redis.spark.jobs.session import LOW, NORMAL, session
+
+#: By option of the data source, what says so on the command line.
+_FLAGS = {
+    "uri": "--storage",
+    "controlUri": "--control",
+    "project": "--project",
+    "subscribe": "--queue",
+    "subscribePattern": "--pattern",
+}
 
 #: The module of a job calls itself so when spark-submit runs it.
 MAIN = "__main__"
@@ -120,17 +130,34 @@ def do(job: Job, parsed: argparse.Namespace) -> Report:
         _reachable(parsed),
         session(job.NAME, parsed.master, dict(parsed.conf), parsed.priority) as spark,
     ):
-        return job.run(spark, parsed)
+        try:
+            return job.run(spark, parsed)
+        except errors.BadConfiguration as error:
+            raise errors.BadConfiguration(_in_flags(str(error))) from error
+
+
+def _in_flags(text: str) -> str:
+    """What the data source says of its options, in the words of the command line."""
+    for option, flag in _FLAGS.items():
+        text = text.replace(f'option "{option}"', flag)
+    return text
 
 
 def why(error: Exception) -> str:
-    """The last line of what a Python worker said, which is what the user needs to know."""
+    """In a line: what a Python worker said last, else what Java said."""
     lines = [line for line in str(error).splitlines() if "BadConfiguration: " in line]
-    return lines[-1].partition("BadConfiguration: ")[2] if lines else str(error)
+    if lines:
+        return lines[-1].partition("BadConfiguration: ")[2]
+    if isinstance(error, Py4JJavaError):
+        return str(error.java_exception.getMessage())
+    return str(error)
 
 
 def main(job: Job, argv: Sequence[str] | None = None) -> int:
-    """The exit code: 0; 1 when it failed, or something is left to be seen to."""
+    """The exit code: 0; 1 when it failed, or something is left to be seen to.
+
+    After a signal 128 and its number.
+    """
     parser = argparse.ArgumentParser(
         prog=f"zaqar-redis pipeline {job.NAME}",
         description=job.__doc__,
@@ -144,8 +171,8 @@ def main(job: Job, argv: Sequence[str] | None = None) -> int:
     except (errors.BadConfiguration, errors.Problem, Refused) as error:
         print(error, file=sys.stderr)
         return 1
-    except PySparkException as error:
+    except (PySparkException, Py4JError) as error:
         print(why(error), file=sys.stderr)
         return 1
     print(report.as_json() if parsed.json else report.as_text())
-    return int(not report.good)
+    return report.code

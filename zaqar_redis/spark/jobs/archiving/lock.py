@@ -41,8 +41,11 @@ def held(files: Files) -> Iterator[Held]:
 
 @contextlib.contextmanager
 def _local(folder: str) -> Iterator[None]:
-    os.makedirs(os.path.join(folder, BOOKS), exist_ok=True)
-    file = os.open(os.path.join(folder, _LOCK), os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        os.makedirs(os.path.join(folder, BOOKS), exist_ok=True)
+        file = os.open(os.path.join(folder, _LOCK), os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise Refused(f"TARGET: {folder} cannot be written to: {error.strerror}") from error
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:

@@ -9,14 +9,20 @@ import threading
 from collections.abc import Iterator
 
 
+class Stop(threading.Event):
+    #: the signal that asked
+    by: signal.Signals | None = None
+
+
 @contextlib.contextmanager
-def asked() -> Iterator[threading.Event]:
+def asked() -> Iterator[Stop]:
     """Set by the first signal; the second one interrupts."""
-    stop = threading.Event()
+    stop = Stop()
 
     def ask(number: int, frame: object) -> None:
         if stop.is_set():
             raise KeyboardInterrupt
+        stop.by = signal.Signals(number)
         stop.set()
 
     if threading.current_thread() is not threading.main_thread():

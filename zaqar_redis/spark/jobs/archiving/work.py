@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
+import signal
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from threading import Event
 from typing import Any
 
 from pyspark.errors import PySparkException
@@ -16,6 +16,7 @@ from zaqar_redis.spark.jobs.archiving.books import Books, Manifest, Range
 from zaqar_redis.spark.jobs.archiving.compaction import Compactor
 from zaqar_redis.spark.jobs.archiving.plan import Planner
 from zaqar_redis.spark.jobs.archiving.settings import Settings
+from zaqar_redis.spark.jobs.archiving.stopping import Stop
 
 #: Batches between two compactions while a run follows: each leaves files in a folder.
 _COMPACT_EVERY = 16
@@ -64,12 +65,17 @@ class Work:
         self._compactor = compactor
         self._state = books.state()
         self.totals = Totals()
+        #: what ended it before it was done, and the ranks that it left, by queue
+        self.stopped_by: signal.Signals | None = None
+        self.left: dict[str, int] = {}
         #: folders with new files, and batches, since the last compaction
         self._touched: set[str] = set()
         self._uncompacted = 0
 
-    def go(self, stop: Event) -> None:
+    def go(self, stop: Stop) -> None:
         """Archive until there is no more, or until it is to *stop*.
+
+        To follow is to go on until then, and leaves nothing.
 
         Raises Refused, BadConfiguration, and what Spark and Hadoop raise.
         """
@@ -83,6 +89,9 @@ class Work:
             else:
                 stop.wait(self._settings.follow)
                 waiting = self._waiting()
+        if stop.by is not None and self._settings.follow is None:
+            self.stopped_by = stop.by
+            self.left = {each.queue: each.end - each.start for each in waiting}
         self._compact()
 
     def _waiting(self) -> list[Range]:
