@@ -21,6 +21,8 @@ from zaqar_redis.keyspace.keys import (
     RoleKeys,
     TermKeys,
     TopicKeys,
+    ChannelKeys,
+    OnceKeys,
 )
 from zaqar_redis.keyspace.script import Script
 

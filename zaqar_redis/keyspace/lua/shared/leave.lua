@@ -1,0 +1,9 @@
+-- Remove a client, and its user with the last of its clients.
+local function leave(client, user)
+    if redis.call('HDEL', present, client) == 1 then
+        if redis.call('HINCRBY', users, user, -1) <= 0 then
+            redis.call('HDEL', users, user)
+        end
+    end
+    redis.call('ZREM', presence, client)
+end
