@@ -13,7 +13,6 @@ from typing import Any
 
 import jwt
 import msgspec
-from msgspec import Raw
 
 #: By the family of their keys.
 _HMAC = ("HS256", "HS384", "HS512")
@@ -47,8 +46,8 @@ class Settings(msgspec.Struct, frozen=True):
 class Granted(msgspec.Struct, frozen=True):
     """A subscription that a token gives; *override* by option."""
 
-    info: Raw = Raw()
-    data: Raw = Raw()
+    info: bytes = b""
+    data: bytes = b""
     override: dict[str, bool] = {}
 
 
@@ -57,7 +56,7 @@ class Connection(msgspec.Struct, frozen=True):
 
     user: str
     expire_at: int = 0
-    info: Raw = Raw()
+    info: bytes = b""
     subs: dict[str, Granted] = {}
 
 
@@ -66,8 +65,8 @@ class Subscription(msgspec.Struct, frozen=True):
     channel: str
     client: str = ""
     expire_at: int = 0
-    info: Raw = Raw()
-    data: Raw = Raw()
+    info: bytes = b""
+    data: bytes = b""
     override: dict[str, bool] = {}
 
 
@@ -162,15 +161,15 @@ def _expiry(claims: dict[str, Any]) -> int:
     return int(expiry)
 
 
-def _payload(claims: dict[str, Any], name: str) -> Raw:
+def _payload(claims: dict[str, Any], name: str) -> bytes:
     packed = claims.get(f"b64{name}")
     if packed:
         try:
-            return Raw(base64.b64decode(packed, validate=True))
+            return base64.b64decode(packed, validate=True)
         except (binascii.Error, TypeError) as error:
             raise Invalid from error
     given = claims.get(name)
-    return Raw() if given is None else Raw(msgspec.json.encode(given))
+    return b"" if given is None else msgspec.json.encode(given)
 
 
 def _override(claims: dict[str, Any]) -> dict[str, bool]:

@@ -47,7 +47,7 @@ def publication(
 def unpacked(packed: bytes, offset: int) -> wire.Publication:
     found = _read_publication(packed)
     return wire.Publication(
-        data=Raw(found.data),
+        data=wire.payload(found.data),
         info=_unpacked(found.info) if found.info is not None else None,
         offset=offset,
         tags=found.tags,
@@ -63,6 +63,6 @@ def _unpacked(found: _Info) -> wire.ClientInfo:
     return wire.ClientInfo(
         user=found.user,
         client=found.client,
-        conn_info=Raw(found.conn_info),
-        chan_info=Raw(found.chan_info),
+        conn_info=wire.payload(found.conn_info),
+        chan_info=wire.payload(found.chan_info),
     )

@@ -9,6 +9,7 @@ source are those of Centrifugo's client protocol.
 from __future__ import annotations
 
 import contextlib
+import logging
 import math
 import random
 import uuid
@@ -26,6 +27,8 @@ from zaqar_redis.realtime.codec import Codec
 from zaqar_redis.realtime.codes import Close, Closed, End, Error, Refused
 from zaqar_redis.realtime.engine import Position, Since
 from zaqar_redis.realtime.namespaces import Options
+
+LOG = logging.getLogger(__name__)
 
 #: What clients are told of this server.
 VERSION = "zaqar-redis"
@@ -145,7 +148,7 @@ class Session:
         self.codec = codec
         self.client = str(uuid.uuid4())
         self.user = ""
-        self.conn_info = Raw()
+        self.conn_info = wire.NOTHING
         self.subscriptions: dict[str, Subscription] = {}
         self.connected = False
         self.closed = False
@@ -184,6 +187,9 @@ class Session:
         except Closed as closed:
             self.close(closed.close)
         except errors.Unavailable:
+            self.close(codes.SERVER_ERROR)
+        except Exception:  # of this connection; the others go on
+            LOG.exception("a command failed", extra={"action": "command_failed"})
             self.close(codes.SERVER_ERROR)
 
     async def _handle(self, command: wire.Command) -> None:
@@ -337,7 +343,8 @@ class Session:
             raise Refused(codes.TOKEN_EXPIRED) from error
         except tokens.Invalid as error:
             raise Closed(codes.INVALID_TOKEN) from error
-        self.user, self.conn_info, self.expire_at = known.user, known.info, known.expire_at
+        self.user, self.expire_at = known.user, known.expire_at
+        self.conn_info = wire.payload(known.info)
         self._anonymous, self._trusted = not known.user, settings.insecure
         return dict(known.subs)
 
@@ -370,7 +377,7 @@ class Session:
         self.send(wire.Reply(id=id, subscribe=result))
         await self._live(subscription)
 
-    def _permitted(self, channel: str, options: Options, token: str) -> tuple[Subscription, Raw]:
+    def _permitted(self, channel: str, options: Options, token: str) -> tuple[Subscription, bytes]:
         """Raises Refused, Closed."""
         if token:
             grant = self._token_of(channel, token)
@@ -391,7 +398,7 @@ class Session:
         )
         if not allowed:
             raise Refused(codes.PERMISSION_DENIED)
-        return self._subscription(channel, options, Raw()), Raw()
+        return self._subscription(channel, options, b""), b""
 
     def _token_of(self, channel: str, token: str) -> tokens.Subscription:
         try:
@@ -412,14 +419,17 @@ class Session:
         ):
             raise Closed(codes.INVALID_TOKEN)
 
-    def _subscription(self, channel: str, options: Options, chan_info: Raw) -> Subscription:
+    def _subscription(self, channel: str, options: Options, chan_info: bytes) -> Subscription:
         info = wire.ClientInfo(
-            user=self.user, client=self.client, conn_info=self.conn_info, chan_info=chan_info
+            user=self.user,
+            client=self.client,
+            conn_info=self.conn_info,
+            chan_info=wire.payload(chan_info),
         )
         return Subscription(session=self, channel=channel, options=options, info=info)
 
     async def _begin(
-        self, subscription: Subscription, request: wire.SubscribeRequest, data: Raw
+        self, subscription: Subscription, request: wire.SubscribeRequest, data: bytes
     ) -> wire.SubscribeResult:
         """Listen, and read what was missed.  Raises Refused, Closed, StoreUnavailable."""
         options = subscription.options
@@ -432,7 +442,7 @@ class Session:
             result = wire.SubscribeResult(
                 recoverable=subscription.recoverable,
                 positioned=subscription.positioned,
-                data=data,
+                data=wire.payload(data),
             )
             if options.keep is not None:
                 await self._recover(subscription, request, result)

@@ -12,6 +12,13 @@ from typing import Any
 
 from msgspec import Raw, Struct
 
+#: No payload.  It is told from others by being this very one: see `payload`.
+NOTHING = Raw()
+
+
+def payload(data: bytes) -> Raw:
+    return Raw(data) if data else NOTHING
+
 
 class Wire(Struct, omit_defaults=True, gc=False):
     """Base of all that is written."""
@@ -27,8 +34,8 @@ class Stream(Wire):
 class ClientInfo(Wire):
     user: str
     client: str
-    conn_info: Raw = Raw()
-    chan_info: Raw = Raw()
+    conn_info: Raw = NOTHING
+    chan_info: Raw = NOTHING
 
 
 class Publication(Wire):
@@ -50,7 +57,7 @@ class SubscribeRequest(Wire):
     recover: bool = False
     epoch: str = ""
     offset: int = 0
-    data: Raw = Raw()
+    data: Raw = NOTHING
     positioned: bool = False
     recoverable: bool = False
     join_leave: bool = False
@@ -60,7 +67,7 @@ class SubscribeRequest(Wire):
 
 class ConnectRequest(Wire):
     token: str = ""
-    data: Raw = Raw()
+    data: Raw = NOTHING
     subs: dict[str, SubscribeRequest] = {}
     name: str = ""
     version: str = ""
@@ -74,7 +81,7 @@ class UnsubscribeRequest(Wire):
 
 class PublishRequest(Wire):
     channel: str = ""
-    data: Raw = Raw()
+    data: Raw = NOTHING
 
 
 class HistoryRequest(Wire):
@@ -97,12 +104,12 @@ class PingRequest(Wire):
 
 
 class SendRequest(Wire):
-    data: Raw = Raw()
+    data: Raw = NOTHING
 
 
 class RPCRequest(Wire):
     method: str = ""
-    data: Raw = Raw()
+    data: Raw = NOTHING
 
 
 class RefreshRequest(Wire):
@@ -160,7 +167,7 @@ class SubscribeResult(Wire):
     recovered: bool = False
     offset: int = 0
     positioned: bool = False
-    data: Raw = Raw()
+    data: Raw = NOTHING
     was_recovering: bool = False
 
 
@@ -169,7 +176,7 @@ class ConnectResult(Wire):
     version: str
     expires: bool = False
     ttl: int = 0
-    data: Raw = Raw()
+    data: Raw = NOTHING
     subs: dict[str, SubscribeResult] = {}
     ping: int = 0
     pong: bool = False
@@ -198,7 +205,7 @@ class HistoryResult(Wire):
 
 
 class RPCResult(Wire):
-    data: Raw = Raw()
+    data: Raw = NOTHING
 
 
 class RefreshResult(Wire):
@@ -234,7 +241,7 @@ class Subscribe(Wire):
     epoch: str = ""
     offset: int = 0
     positioned: bool = False
-    data: Raw = Raw()
+    data: Raw = NOTHING
 
 
 class Message(Wire):

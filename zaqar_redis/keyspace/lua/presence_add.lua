@@ -1,6 +1,6 @@
 -- Note that a client is in a channel, until its time is over or it is noted again.
 local presence = KEYS[1]             -- zset: clients of a channel, by when they lapse
-local present  = KEYS[2]             -- hash: client -> {user, info}
+local present  = KEYS[2]             -- hash: client -> user and info
 local users    = KEYS[3]             -- hash: user -> how many clients
 local now      = tonumber(ARGV[1])   -- ms; 0: the time of Redis
 local client   = ARGV[2]             -- id
@@ -13,14 +13,14 @@ local ttl      = tonumber(ARGV[5])   -- ms
 
 lapse()
 local before = redis.call('HGET', present, client)
-if before and cmsgpack.unpack(before)[1] ~= user then
-    leave(client, cmsgpack.unpack(before)[1])
+if before and user_of(before) ~= user then
+    leave(client, user_of(before))
     before = nil
 end
 if not before then
     redis.call('HINCRBY', users, user, 1)
 end
-redis.call('HSET', present, client, cmsgpack.pack({user, info}))
+redis.call('HSET', present, client, #user .. ':' .. user .. info)
 redis.call('ZADD', presence, now + ttl, client)
 for _, key in ipairs({presence, present, users}) do
     redis.call('PEXPIRE', key, ttl * 2)  -- longer than any entry: they lapse together

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
-
 from zaqar_redis.clock import Clock
 from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.client import AsyncClient
@@ -108,15 +106,17 @@ class RedisPresence:
     async def present(self, channel: str) -> dict[str, bytes]:
         answer = await self._client.call(_LIST(keys.of_channel(channel), now=self._now()))
         pairs = zip(answer[::2], answer[1::2], strict=True)
-        return {client.decode(): _unpack(entry)[1] for client, entry in pairs}
+        return {client.decode(): _info(entry) for client, entry in pairs}
 
     async def stats(self, channel: str) -> PresenceStats:
         clients, users = await self._client.call(_STATS(keys.of_channel(channel), now=self._now()))
         return PresenceStats(clients, users)
 
 
-#: Lua packs texts as old msgpack has them: bytes, all of them.
-_unpack = msgspec.msgpack.Decoder(tuple[bytes, bytes], strict=False).decode
+def _info(entry: bytes) -> bytes:
+    """Of what presence_add.lua wrote."""
+    size, _, rest = entry.partition(b":")
+    return rest[int(size) :]
 
 
 class RedisBus:

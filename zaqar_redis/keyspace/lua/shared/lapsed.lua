@@ -3,7 +3,7 @@ local function lapse()
     for _, client in ipairs(redis.call('ZRANGEBYSCORE', presence, '-inf', now)) do
         local entry = redis.call('HGET', present, client)
         if entry then
-            leave(client, cmsgpack.unpack(entry)[1])
+            leave(client, user_of(entry))
         end
     end
     redis.call('ZREMRANGEBYSCORE', presence, '-inf', now)
