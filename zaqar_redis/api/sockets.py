@@ -23,7 +23,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
     def handle_connect(self, event: Request) -> None:
         super().handle_connect(event)
         if self.handshake_initiated and not self.handshake_complete:
-            extensions: dict[str, Any] = self.scope["extensions"]  # type: ignore[assignment]  # one more than ASGI's
+            extensions: dict[str, Any] = self.scope["extensions"]
             extensions[FRAMES] = self
 
     def write_frame(self, payload: bytes, binary: bool) -> None:

@@ -19,7 +19,7 @@ from msgspec import Raw
 from zaqar_redis import errors
 from zaqar_redis.auth import tokens
 from zaqar_redis.realtime import codes, packing, wire
-from zaqar_redis.realtime.engine import Engine, Once, Position, Published, Since
+from zaqar_redis.realtime.engine import NOWHERE, Engine, Once, Position, Published, Since
 from zaqar_redis.realtime.namespaces import Namespaces, Options
 from zaqar_redis.realtime.session import Session, Settings, Subscription, pushed
 
@@ -206,7 +206,8 @@ class Scope:
     async def history(
         self, channel: str, since: Since, options: Options
     ) -> tuple[list[wire.Publication], Position]:
-        assert options.keep is not None
+        if options.keep is None:
+            return [], NOWHERE
         found, top = await self._node.engine.history.history(
             self._key(channel), since, options.keep
         )

@@ -73,7 +73,6 @@ class Listener:
         await self._say("unsubscribe", name)
 
     async def _say(self, what: str, name: bytes) -> None:
-        assert self._connection is not None
         with contextlib.suppress(RedisError, OSError):  # the reader comes back and says all
             await getattr(self._connection, what)(name)
 
@@ -85,12 +84,14 @@ class Listener:
             raise errors.StoreUnavailable from None
 
     async def _read(self, connection: PubSub) -> None:
-        lost = True
+        lost, before = True, False
         while True:
             try:
                 if lost:
                     await connection.subscribe(*self._own, *self._channels)
-                    lost = False
+                    if before:
+                        self._heard.on_gap()
+                    lost, before = False, True
                 message = await connection.get_message(timeout=_QUIET)
                 if message is None:
                     message = await self._probed(connection)
@@ -101,9 +102,8 @@ class Listener:
                 for event in self._confirmed.values():
                     event.clear()
                 with contextlib.suppress(RedisError, OSError):
-                    await connection.reset()  # type: ignore[no-untyped-call]  # redis-py has no types for it
+                    await connection.reset()
                 await asyncio.sleep(random.uniform(*_AGAIN))
-                self._heard.on_gap()
 
     async def _probed(self, connection: PubSub) -> dict[str, Any]:
         """The next message, if need be that the connection lives.  Raises TimeoutError."""
