@@ -33,6 +33,8 @@ _STOPS = (
     "remove _zaqar/staged/",
     "write _zaqar/compactions/",
     "move project={project}/queue=q/date={date}/compact-",
+    "write _zaqar/files/",
+    "remove _zaqar/files/",
     "remove _zaqar/compactions/",
 )
 #: A table's own files are not removed.
@@ -94,6 +96,7 @@ def test_a_run_may_stop_before_any_step(
         with pytest.raises(Crash):
             archive(spark, tmp_path, store, "q,r", format=format)
         survivors += _expire_what_is_staged(spark, tmp_path, store)
+        _nothing_is_missed(spark, tmp_path, store)
     # When it runs to its end
     bomb.set(None)
     archive(spark, tmp_path, store, "q,r")
@@ -107,6 +110,12 @@ def test_a_run_may_stop_before_any_step(
             assert ranks(tmp_path, queue) == list(range(1, posted + 1))
     left = [each for each in (tmp_path / "_zaqar").glob("staged/*") if each.is_dir()]
     assert left == []
+
+
+def _nothing_is_missed(spark: SparkSession, target: Path, store: Store) -> None:
+    if Books(Files(spark, str(target))).head() is not None:
+        _, wrong = reading.opened(spark, str(target)).whatever(store.project)
+        assert wrong == {}
 
 
 def _expire_what_is_staged(spark: SparkSession, target: Path, store: Store) -> int:

@@ -205,6 +205,7 @@ def test_two_lives_cannot_be_restored_as_one(archived: Archived, target: str) ->
     ("how", "why"),
     [
         ({"queues": ["a b"]}, "--queue"),
+        ({"queues": []}, "queues: there is none"),
         ({"target": "a b"}, "--target-queue"),
         ({"ttl": 5}, "--ttl"),
         ({"rate": 0}, "--rate"),

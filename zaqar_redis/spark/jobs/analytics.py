@@ -35,7 +35,7 @@ from zaqar_redis.spark.jobs.analysing.inputs import Input
 from zaqar_redis.spark.jobs.analysing.output import Output
 from zaqar_redis.spark.jobs.analysing.summary import Summary, summary
 from zaqar_redis.spark.jobs.analysing.tables import Tables
-from zaqar_redis.spark.jobs.archiving import layout
+from zaqar_redis.spark.jobs.archiving import damage, layout
 from zaqar_redis.spark.jobs.report import Report
 from zaqar_redis.spark.jobs.session import watched
 from zaqar_redis.spark.options import BATCH, Options
@@ -93,6 +93,7 @@ def run(spark: SparkSession, parsed: argparse.Namespace) -> Report:
     )
 
 
+@damage.noticed()
 def analytics(
     spark: SparkSession,
     target: str,
@@ -105,7 +106,8 @@ def analytics(
     """Write tables and report to the folder *target*.
 
     *source* are options of the data source; with *archive* they say which of its queues,
-    and it is read instead.  Raises BadConfiguration, and Refused when tables do not add up.
+    and it is read instead.  Raises BadConfiguration, and Refused when files of the archive are
+    missing or damaged, or tables do not add up.
     """
     begun = time.monotonic()
     wanted = windows.seconds(window)

@@ -152,6 +152,7 @@ def _report(target: str, work: Work, seconds: float) -> Report:
         },
         seconds=seconds,
         details={"target": target, **work.details()},
+        good=not work.damaged,
     )
 
 

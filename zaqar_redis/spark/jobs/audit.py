@@ -6,7 +6,8 @@
 Archived messages that are live no more are as they should be: they were deleted, or they
 expired.  Live ones behind the rank up to which their queue is archived come with the next
 archiving.  The exit code is 1 when a live message before that rank is not in the archive,
-when a message is there more than once, or when it has another body than the live one.
+when a message is there more than once, or when it has another body than the live one; and
+when files of the archive are missing, or are not what was archived.
 
 Messages are told apart by queue, epoch and rank, bodies by xxhash64.
 """
@@ -17,7 +18,7 @@ import argparse
 import re
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pyspark import StorageLevel
@@ -25,7 +26,7 @@ from pyspark.sql import SparkSession
 
 from zaqar_redis import errors
 from zaqar_redis.spark.jobs import auditing, running
-from zaqar_redis.spark.jobs.archiving import reading
+from zaqar_redis.spark.jobs.archiving import damage, reading
 from zaqar_redis.spark.jobs.report import Report
 from zaqar_redis.spark.jobs.session import watched
 from zaqar_redis.spark.offsets import Entry
@@ -34,6 +35,9 @@ from zaqar_redis.spark.stores import Stores, where
 from zaqar_redis.spark.subscribed import Subscribed
 
 NAME = "audit"
+
+#: Files that a report names: of a lost folder there may be thousands.
+_FILES = 20
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,6 +59,7 @@ def run(spark: SparkSession, parsed: argparse.Namespace) -> Report:
     return audit(spark, parsed.target, running.source(parsed), parsed.list, parsed.quiet)
 
 
+@damage.noticed()
 def audit(
     spark: SparkSession,
     target: str,
@@ -65,7 +70,8 @@ def audit(
     """Compare the archive at *target* with the store of the *source* options.
 
     ``subscribe`` or ``subscribePattern`` choose among the archived queues; without them it
-    is all.  *listing* is a file for what is found.  Raises BadConfiguration.
+    is all.  *listing* is a file for what is found.  Raises BadConfiguration, and Refused when
+    a file of the archive cannot be read.
     """
     began = time.monotonic()
     if listing is not None:
@@ -78,9 +84,10 @@ def audit(
         stores.check()
         subscribed = Subscribed(options, stores)
         present = [queue for queue in queues if subscribed.ends(queue) is not None]
+    archived, wrong = archive.whatever(options["project"], list(queues))
     messages = auditing.compared(
         spark,
-        archive.messages(options["project"], list(queues)),
+        archived,
         auditing.live(spark, source, present),
         queues,
     )
@@ -90,7 +97,8 @@ def audit(
         counts = auditing.counted(messages, time.time())
         found = auditing.listed(messages, listing) if listing else None
         messages.unpersist()
-    return _report(target, counts, listing, found, time.monotonic() - began)
+    files = [f"{name} {what}" for name, what in sorted(wrong.items())]
+    return _report(target, counts, files, listing, found, time.monotonic() - began)
 
 
 def _chosen(source: Mapping[str, str]) -> bool:
@@ -112,6 +120,7 @@ def _queues(options: Options, reached: Mapping[str, Entry]) -> dict[str, Entry]:
 def _report(
     target: str,
     queues: Mapping[str, Mapping[str, Any]],
+    files: Sequence[str],
     listing: str | None,
     found: int | None,
     seconds: float,
@@ -139,9 +148,15 @@ def _report(
         },
         seconds=seconds,
         details={"target": target, "queues": dict(queues)}
+        | ({"files missing or changed": _some(files)} if files else {})
         | ({"listed": {"file": listing, "findings": found}} if listing else {}),
-        good=not (double or total(auditing.CHANGED) or total(auditing.MISSING)),
+        good=not (double or total(auditing.CHANGED) or total(auditing.MISSING) or files),
     )
+
+
+def _some(files: Sequence[str]) -> list[str]:
+    more = len(files) - _FILES
+    return [*files[:_FILES], f"and {more} more"] if more > 0 else list(files)
 
 
 if __name__ == "__main__":

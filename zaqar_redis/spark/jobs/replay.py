@@ -31,7 +31,7 @@ from pyspark.sql import functions as F
 from zaqar_redis.keyspace import envelope
 from zaqar_redis.spark import restoring
 from zaqar_redis.spark.jobs import running, tasks
-from zaqar_redis.spark.jobs.archiving import reading
+from zaqar_redis.spark.jobs.archiving import damage, reading
 from zaqar_redis.spark.jobs.replaying import plan, settings, work
 from zaqar_redis.spark.jobs.replaying.plan import Plan
 from zaqar_redis.spark.jobs.replaying.settings import Settings
@@ -93,21 +93,23 @@ def run(spark: SparkSession, parsed: argparse.Namespace) -> Report:
     return replay(spark, parsed.archive, tasks.store(parsed), how)
 
 
+@damage.noticed()
 def replay(
     spark: SparkSession, archive: str, store: dict[str, str], how: Settings | None = None
 ) -> Report:
     """Replay messages of an archive to the store that options of the data source name
     (``uri``, ``controlUri``, ``project``).
 
-    Raises BadConfiguration; Refused when a queue to be restored is there, or the messages
-    are not those of the first time; and what Spark raises.
+    Raises BadConfiguration; Refused when files of the archive are missing or damaged, when a
+    queue to be restored is there, or the messages are not those of the first time; and what
+    Spark raises.
     """
     how = how or Settings()
     began = time.monotonic()
     settings.check(how)
     at = tasks.where(store)
     with watched(spark, "looking", how.quiet):
-        messages = reading.opened(spark, archive).messages(at.project, how.queues)
+        messages = reading.opened(spark, archive).messages(at.project, how.queues, how.dates)
         made = plan.planned(messages, at, how)
     if how.dry_run:
         counts = _planned(made)

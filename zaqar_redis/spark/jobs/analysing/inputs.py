@@ -91,7 +91,7 @@ def archived(
     queues: Sequence[str] | None,
     pattern: str | None,
 ) -> Input:
-    """Raises BadConfiguration."""
+    """Raises BadConfiguration, and Refused when files of the archive are missing."""
     archive = reading.opened(spark, target)
     known = sorted(archive.offsets(project))
     names = _named(known, queues, pattern, project)

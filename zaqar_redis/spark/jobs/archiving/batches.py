@@ -22,6 +22,7 @@ from pyspark.sql import functions as F
 from zaqar_redis.spark.jobs.archiving import books, layout
 from zaqar_redis.spark.jobs.archiving.books import Books, File, Manifest, Range, State
 from zaqar_redis.spark.jobs.archiving.files import Files
+from zaqar_redis.spark.jobs.archiving.inventory import Inventory
 from zaqar_redis.spark.jobs.archiving.lock import Held
 from zaqar_redis.spark.jobs.archiving.tables import Table
 
@@ -39,6 +40,7 @@ class Batches:
         self._spark = spark
         self._files = files
         self._books = kept
+        self._inventory = Inventory(files)
         self._table = table
         #: options of the data source but for queues and ranks
         self._source = source
@@ -73,6 +75,7 @@ class Batches:
             self._table.add(manifest.batch, manifest.files)
         after = state.after(manifest)
         self._books.finished(manifest, after)
+        self._inventory.fold_when_due()
         self._files.remove(f"{books.STAGED}/{manifest.attempt}")
         return after
 

@@ -7,6 +7,7 @@ Below ``_zaqar``:
     staged/<attempt>/       files that are being written, by one try
     manifests/<N>.json      batch N is staged: from here on it will be archived
     done/<N>.json           batch N is archived; where each queue is to be read on
+    files/<N>.json          all files up to some batch, see inventory.py
     compactions/<id>.json   files that one file, staged or in its place, stands for
     lock                    who is at work
 
@@ -26,9 +27,7 @@ from zaqar_redis.spark import offsets
 from zaqar_redis.spark.jobs.archiving.files import BOOKS, Files
 from zaqar_redis.spark.offsets import Entry
 
-_VERSION = 1
-#: Records of batches that are kept: the last one says all; the others are for people.
-_KEPT = 10
+_VERSION = 2
 
 HEAD = f"{BOOKS}/archive.json"
 STAGED = f"{BOOKS}/staged"
@@ -163,8 +162,8 @@ class Books:
         return head
 
     def state(self) -> State:
-        for number in reversed(self._numbers(_DONE)):
-            record = self._files.read(f"{_DONE}/{number:010d}.json")
+        for number in reversed(self.done()):
+            record = self._files.read(_done(number))
             if record is not None:
                 return State(record["batch"], record["offsets"])
         return State()
@@ -176,11 +175,25 @@ class Books:
             "offsets": state.offsets,
             "ranges": [asdict(each) for each in manifest.ranges],
             "rows": manifest.rows,
+            "files": [asdict(each) for each in manifest.files],
         }
-        self._files.write(f"{_DONE}/{state.batch:010d}.json", done)
+        self._files.write(_done(state.batch), done)
         self._files.remove(_manifest(manifest.batch))
-        for number in self._numbers(_DONE)[:-_KEPT]:
-            self._files.remove(f"{_DONE}/{number:010d}.json")
+
+    def done(self) -> list[int]:
+        """Batches that are archived, of which there are records, in order."""
+        return self._files.numbers(_DONE)
+
+    def files(self, batch: int) -> tuple[File, ...] | None:
+        """Those of a batch that is archived; None: there is no record of it."""
+        record = self._files.read(_done(batch))
+        return None if record is None else tuple(File(**each) for each in record["files"])
+
+    def forget(self, batch: int) -> None:
+        """Remove the records of batches up to this one."""
+        for number in self.done():
+            if number <= batch:
+                self._files.remove(_done(number))
 
     def staged(self, manifest: Manifest) -> None:
         self._files.write(_manifest(manifest.batch), asdict(manifest))
@@ -195,7 +208,7 @@ class Books:
         self._files.remove(_MANIFESTS)
 
     def compactions(self) -> list[Compaction]:
-        """Those that were begun, and not ended."""
+        """Those that were begun, and are not in the list of files."""
         found = []
         for name in self._files.names(_COMPACTIONS):
             record = self._files.read(f"{_COMPACTIONS}/{name}")
@@ -209,9 +222,9 @@ class Books:
     def compacted(self, compaction: Compaction) -> None:
         self._files.remove(f"{_COMPACTIONS}/{compaction.id}.json")
 
-    def _numbers(self, folder: str) -> list[int]:
-        names = (name.removesuffix(".json") for name in self._files.names(folder))
-        return sorted(int(name) for name in names if name.isdecimal())
+
+def _done(batch: int) -> str:
+    return f"{_DONE}/{batch:010d}.json"
 
 
 def _manifest(batch: int) -> str:

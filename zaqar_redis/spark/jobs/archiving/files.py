@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from typing import Any, cast
+from urllib.parse import unquote, urlsplit
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
@@ -43,6 +44,7 @@ class Files:
             raise errors.BadConfiguration(
                 f'TARGET "{target}": {error.java_exception.getMessage()}'
             ) from error
+        self._base = str(self._root.toUri().getPath()).rstrip("/")
 
     @property
     def root(self) -> str:
@@ -58,6 +60,10 @@ class Files:
         """The whole path, as Spark takes it."""
         return str(self._path(name).toString())
 
+    def below(self, uri: str) -> str:
+        """The name of a file that Spark names by its URI."""
+        return unquote(urlsplit(uri).path)[len(self._base) + 1 :]
+
     def _path(self, name: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(f"{self.root.rstrip('/')}/{name}".rstrip("/"))
 
@@ -70,6 +76,11 @@ class Files:
         if not self._system.exists(path):
             return []
         return sorted(str(each.getPath().getName()) for each in self._system.listStatus(path))
+
+    def numbers(self, folder: str) -> list[int]:
+        """Of the records in a folder that have a number for a name, in order."""
+        names = (name.removesuffix(".json") for name in self.names(folder))
+        return sorted(int(name) for name in names if name.isdecimal())
 
     def listed(self, folder: str) -> list[Found]:
         """All files in a folder and below, but for hidden ones, in order of their names."""
@@ -112,17 +123,22 @@ class Files:
         """The record; None: there is none, or none that was finished."""
         if not self.exists(name):
             return None
-        stream = self._system.open(self._path(name))
         try:
-            text = self._jvm.org.apache.hadoop.io.IOUtils.readFullyToByteArray(stream)
-            record: dict[str, Any] = json.loads(bytes(text))
+            record: dict[str, Any] = json.loads(self._content(name))
         except ValueError:
             return None
         except Py4JJavaError as error:
-            # On local disks, Hadoop's checksum of it may have been cut off as well.
-            if "ChecksumException" in error.java_exception.getClass().getName():
+            # On local disks, Hadoop's checksum of it may have been cut off as well; and a
+            # record may have been removed since.
+            kind = error.java_exception.getClass().getName()
+            if kind.endswith(("ChecksumException", "FileNotFoundException")):
                 return None
             raise
+        return record
+
+    def _content(self, name: str) -> bytes:
+        stream = self._system.open(self._path(name))
+        try:
+            return bytes(self._jvm.org.apache.hadoop.io.IOUtils.readFullyToByteArray(stream))
         finally:
             stream.close()
-        return record

@@ -36,6 +36,16 @@ FOLDERS = ("project", "queue", "date")
 _STAGED = {"project": "to_project", "queue": "to_queue", "date": "date"}
 _MICROS_A_DAY = 86_400_000_000
 
+#: Options of readers of the files: what is damaged or gone is to be noticed, whatever
+#: the session's settings are.
+READ = {
+    "parquet.page.verify-checksum.enabled": "true",
+    "ignoreCorruptFiles": "false",
+    "ignoreMissingFiles": "false",
+}
+#: Options of their writers.
+WRITTEN = {"compression": "zstd", "parquet.page.write-checksum.enabled": "true"}
+
 _SETTINGS = {
     # As in jobs/session.py, for sessions that are the caller's.
     "spark.sql.session.timeZone": "UTC",
@@ -68,7 +78,7 @@ def stage(messages: DataFrame, folder: str) -> None:
     (
         # Spark would sort by folder itself, and lose the order within.
         staged.sortWithinPartitions(*folders, "epoch", "rank")
-        .write.option("compression", "zstd")
+        .write.options(**WRITTEN)
         .partitionBy(*folders)
         .parquet(folder)
     )

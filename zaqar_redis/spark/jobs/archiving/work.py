@@ -135,4 +135,9 @@ class Work:
             "compacted": {"files before": done.before, "files after": done.after},
             "offsets": self._state.of_project(self._project),
             "losses": list(self._planner.losses),
-        }
+        } | ({"damaged": self.damaged} if self.damaged else {})
+
+    @property
+    def damaged(self) -> list[str]:
+        """What is wrong with files of the archive that this run came upon."""
+        return list(self._compactor.damaged)

@@ -87,7 +87,7 @@ class Plan:
 
 
 def planned(messages: DataFrame, at: Where, how: Settings) -> Plan:
-    """Of the messages of an archive."""
+    """Of the messages of an archive: of the queues and days that are wanted."""
     frame = _chosen(messages, how)
     found = frame.groupBy("queue", "epoch").agg(
         F.count("*"), F.min("rank"), F.max("rank"), F.min("created")
@@ -97,11 +97,11 @@ def planned(messages: DataFrame, at: Where, how: Settings) -> Plan:
 
 
 def _chosen(messages: DataFrame, how: Settings) -> DataFrame:
-    for column, (least, most) in (("date", how.dates), ("rank", how.ranks)):
-        if least is not None:
-            messages = messages.where(F.col(column) >= F.lit(least))
-        if most is not None:
-            messages = messages.where(F.col(column) <= F.lit(most))
+    least, most = how.ranks
+    if least is not None:
+        messages = messages.where(F.col("rank") >= F.lit(least))
+    if most is not None:
+        messages = messages.where(F.col("rank") <= F.lit(most))
     return messages.select(*_COLUMNS)
 
 

@@ -43,6 +43,8 @@ class Settings:
 
 def check(how: Settings) -> None:
     """Raises BadConfiguration that names the argument."""
+    if how.queues is not None and not how.queues:
+        raise errors.BadConfiguration("queues: there is none in it; None is all of the project")
     for name in how.queues or ():
         tasks.check_queue("--queue", name)
     tasks.check_queue("--target-queue", how.target)
