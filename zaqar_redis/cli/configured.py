@@ -34,7 +34,8 @@ def driver(conf: cfg.ConfigOpts, uri: str) -> Callable[[], Driver]:
 
 def channels(conf: cfg.ConfigOpts, uri: str) -> Callable[[], Channels | None]:
     """What makes the channels beside the store at *uri*, if there are to be any."""
-    if not conf.channels.enabled:
+    # Another driver's store may be no Redis at all; queues work without channels.
+    if not (conf.channels.enabled and can_control(uri)):
         return lambda: None
     options = redis.options(conf)
     given = ChannelSettings(
