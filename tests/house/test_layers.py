@@ -13,9 +13,9 @@ from tests.house.files import modules
 #: Rooms by floor, the ground first. A room may use its own and those below.
 FLOORS = (
     ("records", "rules", "errors", "clock"),
-    ("keyspace",),
-    ("storage",),
-    ("auth", "service"),
+    ("keyspace", "auth"),
+    ("storage", "realtime"),
+    ("service",),
     ("conf", "api", "bench", "spark", "stock", "upstream"),
     ("cli",),
 )
@@ -23,7 +23,7 @@ FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 
 #: Who may import what; a name ends with a dot when all below it may.
 ALLOWED = {
-    "redis": ("keyspace.", "storage.drivers.redis."),
+    "redis": ("keyspace.", "storage.drivers.redis.", "realtime.engines."),
     "hiredis": ("keyspace.", "storage.drivers.redis."),
     "fakeredis": ("keyspace.",),
     "falcon": ("api.", "bench."),
@@ -38,7 +38,10 @@ ALLOWED = {
     "matplotlib": ("spark.jobs.",),
     "numpy": ("spark.",),
     "gunicorn": ("api.worker.", "cli.", "bench."),
-    "uvicorn": ("api.worker.", "cli.", "bench."),
+    "jwt": ("auth.",),
+    "google": ("realtime.protobuf.",),
+    "websockets": ("api.sockets.",),
+    "uvicorn": ("api.worker.", "api.sockets.", "cli.", "bench."),
     "uvicorn_worker": ("api.worker.", "cli.", "bench."),
 }
 

@@ -24,7 +24,7 @@ def test_the_sample_names_every_option() -> None:
     for group, options in conf.list_opts():
         assert f"[{group or 'DEFAULT'}]" in lines
         for option in options:
-            assert any(line.startswith(f"#{option.name} = ") for line in lines), option.name
+            assert any(line.startswith(f"#{option.name} =") for line in lines), option.name
 
 
 def test_the_sample_is_a_configuration_that_changes_nothing() -> None:

@@ -14,7 +14,9 @@ import redis
 from tests import servers
 from tests.house.files import PACKAGE, modules
 from zaqar_redis.keyspace.keys import (
+    ChannelKeys,
     ControlKeys,
+    OnceKeys,
     PlaceKeys,
     ProjectKeys,
     QueueKeys,
@@ -25,7 +27,17 @@ from zaqar_redis.keyspace.keys import (
 from zaqar_redis.keyspace.script import Script
 
 LUA = PACKAGE / "keyspace" / "lua"
-KINDS = (QueueKeys, ProjectKeys, ControlKeys, PlaceKeys, RoleKeys, TermKeys, TopicKeys)
+KINDS = (
+    ChannelKeys,
+    ControlKeys,
+    OnceKeys,
+    PlaceKeys,
+    ProjectKeys,
+    QueueKeys,
+    RoleKeys,
+    TermKeys,
+    TopicKeys,
+)
 NAMES = sorted(path.stem for path in LUA.glob("*.lua"))
 
 _INDEX = re.compile(r"\b(KEYS|ARGV)\[([^\]]*)\]")

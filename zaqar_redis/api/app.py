@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any
+from typing import Any, Protocol
 
 import falcon.asgi
 import msgspec
@@ -48,10 +48,24 @@ class Settings(msgspec.Struct, frozen=True):
     request_timeout: float = 60.0
 
 
+class Channels(Protocol):
+    """See `zaqar_redis.api.channels`."""
+
+    async def start(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+    async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None: ...
+
+
 class App:
     """The ASGI application over one store."""
 
-    def __init__(self, driver: Driver, settings: Settings) -> None:
+    def __init__(
+        self, driver: Driver, settings: Settings, channels: Channels | None = None
+    ) -> None:
+        """*channels*: what answers below /connection."""
+        self._channels = channels
         limits = settings.limits
         self.settings = settings
         self._driver = driver
@@ -98,6 +112,9 @@ class App:
         self._app = app
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
+        if scope["type"] == "websocket" and self._channels is not None:
+            await self._channels(scope, receive, send)
+            return
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -116,6 +133,8 @@ class App:
 
     async def process_startup(self, scope: Any, event: Any) -> None:
         await self._driver.start()
+        if self._channels is not None:
+            await self._channels.start()
         self._chores = [asyncio.create_task(self._sweep(), name="sweeper")]
         if isinstance(self._driver, PooledDriver):
             jobs = self._driver.jobs
@@ -123,6 +142,8 @@ class App:
 
     async def process_shutdown(self, scope: Any, event: Any) -> None:
         try:
+            if self._channels is not None:
+                await self._channels.close()
             for chore in self._chores:
                 chore.cancel()
             await asyncio.gather(*self._chores, return_exceptions=True)

@@ -17,6 +17,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn_worker import UvicornWorker
 
 from zaqar_redis.api.app import App
+from zaqar_redis.api.sockets import SocketProtocol
 
 
 class OneWrite:
@@ -131,6 +132,13 @@ class Worker(UvicornWorker):  # type: ignore[misc]  # it is untyped
     CONFIG_KWARGS: ClassVar[dict[str, Any]] = {
         "loop": "uvloop",
         "http": Protocol,
+        "ws": SocketProtocol,
+        # Of one frame; what Centrifugo takes by default.
+        "ws_max_size": 65536,
+        # Its state is 300 KB a connection, and each publication would be packed for each.
+        "ws_per_message_deflate": False,
+        # The protocol has pings of its own.
+        "ws_ping_interval": None,
         "lifespan": "on",
         "access_log": False,
         "server_header": False,

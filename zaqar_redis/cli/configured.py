@@ -4,11 +4,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from urllib.parse import urlsplit
 
 from oslo_config import cfg
 
+from zaqar_redis import clock
 from zaqar_redis.api.app import Settings
+from zaqar_redis.api.channels import Channels
+from zaqar_redis.api.channels import Settings as ChannelSettings
+from zaqar_redis.conf import channels as of_channels
 from zaqar_redis.conf import redis, transport
+from zaqar_redis.keyspace import client as keyspace
+from zaqar_redis.realtime.engines.memory import MemoryEngine
+from zaqar_redis.realtime.engines.redis import RedisEngine
 from zaqar_redis.storage import pooled
 from zaqar_redis.storage.driver import Driver
 from zaqar_redis.storage.load import can_control, load
@@ -22,6 +30,29 @@ def driver(conf: cfg.ConfigOpts, uri: str) -> Callable[[], Driver]:
     if not conf.pooling or not (conf.storage.control_uri or can_control(uri)):
         return lambda: load(uri, options)
     return lambda: pooled.create(uri, control, options)
+
+
+def channels(conf: cfg.ConfigOpts, uri: str) -> Callable[[], Channels | None]:
+    """What makes the channels beside the store at *uri*, if there are to be any."""
+    # Another driver's store may be no Redis at all; queues work without channels.
+    if not (conf.channels.enabled and can_control(uri)):
+        return lambda: None
+    options = redis.options(conf)
+    given = ChannelSettings(
+        namespaces=of_channels.namespaces(conf),
+        tokens=of_channels.verifier(conf),
+        session=of_channels.settings(conf),
+        allowed_origins=tuple(conf.channels.allowed_origins),
+        project=conf.channels.project,
+    )
+
+    def create() -> Channels:
+        if urlsplit(uri).scheme == "memory":
+            return Channels(MemoryEngine(clock.process), given)
+        client = keyspace.client(uri, keyspace.settings(options))
+        return Channels(RedisEngine(client, clock.store), given)
+
+    return create
 
 
 def settings(conf: cfg.ConfigOpts) -> Settings:

@@ -75,8 +75,9 @@ class Serve(Command):
             create = configured.driver(conf, uri)
             create()  # a URI that cannot be used is told before any worker starts
             settings = configured.settings(conf)
+            channels = configured.channels(conf, uri)
             _announce(conf, uri)
-            Gunicorn(lambda: App(create(), settings), conf).run()
+            Gunicorn(lambda: App(create(), settings, channels()), conf).run()
         return 0
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from oslo_config import cfg
 
-from zaqar_redis.conf import redis, server, storage, transport
+from zaqar_redis.conf import channels, redis, server, storage, transport
 
-_GROUPS = (server, storage, redis, transport)
+_GROUPS = (server, storage, redis, transport, channels)
 
 
 def list_opts() -> list[tuple[str | None, list[cfg.Opt]]]:

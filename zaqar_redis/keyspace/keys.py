@@ -130,6 +130,42 @@ class TopicKeys:
         self.topic_names = _TOPICS + f"{{{tag}}}:names".encode()
 
 
+class ChannelKeys:
+    """The keys of one channel, whose name has its project in it."""
+
+    __slots__ = ("channel", "history", "news", "presence", "present", "users")
+
+    def __init__(self, name: str) -> None:
+        tag = _CHANNELS + f"{{{quote(name, safe='')}}}".encode()
+        #: hash: epoch, offset, version and what it is of
+        self.channel = tag
+        #: stream: publications, by offset
+        self.history = tag + b":history"
+        #: zset: clients that are in it, by when that lapses
+        self.presence = tag + b":presence"
+        #: hash: client -> user and info
+        self.present = tag + b":present"
+        #: hash: user -> how many clients
+        self.users = tag + b":users"
+        #: channel: publications, joins and leaves
+        self.news = tag + b":news"
+
+
+class OnceKeys:
+    """Those of a channel, with that of a key which a publication may have once."""
+
+    __slots__ = ("channel", "history", "once")
+
+    def __init__(self, of: ChannelKeys, key: str) -> None:
+        self.channel = of.channel
+        self.history = of.history
+        #: string with an expiry: the position that the publication was given
+        self.once = of.channel + b":once:" + retry(key).encode()
+
+
+_CHANNELS = b"zr:channel:"
+#: PUB/SUB channels of nodes: of all, and behind it the name of one.
+NODES = b"zr:nodes"
 _TOPICS = b"zr:topics:"
 _LIST = b"zr:queues:"
 
@@ -143,6 +179,7 @@ EVERYTHING = b"zr:*"
 SWEEPER = b"zr:sweeper"
 
 of_queue = functools.lru_cache(maxsize=_REMEMBERED)(QueueKeys)
+of_channel = functools.lru_cache(maxsize=_REMEMBERED)(ChannelKeys)
 of_project = functools.lru_cache(maxsize=_REMEMBERED)(ProjectKeys)
 
 
@@ -163,7 +200,7 @@ def queue_tag(key: bytes) -> bytes | None:
 
 def is_known(key: bytes) -> bool:
     """Whether a key that is no queue's is one of the service's."""
-    return key == SWEEPER or key.startswith((_LIST, _TOPICS, ControlKeys.prefix))
+    return key == SWEEPER or key.startswith((_LIST, _TOPICS, _CHANNELS, ControlKeys.prefix))
 
 
 class ControlKeys:

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The server's side of a WebSocket: uvicorn's, and a way to write frames at once.
+
+ASGI takes a coroutine, an event and a check of everything to send one message; a channel
+with a thousand subscribers sends a thousand for each publication.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.http11 import Request
+
+#: Name of the extension of ASGI under which an application finds the socket.
+FRAMES = "zaqar_redis.frames"
+#: Seconds for a client to take what was written before its socket is closed.
+_LEAVE = 5.0
+
+
+class SocketProtocol(WebSocketsSansIOProtocol):
+    def handle_connect(self, event: Request) -> None:
+        super().handle_connect(event)
+        if self.handshake_initiated and not self.handshake_complete:
+            extensions: dict[str, Any] = self.scope["extensions"]
+            extensions[FRAMES] = self
+
+    def write_frame(self, payload: bytes, binary: bool) -> None:
+        if not self.close_sent and not self.disconnected:
+            self.transport.write(framed(payload, binary))
+
+    def waiting(self) -> int:
+        return self.transport.get_write_buffer_size()
+
+    def end(self, code: int, reason: str) -> None:
+        if self.close_sent or self.disconnected or self.transport.is_closing():
+            return
+        self.queue.put_nowait({"type": "websocket.disconnect", "code": code, "reason": reason})
+        self.conn.send_close(code, reason)
+        self.transport.write(b"".join(self.conn.data_to_send()))
+        self.close_sent = True
+        if self.read_paused:
+            self.read_paused = False
+            self.transport.resume_reading()
+        self.close_timer = self.loop.call_later(_LEAVE, self.transport.abort)
+
+    def give_up(self, before: float) -> None:
+        """A socket has no requests that could take too long."""
+
+
+def framed(payload: bytes, binary: bool) -> bytes:
+    """One message in one frame (RFC 6455, 5.2), unmasked, as servers send it."""
+    head = 0x82 if binary else 0x81
+    size = len(payload)
+    if size < 126:
+        return struct.pack("!BB", head, size) + payload
+    if size < 65536:
+        return struct.pack("!BBH", head, 126, size) + payload
+    return struct.pack("!BBQ", head, 127, size) + payload

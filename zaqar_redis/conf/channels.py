@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Channels; names are Centrifugo's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from oslo_config import cfg
+
+from zaqar_redis.auth import tokens
+from zaqar_redis.realtime.namespaces import Namespaces, Options
+from zaqar_redis.realtime.session import Settings
+
+_DEFAULTS = Settings()
+_GROUP = "channels"
+#: Of the channels of a namespace: a group of options for each.
+_NAMESPACE = "channels:{}"
+
+_HELP = {
+    "presence": "Who is in a channel can be asked for.",
+    "join_leave": "Joins and leaves are told.",
+    "force_push_join_leave": "... to everybody in the channel, asked for or not.",
+    "history_size": "Publications that are kept; 0: none.",
+    "history_ttl": "Seconds for which they are kept after the last one; 0: not at all.",
+    "history_meta_ttl": "Seconds for which offset and epoch are kept after the last use; longer "
+    "than anybody stays away.",
+    "force_positioning": "Every subscriber is told when it missed something.",
+    "allow_positioning": "... those that ask for it.",
+    "force_recovery": "Every subscriber gets what it missed when it comes back.",
+    "allow_recovery": "... those that ask for it.",
+    "force_recovery_mode": "stream: all that was missed; cache: the latest publication.",
+    "allow_user_limited_channels": "Channels like name#user1,user2 are for these users.",
+    "channel_regex": "What the rest of a name must match; without it, names are ASCII.",
+}
+for _what, _doing in (
+    ("subscribe", "subscribe"), ("publish", "publish"), ("presence", "ask for presence"),
+    ("history", "ask for history"),
+):  # fmt: skip
+    _HELP[f"allow_{_what}_for_client"] = f"Who is connected may {_doing}."
+    _HELP[f"allow_{_what}_for_anonymous"] = f"Who is connected as nobody may {_doing} too."
+    if _what != "subscribe":
+        _HELP[f"allow_{_what}_for_subscriber"] = f"Who is subscribed may {_doing}."
+
+
+def _option(name: str, default: Any) -> cfg.Opt:
+    if isinstance(default, bool):
+        return cfg.BoolOpt(name, default=default, help=_HELP[name])
+    if isinstance(default, int):
+        return cfg.IntOpt(name, default=default, min=0, help=_HELP[name])
+    choices = ["stream", "cache"] if name == "force_recovery_mode" else None
+    return cfg.StrOpt(name, default=default, choices=choices, help=_HELP[name])
+
+
+_OF_CHANNELS = [_option(name, getattr(Options(), name)) for name in Options.__struct_fields__]
+
+_CHANNELS: list[cfg.Opt] = [
+    cfg.BoolOpt("enabled", default=True, help="Whether there are channels."),
+    cfg.ListOpt(
+        "namespaces",
+        default=[],
+        help="Names of namespaces; each has its options in a group [channels:NAME]. The options "
+        "here are of the channels without one.",
+    ),
+    cfg.StrOpt("project", default="default", help="Whose channels they are."),
+    cfg.ListOpt(
+        "allowed_origins",
+        default=[],
+        help="Globs; who connects from a web page of another origin is refused.",
+    ),
+    cfg.BoolOpt(
+        "insecure", default=False, help="Everybody may do everything without a token; for trying."
+    ),
+    cfg.BoolOpt(
+        "allow_anonymous_connect_without_token",
+        default=False,
+        help="Who has no token may connect, as nobody.",
+    ),
+    cfg.BoolOpt(
+        "user_personal_channel",
+        default=False,
+        help="Whoever connects is subscribed to the channel #USER of their own.",
+    ),
+    cfg.StrOpt("personal_channel_namespace", default="", help="... in this namespace."),
+    cfg.IntOpt(
+        "channel_limit",
+        default=_DEFAULTS.channel_limit,
+        min=1,
+        help="Most subscriptions of one connection.",
+    ),
+    cfg.IntOpt(
+        "ping_interval", default=_DEFAULTS.ping_interval, min=1, help="Seconds between pings."
+    ),
+    cfg.FloatOpt(
+        "pong_timeout", default=_DEFAULTS.pong_timeout, min=0.1, help="Seconds to answer one."
+    ),
+    cfg.StrOpt("token_hmac_secret_key", secret=True, help="Key of tokens signed with HS256 etc."),
+    cfg.StrOpt(
+        "token_hmac_previous_secret_key", secret=True, help="The one before, while both are used."
+    ),
+    cfg.StrOpt("token_rsa_public_key", default="", help="Key of tokens signed with RS256; PEM."),
+    cfg.StrOpt("token_ecdsa_public_key", default="", help="... with ES256; PEM."),
+    cfg.StrOpt("token_ed25519_public_key", default="", help="... with EdDSA; PEM."),
+    cfg.StrOpt("token_jwks_public_endpoint", default="", help="URL of a set of keys."),
+    cfg.StrOpt("token_audience", default="", help="What the claim aud must be."),
+    cfg.StrOpt("token_issuer", default="", help="What the claim iss must be."),
+    cfg.StrOpt("token_user_id_claim", default="sub", help="The claim that names the user."),
+    *_OF_CHANNELS,
+]
+
+OPTIONS: list[tuple[str | None, list[cfg.Opt]]] = [(_GROUP, _CHANNELS)]
+
+
+def settings(conf: cfg.ConfigOpts) -> Settings:
+    group = conf[_GROUP]
+    return Settings(
+        insecure=group.insecure,
+        allow_anonymous=group.allow_anonymous_connect_without_token,
+        user_personal_channel=group.user_personal_channel,
+        personal_namespace=(
+            f"{group.personal_channel_namespace}:" if group.personal_channel_namespace else ""
+        ),
+        channel_limit=group.channel_limit,
+        ping_interval=group.ping_interval,
+        pong_timeout=group.pong_timeout,
+    )
+
+
+def namespaces(conf: cfg.ConfigOpts) -> Namespaces:
+    named = {}
+    for name in conf[_GROUP].namespaces:
+        group = _NAMESPACE.format(name)
+        conf.register_opts(_OF_CHANNELS, group=group)
+        named[name] = _options(conf[group])
+    return Namespaces(_options(conf[_GROUP]), named)
+
+
+def _options(group: Any) -> Options:
+    return Options(**{name: getattr(group, name) for name in Options.__struct_fields__})
+
+
+def verifier(conf: cfg.ConfigOpts) -> tokens.Settings:
+    group = conf[_GROUP]
+    secrets = (group.token_hmac_secret_key, group.token_hmac_previous_secret_key)
+    return tokens.Settings(
+        hmac=tuple(secret for secret in secrets if secret),
+        rsa=group.token_rsa_public_key,
+        ecdsa=group.token_ecdsa_public_key,
+        ed25519=group.token_ed25519_public_key,
+        jwks_url=group.token_jwks_public_endpoint,
+        audience=group.token_audience,
+        issuer=group.token_issuer,
+        user_claim=group.token_user_id_claim,
+    )

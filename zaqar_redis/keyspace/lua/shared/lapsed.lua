@@ -1,0 +1,10 @@
+-- Clients whose presence was not renewed are not there any more.
+local function lapse()
+    for _, client in ipairs(redis.call('ZRANGEBYSCORE', presence, '-inf', now)) do
+        local entry = redis.call('HGET', present, client)
+        if entry then
+            leave(client, user_of(entry))
+        end
+    end
+    redis.call('ZREMRANGEBYSCORE', presence, '-inf', now)
+end

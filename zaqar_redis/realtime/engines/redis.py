@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Channels over Redis: one script a verb, one PUB/SUB connection a node."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from zaqar_redis.clock import Clock
+from zaqar_redis.keyspace import keys
+from zaqar_redis.keyspace.client import AsyncClient
+from zaqar_redis.keyspace.script import Script
+from zaqar_redis.realtime.engine import (
+    Heard,
+    Keep,
+    Kept,
+    Once,
+    Position,
+    PresenceStats,
+    Published,
+    Since,
+)
+from zaqar_redis.realtime.engines.listening import Listener
+from zaqar_redis.realtime.engines.memory import REMEMBERED, new_epoch
+
+_PUBLISH = Script("channel_publish")
+_HISTORY = Script("channel_history")
+_ADD = Script("presence_add")
+_REMOVE = Script("presence_remove")
+_LIST = Script("presence_list")
+_STATS = Script("presence_stats")
+
+_NO_KEEP = Keep(size=0, ttl=0, meta_ttl=0)
+_ONCE = Once()
+
+
+class RedisHistory:
+    def __init__(self, client: AsyncClient) -> None:
+        self._client = client
+
+    async def publish(
+        self, channel: str, payload: bytes, keep: Keep | None, once: Once | None = None
+    ) -> Published:
+        keep, once = keep or _NO_KEEP, once or _ONCE
+        offset, epoch, new = await self._client.call(
+            _PUBLISH(
+                keys.OnceKeys(keys.of_channel(channel), once.key),
+                payload=payload,
+                size=keep.size,
+                ttl=keep.ttl,
+                meta_ttl=keep.meta_ttl,
+                epoch=new_epoch(),
+                remember=REMEMBERED if once.key else 0,
+                version=once.version,
+                version_epoch=once.version_epoch,
+            )
+        )
+        return Published(Position(offset, epoch.decode()), new=bool(new))
+
+    async def history(
+        self, channel: str, since: Since, keep: Keep
+    ) -> tuple[Sequence[Kept], Position]:
+        first, last = "-", "+"
+        if since.position is not None:
+            at = since.position.offset
+            first, last = (first, str(at - 1)) if since.reverse else (str(at + 1), last)
+        empty = since.reverse and since.position is not None and since.position.offset <= 1
+        limit = -1 if since.limit is None else since.limit
+        offset, epoch, entries = await self._client.call(
+            _HISTORY(
+                keys.of_channel(channel),
+                epoch=new_epoch(),
+                meta_ttl=keep.meta_ttl,
+                first=first,
+                last=last,
+                limit=0 if empty else limit,
+                reverse=int(since.reverse),
+            )
+        )
+        kept = [Kept(int(id.partition(b"-")[0]), fields[1]) for id, fields in entries]
+        return kept, Position(offset, epoch.decode())
+
+    async def remove_history(self, channel: str) -> None:
+        await self._client.command("DEL", keys.of_channel(channel).history)
+
+
+class RedisPresence:
+    def __init__(self, client: AsyncClient, now: Clock) -> None:
+        self._client = client
+        self._now = now
+
+    async def add(self, channel: str, client: str, user: str, info: bytes, ttl: int) -> None:
+        await self._client.call(
+            _ADD(
+                keys.of_channel(channel),
+                now=self._now(),
+                client=client,
+                user=user,
+                info=info,
+                ttl=ttl * 1000,
+            )
+        )
+
+    async def remove(self, channel: str, client: str, user: str) -> None:
+        await self._client.call(_REMOVE(keys.of_channel(channel), client=client, user=user))
+
+    async def present(self, channel: str) -> dict[str, bytes]:
+        answer = await self._client.call(_LIST(keys.of_channel(channel), now=self._now()))
+        pairs = zip(answer[::2], answer[1::2], strict=True)
+        return {client.decode(): _info(entry) for client, entry in pairs}
+
+    async def stats(self, channel: str) -> PresenceStats:
+        clients, users = await self._client.call(_STATS(keys.of_channel(channel), now=self._now()))
+        return PresenceStats(clients, users)
+
+
+def _info(entry: bytes) -> bytes:
+    """Of what presence_add.lua wrote."""
+    size, _, rest = entry.partition(b":")
+    return rest[int(size) :]
+
+
+class RedisBus:
+    def __init__(self, client: AsyncClient, listener: Listener) -> None:
+        self._client = client
+        self._listener = listener
+
+    async def subscribe(self, channel: str) -> None:
+        await self._listener.subscribe(channel)
+
+    async def unsubscribe(self, channel: str) -> None:
+        await self._listener.unsubscribe(channel)
+
+    async def publish_join(self, channel: str, info: bytes) -> None:
+        await self._client.command("PUBLISH", keys.of_channel(channel).news, b"j" + info)
+
+    async def publish_leave(self, channel: str, info: bytes) -> None:
+        await self._client.command("PUBLISH", keys.of_channel(channel).news, b"l" + info)
+
+    async def publish_control(self, payload: bytes, node: str = "") -> None:
+        name = keys.NODES + (b":" + node.encode() if node else b"")
+        await self._client.command("PUBLISH", name, payload)
+
+
+class RedisEngine:
+    def __init__(self, client: AsyncClient, now: Clock) -> None:
+        self._client = client
+        self._listener = Listener(client)
+        self.history = RedisHistory(client)
+        self.presence = RedisPresence(client, now)
+        self.bus = RedisBus(client, self._listener)
+
+    async def start(self, node: str, heard: Heard) -> None:
+        await self._client.start()
+        await self._listener.start(node, heard)
+
+    async def close(self) -> None:
+        await self._listener.close()
+        await self._client.close()

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Channels by name: what is allowed in which.
+
+The part of a name before the first colon is its namespace, which has the options; names
+without one have options of their own.  ``$`` before a name: only with a token.  ``#`` in it:
+only for the users named behind.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import msgspec
+
+from zaqar_redis.realtime import codes
+from zaqar_redis.realtime.engine import Keep
+
+#: Characters of a channel's name.
+NAME_MAX = 255
+#: Seconds for which offset and epoch are kept: longer than anybody stays away.
+META_TTL = 720 * 3600
+
+_NAMESPACE = re.compile(r"[-a-zA-Z0-9_.]{2,}")
+
+
+class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Of the channels of a namespace; the names are Centrifugo's.  Times in seconds."""
+
+    presence: bool = False
+    join_leave: bool = False
+    force_push_join_leave: bool = False
+    history_size: int = 0
+    history_ttl: int = 0
+    history_meta_ttl: int = META_TTL
+    force_positioning: bool = False
+    allow_positioning: bool = False
+    force_recovery: bool = False
+    allow_recovery: bool = False
+    force_recovery_mode: str = "stream"
+    allow_subscribe_for_client: bool = False
+    allow_subscribe_for_anonymous: bool = False
+    allow_publish_for_client: bool = False
+    allow_publish_for_subscriber: bool = False
+    allow_publish_for_anonymous: bool = False
+    allow_presence_for_client: bool = False
+    allow_presence_for_subscriber: bool = False
+    allow_presence_for_anonymous: bool = False
+    allow_history_for_client: bool = False
+    allow_history_for_subscriber: bool = False
+    allow_history_for_anonymous: bool = False
+    allow_user_limited_channels: bool = False
+    channel_regex: str = ""
+
+    @property
+    def keep(self) -> Keep | None:
+        """What history keeps; None: nothing."""
+        if self.history_size <= 0 or self.history_ttl <= 0:
+            return None
+        return Keep(self.history_size, self.history_ttl, self.history_meta_ttl)
+
+    def allows(self, what: str, anonymous: bool, subscribed: bool) -> bool:
+        """Whether somebody may *publish*, or ask for *presence* or *history*."""
+        if anonymous and not getattr(self, f"allow_{what}_for_anonymous"):
+            return False
+        if getattr(self, f"allow_{what}_for_client"):
+            return True
+        return subscribed and bool(getattr(self, f"allow_{what}_for_subscriber"))
+
+
+class Namespaces:
+    def __init__(self, without: Options, named: Mapping[str, Options]) -> None:
+        self._without = without
+        self._named = dict(named)
+
+    def options(self, channel: str) -> Options:
+        """Raises Refused: bad request for what is no name, and unknown channel."""
+        if not channel or len(channel) > NAME_MAX:
+            raise codes.Refused(codes.BAD_REQUEST)
+        name = channel.removeprefix("$")
+        space, colon, _ = name.partition(":")
+        options = self._named.get(space.removeprefix("#")) if colon else self._without
+        if options is None:
+            raise codes.Refused(codes.UNKNOWN_CHANNEL)
+        if options.channel_regex:
+            rest = name.partition(":")[2] if colon else name
+            if not re.search(options.channel_regex, rest):
+                raise codes.Refused(codes.BAD_REQUEST)
+        elif not channel.isascii():
+            raise codes.Refused(codes.BAD_REQUEST)
+        return options
+
+
+def users_of(channel: str) -> frozenset[str] | None:
+    """For whom alone it is; None: for everybody."""
+    _, mark, users = channel.partition("#")
+    return frozenset(users.split(",")) if mark else None
+
+
+def is_private(channel: str) -> bool:
+    """Whether only a token opens it."""
+    return channel.startswith("$")
