@@ -59,6 +59,7 @@ class Node:
         self._channels: dict[str, _Channel] = {}
         self._work: set[asyncio.Task[None]] = set()
         self._ticker: asyncio.Task[None] | None = None
+        self._closing = False
 
     async def start(self) -> None:
         await self.engine.start(self.id, self)
@@ -68,17 +69,23 @@ class Node:
         """Everybody is sent to another node."""
         if self._ticker is not None:
             self._ticker.cancel()
+        self._closing = True
         for session in tuple(self.sessions):
             session.close(codes.SHUTDOWN)
         for session in tuple(self.sessions):
             with contextlib.suppress(errors.Unavailable):
                 await session.end()
+        await asyncio.sleep(0)  # a task that has not begun cannot end its work
         for task in tuple(self._work):
             task.cancel()
         await asyncio.gather(*self._work, return_exceptions=True)
         await self.engine.close()
 
     def later(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do it soon, unless the node ends: its connections end all that as well."""
+        if self._closing:
+            work.close()
+            return
         task = asyncio.create_task(_quietly(work))
         self._work.add(task)
         task.add_done_callback(self._work.discard)
