@@ -401,6 +401,7 @@ def test_connections_and_subscriptions_end_with_their_tokens(house: House, turne
     assert (ann.code, bob.code) == (None, None)
     ended = [each["push"]["unsubscribe"] for each in bob.heard() if each.get("push")]
     assert [each["code"] for each in ended if each] == [2501]
+    ann.says("{}")
     turned.ahead = 1200
     ann.ticks()
     assert ann.code == 3005
