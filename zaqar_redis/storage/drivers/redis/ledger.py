@@ -51,8 +51,9 @@ class Digest:
         """Of all chunks up to this one."""
         times = array("q", [time for ttl, delay, _ in messages for time in (ttl, delay)])
         # Each tail says itself how long it is; how many there are, nothing else says.
-        tails = b"".join([tail for _, _, tail in messages])
-        self._sum.update(len(messages).to_bytes(8, "big") + times.tobytes() + tails)
+        self._sum.update(len(messages).to_bytes(8, "big"))
+        self._sum.update(times)
+        self._sum.update(b"".join([tail for _, _, tail in messages]))
         return str(self)
 
 
