@@ -19,7 +19,8 @@ from zaqar_redis.realtime.codes import Close
 from zaqar_redis.realtime.engines.memory import MemoryEngine
 from zaqar_redis.realtime.namespaces import Namespaces, Options
 from zaqar_redis.realtime.node import Node, Scope
-from zaqar_redis.realtime.session import Session, Settings
+from zaqar_redis.realtime.session import Session
+from zaqar_redis.realtime.world import Settings
 
 SECRET = "a secret that is long enough for HS256"
 #: Everything is allowed, and kept.

@@ -9,7 +9,7 @@ from oslo_config import cfg
 
 from zaqar_redis.auth import tokens
 from zaqar_redis.realtime.namespaces import Namespaces, Options
-from zaqar_redis.realtime.session import Settings
+from zaqar_redis.realtime.world import Settings
 
 _DEFAULTS = Settings()
 _GROUP = "channels"

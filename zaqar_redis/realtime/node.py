@@ -21,7 +21,8 @@ from zaqar_redis.auth import tokens
 from zaqar_redis.realtime import codes, packing, wire
 from zaqar_redis.realtime.engine import NOWHERE, Engine, Once, Position, Published, Since
 from zaqar_redis.realtime.namespaces import Namespaces, Options
-from zaqar_redis.realtime.session import Session, Settings, Subscription, pushed
+from zaqar_redis.realtime.session import Session, pushed
+from zaqar_redis.realtime.world import Settings, Subscription
 
 LOG = logging.getLogger(__name__)
 
@@ -178,9 +179,6 @@ class Scope:
 
     def now(self) -> float:
         return time.time()
-
-    async def connected(self, session: Session) -> None:
-        pass
 
     async def listen(self, subscription: Subscription) -> None:
         await self._node.listen(self._key(subscription.channel), subscription)

@@ -9,7 +9,7 @@ import msgspec
 
 from zaqar_redis.api.channels.websocket import PATH, Receive, Send, WebSocket
 from zaqar_redis.auth import tokens
-from zaqar_redis.realtime import session
+from zaqar_redis.realtime import world
 from zaqar_redis.realtime.engine import Engine
 from zaqar_redis.realtime.namespaces import Namespaces
 from zaqar_redis.realtime.node import Node
@@ -18,7 +18,7 @@ from zaqar_redis.realtime.node import Node
 class Settings(msgspec.Struct, frozen=True):
     namespaces: Namespaces
     tokens: tokens.Settings
-    session: session.Settings
+    session: world.Settings
     #: globs of the origins of pages that may connect
     allowed_origins: tuple[str, ...]
     project: str

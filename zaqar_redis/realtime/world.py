@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a session has around it: its settings, its outbox, its node, its subscriptions."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+from msgspec import Raw
+
+from zaqar_redis.auth import tokens
+from zaqar_redis.realtime import namespaces, wire
+from zaqar_redis.realtime.codes import Close
+from zaqar_redis.realtime.engine import Position, Since
+from zaqar_redis.realtime.namespaces import Options
+
+if TYPE_CHECKING:
+    from zaqar_redis.realtime.session import Session
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """Times in seconds, sizes in bytes."""
+
+    #: without a token everybody may do everything
+    insecure: bool = False
+    #: somebody without a token may connect, as nobody
+    allow_anonymous: bool = False
+    #: everybody who connects is subscribed to a channel of their own
+    user_personal_channel: bool = False
+    personal_namespace: str = ""
+    #: of one client
+    channel_limit: int = 128
+    ping_interval: int = 25
+    pong_timeout: float = 8.0
+    #: until the first command, and after an expired token
+    stale_after: float = 10.0
+    #: publications that are recovered, or asked for, at once
+    recovery_max: int = 300
+    history_max: int = 300
+    presence_ttl: int = 60
+    presence_interval: float = 27.0
+    #: how much later than it says a connection or a subscription ends
+    expiry_grace: float = 25.0
+    #: between two looks whether nothing was missed
+    position_check: float = 40.0
+
+
+class Out(Protocol):
+    """Where a session's words go."""
+
+    def send(self, reply: bytes) -> None: ...
+
+    def close(self, close: Close) -> None:
+        """After everything that was sent before."""
+
+
+@dataclass(eq=False, slots=True)
+class Subscription:
+    """Of one session to one channel."""
+
+    session: Session
+    channel: str
+    options: Options
+    info: wire.ClientInfo
+    by_server: bool = False
+    #: whether publications must follow each other; then the position of the last one
+    positioned: bool = False
+    recoverable: bool = False
+    join_leave: bool = False
+    offset: int = 0
+    epoch: str = ""
+    #: what came while the history was read; None: it goes out at once
+    waiting: list[tuple[wire.Publication, str]] | None = field(default_factory=list)
+    #: seconds since 1970; 0: never
+    expire_at: int = 0
+    #: by the clock of the session, when the position was known to be right
+    checked: float = 0.0
+
+
+class World(Protocol):
+    """What a session needs of its node."""
+
+    settings: Settings
+    namespaces: namespaces.Namespaces
+    verifier: tokens.Verifier
+
+    def now(self) -> float:
+        """Seconds since 1970."""
+
+    def later(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do it soon, and do not wait for it."""
+
+    async def listen(self, subscription: Subscription) -> None:
+        """Deliver what comes from now on.  Raises StoreUnavailable."""
+
+    async def leave(self, subscription: Subscription) -> None:
+        """Deliver nothing more; presence ends, and others are told.  Idempotent."""
+
+    async def publish(self, channel: str, data: Raw, info: wire.ClientInfo) -> object: ...
+
+    async def history(
+        self, channel: str, since: Since, options: Options
+    ) -> tuple[list[wire.Publication], Position]: ...
+
+    async def presence(self, channel: str) -> dict[str, wire.ClientInfo]: ...
+
+    async def presence_stats(self, channel: str) -> tuple[int, int]: ...
+
+    async def is_here(self, subscription: Subscription) -> None:
+        """Presence, renewed."""
+
+    async def joined(self, subscription: Subscription) -> None:
+        """Others are told."""
