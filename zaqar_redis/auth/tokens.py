@@ -6,6 +6,7 @@ JSON Web Tokens with the claims of Centrifugo's.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 from collections.abc import Sequence
@@ -41,6 +42,7 @@ class Settings(msgspec.Struct, frozen=True):
     audience: str = ""
     issuer: str = ""
     user_claim: str = "sub"
+    project_claim: str = "project"
 
 
 class Granted(msgspec.Struct, frozen=True):
@@ -55,6 +57,8 @@ class Connection(msgspec.Struct, frozen=True):
     """*expire_at* in seconds since 1970; 0: never."""
 
     user: str
+    #: whose channels it sees; empty: those that the service is for
+    project: str = ""
     expire_at: int = 0
     info: bytes = b""
     subs: dict[str, Granted] = {}
@@ -87,28 +91,23 @@ class Verifier:
         ]
         self._jwks = jwt.PyJWKClient(settings.jwks_url) if settings.jwks_url else None
 
-    def connection(self, token: str) -> Connection:
+    async def connection(self, token: str) -> Connection:
         """Raises Invalid, Expired."""
-        claims = self._claims(token)
+        claims = await self._claims(token)
         if "channel" in claims:
             raise Invalid  # one for a subscription
-        subs = {name: Granted() for name in claims.get("channels") or ()}
-        for name, given in (claims.get("subs") or {}).items():
-            subs[name] = Granted(
-                info=_payload(given, "info"),
-                data=_payload(given, "data"),
-                override=_override(given),
-            )
+        subs = _subs(claims)
         return Connection(
             user=str(claims.get(self._settings.user_claim, "")),
+            project=str(claims.get(self._settings.project_claim, "")),
             expire_at=_expiry(claims),
             info=_payload(claims, "info"),
             subs=subs,
         )
 
-    def subscription(self, token: str) -> Subscription:
+    async def subscription(self, token: str) -> Subscription:
         """Raises Invalid, Expired."""
-        claims = self._claims(token)
+        claims = await self._claims(token)
         channel = claims.get("channel")
         if not isinstance(channel, str) or not channel:
             raise Invalid
@@ -122,13 +121,13 @@ class Verifier:
             override=_override(claims),
         )
 
-    def _claims(self, token: str) -> dict[str, Any]:
+    async def _claims(self, token: str) -> dict[str, Any]:
         options: Any = {
             "verify_aud": bool(self._settings.audience),
             "verify_iat": False,  # as Centrifugo: a clock that is a little ahead does no harm
             "verify_sub": False,
         }
-        for key, algorithms in self._keys_for(token):
+        for key, algorithms in await self._keys_for(token):
             try:
                 return jwt.decode(
                     token,
@@ -144,14 +143,31 @@ class Verifier:
                 continue
         raise Invalid
 
-    def _keys_for(self, token: str) -> Sequence[tuple[Any, Sequence[str]]]:
+    async def _keys_for(self, token: str) -> Sequence[tuple[Any, Sequence[str]]]:
         if self._jwks is None:
             return self._keys
         try:
-            key = self._jwks.get_signing_key_from_jwt(token)
+            # It may ask another server: others are served meanwhile.
+            key = await asyncio.to_thread(self._jwks.get_signing_key_from_jwt, token)
         except (jwt.PyJWKClientError, jwt.InvalidTokenError) as error:
             raise Invalid from error
         return [(key.key, [key.algorithm_name])]
+
+
+def _subs(claims: dict[str, Any]) -> dict[str, Granted]:
+    names, given = claims.get("channels") or [], claims.get("subs") or {}
+    if not isinstance(names, list) or not isinstance(given, dict):
+        raise Invalid
+    found = {str(name): Granted() for name in names}
+    for name, grant in given.items():
+        if not isinstance(grant, dict):
+            raise Invalid
+        found[name] = Granted(
+            info=_payload(grant, "info"),
+            data=_payload(grant, "data"),
+            override=_override(grant),
+        )
+    return found
 
 
 def _expiry(claims: dict[str, Any]) -> int:
@@ -174,4 +190,7 @@ def _payload(claims: dict[str, Any], name: str) -> bytes:
 
 def _override(claims: dict[str, Any]) -> dict[str, bool]:
     given = claims.get("override") or {}
-    return {name: bool(value.get("value")) for name, value in given.items() if value}
+    try:
+        return {name: bool(value["value"]) for name, value in given.items() if value}
+    except (AttributeError, KeyError, TypeError) as error:
+        raise Invalid from error

@@ -30,6 +30,8 @@ _HELP = {
     "allow_recovery": "... those that ask for it.",
     "force_recovery_mode": "stream: all that was missed; cache: the latest publication.",
     "allow_user_limited_channels": "Channels like name#user1,user2 are for these users.",
+    "publication_data_format": "json: publications are JSON; binary: any bytes, and only clients "
+    "of Protobuf may subscribe.",
     "channel_regex": "What the rest of a name must match; without it, names are ASCII.",
 }
 for _what, _doing in (
@@ -42,13 +44,18 @@ for _what, _doing in (
         _HELP[f"allow_{_what}_for_subscriber"] = f"Who is subscribed may {_doing}."
 
 
+_CHOICES = {
+    "force_recovery_mode": ["stream", "cache"],
+    "publication_data_format": ["json", "binary"],
+}
+
+
 def _option(name: str, default: Any) -> cfg.Opt:
     if isinstance(default, bool):
         return cfg.BoolOpt(name, default=default, help=_HELP[name])
     if isinstance(default, int):
         return cfg.IntOpt(name, default=default, min=0, help=_HELP[name])
-    choices = ["stream", "cache"] if name == "force_recovery_mode" else None
-    return cfg.StrOpt(name, default=default, choices=choices, help=_HELP[name])
+    return cfg.StrOpt(name, default=default, choices=_CHOICES.get(name), help=_HELP[name])
 
 
 _OF_CHANNELS = [_option(name, getattr(Options(), name)) for name in Options.__struct_fields__]
@@ -80,6 +87,17 @@ _CHANNELS: list[cfg.Opt] = [
         default=False,
         help="Whoever connects is subscribed to the channel #USER of their own.",
     ),
+    cfg.BoolOpt(
+        "user_personal_single_connection",
+        default=False,
+        help="Whoever connects ends the other connections of the same user.",
+    ),
+    cfg.IntOpt(
+        "user_connection_limit",
+        default=0,
+        min=0,
+        help="Most connections of one user to one worker; 0: any number.",
+    ),
     cfg.StrOpt("personal_channel_namespace", default="", help="... in this namespace."),
     cfg.IntOpt(
         "channel_limit",
@@ -104,6 +122,12 @@ _CHANNELS: list[cfg.Opt] = [
     cfg.StrOpt("token_audience", default="", help="What the claim aud must be."),
     cfg.StrOpt("token_issuer", default="", help="What the claim iss must be."),
     cfg.StrOpt("token_user_id_claim", default="sub", help="The claim that names the user."),
+    cfg.StrOpt(
+        "token_project_claim",
+        default="project",
+        help="The claim that names the project whose channels the connection sees; without it, "
+        "they are those of the option project.",
+    ),
     *_OF_CHANNELS,
 ]
 
@@ -119,6 +143,8 @@ def settings(conf: cfg.ConfigOpts) -> Settings:
         personal_namespace=(
             f"{group.personal_channel_namespace}:" if group.personal_channel_namespace else ""
         ),
+        single_connection=group.user_personal_single_connection,
+        user_connection_limit=group.user_connection_limit,
         channel_limit=group.channel_limit,
         ping_interval=group.ping_interval,
         pong_timeout=group.pong_timeout,
@@ -150,4 +176,5 @@ def verifier(conf: cfg.ConfigOpts) -> tokens.Settings:
         audience=group.token_audience,
         issuer=group.token_issuer,
         user_claim=group.token_user_id_claim,
+        project_claim=group.token_project_claim,
     )

@@ -142,8 +142,8 @@ class Bus(Protocol):
 
     async def publish_leave(self, channel: str, info: bytes) -> None: ...
 
-    async def publish_control(self, payload: bytes, node: str = "") -> None:
-        """To one node, or to all, this one too."""
+    async def publish_control(self, payload: bytes, node: str = "") -> int:
+        """To one node, or to all, this one too.  How many nodes hear it."""
 
 
 class Engine(Protocol):

@@ -51,6 +51,17 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     allow_history_for_anonymous: bool = False
     allow_user_limited_channels: bool = False
     channel_regex: str = ""
+    #: json: publications are JSON; binary: any bytes, for clients of Protobuf alone
+    publication_data_format: str = "json"
+
+    @property
+    def is_binary(self) -> bool:
+        return self.publication_data_format == "binary"
+
+    @property
+    def has_history(self) -> bool:
+        """Whether publications have positions, and can be asked for again."""
+        return self.keep is not None
 
     @property
     def keep(self) -> Keep | None:

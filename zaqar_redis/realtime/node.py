@@ -9,19 +9,27 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
+import socket
 import time
 import uuid
 from collections.abc import Coroutine
+from importlib.metadata import version
 from typing import Any
 
+import msgspec
 from msgspec import Raw
 
 from zaqar_redis import errors
 from zaqar_redis.auth import tokens
-from zaqar_redis.realtime import codes, packing, wire
+from zaqar_redis.realtime import codes, control, packing, wire
+from zaqar_redis.realtime.codes import Closed, Refused
 from zaqar_redis.realtime.engine import NOWHERE, Engine, Once, Position, Published, Since
 from zaqar_redis.realtime.namespaces import Namespaces, Options
-from zaqar_redis.realtime.session import Session, pushed
+from zaqar_redis.realtime.pushes import pushed
+from zaqar_redis.realtime.session import Session
+from zaqar_redis.realtime.sessions import Sessions
+from zaqar_redis.realtime.steering import Steering
 from zaqar_redis.realtime.world import Settings, Subscription
 
 LOG = logging.getLogger(__name__)
@@ -50,13 +58,21 @@ class Node:
         settings: Settings,
         namespaces: Namespaces,
         verifier: tokens.Verifier,
+        *,
+        serves: bool = True,
     ) -> None:
+        """*serves*: whether clients connect to it; a command's has none."""
         self.id = str(uuid.uuid4())
+        self.name = f"{socket.gethostname()}_{os.getpid()}"
+        self.version = version("zaqar-redis")
+        self.started = time.time()
+        self.serves = serves
         self.engine = engine
         self.settings = settings
         self.namespaces = namespaces
         self.verifier = verifier
-        self.sessions: set[Session] = set()
+        self.sessions = Sessions()
+        self.steering = Steering(self)
         self._channels: dict[str, _Channel] = {}
         self._work: set[asyncio.Task[None]] = set()
         self._ticker: asyncio.Task[None] | None = None
@@ -71,9 +87,9 @@ class Node:
         if self._ticker is not None:
             self._ticker.cancel()
         self._closing = True
-        for session in tuple(self.sessions):
+        for session in self.sessions:
             session.close(codes.SHUTDOWN)
-        for session in tuple(self.sessions):
+        for session in self.sessions:
             with contextlib.suppress(errors.Unavailable):
                 await session.end()
         await asyncio.sleep(0)  # a task that has not begun cannot end its work
@@ -123,6 +139,23 @@ class Node:
                 del self._channels[key]
                 await self.engine.bus.unsubscribe(key)
 
+    def counts(self) -> dict[str, int]:
+        """Subscribers of this node, by channel; the names say the project."""
+        return {
+            key: len(channel.subscribers)
+            for key, channel in self._channels.items()
+            if channel.subscribers
+        }
+
+    def subscribers(self, project: str) -> dict[str, int]:
+        """The same of the channels of a project."""
+        prefix = f"{project}/"
+        return {
+            key.removeprefix(prefix): count
+            for key, count in self.counts().items()
+            if key.startswith(prefix)
+        }
+
     # What is heard
 
     def on_publication(self, channel: str, payload: bytes, position: Position) -> None:
@@ -148,7 +181,7 @@ class Node:
                 subscription.session.push(wire.Push(channel=subscription.channel, **what))
 
     def on_control(self, payload: bytes) -> None:
-        pass
+        self.steering.hear(payload)
 
     def on_gap(self) -> None:
         """Every position is looked at soon, whenever it was right the last time."""
@@ -167,11 +200,13 @@ async def _quietly(work: Coroutine[Any, Any, None]) -> None:
 
 
 class Scope:
-    """What sessions of one project see of a node."""
+    """What sessions of one project, and its operator, see of a node."""
 
     def __init__(self, node: Node, project: str) -> None:
         self._node = node
-        self._project = project
+        self.project = project
+        self.node = node.id
+        self.steering = node.steering
         self.settings = node.settings
         self.namespaces = node.namespaces
         self.verifier = node.verifier
@@ -180,16 +215,29 @@ class Scope:
     def now(self) -> float:
         return time.time()
 
+    def of(self, project: str) -> Scope:
+        return self if project == self.project else Scope(self._node, project)
+
+    async def arrived(self, session: Session) -> None:
+        count = self._node.sessions.connected(session)
+        if not session.user:
+            return
+        most = self.settings.user_connection_limit
+        if most and count > most:
+            raise Closed(codes.CONNECTION_LIMIT)
+        if self.settings.single_connection:
+            who = control.Who(self.project, session.user, except_clients=[session.client])
+            await self.steering.tell(control.Disconnect(who, *codes.CONNECTION_LIMIT))
+
     async def listen(self, subscription: Subscription) -> None:
         await self._node.listen(self._key(subscription.channel), subscription)
 
     async def leave(self, subscription: Subscription) -> None:
         key, info = self._key(subscription.channel), subscription.info
-        if not self._node.forget(key, subscription):
-            return
+        was = self._node.forget(key, subscription)
         if subscription.options.presence:
             await self._node.engine.presence.remove(key, info.client, info.user)
-        if subscription.options.join_leave and subscription.waiting is None:
+        if was and subscription.options.join_leave and subscription.waiting is None:
             await self._node.engine.bus.publish_leave(key, packing.info(info))
 
     async def publish(
@@ -202,7 +250,10 @@ class Scope:
         once: Once | None = None,
         keep: bool = True,
     ) -> Published:
+        """Raises Refused when the channel takes no such data, and Unavailable."""
         options = self.namespaces.options(channel)
+        if not options.is_binary:
+            data = _compact(data)
         payload = packing.publication(data, round(time.time() * 1000), info, tags)
         return await self._node.engine.history.publish(
             self._key(channel), payload, options.keep if keep else None, once
@@ -241,4 +292,13 @@ class Scope:
         )
 
     def _key(self, channel: str) -> str:
-        return f"{self._project}/{channel}"
+        return f"{self.project}/{channel}"
+
+
+def _compact(data: Raw) -> Raw:
+    """The same JSON in one line: frames are cut at their ends.  Raises Refused."""
+    try:
+        str(data, "utf-8")  # msgspec does not look
+        return Raw(msgspec.json.format(data, indent=-1))
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Refused(codes.BAD_REQUEST) from error

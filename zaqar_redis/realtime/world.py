@@ -5,14 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import msgspec
 from msgspec import Raw
 
 from zaqar_redis.auth import tokens
 from zaqar_redis.realtime import namespaces, wire
-from zaqar_redis.realtime.codes import Close
+from zaqar_redis.realtime.codes import Close, End
 from zaqar_redis.realtime.engine import Position, Since
 from zaqar_redis.realtime.namespaces import Options
 
@@ -30,6 +30,10 @@ class Settings(msgspec.Struct, frozen=True):
     #: everybody who connects is subscribed to a channel of their own
     user_personal_channel: bool = False
     personal_namespace: str = ""
+    #: whoever connects ends the other connections of the same user
+    single_connection: bool = False
+    #: of one user to one node; 0: any number
+    user_connection_limit: int = 0
     #: of one client
     channel_limit: int = 128
     ping_interval: int = 25
@@ -56,6 +60,18 @@ class Out(Protocol):
         """After everything that was sent before."""
 
 
+class Ways(msgspec.Struct, frozen=True):
+    """How a client and its server reach each other."""
+
+    #: commands come by requests of their own, which name the session and its node
+    emulated: bool = False
+    #: none come at all, so pings are not answered
+    unidirectional: bool = False
+
+
+BOTH_WAYS = Ways()
+
+
 @dataclass(eq=False, slots=True)
 class Subscription:
     """Of one session to one channel."""
@@ -73,6 +89,8 @@ class Subscription:
     epoch: str = ""
     #: what came while the history was read; None: it goes out at once
     waiting: list[tuple[wire.Publication, str]] | None = field(default_factory=list)
+    #: the server ended it before it was live
+    ending: End | None = None
     #: seconds since 1970; 0: never
     expire_at: int = 0
     #: by the clock of the session, when the position was known to be right
@@ -80,17 +98,26 @@ class Subscription:
 
 
 class World(Protocol):
-    """What a session needs of its node."""
+    """What a session needs of its node, as a project sees it."""
 
     settings: Settings
     namespaces: namespaces.Namespaces
     verifier: tokens.Verifier
+    project: str
+    #: its id
+    node: str
 
     def now(self) -> float:
         """Seconds since 1970."""
 
     def later(self, work: Coroutine[Any, Any, None]) -> None:
         """Do it soon, and do not wait for it."""
+
+    def of(self, project: str) -> Self:
+        """The same, as another project sees it."""
+
+    async def arrived(self, session: Session) -> None:
+        """It is known now whose it is.  Raises Closed when there are too many of the user."""
 
     async def listen(self, subscription: Subscription) -> None:
         """Deliver what comes from now on.  Raises StoreUnavailable."""

@@ -99,7 +99,7 @@ class WebSocket:
                 frame = event.get("bytes")
                 await session.receive(event["text"].encode() if frame is None else frame)
         finally:
-            self._node.sessions.discard(session)
+            self._node.sessions.remove(session)
             await session.end()
 
     def _is_allowed(self, origin: str) -> bool:

@@ -159,6 +159,7 @@ class MemoryPresence:
 class MemoryBus:
     def __init__(self) -> None:
         self.heard: Heard | None = None
+        self.node = ""
         self._subscribed: set[str] = set()
 
     async def subscribe(self, channel: str) -> None:
@@ -179,9 +180,11 @@ class MemoryBus:
         if self.heard is not None and channel in self._subscribed:
             self.heard.on_leave(channel, info)
 
-    async def publish_control(self, payload: bytes, node: str = "") -> None:
-        if self.heard is not None:
-            self.heard.on_control(payload)
+    async def publish_control(self, payload: bytes, node: str = "") -> int:
+        if self.heard is None or node not in ("", self.node):
+            return 0
+        self.heard.on_control(payload)
+        return 1
 
 
 class MemoryEngine:
@@ -191,7 +194,7 @@ class MemoryEngine:
         self.presence = MemoryPresence(now)
 
     async def start(self, node: str, heard: Heard) -> None:
-        self.bus.heard = heard
+        self.bus.heard, self.bus.node = heard, node
 
     async def close(self) -> None:
         self.bus.heard = None

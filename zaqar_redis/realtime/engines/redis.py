@@ -136,9 +136,9 @@ class RedisBus:
     async def publish_leave(self, channel: str, info: bytes) -> None:
         await self._client.command("PUBLISH", keys.of_channel(channel).news, b"l" + info)
 
-    async def publish_control(self, payload: bytes, node: str = "") -> None:
+    async def publish_control(self, payload: bytes, node: str = "") -> int:
         name = keys.NODES + (b":" + node.encode() if node else b"")
-        await self._client.command("PUBLISH", name, payload)
+        return int(await self._client.command("PUBLISH", name, payload))
 
 
 class RedisEngine:
