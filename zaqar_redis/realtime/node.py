@@ -34,6 +34,7 @@ from zaqar_redis.realtime.world import Settings, Subscription
 
 LOG = logging.getLogger(__name__)
 
+_JSON = msgspec.json.Decoder(Raw)
 #: Seconds between looks at what is due: no time of the protocol is finer.
 _TICK = 0.5
 #: Seconds for which a channel is listened to behind its last subscriber: who subscribes
@@ -253,7 +254,7 @@ class Scope:
         """Raises Refused when the channel takes no such data, and Unavailable."""
         options = self.namespaces.options(channel)
         if not options.is_binary:
-            data = _compact(data)
+            data = _in_one_line(data)
         payload = packing.publication(data, round(time.time() * 1000), info, tags)
         return await self._node.engine.history.publish(
             self._key(channel), payload, options.keep if keep else None, once
@@ -295,10 +296,11 @@ class Scope:
         return f"{self.project}/{channel}"
 
 
-def _compact(data: Raw) -> Raw:
-    """The same JSON in one line: frames are cut at their ends.  Raises Refused."""
+def _in_one_line(data: Raw) -> Raw:
+    """The same JSON: frames are cut at the ends of lines.  Raises Refused when it is none."""
     try:
         str(data, "utf-8")  # msgspec does not look
-        return Raw(msgspec.json.format(data, indent=-1))
+        whole = _JSON.decode(data)
+        return Raw(msgspec.json.format(whole, indent=-1)) if b"\n" in bytes(whole) else whole
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Refused(codes.BAD_REQUEST) from error
