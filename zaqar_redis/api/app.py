@@ -55,6 +55,8 @@ class Channels(Protocol):
 
     async def close(self) -> None: ...
 
+    def has(self, path: str) -> bool: ...
+
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None: ...
 
 
@@ -64,7 +66,7 @@ class App:
     def __init__(
         self, driver: Driver, settings: Settings, channels: Channels | None = None
     ) -> None:
-        """*channels*: what answers below /connection."""
+        """*channels*: who answers websockets, and requests for the paths that are theirs."""
         self._channels = channels
         limits = settings.limits
         self.settings = settings
@@ -112,11 +114,12 @@ class App:
         self._app = app
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
-        if scope["type"] == "websocket" and self._channels is not None:
-            await self._channels(scope, receive, send)
-            return
         if scope["type"] != "http":
-            await self._app(scope, receive, send)
+            other = self._channels if scope["type"] == "websocket" else None
+            await (other or self._app)(scope, receive, send)
+            return
+        if self._channels is not None and self._channels.has(scope["path"]):
+            await self._channels(scope, receive, send)
             return
         first = await receive()
 

@@ -10,7 +10,7 @@ from oslo_config import cfg
 
 from zaqar_redis import clock
 from zaqar_redis.api.app import Settings
-from zaqar_redis.api.channels import Channels
+from zaqar_redis.api.channels import Channels, server
 from zaqar_redis.api.channels import Settings as ChannelSettings
 from zaqar_redis.conf import channels as of_channels
 from zaqar_redis.conf import redis, transport
@@ -44,6 +44,9 @@ def channels(conf: cfg.ConfigOpts, uri: str) -> Callable[[], Channels | None]:
         session=of_channels.settings(conf),
         allowed_origins=tuple(conf.channels.allowed_origins),
         project=conf.channels.project,
+        server=server.Settings(
+            key=conf.channels.api_key or "", insecure=conf.channels.api_insecure
+        ),
     )
 
     def create() -> Channels:

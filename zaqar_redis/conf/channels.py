@@ -128,6 +128,12 @@ _CHANNELS: list[cfg.Opt] = [
         help="The claim that names the project whose channels the connection sees; without it, "
         "they are those of the option project.",
     ),
+    cfg.StrOpt(
+        "api_key",
+        secret=True,
+        help="What backends and operators show to use /api; without one nobody may.",
+    ),
+    cfg.BoolOpt("api_insecure", default=False, help="Everybody may use /api; for trying."),
     *_OF_CHANNELS,
 ]
 

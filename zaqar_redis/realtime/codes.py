@@ -24,6 +24,8 @@ UNAUTHORIZED = Error(101, "unauthorized")
 UNKNOWN_CHANNEL = Error(102, "unknown channel")
 PERMISSION_DENIED = Error(103, "permission denied")
 METHOD_NOT_FOUND = Error(104, "method not found")
+#: The same of the server API.
+NOT_FOUND = Error(104, "not found")
 ALREADY_SUBSCRIBED = Error(105, "already subscribed")
 LIMIT_EXCEEDED = Error(106, "limit exceeded")
 BAD_REQUEST = Error(107, "bad request")

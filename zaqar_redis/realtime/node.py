@@ -270,6 +270,9 @@ class Scope:
         )
         return [packing.unpacked(each.payload, each.offset) for each in found], top
 
+    async def remove_history(self, channel: str) -> None:
+        await self._node.engine.history.remove_history(self._key(channel))
+
     async def presence(self, channel: str) -> dict[str, wire.ClientInfo]:
         found = await self._node.engine.presence.present(self._key(channel))
         return {client: packing.client_info(info) for client, info in found.items()}

@@ -1,0 +1,332 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The server API, as `cent`, Centrifugo's own library for it, uses it: two workers, one Redis."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import cent
+import httpx
+import jwt
+import pytest
+from centrifuge import Client, ClientEventHandler, SubscriptionEventHandler
+
+from tests import servers
+
+#: centrifuge-python leaves sockets that the server closed to the collector.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
+KEY = "the operator's key"
+SECRET = "a secret that is long enough for HS256"
+OPTIONS: dict[str, dict[str, object]] = {
+    "channels": {
+        "token_hmac_secret_key": SECRET,
+        "api_key": KEY,
+        "namespaces": "chat,bare",
+    },
+    "channels:chat": {
+        "presence": True,
+        "history_size": 20,
+        "history_ttl": 60,
+        "force_recovery": True,
+        "allow_subscribe_for_client": True,
+    },
+    "channels:bare": {"allow_subscribe_for_client": True},
+}
+
+
+@pytest.fixture(scope="module")
+def service(redis_server: servers.RedisServer) -> Iterator[servers.Service]:
+    with servers.service(redis_server.uri, workers=2, options=OPTIONS) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def api(service: servers.Service) -> Iterator[cent.Client]:
+    client = cent.Client(f"{service.url}/api", KEY)
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def channel() -> str:
+    return f"chat:{uuid.uuid4()}"
+
+
+class Hears(SubscriptionEventHandler):
+    """Passes on what is published."""
+
+    def __init__(self, news: asyncio.Queue[tuple[str, Any]]) -> None:
+        self._news = news
+
+    async def on_publication(self, ctx: Any) -> None:
+        self._news.put_nowait(("publication", ctx.pub.data))
+
+
+class Someone(ClientEventHandler):
+    """A client that notes down what happens to it."""
+
+    def __init__(self, service: servers.Service, user: str) -> None:
+        self.news: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
+        token = jwt.encode({"sub": user}, SECRET, algorithm="HS256")
+        url = f"ws://127.0.0.1:{service.port}/connection/websocket"
+        self.client = Client(url, token=token, events=self)
+
+    async def __aenter__(self) -> Someone:
+        await self.client.connect()
+        await self.client.ready()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.client.disconnect()
+
+    async def on_disconnected(self, ctx: Any) -> None:
+        self.news.put_nowait(("disconnected", (ctx.code, ctx.reason)))
+
+    async def on_connecting(self, ctx: Any) -> None:
+        if ctx.code:  # again
+            self.news.put_nowait(("connecting", ctx.code))
+
+    async def on_subscribed(self, ctx: Any) -> None:
+        self.news.put_nowait(("subscribed", ctx.channel))
+
+    async def on_unsubscribed(self, ctx: Any) -> None:
+        self.news.put_nowait(("unsubscribed", ctx.channel))
+
+    async def on_publication(self, ctx: Any) -> None:
+        self.news.put_nowait(("publication", ctx.pub.data))
+
+    async def next(self) -> tuple[str, Any]:
+        return await asyncio.wait_for(self.news.get(), 5)
+
+    async def subscribe(self, channel: str) -> None:
+        subscription = self.client.new_subscription(channel, Hears(self.news))
+        await subscription.subscribe()
+        await subscription.ready()
+
+
+def asked(service: servers.Service, method: str, body: Any, **headers: str) -> httpx.Response:
+    content = body if isinstance(body, (str, bytes)) else json.dumps(body)
+    known = {"X-API-Key": KEY} | {name.replace("_", "-"): each for name, each in headers.items()}
+    path = f"/api/{method}" if method else "/api"
+    return httpx.post(f"{service.url}{path}", content=content, headers=known)
+
+
+def test_a_publication_gets_a_position_and_reaches_subscribers_of_every_worker(
+    service: servers.Service, api: cent.Client, channel: str
+) -> None:
+    async def scenario() -> None:
+        async with Someone(service, "a") as one, Someone(service, "b") as two:
+            await one.subscribe(channel)
+            await two.subscribe(channel)
+            done = await asyncio.to_thread(
+                api.publish, cent.PublishRequest(channel=channel, data={"n": 1}, tags={"a": "b"})
+            )
+            assert done.offset == 1
+            assert done.epoch
+            assert await one.next() == await two.next() == ("publication", {"n": 1})
+
+    asyncio.run(scenario())
+    kept = api.history(cent.HistoryRequest(channel=channel, limit=-1))
+    assert [(each.offset, each.data) for each in kept.publications] == [(1, {"n": 1})]
+
+
+def test_a_broadcast_answers_for_each_channel_in_order(api: cent.Client, channel: str) -> None:
+    asked = cent.BroadcastRequest(channels=[channel, "nowhere:1", channel], data=1)
+    first, second, third = api.broadcast(asked).responses
+    assert first.result
+    assert first.result.offset == 1
+    assert second.error
+    assert second.error.code == 102
+    assert third.result
+    assert third.result.offset == 2
+
+
+def test_a_key_and_a_version_stop_what_went_out_before(api: cent.Client, channel: str) -> None:
+    once = cent.PublishRequest(channel=channel, data=1, idempotency_key="k")
+    assert api.publish(once) == api.publish(once)
+    versioned = cent.PublishRequest(channel=channel, data=2, version=7, version_epoch="e")
+    assert api.publish(versioned).offset == 2
+    assert api.publish(versioned).offset == 2
+    assert len(api.history(cent.HistoryRequest(channel=channel, limit=-1)).publications) == 2
+    api.publish(cent.PublishRequest(channel=channel, data=3, skip_history=True))
+    assert api.history(cent.HistoryRequest(channel=channel)).offset == 2
+
+
+def test_history_is_paged_and_removed(api: cent.Client, channel: str) -> None:
+    for n in range(5):
+        epoch = api.publish(cent.PublishRequest(channel=channel, data=n)).epoch
+    since = cent.StreamPosition(offset=2, epoch=epoch or "")
+    page = api.history(cent.HistoryRequest(channel=channel, limit=2, since=since))
+    assert [each.data for each in page.publications] == [2, 3]
+    back = api.history(cent.HistoryRequest(channel=channel, limit=2, since=since, reverse=True))
+    assert [each.data for each in back.publications] == [0]
+    api.history_remove(cent.HistoryRemoveRequest(channel=channel))
+    left = api.history(cent.HistoryRequest(channel=channel, limit=-1))
+    assert (left.publications, left.offset, left.epoch) == ([], 5, epoch)
+    elsewhere = cent.StreamPosition(offset=1, epoch="other")
+    with pytest.raises(cent.CentApiResponseError, match="unrecoverable"):
+        api.history(cent.HistoryRequest(channel=channel, since=elsewhere))
+
+
+def test_a_user_is_subscribed_unsubscribed_and_disconnected_wherever_it_is(
+    service: servers.Service, api: cent.Client, channel: str
+) -> None:
+    user = str(uuid.uuid4())
+
+    async def scenario() -> None:
+        async with Someone(service, user) as one, Someone(service, "other") as other:
+            await asyncio.to_thread(
+                api.subscribe, cent.SubscribeRequest(user=user, channel=channel, info={"a": 1})
+            )
+            assert await one.next() == ("subscribed", channel)
+            there = await asyncio.to_thread(api.presence, cent.PresenceRequest(channel=channel))
+            assert [each.user for each in there.presence.values()] == [user]
+            assert [each.chan_info for each in there.presence.values()] == [{"a": 1}]
+            stats = await asyncio.to_thread(
+                api.presence_stats, cent.PresenceStatsRequest(channel=channel)
+            )
+            assert (stats.num_clients, stats.num_users) == (1, 1)
+            await asyncio.to_thread(api.publish, cent.PublishRequest(channel=channel, data="hi"))
+            assert await one.next() == ("publication", "hi")
+            await asyncio.to_thread(
+                api.unsubscribe, cent.UnsubscribeRequest(user=user, channel=channel)
+            )
+            assert await one.next() == ("unsubscribed", channel)
+            await asyncio.to_thread(
+                api.disconnect,
+                cent.DisconnectRequest(
+                    user=user, disconnect=cent.Disconnect(code=4501, reason="enough")
+                ),
+            )
+            assert await one.next() == ("disconnected", (4501, "enough"))
+            assert other.news.empty()
+
+    asyncio.run(scenario())
+
+
+def test_a_connection_is_refreshed_and_expired(service: servers.Service, api: cent.Client) -> None:
+    user = str(uuid.uuid4())
+
+    async def scenario() -> None:
+        async with Someone(service, user) as one:
+            await asyncio.to_thread(api.refresh, cent.RefreshRequest(user=user, expire_at=0))
+            await asyncio.to_thread(api.refresh, cent.RefreshRequest(user=user, expired=True))
+            assert await one.next() == ("connecting", 3005)
+            await one.client.ready(timeout=5)  # it comes back by itself
+
+    asyncio.run(scenario())
+
+
+def test_all_workers_tell_of_their_channels_and_of_themselves(
+    service: servers.Service, api: cent.Client, channel: str
+) -> None:
+    async def scenario() -> None:
+        some = [Someone(service, f"u{n}") for n in range(8)]
+        for one in some:
+            await one.__aenter__()
+            await one.subscribe(channel)
+        found = await asyncio.to_thread(api.channels, cent.ChannelsRequest(pattern="chat:*"))
+        assert found.channels[channel].num_clients == 8
+        none = await asyncio.to_thread(api.channels, cent.ChannelsRequest(pattern="bare:*"))
+        assert none.channels == {}
+        nodes = (await asyncio.to_thread(api.info, cent.InfoRequest())).nodes
+        assert len(nodes) == 2
+        assert sum(node.num_clients for node in nodes) == 8
+        assert sum(node.num_subs for node in nodes) == 8
+        for one in some:
+            await one.__aexit__()
+
+    asyncio.run(scenario())
+
+
+def test_a_batch_answers_every_command(service: servers.Service, api: cent.Client) -> None:
+    channel = f"chat:{uuid.uuid4()}"
+    for parallel in (False, True):
+        done = api.batch(
+            cent.BatchRequest(
+                requests=[
+                    cent.PublishRequest(channel=channel, data=1),
+                    cent.HistoryRequest(channel=channel, limit=1),
+                ],
+                parallel=parallel,
+            )
+        )
+        assert len(done.replies) == 2
+    body = {"commands": [{"publish": {"channel": "x:y", "data": 1}}, {}, {"batch": {}}]}
+    replies = asked(service, "batch", body).json()["replies"]
+    assert [reply["error"]["code"] for reply in replies] == [102, 107, 104]
+
+
+@pytest.mark.parametrize(
+    ("method", "body", "code"),
+    [
+        ("publish", {"channel": "nowhere:x", "data": 1}, 102),
+        ("publish", {"data": 1}, 107),
+        ("publish", {"channel": "chat:x"}, 107),
+        ("publish", {"channel": "chat:x", "b64data": "%"}, 107),
+        ("publish", {"channel": "chat:x", "b64data": "eA=="}, 107),  # no JSON
+        ("publish", {"channel": "chat:x", "data": 1, "version": "a"}, 107),
+        ("broadcast", {"data": 1}, 107),
+        ("history", {"channel": "bare:x"}, 108),
+        ("history_remove", {"channel": "bare:x"}, 108),
+        ("presence", {"channel": "bare:x"}, 108),
+        ("presence_stats", {"channel": "bare:x"}, 108),
+        ("history", {"channel": "chat:x", "reverse": True, "since": {"offset": 0}}, 107),
+        ("disconnect", {}, 107),
+        ("disconnect", {"user": "a", "disconnect": {"code": 1000}}, 107),
+        ("disconnect", {"user": "a", "disconnect": {"code": 3500, "reason": "x" * 124}}, 107),
+        ("subscribe", {"user": "a"}, 107),
+        ("rpc", {"method": "x"}, 108),
+        ("nothing", {}, 104),
+    ],
+)
+def test_what_cannot_be_done_is_refused_with_a_code(
+    service: servers.Service, method: str, body: Any, code: int
+) -> None:
+    plain = asked(service, method, body)
+    assert plain.status_code == 200
+    assert plain.json()["error"]["code"] == code
+    loud = asked(service, method, body, X_Centrifugo_Error_Mode="transport")
+    assert loud.status_code == {102: 404, 104: 404, 107: 400, 108: 400}[code]
+
+
+def test_newlines_in_a_payload_do_not_cut_frames(service: servers.Service, channel: str) -> None:
+    async def scenario() -> None:
+        async with Someone(service, "a") as one:
+            await one.subscribe(channel)
+            body = f'{{"channel": "{channel}", "data": {{"a":\n\n1}}}}'
+            assert "result" in (await asyncio.to_thread(asked, service, "publish", body)).json()
+            assert await one.next() == ("publication", {"a": 1})
+
+    asyncio.run(scenario())
+
+
+def test_only_who_shows_the_key_comes_in(service: servers.Service) -> None:
+    for headers in ({}, {"X-API-Key": "wrong"}, {"Authorization": "apikey wrong"}):
+        answer = httpx.post(f"{service.url}/api/info", json={}, headers=headers)
+        assert (answer.status_code, answer.content) == (401, b"")
+    shown = httpx.post(f"{service.url}/api/info", headers={"Authorization": f"apikey {KEY}"})
+    assert shown.status_code == 200
+    assert httpx.post(f"{service.url}/api/info", params={"api_key": KEY}).status_code == 200
+
+
+def test_the_older_form_is_understood_and_what_is_no_json_is_not(
+    service: servers.Service, channel: str
+) -> None:
+    old = {"method": "publish", "params": {"channel": channel, "data": 1}}
+    assert asked(service, "", old).json()["result"]["offset"] == 1
+    assert asked(service, "", "{").status_code == 400
+    assert asked(service, "publish", "{").status_code == 400
+    assert asked(service, "publish", b"x" * (5 * 1024 * 1024)).status_code == 413
+
+
+def test_projects_do_not_see_each_other(service: servers.Service, channel: str) -> None:
+    body = {"channel": channel, "data": 1}
+    assert asked(service, "publish", body, X_Project_ID="a").json()["result"]["offset"] == 1
+    assert asked(service, "publish", body, X_Project_ID="b").json()["result"]["offset"] == 1
+    assert asked(service, "history", {"channel": channel}).json()["result"]["offset"] == 0

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``POST /api/<method>``: backends and operators, who show a key."""
+
+from __future__ import annotations
+
+import hmac
+from typing import Any
+
+import falcon.asgi
+import msgspec
+from msgspec import Raw, Struct
+
+from zaqar_redis import errors, rules
+from zaqar_redis.realtime import codes
+from zaqar_redis.realtime.codes import Refused
+from zaqar_redis.realtime.node import Node, Scope
+from zaqar_redis.service.channels import Channels, fault
+
+#: Bytes of a request: ten thousand channels of a broadcast, with long names.
+_BODY_MAX = 4 * 1024 * 1024
+#: With it errors are told by the status as well.
+_ERROR_MODE = "X-Centrifugo-Error-Mode"
+_STATUS = {
+    codes.INTERNAL.code: 500,
+    codes.UNKNOWN_CHANNEL.code: 404,
+    codes.NOT_FOUND.code: 404,
+    codes.BAD_REQUEST.code: 400,
+    codes.NOT_AVAILABLE.code: 400,
+    codes.UNRECOVERABLE.code: 416,
+}
+
+_encode = msgspec.json.encode
+
+
+class Settings(Struct, frozen=True):
+    #: empty: nobody has one
+    key: str = ""
+    #: whoever comes may do everything
+    insecure: bool = False
+
+
+class _Old(Struct):
+    """The older form of a request."""
+
+    method: str = ""
+    params: Raw = Raw(b"{}")
+
+
+_old = msgspec.json.Decoder(_Old)
+_whole = msgspec.json.Decoder(Raw)
+
+
+class Guard:
+    """Lets those in who show the key."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    def check(self, req: falcon.asgi.Request) -> None:
+        """Raises HTTPError: 401 without a word."""
+        if self._settings.insecure:
+            return
+        kind, _, given = (req.get_header("Authorization") or "").partition(" ")
+        shown = (
+            req.get_header("X-API-Key")
+            or (given.strip() if kind.lower() == "apikey" else "")
+            or req.get_param("api_key")
+            or ""
+        )
+        key = self._settings.key
+        if not key or not hmac.compare_digest(shown.encode(), key.encode()):
+            raise falcon.HTTPStatus(401)
+
+
+class ServerApi:
+    def __init__(self, node: Node, guard: Guard, project: str) -> None:
+        self._guard = guard
+        self._project = project
+        self._scope = Scope(node, project)
+
+    async def on_post(
+        self, req: falcon.asgi.Request, resp: falcon.asgi.Response, method: str = ""
+    ) -> None:
+        self._guard.check(req)
+        body = await _read(req)
+        project = rules.project_id(req.get_header("X-Project-ID") or self._project)
+        channels = Channels(self._scope.of(project))
+        try:
+            if not method:
+                old = _old.decode(body)
+                method, body = old.method, bytes(old.params)
+            _whole.decode(body)
+        except msgspec.DecodeError as error:
+            raise falcon.HTTPBadRequest(description=str(error)) from error
+        resp.content_type = falcon.MEDIA_JSON
+        try:
+            answer: dict[str, Any] = {"result": await channels.call(method, body)}
+            if method == "batch":
+                answer = answer["result"]
+        except (Refused, errors.Unavailable) as error:
+            answer = {"error": fault(error)}
+            if req.get_header(_ERROR_MODE) == "transport":
+                resp.status = _STATUS.get(answer["error"].code, 500)
+        resp.data = _encode(answer)
+
+
+async def _read(req: falcon.asgi.Request) -> bytes:
+    body = await req.stream.read(_BODY_MAX + 1)
+    if len(body) > _BODY_MAX:
+        raise falcon.HTTPContentTooLarge(description=f"a request has at most {_BODY_MAX} bytes")
+    return body or b"{}"

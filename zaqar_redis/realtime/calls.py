@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Requests and results of the server API, with the names of the protocol.
+
+Payloads are raw JSON, or, in the fields that begin with ``b64``, bytes in base64.  Fields of
+results without a default are always written.
+"""
+
+from __future__ import annotations
+
+from msgspec import Raw
+
+from zaqar_redis.realtime.wire import NOTHING, ClientInfo, Publication, Stream, Wire
+
+
+class Override(Wire):
+    value: bool = False
+
+
+class Disconnection(Wire):
+    code: int = 0
+    reason: str = ""
+
+
+# Requests
+
+
+class Publish(Wire):
+    channel: str = ""
+    data: Raw = NOTHING
+    b64data: str = ""
+    skip_history: bool = False
+    tags: dict[str, str] = {}
+    idempotency_key: str = ""
+    delta: bool = False
+    version: int = 0
+    version_epoch: str = ""
+
+
+class Broadcast(Publish):
+    channels: list[str] = []
+
+
+class OfUser(Wire):
+    """Connections of a user; *client* and *session* narrow them down."""
+
+    user: str = ""
+    client: str = ""
+    session: str = ""
+
+
+class Subscribe(OfUser):
+    """*expire_at* in seconds since 1970; 0: never."""
+
+    channel: str = ""
+    info: Raw = NOTHING
+    b64info: str = ""
+    data: Raw = NOTHING
+    b64data: str = ""
+    expire_at: int = 0
+    recover_since: Stream | None = None
+    override: dict[str, Override | None] = {}
+
+
+class Unsubscribe(OfUser):
+    channel: str = ""
+
+
+class Disconnect(OfUser):
+    #: clients that are left alone
+    whitelist: list[str] = []
+    disconnect: Disconnection | None = None
+
+
+class Refresh(OfUser):
+    expired: bool = False
+    expire_at: int = 0
+    info: Raw = NOTHING
+
+
+class Presence(Wire):
+    channel: str = ""
+
+
+class PresenceStats(Wire):
+    channel: str = ""
+
+
+class History(Wire):
+    channel: str = ""
+    limit: int = 0
+    since: Stream | None = None
+    reverse: bool = False
+
+
+class HistoryRemove(Wire):
+    channel: str = ""
+
+
+class Channels(Wire):
+    pattern: str = ""
+
+
+class Info(Wire):
+    pass
+
+
+class RPC(Wire):
+    method: str = ""
+    params: Raw = NOTHING
+
+
+class Batch(Wire):
+    commands: list[dict[str, Raw]] = []
+    parallel: bool = False
+
+
+# Results
+
+
+class Fault(Wire):
+    code: int
+    message: str
+
+
+class Done(Wire):
+    """Nothing to say but that."""
+
+
+class PublishResult(Wire):
+    offset: int = 0
+    epoch: str = ""
+
+
+class Response(Wire):
+    """Of one channel of a broadcast: the one or the other."""
+
+    result: PublishResult | None = None
+    error: Fault | None = None
+
+
+class BroadcastResult(Wire):
+    responses: list[Response]
+
+
+class PresenceResult(Wire):
+    presence: dict[str, ClientInfo]
+
+
+class PresenceStatsResult(Wire):
+    num_clients: int
+    num_users: int
+
+
+class HistoryResult(Wire):
+    publications: list[Publication]
+    epoch: str
+    offset: int
+
+
+class ChannelInfo(Wire):
+    num_clients: int
+
+
+class ChannelsResult(Wire):
+    channels: dict[str, ChannelInfo]
+
+
+class NodeInfo(Wire):
+    """*uptime* in seconds."""
+
+    uid: str
+    name: str
+    version: str
+    num_clients: int
+    num_users: int
+    num_channels: int
+    num_subs: int
+    uptime: int
+
+
+class InfoResult(Wire):
+    nodes: list[NodeInfo]
+
+
+class BatchResult(Wire):
+    #: each has the result under the name of its method, or an error
+    replies: list[dict[str, object]]
