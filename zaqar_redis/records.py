@@ -65,6 +65,24 @@ class Message(Record, frozen=True):
     sealed: bool = False
 
 
+class Arrived(Record, frozen=True):
+    """Messages that were posted, in order, to a queue of this epoch."""
+
+    epoch: str
+    messages: Sequence[Message]
+
+
+class Past(Record, frozen=True):
+    """Messages of a queue, its epoch, and the last rank that it gave.
+
+    Of a queue that is not there: no epoch, and rank 0.
+    """
+
+    epoch: str = ""
+    rank: int = 0
+    messages: Sequence[Message] = ()
+
+
 class Posted(Record, frozen=True):
     """The ids of posted messages, in the order of the request."""
 

@@ -14,6 +14,7 @@ import pytest
 from tests import servers
 from tests.contract.conftest import BACKENDS
 from tests.contract.stores import CLIENT, POOLED, TTL, Died, Dying, PooledStore, drafts, opened
+from tests.contract.test_live import Follower, past
 from zaqar_redis import errors
 from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.batch import BatchSettings
@@ -468,3 +469,16 @@ def test_a_gate_of_a_mover_that_is_gone_lapses(pools: PooledStore) -> None:
     pools.post("b")
     assert pools.listed() == ["a", "b"]
     pools.run(pools.driver.mover.settle_all())
+
+
+def test_who_follows_a_queue_follows_it_to_where_it_goes(pools: PooledStore) -> None:
+    pools.create()
+    follower = Follower(pools)
+    pools.post("a")
+    assert follower.wait(1) == ["a"]
+    move(pools, other(pools))
+    pools.wait_for(lambda: follower.gaps > 0, "a gap")
+    pools.post("b")
+    assert follower.wait(2) == ["a", "b"]
+    assert [message.rank for message in follower.messages] == [1, 2]
+    assert [message.rank for message in past(pools).messages] == [1, 2]

@@ -26,6 +26,7 @@ from __future__ import annotations
 import functools
 import struct
 import uuid
+from collections.abc import Iterator
 from hashlib import blake2b
 
 from zaqar_redis.records import Draft
@@ -83,6 +84,17 @@ def rest(envelope: bytes, origin_length: int) -> tuple[str, bytes, bytes]:
     at = _ORIGIN + origin_length
     end = at + 2 + envelope[at + 1]
     return envelope[_ORIGIN:at].decode(), envelope[at + 2 : end], envelope[end + 5 :]
+
+
+def split(packed: bytes) -> Iterator[bytes]:
+    """Envelopes that stand one behind the other."""
+    start = 0
+    while start < len(packed):
+        checksum = start + _ORIGIN + packed[start + _ORIGIN - 1]
+        size = checksum + 2 + packed[checksum + 1]
+        end = size + _BODY.size + _BODY.unpack_from(packed, size)[1]
+        yield packed[start:end]
+        start = end
 
 
 def is_sealed(flags: int) -> bool:

@@ -33,6 +33,7 @@ class QueueKeys:
         "holds",
         "lapses",
         "leases",
+        "live",
         "messages",
         "queue",
         "ready",
@@ -84,6 +85,8 @@ class QueueKeys:
         self.gate = f"{tag}:gate".encode()
         #: channel: how many messages came or became ready
         self.feed = f"{tag}:feed".encode()
+        #: channel: messages as they come, if anybody hears the feed
+        self.live = f"{tag}:live".encode()
 
 
 class TermKeys:

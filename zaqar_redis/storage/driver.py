@@ -17,11 +17,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
 from zaqar_redis.records import (
+    Arrived,
     Checked,
     Claim,
     Draft,
     Message,
     Page,
+    Past,
     Portion,
     Posted,
     Queue,
@@ -253,6 +255,32 @@ class Feed(Protocol):
         """Stop calling *hint*."""
 
 
+#: Called with messages when they are posted, in order; None: some may have been missed.
+Watcher = Callable[[Arrived | None], None]
+
+
+class Live(Protocol):
+    """Messages of a queue while they are posted, and those that are there, by rank."""
+
+    def watch(self, project: str, queue: str, watcher: Watcher) -> Awaitable[None]:
+        """Call *watcher* on news; returns when none from now on goes by unnoticed.
+
+        The queue need not be there.  Raises StoreUnavailable.
+        """
+
+    def unwatch(self, project: str, queue: str, watcher: Watcher) -> None:
+        """Stop calling *watcher*."""
+
+    def history(
+        self, project: str, queue: str, *, first: int, last: int, limit: int, reverse: bool
+    ) -> Awaitable[Past]:
+        """Up to *limit* messages, and about a megabyte, of the ranks from *first* to *last*.
+
+        With *reverse* from the last one down.  Claimed and delayed messages are among
+        them; ranks that are missing were deleted or have expired.
+        """
+
+
 #: Called with a queue's name; what it returns does not matter.
 Told = Callable[[str], object]
 
@@ -364,6 +392,10 @@ class Driver(Protocol):
     @property
     def feed(self) -> Feed | None:
         """None: whoever waits must poll."""
+
+    @property
+    def live(self) -> Live | None:
+        """None: nobody can follow its queues."""
 
     @property
     def sweeper(self) -> Sweeping | None:

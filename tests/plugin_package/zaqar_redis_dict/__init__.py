@@ -218,6 +218,7 @@ class DictDriver:
     """Keeps the contract's letter as far as a dictionary can."""
 
     feed = None
+    live = None
     sweeper = None
     transfer = None
     checker = None

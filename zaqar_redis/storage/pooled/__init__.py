@@ -14,7 +14,7 @@ from zaqar_redis.storage.control import DEFAULT, Control
 from zaqar_redis.storage.driver import Bury, Driver, Told
 from zaqar_redis.storage.load import load, load_control
 from zaqar_redis.storage.pooled.checker import Checker
-from zaqar_redis.storage.pooled.feed import Feed
+from zaqar_redis.storage.pooled.following import Feed, Live
 from zaqar_redis.storage.pooled.jobs import Jobs
 from zaqar_redis.storage.pooled.mover import Mover
 from zaqar_redis.storage.pooled.nouns import Claims, Messages, Queues, Subscriptions
@@ -42,6 +42,7 @@ class PooledDriver:
         self.subscriptions = Subscriptions(self.places)
         self.topics = home.topics
         self.feed = Feed(self.places)
+        self.live = Live(self.places)
         self.sweeper = self
         self.mover = Mover(self.places)
         self.jobs = Jobs(self.places, self.mover)

@@ -60,7 +60,7 @@ class Places:
         #: set when pools have changed, or may have
         self.changed = asyncio.Event()
         #: called with a queue whose place has changed
-        self.moved: Callable[[str, str], None] = lambda project, queue: None
+        self.moved: list[Callable[[str, str], None]] = []
 
     async def start(self) -> None:
         self.home.driver.route_letters(self.bury)
@@ -200,7 +200,8 @@ class Places:
             self.changed.set()
         else:
             self._known.pop(news, None)
-            self.moved(*news)
+            for tell in self.moved:
+                tell(*news)
 
     async def _assign(self, project: str, queue: str, flavor: str) -> str:
         while True:

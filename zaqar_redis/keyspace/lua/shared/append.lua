@@ -1,9 +1,11 @@
 -- Append `values`, in the order given, under the next ranks, and say so on the feed. They
 -- are, behind as many as `skip`: ttl or -1, delay or -1, rest of the envelope; of each.
+-- Who follows the queue live hears the feed too: without listeners to it nothing else is said.
 -- No function: making one costs a twentieth of the post of a single message.
 local BATCH = 1000  -- messages a command: Lua cannot unpack more than about 8000 values
 local count = (#values - skip) / 3
 local first = redis.call('HINCRBY', queue, 'rank', count) - count + 1
+local heard = redis.call('PUBLISH', queue .. ':feed', count) > 0
 local usual_ttl = tonumber(known[2]) or default_ttl
 local ttl, delay, head, expires
 for from = 1, count, BATCH do
@@ -43,5 +45,11 @@ for from = 1, count, BATCH do
     if #at_once > 0 then
         redis.call('ZADD', ready, unpack(at_once))
     end
+    if heard then
+        local said = {string.format('%s:%.0f:', epoch, first + from - 1)}
+        for place = 2, #envelopes, 2 do
+            said[#said + 1] = envelopes[place]
+        end
+        redis.call('PUBLISH', queue .. ':live', table.concat(said))
+    end
 end
-redis.call('PUBLISH', queue .. ':feed', count)

@@ -12,6 +12,7 @@ from zaqar_redis.storage.driver import Bury
 from zaqar_redis.storage.drivers.redis.checker import Checker
 from zaqar_redis.storage.drivers.redis.claims import Claims
 from zaqar_redis.storage.drivers.redis.feed import Feed
+from zaqar_redis.storage.drivers.redis.live import Live
 from zaqar_redis.storage.drivers.redis.messages import Messages
 from zaqar_redis.storage.drivers.redis.queues import Queues
 from zaqar_redis.storage.drivers.redis.subscriptions import Subscriptions
@@ -31,6 +32,7 @@ class RedisDriver:
         self.subscriptions = Subscriptions(client, now)
         self.topics = Topics(client)
         self.feed = Feed(client)
+        self.live = Live(client, now)
         self.sweeper = Sweeper(client, self.queues)
         self.transfer = Transfer(client)
         self.checker = Checker(client, self.queues, now)
@@ -43,6 +45,7 @@ class RedisDriver:
 
     async def close(self) -> None:
         await self.feed.close()
+        await self.live.close()
         await self._client.close()
 
     async def ping(self) -> None:

@@ -24,6 +24,9 @@ LOG = logging.getLogger(__name__)
 _IDLE_CHANNELS = 256
 #: Seconds to wait for Redis to confirm; without it hints are just later.
 _CONFIRM = 1.0
+#: Seconds without a word after which the connection is asked whether it lives, and seconds
+#: for its answer.
+_QUIET, _ANSWER = 20.0, 5.0
 #: Keeps the connection subscribed to something, as redis-py wants it.
 _ALWAYS = b"zr:feed"
 
@@ -54,22 +57,22 @@ class Channels(Generic[T]):
         self._reader: asyncio.Task[None] | None = None
         self._starting = asyncio.Lock()
 
-    async def watch(self, name: bytes, listener: Callable[[T], None]) -> None:
-        """Returns when nothing from now on is missed, or Redis does not confirm that."""
+    async def watch(self, name: bytes, listener: Callable[[T], None]) -> bool:
+        """Whether nothing from now on is missed; False: Redis does not confirm that."""
         self._idle.pop(name, None)
         channel = self._channels.get(name)
         if channel is None:
             channel = self._channels[name] = _Channel()
         channel.listeners.add(listener)
-        if not channel.asked:
-            with contextlib.suppress(RedisError, OSError):
-                connection = await self._started()
-                await connection.subscribe(name)
-                channel.asked = True
         # Not wait_for: in Python 3.11 it can swallow that the task was cancelled.
-        with contextlib.suppress(TimeoutError):
+        with contextlib.suppress(TimeoutError, RedisError, OSError):
             async with asyncio.timeout(_CONFIRM):
+                if not channel.asked:
+                    connection = await self._started()
+                    await connection.subscribe(name)
+                    channel.asked = True
                 await channel.confirmed.wait()
+        return channel.confirmed.is_set()
 
     def unwatch(self, name: bytes, listener: Callable[[T], None]) -> None:
         channel = self._channels.get(name)
@@ -78,6 +81,10 @@ class Channels(Generic[T]):
         channel.listeners.discard(listener)
         if not channel.listeners:
             self._idle[name] = None
+
+    def is_watched(self, name: bytes) -> bool:
+        channel = self._channels.get(name)
+        return channel is not None and bool(channel.listeners)
 
     async def close(self) -> None:
         if self._reader:
@@ -99,9 +106,10 @@ class Channels(Generic[T]):
     async def _read(self, listener: PubSub) -> None:
         while True:
             try:
-                message = await listener.get_message(timeout=None)
-                if message is not None:
-                    self._hear(message)
+                message = await listener.get_message(timeout=_QUIET)
+                if message is None:
+                    message = await _probed(listener)
+                self._hear(message)
                 if len(self._idle) > _IDLE_CHANNELS:
                     name, _ = self._idle.popitem(last=False)
                     del self._channels[name]
@@ -112,6 +120,10 @@ class Channels(Generic[T]):
                     channel.confirmed.clear()
                     _tell(channel, self._unknown)
                 await asyncio.sleep(random.uniform(0.1, 0.5))
+                if listener.connection is not None:
+                    # The next read connects, and subscribes to all there is, anew.
+                    with contextlib.suppress(RedisError, OSError):
+                        await listener.connection.disconnect()
 
     def _hear(self, message: dict[str, Any]) -> None:
         channel = self._channels.get(message["channel"])
@@ -122,6 +134,15 @@ class Channels(Generic[T]):
             _tell(channel, self._unknown)  # after a reconnection: something may have been missed
         elif message["type"] == "message":
             _tell(channel, self._read_message(message["data"]))
+
+
+async def _probed(listener: PubSub) -> dict[str, Any]:
+    """The next message, if need be that the connection lives.  Raises TimeoutError."""
+    await listener.ping()
+    message: dict[str, Any] | None = await listener.get_message(timeout=_ANSWER)
+    if message is None:
+        raise TimeoutError("Redis does not answer")
+    return message
 
 
 def _tell(channel: _Channel[T], news: T) -> None:
