@@ -142,5 +142,8 @@ class World(Protocol):
     async def is_here(self, subscription: Subscription) -> None:
         """Presence, renewed."""
 
+    def suspect(self, subscription: Subscription) -> None:
+        """It is looked at whether it missed something."""
+
     async def joined(self, subscription: Subscription) -> None:
         """Others are told."""
