@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Sequence
 from typing import Any, TypeVar
 
 from redis.asyncio.client import PubSub
+from redis.asyncio.connection import AbstractConnection
 
 from zaqar_redis.keyspace.client import AsyncClient
 from zaqar_redis.keyspace.script import Call
@@ -48,6 +49,9 @@ class Counting:
 
     def listener(self) -> PubSub:
         return self._client.listener()
+
+    def connection(self) -> AbstractConnection:
+        return self._client.connection()
 
     def _next(self) -> None:
         self._turn = None

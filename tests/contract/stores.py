@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 from redis.asyncio.client import PubSub
+from redis.asyncio.connection import AbstractConnection
 
 from zaqar_redis import errors
 from zaqar_redis.keyspace import client as keyspace
@@ -101,6 +102,9 @@ class Dying:
 
     def listener(self) -> PubSub:
         return self._client.listener()
+
+    def connection(self) -> AbstractConnection:
+        return self._client.connection()
 
 
 def drafts(names: Iterable[str], ttl: int | None, delay: int | None) -> list[Draft]:

@@ -38,6 +38,7 @@ ALLOWED = {
     "matplotlib": ("spark.jobs.",),
     "numpy": ("spark.",),
     "gunicorn": ("api.worker.", "cli.", "bench."),
+    "jump": ("realtime.engines.",),
     "jwt": ("auth.",),
     "google": ("realtime.protobuf.",),
     "websockets": ("api.sockets.",),

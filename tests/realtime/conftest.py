@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Iterator, Sequence
 from typing import Any, TypeVar
 
 import pytest
@@ -17,6 +17,7 @@ from zaqar_redis.keyspace.batch import BatchSettings
 from zaqar_redis.realtime.engine import Engine, Position
 from zaqar_redis.realtime.engines.memory import MemoryEngine
 from zaqar_redis.realtime.engines.redis import RedisEngine
+from zaqar_redis.realtime.engines.sharded import ShardedEngine
 
 T = TypeVar("T")
 
@@ -82,17 +83,19 @@ class Backend:
         self.heard.news.clear()
 
 
-def engine(uri: str, now: clock.Clock) -> Engine:
-    if uri == "memory":
+def engine(uris: Sequence[str], now: clock.Clock) -> Engine:
+    """In the process when there is no URI, and sharded when there are several."""
+    engines = [RedisEngine(keyspace.client(uri, BatchSettings()), now) for uri in uris]
+    if not engines:
         return MemoryEngine(now)
-    return RedisEngine(keyspace.client(uri, BatchSettings()), now)
+    return ShardedEngine(engines) if len(engines) > 1 else engines[0]
 
 
 @contextlib.contextmanager
-def started(uri: str) -> Iterator[Backend]:
+def started(*uris: str) -> Iterator[Backend]:
     with asyncio.Runner() as runner:
         time = OwnedClock()
-        backend = Backend(engine(uri, time), time, runner)
+        backend = Backend(engine(uris, time), time, runner)
         backend.run(backend.engine.start("node", backend.heard))
         try:
             yield backend
@@ -100,11 +103,18 @@ def started(uri: str) -> Iterator[Backend]:
             backend.run(backend.engine.close())
 
 
-@pytest.fixture(params=["memory", "redis", "valkey"])
+#: Servers of a backend.
+_SERVERS = {
+    "memory": (),
+    "redis": (servers.REDIS,),
+    "valkey": (servers.VALKEY,),
+    "sharded": (servers.REDIS, servers.VALKEY),
+}
+
+
+@pytest.fixture(params=_SERVERS)
 def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
     with contextlib.ExitStack() as stack:
-        uri = request.param
-        if uri != "memory":
-            kind = {"redis": servers.REDIS, "valkey": servers.VALKEY}[uri]
-            uri = stack.enter_context(servers.redis_server(kind)).uri
-        yield stack.enter_context(started(uri))
+        kinds = _SERVERS[request.param]
+        uris = [stack.enter_context(servers.redis_server(kind)).uri for kind in kinds]
+        yield stack.enter_context(started(*uris))

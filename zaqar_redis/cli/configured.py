@@ -8,15 +8,17 @@ from urllib.parse import urlsplit
 
 from oslo_config import cfg
 
-from zaqar_redis import clock
+from zaqar_redis import clock, errors
 from zaqar_redis.api.app import Settings
 from zaqar_redis.api.channels import Channels, server
 from zaqar_redis.api.channels import Settings as ChannelSettings
 from zaqar_redis.conf import channels as of_channels
 from zaqar_redis.conf import redis, transport
 from zaqar_redis.keyspace import client as keyspace
+from zaqar_redis.realtime.engine import Engine
 from zaqar_redis.realtime.engines.memory import MemoryEngine
 from zaqar_redis.realtime.engines.redis import RedisEngine
+from zaqar_redis.realtime.engines.sharded import ShardedEngine
 from zaqar_redis.storage import pooled
 from zaqar_redis.storage.driver import Driver
 from zaqar_redis.storage.load import can_control, load
@@ -33,11 +35,11 @@ def driver(conf: cfg.ConfigOpts, uri: str) -> Callable[[], Driver]:
 
 
 def channels(conf: cfg.ConfigOpts, uri: str) -> Callable[[], Channels | None]:
-    """What makes the channels beside the store at *uri*, if there are to be any."""
+    """What makes the channels, beside the store at *uri* unless they have their own, if there
+    are to be any.  Raises BadConfiguration when theirs cannot be used."""
     # Another driver's store may be no Redis at all; queues work without channels.
-    if not (conf.channels.enabled and can_control(uri)):
+    if not (conf.channels.enabled and (conf.channels.uris or can_control(uri))):
         return lambda: None
-    options = redis.options(conf)
     given = ChannelSettings(
         namespaces=of_channels.namespaces(conf),
         tokens=of_channels.verifier(conf),
@@ -48,14 +50,24 @@ def channels(conf: cfg.ConfigOpts, uri: str) -> Callable[[], Channels | None]:
             key=conf.channels.api_key or "", insecure=conf.channels.api_insecure
         ),
     )
+    _engine(conf, uri)  # a URI that cannot be used is told before any worker starts
+    return lambda: Channels(_engine(conf, uri), given)
 
-    def create() -> Channels:
+
+def _engine(conf: cfg.ConfigOpts, uri: str) -> Engine:
+    batch = keyspace.settings(redis.options(conf))
+    several = conf.channels.uris
+    if not several:
         if urlsplit(uri).scheme == "memory":
-            return Channels(MemoryEngine(clock.process), given)
-        client = keyspace.client(uri, keyspace.settings(options))
-        return Channels(RedisEngine(client, clock.store), given)
-
-    return create
+            return MemoryEngine(clock.process)
+        return RedisEngine(keyspace.client(uri, batch), clock.store)
+    if any(urlsplit(each).scheme == "memory" for each in several):
+        raise errors.BadConfiguration("[channels] uris: memory:// is not for several stores")
+    try:
+        clients = [keyspace.client(each, batch) for each in several]
+    except errors.BadConfiguration as error:
+        raise errors.BadConfiguration(f"[channels] uris: {error}") from error
+    return ShardedEngine([RedisEngine(client, clock.store) for client in clients])
 
 
 def settings(conf: cfg.ConfigOpts) -> Settings:

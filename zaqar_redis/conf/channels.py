@@ -68,6 +68,13 @@ _CHANNELS: list[cfg.Opt] = [
         help="Names of namespaces; each has its options in a group [channels:NAME]. The options "
         "here are of the channels without one.",
     ),
+    cfg.ListOpt(
+        "uris",
+        default=[],
+        help="Several Redis: each channel lives in one of them, by its name. The order is part of "
+        "that: it must be the same everywhere, and another one is added at the end. Empty: the "
+        "store of [storage] uri.",
+    ),
     cfg.StrOpt("project", default="default", help="Whose channels they are."),
     cfg.ListOpt(
         "allowed_origins",
@@ -104,6 +111,13 @@ _CHANNELS: list[cfg.Opt] = [
         default=_DEFAULTS.channel_limit,
         min=1,
         help="Most subscriptions of one connection.",
+    ),
+    cfg.IntOpt(
+        "presence_ttl",
+        default=_DEFAULTS.presence_ttl,
+        min=2,
+        help="Seconds until those are no longer present whose worker died; renewed more than "
+        "twice in that time.",
     ),
     cfg.IntOpt(
         "ping_interval", default=_DEFAULTS.ping_interval, min=1, help="Seconds between pings."
@@ -152,6 +166,7 @@ def settings(conf: cfg.ConfigOpts) -> Settings:
         single_connection=group.user_personal_single_connection,
         user_connection_limit=group.user_connection_limit,
         channel_limit=group.channel_limit,
+        presence_ttl=group.presence_ttl,
         ping_interval=group.ping_interval,
         pong_timeout=group.pong_timeout,
     )

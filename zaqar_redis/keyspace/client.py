@@ -23,6 +23,7 @@ import msgspec
 import redis
 import redis.asyncio
 from redis.asyncio.client import PubSub
+from redis.asyncio.connection import AbstractConnection
 from redis.backoff import NoBackoff
 from redis.exceptions import (
     AuthenticationError,
@@ -71,6 +72,9 @@ class AsyncClient(Protocol):
     def listener(self) -> PubSub:
         """A PUB/SUB connection of its own."""
 
+    def connection(self) -> AbstractConnection:
+        """One of its own, not made yet; it is the caller's to make and to end."""
+
 
 class BatchingClient:
     """Calls over one smart-batching connection."""
@@ -110,6 +114,9 @@ class BatchingClient:
     def listener(self) -> PubSub:
         return redis.asyncio.Redis(connection_pool=self._pool).pubsub()
 
+    def connection(self) -> AbstractConnection:
+        return cast(AbstractConnection, self._pool.make_connection())
+
 
 class MemoryClient:
     """Calls into a fakeredis of this process; every *name* is one store."""
@@ -140,6 +147,9 @@ class MemoryClient:
 
     def listener(self) -> PubSub:
         return self._redis.pubsub()
+
+    def connection(self) -> AbstractConnection:
+        return cast(AbstractConnection, self._redis.connection_pool.make_connection())
 
 
 class BlockingClient:

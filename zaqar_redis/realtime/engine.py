@@ -131,7 +131,11 @@ class Heard(Protocol):
 
 
 class Bus(Protocol):
-    """Between nodes."""
+    """Between nodes.
+
+    Subscribing and unsubscribing take effect in the order of the calls, also while earlier
+    ones are still awaited.
+    """
 
     async def subscribe(self, channel: str) -> None:
         """Hear what is sent from now on."""

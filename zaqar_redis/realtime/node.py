@@ -13,7 +13,7 @@ import os
 import socket
 import time
 import uuid
-from collections.abc import Coroutine
+from collections.abc import Collection, Coroutine
 from importlib.metadata import version
 from typing import Any
 
@@ -26,6 +26,7 @@ from zaqar_redis.realtime import codes, control, packing, wire
 from zaqar_redis.realtime.codes import Closed, Refused
 from zaqar_redis.realtime.engine import NOWHERE, Engine, Once, Position, Published, Since
 from zaqar_redis.realtime.namespaces import Namespaces, Options
+from zaqar_redis.realtime.positions import Positions
 from zaqar_redis.realtime.pushes import pushed
 from zaqar_redis.realtime.session import Session
 from zaqar_redis.realtime.sessions import Sessions
@@ -45,11 +46,10 @@ _LINGER = 1.0
 class _Channel:
     """One that this node listens to, or is about to."""
 
-    __slots__ = ("lock", "subscribers")
+    __slots__ = ("subscribers",)
 
     def __init__(self) -> None:
         self.subscribers: set[Subscription] = set()
-        self.lock = asyncio.Lock()
 
 
 class Node:
@@ -75,6 +75,7 @@ class Node:
         self.sessions = Sessions()
         self.steering = Steering(self)
         self._channels: dict[str, _Channel] = {}
+        self._positions = Positions(engine, self.subscribed, self.later)
         self._work: set[asyncio.Task[None]] = set()
         self._ticker: asyncio.Task[None] | None = None
         self._closing = False
@@ -120,8 +121,7 @@ class Node:
     async def listen(self, key: str, subscription: Subscription) -> None:
         channel = self._channels.setdefault(key, _Channel())
         channel.subscribers.add(subscription)
-        async with channel.lock:
-            await self.engine.bus.subscribe(key)  # again is nothing
+        await self.engine.bus.subscribe(key)  # again is nothing
 
     def forget(self, key: str, subscription: Subscription) -> bool:
         """Whether it was there."""
@@ -135,10 +135,17 @@ class Node:
 
     async def _dissolve(self, key: str, channel: _Channel) -> None:
         await asyncio.sleep(_LINGER)
-        async with channel.lock:
-            if not channel.subscribers and self._channels.get(key) is channel:
-                del self._channels[key]
-                await self.engine.bus.unsubscribe(key)
+        if not channel.subscribers and self._channels.get(key) is channel:
+            del self._channels[key]
+            await self.engine.bus.unsubscribe(key)
+
+    def subscribed(self, key: str) -> Collection[Subscription]:
+        channel = self._channels.get(key)
+        return channel.subscribers if channel is not None else ()
+
+    def suspect(self, key: str) -> None:
+        """Somebody may have missed something in the channel."""
+        self._positions.suspect((key,))
 
     def counts(self) -> dict[str, int]:
         """Subscribers of this node, by channel; the names say the project."""
@@ -185,10 +192,7 @@ class Node:
         self.steering.hear(payload)
 
     def on_gap(self) -> None:
-        """Every position is looked at soon, whenever it was right the last time."""
-        for channel in self._channels.values():
-            for subscription in channel.subscribers:
-                subscription.checked = 0.0
+        self._positions.suspect(self._channels)
 
 
 async def _quietly(work: Coroutine[Any, Any, None]) -> None:
@@ -289,6 +293,9 @@ class Scope:
             packing.info(info),
             self.settings.presence_ttl,
         )
+
+    def suspect(self, subscription: Subscription) -> None:
+        self._node.suspect(self._key(subscription.channel))
 
     async def joined(self, subscription: Subscription) -> None:
         await self._node.engine.bus.publish_join(

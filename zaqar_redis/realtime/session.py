@@ -22,7 +22,6 @@ from zaqar_redis.auth import tokens
 from zaqar_redis.realtime import codes, commands, subscribing, wire
 from zaqar_redis.realtime.codec import Codec
 from zaqar_redis.realtime.codes import Close, Closed, End, Error, Refused
-from zaqar_redis.realtime.engine import Position, Since
 from zaqar_redis.realtime.namespaces import Options
 from zaqar_redis.realtime.world import BOTH_WAYS, Out, Subscription, Ways, World
 
@@ -134,7 +133,8 @@ class Session:
         """It is gone: leave everything."""
         self.closed = True
         for subscription in list(self.subscriptions.values()):
-            await self.world.leave(subscription)
+            with contextlib.suppress(errors.Unavailable):  # presence lapses
+                await self.world.leave(subscription)
         self.subscriptions.clear()
 
     def deliver(
@@ -287,27 +287,12 @@ class Session:
             if subscription.options.presence:
                 self.world.later(self._renew(subscription))
             if subscription.positioned and now >= subscription.checked + settings.position_check:
-                self.world.later(self._check_position(subscription))
+                self.world.suspect(subscription)
 
     async def _renew(self, subscription: Subscription) -> None:
         with contextlib.suppress(errors.Unavailable):  # the next time may be better
             if self.subscriptions.get(subscription.channel) is subscription:
                 await self.world.is_here(subscription)
-
-    async def _check_position(self, subscription: Subscription) -> None:
-        """Whether the last publication was delivered: one that got lost is followed by none."""
-        before = subscription.offset
-        try:
-            _, top = await self.world.history(
-                subscription.channel, Since(limit=0), subscription.options
-            )
-        except errors.Unavailable:
-            return
-        known = Position(subscription.offset, subscription.epoch)
-        subscription.checked = self.world.now()
-        # What came while it was asked for is no loss.
-        if known != top and subscription.offset == before:
-            self.lost(subscription)
 
     def plan(self) -> None:
         """Some time has changed at which something is due."""

@@ -44,11 +44,15 @@ class Settings(msgspec.Struct, frozen=True):
     recovery_max: int = 300
     history_max: int = 300
     presence_ttl: int = 60
-    presence_interval: float = 27.0
     #: how much later than it says a connection or a subscription ends
     expiry_grace: float = 25.0
     #: between two looks whether nothing was missed
     position_check: float = 40.0
+
+    @property
+    def presence_interval(self) -> float:
+        """Two renewals, even if late, fit into the time."""
+        return self.presence_ttl * 0.45
 
 
 class Out(Protocol):
@@ -137,6 +141,9 @@ class World(Protocol):
 
     async def is_here(self, subscription: Subscription) -> None:
         """Presence, renewed."""
+
+    def suspect(self, subscription: Subscription) -> None:
+        """It is looked at whether it missed something."""
 
     async def joined(self, subscription: Subscription) -> None:
         """Others are told."""

@@ -6,10 +6,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import random
+from collections.abc import Sequence
 from typing import Any
 
-from redis.asyncio.client import PubSub
+from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import RedisError
 
 from zaqar_redis import errors
@@ -19,8 +21,10 @@ from zaqar_redis.realtime.engine import Heard, Position
 
 LOG = logging.getLogger(__name__)
 
-#: Seconds to wait for Redis to confirm a subscription.
+#: Seconds to wait for a connection, and for Redis to confirm a subscription.
 _CONFIRM = 4.0
+#: Names in one command: Redis does nothing else while it does one.
+_AT_ONCE = 512
 #: Seconds without a word after which the connection is asked whether it lives, and
 #: seconds for its answer.
 _QUIET, _ANSWER = 20.0, 5.0
@@ -35,46 +39,51 @@ class Listener:
         #: PUB/SUB name -> channel, and the confirmation that is waited for
         self._channels: dict[bytes, str] = {}
         self._confirmed: dict[bytes, asyncio.Event] = {}
-        self._connection: PubSub | None = None
-        self._reader: asyncio.Task[None] | None = None
+        #: of the node itself; the last one is confirmed behind everything else
         self._own: tuple[bytes, ...] = ()
+        #: None: it is being made, and everything is said when it is there
+        self._connection: AbstractConnection | None = None
+        self._quiet = False
+        #: why there is no connection, as the log has it
+        self._said = ""
+        self._keeper: asyncio.Task[None] | None = None
 
     async def start(self, node: str, heard: Heard) -> None:
         self._heard = heard
         self._own = (keys.NODES, keys.NODES + b":" + node.encode())
-        self._connection = self._client.listener()
         for name in self._own:
             self._confirmed[name] = asyncio.Event()
-        self._reader = asyncio.create_task(self._read(self._connection), name="channels")
+        self._keeper = asyncio.create_task(self._keep(), name="channels")
         with contextlib.suppress(errors.StoreUnavailable):
-            await self._wait(self._own[0])
+            await self._wait(self._own[-1])
 
     async def close(self) -> None:
-        if self._reader is not None:
-            self._reader.cancel()
+        if self._keeper is not None:
+            self._keeper.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await self._reader
-        if self._connection is not None:
-            await self._connection.aclose()
+                await self._keeper
 
     async def subscribe(self, channel: str) -> None:
         """Raises StoreUnavailable when Redis does not confirm it."""
         name = keys.of_channel(channel).news
         self._channels[name] = channel
-        event = self._confirmed.setdefault(name, asyncio.Event())
-        if not event.is_set():
-            await self._say("subscribe", name)
-            await self._wait(name)
+        if name not in self._confirmed:
+            self._confirmed[name] = asyncio.Event()
+            await self._say("SUBSCRIBE", name)
+        await self._wait(name)
 
     async def unsubscribe(self, channel: str) -> None:
         name = keys.of_channel(channel).news
         self._channels.pop(name, None)
         self._confirmed.pop(name, None)
-        await self._say("unsubscribe", name)
+        await self._say("UNSUBSCRIBE", name)
 
     async def _say(self, what: str, name: bytes) -> None:
-        with contextlib.suppress(RedisError, OSError):  # the reader comes back and says all
-            await getattr(self._connection, what)(name)
+        connection = self._connection
+        if connection is None or not connection.is_connected:
+            return  # the next one begins with all that is wanted
+        with contextlib.suppress(RedisError, OSError, TimeoutError):
+            await _write(connection, what, name)
 
     async def _wait(self, name: bytes) -> None:
         try:
@@ -83,47 +92,82 @@ class Listener:
         except (TimeoutError, KeyError):
             raise errors.StoreUnavailable from None
 
-    async def _read(self, connection: PubSub) -> None:
-        lost, before = True, False
+    async def _keep(self) -> None:
         while True:
+            connection = self._client.connection()
             try:
-                if lost:
-                    await connection.subscribe(*self._own, *self._channels)
-                    if before:
-                        self._heard.on_gap()
-                    lost, before = False, True
-                message = await connection.get_message(timeout=_QUIET)
-                if message is None:
-                    message = await self._probed(connection)
-                self._hear(message)
-            except Exception as error:  # whatever it was: without a reader nobody hears anything
-                LOG.warning("channels interrupted: %s", error, extra={"action": "bus_lost"})
-                lost = True
+                async with asyncio.timeout(_CONFIRM):
+                    await connection.connect()
+                await self._serve(connection)
+            except Exception as error:  # whatever it was: without this nobody hears anything
+                # Once: a Redis that is away for an hour would fill the log with it.
+                if repr(error) != self._said:
+                    self._said = repr(error)
+                    LOG.warning("channels interrupted: %r", error, extra={"action": "bus_lost"})
+            finally:
+                self._connection = None
                 for event in self._confirmed.values():
                     event.clear()
                 with contextlib.suppress(RedisError, OSError):
-                    await connection.reset()
-                await asyncio.sleep(random.uniform(*_AGAIN))
+                    await connection.disconnect(nowait=True)
+            await asyncio.sleep(random.uniform(*_AGAIN))
 
-    async def _probed(self, connection: PubSub) -> dict[str, Any]:
-        """The next message, if need be that the connection lives.  Raises TimeoutError."""
-        await connection.ping()
-        message: dict[str, Any] | None = await connection.get_message(timeout=_ANSWER)
-        if message is None:
-            raise TimeoutError("Redis does not answer")
-        return message
+    async def _serve(self, connection: AbstractConnection) -> None:
+        # Whoever comes from now on says it themselves.
+        self._connection, names = connection, (*self._channels, *self._own)
+        tasks = [
+            asyncio.create_task(part)
+            for part in (self._begin(connection, names), self._read(connection))
+        ]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _hear(self, message: dict[str, Any]) -> None:
-        name, kind = message["channel"], message["type"]
-        if kind == "subscribe":
-            event = self._confirmed.get(name)
-            if event is not None:
-                event.set()
-        elif kind == "message":
-            if name in self._own:
-                self._heard.on_control(message["data"])
-            elif (channel := self._channels.get(name)) is not None:
-                self._tell(channel, message["data"])
+    async def _begin(self, connection: AbstractConnection, names: Sequence[bytes]) -> None:
+        """Say what is wanted, and then watch: a listener would never notice that it is dead."""
+        for first in range(0, len(names), _AT_ONCE):
+            # Those that are not wanted any more have said so by now.
+            some = [name for name in names[first : first + _AT_ONCE] if name in self._confirmed]
+            if some:
+                await _write(connection, "SUBSCRIBE", *some)
+        while True:
+            self._quiet = True
+            await asyncio.sleep(_QUIET)
+            if self._quiet:
+                await _write(connection, "PING")
+                await asyncio.sleep(_ANSWER)
+                if self._quiet:
+                    raise TimeoutError("Redis does not answer")
+
+    async def _read(self, connection: AbstractConnection) -> None:
+        while True:
+            kind, name, *rest = await connection.read_response(
+                disable_decoding=True, timeout=math.inf, disconnect_on_error=False
+            )
+            self._quiet = False
+            if kind == b"message":
+                self._hear(name, rest[0])
+            elif kind == b"subscribe" and name in self._confirmed:
+                self._confirmed[name].set()
+                if name == self._own[-1]:
+                    self._complete()
+
+    def _complete(self) -> None:
+        """Everything that was wanted is confirmed."""
+        self._said = ""
+        if self._channels:
+            self._heard.on_gap()  # what came while there was no connection
+
+    def _hear(self, name: bytes, data: bytes) -> None:
+        if name in self._own:
+            self._heard.on_control(data)
+        elif (channel := self._channels.get(name)) is not None:
+            self._tell(channel, data)
 
     def _tell(self, channel: str, data: bytes) -> None:
         match data[:1]:
@@ -135,3 +179,9 @@ class Listener:
                 self._heard.on_join(channel, data[1:])
             case b"l":
                 self._heard.on_leave(channel, data[1:])
+
+
+async def _write(connection: AbstractConnection, *command: Any) -> None:
+    """Raises TimeoutError when Redis reads nothing any more."""
+    async with asyncio.timeout(_CONFIRM):
+        await connection.send_command(*command, check_health=False)

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether subscribers missed something, where no later publication would show it.
+
+A channel's top is read once for all its subscribers of the node.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Coroutine, Iterable
+from typing import Any
+
+from zaqar_redis import errors
+from zaqar_redis.realtime.engine import Engine, Position, Since
+from zaqar_redis.realtime.world import Subscription
+
+#: Seconds over which the channels of a node are spread, when all are looked at: those who
+#: missed something come back at once.
+_SPREAD = 1.5
+#: Channels that are looked at together at least, and seconds between two such lots.
+_LOT, _PAUSE = 16, 0.05
+#: Seconds for which what was sent may be on its way here.
+_ON_ITS_WAY = 1.0
+#: Seconds until channels are looked at again whose engine was away.
+_AGAIN = 0.5
+
+
+class Positions:
+    """Looks at channels that are suspected, until each could be looked at."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        subscribers: Callable[[str], Collection[Subscription]],
+        later: Callable[[Coroutine[Any, Any, None]], None],
+    ) -> None:
+        self._engine = engine
+        self._subscribers = subscribers
+        self._later = later
+        #: a dict, as it keeps the order
+        self._suspected: dict[str, None] = {}
+        self._looking = False
+
+    def suspect(self, channels: Iterable[str]) -> None:
+        """Something may have been missed in them."""
+        self._suspected.update(dict.fromkeys(channels))
+        if self._suspected and not self._looking:
+            self._looking = True
+            self._later(self._look())
+
+    async def _look(self) -> None:
+        try:
+            while self._suspected:
+                lot = max(_LOT, round(len(self._suspected) * _PAUSE / _SPREAD))
+                some = [*self._suspected][:lot]
+                for channel in some:
+                    del self._suspected[channel]
+                await asyncio.gather(*(self._look_at(channel) for channel in some))
+                await asyncio.sleep(_PAUSE)
+        finally:
+            self._looking = False
+
+    async def _look_at(self, channel: str) -> None:
+        """Again later, if somebody's place is not settled or nobody knows the top."""
+        before = [(each, each.offset) for each in self._subscribers(channel) if each.positioned]
+        keep = next((each.options.keep for each, _ in before), None)
+        if keep is None:
+            return
+        if any(each.waiting is not None for each, _ in before):
+            self._suspected[channel] = None
+        try:
+            _, top = await self._engine.history.history(channel, Since(limit=0), keep)
+        except errors.Unavailable:
+            await asyncio.sleep(_AGAIN)
+            self._suspected[channel] = None
+            return
+        behind = []
+        for each, offset in before:
+            # Who is ahead of the channel knows a life of it that is lost.
+            if each.epoch != top.epoch or top.offset < offset:
+                _lost(each)
+            else:
+                behind.append(each)
+        if not all(_is_at(each, top) for each in behind):
+            self._later(_settle(behind, top))
+
+
+async def _settle(behind: list[Subscription], top: Position) -> None:
+    await asyncio.sleep(_ON_ITS_WAY)
+    for each in behind:
+        if not _is_at(each, top):
+            _lost(each)
+
+
+def _is_at(subscription: Subscription, top: Position) -> bool:
+    """Whether it has heard all up to the *top*."""
+    if subscription.epoch != top.epoch or subscription.offset < top.offset:
+        return False
+    subscription.checked = subscription.session.world.now()
+    return True
+
+
+def _lost(subscription: Subscription) -> None:
+    session = subscription.session
+    # One whose place is not settled yet has begun behind what it could have missed.
+    if session.subscriptions.get(subscription.channel) is subscription and (
+        subscription.waiting is None
+    ):
+        session.lost(subscription)
