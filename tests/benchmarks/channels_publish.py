@@ -13,6 +13,7 @@ import contextlib
 import itertools
 import socket
 import time
+from collections.abc import Callable
 
 import hiredis
 
@@ -42,7 +43,7 @@ def measure(found: Found, runner: asyncio.Runner, rounds: int, seconds: float) -
     with contextlib.ExitStack() as stack:
         store = house.redis_server(stack)
         engine = started(stack, runner, store.uri)
-        contenders = {
+        contenders: dict[str, Callable[[float], float]] = {
             _ENGINE: lambda seconds: runner.run(_by_engine(engine, seconds)),
             _RAW: lambda seconds: _raw(store, seconds),
         }
