@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Protocol
 from urllib.parse import parse_qs
 
-from zaqar_redis.api.sockets import FRAMES
+from zaqar_redis.api.sockets import FRAMES, framed
 from zaqar_redis.realtime import codes
 from zaqar_redis.realtime.codec import JSON, Codec
 from zaqar_redis.realtime.codes import Close
@@ -32,7 +32,7 @@ _JSON = "centrifuge-json"
 class Frames(Protocol):
     """A socket, as our server gives it."""
 
-    def write_frame(self, payload: bytes, binary: bool) -> None: ...
+    def write(self, frames: bytes) -> None: ...
 
     def end(self, code: int, reason: str) -> None:
         """Close it, behind everything that was written."""
@@ -72,7 +72,7 @@ class SocketOut:
         if self._frames.waiting() + len(frame) > _OUT_MAX:
             self._frames.end(codes.SLOW.code, codes.SLOW.reason)
         else:
-            self._frames.write_frame(frame, self._codec.binary)
+            self._frames.write(framed(frame, self._codec.binary))
 
 
 class WebSocket:
