@@ -31,8 +31,8 @@ from tests.benchmarks import (
     spark_together,
     spark_write,
 )
+from tests.benchmarks.found import Found
 from tests.benchmarks.rounds import tell
-from tests.benchmarks.spark_passes import Found
 from tests.benchmarks.spark_site import Site
 from zaqar_redis.bench import report
 from zaqar_redis.cli.arguments import between

@@ -11,8 +11,9 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from tests.benchmarks.found import Found
 from tests.benchmarks.rounds import tell
-from tests.benchmarks.spark_passes import Found, timed
+from tests.benchmarks.spark_passes import timed
 from tests.benchmarks.spark_site import QUEUE, Site, drain
 
 #: How much longer the other queue is.

@@ -13,75 +13,11 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from tests.benchmarks.rounds import Target, tell
-from zaqar_redis.bench import report
+from tests.benchmarks.found import Found
+from tests.benchmarks.rounds import tell
 
 #: Units of figures: a ratio of speeds, and messages in a second.
 RATIO, RATE = "ratio", "rows/s"
-
-
-class Figure(msgspec.Struct, frozen=True):
-    """Something that was measured, round by round."""
-
-    part: str
-    what: str
-    unit: str
-    #: None: it is only told
-    target: Target | None
-    values: list[float]
-
-
-class Found:
-    """What is found; it has what there is so far, however a run ends."""
-
-    def __init__(self) -> None:
-        self._figures: list[Figure] = []
-
-    def figure(
-        self, part: str, what: str, unit: str, target: tuple[str, float] | None = None
-    ) -> list[float]:
-        """Where to put the values.  *target* is a sign and a limit."""
-        limit = Target(unit, *target) if target else None
-        made = Figure(part, what, unit, limit, [])
-        self._figures.append(made)
-        return made.values
-
-    def __bool__(self) -> bool:
-        return any(figure.values for figure in self._figures)
-
-    def tables(self) -> list[str]:
-        """Markdown: what has a target, and what is only told."""
-        return [self._targets(), self._told()]
-
-    def _targets(self) -> str:
-        rows = [
-            [
-                *_row(figure),
-                f"{figure.target.sign} {figure.target.limit:g}",
-                "met" if figure.target.is_met(report.spread(figure.values).median) else "missed",
-            ]
-            for figure in self._figures
-            if figure.target and figure.values
-        ]
-        return report.table([*_HEAD, "target", "is"], rows) if rows else ""
-
-    def _told(self) -> str:
-        rows = [
-            [*_row(figure), str(len(figure.values))]
-            for figure in self._figures
-            if figure.values and not figure.target
-        ]
-        return report.table([*_HEAD, "rounds"], rows) if rows else ""
-
-
-_HEAD = ("part", "measured", "in", "median", "min", "max")
-
-
-def _row(figure: Figure) -> list[str]:
-    spread = report.spread(figure.values)
-    digits = 2 if spread.median < 100 else 0
-    figures = [f"{value:.{digits}f}" for value in (spread.median, spread.min, spread.max)]
-    return [figure.part, figure.what, figure.unit, *figures]
 
 
 class Contender(msgspec.Struct, frozen=True):

@@ -10,7 +10,8 @@ from pathlib import Path
 import hiredis
 from pyspark.sql import DataFrame
 
-from tests.benchmarks.spark_passes import Contender, Found, take_turns, timed
+from tests.benchmarks.found import Found
+from tests.benchmarks.spark_passes import Contender, take_turns, timed
 from tests.benchmarks.spark_site import PROJECT, QUEUE, Site, drain
 from tests.benchmarks.spark_tuples import PAGE, TupleSource, rows
 from zaqar_redis.bench.service import Failed

@@ -16,8 +16,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from tests.benchmarks.found import Found
 from tests.benchmarks.rounds import tell
-from tests.benchmarks.spark_passes import RATE, Found
+from tests.benchmarks.spark_passes import RATE
 from tests.benchmarks.spark_site import PROJECT, QUEUE, Site
 from zaqar_redis.bench.service import Failed
 

@@ -12,8 +12,9 @@ import time
 from collections.abc import Callable
 
 from tests.benchmarks import house
+from tests.benchmarks.found import Found
 from tests.benchmarks.rounds import tell
-from tests.benchmarks.spark_passes import RATE, RATIO, Found
+from tests.benchmarks.spark_passes import RATE, RATIO
 from tests.benchmarks.spark_site import QUEUE, Site
 from zaqar_redis.bench.load import Load
 from zaqar_redis.bench.service import Failed

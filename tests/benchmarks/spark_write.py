@@ -16,7 +16,8 @@ import redis
 from pyspark.sql import DataFrame, Row
 from pyspark.sql.functions import lit
 
-from tests.benchmarks.spark_passes import Contender, Found, take_turns, timed
+from tests.benchmarks.found import Found
+from tests.benchmarks.spark_passes import Contender, take_turns, timed
 from tests.benchmarks.spark_site import BODY, CLIENT, PROJECT, PUT, TASKS, TTL, Site
 from zaqar_redis.bench.service import Failed
 from zaqar_redis.keyspace import envelope, keys

@@ -7,6 +7,7 @@ with a thousand subscribers sends a thousand for each publication.
 
 from __future__ import annotations
 
+import asyncio
 import struct
 from typing import Any
 
@@ -26,9 +27,13 @@ class SocketProtocol(WebSocketsSansIOProtocol):
             extensions: dict[str, Any] = self.scope["extensions"]
             extensions[FRAMES] = self
 
-    def write_frame(self, payload: bytes, binary: bool) -> None:
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # What is written here was put together before.
+        super().connection_made(getattr(transport, "whole", transport))
+
+    def write(self, frames: bytes) -> None:
         if not self.close_sent and not self.disconnected:
-            self.transport.write(framed(payload, binary))
+            self.transport.write(frames)
 
     def waiting(self) -> int:
         return self.transport.get_write_buffer_size()

@@ -29,6 +29,8 @@ class OneWrite:
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
+        #: the one below, for who gathers by itself
+        self.whole = transport
         self._pieces: list[bytes] = []
         self._loop = asyncio.get_running_loop()
 

@@ -4,18 +4,21 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from fnmatch import fnmatchcase
 from typing import Any, Protocol
 from urllib.parse import parse_qs
 
-from zaqar_redis.api.sockets import FRAMES
+from zaqar_redis.api.sockets import FRAMES, framed
 from zaqar_redis.realtime import codes
 from zaqar_redis.realtime.codec import JSON, Codec
 from zaqar_redis.realtime.codes import Close
 from zaqar_redis.realtime.node import Node, Scope
 from zaqar_redis.realtime.protobuf import PROTOBUF
 from zaqar_redis.realtime.session import Session
+
+LOG = logging.getLogger(__name__)
 
 Receive = Callable[[], Awaitable[Any]]
 Send = Callable[[Any], Awaitable[None]]
@@ -32,7 +35,7 @@ _JSON = "centrifuge-json"
 class Frames(Protocol):
     """A socket, as our server gives it."""
 
-    def write_frame(self, payload: bytes, binary: bool) -> None: ...
+    def write(self, frames: bytes) -> None: ...
 
     def end(self, code: int, reason: str) -> None:
         """Close it, behind everything that was written."""
@@ -41,38 +44,67 @@ class Frames(Protocol):
         """Bytes that were written and did not leave yet."""
 
 
+class Turn:
+    """What the sockets of a process write at the end of one turn of the loop.
+
+    Replies that many have in common, as publications are, become a frame once.
+    """
+
+    def __init__(self) -> None:
+        self._outs: list[SocketOut] = []
+
+    def ends(self, out: SocketOut) -> None:
+        """It has something to write then."""
+        if not self._outs:
+            asyncio.get_running_loop().call_soon(self._end)
+        self._outs.append(out)
+
+    def _end(self) -> None:
+        outs, self._outs = self._outs, []
+        known: dict[tuple[Any, ...], bytes] = {}
+        for out in outs:
+            try:
+                out.flush(known)
+            except Exception:  # of this connection; the others go on
+                LOG.exception("a socket failed", extra={"action": "socket_failed"})
+
+
 class SocketOut:
     """Puts what one turn of the loop says into one frame."""
 
-    def __init__(self, frames: Frames, codec: Codec) -> None:
+    def __init__(self, frames: Frames, codec: Codec, turn: Turn) -> None:
         self._frames = frames
         self._codec = codec
-        self._loop = asyncio.get_running_loop()
+        self._turn = turn
         self._replies: list[bytes] = []
         self._size = 0
 
     def send(self, reply: bytes) -> None:
         if not self._replies:
-            self._loop.call_soon(self._flush)
+            self._turn.ends(self)
         self._replies.append(reply)
         self._size += len(reply)
         if self._size > _OUT_MAX:
-            self._flush()
+            self.flush({})
 
     def close(self, close: Close) -> None:
-        self._flush()
+        self.flush({})
         self._frames.end(close.code, close.reason)
 
-    def _flush(self) -> None:
+    def flush(self, known: dict[tuple[Any, ...], bytes]) -> None:
+        """*known*: frames of this turn, by codec and replies."""
         if not self._replies:
             return
-        frame = self._codec.frame(self._replies)
+        key = (self._codec, *self._replies)
         self._replies.clear()
         self._size = 0
+        frame = known.get(key)
+        if frame is None:
+            frame = known[key] = framed(self._codec.frame(key[1:]), self._codec.binary)
         if self._frames.waiting() + len(frame) > _OUT_MAX:
             self._frames.end(codes.SLOW.code, codes.SLOW.reason)
         else:
-            self._frames.write_frame(frame, self._codec.binary)
+            self._frames.write(frame)
 
 
 class WebSocket:
@@ -80,6 +112,7 @@ class WebSocket:
         self._node = node
         self._allowed = allowed_origins
         self._scope = Scope(node, project)
+        self._turn = Turn()
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         await receive()
@@ -88,7 +121,7 @@ class WebSocket:
             return
         codec, subprotocol = _chosen(scope)
         await send({"type": "websocket.accept", "subprotocol": subprotocol})
-        out = SocketOut(scope["extensions"][FRAMES], codec)
+        out = SocketOut(scope["extensions"][FRAMES], codec, self._turn)
         session = Session(self._scope, codec, out)
         self._node.sessions.add(session)
         try:

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How fast one process publishes with history, beside the script alone.
+
+*raw EVALSHA* has its commands packed before the clock runs, keeps as many on their way as
+the engine has callers, sends them by halves so that Redis is never without work, and only
+counts the answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import socket
+import time
+from collections.abc import Callable
+
+import hiredis
+
+from tests.benchmarks import house
+from tests.benchmarks.channels_fanout import started
+from tests.benchmarks.found import Found
+from tests.benchmarks.rounds import tell
+from tests.servers import RedisServer
+from zaqar_redis.bench.service import Failed
+from zaqar_redis.keyspace import keys
+from zaqar_redis.keyspace.script import Script
+from zaqar_redis.realtime.engine import Keep
+from zaqar_redis.realtime.engines.memory import new_epoch
+from zaqar_redis.realtime.engines.redis import RedisEngine
+
+#: Who publishes at a time, each one after the other.
+_CALLERS = 64
+_CHANNELS = [f"default/channel-{number}" for number in range(100)]
+_KEEP = Keep(size=100, ttl=300, meta_ttl=3600)
+_PAYLOAD = b"x" * 150
+#: Seconds of the round that nobody counts.
+_WARM_UP = 1
+_ENGINE, _RAW = "engine", "raw EVALSHA"
+
+
+def measure(found: Found, runner: asyncio.Runner, rounds: int, seconds: float) -> None:
+    with contextlib.ExitStack() as stack:
+        store = house.redis_server(stack)
+        engine = started(stack, runner, store.uri)
+        contenders: dict[str, Callable[[float], float]] = {
+            _ENGINE: lambda seconds: runner.run(_by_engine(engine, seconds)),
+            _RAW: lambda seconds: _raw(store, seconds),
+        }
+        for run in contenders.values():
+            run(_WARM_UP)
+        unit = "publications/s"
+        target = found.figure("publish", _ENGINE, unit, ("≥", 20_000))
+        ratio = found.figure("publish", f"{_ENGINE} : {_RAW}", "ratio", ("≥", 0.7))
+        rates = {label: found.figure("publish", label, unit) for label in contenders}
+        for number in range(1, rounds + 1):
+            for label in (_ENGINE, _RAW) if number % 2 else (_RAW, _ENGINE):
+                rates[label].append(contenders[label](seconds))
+                tell(f"publish: round {number} of {rounds}, {label}: {rates[label][-1]:.0f}/s")
+            target.append(rates[_ENGINE][-1])
+            ratio.append(rates[_ENGINE][-1] / rates[_RAW][-1])
+
+
+async def _by_engine(engine: RedisEngine, seconds: float) -> float:
+    channels = itertools.cycle(_CHANNELS)
+    end = time.perf_counter() + seconds
+    done = 0
+
+    async def publish() -> None:
+        nonlocal done
+        while time.perf_counter() < end:
+            await engine.history.publish(next(channels), _PAYLOAD, _KEEP)
+            done += 1
+
+    start = time.perf_counter()
+    await asyncio.gather(*(publish() for _ in range(_CALLERS)))
+    return done / (time.perf_counter() - start)
+
+
+def _raw(store: RedisServer, seconds: float) -> float:
+    halves = itertools.cycle(_packed())
+    reader = hiredis.Reader()
+    sent = done = 0
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(str(store.socket))
+        start = time.perf_counter()
+        while time.perf_counter() < start + seconds:
+            while sent - done <= _CALLERS // 2:
+                connection.sendall(next(halves))
+                sent += _CALLERS // 2
+            done += _answers(connection, reader)
+        while done < sent:
+            done += _answers(connection, reader)
+        return done / (time.perf_counter() - start)
+
+
+def _packed() -> list[bytes]:
+    """Halves of what is on its way at a time, for all channels."""
+    script = Script("channel_publish")
+    commands = [
+        hiredis.pack_command(
+            script(
+                keys.OnceKeys(keys.of_channel(channel), ""),
+                payload=_PAYLOAD,
+                size=_KEEP.size,
+                ttl=_KEEP.ttl,
+                meta_ttl=_KEEP.meta_ttl,
+                epoch=new_epoch(),
+                remember=0,
+                version=0,
+                version_epoch="",
+            ).command()  # type: ignore[arg-type]  # ints too
+        )
+        for channel in _CHANNELS
+    ]
+    half = _CALLERS // 2
+    turns = list(itertools.islice(itertools.cycle(commands), len(commands) * half))
+    return [b"".join(turns[at : at + half]) for at in range(0, len(turns), half)]
+
+
+def _answers(connection: socket.socket, reader: hiredis.Reader) -> int:
+    """How many there were.  Raises Failed for one that is no success."""
+    reader.feed(connection.recv(65536))
+    answers = 0
+    while (answer := reader.gets()) is not False:
+        if not isinstance(answer, list) or answer[2] != 1:
+            raise Failed(f"Redis does not publish: {answer}")
+        answers += 1
+    return answers

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""python-socketio as its documentation has it: one room, filled by whoever connects.
+
+python -m tests.benchmarks.socketio_server PORT REDIS-URI
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import socketio
+import uvicorn
+
+ROOM = "news"
+#: Seconds between its pings, which the clients of a benchmark do not answer.
+_PINGS = 3600
+
+
+def application(uri: str) -> Any:
+    server = socketio.AsyncServer(
+        async_mode="asgi",
+        # Without this, what is said after five seconds of silence is lost: redis-py 8 takes
+        # silence for a lost connection.
+        client_manager=socketio.AsyncRedisManager(uri, redis_options={"socket_timeout": None}),
+        ping_interval=_PINGS,
+    )
+
+    async def connect(sid: str, environ: dict[str, Any]) -> None:
+        await server.enter_room(sid, ROOM)
+
+    server.on("connect", connect)
+    return socketio.ASGIApp(server)
+
+
+def main() -> None:
+    _, port, uri = sys.argv
+    uvicorn.run(application(uri), port=int(port), log_level="warning", access_log=False)
+
+
+if __name__ == "__main__":
+    main()
