@@ -89,6 +89,9 @@ class Posted(Record, frozen=True):
     ids: tuple[str, ...]
     #: the answer was given before, to the same idempotency key
     replayed: bool = False
+    #: of the queue, and the rank of the first message; of stores that have these
+    epoch: str = ""
+    rank: int = 0
 
 
 class Claim(Record, frozen=True):

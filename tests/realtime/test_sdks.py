@@ -63,15 +63,33 @@ def test_centrifuge_python_is_content(sdk: Path, channels: servers.Service) -> N
     for path in (sdk / "tests").glob("*.py"):
         text = path.read_text()
         path.write_text(re.sub(r"localhost:8000", f"localhost:{channels.port}", text))
-    done = subprocess.run(
-        [sys.executable, "-m", "unittest", "tests.test_client"],
+    done = _run(sdk)
+    assert _number(done.stdout, "passed") + _number(done.stdout, "failed") >= 62
+    assert _number(done.stdout, "skipped") == 0
+    # One of them goes on without waiting until it is subscribed, and then waits for ever for
+    # what it never asked for: on a busy machine it may need another try.
+    for _ in range(2):
+        if done.returncode:
+            done = _run(sdk, "--last-failed")
+    assert done.returncode == 0, done.stdout[-4000:]
+
+
+def _run(sdk: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    helpers = ("test_get_client_token", "test_get_subscription_token")  # tests by name only
+    return subprocess.run(
+        [
+            *(sys.executable, "-m", "pytest", "-q", "--timeout", "20", *options),
+            *(f"--deselect=tests/test_client.py::{name}" for name in helpers),
+            "tests/test_client.py",
+        ],
         cwd=sdk,
         capture_output=True,
         text=True,
         timeout=220,
     )
-    assert done.returncode == 0, done.stderr[-4000:]
-    ran = re.search(r"^Ran (\d+) tests", done.stderr, re.MULTILINE)
-    assert ran
-    assert int(ran[1]) >= 62
-    assert "skipped" not in done.stderr.splitlines()[-1]
+
+
+def _number(output: str, what: str) -> int:
+    """Of tests, as the last line has it."""
+    found = re.search(rf"(\d+) {what}", output.splitlines()[-1])
+    return int(found[1]) if found else 0

@@ -18,7 +18,8 @@ from zaqar_redis.realtime.codec import JSON
 from zaqar_redis.realtime.codes import Close
 from zaqar_redis.realtime.engines.memory import MemoryEngine
 from zaqar_redis.realtime.namespaces import Namespaces, Options
-from zaqar_redis.realtime.node import Node, Scope
+from zaqar_redis.realtime.node import Node
+from zaqar_redis.realtime.scope import Scope
 from zaqar_redis.realtime.session import Session
 from zaqar_redis.realtime.world import Settings
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import falcon.asgi
@@ -16,6 +17,7 @@ from zaqar_redis.api.door import Door
 from zaqar_redis.api.rest import claims, home, messages, pools, queues
 from zaqar_redis.auth.signed import Signer
 from zaqar_redis.service.claims import Claims
+from zaqar_redis.service.followed import FollowedQueues
 from zaqar_redis.service.health import Health
 from zaqar_redis.service.messages import Messages
 from zaqar_redis.service.pools import Flavors, Pools, Rebalance
@@ -64,10 +66,12 @@ class App:
     """The ASGI application over one store."""
 
     def __init__(
-        self, driver: Driver, settings: Settings, channels: Channels | None = None
+        self,
+        driver: Driver,
+        settings: Settings,
+        channels: Callable[[FollowedQueues], Channels | None] | None = None,
     ) -> None:
-        """*channels*: who answers websockets, and requests for the paths that are theirs."""
-        self._channels = channels
+        """*channels*: makes what answers websockets, and requests for the paths that are theirs."""
         limits = settings.limits
         self.settings = settings
         self._driver = driver
@@ -79,6 +83,8 @@ class App:
         of_queues = Queues(driver, limits, can_encrypt=sealer is not None)
         of_messages = Messages(driver, limits, sealer, self.waiting)
         of_claims = Claims(driver, limits, of_messages, self.waiting)
+        followed = FollowedQueues(driver, of_messages, limits)
+        self._channels = channels(followed) if channels is not None else None
         health = Health(driver)
         pooled = driver if isinstance(driver, PooledDriver) else None
 

@@ -19,6 +19,7 @@ from zaqar_redis.realtime.engine import Engine
 from zaqar_redis.realtime.engines.memory import MemoryEngine
 from zaqar_redis.realtime.engines.redis import RedisEngine
 from zaqar_redis.realtime.engines.sharded import ShardedEngine
+from zaqar_redis.realtime.queues import Queues
 from zaqar_redis.storage import pooled
 from zaqar_redis.storage.driver import Driver
 from zaqar_redis.storage.load import can_control, load
@@ -34,12 +35,12 @@ def driver(conf: cfg.ConfigOpts, uri: str) -> Callable[[], Driver]:
     return lambda: pooled.create(uri, control, options)
 
 
-def channels(conf: cfg.ConfigOpts, uri: str) -> Callable[[], Channels | None]:
+def channels(conf: cfg.ConfigOpts, uri: str) -> Callable[[Queues], Channels | None]:
     """What makes the channels, beside the store at *uri* unless they have their own, if there
     are to be any.  Raises BadConfiguration when theirs cannot be used."""
     # Another driver's store may be no Redis at all; queues work without channels.
     if not (conf.channels.enabled and (conf.channels.uris or can_control(uri))):
-        return lambda: None
+        return lambda queues: None
     given = ChannelSettings(
         namespaces=of_channels.namespaces(conf),
         tokens=of_channels.verifier(conf),
@@ -51,7 +52,7 @@ def channels(conf: cfg.ConfigOpts, uri: str) -> Callable[[], Channels | None]:
         ),
     )
     _engine(conf, uri)  # a URI that cannot be used is told before any worker starts
-    return lambda: Channels(_engine(conf, uri), given)
+    return lambda queues: Channels(_engine(conf, uri), given, queues)
 
 
 def _engine(conf: cfg.ConfigOpts, uri: str) -> Engine:

@@ -77,7 +77,7 @@ class Serve(Command):
             settings = configured.settings(conf)
             channels = configured.channels(conf, uri)
             _announce(conf, uri)
-            Gunicorn(lambda: App(create(), settings, channels()), conf).run()
+            Gunicorn(lambda: App(create(), settings, channels), conf).run()
         return 0
 
 

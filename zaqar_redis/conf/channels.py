@@ -8,6 +8,7 @@ from typing import Any
 from oslo_config import cfg
 
 from zaqar_redis.auth import tokens
+from zaqar_redis.realtime import queues
 from zaqar_redis.realtime.namespaces import Namespaces, Options
 from zaqar_redis.realtime.world import Settings
 
@@ -58,7 +59,9 @@ def _option(name: str, default: Any) -> cfg.Opt:
     return cfg.StrOpt(name, default=default, choices=_CHOICES.get(name), help=_HELP[name])
 
 
-_OF_CHANNELS = [_option(name, getattr(Options(), name)) for name in Options.__struct_fields__]
+def _of_channels(defaults: Options) -> list[cfg.Opt]:
+    return [_option(name, getattr(defaults, name)) for name in defaults.__struct_fields__]
+
 
 _CHANNELS: list[cfg.Opt] = [
     cfg.BoolOpt("enabled", default=True, help="Whether there are channels."),
@@ -148,7 +151,7 @@ _CHANNELS: list[cfg.Opt] = [
         help="What backends and operators show to use /api; without one nobody may.",
     ),
     cfg.BoolOpt("api_insecure", default=False, help="Everybody may use /api; for trying."),
-    *_OF_CHANNELS,
+    *_of_channels(Options()),
 ]
 
 OPTIONS: list[tuple[str | None, list[cfg.Opt]]] = [(_GROUP, _CHANNELS)]
@@ -173,16 +176,20 @@ def settings(conf: cfg.ConfigOpts) -> Settings:
 
 
 def namespaces(conf: cfg.ConfigOpts) -> Namespaces:
-    named = {}
-    for name in conf[_GROUP].namespaces:
-        group = _NAMESPACE.format(name)
-        conf.register_opts(_OF_CHANNELS, group=group)
-        named[name] = _options(conf[group])
-    return Namespaces(_options(conf[_GROUP]), named)
+    named: dict[str, Options] = {
+        name: _options(conf, _NAMESPACE.format(name), Options)
+        for name in conf[_GROUP].namespaces
+        if name != queues.NAMESPACE
+    }
+    of_queues = _NAMESPACE.format(queues.NAMESPACE)
+    named[queues.NAMESPACE] = _options(conf, of_queues, queues.QueueOptions)
+    return Namespaces(_options(conf, _GROUP, Options), named)
 
 
-def _options(group: Any) -> Options:
-    return Options(**{name: getattr(group, name) for name in Options.__struct_fields__})
+def _options(conf: cfg.ConfigOpts, name: str, kind: type[Options]) -> Options:
+    if name != _GROUP:
+        conf.register_opts(_of_channels(kind()), group=name)
+    return kind(**{field: getattr(conf[name], field) for field in kind.__struct_fields__})
 
 
 def verifier(conf: cfg.ConfigOpts) -> tokens.Settings:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Coroutine, Iterable
 from typing import Any
 
 from zaqar_redis import errors
-from zaqar_redis.realtime.engine import Engine, Position, Since
+from zaqar_redis.realtime.engine import Position, Since
 from zaqar_redis.realtime.world import Subscription
 
 #: Seconds over which the channels of a node are spread, when all are looked at: those who
@@ -30,11 +30,9 @@ class Positions:
 
     def __init__(
         self,
-        engine: Engine,
         subscribers: Callable[[str], Collection[Subscription]],
         later: Callable[[Coroutine[Any, Any, None]], None],
     ) -> None:
-        self._engine = engine
         self._subscribers = subscribers
         self._later = later
         #: a dict, as it keeps the order
@@ -63,13 +61,13 @@ class Positions:
     async def _look_at(self, channel: str) -> None:
         """Again later, if somebody's place is not settled or nobody knows the top."""
         before = [(each, each.offset) for each in self._subscribers(channel) if each.positioned]
-        keep = next((each.options.keep for each, _ in before), None)
-        if keep is None:
+        if not before:
             return
+        some, _ = before[0]
         if any(each.waiting is not None for each, _ in before):
             self._suspected[channel] = None
         try:
-            _, top = await self._engine.history.history(channel, Since(limit=0), keep)
+            _, top = await some.session.world.history(some.channel, Since(limit=0), some.options)
         except errors.Unavailable:
             await asyncio.sleep(_AGAIN)
             self._suspected[channel] = None

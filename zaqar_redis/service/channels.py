@@ -20,7 +20,7 @@ from zaqar_redis.realtime import calls, codes, commands, control, wire
 from zaqar_redis.realtime.codes import Refused
 from zaqar_redis.realtime.engine import Once
 from zaqar_redis.realtime.namespaces import Options
-from zaqar_redis.realtime.node import Scope
+from zaqar_redis.realtime.scope import Scope
 from zaqar_redis.realtime.steering import subscribers_of
 
 

@@ -16,6 +16,7 @@ from zaqar_redis.realtime import world
 from zaqar_redis.realtime.engine import Engine
 from zaqar_redis.realtime.namespaces import Namespaces
 from zaqar_redis.realtime.node import Node
+from zaqar_redis.realtime.queues import Queues
 
 #: First parts of the paths that are theirs.
 _OURS = frozenset(("api", "connection"))
@@ -36,12 +37,14 @@ class Settings(msgspec.Struct, frozen=True):
 class Channels:
     """What clients and backends reach, over one engine."""
 
-    def __init__(self, engine: Engine, settings: Settings) -> None:
+    def __init__(self, engine: Engine, settings: Settings, queues: Queues | None = None) -> None:
+        """*queues* that are channels too."""
         self.node = Node(
             engine,
             settings.session,
             settings.namespaces,
             tokens.Verifier(settings.tokens),
+            queues=queues,
             serves=settings.serves,
         )
         self._websocket = WebSocket(self.node, settings.allowed_origins, settings.project)

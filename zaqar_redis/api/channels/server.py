@@ -13,7 +13,8 @@ from msgspec import Raw, Struct
 from zaqar_redis import errors, rules
 from zaqar_redis.realtime import codes
 from zaqar_redis.realtime.codes import Refused
-from zaqar_redis.realtime.node import Node, Scope
+from zaqar_redis.realtime.node import Node
+from zaqar_redis.realtime.scope import Scope
 from zaqar_redis.service.channels import Channels, fault
 
 #: Bytes of a request: ten thousand channels of a broadcast, with long names.

@@ -14,8 +14,9 @@ from zaqar_redis.api.sockets import FRAMES, framed
 from zaqar_redis.realtime import codes
 from zaqar_redis.realtime.codec import JSON, Codec
 from zaqar_redis.realtime.codes import Close
-from zaqar_redis.realtime.node import Node, Scope
+from zaqar_redis.realtime.node import Node
 from zaqar_redis.realtime.protobuf import PROTOBUF
+from zaqar_redis.realtime.scope import Scope
 from zaqar_redis.realtime.session import Session
 
 LOG = logging.getLogger(__name__)

@@ -58,6 +58,8 @@ def post(
     return Posted(
         ids=tuple([identity.message_id(prefix, rank) for rank in range(first, first + count)]),
         replayed=outcome == b"replayed",
+        epoch=life.decode(),
+        rank=first,
     )
 
 
