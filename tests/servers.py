@@ -167,10 +167,14 @@ def service(
     workers: int = 1,
     options: Mapping[str, Mapping[str, object]] | None = None,
     environment: Mapping[str, str] | None = None,
+    port: int = 0,
 ) -> Iterator[Service]:
-    """Run the service; *options* are configuration: group -> name -> value."""
+    """Run the service; *options* are configuration: group -> name -> value.
+
+    *port*: 0 is any that is free.
+    """
     with tempfile.TemporaryDirectory(prefix="zr-service-") as folder:
-        port = free_port()
+        port = port or free_port()
         config = Path(folder) / "zaqar_redis.conf"
         lines = []
         for group, values in (options or {}).items():

@@ -11,17 +11,15 @@ from typing import Any
 
 import cent
 import httpx
-import jwt
 import pytest
-from centrifuge import Client, ClientEventHandler, SubscriptionEventHandler
 
 from tests import servers
+from tests.realtime.someone import SECRET, Someone
 
 #: centrifuge-python leaves sockets that the server closed to the collector.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 KEY = "the operator's key"
-SECRET = "a secret that is long enough for HS256"
 OPTIONS: dict[str, dict[str, object]] = {
     "channels": {
         "token_hmac_secret_key": SECRET,
@@ -55,58 +53,6 @@ def api(service: servers.Service) -> Iterator[cent.Client]:
 @pytest.fixture
 def channel() -> str:
     return f"chat:{uuid.uuid4()}"
-
-
-class Hears(SubscriptionEventHandler):  # type: ignore[misc]  # it is untyped
-    """Passes on what is published."""
-
-    def __init__(self, news: asyncio.Queue[tuple[str, Any]]) -> None:
-        self._news = news
-
-    async def on_publication(self, ctx: Any) -> None:
-        self._news.put_nowait(("publication", ctx.pub.data))
-
-
-class Someone(ClientEventHandler):  # type: ignore[misc]  # it is untyped
-    """A client that notes down what happens to it."""
-
-    def __init__(self, service: servers.Service, user: str) -> None:
-        self.news: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
-        token = jwt.encode({"sub": user}, SECRET, algorithm="HS256")
-        url = f"ws://127.0.0.1:{service.port}/connection/websocket"
-        self.client = Client(url, token=token, events=self)
-
-    async def __aenter__(self) -> Someone:
-        await self.client.connect()
-        await self.client.ready()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.client.disconnect()
-
-    async def on_disconnected(self, ctx: Any) -> None:
-        self.news.put_nowait(("disconnected", (ctx.code, ctx.reason)))
-
-    async def on_connecting(self, ctx: Any) -> None:
-        if ctx.code:  # again
-            self.news.put_nowait(("connecting", ctx.code))
-
-    async def on_subscribed(self, ctx: Any) -> None:
-        self.news.put_nowait(("subscribed", ctx.channel))
-
-    async def on_unsubscribed(self, ctx: Any) -> None:
-        self.news.put_nowait(("unsubscribed", ctx.channel))
-
-    async def on_publication(self, ctx: Any) -> None:
-        self.news.put_nowait(("publication", ctx.pub.data))
-
-    async def next(self) -> tuple[str, Any]:
-        return await asyncio.wait_for(self.news.get(), 5)
-
-    async def subscribe(self, channel: str) -> None:
-        subscription = self.client.new_subscription(channel, Hears(self.news))
-        await subscription.subscribe()
-        await subscription.ready()
 
 
 def asked(service: servers.Service, method: str, body: Any, **headers: str) -> httpx.Response:

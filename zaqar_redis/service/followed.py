@@ -60,6 +60,8 @@ class FollowedQueues:
         if once.version:
             raise Refused(codes.NOT_AVAILABLE)
         body = bytes(data)
+        if len(body) > self._limits.max_messages_post_size:
+            raise Refused(codes.BAD_REQUEST)
         retry = None
         if once.key:
             # What is refused with other content under the same key is no repetition.
