@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Redis is lost, or a node: sockets stay or come back, and nothing is missed unsaid."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+
+from tests import servers
+from tests.realtime import crowd
+
+
+def test_redis_that_comes_back_with_its_data_costs_nothing() -> None:
+    async def story(redis: servers.RedisServer, service: servers.Service) -> None:
+        async with crowd.gathered(redis, service) as house:
+            for _ in range(2):
+                redis.signal(signal.SIGKILL)
+                await house.refusals()
+                await asyncio.to_thread(redis.start)
+                await house.more()
+            await house.pause()
+            await house.check()
+            house.check_sockets()
+
+    with (
+        servers.redis_server(fsync="always") as redis,
+        servers.service(redis.uri, workers=2, options=crowd.OPTIONS) as service,
+    ):
+        asyncio.run(story(redis, service))
+
+
+def test_redis_that_comes_back_empty_is_told_to_everybody() -> None:
+    async def story(redis: servers.RedisServer, service: servers.Service) -> None:
+        async with crowd.gathered(redis, service) as house:
+            redis.signal(signal.SIGKILL)
+            await house.refusals()
+            await asyncio.to_thread(redis.start)
+            await house.more()
+            await house.pause()
+            await house.check(lives=2)
+            house.check_sockets()
+
+    with (
+        servers.redis_server() as redis,
+        servers.service(redis.uri, workers=2, options=crowd.OPTIONS) as service,
+    ):
+        asyncio.run(story(redis, service))
+
+
+def test_redis_that_stood_still_costs_nothing() -> None:
+    async def story(redis: servers.RedisServer, service: servers.Service) -> None:
+        async with crowd.gathered(redis, service) as house:
+            redis.signal(signal.SIGSTOP)
+            await house.refusals()
+            redis.signal(signal.SIGCONT)
+            await house.more()
+            await house.pause()
+            await house.check()
+            house.check_sockets()
+
+    options = crowd.OPTIONS | {"redis": {"timeout": 1.0}}
+    with (
+        servers.redis_server() as redis,
+        servers.service(redis.uri, workers=2, options=options) as service,
+    ):
+        asyncio.run(story(redis, service))
+
+
+def test_what_nobody_listened_to_is_found_soon() -> None:
+    async def story(redis: servers.RedisServer, service: servers.Service) -> None:
+        async with crowd.gathered(redis, service) as house:
+            with redis.client() as client:
+                for _ in range(5):
+                    assert client.client_kill_filter(_type="pubsub") > 0
+                    await house.more(15)
+                await house.pause()
+                # Now nothing follows that could show the hole.
+                assert client.client_kill_filter(_type="pubsub") > 0
+                for publisher in house.publishers.values():
+                    assert await publisher.publish()
+            await house.has_heard_all()
+            await house.check()
+            house.check_sockets()
+            assert all(2500 in subscriber.codes for subscriber in house.subscribers)
+
+    with (
+        servers.redis_server() as redis,
+        servers.service(redis.uri, workers=2, options=crowd.OPTIONS) as service,
+    ):
+        asyncio.run(story(redis, service))
+
+
+def test_clients_of_a_killed_node_come_back_and_miss_nothing() -> None:
+    async def story(
+        redis: servers.RedisServer, killed: servers.Service, other: servers.Service
+    ) -> None:
+        async with crowd.gathered(redis, killed, other, each=3) as house:
+            theirs, others = house.members[:3], house.members[3:]
+            for _ in range(2):
+                before = {member.id for member in theirs}
+                (worker,) = killed.workers()
+                os.kill(worker, signal.SIGKILL)
+                await crowd.until(
+                    lambda gone=before: gone.isdisjoint(each.id for each in theirs),  # type: ignore[misc]  # mypy: lambda defaults
+                    "the clients to come back",
+                )
+                await house.more()
+            await house.pause()
+            await house.check()
+            house.check_sockets(others)
+
+            async def only_those_that_live_are_present() -> bool:
+                for channel in crowd.CHANNELS:
+                    found = await others[0].client.presence(channel)
+                    if set(found.clients) != {each.id for each in house.members}:
+                        return False
+                return True
+
+            await crowd.until(only_those_that_live_are_present, "presence of the dead to fade")
+
+    options = {"channels": crowd.OPTIONS["channels"] | {"presence_ttl": 3}}
+    with (
+        servers.redis_server() as redis,
+        servers.service(redis.uri, options=options) as killed,
+        servers.service(redis.uri, options=options) as other,
+    ):
+        asyncio.run(story(redis, killed, other))
