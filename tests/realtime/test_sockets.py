@@ -8,6 +8,7 @@ import asyncio
 import pytest
 
 from zaqar_redis.api.channels.websocket import SocketOut, Turn
+from zaqar_redis.api.sockets import Events
 from zaqar_redis.realtime import codes
 from zaqar_redis.realtime.codec import JSON, Codec
 from zaqar_redis.realtime.protobuf import PROTOBUF
@@ -100,3 +101,24 @@ def test_what_was_said_goes_out_before_the_end() -> None:
 
     asyncio.run(ended())
     assert len(socket.written) == 1
+
+
+def test_events_are_heard_in_order_also_by_who_waits_for_them() -> None:
+    async def heard() -> None:
+        events = Events()
+        reader = asyncio.create_task(events.get())
+        await asyncio.sleep(0)
+        assert events.empty()
+        for number in range(3):
+            events.put_nowait(number)
+        assert [await reader, await events.get()] == [0, 1]
+        assert not events.empty()
+        assert await events.get() == 2
+        gone = asyncio.create_task(events.get())
+        await asyncio.sleep(0)
+        gone.cancel()
+        await asyncio.sleep(0)
+        events.put_nowait(3)
+        assert await events.get() == 3
+
+    asyncio.run(heard())
