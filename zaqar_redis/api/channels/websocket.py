@@ -96,12 +96,12 @@ class SocketOut:
         """*known*: frames of this turn, by codec and replies."""
         if not self._replies:
             return
-        key = (self._codec, *self._replies)
-        self._replies.clear()
+        replies, self._replies = self._replies, []
         self._size = 0
+        key = (self._codec, *replies)
         frame = known.get(key)
         if frame is None:
-            frame = known[key] = framed(self._codec.frame(key[1:]), self._codec.binary)
+            frame = known[key] = framed(self._codec.frame(replies), self._codec.binary)
         if self._frames.waiting() + len(frame) > _OUT_MAX:
             self._frames.end(codes.SLOW.code, codes.SLOW.reason)
         else:

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What sockets write at the end of a turn of the loop."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from zaqar_redis.api.channels.websocket import SocketOut, Turn
+from zaqar_redis.api.sockets import Events
+from zaqar_redis.realtime import codes
+from zaqar_redis.realtime.codec import JSON, Codec
+from zaqar_redis.realtime.protobuf import PROTOBUF
+
+
+class Socket:
+    """What was written to it, in order, and how it was ended."""
+
+    def __init__(self, waiting: int = 0) -> None:
+        self.written: list[bytes] = []
+        self.code: int | None = None
+        self._waiting = waiting
+
+    def write(self, frames: bytes) -> None:
+        self.written.append(frames)
+
+    def end(self, code: int, reason: str) -> None:
+        self.code = code
+
+    def waiting(self) -> int:
+        return self._waiting
+
+
+class Broken(Socket):
+    def waiting(self) -> int:
+        raise OSError("it is gone")
+
+
+def _turn(*said: tuple[Socket, Codec, list[bytes]]) -> None:
+    """Each says its replies, all in one turn."""
+
+    async def turn() -> None:
+        one = Turn()
+        outs = [(SocketOut(socket, codec, one), replies) for socket, codec, replies in said]
+        for out, replies in outs:
+            for reply in replies:
+                out.send(reply)
+        assert not any(socket.written for socket, _, _ in said)
+        await asyncio.sleep(0)
+
+    asyncio.run(turn())
+
+
+def test_what_many_are_told_in_a_turn_is_one_frame_that_is_made_once() -> None:
+    told = [b'{"a":1}', b'{"b":2}']
+    sockets = [Socket() for _ in range(3)]
+    _turn(*((socket, JSON, told) for socket in sockets))
+    assert [socket.written for socket in sockets] == [[b"\x81\x0f" + b"\n".join(told)]] * 3
+    assert sockets[0].written[0] is sockets[2].written[0]
+
+
+def test_who_is_told_something_else_as_well_gets_it_in_its_order() -> None:
+    first, second, third = Socket(), Socket(), Socket()
+    _turn(
+        (first, JSON, [b"own", b"news"]),
+        (second, JSON, [b"news", b"own"]),
+        (third, PROTOBUF, [b"own", b"news"]),
+    )
+    assert first.written == [b"\x81\x08own\nnews"]
+    assert second.written == [b"\x81\x08news\nown"]
+    assert third.written == [b"\x82\x07ownnews"]
+
+
+@pytest.mark.parametrize(("waiting", "fits"), [(1024 * 1024 - 3, True), (1024 * 1024, False)])
+def test_who_does_not_read_is_ended_and_the_others_are_told(waiting: int, fits: bool) -> None:
+    slow, other = Socket(waiting), Socket()
+    _turn((slow, JSON, [b"x"]), (other, JSON, [b"x"]))
+    assert (slow.written, slow.code) == ([b"\x81\x01x"], None) if fits else ([], codes.SLOW.code)
+    assert other.written == [b"\x81\x01x"]
+
+
+def test_a_socket_that_fails_keeps_nothing_from_the_others(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    other = Socket()
+    _turn((Broken(), JSON, [b"x"]), (other, JSON, [b"x"]))
+    assert other.written == [b"\x81\x01x"]
+    assert "a socket failed" in caplog.text
+
+
+def test_what_was_said_goes_out_before_the_end() -> None:
+    socket = Socket()
+
+    async def ended() -> None:
+        out = SocketOut(socket, JSON, Turn())
+        out.send(b"x")
+        out.close(codes.SHUTDOWN)
+        assert (socket.written, socket.code) == ([b"\x81\x01x"], codes.SHUTDOWN.code)
+        await asyncio.sleep(0)
+
+    asyncio.run(ended())
+    assert len(socket.written) == 1
+
+
+def test_events_are_heard_in_order_also_by_who_waits_for_them() -> None:
+    async def heard() -> None:
+        events = Events()
+        reader = asyncio.create_task(events.get())
+        await asyncio.sleep(0)
+        assert events.empty()
+        for number in range(3):
+            events.put_nowait(number)
+        assert [await reader, await events.get()] == [0, 1]
+        assert not events.empty()
+        assert await events.get() == 2
+        gone = asyncio.create_task(events.get())
+        await asyncio.sleep(0)
+        gone.cancel()
+        await asyncio.sleep(0)
+        events.put_nowait(3)
+        assert await events.get() == 3
+
+    asyncio.run(heard())
