@@ -35,9 +35,14 @@ def driver(conf: cfg.ConfigOpts, uri: str) -> Callable[[], Driver]:
     return lambda: pooled.create(uri, control, options)
 
 
-def channels(conf: cfg.ConfigOpts, uri: str) -> Callable[[Queues], Channels | None]:
+def channels(
+    conf: cfg.ConfigOpts, uri: str, *, of_command: bool = False
+) -> Callable[[Queues], Channels | None]:
     """What makes the channels, beside the store at *uri* unless they have their own, if there
-    are to be any.  Raises BadConfiguration when theirs cannot be used."""
+    are to be any; those *of_command* serve nobody but it.
+
+    Raises BadConfiguration when theirs cannot be used.
+    """
     # Another driver's store may be no Redis at all; queues work without channels.
     if not (conf.channels.enabled and (conf.channels.uris or can_control(uri))):
         return lambda queues: None
@@ -48,8 +53,9 @@ def channels(conf: cfg.ConfigOpts, uri: str) -> Callable[[Queues], Channels | No
         allowed_origins=tuple(conf.channels.allowed_origins),
         project=conf.channels.project,
         server=server.Settings(
-            key=conf.channels.api_key or "", insecure=conf.channels.api_insecure
+            key=conf.channels.api_key or "", insecure=conf.channels.api_insecure or of_command
         ),
+        serves=not of_command,
     )
     _engine(conf, uri)  # a URI that cannot be used is told before any worker starts
     return lambda queues: Channels(_engine(conf, uri), given, queues)

@@ -23,7 +23,8 @@ Row = tuple[Any, ...]
 _COLUMNS = ("id", "age", "ttl", "body")
 
 
-def _body(text: str) -> Any:
+def body_of(text: str) -> Any:
+    """For an argument that is JSON, or else plain text."""
     try:
         return json.loads(text)
     except ValueError:
@@ -51,7 +52,7 @@ class MessagePost(OfQueue, Lister):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        parser.add_argument("body", nargs="+", type=_body, help="of a message")
+        parser.add_argument("body", nargs="+", type=body_of, help="of a message")
         parser.add_argument("--ttl", type=int, metavar="SECONDS", help="their life")
         parser.add_argument("--delay", type=int, metavar="SECONDS", help="until they count")
         return parser

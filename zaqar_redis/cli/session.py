@@ -109,13 +109,24 @@ class Session:
 
         *path* is below ``/v2``; a *query* parameter that is None is left out.
         """
-        return self._runner.run(self._ask(method, path, document, query))
+        return self._runner.run(self._answer(method, f"/v2{path}", document, query))
+
+    def call(self, method: str, **body: object) -> Any:
+        """The result of a method of the server API.  Raises Refused, Away.
+
+        A field that is None is left out.
+        """
+        given = {name: value for name, value in body.items() if value is not None}
+        answer = self._runner.run(self._answer("POST", f"/api/{method}", given, {}))
+        if "error" in answer:
+            raise Refused(f"{answer['error']['message']} ({answer['error']['code']})")
+        return answer.get("result", answer)  # the results of a batch stand for themselves
 
     def pause(self, seconds: float) -> None:
         """Let time pass, also for what goes on in this process."""
         self._runner.run(asyncio.sleep(seconds))
 
-    async def _ask(
+    async def _answer(
         self, method: str, path: str, document: object | None, query: dict[str, object]
     ) -> Any:
         given = {
@@ -126,7 +137,7 @@ class Session:
         try:
             answer = await self._client.request(
                 method,
-                f"/v2{path}",
+                path,
                 params=given,  # type: ignore[arg-type]  # texts and numbers
                 content=None if document is None else msgspec.json.encode(document),
             )
@@ -151,6 +162,8 @@ class Session:
 
 
 def _why(answer: httpx.Response) -> str:
+    if answer.status_code == 401:
+        return "the service wants another API key (--api-key)"
     try:
         return str(answer.json()["description"])
     except (ValueError, KeyError, TypeError):
@@ -171,15 +184,17 @@ def _keep_quiet() -> None:
 
 
 @contextlib.contextmanager
-def opened(parsed: argparse.Namespace) -> Iterator[Session]:
-    """A session as the command line says.  Raises BadConfiguration."""
+def opened(parsed: argparse.Namespace, *, channels: bool = False) -> Iterator[Session]:
+    """A session as the command line says, if need be with channels.  Raises BadConfiguration."""
     _keep_quiet()
     headers = {"Client-ID": parsed.client_id, "X-Project-ID": parsed.project}
+    if channels and parsed.api_key:
+        headers["X-API-Key"] = parsed.api_key
     with Runner() as runner, contextlib.ExitStack() as stack:
         if parsed.url:
             client = httpx.AsyncClient(base_url=parsed.url, headers=headers, timeout=_TIMEOUT)
         else:
-            app = stack.enter_context(_in_process(parsed, runner))
+            app = stack.enter_context(_in_process(parsed, runner, channels))
             client = httpx.AsyncClient(
                 base_url="http://store",
                 headers=headers,
@@ -220,10 +235,11 @@ def _store(parsed: argparse.Namespace) -> Iterator[tuple[cfg.ConfigOpts, str]]:
 
 
 @contextlib.contextmanager
-def _in_process(parsed: argparse.Namespace, runner: Runner) -> Iterator[App]:
+def _in_process(parsed: argparse.Namespace, runner: Runner, channels: bool) -> Iterator[App]:
     with _store(parsed) as (conf, uri):
         settings = msgspec.structs.replace(configured.settings(conf), admin_mode=True)
-        app = App(configured.driver(conf, uri)(), settings)
+        beside = configured.channels(conf, uri, of_command=True) if channels else None
+        app = App(configured.driver(conf, uri)(), settings, beside)
         try:
             runner.run(app.process_startup(None, None))
             yield app
