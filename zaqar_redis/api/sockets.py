@@ -50,6 +50,11 @@ class SocketProtocol(WebSocketsSansIOProtocol):
             self.transport.resume_reading()
         self.close_timer = self.loop.call_later(_LEAVE, self.transport.abort)
 
+    def shutdown(self) -> None:
+        super().shutdown()
+        # Who does not read must not keep the service from stopping.
+        self.loop.call_later(_LEAVE, self.transport.abort)
+
     def give_up(self, before: float) -> None:
         """A socket has no requests that could take too long."""
 
