@@ -177,7 +177,7 @@ def test_events_may_be_asked_for_by_post(service: servers.Service) -> None:
 
 def test_clients_of_protobuf_get_and_send_it(service: servers.Service, channel: str) -> None:
     def framed(**command: Any) -> bytes:
-        written = client_pb2.Command(**command).SerializeToString()
+        written: bytes = client_pb2.Command(**command).SerializeToString()
         return bytes([len(written) & 127 | 128, len(written) >> 7]) + written
 
     headers = {"content-type": "application/octet-stream"}

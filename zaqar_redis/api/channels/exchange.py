@@ -84,5 +84,5 @@ def header(scope: dict[str, Any], name: bytes) -> str:
 
 def query(scope: dict[str, Any], name: str) -> str:
     """Empty when it is not there."""
-    given = parse_qs(scope["query_string"].decode("latin-1"))
-    return given.get(name, [""])[0]
+    given: str = scope["query_string"].decode("latin-1")
+    return parse_qs(given).get(name, [""])[0]
