@@ -92,12 +92,13 @@ class Outbox:
         """*known*: frames of this turn, by how they are made and of what."""
         if not self._replies:
             return
-        key = (self._frame, *self._replies)
+        replies = tuple(self._replies)
         self._replies.clear()
         self._size = 0
+        key = (self._frame, replies)
         frame = known.get(key)
         if frame is None:
-            frame = known[key] = self._frame(key[1:])
+            frame = known[key] = self._frame(replies)
         if self._frames.waiting() + len(frame) > _OUT_MAX:
             self._end(codes.SLOW)
         else:
