@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Channels over HTTP, as they look on the wire: two workers, one Redis."""
+"""Channels over HTTP, with commands by requests of their own: two workers, one Redis."""
 
 from __future__ import annotations
 
@@ -8,48 +8,30 @@ import http.client
 import io
 import json
 import signal
-import socket
-import time
 import uuid
 from collections.abc import Iterator
 from typing import Any
-from urllib.parse import quote
 
 import httpx
-import jwt
 import pytest
 from centrifuge.protocol import client_pb2
 from google.protobuf import proto
-from websockets.exceptions import ConnectionClosed
-from websockets.sync.client import connect as websocket
 
 from tests import servers
-
-KEY = "the operator's key"
-SECRET = "a secret that is long enough for HS256"
-PAGE = "https://app.example.org"
-OPTIONS: dict[str, dict[str, object]] = {
-    "channels": {
-        "token_hmac_secret_key": SECRET,
-        "api_key": KEY,
-        "allowed_origins": "https://*.example.org",
-        # Pings come at once, and need not be answered while a test lasts.
-        "ping_interval": 1,
-        "pong_timeout": 60,
-        "namespaces": "chat,flood",
-    },
-    "channels:chat": {
-        "presence": True,
-        "history_size": 20,
-        "history_ttl": 60,
-        "force_recovery": True,
-        "allow_subscribe_for_client": True,
-        "allow_publish_for_subscriber": True,
-    },
-    "channels:flood": {"presence": True},
-}
-EMULATED = ["http_stream", "sse"]
-UNIDIRECTIONAL = ["uni_http_stream", "uni_sse"]
+from tests.realtime.streams import (
+    EMULATED,
+    OPTIONS,
+    PAGE,
+    UNIDIRECTIONAL,
+    Stream,
+    api,
+    connect,
+    disconnect,
+    emulate,
+    lines,
+    present,
+    token,
+)
 
 
 @pytest.fixture(scope="module")
@@ -61,88 +43,6 @@ def service(redis_server: servers.RedisServer) -> Iterator[servers.Service]:
 @pytest.fixture
 def channel() -> str:
     return f"chat:{uuid.uuid4()}"
-
-
-def token(*channels: str, **claims: Any) -> str:
-    """Of ann, who is subscribed to *channels*."""
-    return jwt.encode({"sub": "ann", "channels": channels} | claims, SECRET, algorithm="HS256")
-
-
-def connect(*channels: str, **claims: Any) -> dict[str, Any]:
-    return {"id": 1, "connect": {"token": token(*channels, **claims)}}
-
-
-def lines(*commands: dict[str, Any]) -> str:
-    return "\n".join(json.dumps(command) for command in commands)
-
-
-class Stream:
-    """A client of a stream that does not end."""
-
-    def __init__(self, service: servers.Service, transport: str, first: str) -> None:
-        self._service = service
-        self._stack = contextlib.ExitStack()
-        client = self._stack.enter_context(httpx.Client(base_url=service.url, timeout=10))
-        path = f"/connection/{transport}"
-        if transport.endswith("sse"):
-            asked = client.stream("GET", path, params={"cf_connect": first})
-        else:
-            asked = client.stream("POST", path, content=first)
-        self.response = self._stack.enter_context(asked)
-        self.lines = self.response.iter_lines()
-        self.session = self.node = ""
-
-    def __enter__(self) -> Stream:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
-
-    def next(self, *, pings: bool = False) -> Any:
-        """The next reply or push; pings are passed over."""
-        for line in self.lines:
-            said = json.loads(line.removeprefix("data: ")) if line else {}
-            if said or (pings and line):
-                return said
-        raise EOFError
-
-    def connected(self) -> Any:
-        """The result of connect; from then on the client can `say` something."""
-        said = self.next()
-        result = said["connect"]
-        self.session, self.node = result["session"], result["node"]
-        return result
-
-    def say(self, *commands: dict[str, Any]) -> None:
-        answer = emulate(self._service, self.session, self.node, lines(*commands))
-        assert answer.status_code == 204
-
-    def ends(self) -> Any:
-        """With which push it does; whatever comes before is passed over."""
-        last: Any = None
-        with contextlib.suppress(EOFError):
-            while True:
-                last = self.next()
-        return last
-
-
-def emulate(service: servers.Service, session: str, node: str, data: str) -> httpx.Response:
-    body = {"session": session, "node": node, "data": data}
-    return httpx.post(f"{service.url}/emulation", json=body)
-
-
-def api(service: servers.Service, method: str, **asked: Any) -> Any:
-    answer = httpx.post(f"{service.url}/api/{method}", json=asked, headers={"X-API-Key": KEY})
-    return answer.json()["result"]
-
-
-def present(service: servers.Service, channel: str) -> int:
-    return int(api(service, "presence_stats", channel=channel)["num_clients"])
-
-
-def disconnect(code: int, reason: str) -> dict[str, Any]:
-    again = {} if 3500 <= code < 4000 else {"reconnect": True}
-    return {"disconnect": {"code": code, "reason": reason} | again}
 
 
 def test_a_stream_is_replies_in_lines_that_nobody_keeps(service: servers.Service) -> None:
@@ -345,107 +245,6 @@ def test_a_push_says_why_a_stream_ends(
         assert stream.ends() == (push if one_way else {"push": push})
 
 
-def test_who_reads_too_slowly_is_told_so(service: servers.Service) -> None:
-    channel = f"flood:{uuid.uuid4()}"
-    body = json.dumps(connect(channel)["connect"]).encode()
-    with socket.socket() as slow:
-        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        slow.connect(("127.0.0.1", service.port))
-        slow.sendall(
-            b"POST /connection/uni_http_stream HTTP/1.1\r\nhost: x\r\nconnection: close\r\n"
-            b"content-length: %d\r\n\r\n%b" % (len(body), body)
-        )
-        servers.wait_for(lambda: present(service, channel) == 1, "it to come")
-        # More than the system keeps for a connection, and then what the service keeps.
-        some = "x" * 500_000
-        for _ in range(20):
-            api(service, "publish", channel=channel, data=some)
-        servers.wait_for(lambda: present(service, channel) == 0, "it to be left", seconds=5)
-        slow.settimeout(10)
-        end = b""
-        while part := slow.recv(1 << 20):
-            end = (end + part)[-200:]
-    assert b'{"disconnect":{"code":3008,"reason":"slow","reconnect":true}}\n' in end
-    assert end.endswith(b"\r\n0\r\n\r\n")
-
-
-def uni_next(service: servers.Service, transport: str, asked: Any) -> Any:
-    """A session's words, one after the other."""
-    if transport == "uni_websocket":
-        url = f"ws://127.0.0.1:{service.port}/connection/uni_websocket"
-        with websocket(url) as connection:
-            connection.send(json.dumps(asked))
-            while True:
-                for line in str(connection.recv(10)).splitlines():
-                    yield json.loads(line)
-    with Stream(service, transport, json.dumps(asked)) as stream:
-        while True:
-            yield stream.next(pings=True)
-
-
-@pytest.mark.parametrize("transport", [*UNIDIRECTIONAL, "uni_websocket"])
-def test_who_only_listens_gets_bare_pushes(
-    service: servers.Service, channel: str, transport: str
-) -> None:
-    heard = uni_next(service, transport, {"token": token(channel)})
-    connected = next(heard)["connect"]
-    assert connected["session"]
-    assert not connected.get("pong")
-    position = connected["subs"][channel]
-    assert (position["recoverable"], position.get("offset", 0)) == (True, 0)
-    api(service, "publish", channel=channel, data={"n": 1})
-    said = [next(heard)]
-    while not said[-1]:  # pings
-        said.append(next(heard))
-    assert said[-1]["channel"] == channel
-    assert (said[-1]["pub"]["data"], said[-1]["pub"]["offset"]) == ({"n": 1}, 1)
-    while said[-1]:
-        said.append(next(heard))
-    heard.close()
-
-    # When it comes back with the position, it gets what it missed.
-    for n in (2, 3):
-        api(service, "publish", channel=channel, data={"n": n})
-    since = {"recover": True, "offset": 1, "epoch": position["epoch"]}
-    heard = uni_next(service, transport, {"token": token(channel), "subs": {channel: since}})
-    found = next(heard)["connect"]["subs"][channel]
-    assert found["recovered"]
-    assert [each["data"] for each in found["publications"]] == [{"n": 2}, {"n": 3}]
-    heard.close()
-
-
-def test_a_uni_websocket_takes_the_request_by_its_address(service: servers.Service) -> None:
-    asked = quote(json.dumps({"token": token()}))
-    url = f"ws://127.0.0.1:{service.port}/connection/uni_websocket?cf_connect={asked}"
-    with websocket(url) as connection:
-        assert "connect" in json.loads(connection.recv(10))
-        connection.send("whatever it says, nobody listens")
-        assert json.loads(connection.recv(10)) == {}
-    assert asked not in service.log.read_text()  # it is a secret
-
-
-@pytest.mark.parametrize(
-    ("asked", "code", "reason"),
-    [
-        ({"token": token(exp=time.time() - 60)}, 3005, "connection expired"),
-        ({"token": "nonsense"}, 3500, "invalid token"),
-        ({}, 3501, "bad request"),
-    ],
-)
-def test_who_only_listens_is_told_of_errors_by_the_end(
-    service: servers.Service, asked: Any, code: int, reason: str
-) -> None:
-    with Stream(service, "uni_sse", json.dumps(asked)) as stream:
-        assert stream.ends() == disconnect(code, reason)
-    url = f"ws://127.0.0.1:{service.port}/connection/uni_websocket"
-    with websocket(url) as connection:
-        connection.send(json.dumps(asked))
-        with pytest.raises(ConnectionClosed) as caught:
-            connection.recv(10)
-        assert caught.value.rcvd is not None
-        assert (caught.value.rcvd.code, caught.value.rcvd.reason) == (code, reason)
-
-
 def test_a_plain_request_to_a_websocket_is_told_what_to_do(service: servers.Service) -> None:
     answer = httpx.get(f"{service.url}/connection/websocket")
     assert (answer.status_code, answer.headers["upgrade"]) == (426, "websocket")
@@ -467,30 +266,3 @@ def test_without_a_store_health_is_good_and_what_waits_is_bounded() -> None:
         assert stream.next() == {"push": disconnect(3013, "too many requests")}
         redis.signal(signal.SIGCONT)
         assert stream.ends() is None
-
-
-def test_a_service_that_stops_sends_everybody_elsewhere(
-    redis_server: servers.RedisServer,
-) -> None:
-    channel = f"flood:{uuid.uuid4()}"
-    shutdown = disconnect(3001, "shutdown")
-    with contextlib.ExitStack() as stack:
-        enter = stack.enter_context
-        service = enter(servers.service(redis_server.uri, options=OPTIONS))
-        streams = [
-            enter(Stream(service, each, lines(connect(channel)["connect"] if uni else connect())))
-            for uni, each in enumerate(["http_stream", "uni_sse"])
-        ]
-        socket_ = enter(websocket(f"ws://127.0.0.1:{service.port}/connection/websocket"))
-        socket_.send(lines(connect()))
-        socket_.recv(10)
-        began = time.monotonic()
-        service.process.terminate()
-        assert streams[0].ends() == {"push": shutdown}
-        assert streams[1].ends() == shutdown
-        with contextlib.suppress(ConnectionClosed):
-            while True:
-                socket_.recv(10)
-        assert socket_.close_code == 3001
-        service.process.wait(20)
-        assert time.monotonic() - began < 15
