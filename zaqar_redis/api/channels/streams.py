@@ -132,8 +132,6 @@ class Streams:
         if self._binary is not None and exchange.is_binary:
             kind = self._binary
         first = await _first(exchange, kind)
-        if self._node.leaving:
-            raise Refusal(503)
         await exchange.start(200, [(b"content-type", kind.media), *_HEADERS])
         inbox = Inbox()
         stream = Stream(exchange.scope["extensions"][TRANSPORT], inbox.end)
@@ -143,6 +141,8 @@ class Streams:
         session = Session(self._scope, kind.codec, out, kind.ways)
         watching = asyncio.create_task(_until_gone(exchange.receive, inbox))
         self._enter(session, inbox)
+        if self._node.leaving:
+            session.close(codes.SHUTDOWN)
         try:
             await session.receive(first)
             while (frame := await inbox.take()) is not None:
