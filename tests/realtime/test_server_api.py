@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import uuid
 from collections.abc import Iterator
@@ -41,6 +42,7 @@ OPTIONS: dict[str, dict[str, object]] = {
 def service(redis_server: servers.RedisServer) -> Iterator[servers.Service]:
     with servers.service(redis_server.uri, workers=2, options=OPTIONS) as running:
         yield running
+    gc.collect()  # while those sockets are not complained of
 
 
 @pytest.fixture(scope="module")

@@ -59,6 +59,8 @@ class Channels(Protocol):
 
     def has(self, path: str) -> bool: ...
 
+    def leave(self) -> None: ...
+
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None: ...
 
 
@@ -139,6 +141,12 @@ class App:
         finally:
             # The server's request holds the scope: without a knot it is freed at once.
             del scope[body.RECEIVE]
+
+    def leave(self) -> None:
+        """The service is about to stop: nobody waits any more."""
+        self.waiting.close()
+        if self._channels is not None:
+            self._channels.leave()
 
     async def process_startup(self, scope: Any, event: Any) -> None:
         await self._driver.start()

@@ -8,6 +8,7 @@ with a thousand subscribers sends a thousand for each publication.
 from __future__ import annotations
 
 import asyncio
+import logging
 import struct
 from typing import Any
 
@@ -16,6 +17,9 @@ from websockets.http11 import Request
 
 #: Name of the extension of ASGI under which an application finds the socket.
 FRAMES = "zaqar_redis.frames"
+#: Without a line for each connection, and its address: there may be a token in it.
+_LOG = logging.getLogger("uvicorn.error.sockets")
+_LOG.setLevel(logging.WARNING)
 #: Seconds for a client to take what was written before its socket is closed.
 _LEAVE = 5.0
 
@@ -63,6 +67,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # What is written here was put together before.
         super().connection_made(getattr(transport, "whole", transport))
+        self.logger = self.conn.logger = _LOG
 
     def write(self, frames: bytes) -> None:
         if not self.close_sent and not self.disconnected:
@@ -82,6 +87,11 @@ class SocketProtocol(WebSocketsSansIOProtocol):
             self.read_paused = False
             self.transport.resume_reading()
         self.close_timer = self.loop.call_later(_LEAVE, self.transport.abort)
+
+    def shutdown(self) -> None:
+        super().shutdown()
+        # Who does not read must not keep the service from stopping.
+        self.loop.call_later(_LEAVE, self.transport.abort)
 
     def give_up(self, before: float) -> None:
         """A socket has no requests that could take too long."""

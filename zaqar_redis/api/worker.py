@@ -18,6 +18,7 @@ from uvicorn_worker import UvicornWorker
 
 from zaqar_redis.api.app import App
 from zaqar_redis.api.sockets import SocketProtocol
+from zaqar_redis.api.streams import TRANSPORT
 
 
 class OneWrite:
@@ -86,6 +87,8 @@ class Protocol(HttpToolsProtocol):
         self._in_head, self._head = True, 0
         self._since = self.loop.time()
         super().on_message_begin()
+        extensions: dict[str, Any] = {TRANSPORT: self.transport}
+        self.scope["extensions"] = extensions
 
     def on_headers_complete(self) -> None:
         self._in_head = False
@@ -126,7 +129,7 @@ class PoliteServer(Server):
         return await super().on_tick(counter) or os.getppid() != self._master
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._app.waiting.close()
+        self._app.leave()
         await super().shutdown(sockets)
 
 

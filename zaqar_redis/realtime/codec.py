@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from typing import Protocol
 
 import msgspec
+from msgspec import Raw
 
-from zaqar_redis.realtime.wire import Command, Reply
+from zaqar_redis.realtime.wire import Command, ConnectRequest, EmulationRequest, Push, Reply
 
 
 class Codec(Protocol):
@@ -31,6 +32,7 @@ class Json:
 
     def __init__(self) -> None:
         self._decoder = msgspec.json.Decoder(Command)
+        self._emulated = msgspec.json.Decoder(EmulationRequest)
 
     def decode(self, frame: bytes) -> list[Command]:
         lines = frame.strip().split(b"\n")
@@ -42,5 +44,33 @@ class Json:
     def frame(self, replies: Sequence[bytes]) -> bytes:
         return b"\n".join(replies)
 
+    def emulated(self, body: bytes) -> EmulationRequest:
+        """Its data are in a string.  Raises DecodeError."""
+        request = self._emulated.decode(body)
+        request.data = Raw(msgspec.json.decode(request.data, type=str).encode())
+        return request
+
+
+class Pushes:
+    """For clients that only listen: bare pushes out, a bare request to connect in."""
+
+    binary = False
+
+    def __init__(self) -> None:
+        self._decoder = msgspec.json.Decoder(ConnectRequest)
+
+    def decode(self, frame: bytes) -> list[Command]:
+        return [Command(id=1, connect=self._decoder.decode(frame))]
+
+    def encode(self, reply: Reply) -> bytes:
+        push = reply.push
+        if reply.connect is not None:
+            push = Push(connect=reply.connect)
+        return msgspec.json.encode(push or Push())
+
+    def frame(self, replies: Sequence[bytes]) -> bytes:
+        return b"\n".join(replies)
+
 
 JSON = Json()
+PUSHES = Pushes()

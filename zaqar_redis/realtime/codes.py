@@ -70,6 +70,15 @@ DENIED = Close(3507, "permission denied")
 UNSUPPORTED = Close(3508, "not available")
 
 
+#: Where nothing is answered, an error ends the connection; by default it is SERVER_ERROR.
+INSTEAD = {
+    TOKEN_EXPIRED: CONNECTION_EXPIRED,
+    EXPIRED: CONNECTION_EXPIRED,
+    TOO_MANY_REQUESTS: TOO_MANY,
+    PERMISSION_DENIED: DENIED,
+}
+
+
 class End(NamedTuple):
     """Of a subscription, by the server."""
 

@@ -77,19 +77,25 @@ class Node:
         self._positions = Positions(self.subscribed, self.later)
         self._work: set[asyncio.Task[None]] = set()
         self._ticker: asyncio.Task[None] | None = None
+        #: nobody is to come any more
+        self.leaving = False
         self._closing = False
 
     async def start(self) -> None:
         await self.engine.start(self.id, self)
         self._ticker = asyncio.create_task(self._tick(), name="channels")
 
-    async def close(self) -> None:
+    def leave(self) -> None:
         """Everybody is sent to another node."""
+        self.leaving = True
+        for session in self.sessions:
+            session.close(codes.SHUTDOWN)
+
+    async def close(self) -> None:
         if self._ticker is not None:
             self._ticker.cancel()
         self._closing = True
-        for session in self.sessions:
-            session.close(codes.SHUTDOWN)
+        self.leave()
         for session in self.sessions:
             with contextlib.suppress(errors.Unavailable):
                 await session.end()

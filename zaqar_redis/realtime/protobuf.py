@@ -17,7 +17,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, pr
 from google.protobuf.message import DecodeError, Message
 from msgspec import Raw, Struct
 
-from zaqar_redis.realtime.wire import Command, Reply
+from zaqar_redis.realtime.wire import Command, EmulationRequest, Reply
 
 Convert = Callable[[Any], Any]
 
@@ -65,6 +65,14 @@ class Protobuf:
 
     def frame(self, replies: Sequence[bytes]) -> bytes:
         return b"".join(replies)
+
+    def emulated(self, body: bytes) -> EmulationRequest:
+        """Raises ValueError."""
+        try:
+            message = _CLASSES["EmulationRequest"].FromString(body)
+        except DecodeError as error:
+            raise ValueError(str(error)) from error
+        return cast(EmulationRequest, _read(EmulationRequest, message))
 
 
 PROTOBUF = Protobuf()

@@ -107,6 +107,9 @@ class Session:
             else:
                 await commands.METHODS[method](self, command.id, request)
         except Refused as refused:
+            if self._ways.unidirectional:
+                instead = codes.INSTEAD.get(refused.error, codes.SERVER_ERROR)
+                raise Closed(instead) from refused
             self.send(wire.Reply(id=command.id, error=_fault(refused.error)))
 
     def _pong(self) -> None:

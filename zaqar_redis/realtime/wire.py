@@ -149,6 +149,15 @@ class Command(Wire):
 METHODS = Command.__struct_fields__[1:]
 
 
+class EmulationRequest(Wire):
+    """Commands that come by a request of their own, for a session on a node."""
+
+    session: str = ""
+    node: str = ""
+    #: a frame; in JSON it is in a string
+    data: Raw = NOTHING
+
+
 # Replies
 
 

@@ -3,14 +3,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import falcon.asgi
 import msgspec
 
 from zaqar_redis.api import problems
-from zaqar_redis.api.channels import server
-from zaqar_redis.api.channels.websocket import PATH, Receive, Send, WebSocket
+from zaqar_redis.api.channels import server, streams
+from zaqar_redis.api.channels.emulation import Emulation
+from zaqar_redis.api.channels.exchange import Exchange, Receive, Send
+from zaqar_redis.api.channels.origins import CrossOrigin, Origins
+from zaqar_redis.api.channels.outbox import Turn
+from zaqar_redis.api.channels.streams import Streams
+from zaqar_redis.api.channels.websocket import UniWebSocket, WebSocket
 from zaqar_redis.auth import tokens
 from zaqar_redis.realtime import world
 from zaqar_redis.realtime.engine import Engine
@@ -19,7 +25,9 @@ from zaqar_redis.realtime.node import Node
 from zaqar_redis.realtime.queues import Queues
 
 #: First parts of the paths that are theirs.
-_OURS = frozenset(("api", "connection"))
+_OURS = frozenset(("api", "connection", "emulation", "health"))
+
+Handler = Callable[[dict[str, Any], Receive, Send], Awaitable[None]]
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -47,7 +55,9 @@ class Channels:
             queues=queues,
             serves=settings.serves,
         )
-        self._websocket = WebSocket(self.node, settings.allowed_origins, settings.project)
+        origins, turn = Origins(settings.allowed_origins), Turn()
+        self._sockets = _sockets(self.node, origins, settings.project, turn)
+        self._streams = _streams(self.node, origins, settings.project, turn)
         self._http: falcon.asgi.App[Any, Any] = falcon.asgi.App()
         problems.install(self._http)
         api = server.ServerApi(self.node, server.Guard(settings.server), settings.project)
@@ -64,11 +74,53 @@ class Channels:
         """Whether requests for it are to come here."""
         return path.lstrip("/").partition("/")[0] in _OURS
 
+    def leave(self) -> None:
+        """The service is about to stop: connections end."""
+        self.node.leave()
+
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
+        path = scope["path"]
         if scope["type"] == "http":
-            await self._http(scope, receive, send)
-        elif scope["path"] == PATH:
-            await self._websocket(scope, receive, send)
+            await self._streams.get(path, self._http)(scope, receive, send)
         else:
-            await receive()
-            await send({"type": "websocket.close"})
+            await self._sockets.get(path, _nowhere)(scope, receive, send)
+
+
+def _sockets(node: Node, origins: Origins, project: str, turn: Turn) -> dict[str, Handler]:
+    return {
+        "/connection/websocket": WebSocket(node, origins, project, turn),
+        "/connection/uni_websocket": UniWebSocket(node, origins, project, turn),
+    }
+
+
+def _streams(node: Node, origins: Origins, project: str, turn: Turn) -> dict[str, Handler]:
+    def stream(methods: tuple[str, ...], *kinds: streams.Kind) -> Handler:
+        return CrossOrigin(origins, methods, Streams(node, project, turn, *kinds))
+
+    post, both = ("POST",), ("GET", "POST")
+    return {
+        "/health": _healthy,
+        "/emulation": CrossOrigin(origins, post, Emulation(node)),
+        "/connection/http_stream": stream(post, streams.HTTP_STREAM, streams.HTTP_STREAM_PROTOBUF),
+        "/connection/sse": stream(both, streams.SSE),
+        "/connection/uni_http_stream": stream(post, streams.UNI_HTTP_STREAM),
+        "/connection/uni_sse": stream(both, streams.UNI_SSE),
+        "/connection/websocket": _no_upgrade,
+        "/connection/uni_websocket": _no_upgrade,
+    }
+
+
+async def _healthy(scope: dict[str, Any], receive: Receive, send: Send) -> None:
+    """Whatever the store does: who asks would end this process, and all its connections."""
+    json = [(b"content-type", b"application/json")]
+    await Exchange(scope, receive, send).answer(200, json, b"{}")
+
+
+async def _no_upgrade(scope: dict[str, Any], receive: Receive, send: Send) -> None:
+    asked = [(b"upgrade", b"websocket"), (b"connection", b"upgrade")]
+    await Exchange(scope, receive, send).answer(426, asked)
+
+
+async def _nowhere(scope: dict[str, Any], receive: Receive, send: Send) -> None:
+    await receive()
+    await send({"type": "websocket.close"})

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Clients of channels over HTTP, that see what is on the wire."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from typing import Any
+
+import httpx
+import jwt
+
+from tests import servers
+
+KEY = "the operator's key"
+SECRET = "a secret that is long enough for HS256"
+PAGE = "https://app.example.org"
+OPTIONS: dict[str, dict[str, object]] = {
+    "channels": {
+        "token_hmac_secret_key": SECRET,
+        "api_key": KEY,
+        "allowed_origins": "https://*.example.org",
+        # Pings come at once, and need not be answered while a test lasts.
+        "ping_interval": 1,
+        "pong_timeout": 60,
+        "namespaces": "chat,flood",
+    },
+    "channels:chat": {
+        "presence": True,
+        "history_size": 20,
+        "history_ttl": 60,
+        "force_recovery": True,
+        "allow_subscribe_for_client": True,
+        "allow_publish_for_subscriber": True,
+    },
+    "channels:flood": {"presence": True},
+}
+EMULATED = ["http_stream", "sse"]
+UNIDIRECTIONAL = ["uni_http_stream", "uni_sse"]
+
+
+def token(*channels: str, **claims: Any) -> str:
+    """Of ann, who is subscribed to *channels*."""
+    return jwt.encode({"sub": "ann", "channels": channels} | claims, SECRET, algorithm="HS256")
+
+
+def connect(*channels: str, **claims: Any) -> dict[str, Any]:
+    return {"id": 1, "connect": {"token": token(*channels, **claims)}}
+
+
+def lines(*commands: dict[str, Any]) -> str:
+    return "\n".join(json.dumps(command) for command in commands)
+
+
+class Stream:
+    """A client of a stream that does not end."""
+
+    def __init__(self, service: servers.Service, transport: str, first: str) -> None:
+        self._service = service
+        self._stack = contextlib.ExitStack()
+        client = self._stack.enter_context(httpx.Client(base_url=service.url, timeout=10))
+        path = f"/connection/{transport}"
+        if transport.endswith("sse"):
+            asked = client.stream("GET", path, params={"cf_connect": first})
+        else:
+            asked = client.stream("POST", path, content=first)
+        self.response = self._stack.enter_context(asked)
+        self.lines = self.response.iter_lines()
+        self.session = self.node = ""
+
+    def __enter__(self) -> Stream:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def next(self, *, pings: bool = False) -> Any:
+        """The next reply or push; pings are passed over."""
+        for line in self.lines:
+            said = json.loads(line.removeprefix("data: ")) if line else {}
+            if said or (pings and line):
+                return said
+        raise EOFError
+
+    def connected(self) -> Any:
+        """The result of connect; from then on the client can `say` something."""
+        said = self.next()
+        result = said["connect"]
+        self.session, self.node = result["session"], result["node"]
+        return result
+
+    def say(self, *commands: dict[str, Any]) -> None:
+        answer = emulate(self._service, self.session, self.node, lines(*commands))
+        assert answer.status_code == 204
+
+    def ends(self) -> Any:
+        """With which push it does; whatever comes before is passed over."""
+        last: Any = None
+        with contextlib.suppress(EOFError):
+            while True:
+                last = self.next()
+        return last
+
+
+def emulate(service: servers.Service, session: str, node: str, data: str) -> httpx.Response:
+    body = {"session": session, "node": node, "data": data}
+    return httpx.post(f"{service.url}/emulation", json=body)
+
+
+def api(service: servers.Service, method: str, **asked: Any) -> Any:
+    answer = httpx.post(f"{service.url}/api/{method}", json=asked, headers={"X-API-Key": KEY})
+    return answer.json()["result"]
+
+
+def present(service: servers.Service, channel: str) -> int:
+    return int(api(service, "presence_stats", channel=channel)["num_clients"])
+
+
+def disconnect(code: int, reason: str) -> dict[str, Any]:
+    again = {} if 3500 <= code < 4000 else {"reconnect": True}
+    return {"disconnect": {"code": code, "reason": reason} | again}

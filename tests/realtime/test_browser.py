@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""centrifuge-js, in a real browser, on a page of another origin: two workers, one Redis."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import http.server
+import os
+import signal
+import subprocess
+import tarfile
+import threading
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import jwt
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from tests import servers
+
+KEY = "the operator's key"
+SECRET = "a secret that is long enough for HS256"
+OPTIONS: dict[str, dict[str, object]] = {
+    "channels": {
+        "token_hmac_secret_key": SECRET,
+        "api_key": KEY,
+        "allowed_origins": "http://127.0.0.1:*",
+        "presence": True,
+        "history_size": 50,
+        "history_ttl": 300,
+        "force_recovery": True,
+        "allow_subscribe_for_client": True,
+        "allow_publish_for_subscriber": True,
+        "allow_history_for_subscriber": True,
+        "allow_presence_for_subscriber": True,
+    }
+}
+#: What it does is told in `news`: [what, details].
+PAGE = """
+<!doctype html>
+<script src="SDK"></script>
+<script>
+const news = [], binary = BINARY;
+const pack = (data) => binary ? new TextEncoder().encode(JSON.stringify(data)) : data;
+const unpack = (data) => binary ? JSON.parse(new TextDecoder().decode(data)) : data;
+let client, subscription;
+
+function start(transport, service, token, channel) {
+  const scheme = transport === 'websocket' ? 'ws' : 'http';
+  const endpoint = `${scheme}://${service}/connection/${transport}`;
+  client = new Centrifuge([{transport, endpoint}], {
+    token,
+    emulationEndpoint: `http://${service}/emulation`,
+    minReconnectDelay: 1000,
+  });
+  client.on('connecting', (ctx) => news.push(['connecting', ctx.code]));
+  client.on('connected', (ctx) => news.push(['connected', ctx.transport]));
+  subscription = client.newSubscription(channel);
+  subscription.on('subscribed', (ctx) =>
+    news.push(['subscribed', [ctx.wasRecovering, ctx.recovered]]));
+  subscription.on('publication', (ctx) =>
+    news.push(['publication', [ctx.offset, unpack(ctx.data)]]));
+  subscription.subscribe();
+  client.connect();
+  return subscription.ready();
+}
+
+async function asks() {
+  const {publications, offset} = await subscription.history({limit: -1});
+  const {clients} = await subscription.presence();
+  const {numClients, numUsers} = await subscription.presenceStats();
+  return {
+    history: publications.map((each) => unpack(each.data)),
+    offset,
+    users: Object.values(clients).map((each) => each.user),
+    stats: [numClients, numUsers],
+  };
+}
+</script>
+"""
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+@contextlib.contextmanager
+def served(folder: Path) -> Iterator[str]:
+    """The address of its files."""
+    handler = functools.partial(Quiet, directory=str(folder))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Where a page for each format is."""
+    folder = tmp_path_factory.mktemp("pages")
+    npm = ["npm", "pack", "--silent", "centrifuge@5.8.0"]
+    subprocess.run(npm, cwd=folder, check=True, timeout=60, stdout=subprocess.DEVNULL)
+    (archive,) = folder.glob("*.tgz")
+    with tarfile.open(archive) as packed:
+        packed.extractall(folder, filter="data")
+    for name, sdk in (("json", "centrifuge.js"), ("protobuf", "centrifuge.protobuf.js")):
+        page = PAGE.replace("SDK", f"package/dist/{sdk}")
+        (folder / f"{name}.html").write_text(
+            page.replace("BINARY", "true" if name == "protobuf" else "false")
+        )
+    with served(folder) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=servers.program("chromium"), args=["--no-sandbox"]
+        )
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def service(redis_server: servers.RedisServer) -> Iterator[servers.Service]:
+    with servers.service(redis_server.uri, workers=2, options=OPTIONS) as running:
+        yield running
+
+
+def api(service: servers.Service, method: str, **asked: Any) -> Any:
+    answer = httpx.post(f"{service.url}/api/{method}", json=asked, headers={"X-API-Key": KEY})
+    return answer.json()["result"]
+
+
+def news(page: Page, what: str) -> list[Any]:
+    return [details for said, details in page.evaluate("news") if said == what]
+
+
+def until(page: Page, what: str, count: int) -> list[Any]:
+    """All news of this kind, when there are so many."""
+    enough = "([what, count]) => news.filter((each) => each[0] === what).length >= count"
+    page.wait_for_function(enough, arg=[what, count], timeout=15_000)
+    return news(page, what)
+
+
+@pytest.mark.parametrize(
+    ("transport", "format"),
+    [
+        ("websocket", "json"),
+        ("websocket", "protobuf"),
+        ("http_stream", "json"),
+        ("http_stream", "protobuf"),
+        ("sse", "json"),
+    ],
+)
+def test_centrifuge_js_talks_and_recovers_what_it_missed(
+    browser: Browser, pages: str, service: servers.Service, transport: str, format: str
+) -> None:
+    user, channel = str(uuid.uuid4()), str(uuid.uuid4())
+    token = jwt.encode({"sub": user}, SECRET, algorithm="HS256")
+    page = browser.new_page()
+    page.goto(f"{pages}/{format}.html")
+    page.evaluate(
+        "(given) => start(...given)", [transport, f"127.0.0.1:{service.port}", token, channel]
+    )
+    assert until(page, "connected", 1) == [transport]
+    page.evaluate("subscription.publish(pack({n: 1}))")
+    assert until(page, "publication", 1) == [[1, {"n": 1}]]
+    assert page.evaluate("asks()") == {
+        "history": [{"n": 1}],
+        "offset": 1,
+        "users": [user],
+        "stats": [1, 1],
+    }
+
+    # The server sends it away for a second, and it misses something.
+    api(service, "disconnect", user=user, disconnect={"code": 3011, "reason": "force reconnect"})
+    assert until(page, "connecting", 2)[1] == 3011
+    for n in (2, 3, 4):
+        api(service, "publish", channel=channel, data={"n": n})
+    assert until(page, "subscribed", 2) == [[False, False], [True, True]]
+    assert until(page, "publication", 4) == [[n, {"n": n}] for n in (1, 2, 3, 4)]
+
+    # Its connection is lost without a word.
+    for worker in service.workers():
+        os.kill(worker, signal.SIGKILL)
+    servers.wait_for(service.answers, "other workers")
+    for n in (5, 6):
+        api(service, "publish", channel=channel, data={"n": n})
+    assert until(page, "subscribed", 3)[2] == [True, True]
+    assert until(page, "publication", 6) == [[n, {"n": n}] for n in range(1, 7)]
+    page.close()

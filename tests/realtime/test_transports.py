@@ -1,0 +1,268 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Channels over HTTP, with commands by requests of their own: two workers, one Redis."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import io
+import json
+import signal
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+from centrifuge.protocol import client_pb2
+from google.protobuf import proto
+
+from tests import servers
+from tests.realtime.streams import (
+    EMULATED,
+    OPTIONS,
+    PAGE,
+    UNIDIRECTIONAL,
+    Stream,
+    api,
+    connect,
+    disconnect,
+    emulate,
+    lines,
+    present,
+    token,
+)
+
+
+@pytest.fixture(scope="module")
+def service(redis_server: servers.RedisServer) -> Iterator[servers.Service]:
+    with servers.service(redis_server.uri, workers=2, options=OPTIONS) as running:
+        yield running
+
+
+@pytest.fixture
+def channel() -> str:
+    return f"chat:{uuid.uuid4()}"
+
+
+def test_a_stream_is_replies_in_lines_that_nobody_keeps(service: servers.Service) -> None:
+    with Stream(service, "http_stream", lines(connect())) as stream:
+        assert stream.response.status_code == 200
+        assert "no-cache" in stream.response.headers["cache-control"]
+        assert stream.response.headers["x-accel-buffering"] == "no"
+        reply = json.loads(next(stream.lines))
+        assert reply["id"] == 1
+        assert reply["connect"]["session"] != reply["connect"]["client"]
+        assert reply["connect"]["node"]
+        assert reply["connect"]["pong"]
+
+
+def test_events_begin_with_a_blank_line_and_come_one_by_one(service: servers.Service) -> None:
+    first = lines(connect(), {"id": 2, "rpc": {"method": "x"}})
+    with Stream(service, "sse", first) as stream:
+        assert stream.response.headers["content-type"].startswith("text/event-stream")
+        seen = [next(stream.lines) for _ in range(5)]
+        assert [seen[0], seen[2], seen[4]] == ["", "", ""]
+        assert json.loads(seen[1].removeprefix("data: "))["connect"]
+        assert json.loads(seen[3].removeprefix("data: "))["error"]["code"] == 108
+
+
+def test_events_may_be_asked_for_by_post(service: servers.Service) -> None:
+    url = f"{service.url}/connection/sse"
+    with httpx.stream("POST", url, content=lines(connect())) as response:
+        found = response.iter_lines()
+        assert next(found) == ""
+        assert "connect" in json.loads(next(found).removeprefix("data: "))
+
+
+def test_clients_of_protobuf_get_and_send_it(service: servers.Service, channel: str) -> None:
+    def framed(**command: Any) -> bytes:
+        written: bytes = client_pb2.Command(**command).SerializeToString()
+        return bytes([len(written) & 127 | 128, len(written) >> 7]) + written
+
+    headers = {"content-type": "application/octet-stream"}
+    first = framed(id=1, connect=client_pb2.ConnectRequest(token=token()))
+    with httpx.stream(
+        "POST", f"{service.url}/connection/http_stream", content=first, headers=headers
+    ) as response:
+        frames = response.iter_raw()
+
+        def reply() -> Any:
+            while True:
+                source = io.BytesIO(next(frames))
+                found = proto.parse_length_prefixed(client_pb2.Reply, source)
+                if found is not None and found.id:
+                    return found
+
+        connected = reply().connect
+        asked = client_pb2.SubscribeRequest(channel=channel)
+        emulated = client_pb2.EmulationRequest(
+            session=connected.session, node=connected.node, data=framed(id=2, subscribe=asked)
+        )
+        sent = httpx.post(
+            f"{service.url}/emulation", content=emulated.SerializeToString(), headers=headers
+        )
+        assert sent.status_code == 204
+        assert reply().subscribe.recoverable
+
+
+@pytest.mark.parametrize("transport", EMULATED)
+def test_pings_come_and_are_answered_once(service: servers.Service, transport: str) -> None:
+    with Stream(service, transport, lines(connect())) as stream:
+        stream.connected()
+        assert stream.next(pings=True) == {}
+        stream.say({})
+        stream.say({})  # to no ping
+        assert stream.ends() == {"push": disconnect(3501, "bad request")}
+
+
+@pytest.mark.parametrize("transport", EMULATED)
+def test_commands_come_by_requests_of_their_own(
+    service: servers.Service, channel: str, transport: str
+) -> None:
+    with Stream(service, transport, lines(connect())) as stream:
+        stream.connected()
+        stream.say({"id": 2, "subscribe": {"channel": channel}})
+        assert stream.next()["subscribe"]["recoverable"]
+        stream.say(
+            {"id": 3, "publish": {"channel": channel, "data": {"text": "a\nb"}}},
+            {"id": 4, "unsubscribe": {"channel": channel}},
+        )
+        heard = [stream.next() for _ in range(3)]
+        (push,) = [each["push"] for each in heard if "push" in each]
+        assert push["pub"]["data"] == {"text": "a\nb"}
+        assert [each for each in heard if "id" in each] == [
+            {"id": 3, "publish": {}},
+            {"id": 4, "unsubscribe": {}},
+        ]
+
+
+def test_a_request_may_reach_another_worker_than_the_stream(
+    service: servers.Service, channel: str
+) -> None:
+    refused = lines(connect(), connect())  # a second connect ends the stream, not its connection
+    with Stream(service, "http_stream", lines(connect())) as stream:
+        stream.connected()
+        for _ in range(100):
+            other = http.client.HTTPConnection("127.0.0.1", service.port, timeout=10)
+            other.request("POST", "/connection/http_stream", refused)
+            replies = [json.loads(line) for line in other.getresponse().read().splitlines()]
+            assert replies[1] == {"push": disconnect(3501, "bad request")}
+            if replies[0]["connect"]["node"] != stream.node:
+                break
+            other.close()
+        data = lines({"id": 2, "subscribe": {"channel": channel}})
+        body = {"session": stream.session, "node": stream.node, "data": data}
+        other.request("POST", "/emulation", json.dumps(body))
+        assert other.getresponse().status == 204
+        assert stream.next()["subscribe"]["recoverable"]
+        other.close()
+
+
+def test_requests_for_what_is_not_there(service: servers.Service) -> None:
+    with Stream(service, "http_stream", lines(connect())) as stream:
+        stream.connected()
+        assert emulate(service, stream.session, str(uuid.uuid4()), "{}").status_code == 404
+        assert emulate(service, stream.session, "", "{}").status_code == 404
+        assert emulate(service, str(uuid.uuid4()), stream.node, "{}").status_code == 204
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b"nonsense", 400),
+        (b'{"session": "a", "node": "b", "data": {"id": 1}}', 400),
+        (b'{"session": "a", "node": "b"}', 400),
+        (b" " * 65537, 413),
+    ],
+)
+def test_requests_that_cannot_be_read(service: servers.Service, body: bytes, status: int) -> None:
+    assert httpx.post(f"{service.url}/emulation", content=body).status_code == status
+
+
+def test_a_stream_begins_with_commands(service: servers.Service) -> None:
+    assert httpx.get(f"{service.url}/connection/sse").status_code == 400
+    assert httpx.post(f"{service.url}/connection/http_stream").status_code == 400
+    wrong = httpx.get(f"{service.url}/connection/http_stream")
+    assert (wrong.status_code, wrong.headers["allow"]) == (405, "POST, OPTIONS")
+    with Stream(service, "http_stream", "nonsense") as stream:
+        assert stream.ends() == {"push": disconnect(3501, "bad request")}
+
+
+def test_browsers_are_told_which_pages_may_come(service: servers.Service) -> None:
+    asks = {
+        "Origin": PAGE,
+        "Access-Control-Request-Method": "POST",
+        "Access-Control-Request-Headers": "content-type",
+    }
+    for path in ("/emulation", "/connection/http_stream", "/connection/uni_http_stream"):
+        answer = httpx.options(f"{service.url}{path}", headers=asks)
+        assert answer.status_code == 204
+        assert answer.headers["access-control-allow-origin"] == PAGE
+        assert answer.headers["access-control-allow-headers"] == "content-type"
+        assert "POST" in answer.headers["access-control-allow-methods"]
+    url = f"{service.url}/connection/sse"
+    asked = {"cf_connect": lines(connect())}
+    with httpx.stream("GET", url, params=asked, headers={"Origin": PAGE}) as response:
+        assert response.headers["access-control-allow-origin"] == PAGE
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/emulation", *(f"/connection/{each}" for each in ("http_stream", "uni_sse"))],
+)
+def test_pages_of_other_origins_are_refused(service: servers.Service, path: str) -> None:
+    headers = {"Origin": "https://example.com"}
+    for method in ("POST", "OPTIONS"):
+        answer = httpx.request(method, service.url + path, content="{}", headers=headers)
+        assert answer.status_code == 403
+        assert "access-control-allow-origin" not in answer.headers
+
+
+@pytest.mark.parametrize("transport", EMULATED + UNIDIRECTIONAL)
+def test_who_drops_the_stream_is_not_present_any_more(
+    service: servers.Service, channel: str, transport: str
+) -> None:
+    asked = connect(channel)
+    first = lines(asked["connect"] if transport in UNIDIRECTIONAL else asked)
+    with Stream(service, transport, first) as stream:
+        stream.next()
+        assert present(service, channel) == 1
+    servers.wait_for(lambda: present(service, channel) == 0, "its presence to end", seconds=5)
+
+
+@pytest.mark.parametrize("transport", EMULATED + UNIDIRECTIONAL)
+def test_a_push_says_why_a_stream_ends(
+    service: servers.Service, channel: str, transport: str
+) -> None:
+    user = str(uuid.uuid4())
+    asked = connect(channel, sub=user)
+    one_way = transport in UNIDIRECTIONAL
+    with Stream(service, transport, lines(asked["connect"] if one_way else asked)) as stream:
+        stream.next()
+        api(service, "disconnect", user=user, disconnect={"code": 4000, "reason": "go home"})
+        push = disconnect(4000, "go home")
+        assert stream.ends() == (push if one_way else {"push": push})
+
+
+def test_a_plain_request_to_a_websocket_is_told_what_to_do(service: servers.Service) -> None:
+    answer = httpx.get(f"{service.url}/connection/websocket")
+    assert (answer.status_code, answer.headers["upgrade"]) == (426, "websocket")
+
+
+def test_without_a_store_health_is_good_and_what_waits_is_bounded() -> None:
+    with contextlib.ExitStack() as stack:
+        redis = stack.enter_context(servers.redis_server())
+        service = stack.enter_context(servers.service(redis.uri, options=OPTIONS))
+        stream = stack.enter_context(Stream(service, "http_stream", lines(connect("chat:a"))))
+        client = stack.enter_context(httpx.Client(base_url=service.url))
+        stream.connected()
+        redis.signal(signal.SIGSTOP)
+        assert client.get("/health").json() == {}
+        asked = lines({"id": 2, "publish": {"channel": "chat:a", "data": 1}})
+        body = {"session": stream.session, "node": stream.node, "data": asked}
+        for _ in range(258):  # one is being done, and 256 may wait
+            assert client.post("/emulation", json=body).status_code == 204
+        assert stream.next() == {"push": disconnect(3013, "too many requests")}
+        redis.signal(signal.SIGCONT)
+        assert stream.ends() is None

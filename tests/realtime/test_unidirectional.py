@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Clients that only listen; and what becomes of those who do not even do that."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import time
+import uuid
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect as websocket
+
+from tests import servers
+from tests.realtime.streams import (
+    OPTIONS,
+    UNIDIRECTIONAL,
+    Stream,
+    api,
+    connect,
+    disconnect,
+    lines,
+    present,
+    token,
+)
+
+
+@pytest.fixture(scope="module")
+def service(redis_server: servers.RedisServer) -> Iterator[servers.Service]:
+    with servers.service(redis_server.uri, workers=2, options=OPTIONS) as running:
+        yield running
+
+
+@pytest.fixture
+def channel() -> str:
+    return f"chat:{uuid.uuid4()}"
+
+
+@contextlib.contextmanager
+def still(service: servers.Service, channel: str) -> Iterator[socket.socket]:
+    """Somebody who subscribes, and then does not read."""
+    body = json.dumps(connect(channel)["connect"]).encode()
+    with socket.socket() as slow:
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        slow.connect(("127.0.0.1", service.port))
+        slow.sendall(
+            b"POST /connection/uni_http_stream HTTP/1.1\r\nhost: x\r\nconnection: close\r\n"
+            b"content-length: %d\r\n\r\n%b" % (len(body), body)
+        )
+        servers.wait_for(lambda: present(service, channel) == 1, "it to come")
+        slow.settimeout(10)
+        yield slow
+
+
+def test_who_reads_too_slowly_is_told_so(service: servers.Service) -> None:
+    channel = f"flood:{uuid.uuid4()}"
+
+    def left() -> bool:
+        # First as much as the system keeps for a connection, then what the service keeps.
+        api(service, "publish", channel=channel, data="x" * 500_000)
+        return present(service, channel) == 0
+
+    with still(service, channel) as slow:
+        servers.wait_for(left, "it to be left")
+        end = b""
+        while part := slow.recv(1 << 20):
+            end = (end + part)[-200:]
+    assert b'{"disconnect":{"code":3008,"reason":"slow","reconnect":true}}\n' in end
+    assert end.endswith(b"\r\n0\r\n\r\n")
+
+
+def uni_next(service: servers.Service, transport: str, asked: Any) -> Any:
+    """A session's words, one after the other."""
+    if transport == "uni_websocket":
+        url = f"ws://127.0.0.1:{service.port}/connection/uni_websocket"
+        with websocket(url) as connection:
+            connection.send(json.dumps(asked))
+            while True:
+                for line in str(connection.recv(10)).splitlines():
+                    yield json.loads(line)
+    with Stream(service, transport, json.dumps(asked)) as stream:
+        while True:
+            yield stream.next(pings=True)
+
+
+@pytest.mark.parametrize("transport", [*UNIDIRECTIONAL, "uni_websocket"])
+def test_who_only_listens_gets_bare_pushes(
+    service: servers.Service, channel: str, transport: str
+) -> None:
+    heard = uni_next(service, transport, {"token": token(channel)})
+    connected = next(heard)["connect"]
+    assert connected["session"]
+    assert not connected.get("pong")
+    position = connected["subs"][channel]
+    assert (position["recoverable"], position.get("offset", 0)) == (True, 0)
+    api(service, "publish", channel=channel, data={"n": 1})
+    said = [next(heard)]
+    while not said[-1]:  # pings
+        said.append(next(heard))
+    assert said[-1]["channel"] == channel
+    assert (said[-1]["pub"]["data"], said[-1]["pub"]["offset"]) == ({"n": 1}, 1)
+    while said[-1]:
+        said.append(next(heard))
+    heard.close()
+
+    # When it comes back with the position, it gets what it missed.
+    for n in (2, 3):
+        api(service, "publish", channel=channel, data={"n": n})
+    since = {"recover": True, "offset": 1, "epoch": position["epoch"]}
+    heard = uni_next(service, transport, {"token": token(channel), "subs": {channel: since}})
+    found = next(heard)["connect"]["subs"][channel]
+    assert found["recovered"]
+    assert [each["data"] for each in found["publications"]] == [{"n": 2}, {"n": 3}]
+    heard.close()
+
+
+def test_a_uni_websocket_takes_the_request_by_its_address(service: servers.Service) -> None:
+    asked = quote(json.dumps({"token": token()}))
+    url = f"ws://127.0.0.1:{service.port}/connection/uni_websocket?cf_connect={asked}"
+    with websocket(url) as connection:
+        assert "connect" in json.loads(connection.recv(10))
+        connection.send("whatever it says, nobody listens")
+        assert json.loads(connection.recv(10)) == {}
+    assert asked not in service.log.read_text()  # it is a secret
+
+
+@pytest.mark.parametrize(
+    ("asked", "code", "reason"),
+    [
+        ({"token": token(exp=time.time() - 60)}, 3005, "connection expired"),
+        ({"token": "nonsense"}, 3500, "invalid token"),
+        ({}, 3501, "bad request"),
+    ],
+)
+def test_who_only_listens_is_told_of_errors_by_the_end(
+    service: servers.Service, asked: Any, code: int, reason: str
+) -> None:
+    with Stream(service, "uni_sse", json.dumps(asked)) as stream:
+        assert stream.ends() == disconnect(code, reason)
+    url = f"ws://127.0.0.1:{service.port}/connection/uni_websocket"
+    with websocket(url) as connection:
+        connection.send(json.dumps(asked))
+        with pytest.raises(ConnectionClosed) as caught:
+            connection.recv(10)
+        assert caught.value.rcvd is not None
+        assert (caught.value.rcvd.code, caught.value.rcvd.reason) == (code, reason)
+
+
+def test_a_service_that_stops_sends_everybody_elsewhere(
+    redis_server: servers.RedisServer,
+) -> None:
+    channel = f"flood:{uuid.uuid4()}"
+    shutdown = disconnect(3001, "shutdown")
+    with contextlib.ExitStack() as stack:
+        enter = stack.enter_context
+        service = enter(servers.service(redis_server.uri, options=OPTIONS))
+        enter(still(service, channel))
+        for _ in range(6):  # more than the system keeps for it
+            api(service, "publish", channel=channel, data="x" * 500_000)
+        emulated = enter(Stream(service, "http_stream", lines(connect())))
+        listener = enter(Stream(service, "uni_sse", lines(connect()["connect"])))
+        both_ways = enter(websocket(f"ws://127.0.0.1:{service.port}/connection/websocket"))
+        both_ways.send(lines(connect()))
+        both_ways.recv(10)
+        service.process.terminate()
+        assert emulated.ends() == {"push": shutdown}
+        assert listener.ends() == shutdown
+        with contextlib.suppress(ConnectionClosed):
+            while True:
+                both_ways.recv(10)
+        assert both_ways.close_code == 3001
+        service.process.wait(20)  # whoever does not read
