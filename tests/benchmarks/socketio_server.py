@@ -20,9 +20,7 @@ _PINGS = 3600
 def application(uri: str) -> Any:
     server = socketio.AsyncServer(
         async_mode="asgi",
-        # Without this, what is said after five seconds of silence is lost: redis-py 8 takes
-        # silence for a lost connection.
-        client_manager=socketio.AsyncRedisManager(uri, redis_options={"socket_timeout": None}),
+        client_manager=socketio.AsyncRedisManager(uri),
         ping_interval=_PINGS,
     )
 
