@@ -33,7 +33,14 @@ def application(uri: str) -> Any:
 
 def main() -> None:
     _, port, uri = sys.argv
-    uvicorn.run(application(uri), port=int(port), log_level="warning", access_log=False)
+    uvicorn.run(
+        application(uri),
+        port=int(port),
+        log_level="warning",
+        access_log=False,
+        # As ours: the clients of a benchmark answer no pings of sockets either.
+        ws_ping_interval=None,
+    )
 
 
 if __name__ == "__main__":
