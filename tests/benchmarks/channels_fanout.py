@@ -46,7 +46,7 @@ _FILL = "x" * 120
 _BUSY, _QUIET = 32, 1
 #: Clients that connect at a time.
 _AT_ONCE = 200
-#: Seconds without a delivery after which those that miss are lost.
+#: Seconds without a word after which deliveries that miss are lost.
 _LOST = 20.0
 #: Seconds of the round that nobody counts.
 _WARM_UP = 1
@@ -113,10 +113,10 @@ class Contender:
                 sent.extend([time.perf_counter()] * free)
                 self._publish(range(base + published, base + published + free))
                 published += free
-            got = sum(map(self._count, self._crowd.poll(_LOST)))
-            if not got:
+            arrived += sum(map(self._count, self._crowd.poll(_LOST)))
+            before, last = last, time.perf_counter()
+            if last > before + _LOST:
                 raise Failed(f"{self.label}: {published * many - arrived} deliveries are missing")
-            arrived, last = arrived + got, time.perf_counter()
             while sent and arrived >= (published - len(sent) + 1) * many:
                 delays.append(last - sent.popleft())
         used = cpu_seconds(self._process) - used

@@ -20,9 +20,7 @@ _PINGS = 3600
 def application(uri: str) -> Any:
     server = socketio.AsyncServer(
         async_mode="asgi",
-        # Without this, what is said after five seconds of silence is lost: redis-py 8 takes
-        # silence for a lost connection.
-        client_manager=socketio.AsyncRedisManager(uri, redis_options={"socket_timeout": None}),
+        client_manager=socketio.AsyncRedisManager(uri),
         ping_interval=_PINGS,
     )
 
@@ -35,7 +33,14 @@ def application(uri: str) -> Any:
 
 def main() -> None:
     _, port, uri = sys.argv
-    uvicorn.run(application(uri), port=int(port), log_level="warning", access_log=False)
+    uvicorn.run(
+        application(uri),
+        port=int(port),
+        log_level="warning",
+        access_log=False,
+        # As ours: the clients of a benchmark answer no pings of sockets either.
+        ws_ping_interval=None,
+    )
 
 
 if __name__ == "__main__":
