@@ -7,11 +7,10 @@ import asyncio
 
 import pytest
 
-from zaqar_redis.api.channels.websocket import SocketOut, Turn
+from zaqar_redis.api.channels.outbox import Frame, Outbox, Turn
+from zaqar_redis.api.channels.websocket import binary, text
 from zaqar_redis.api.sockets import Events
 from zaqar_redis.realtime import codes
-from zaqar_redis.realtime.codec import JSON, Codec
-from zaqar_redis.realtime.protobuf import PROTOBUF
 
 
 class Socket:
@@ -37,12 +36,12 @@ class Broken(Socket):
         raise OSError("it is gone")
 
 
-def _turn(*said: tuple[Socket, Codec, list[bytes]]) -> None:
+def _turn(*said: tuple[Socket, Frame, list[bytes]]) -> None:
     """Each says its replies, all in one turn."""
 
     async def turn() -> None:
         one = Turn()
-        outs = [(SocketOut(socket, codec, one), replies) for socket, codec, replies in said]
+        outs = [(Outbox(socket, frame, one), replies) for socket, frame, replies in said]
         for out, replies in outs:
             for reply in replies:
                 out.send(reply)
@@ -55,7 +54,7 @@ def _turn(*said: tuple[Socket, Codec, list[bytes]]) -> None:
 def test_what_many_are_told_in_a_turn_is_one_frame_that_is_made_once() -> None:
     told = [b'{"a":1}', b'{"b":2}']
     sockets = [Socket() for _ in range(3)]
-    _turn(*((socket, JSON, told) for socket in sockets))
+    _turn(*((socket, text, told) for socket in sockets))
     assert [socket.written for socket in sockets] == [[b"\x81\x0f" + b"\n".join(told)]] * 3
     assert sockets[0].written[0] is sockets[2].written[0]
 
@@ -63,9 +62,9 @@ def test_what_many_are_told_in_a_turn_is_one_frame_that_is_made_once() -> None:
 def test_who_is_told_something_else_as_well_gets_it_in_its_order() -> None:
     first, second, third = Socket(), Socket(), Socket()
     _turn(
-        (first, JSON, [b"own", b"news"]),
-        (second, JSON, [b"news", b"own"]),
-        (third, PROTOBUF, [b"own", b"news"]),
+        (first, text, [b"own", b"news"]),
+        (second, text, [b"news", b"own"]),
+        (third, binary, [b"own", b"news"]),
     )
     assert first.written == [b"\x81\x08own\nnews"]
     assert second.written == [b"\x81\x08news\nown"]
@@ -75,7 +74,7 @@ def test_who_is_told_something_else_as_well_gets_it_in_its_order() -> None:
 @pytest.mark.parametrize(("waiting", "fits"), [(1024 * 1024 - 3, True), (1024 * 1024, False)])
 def test_who_does_not_read_is_ended_and_the_others_are_told(waiting: int, fits: bool) -> None:
     slow, other = Socket(waiting), Socket()
-    _turn((slow, JSON, [b"x"]), (other, JSON, [b"x"]))
+    _turn((slow, text, [b"x"]), (other, text, [b"x"]))
     assert (slow.written, slow.code) == ([b"\x81\x01x"], None) if fits else ([], codes.SLOW.code)
     assert other.written == [b"\x81\x01x"]
 
@@ -84,16 +83,16 @@ def test_a_socket_that_fails_keeps_nothing_from_the_others(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     other = Socket()
-    _turn((Broken(), JSON, [b"x"]), (other, JSON, [b"x"]))
+    _turn((Broken(), text, [b"x"]), (other, text, [b"x"]))
     assert other.written == [b"\x81\x01x"]
-    assert "a socket failed" in caplog.text
+    assert "a connection failed" in caplog.text
 
 
 def test_what_was_said_goes_out_before_the_end() -> None:
     socket = Socket()
 
     async def ended() -> None:
-        out = SocketOut(socket, JSON, Turn())
+        out = Outbox(socket, text, Turn())
         out.send(b"x")
         out.close(codes.SHUTDOWN)
         assert (socket.written, socket.code) == ([b"\x81\x01x"], codes.SHUTDOWN.code)
@@ -122,3 +121,16 @@ def test_events_are_heard_in_order_also_by_who_waits_for_them() -> None:
         assert await events.get() == 3
 
     asyncio.run(heard())
+
+
+def test_a_long_answer_goes_out_to_who_has_taken_all_before() -> None:
+    quick, slow = Socket(), Socket(1)
+
+    async def told() -> None:
+        for socket in (quick, slow):
+            Outbox(socket, text, Turn()).send(b"x" * (2 * 1024 * 1024))
+        await asyncio.sleep(0)
+
+    asyncio.run(told())
+    assert (len(quick.written), quick.code) == (1, None)
+    assert (slow.written, slow.code) == ([], codes.SLOW.code)

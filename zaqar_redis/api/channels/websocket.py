@@ -24,11 +24,13 @@ _PROTOBUF = "centrifuge-protobuf"
 _JSON = "centrifuge-json"
 
 
-def _text(replies: Sequence[bytes]) -> bytes:
+def text(replies: Sequence[bytes]) -> bytes:
+    """A frame of JSON."""
     return framed(JSON.frame(replies), binary=False)
 
 
-def _binary(replies: Sequence[bytes]) -> bytes:
+def binary(replies: Sequence[bytes]) -> bytes:
+    """A frame of Protobuf."""
     return framed(PROTOBUF.frame(replies), binary=True)
 
 
@@ -50,7 +52,7 @@ class WebSocket:
             return
         codec, subprotocol = self._chosen(scope)
         await send({"type": "websocket.accept", "subprotocol": subprotocol})
-        frame = _binary if codec.binary else _text
+        frame = binary if codec.binary else text
         out = Outbox(scope["extensions"][FRAMES], frame, self._turn)
         session = Session(self._scope, codec, out, self.ways)
         self._node.sessions.add(session)
