@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import uuid
@@ -41,6 +42,13 @@ def service(redis_server: servers.RedisServer) -> Iterator[servers.Service]:
     """A service with default options, shared likewise."""
     with servers.service(redis_server.uri) as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def collected() -> Iterator[None]:
+    """Complaints of what the tests of a module left behind are made before it ends."""
+    yield
+    gc.collect()
 
 
 @pytest.fixture

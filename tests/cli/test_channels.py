@@ -11,7 +11,9 @@ import pytest
 
 from tests import servers
 from tests.cli.conftest import Shell
-from tests.realtime.someone import SECRET, Someone
+from tests.realtime.someone import LEFT_BEHIND, SECRET, Someone
+
+pytestmark = LEFT_BEHIND
 
 KEY = "the operator's key"
 CHANNELS: dict[str, object] = {

@@ -14,10 +14,9 @@ import pytest
 from zaqarclient.queues import client as zaqarclient
 
 from tests import servers
-from tests.realtime.someone import SECRET, Hears, Someone, until
+from tests.realtime.someone import LEFT_BEHIND, SECRET, Hears, Someone, until
 
-#: centrifuge-python leaves sockets that the server closed to the collector.
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+pytestmark = LEFT_BEHIND
 
 KEY = "the operator's key"
 OPTIONS: dict[str, dict[str, object]] = {

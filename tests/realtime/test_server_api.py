@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import json
 import uuid
 from collections.abc import Iterator
@@ -15,10 +14,9 @@ import httpx
 import pytest
 
 from tests import servers
-from tests.realtime.someone import SECRET, Someone
+from tests.realtime.someone import LEFT_BEHIND, SECRET, Someone
 
-#: centrifuge-python leaves sockets that the server closed to the collector.
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+pytestmark = LEFT_BEHIND
 
 KEY = "the operator's key"
 OPTIONS: dict[str, dict[str, object]] = {
@@ -42,7 +40,6 @@ OPTIONS: dict[str, dict[str, object]] = {
 def service(redis_server: servers.RedisServer) -> Iterator[servers.Service]:
     with servers.service(redis_server.uri, workers=2, options=OPTIONS) as running:
         yield running
-    gc.collect()  # while those sockets are not complained of
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Clients that do what they should not: each is told so, and nobody else notices.
+
+One worker, so that all of them share it with somebody who behaves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+import pytest
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed
+
+from tests import servers
+from tests.realtime.someone import LEFT_BEHIND, SECRET, Someone, token, until
+
+pytestmark = LEFT_BEHIND
+
+KEY = "the operator's key"
+OPTIONS: dict[str, dict[str, object]] = {
+    "channels": {
+        "token_hmac_secret_key": SECRET,
+        "api_key": KEY,
+        "presence": True,
+        "history_size": 500,
+        "history_ttl": 60,
+        "force_recovery": True,
+        "allow_subscribe_for_client": True,
+        "allow_publish_for_subscriber": True,
+        "allow_history_for_subscriber": True,
+        "user_connection_limit": 5,
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[servers.Service]:
+    with (
+        servers.redis_server() as server,
+        servers.service(server.uri, workers=1, options=OPTIONS) as running,
+    ):
+        yield running
+
+
+class Raw:
+    """A client that sends what it likes."""
+
+    def __init__(self, socket: ClientConnection) -> None:
+        self.socket = socket
+
+    async def say(self, *commands: dict[str, Any]) -> None:
+        await self.socket.send("\n".join(map(json.dumps, commands)))
+
+    async def replies(self, number: int) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = []
+        async with asyncio.timeout(20):
+            while len(found) < number:
+                frame = await self.socket.recv()
+                lines = (json.loads(line) for line in str(frame).splitlines())
+                found += [line for line in lines if "id" in line]
+        return found
+
+    async def code(self) -> int:
+        """With which the server closes."""
+        async with asyncio.timeout(20):
+            with contextlib.suppress(ConnectionClosed):
+                while True:
+                    await self.socket.recv()
+            assert self.socket.close_code is not None
+            return self.socket.close_code
+
+
+@asynccontextmanager
+async def raw(service: servers.Service, user: str | None = "bad") -> AsyncIterator[Raw]:
+    """Connected as the user, unless there is none."""
+    url = f"ws://127.0.0.1:{service.port}/connection/websocket"
+    async with connect(url, max_size=None, compression=None) as socket:
+        client = Raw(socket)
+        if user is not None:
+            await client.say({"id": 1, "connect": {"token": token(user)}})
+            await client.replies(1)
+        yield client
+
+
+async def published(service: servers.Service, channel: str, number: int) -> None:
+    async with httpx.AsyncClient(headers={"X-API-Key": KEY}) as client:
+        for n in range(number):
+            body = {"channel": channel, "data": n}
+            answer = await client.post(f"{service.url}/api/publish", json=body)
+            assert "result" in answer.json()
+
+
+def beside(service: servers.Service, *bad: Any) -> None:
+    """All the bad ones at once, while somebody who behaves misses nothing."""
+
+    async def scenario() -> None:
+        channel = f"good-{uuid.uuid4()}"
+        async with Someone(service, "good") as good:
+            _, heard = await good.subscribe(channel)
+            async with asyncio.TaskGroup() as group:
+                for scene in bad:
+                    group.create_task(scene())
+                group.create_task(published(service, channel, 300))
+            await until(lambda: len(heard.publications) == 300, "all publications")
+            assert [each.data for each in heard.publications] == list(range(300))
+            assert heard.recovered == []
+
+    asyncio.run(scenario())
+
+
+def test_what_cannot_be_read_closes_its_own_connection(service: servers.Service) -> None:
+    async def garbage() -> None:
+        for frame in ("{", "[]", '{"id": 1}{"id": 2}', "\x00" * 10, b"\xff\xfe", ""):
+            async with raw(service) as client:
+                await client.socket.send(frame)
+                assert await client.code() == 3501
+
+    async def second_connect() -> None:
+        async with raw(service) as client:
+            await client.say({"id": 2, "connect": {"token": token("bad")}})
+            assert await client.code() == 3501
+
+    async def too_large() -> None:
+        async with raw(service) as client:
+            await client.say({"id": 2, "publish": {"channel": "x", "data": "x" * 70_000}})
+            assert await client.code() == 1009
+
+    async def wrong_token() -> None:
+        async with raw(service, None) as client:
+            await client.say({"id": 1, "connect": {"token": token("bad") + "x"}})
+            assert await client.code() == 3500
+
+    async def first_something_else() -> None:
+        async with raw(service, None) as client:
+            await client.say({"id": 1, "subscribe": {"channel": "x"}})
+            assert await client.code() == 3501
+
+    beside(service, garbage, second_connect, too_large, wrong_token, first_something_else)
+
+
+def test_limits_of_channels_and_connections_are_told(service: servers.Service) -> None:
+    async def too_many_channels() -> None:
+        async with raw(service, "many") as client:
+            await client.say(
+                *({"id": n, "subscribe": {"channel": f"many-{n}"}} for n in range(2, 131))
+            )
+            replies = await client.replies(129)
+            assert all("subscribe" in reply for reply in replies[:128])
+            assert replies[128]["error"]["code"] == 106
+
+    async def too_many_connections() -> None:
+        async with asyncio.TaskGroup() as group:
+            stop = asyncio.Event()
+            ready = [asyncio.Event() for _ in range(5)]
+
+            async def stays(number: int) -> None:
+                async with raw(service, "crowd"):
+                    ready[number].set()
+                    await stop.wait()
+
+            for number in range(5):
+                group.create_task(stays(number))
+            for each in ready:
+                await each.wait()
+            async with raw(service, None) as client:
+                await client.say({"id": 1, "connect": {"token": token("crowd")}})
+                assert await client.code() == 3504
+            stop.set()
+
+    beside(service, too_many_channels, too_many_connections)
+
+
+def test_a_flood_of_commands_is_done_in_order_and_holds_up_nobody(
+    service: servers.Service,
+) -> None:
+    async def flood() -> None:
+        async with raw(service, "flood") as client:
+            await client.say({"id": 2, "subscribe": {"channel": "flood"}})
+            await client.replies(1)
+            ids = range(3, 3003)
+            for start in range(0, len(ids), 100):
+                await client.say(
+                    *(
+                        {"id": id, "history": {"channel": "flood", "limit": 1}}
+                        for id in ids[start : start + 100]
+                    )
+                )
+            assert [reply["id"] for reply in await client.replies(len(ids))] == list(ids)
+
+    beside(service, flood)
+
+
+def test_who_does_not_read_is_closed_as_slow(service: servers.Service) -> None:
+    async def slow() -> None:
+        async with raw(service, "slow") as client:
+            await client.say({"id": 2, "subscribe": {"channel": "wide"}})
+            await client.replies(1)
+            # Nobody takes what comes: the client's buffers are full, then the server's.
+            client.socket.transport.pause_reading()
+            async with httpx.AsyncClient(headers={"X-API-Key": KEY}) as publisher:
+                for _ in range(300):
+                    body = {"channel": "wide", "data": "x" * 50_000}
+                    await publisher.post(f"{service.url}/api/publish", json=body)
+            client.socket.transport.resume_reading()
+            assert await client.code() == 3008
+
+    beside(service, slow)
+
+
+def test_who_vanishes_is_gone_soon(service: servers.Service) -> None:
+    async def present() -> int:
+        async with httpx.AsyncClient(headers={"X-API-Key": KEY}) as client:
+            asked = {"channel": "crowd"}
+            answer = await client.post(f"{service.url}/api/presence_stats", json=asked)
+            number: int = answer.json()["result"]["num_clients"]
+            return number
+
+    async def vanish() -> None:
+        async with asyncio.TaskGroup() as group:
+            for number in range(30):
+                group.create_task(one(number))
+        async with asyncio.timeout(10):
+            while await present():  # noqa: ASYNC110  # what another process knows
+                await asyncio.sleep(0.1)
+
+    async def one(number: int) -> None:
+        async with raw(service, f"ghost-{number}") as client:
+            await client.say({"id": 2, "subscribe": {"channel": "crowd"}})
+            await client.replies(1)
+            assert await present() > 0
+            client.socket.transport.abort()
+
+    beside(service, vanish)
