@@ -12,7 +12,7 @@ from typing import Any
 import jwt
 import pytest
 
-from zaqar_redis import clock
+from zaqar_redis import clock, errors
 from zaqar_redis.auth import tokens
 from zaqar_redis.realtime.codec import JSON
 from zaqar_redis.realtime.codes import Close
@@ -484,3 +484,17 @@ def test_those_who_missed_something_are_found_with_one_look(house: House) -> Non
     for member in members:
         ended = [each for each in member.heard() if "unsubscribe" in each["push"]]
         assert [each["push"]["unsubscribe"]["code"] for each in ended] == [2500]
+
+
+def test_who_goes_while_redis_is_away_leaves_nothing_behind(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def away(*_: object) -> None:
+        raise errors.StoreUnavailable
+
+    ann = house.connected()
+    for channel in ("a", "b", "c"):
+        ann.ask(subscribe={"channel": channel})
+    monkeypatch.setattr(house.node.engine.presence, "remove", away)
+    house.run(ann.session.end())
+    assert house.node.counts() == {}
