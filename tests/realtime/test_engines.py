@@ -114,6 +114,19 @@ def test_a_history_that_is_removed_keeps_its_position(backend: Backend) -> None:
     assert history(backend) == [b"3"]
 
 
+def test_an_epoch_that_is_over_is_followed_by_another(backend: Backend) -> None:
+    before = publish(backend, b"1", b"2")[-1]
+    backend.run(backend.engine.history.renew("p/news", before.epoch))
+    after = top(backend)
+    assert after.offset == before.offset
+    assert after.epoch not in ("", before.epoch)
+    assert history(backend) == [b"1", b"2"]
+    assert publish(backend, b"3") == [Position(3, after.epoch)]
+    for channel in ("p/news", "p/other"):
+        backend.run(backend.engine.history.renew(channel, before.epoch))
+    assert top(backend) == Position(3, after.epoch)
+
+
 def test_a_key_is_published_once(backend: Backend) -> None:
     backend.run(backend.engine.bus.subscribe("p/news"))
     send = backend.engine.history.publish

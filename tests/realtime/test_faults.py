@@ -48,6 +48,34 @@ def test_redis_that_comes_back_empty_is_told_to_everybody() -> None:
         asyncio.run(story(redis, service))
 
 
+def test_redis_that_comes_back_older_is_told_to_everybody() -> None:
+    async def story(redis: servers.RedisServer, service: servers.Service) -> None:
+        async with crowd.gathered(redis, service) as house:
+            with redis.client() as client:
+                client.save()
+            await house.more(50)
+            away = house.members[0]
+            await away.client.disconnect()
+            redis.signal(signal.SIGKILL)
+            await asyncio.to_thread(redis.start)
+            await house.more(100)  # offsets that were given before are given again
+            await away.client.connect()
+            await crowd.until(
+                lambda: all(len(each.stretches) == 2 for each in house.subscribers),
+                "everybody to be told",
+            )
+            await house.more()
+            await house.pause()
+            await house.check(lives=2)
+            house.check_sockets(house.members[1:])
+
+    with (
+        servers.redis_server() as redis,
+        servers.service(redis.uri, workers=2, options=crowd.OPTIONS) as service,
+    ):
+        asyncio.run(story(redis, service))
+
+
 def test_redis_that_stood_still_costs_nothing() -> None:
     async def story(redis: servers.RedisServer, service: servers.Service) -> None:
         async with crowd.gathered(redis, service) as house:

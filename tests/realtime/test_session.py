@@ -6,16 +6,17 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jwt
 import pytest
 
-from zaqar_redis import clock
+from zaqar_redis import clock, errors
 from zaqar_redis.auth import tokens
 from zaqar_redis.realtime.codec import JSON
 from zaqar_redis.realtime.codes import Close
+from zaqar_redis.realtime.engine import Keep, Position, Since
 from zaqar_redis.realtime.engines.memory import MemoryEngine
 from zaqar_redis.realtime.namespaces import Namespaces, Options
 from zaqar_redis.realtime.node import Node
@@ -105,6 +106,15 @@ class House:
 
     def run(self, work: Any) -> Any:
         return self._runner.run(work)
+
+    def soon(self, happens: Callable[[], None], seconds: float = 0.05) -> None:
+        """Something happens in the loop, and so long for what comes of it."""
+
+        async def work() -> None:
+            happens()
+            await asyncio.sleep(seconds)
+
+        self.run(work())
 
     def connected(self, user: str = "ann", **claims: Any) -> Client:
         client = Client(self)
@@ -429,3 +439,62 @@ def test_a_hole_is_found_when_the_next_comes(house: House) -> None:
     ]
     assert ends == [2500]
     assert ann.code is None
+
+
+def test_an_offset_that_is_given_again_ends_the_epoch(house: House) -> None:
+    ann = house.connected()
+    subscribed = ann.ask(subscribe={"channel": "news"})["subscribe"]
+    _publish(house, "news", 1, 2, 3)
+    ann.heard()
+    # Redis came back older than it was; by now more was published again than was lost.
+    again = Position(2, subscribed["epoch"])
+    house.soon(lambda: house.node.on_publication("default/news", b"\x92\xc4\x012\x00", again))
+    ends = [
+        each["push"]["unsubscribe"]["code"] for each in ann.heard() if "unsubscribe" in each["push"]
+    ]
+    assert ends == [2500]
+    wanted = {"channel": "news", "recover": True, "offset": 3, "epoch": subscribed["epoch"]}
+    result = ann.ask(subscribe=wanted)["subscribe"]
+    assert not result.get("recovered", False)
+    assert result["epoch"] != subscribed["epoch"]
+
+
+def test_those_who_missed_something_are_found_with_one_look(house: House) -> None:
+    members = [house.connected() for _ in range(3)]
+    for member in members:
+        member.ask(subscribe={"channel": "news"})
+    _publish(house, "news", 1)
+    history = house.node.engine.history
+    looks = []
+
+    async def counted(channel: str, since: Since, keep: Keep) -> Any:
+        looks.append(channel)
+        return await read(channel, since, keep)
+
+    read, history.history = history.history, counted  # type: ignore[method-assign]  # counted
+    bus = house.node.engine.bus
+    house.run(bus.unsubscribe("default/news"))
+    house.run(history.publish("default/news", b"\x92\xc4\x012\x00", OPEN.keep))
+    house.run(bus.subscribe("default/news"))
+    house.soon(house.node.on_gap, 0.5)
+    assert looks == ["default/news"]
+    for member in members:
+        assert [each for each in member.heard() if "unsubscribe" in each["push"]] == []
+    house.run(asyncio.sleep(0.7))  # what was on its way would be here
+    for member in members:
+        ended = [each for each in member.heard() if "unsubscribe" in each["push"]]
+        assert [each["push"]["unsubscribe"]["code"] for each in ended] == [2500]
+
+
+def test_who_goes_while_redis_is_away_leaves_nothing_behind(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def away(*_: object) -> None:
+        raise errors.StoreUnavailable
+
+    ann = house.connected()
+    for channel in ("a", "b", "c"):
+        ann.ask(subscribe={"channel": channel})
+    monkeypatch.setattr(house.node.engine.presence, "remove", away)
+    house.run(ann.session.end())
+    assert house.node.counts() == {}

@@ -91,6 +91,12 @@ class History(Protocol):
     ) -> tuple[Sequence[Kept], Position]:
         """The publications, and the position of the end; it makes an epoch if there is none."""
 
+    async def renew(self, channel: str, epoch: str) -> None:
+        """What was kept is older than it was: *epoch* is over, another one begins.
+
+        The publications and their offsets stay.  Idempotent.
+        """
+
     async def remove_history(self, channel: str) -> None:
         """Forget the publications; offset and epoch stay.  Idempotent."""
 

@@ -21,7 +21,7 @@ from urllib.parse import quote
 from zaqar_redis import errors
 from zaqar_redis.auth import tokens
 from zaqar_redis.realtime import codes, packing, wire
-from zaqar_redis.realtime.engine import Engine, Position
+from zaqar_redis.realtime.engine import NOWHERE, Engine, Position
 from zaqar_redis.realtime.namespaces import Namespaces
 from zaqar_redis.realtime.positions import Positions
 from zaqar_redis.realtime.pushes import pushed
@@ -42,10 +42,20 @@ _LINGER = 1.0
 class _Channel:
     """One that this node listens to, or is about to."""
 
-    __slots__ = ("subscribers",)
+    __slots__ = ("heard", "subscribers")
 
     def __init__(self) -> None:
         self.subscribers: set[Subscription] = set()
+        #: the last publication
+        self.heard = NOWHERE
+
+    def goes_on(self, position: Position) -> bool:
+        """Whether a publication that is heard comes behind the last one.
+
+        It does, unless Redis came back with older data, and gives offsets again.
+        """
+        before, self.heard = self.heard, position
+        return position.epoch != before.epoch or position.offset > before.offset
 
 
 class Node:
@@ -179,6 +189,8 @@ class Node:
         known = self._channels.get(channel)
         if known is None or not known.subscribers:
             return
+        if position.offset and not known.goes_on(position):
+            self._positions.went_back(channel, position.epoch)
         self.deliver(channel, packing.unpacked(payload, position.offset), position.epoch)
 
     def deliver(self, channel: str, publication: wire.Publication, epoch: str) -> None:

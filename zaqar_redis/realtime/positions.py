@@ -37,6 +37,8 @@ class Positions:
         self._later = later
         #: a dict, as it keeps the order
         self._suspected: dict[str, None] = {}
+        #: channels that came back older than they were -> the epoch of that
+        self._older: dict[str, str] = {}
         self._looking = False
 
     def suspect(self, channels: Iterable[str]) -> None:
@@ -45,6 +47,11 @@ class Positions:
         if self._suspected and not self._looking:
             self._looking = True
             self._later(self._look())
+
+    def went_back(self, channel: str, epoch: str) -> None:
+        """It is older than it was, in the same epoch: who knows what came since is wrong."""
+        self._older[channel] = epoch
+        self.suspect((channel,))
 
     async def _look(self) -> None:
         try:
@@ -62,24 +69,31 @@ class Positions:
         """Again later, if somebody's place is not settled or nobody knows the top."""
         before = [(each, each.offset) for each in self._subscribers(channel) if each.positioned]
         if not before:
+            self._older.pop(channel, None)
             return
-        some, _ = before[0]
         if any(each.waiting is not None for each, _ in before):
             self._suspected[channel] = None
+        some, _ = before[0]
+        world = some.session.world
         try:
-            _, top = await some.session.world.history(some.channel, Since(limit=0), some.options)
+            _, top = await world.history(some.channel, Since(limit=0), some.options)
+            over = self._older.get(channel) == top.epoch or any(
+                each.epoch == top.epoch and offset > top.offset for each, offset in before
+            )
+            if over:
+                await world.renew(some.channel, top.epoch, some.options)
         except errors.Unavailable:
             await asyncio.sleep(_AGAIN)
             self._suspected[channel] = None
             return
+        self._older.pop(channel, None)
         behind = []
-        for each, offset in before:
-            # Who is ahead of the channel knows a life of it that is lost.
-            if each.epoch != top.epoch or top.offset < offset:
+        for each, _ in before:
+            if over or each.epoch != top.epoch:
                 _lost(each)
-            else:
+            elif not _is_at(each, top):
                 behind.append(each)
-        if not all(_is_at(each, top) for each in behind):
+        if behind:
             self._later(_settle(behind, top))
 
 

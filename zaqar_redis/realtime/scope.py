@@ -103,6 +103,10 @@ class Scope:
         """Who keeps the channels with these options, if they are queues."""
         return self._node.queues if isinstance(options, QueueOptions) else None
 
+    async def renew(self, channel: str, epoch: str, options: Options) -> None:
+        if self._queues_of(options) is None:
+            await self._node.engine.history.renew(self._key(channel), epoch)
+
     async def remove_history(self, channel: str) -> None:
         """Raises Refused when it is not the channel's alone, and Unavailable."""
         if self._queues_of(self.namespaces.options(channel)) is not None:

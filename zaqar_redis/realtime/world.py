@@ -135,6 +135,9 @@ class World(Protocol):
         self, channel: str, since: Since, options: Options
     ) -> tuple[list[wire.Publication], Position]: ...
 
+    async def renew(self, channel: str, epoch: str, options: Options) -> None:
+        """The history is older than it was: the epoch is over; a queue's is its own affair."""
+
     async def presence(self, channel: str) -> dict[str, wire.ClientInfo]: ...
 
     async def presence_stats(self, channel: str) -> tuple[int, int]: ...

@@ -99,6 +99,11 @@ class MemoryHistory:
             ]
         return list(islice(kept, since.limit)), Position(found.offset, found.epoch)
 
+    async def renew(self, channel: str, epoch: str) -> None:
+        found = self._channels.get(channel)
+        if found is not None and found.epoch == epoch:
+            found.epoch = new_epoch()
+
     async def remove_history(self, channel: str) -> None:
         found = self._channels.get(channel)
         if found is not None:

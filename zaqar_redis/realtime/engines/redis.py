@@ -24,6 +24,7 @@ from zaqar_redis.realtime.engines.memory import REMEMBERED, new_epoch
 
 _PUBLISH = Script("channel_publish")
 _HISTORY = Script("channel_history")
+_RENEW = Script("channel_renew")
 _ADD = Script("presence_add")
 _REMOVE = Script("presence_remove")
 _LIST = Script("presence_list")
@@ -78,6 +79,9 @@ class RedisHistory:
         )
         kept = [Kept(int(id.partition(b"-")[0]), fields[1]) for id, fields in entries]
         return kept, Position(offset, epoch.decode())
+
+    async def renew(self, channel: str, epoch: str) -> None:
+        await self._client.call(_RENEW(keys.of_channel(channel), old=epoch, new=new_epoch()))
 
     async def remove_history(self, channel: str) -> None:
         await self._client.command("DEL", keys.of_channel(channel).history)

@@ -66,6 +66,9 @@ class ShardedHistory(_Shards):
     ) -> tuple[Sequence[Kept], Position]:
         return await self._of(channel).history.history(channel, since, keep)
 
+    async def renew(self, channel: str, epoch: str) -> None:
+        await self._of(channel).history.renew(channel, epoch)
+
     async def remove_history(self, channel: str) -> None:
         await self._of(channel).history.remove_history(channel)
 
