@@ -111,8 +111,7 @@ def test_pings_come_and_are_answered_once(service: servers.Service, transport: s
     with Stream(service, transport, lines(connect())) as stream:
         stream.connected()
         assert stream.next(pings=True) == {}
-        stream.say({})
-        stream.say({})  # to no ping
+        stream.say({}, {})  # the second one to no ping
         assert stream.ends() == {"push": disconnect(3501, "bad request")}
 
 
@@ -124,17 +123,13 @@ def test_commands_come_by_requests_of_their_own(
         stream.connected()
         stream.say({"id": 2, "subscribe": {"channel": channel}})
         assert stream.next()["subscribe"]["recoverable"]
-        stream.say(
-            {"id": 3, "publish": {"channel": channel, "data": {"text": "a\nb"}}},
-            {"id": 4, "unsubscribe": {"channel": channel}},
-        )
-        heard = [stream.next() for _ in range(3)]
+        stream.say({"id": 3, "publish": {"channel": channel, "data": {"text": "a\nb"}}})
+        heard = [stream.next(), stream.next()]  # in any order
         (push,) = [each["push"] for each in heard if "push" in each]
         assert push["pub"]["data"] == {"text": "a\nb"}
-        assert [each for each in heard if "id" in each] == [
-            {"id": 3, "publish": {}},
-            {"id": 4, "unsubscribe": {}},
-        ]
+        assert {"id": 3, "publish": {}} in heard
+        stream.say({"id": 4, "unsubscribe": {"channel": channel}})
+        assert stream.next() == {"id": 4, "unsubscribe": {}}
 
 
 def test_a_request_may_reach_another_worker_than_the_stream(
@@ -259,9 +254,9 @@ def test_without_a_store_health_is_good_and_what_waits_is_bounded() -> None:
         stream.connected()
         redis.signal(signal.SIGSTOP)
         assert client.get("/health").json() == {}
-        asked = lines({"id": 2, "publish": {"channel": "chat:a", "data": 1}})
+        asked = lines({"id": 2, "publish": {"channel": "chat:a", "data": "x" * 60_000}})
         body = {"session": stream.session, "node": stream.node, "data": asked}
-        for _ in range(258):  # one is being done, and 256 may wait
+        for _ in range(20):  # one is being done, and less than 18 may wait
             assert client.post("/emulation", json=body).status_code == 204
         assert stream.next() == {"push": disconnect(3013, "too many requests")}
         redis.signal(signal.SIGCONT)
