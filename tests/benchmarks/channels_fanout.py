@@ -158,7 +158,8 @@ def _take_turns(
     part = f"fanout, {name}"
     ours, theirs, _ = (each.label for each in contenders)
     busy = window == _BUSY
-    target = found.figure(part, ours, "deliveries/s", ("≥", 100_000) if busy else None)
+    if busy:
+        target = found.figure(part, ours, "deliveries/s", ("≥", 100_000))
     ratio = found.figure(part, f"{ours} : {theirs}", "ratio", ("≥", 5) if busy else None)
     by_cpu = found.figure(part, f"{theirs} : {ours}", "CPU time", ("≥", 5) if busy else None)
     told = {
@@ -183,7 +184,8 @@ def _take_turns(
                 f"{done.cpu:.2f} µs of CPU each"
             )
         order.rotate(-1)
-        target.append(passes[ours].rate)
+        if busy:
+            target.append(passes[ours].rate)
         ratio.append(passes[ours].rate / passes[theirs].rate)
         by_cpu.append(passes[theirs].cpu / passes[ours].cpu)
 

@@ -20,7 +20,7 @@ import hiredis
 from tests.benchmarks import house
 from tests.benchmarks.channels_fanout import started
 from tests.benchmarks.found import Found
-from tests.benchmarks.rounds import tell
+from tests.benchmarks.rounds import cpu_seconds, tell
 from tests.servers import RedisServer
 from zaqar_redis.bench.service import Failed
 from zaqar_redis.keyspace import keys
@@ -36,6 +36,7 @@ _KEEP = Keep(size=100, ttl=300, meta_ttl=3600)
 _PAYLOAD = b"x" * 150
 #: Seconds of the round that nobody counts.
 _WARM_UP = 1
+_CPU = "µs of CPU"
 _ENGINE, _RAW = "engine", "raw EVALSHA"
 
 
@@ -53,9 +54,17 @@ def measure(found: Found, runner: asyncio.Runner, rounds: int, seconds: float) -
         target = found.figure("publish", _ENGINE, unit, ("≥", 20_000))
         ratio = found.figure("publish", f"{_ENGINE} : {_RAW}", "ratio", ("≥", 0.7))
         rates = {label: found.figure("publish", label, unit) for label in contenders}
+        of_redis = {label: found.figure("publish", f"{label}, Redis", _CPU) for label in contenders}
+        own = {
+            label: found.figure("publish", f"{label}, who publishes", _CPU) for label in contenders
+        }
         for number in range(1, rounds + 1):
             for label in (_ENGINE, _RAW) if number % 2 else (_RAW, _ENGINE):
-                rates[label].append(contenders[label](seconds))
+                before = cpu_seconds(store.pid), time.process_time()
+                rate = contenders[label](seconds)
+                rates[label].append(rate)
+                of_redis[label].append((cpu_seconds(store.pid) - before[0]) / rate / seconds * 1e6)
+                own[label].append((time.process_time() - before[1]) / rate / seconds * 1e6)
                 tell(f"publish: round {number} of {rounds}, {label}: {rates[label][-1]:.0f}/s")
             target.append(rates[_ENGINE][-1])
             ratio.append(rates[_ENGINE][-1] / rates[_RAW][-1])

@@ -163,7 +163,7 @@ class OnceKeys:
         self.channel = of.channel
         self.history = of.history
         #: string with an expiry: the position that the publication was given
-        self.once = of.channel + b":once:" + retry(key).encode()
+        self.once = of.channel + b":once:" + (retry(key).encode() if key else b"")
 
 
 _CHANNELS = b"zr:channel:"

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-import secrets
+import random
 from collections import OrderedDict, deque
 from collections.abc import Sequence
 from itertools import islice
@@ -51,7 +51,8 @@ class _Channel:
 
 
 def new_epoch() -> str:
-    return secrets.token_hex(4)
+    # No secret, and of each publication: the system's randomness would be a call to it.
+    return f"{random.getrandbits(32):08x}"
 
 
 class MemoryHistory:
