@@ -113,7 +113,8 @@ class Door:
     """``/console``, without what the page's names are relative to."""
 
     async def on_get(self, req: falcon.asgi.Request, resp: falcon.asgi.Response) -> None:
-        raise falcon.HTTPMovedPermanently("/console/")
+        resp.status = 308
+        resp.set_header("Location", "/console/")
 
 
 class AboutPage:
