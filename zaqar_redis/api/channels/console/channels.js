@@ -105,7 +105,7 @@ class Detail {
   async #showPresence(signal) {
     const { presence } = await this.server.api("presence", { channel: this.name }, signal);
     const all = Object.values(presence);
-    const users = new Set(all.map((info) => info.user));
+    const users = new Set(all.map((info) => info.user).filter(Boolean));
     this.tiles.show({ clients: count(all.length), users: count(users.size) });
     this.presence.show(all.slice(0, ROWS).map((info) => [info.client, [info.client, info.user || "–",
       [info.conn_info, info.chan_info].filter((each) => each !== undefined)

@@ -139,12 +139,11 @@ export class Pager {
     this.#markers = [""];
   }
 
-  // links: what the service says of the next page; there is none behind a page that is not full.
-  shown(links, full) {
-    const next = links.find((link) => link.rel === "next");
-    this.#next = next ? new URL(next.href, location.href).searchParams.get("marker") ?? "" : "";
+  // next: the marker behind the page that is shown; empty when it is the last one.
+  shown(next) {
+    this.#next = next;
     this.back.disabled = this.#markers.length === 1;
-    this.forward.disabled = !(full && this.#next);
+    this.forward.disabled = !next;
     this.element.hidden = this.back.disabled && this.forward.disabled;
   }
 }

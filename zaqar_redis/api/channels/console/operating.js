@@ -56,10 +56,9 @@ export class Pools {
 
   async refresh(signal) {
     const { server } = this.context;
-    const query = new URLSearchParams(this.pager.marker ? { marker: this.pager.marker } : {});
     let page;
     try {
-      page = await server.queues("GET", `/pools?${query}`, null, signal);
+      page = await server.page("pools", { marker: this.pager.marker }, signal);
     } catch (error) {
       if (!(error instanceof Refused && error.status === 404)) throw error;
       setText(this.note, "The service shows its pools in admin mode only: zaqar-redis serve " +
@@ -69,9 +68,9 @@ export class Pools {
     }
     setText(this.note, "");
     this.shown.hidden = false;
-    const pools = await Promise.all(page.pools.map((pool) =>
+    const pools = await Promise.all(page.items.map((pool) =>
       server.queues("GET", `/pools/${encodeURIComponent(pool.name)}?detailed=true`, null, signal)));
-    this.pager.shown(page.links, page.pools.length > 0);
+    this.pager.shown(page.next);
     this.table.show(pools.map((pool) => [pool.name, [pool.name, pool.uri, count(pool.weight),
       pool.flavor ?? "–", count(pool.queues), state(pool)]]));
   }

@@ -8,13 +8,14 @@ import { Feed, publishBox } from "./feed.js";
 import { Rates, Series } from "./rates.js";
 import { Refused } from "./server.js";
 
+const POSTS = "Messages that were posted, between the last two looks";
 const TAKES = "Messages that left: deleted, popped or expired";
 const COLUMNS = [
   { title: "Queue" },
   { title: "Free", number: true, help: "Messages that can be claimed, now or after their delay" },
   { title: "Claimed", number: true },
   { title: "Total", number: true },
-  { title: "Posts/s", number: true },
+  { title: "Posts/s", number: true, help: POSTS },
   { title: "Takes/s", number: true, help: TAKES },
 ];
 
@@ -51,12 +52,9 @@ export class Queues {
   }
 
   async refresh(signal) {
-    const query = new URLSearchParams();
-    if (this.pager.marker) query.set("marker", this.pager.marker);
-    if (this.filter.value) query.set("name", this.filter.value);
-    const { server } = this.context;
-    const page = await server.queues("GET", `/queues?${query}`, null, signal);
-    const names = page.queues.map((queue) => queue.name);
+    const query = { marker: this.pager.marker, name: this.filter.value };
+    const page = await this.context.server.page("queues", query, signal);
+    const names = page.items.map((queue) => queue.name);
     const chosen = this.#chosen;
     // One page of queues, and the one that is open: never more are asked for.
     const asked = new Set(chosen ? [...names, chosen.name] : names);
@@ -65,8 +63,7 @@ export class Queues {
       looks.set(name, await this.#look(name, signal));
     }));
     for (const name of this.#rates.keys()) if (!asked.has(name)) this.#rates.delete(name);
-    const whole = page.queues.length > 0;
-    this.pager.shown(page.links, whole);
+    this.pager.shown(page.next);
     this.table.show(names.map((name) => [name, row(name, looks.get(name), chosen?.name === name)]));
     if (chosen && chosen === this.#chosen) await chosen.show(looks.get(chosen.name));
   }
@@ -103,7 +100,7 @@ class Detail {
     this.context = context;
     this.name = name;
     this.tiles = new Tiles({
-      free: ["Free"], claimed: ["Claimed"], total: ["Total"], posts: ["Posts/s"],
+      free: ["Free"], claimed: ["Claimed"], total: ["Total"], posts: ["Posts/s", POSTS],
       takes: ["Takes/s", TAKES],
     });
     this.chart = make("div", { class: "chart", role: "img",

@@ -49,6 +49,17 @@ export class Server {
     return response.status === 204 ? null : response.json();
   }
 
+  // A page of a listing: its items, and the marker of the page behind it (empty: there is none).
+  async page(noun, query, signal) {
+    const page = await this.queues("GET", `/${noun}?${new URLSearchParams(query)}`, null, signal);
+    const next = markerOf(page.links);
+    if (!next) return { items: page[noun], next };
+    // The service always names a next page: only asking for it shows whether it has anything.
+    const peek = new URLSearchParams({ ...query, marker: next, limit: "1" });
+    const behind = await this.queues("GET", `/${noun}?${peek}`, null, signal);
+    return { items: page[noun], next: behind[noun].length ? next : "" };
+  }
+
   #scoped() {
     return this.project ? { "X-Project-ID": this.project } : {};
   }
@@ -75,6 +86,11 @@ async function request(method, path, headers, body = null, signal = null) {
 async function words(response) {
   const said = await response.json().catch(() => ({}));
   return said.description ?? said.title ?? `${response.status} ${response.statusText}`;
+}
+
+function markerOf(links) {
+  const next = links.find((link) => link.rel === "next");
+  return (next && new URL(next.href, location.href).searchParams.get("marker")) ?? "";
 }
 
 // A UUID; crypto.randomUUID is there on pages of https and of this machine only.

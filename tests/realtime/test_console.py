@@ -1,0 +1,330 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The web console, as an operator sees it: in Chromium, with two workers and one Redis."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import cent
+import httpx
+import jwt
+import pytest
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect
+
+from tests import servers
+
+KEY = "the operator's key"
+OPTIONS: dict[str, dict[str, object]] = {
+    "DEFAULT": {"admin_mode": True},
+    "channels": {"api_key": KEY, "namespaces": "kept,bare"},
+    "channels:kept": {"history_size": 100, "history_ttl": 60, "presence": True},
+}
+#: Whoever makes HTML of it opens a dialog.
+MARKUP = "<img src=x onerror=alert(1)><script>alert(2)</script>"
+
+
+@pytest.fixture(scope="module")
+def service(redis_server: servers.RedisServer) -> Iterator[servers.Service]:
+    with servers.service(redis_server.uri, workers=2, options=OPTIONS) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        # Without its sandbox, which needs what containers do not give.
+        browser = playwright.chromium.launch(
+            executable_path=servers.program("chromium"), args=["--no-sandbox"]
+        )
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    """Of somebody who has not been here before; it must have had no mishap at the end."""
+    mishaps: list[str] = []
+    with browser.new_context() as context:
+        page = context.new_page()
+        page.on("pageerror", lambda error: mishaps.append(str(error)))
+        page.on("dialog", lambda dialog: mishaps.append(dialog.message))
+        yield page
+    assert mishaps == []
+
+
+@pytest.fixture
+def api(service: servers.Service, project: str) -> Iterator[Callable[..., httpx.Response]]:
+    headers = {"X-API-Key": KEY, "X-Project-ID": project, "Client-ID": str(uuid.uuid4())}
+    with httpx.Client(base_url=service.url, headers=headers) as client:
+        yield client.request
+
+
+def signed_in(page: Page, service: servers.Service, project: str, view: str = "queues") -> None:
+    page.goto(f"{service.url}/console/#/{view}")
+    page.get_by_label("API key").fill(KEY)
+    page.get_by_role("button", name="Sign in").click()
+    page.get_by_label("Project").fill(project)
+    page.get_by_label("Project").press("Enter")
+
+
+def figure(page: Page, name: str) -> str:
+    return page.locator(f"[data-figure={name}]").inner_text()
+
+
+def heard(page: Page) -> list[object]:
+    """What the live tail shows, the oldest first."""
+    return [json.loads(text) for text in page.locator(".feed code").all_inner_texts()][::-1]
+
+
+def state(page: Page, text: str | re.Pattern[str]) -> None:
+    expect(page.locator(".tail .state")).to_have_text(text, timeout=20_000)
+
+
+def post(request: Callable[..., httpx.Response], queue: str, *bodies: object) -> None:
+    messages = [{"body": body, "ttl": 300} for body in bodies]
+    posted = request("POST", f"/v2/queues/{queue}/messages", json={"messages": messages})
+    assert posted.status_code == 201
+
+
+def test_only_who_has_the_key_signs_in(page: Page, service: servers.Service) -> None:
+    page.goto(f"{service.url}/console")
+    assert page.url == f"{service.url}/console/"
+    page.get_by_label("API key").fill("another key")
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_role("alert")).to_have_text("This is not the service's key.")
+    expect(page.get_by_role("navigation")).to_be_hidden()
+    page.get_by_label("API key").fill(KEY)
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_role("heading", name="Queues")).to_be_visible()
+    page.reload()
+    expect(page.get_by_role("heading", name="Queues")).to_be_visible()
+    page.get_by_role("button", name="Sign out").click()
+    page.reload()
+    expect(page.get_by_label("API key")).to_be_visible()
+
+
+def test_a_queue_shows_how_deep_it_is_and_how_fast_it_is(
+    page: Page, service: servers.Service, project: str, api: Callable[..., httpx.Response]
+) -> None:
+    post(api, "orders", 1, 2)
+    signed_in(page, service, project)
+    page.get_by_role("link", name="orders").click()
+    expect(page.locator("[data-figure=total]")).to_have_text("2")
+    expect(page.locator("[data-figure=posts]")).to_have_text("0.0")
+    post(api, "orders", *range(10))
+    expect(page.locator("[data-figure=total]")).to_have_text("12")
+    assert float(figure(page, "posts")) > 0
+    assert figure(page, "takes") == "0.0"
+    assert api("POST", "/v2/queues/orders/claims?limit=3", json={}).status_code == 201
+    expect(page.get_by_role("row", name="orders")).to_contain_text(re.compile(r"9\s*3\s*12"))
+    assert api("DELETE", "/v2/queues/orders/messages?pop=4").status_code == 200
+    expect(page.locator("[data-figure=total]")).to_have_text("8")
+    assert float(figure(page, "takes")) > 0
+    # The chart's four lines: free, claimed, and the two rates.
+    expect(page.locator(".chart .scatterlayer .trace")).to_have_count(4)
+
+
+def test_queues_come_in_pages_and_can_be_looked_for(
+    page: Page, service: servers.Service, project: str, api: Callable[..., httpx.Response]
+) -> None:
+    for number in range(12):
+        assert api("PUT", f"/v2/queues/queue-{number:02}").status_code == 201
+    asked = []
+    page.on("request", lambda request: asked.append(request.url))
+    signed_in(page, service, project)
+    expect(page.locator("tbody tr")).to_have_count(10)
+    assert {url.split("/")[5] for url in asked if url.endswith("/stats")} == {
+        f"queue-{number:02}" for number in range(10)
+    }
+    page.get_by_role("button", name="Next").click()
+    expect(page.locator("tbody tr")).to_have_text([re.compile("queue-10"), re.compile("queue-11")])
+    expect(page.get_by_role("button", name="Next")).to_be_disabled()
+    page.get_by_role("button", name="Back").click()
+    expect(page.locator("tbody tr")).to_have_count(10)
+    page.get_by_label("Name contains").fill("-11")
+    expect(page.locator("tbody tr")).to_have_text([re.compile("queue-11")])
+
+
+def test_what_is_published_is_seen_whoever_publishes_it(
+    page: Page, service: servers.Service, project: str
+) -> None:
+    signed_in(page, service, project, "channels")
+    page.get_by_label("Any channel").fill("kept:news")
+    page.get_by_role("button", name="Open").click()
+    state(page, "live")
+    expect(page.get_by_role("row", name="kept:news")).to_contain_text("1")
+    page.get_by_label("Data, as JSON").fill('{"from": "the box"')
+    page.get_by_role("button", name="Publish").click()
+    expect(page.locator(".publish [role=status]")).to_contain_text("That is no JSON")
+    page.get_by_label("Data, as JSON").fill('{"from": "the box"}')
+    page.get_by_role("button", name="Publish").click()
+    expect(page.locator(".publish [role=status]")).to_have_text("Published: offset 1")
+    with httpx.Client(headers={"X-Project-ID": project}) as http:
+        client = cent.Client(f"{service.url}/api", KEY, http_client=http)
+        client.publish(cent.PublishRequest(channel="kept:news", data={"from": MARKUP}))
+    expect(page.locator(".feed li")).to_have_count(2)
+    assert heard(page) == [{"from": "the box"}, {"from": MARKUP}]
+    page.get_by_text("Presence", exact=True).click()
+    page.get_by_text("History", exact=True).click()
+    expect(page.locator("details").nth(0)).to_contain_text('{"name":"console"}')
+    expect(page.locator("details").nth(1).locator("tbody tr")).to_have_count(2)
+
+
+def test_names_and_messages_are_text_whatever_is_in_them(
+    page: Page, service: servers.Service, project: str, api: Callable[..., httpx.Response]
+) -> None:
+    name = f"bare:{MARKUP}"
+    signed_in(page, service, project, "channels")
+    page.get_by_label("Any channel").fill(name)
+    page.get_by_role("button", name="Open").click()
+    state(page, "live, without history")
+    published = api("POST", "/api/publish", json={"channel": name, "data": {MARKUP: MARKUP}})
+    assert published.json() == {"result": {}}
+    expect(page.locator(".feed li")).to_have_count(1)
+    expect(page.get_by_role("link", name=name)).to_be_visible()
+    expect(page.get_by_role("heading", name=name)).to_be_visible()
+    assert heard(page) == [{MARKUP: MARKUP}]
+    assert page.locator("main img, main script").count() == 0
+
+
+def test_a_tail_goes_on_where_it_was_and_tells_what_it_missed(
+    page: Page, redis_server: servers.RedisServer, project: str
+) -> None:
+    def ask(service: servers.Service, method: str, **body: object) -> None:
+        headers = {"X-API-Key": KEY, "X-Project-ID": project}
+        done = httpx.post(f"{service.url}/api/{method}", headers=headers, json=body)
+        assert "error" not in done.json()
+
+    port = servers.free_port()
+    channels = ("kept:whole", "kept:removed", "bare:unkept")
+    tabs = dict(
+        zip(channels, [page, page.context.new_page(), page.context.new_page()], strict=True)
+    )
+    with servers.service(redis_server.uri, options=OPTIONS, port=port) as service:
+        for channel, tab in tabs.items():
+            signed_in(tab, service, project, f"channels/{channel}")
+            state(tab, re.compile("^live"))
+            ask(service, "publish", channel=channel, data=0)
+            expect(tab.locator(".feed code")).to_have_count(1)
+    for tab in tabs.values():
+        state(tab, re.compile("again in"))
+    with servers.service(redis_server.uri, options=OPTIONS) as elsewhere:
+        for channel in channels:
+            for number in (1, 2):
+                ask(elsewhere, "publish", channel=channel, data=number)
+        ask(elsewhere, "history_remove", channel="kept:removed")
+    with servers.service(redis_server.uri, options=OPTIONS, port=port) as service:
+        for channel, tab in tabs.items():
+            state(tab, re.compile("^live"))
+            ask(service, "publish", channel=channel, data=3)
+        expect(tabs["kept:whole"].locator(".feed li")).to_have_count(4)
+        assert heard(tabs["kept:whole"]) == [0, 1, 2, 3]
+        for channel, why in (
+            ("kept:removed", "More was published than is kept"),
+            ("bare:unkept", "This channel keeps no history"),
+        ):
+            tab = tabs[channel]
+            expect(tab.locator(".feed li")).to_have_count(3)
+            expect(tab.locator(".feed .missed")).to_contain_text(why)
+            assert heard(tab) == [0, 3]
+
+
+def test_nodes_are_the_workers(page: Page, service: servers.Service, project: str) -> None:
+    signed_in(page, service, project, "nodes")
+    expect(page.locator("[data-figure=nodes]")).to_have_text("2")
+    names = page.locator("tbody th").all_inner_texts()
+    assert sorted(int(name.rpartition("_")[2]) for name in names) == sorted(service.workers())
+
+
+def test_pools_are_shown_in_admin_mode(
+    page: Page, service: servers.Service, project: str, api: Callable[..., httpx.Response]
+) -> None:
+    signed_in(page, service, project, "pools")
+    expect(page.get_by_text("No pools: all queues live in [storage] uri.")).to_be_visible()
+    with servers.redis_server() as another:
+        pool = {"uri": another.uri, "weight": 70}
+        assert api("PUT", "/v2/pools/east", json=pool).status_code == 201
+        post(api, "orders", 1)
+        row = page.get_by_role("row", name="east")
+        expect(row).to_contain_text(re.compile(r"70\s*–\s*1\s*in use"), timeout=10_000)
+        assert api("DELETE", "/v2/queues/orders").status_code == 204
+        assert api("DELETE", "/v2/pools/east").status_code == 204
+
+
+def test_without_a_key_and_without_admin_mode_the_page_says_what_is_to_be_done(
+    page: Page, redis_server: servers.RedisServer
+) -> None:
+    with servers.service(redis_server.uri) as service:
+        page.goto(f"{service.url}/console/")
+        expect(page.get_by_text("set api_key in the group [channels]")).to_be_visible()
+        token = httpx.post(f"{service.url}/console/token", json={"channel": "news"})
+        assert token.status_code == 401
+    insecure: dict[str, dict[str, object]] = {"channels": {"api_insecure": True}}
+    with servers.service(redis_server.uri, workers=2, options=insecure) as service:
+        page.goto(f"{service.url}/console/#/pools")
+        expect(page.get_by_text("zaqar-redis serve --admin")).to_be_visible()
+        page.goto(f"{service.url}/console/#/channels/news")
+        state(page, "live, without history")
+    with servers.service(redis_server.uri, options={"channels": {"console": False}}) as service:
+        assert httpx.get(f"{service.url}/console/").status_code == 404
+
+
+def test_the_page_takes_nothing_from_elsewhere_and_is_kept_by_browsers(
+    service: servers.Service,
+) -> None:
+    found = httpx.get(f"{service.url}/console/")
+    policy = found.headers["Content-Security-Policy"]
+    assert "default-src 'none'" in policy
+    assert "script-src 'self';" in policy
+    assert not re.search(r"https?:", found.text)
+    for name in ("", "console.js", "console.css", "plotly.min.js"):
+        url = f"{service.url}/console/{name}"
+        etag = httpx.head(url).headers.get("ETag") or httpx.get(url).headers["ETag"]
+        again = httpx.get(url, headers={"If-None-Match": etag})
+        assert (again.status_code, again.content) == (304, b"")
+    assert httpx.get(f"{service.url}/console/__init__.py").status_code == 404
+
+
+def test_a_ticket_opens_its_channel_and_nothing_else(
+    service: servers.Service, project: str, api: Callable[..., httpx.Response]
+) -> None:
+    ticket = api("POST", "/console/token", json={"channel": "kept:news"}).json()["token"]
+    claims = jwt.decode(ticket, options={"verify_signature": False})
+    assert (claims["sub"], claims["project"], list(claims["subs"])) == ("", project, ["kept:news"])
+    assert 0 < claims["exp"] - time.time() <= 60
+    # Signed with anything else, with what signs it or without, it is none.
+    for forged in (
+        jwt.encode(claims, KEY, headers={"kid": claims["aud"]}),
+        jwt.encode(claims, KEY),
+        jwt.encode(claims, "", algorithm="none", headers={"kid": claims["aud"]}),
+    ):
+        with pytest.raises(ConnectionClosed) as closed:
+            spoken(service, forged)
+        assert closed.value.rcvd is not None
+        assert closed.value.rcvd.code == 3500
+    assert list(spoken(service, ticket)[0]["connect"]["subs"]) == ["kept:news"]
+    refused = spoken(service, ticket, {"id": 2, "subscribe": {"channel": "kept:other"}})
+    assert refused[1]["error"]["code"] == 103
+    for channel, status in (("kept:news", 401), ("nowhere:news", 400)):
+        headers = {"X-API-Key": KEY} if status == 400 else {}
+        asked = httpx.post(
+            f"{service.url}/console/token", headers=headers, json={"channel": channel}
+        )
+        assert asked.status_code == status
+
+
+def spoken(service: servers.Service, token: str, *commands: dict[str, Any]) -> list[dict[str, Any]]:
+    """What a connection with the token answers to each command, connecting first."""
+    replies = []
+    with connect(f"ws://127.0.0.1:{service.port}/connection/websocket") as socket:
+        for command in ({"id": 1, "connect": {"token": token}}, *commands):
+            socket.send(json.dumps(command))
+            replies += [json.loads(line) for line in str(socket.recv(5)).splitlines()]
+    return replies
