@@ -72,7 +72,7 @@ export class Pools {
       server.queues("GET", `/pools/${encodeURIComponent(pool.name)}?detailed=true`, null, signal)));
     this.pager.shown(page.next);
     this.table.show(pools.map((pool) => [pool.name, [pool.name, pool.uri, count(pool.weight),
-      pool.flavor ?? "–", count(pool.queues), state(pool)]]));
+      pool.flavor || "–", count(pool.queues), state(pool)]]));
   }
 }
 
