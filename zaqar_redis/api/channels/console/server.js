@@ -1,6 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the service is asked over HTTP.
 
+// JSON as values. Numbers that JavaScript cannot hold stay as they were written, where the browser
+// can keep them: they are shown, and not counted with.
+export function parse(text) {
+  return JSON.parse(text, (_, value, context) => {
+    const lost = typeof value === "number" && context?.source && String(value) !== context.source;
+    return lost && JSON.rawJSON ? JSON.rawJSON(context.source) : value;
+  });
+}
+
 // Milliseconds: the service itself gives up sooner.
 const PATIENCE = 30_000;
 
@@ -32,7 +41,7 @@ export class Server {
   async api(method, body = {}, signal = null) {
     const text = typeof body === "string" ? body : JSON.stringify(body);
     const response = await request("POST", `/api/${method}`, this.#guarded(), text, signal);
-    const answer = await response.json();
+    const answer = parse(await response.text());
     if (answer.error) throw new Refused(answer.error.code, answer.error.message);
     return answer.result;
   }

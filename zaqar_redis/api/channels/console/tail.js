@@ -2,6 +2,8 @@
 // One channel, live: a connection in the JSON protocol, with a ticket that subscribes to it.
 // It comes back when it is lost, goes on where it was, and tells when something was missed.
 
+import { parse } from "./server.js";
+
 const SHORTEST = 0.5; // seconds between tries, at first …
 const LONGEST = 20; // … and at most
 // Seconds that a ping may be late before the connection is taken for dead.
@@ -65,7 +67,7 @@ export class Tail {
   #received(frame) {
     for (const line of frame.split("\n")) {
       if (this.#stopped) return;
-      if (line) this.#reply(JSON.parse(line));
+      if (line) this.#reply(parse(line));
     }
   }
 
