@@ -19,12 +19,14 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
 from tests import servers
+from zaqar_redis.auth import tickets
 
 KEY = "the operator's key, of thirty-two bytes or more"
 OPTIONS: dict[str, dict[str, object]] = {
     "DEFAULT": {"admin_mode": True},
-    "channels": {"api_key": KEY, "namespaces": "kept,bare"},
+    "channels": {"api_key": KEY, "namespaces": "kept,latest,bare"},
     "channels:kept": {"history_size": 100, "history_ttl": 60, "presence": True},
+    "channels:latest": {"history_size": 9, "history_ttl": 60, "force_recovery_mode": "cache"},
 }
 #: Whoever makes HTML of it opens a dialog.
 MARKUP = "<img src=x onerror=alert(1)><script>alert(2)</script>"
@@ -84,7 +86,7 @@ def heard(page: Page) -> list[object]:
 
 
 def state(page: Page, text: str | re.Pattern[str]) -> None:
-    expect(page.locator(".tail .state")).to_have_text(text, timeout=20_000)
+    expect(page.locator(".tail .state")).to_have_text(text, timeout=40_000)
 
 
 def post(request: Callable[..., httpx.Response], queue: str, *bodies: object) -> None:
@@ -129,6 +131,36 @@ def test_a_queue_shows_how_deep_it_is_and_how_fast_it_is(
     assert float(figure(page, "takes")) > 0
     # The chart's four lines: free, claimed, and the two rates.
     expect(page.locator(".chart .scatterlayer .trace")).to_have_count(4)
+
+
+def test_rates_count_what_came_and_went_between_two_looks(
+    page: Page, service: servers.Service
+) -> None:
+    def look(total: int, newest: int | None, epoch: str = "0" * 16) -> dict[str, object]:
+        href = f"/v2/queues/q/messages/{epoch}{newest:016x}" if newest else None
+        messages = {"free": total, "claimed": 0, "total": total}
+        return {"messages": messages | ({"newest": {"href": href}} if href else {})}
+
+    page.goto(f"{service.url}/console/")
+    looks = [
+        look(2, 2),  # nothing is known before
+        look(4, 8),  # in two seconds six came and four left
+        look(0, None),  # four left; whether any came is not seen yet
+        look(1, 20),  # twelve came, eleven left
+        look(3, 3, "1" * 16),  # it was made anew
+    ]
+    rates = page.evaluate(
+        """async (looks) => {
+            const { Rates } = await import("/console/rates.js");
+            const rates = new Rates();
+            return looks.map((each, at) => {
+                const { posts, takes } = rates.look(each, 2 * at);
+                return [posts, takes];
+            });
+        }""",
+        looks,
+    )
+    assert rates == [[None, None], [3, 2], [0, 2], [6, 5.5], [None, None]]
 
 
 def test_queues_come_in_pages_and_can_be_looked_for(
@@ -204,10 +236,9 @@ def test_a_tail_goes_on_where_it_was_and_tells_what_it_missed(
         assert "error" not in done.json()
 
     port = servers.free_port()
-    channels = ("kept:whole", "kept:removed", "bare:unkept")
-    tabs = dict(
-        zip(channels, [page, page.context.new_page(), page.context.new_page()], strict=True)
-    )
+    channels = ("kept:whole", "kept:removed", "bare:unkept", "latest:two")
+    others = [page.context.new_page() for _ in channels[1:]]
+    tabs = dict(zip(channels, [page, *others], strict=True))
     with servers.service(redis_server.uri, options=OPTIONS, port=port) as service:
         for channel, tab in tabs.items():
             signed_in(tab, service, project, f"channels/{channel}")
@@ -227,14 +258,15 @@ def test_a_tail_goes_on_where_it_was_and_tells_what_it_missed(
             ask(service, "publish", channel=channel, data=3)
         expect(tabs["kept:whole"].locator(".feed li")).to_have_count(4)
         assert heard(tabs["kept:whole"]) == [0, 1, 2, 3]
-        for channel, why in (
-            ("kept:removed", "More was published than is kept"),
-            ("bare:unkept", "This channel keeps no history"),
+        for channel, why, shown in (
+            ("kept:removed", "More was published than is kept", [0, 3]),
+            ("bare:unkept", "This channel keeps no history", [0, 3]),
+            ("latest:two", "1 before #3 are missing", [0, 2, 3]),
         ):
             tab = tabs[channel]
-            expect(tab.locator(".feed li")).to_have_count(3)
+            expect(tab.locator(".feed li")).to_have_count(len(shown) + 1)
             expect(tab.locator(".feed .missed")).to_contain_text(why)
-            assert heard(tab) == [0, 3]
+            assert heard(tab) == shown
 
 
 def test_nodes_are_the_workers(page: Page, service: servers.Service, project: str) -> None:
@@ -313,6 +345,8 @@ def test_a_ticket_opens_its_channel_and_nothing_else(
     assert list(spoken(service, ticket)[0]["connect"]["subs"]) == ["kept:news"]
     refused = spoken(service, ticket, {"id": 2, "subscribe": {"channel": "kept:other"}})
     assert refused[1]["error"]["code"] == 103
+    old = tickets.issue(tickets.secret(KEY), project, "kept:news", time.time() - 61)
+    assert spoken(service, old)[0]["error"]["code"] == 109
     for channel, status in (("kept:news", 401), ("nowhere:news", 400)):
         headers = {"X-API-Key": KEY} if status == 400 else {}
         asked = httpx.post(

@@ -114,7 +114,13 @@ export class Tail {
   }
 
   #publication(publication) {
-    if (this.#position && publication.offset) this.#position.offset = publication.offset;
+    const { offset } = publication;
+    if (this.#position && offset) {
+      // As where a channel recovers the latest publication only.
+      const skipped = offset - this.#position.offset - 1;
+      if (skipped > 0) this.listener.missed(`${skipped} before #${offset} are missing here.`);
+      this.#position.offset = offset;
+    }
     this.listener.publication(publication);
   }
 
