@@ -20,13 +20,15 @@ export class Feed {
     this.state = make("span", { class: "state", role: "status" });
     this.total = make("span", { class: "hint" });
     this.list = make("ol", { class: "feed", tabindex: "0", "aria-label": `Live tail of ${channel}` });
+    this.again = make("button", { type: "button", class: "quiet", hidden: true,
+      onclick: () => this.tail.now() }, "Connect now");
     this.pause = make("button", { type: "button", class: "quiet", "aria-pressed": "false",
       onclick: () => this.#toggle() }, "Pause");
     const clear = make("button", { type: "button", class: "quiet",
       onclick: () => this.list.replaceChildren() }, "Clear");
     this.element = make("section", { class: "tail" },
       make("h3", {}, "Live tail"),
-      make("div", { class: "row" }, this.state, this.total, this.pause, clear),
+      make("div", { class: "row" }, this.state, this.total, this.again, this.pause, clear),
       this.list);
     this.tail = new Tail(channel, (name) => server.ticket(name), {
       state: (kind, text) => this.#tell(kind, text),
@@ -44,6 +46,7 @@ export class Feed {
   #tell(kind, text) {
     this.state.dataset.kind = kind;
     setText(this.state, text);
+    this.again.hidden = kind !== "waiting";
   }
 
   #hear(publication) {

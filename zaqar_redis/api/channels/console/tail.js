@@ -12,8 +12,8 @@ const LATE = 10;
 // A code after which coming back is of no use.
 const isFinal = (code) => (code >= 3500 && code < 4000) || (code >= 4500 && code < 5000);
 
-// listener: state(kind, text) with kind live, waiting or ended; publication(publication);
-// missed(text).
+// listener: state(kind, text) with kind connecting, live, waiting (for the next try) or ended;
+// publication(publication); missed(text).
 export class Tail {
   #socket = null;
   #timer = null;
@@ -30,7 +30,8 @@ export class Tail {
   }
 
   async start() {
-    this.listener.state("waiting", "connecting…");
+    this.#timer = null;
+    this.listener.state("connecting", "connecting…");
     let token;
     try {
       token = await this.ticket(this.channel);
@@ -46,6 +47,13 @@ export class Tail {
     socket.onopen = () => this.#send({ id: 1, connect: this.#connect(token) });
     socket.onmessage = (event) => this.#received(event.data);
     socket.onclose = (event) => this.#closed(event.code, event.reason);
+  }
+
+  // Try again, without waiting for longer.
+  now() {
+    if (this.#timer === null) return; // it is at it
+    clearTimeout(this.#timer);
+    this.start();
   }
 
   stop() {
