@@ -133,6 +133,24 @@ def test_a_queue_shows_how_deep_it_is_and_how_fast_it_is(
     expect(page.locator(".chart .scatterlayer .trace")).to_have_count(4)
 
 
+def test_what_is_posted_to_a_queue_is_seen(
+    page: Page, service: servers.Service, project: str, api: Callable[..., httpx.Response]
+) -> None:
+    post(api, "orders", "before")
+    signed_in(page, service, project, "queues/orders")
+    state(page, "live")
+    page.get_by_label("Data, as JSON").fill('{"from": "the box"}')
+    page.get_by_label("Life in seconds").fill("120")
+    page.get_by_role("button", name="Post").click()
+    expect(page.locator(".publish [role=status]")).to_contain_text("Posted: ")
+    post(api, "orders", MARKUP, {MARKUP: 1})
+    expect(page.locator(".feed li")).to_have_count(3)
+    assert heard(page) == [{"from": "the box"}, MARKUP, {MARKUP: 1}]
+    expect(page.locator(".feed li").last).to_contain_text(re.compile("#2 .*id .*ttl 120"))
+    listed = api("GET", "/v2/queues/orders/messages?echo=true").json()["messages"]
+    assert [message["ttl"] for message in listed] == [300, 120, 300, 300]
+
+
 def test_rates_count_what_came_and_went_between_two_looks(
     page: Page, service: servers.Service
 ) -> None:
@@ -236,7 +254,7 @@ def test_a_tail_goes_on_where_it_was_and_tells_what_it_missed(
         assert "error" not in done.json()
 
     port = servers.free_port()
-    channels = ("kept:whole", "kept:removed", "bare:unkept", "latest:two")
+    channels = ("kept:whole", "queue:whole", "kept:removed", "bare:unkept", "latest:two")
     others = [page.context.new_page() for _ in channels[1:]]
     tabs = dict(zip(channels, [page, *others], strict=True))
     with servers.service(redis_server.uri, options=OPTIONS, port=port) as service:
@@ -258,8 +276,9 @@ def test_a_tail_goes_on_where_it_was_and_tells_what_it_missed(
             tab.locator("button", has_text="Connect now").evaluate("button => button.click()")
             state(tab, re.compile("^live"))
             ask(service, "publish", channel=channel, data=3)
-        expect(tabs["kept:whole"].locator(".feed li")).to_have_count(4)
-        assert heard(tabs["kept:whole"]) == [0, 1, 2, 3]
+        for channel in ("kept:whole", "queue:whole"):
+            expect(tabs[channel].locator(".feed li")).to_have_count(4)
+            assert heard(tabs[channel]) == [0, 1, 2, 3]
         for channel, why, shown in (
             ("kept:removed", "More was published than is kept", [0, 3]),
             ("bare:unkept", "This channel keeps no history", [0, 3]),
