@@ -36,8 +36,8 @@ export async function draw(element, looks) {
     hovermode: "x unified",
     hoverlabel: { bgcolor: colour("--card"), bordercolor: colour("--line") },
     legend: { orientation: "h", x: 0, y: 1.14, traceorder: "normal" },
-    xaxis: { gridcolor: colour("--line"), fixedrange: true, anchor: "y2", nticks: 5,
-      tickformat: "%H:%M:%S" },
+    xaxis: { gridcolor: colour("--line"), fixedrange: true, anchor: "y2", nticks: 4,
+      tickformat: "%H:%M:%S", tickangle: 0 },
     yaxis: { ...axis, domain: [0.52, 0.97], title: { text: "messages" } },
     yaxis2: { ...axis, domain: [0, 0.42], title: { text: "a second" } },
   };
