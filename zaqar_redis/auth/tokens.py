@@ -32,7 +32,7 @@ class Expired(Exception):
 
 class Settings(msgspec.Struct, frozen=True):
     #: secrets, the first of which signs now; the others did
-    hmac: tuple[str, ...] = ()
+    hmac: tuple[str | bytes, ...] = ()
     #: public keys, PEM
     rsa: str = ""
     ecdsa: str = ""

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable
 from urllib.parse import urlsplit
 
@@ -10,8 +11,9 @@ from oslo_config import cfg
 
 from zaqar_redis import clock, errors
 from zaqar_redis.api.app import Settings
-from zaqar_redis.api.channels import Channels, server
+from zaqar_redis.api.channels import Channels, console, server
 from zaqar_redis.api.channels import Settings as ChannelSettings
+from zaqar_redis.auth import tickets
 from zaqar_redis.conf import channels as of_channels
 from zaqar_redis.conf import redis, transport
 from zaqar_redis.keyspace import client as keyspace
@@ -55,6 +57,7 @@ def channels(
         server=server.Settings(
             key=conf.channels.api_key or "", insecure=conf.channels.api_insecure or of_command
         ),
+        console=_console(conf) if conf.channels.console and not of_command else None,
         serves=not of_command,
     )
     _engine(conf, uri)  # a URI that cannot be used is told before any worker starts
@@ -75,6 +78,15 @@ def _engine(conf: cfg.ConfigOpts, uri: str) -> Engine:
     except errors.BadConfiguration as error:
         raise errors.BadConfiguration(f"[channels] uris: {error}") from error
     return ShardedEngine([RedisEngine(client, clock.store) for client in clients])
+
+
+def _console(conf: cfg.ConfigOpts) -> console.Settings:
+    key, insecure = conf.channels.api_key, conf.channels.api_insecure
+    secret = tickets.secret(key) if key else b""
+    if insecure and not key:
+        # Workers get it from the process that starts them; other nodes have others.
+        secret = secrets.token_bytes(32)
+    return console.Settings(secret=secret, guarded=not insecure)
 
 
 def settings(conf: cfg.ConfigOpts) -> Settings:

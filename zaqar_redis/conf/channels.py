@@ -151,6 +151,11 @@ _CHANNELS: list[cfg.Opt] = [
         help="What backends and operators show to use /api; without one nobody may.",
     ),
     cfg.BoolOpt("api_insecure", default=False, help="Everybody may use /api; for trying."),
+    cfg.BoolOpt(
+        "console",
+        default=True,
+        help="Serve the web console at /console/, which uses /api: who signs in shows api_key.",
+    ),
     *_of_channels(Options()),
 ]
 

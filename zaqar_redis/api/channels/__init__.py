@@ -10,14 +10,14 @@ import falcon.asgi
 import msgspec
 
 from zaqar_redis.api import problems
-from zaqar_redis.api.channels import server, streams
+from zaqar_redis.api.channels import console, server, streams
 from zaqar_redis.api.channels.emulation import Emulation
 from zaqar_redis.api.channels.exchange import Exchange, Receive, Send
 from zaqar_redis.api.channels.origins import CrossOrigin, Origins
 from zaqar_redis.api.channels.outbox import Turn
 from zaqar_redis.api.channels.streams import Streams
 from zaqar_redis.api.channels.websocket import UniWebSocket, WebSocket
-from zaqar_redis.auth import tokens
+from zaqar_redis.auth import tickets, tokens
 from zaqar_redis.realtime import world
 from zaqar_redis.realtime.engine import Engine
 from zaqar_redis.realtime.namespaces import Namespaces
@@ -38,6 +38,8 @@ class Settings(msgspec.Struct, frozen=True):
     allowed_origins: tuple[str, ...]
     project: str
     server: server.Settings = server.Settings()
+    #: None: there is no web console
+    console: console.Settings | None = None
     #: whether clients connect; a command's node has none
     serves: bool = True
 
@@ -51,7 +53,7 @@ class Channels:
             engine,
             settings.session,
             settings.namespaces,
-            tokens.Verifier(settings.tokens),
+            tickets.Verifier(settings.tokens, settings.console.secret if settings.console else b""),
             queues=queues,
             serves=settings.serves,
         )
@@ -60,9 +62,16 @@ class Channels:
         self._streams = _streams(self.node, origins, settings.project, turn)
         self._http: falcon.asgi.App[Any, Any] = falcon.asgi.App()
         problems.install(self._http)
-        api = server.ServerApi(self.node, server.Guard(settings.server), settings.project)
+        guard = server.Guard(settings.server)
+        api = server.ServerApi(self.node, guard, settings.project)
         self._http.add_route("/api", api)
         self._http.add_route("/api/{method}", api)
+        self._paths = _OURS
+        if settings.console is not None:
+            self._paths |= {"console"}
+            console.install(
+                self._http, settings.console, guard, settings.namespaces, settings.project
+            )
 
     async def start(self) -> None:
         await self.node.start()
@@ -72,7 +81,7 @@ class Channels:
 
     def has(self, path: str) -> bool:
         """Whether requests for it are to come here."""
-        return path.lstrip("/").partition("/")[0] in _OURS
+        return path.lstrip("/").partition("/")[0] in self._paths
 
     def leave(self) -> None:
         """The service is about to stop: connections end."""

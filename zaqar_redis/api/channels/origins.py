@@ -18,9 +18,14 @@ class Origins:
     def __init__(self, globs: tuple[str, ...]) -> None:
         self._globs = globs
 
-    def allow(self, origin: str) -> bool:
-        """One without an origin is no page of another site."""
-        return not origin or any(fnmatchcase(origin, glob) for glob in self._globs)
+    def allow(self, origin: str, host: str) -> bool:
+        """Pages of others must be named; one without an origin is none, nor is one that *host*
+        itself has served, as the console."""
+        return (
+            not origin
+            or origin.partition("://")[2] == host
+            or any(fnmatchcase(origin, glob) for glob in self._globs)
+        )
 
 
 class CrossOrigin:
@@ -39,7 +44,7 @@ class CrossOrigin:
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         exchange = Exchange(scope, receive, send)
         origin = exchange.header(b"origin")
-        if not self._origins.allow(origin):
+        if not self._origins.allow(origin, exchange.header(b"host")):
             await exchange.answer(403)
             return
         exchange.headers = _shared(origin) if origin else []

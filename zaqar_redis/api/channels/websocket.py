@@ -47,7 +47,7 @@ class WebSocket:
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         await receive()
-        if not self._origins.allow(header(scope, b"origin")):
+        if not self._origins.allow(header(scope, b"origin"), header(scope, b"host")):
             await send({"type": "websocket.close"})  # before it was accepted: 403
             return
         codec, subprotocol = self._chosen(scope)

@@ -1,0 +1,392 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The web console, as an operator sees it: in Chromium, with two workers and one Redis."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import cent
+import httpx
+import jwt
+import pytest
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect
+
+from tests import servers
+from zaqar_redis.auth import tickets
+
+KEY = "the operator's key, of thirty-two bytes or more"
+OPTIONS: dict[str, dict[str, object]] = {
+    "channels": {"api_key": KEY, "namespaces": "kept,latest,bare"},
+    "channels:kept": {"history_size": 100, "history_ttl": 60, "presence": True},
+    "channels:latest": {"history_size": 9, "history_ttl": 60, "force_recovery_mode": "cache"},
+}
+#: Whoever makes HTML of it opens a dialog.
+MARKUP = "<img src=x onerror=alert(1)><script>alert(2)</script>"
+
+
+@pytest.fixture(scope="module")
+def service(redis_server: servers.RedisServer) -> Iterator[servers.Service]:
+    with servers.service(redis_server.uri, workers=2, options=OPTIONS) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        # Without its sandbox, which needs what containers do not give.
+        browser = playwright.chromium.launch(
+            executable_path=servers.program("chromium"), args=["--no-sandbox"]
+        )
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    """Of somebody who has not been here before; it must have had no mishap at the end."""
+    mishaps: list[str] = []
+    with browser.new_context() as context:
+        page = context.new_page()
+        page.on("pageerror", lambda error: mishaps.append(str(error)))
+        page.on("dialog", lambda dialog: mishaps.append(dialog.message))
+        yield page
+    assert mishaps == []
+
+
+@pytest.fixture
+def api(service: servers.Service, project: str) -> Iterator[Callable[..., httpx.Response]]:
+    headers = {"X-API-Key": KEY, "X-Project-ID": project, "Client-ID": str(uuid.uuid4())}
+    with httpx.Client(base_url=service.url, headers=headers) as client:
+        yield client.request
+
+
+def signed_in(page: Page, service: servers.Service, project: str, view: str = "queues") -> None:
+    """As after a reload of somebody who has signed in."""
+    known = {"zaqar-redis.key": KEY, "zaqar-redis.project": project}
+    page.add_init_script(f"Object.assign(sessionStorage, {json.dumps(known)})")
+    page.goto(f"{service.url}/console/#/{view}")
+
+
+def figure(page: Page, name: str) -> str:
+    return page.locator(f"[data-figure={name}]").inner_text()
+
+
+def heard(page: Page) -> list[object]:
+    """What the live tail shows, the oldest first."""
+    return [json.loads(text) for text in page.locator(".feed code").all_inner_texts()][::-1]
+
+
+def state(page: Page, text: str | re.Pattern[str]) -> None:
+    expect(page.locator(".tail .state")).to_have_text(text, timeout=40_000)
+
+
+def post(request: Callable[..., httpx.Response], queue: str, *bodies: object) -> None:
+    messages = [{"body": body, "ttl": 300} for body in bodies]
+    posted = request("POST", f"/v2/queues/{queue}/messages", json={"messages": messages})
+    assert posted.status_code == 201
+
+
+def test_only_who_has_the_key_signs_in(
+    page: Page, service: servers.Service, project: str, api: Callable[..., httpx.Response]
+) -> None:
+    post(api, "orders", 1)
+    page.goto(f"{service.url}/console")
+    assert page.url == f"{service.url}/console/"
+    page.get_by_label("API key").fill("another key")
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_role("alert")).to_have_text("This is not the service's key.")
+    expect(page.get_by_role("navigation")).to_be_hidden()
+    page.get_by_label("API key").fill(KEY)
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_role("heading", name="Queues")).to_be_visible()
+    page.get_by_label("Project").fill(project)
+    page.get_by_label("Project").press("Enter")
+    expect(page.get_by_role("link", name="orders")).to_be_visible()
+    page.reload()
+    expect(page.get_by_role("link", name="orders")).to_be_visible()
+    page.get_by_role("button", name="Sign out").click()
+    page.reload()
+    expect(page.get_by_label("API key")).to_be_visible()
+
+
+def test_a_queue_shows_how_deep_it_is_and_how_fast_it_is(
+    page: Page, service: servers.Service, project: str, api: Callable[..., httpx.Response]
+) -> None:
+    post(api, "orders", 1, 2)
+    signed_in(page, service, project)
+    page.get_by_role("link", name="orders").click()
+    expect(page.locator("[data-figure=total]")).to_have_text("2")
+    expect(page.locator("[data-figure=posts]")).to_have_text("0.0")
+    post(api, "orders", *range(10))
+    expect(page.locator("[data-figure=total]")).to_have_text("12")
+    assert float(figure(page, "posts")) > 0
+    assert figure(page, "takes") == "0.0"
+    assert api("POST", "/v2/queues/orders/claims?limit=3", json={}).status_code == 201
+    expect(page.get_by_role("row", name="orders")).to_contain_text(re.compile(r"9\s*3\s*12"))
+    assert api("DELETE", "/v2/queues/orders/messages?pop=4").status_code == 200
+    expect(page.locator("[data-figure=total]")).to_have_text("8")
+    assert float(figure(page, "takes")) > 0
+    # The chart's four lines: free, claimed, and the two rates.
+    expect(page.locator(".chart .scatterlayer .trace")).to_have_count(4)
+
+
+def test_what_is_posted_to_a_queue_is_seen(
+    page: Page, service: servers.Service, project: str, api: Callable[..., httpx.Response]
+) -> None:
+    post(api, "orders", "before")
+    signed_in(page, service, project, "queues/orders")
+    state(page, "live")
+    page.get_by_label("Data, as JSON").fill('{"from": "the box"}')
+    page.get_by_label("Life in seconds").fill("120")
+    page.get_by_role("button", name="Post").click()
+    expect(page.locator(".publish [role=status]")).to_contain_text("Posted: ")
+    post(api, "orders", MARKUP, {MARKUP: 1})
+    expect(page.locator(".feed li")).to_have_count(3)
+    assert heard(page) == [{"from": "the box"}, MARKUP, {MARKUP: 1}]
+    expect(page.locator(".feed li").last).to_contain_text(re.compile("#2 .*id .*ttl 120"))
+    listed = api("GET", "/v2/queues/orders/messages?echo=true").json()["messages"]
+    assert [message["ttl"] for message in listed] == [300, 120, 300, 300]
+
+
+def test_rates_count_what_came_and_went_between_two_looks(
+    page: Page, service: servers.Service
+) -> None:
+    def look(total: int, newest: int | None, epoch: str = "0" * 16) -> dict[str, object]:
+        href = f"/v2/queues/q/messages/{epoch}{newest:016x}" if newest else None
+        messages = {"free": total, "claimed": 0, "total": total}
+        return {"messages": messages | ({"newest": {"href": href}} if href else {})}
+
+    page.goto(f"{service.url}/console/")
+    looks = [
+        look(2, 2),  # nothing is known before
+        look(4, 8),  # in two seconds six came and four left
+        look(0, None),  # four left; whether any came is not seen yet
+        look(1, 20),  # twelve came, eleven left
+        look(3, 3, "1" * 16),  # it was made anew
+    ]
+    rates = page.evaluate(
+        """async (looks) => {
+            const { Rates } = await import("/console/rates.js");
+            const rates = new Rates();
+            return looks.map((each, at) => {
+                const { posts, takes } = rates.look(each, 2 * at);
+                return [posts, takes];
+            });
+        }""",
+        looks,
+    )
+    assert rates == [[None, None], [3, 2], [0, 2], [6, 5.5], [None, None]]
+
+
+def test_queues_come_in_pages_and_can_be_looked_for(
+    page: Page, service: servers.Service, project: str, api: Callable[..., httpx.Response]
+) -> None:
+    for number in range(12):
+        assert api("PUT", f"/v2/queues/queue-{number:02}").status_code == 201
+    asked = []
+    page.on("request", lambda request: asked.append(request.url))
+    signed_in(page, service, project)
+    expect(page.locator("tbody tr")).to_have_count(10)
+    assert {url.split("/")[5] for url in asked if url.endswith("/stats")} == {
+        f"queue-{number:02}" for number in range(10)
+    }
+    page.get_by_role("button", name="Next").click()
+    expect(page.locator("tbody tr")).to_have_text([re.compile("queue-10"), re.compile("queue-11")])
+    expect(page.get_by_role("button", name="Next")).to_be_disabled()
+    page.get_by_role("button", name="Back").click()
+    expect(page.locator("tbody tr")).to_have_count(10)
+    page.get_by_label("Name contains").fill("-11")
+    expect(page.locator("tbody tr")).to_have_text([re.compile("queue-11")])
+
+
+def test_what_is_published_is_seen_whoever_publishes_it(
+    page: Page, service: servers.Service
+) -> None:
+    channel = f"kept:{uuid.uuid4()}"  # cent knows no projects: it is one of the default one
+    signed_in(page, service, "default", "channels")
+    page.get_by_label("Any channel").fill(channel)
+    page.get_by_role("button", name="Open").click()
+    state(page, "live")
+    expect(page.get_by_role("row", name=channel)).to_contain_text("1")
+    page.get_by_label("Data, as JSON").fill('{"from": "the box"')
+    page.get_by_role("button", name="Publish").click()
+    expect(page.locator(".publish [role=status]")).to_contain_text("That is no JSON")
+    page.get_by_label("Data, as JSON").fill('{"from": "the box", "n": 12345678901234567890}')
+    page.get_by_role("button", name="Publish").click()
+    expect(page.locator(".publish [role=status]")).to_have_text("Published: offset 1")
+    client = cent.Client(f"{service.url}/api", KEY)
+    client.publish(cent.PublishRequest(channel=channel, data={"from": MARKUP}))
+    client.close()
+    expect(page.locator(".feed li")).to_have_count(2)
+    assert heard(page) == [{"from": "the box", "n": 12345678901234567890}, {"from": MARKUP}]
+    page.get_by_text("Presence", exact=True).click()
+    page.get_by_text("History", exact=True).click()
+    expect(page.locator("details").nth(0)).to_contain_text('{"name":"console"}')
+    expect(page.locator("details").nth(1).locator("tbody tr")).to_have_count(2)
+
+
+def test_names_and_messages_are_text_whatever_is_in_them(
+    page: Page, service: servers.Service, project: str, api: Callable[..., httpx.Response]
+) -> None:
+    name = f"bare:{MARKUP}"
+    signed_in(page, service, project, "channels")
+    page.get_by_label("Any channel").fill(name)
+    page.get_by_role("button", name="Open").click()
+    state(page, "live, without history")
+    published = api("POST", "/api/publish", json={"channel": name, "data": {MARKUP: MARKUP}})
+    assert published.json() == {"result": {}}
+    expect(page.locator(".feed li")).to_have_count(1)
+    expect(page.get_by_role("link", name=name)).to_be_visible()
+    expect(page.get_by_role("heading", name=name)).to_be_visible()
+    assert heard(page) == [{MARKUP: MARKUP}]
+    assert page.locator("main img, main script").count() == 0
+
+
+def test_a_tail_goes_on_where_it_was_and_tells_what_it_missed(
+    page: Page, redis_server: servers.RedisServer, project: str
+) -> None:
+    def ask(service: servers.Service, method: str, **body: object) -> None:
+        headers = {"X-API-Key": KEY, "X-Project-ID": project}
+        done = httpx.post(f"{service.url}/api/{method}", headers=headers, json=body)
+        assert "error" not in done.json()
+
+    port = servers.free_port()
+    channels = ("kept:whole", "queue:whole", "kept:removed", "bare:unkept", "latest:two")
+    tabs = {channel: page.context.new_page() for channel in channels}
+    with servers.service(redis_server.uri, options=OPTIONS, port=port) as service:
+        for channel, tab in tabs.items():
+            signed_in(tab, service, project, f"channels/{channel}")
+            state(tab, re.compile("^live"))
+            ask(service, "publish", channel=channel, data=0)
+            expect(tab.locator(".feed code")).to_have_count(1)
+    for tab in tabs.values():
+        state(tab, re.compile("again in"))
+    with servers.service(redis_server.uri, options=OPTIONS) as elsewhere:
+        for channel in channels:
+            for number in (1, 2):
+                ask(elsewhere, "publish", channel=channel, data=number)
+        ask(elsewhere, "history_remove", channel="kept:removed")
+    with servers.service(redis_server.uri, options=OPTIONS, port=port) as service:
+        for channel, tab in tabs.items():
+            # It may be on its way by itself, and then the button is gone.
+            tab.locator("button", has_text="Connect now").evaluate("button => button.click()")
+            state(tab, re.compile("^live"))
+            ask(service, "publish", channel=channel, data=3)
+        for channel in ("kept:whole", "queue:whole"):
+            expect(tabs[channel].locator(".feed li")).to_have_count(4)
+            assert heard(tabs[channel]) == [0, 1, 2, 3]
+        for channel, why, shown in (
+            ("kept:removed", "More was published than is kept", [0, 3]),
+            ("bare:unkept", "This channel keeps no history", [0, 3]),
+            ("latest:two", "1 before #3 are missing", [0, 2, 3]),
+        ):
+            tab = tabs[channel]
+            expect(tab.locator(".feed li")).to_have_count(len(shown) + 1)
+            expect(tab.locator(".feed .missed")).to_contain_text(why)
+            assert heard(tab) == shown
+
+
+def test_nodes_are_the_workers(page: Page, service: servers.Service, project: str) -> None:
+    signed_in(page, service, project, "nodes")
+    expect(page.locator("[data-figure=nodes]")).to_have_text("2")
+    names = page.locator("tbody th").all_inner_texts()
+    assert sorted(int(name.rpartition("_")[2]) for name in names) == sorted(service.workers())
+
+
+def test_pools_are_shown_in_admin_mode(page: Page, project: str) -> None:
+    options = OPTIONS | {"DEFAULT": {"admin_mode": True}}
+    headers = {"X-Project-ID": project, "Client-ID": str(uuid.uuid4())}
+    with (
+        servers.redis_server() as home,
+        servers.redis_server() as another,
+        servers.service(home.uri, options=options) as service,
+        httpx.Client(base_url=service.url, headers=headers) as client,
+    ):
+        signed_in(page, service, project, "pools")
+        expect(page.get_by_text("No pools: all queues live in [storage] uri.")).to_be_visible()
+        pool = {"uri": another.uri, "weight": 70}
+        assert client.put("/v2/pools/east", json=pool).status_code == 201
+        post(client.request, "orders", 1)
+        row = page.get_by_role("row", name="east")
+        expect(row).to_contain_text(re.compile(r"70\W*1\s*in use"), timeout=20_000)
+
+
+def test_without_a_key_and_without_admin_mode_the_page_says_what_is_to_be_done(
+    page: Page, redis_server: servers.RedisServer
+) -> None:
+    with servers.service(redis_server.uri) as service:
+        page.goto(f"{service.url}/console/")
+        expect(page.get_by_text("set api_key in the group [channels]")).to_be_visible()
+        token = httpx.post(f"{service.url}/console/token", json={"channel": "news"})
+        assert token.status_code == 401
+    insecure: dict[str, dict[str, object]] = {"channels": {"api_insecure": True}}
+    with servers.service(redis_server.uri, workers=2, options=insecure) as service:
+        page.goto(f"{service.url}/console/#/pools")
+        expect(page.get_by_text("zaqar-redis serve --admin")).to_be_visible()
+        page.goto(f"{service.url}/console/#/channels/news")
+        state(page, "live, without history")
+    with servers.service(redis_server.uri, options={"channels": {"console": False}}) as service:
+        assert httpx.get(f"{service.url}/console/").status_code == 404
+
+
+def test_the_page_takes_nothing_from_elsewhere_and_is_kept_by_browsers(
+    service: servers.Service,
+) -> None:
+    found = httpx.get(f"{service.url}/console/")
+    policy = found.headers["Content-Security-Policy"]
+    assert "default-src 'none'" in policy
+    assert "script-src 'self';" in policy
+    assert not re.search(r"https?:", found.text)
+    for name in ("", "console.js", "console.css", "plotly.min.js"):
+        url = f"{service.url}/console/{name}"
+        etag = httpx.get(url).headers["ETag"]
+        again = httpx.get(url, headers={"If-None-Match": etag})
+        assert (again.status_code, again.content) == (304, b"")
+    assert httpx.get(f"{service.url}/console/__init__.py").status_code == 404
+
+
+def test_a_ticket_opens_its_channel_and_nothing_else(
+    service: servers.Service, project: str, api: Callable[..., httpx.Response]
+) -> None:
+    ticket = api("POST", "/console/token", json={"channel": "kept:news"}).json()["token"]
+    claims = jwt.decode(ticket, options={"verify_signature": False})
+    assert (claims["sub"], claims["project"], list(claims["subs"])) == ("", project, ["kept:news"])
+    assert 0 < claims["exp"] - time.time() <= 60
+    # Signed with anything else, with what signs it or without, it is none.
+    for forged in (
+        jwt.encode(claims, KEY, headers={"kid": claims["aud"]}),
+        jwt.encode(claims, KEY),
+        jwt.encode(claims, "", algorithm="none", headers={"kid": claims["aud"]}),
+    ):
+        with pytest.raises(ConnectionClosed) as closed:
+            spoken(service, forged)
+        assert closed.value.rcvd is not None
+        assert closed.value.rcvd.code == 3500
+    assert list(spoken(service, ticket)[0]["connect"]["subs"]) == ["kept:news"]
+    refused = spoken(service, ticket, {"id": 2, "subscribe": {"channel": "kept:other"}})
+    assert refused[1]["error"]["code"] == 103
+    old = tickets.issue(tickets.secret(KEY), project, "kept:news", time.time() - 61)
+    assert spoken(service, old)[0]["error"]["code"] == 109
+    for channel, status in (("kept:news", 401), ("nowhere:news", 400)):
+        headers = {"X-API-Key": KEY} if status == 400 else {}
+        asked = httpx.post(
+            f"{service.url}/console/token", headers=headers, json={"channel": channel}
+        )
+        assert asked.status_code == status
+
+
+def spoken(service: servers.Service, token: str, *commands: dict[str, Any]) -> list[dict[str, Any]]:
+    """What a connection with the token answers to each command, connecting first."""
+    replies = []
+    with connect(f"ws://127.0.0.1:{service.port}/connection/websocket") as socket:
+        for command in ({"id": 1, "connect": {"token": token}}, *commands):
+            socket.send(json.dumps(command))
+            replies += [json.loads(line) for line in str(socket.recv(5)).splitlines()]
+    return replies

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// Channels that somebody is subscribed to; of the one that is chosen, what is published in it,
+// a box to publish, who is there, and what is kept.
+
+import { Table, Tiles, count, make, setText } from "./dom.js";
+import { Feed, publishBox } from "./feed.js";
+import { Refused } from "./server.js";
+
+// Rows: of the channels with the most subscribers, of those present, and of what is kept.
+const ROWS = 100;
+const KEPT = 20;
+// The service says so where presence or history is off.
+const NOT_AVAILABLE = 108;
+
+export class Channels {
+  seconds = 2;
+  #chosen = null;
+
+  constructor(context) {
+    this.context = context;
+    this.table = new Table("Channels with subscribers",
+      [{ title: "Channel" }, { title: "Subscribers", number: true }],
+      "Nobody is subscribed to anything.");
+    this.more = make("p", { class: "hint" });
+    this.pattern = make("input", { type: "search", placeholder: "news:*", autocomplete: "off",
+      spellcheck: "false", oninput: context.refresh });
+    this.name = make("input", { name: "name", autocomplete: "off", spellcheck: "false", required: true });
+    this.detail = make("div", { class: "card", hidden: true });
+    this.element = make("div", { class: "split" },
+      make("section", { class: "card" }, make("h2", {}, "Channels"),
+        make("form", { class: "row", onsubmit: (event) => event.preventDefault() },
+          make("label", {}, "Pattern ", this.pattern)),
+        make("form", { class: "row", onsubmit: (event) => this.#go(event) },
+          make("label", {}, "Any channel ", this.name), make("button", {}, "Open")),
+        this.table.element, this.more),
+      this.detail);
+  }
+
+  open(name) {
+    if (this.#chosen?.name === name) return;
+    this.#chosen?.close();
+    this.#chosen = name ? new Detail(this.context, name) : null;
+    this.detail.replaceChildren(...(this.#chosen ? [this.#chosen.element] : []));
+    this.detail.hidden = !this.#chosen;
+  }
+
+  close() {
+    this.#chosen?.close();
+  }
+
+  async refresh(signal) {
+    const asked = { pattern: this.pattern.value };
+    const { channels } = await this.context.server.api("channels", asked, signal);
+    const found = Object.entries(channels).sort(
+      ([one, { num_clients: a }], [other, { num_clients: b }]) => b - a || (one < other ? -1 : 1));
+    const chosen = this.#chosen;
+    this.table.show(found.slice(0, ROWS).map(([name, { num_clients }]) =>
+      [name, [{ text: name, href: address(name), current: chosen?.name === name },
+        count(num_clients)]]));
+    const left = found.length - ROWS;
+    setText(this.more, left > 0 ? `and ${count(left)} more: a pattern finds them` : "");
+    if (chosen) await chosen.refresh(signal);
+  }
+
+  #go(event) {
+    event.preventDefault();
+    location.hash = address(this.name.value);
+  }
+}
+
+const address = (name) => `#/channels/${encodeURIComponent(name)}`;
+
+class Detail {
+  constructor(context, name) {
+    this.server = context.server;
+    this.name = name;
+    this.feed = new Feed(this.server, name);
+    this.tiles = new Tiles({ clients: ["Connections"], users: ["Users"] });
+    this.presence = new Table("Who is there",
+      [{ title: "Connection" }, { title: "User" }, { title: "Information" }], "Nobody.");
+    this.history = new Table("The last publications",
+      [{ title: "Offset" }, { title: "Data" }], "Nothing is kept.");
+    this.present = section("Presence", this.tiles.element, this.presence.element);
+    this.kept = section("History", this.history.element);
+    this.element = make("section", {}, make("h2", {}, name),
+      publishBox("Publish", "Publish", (text) => this.#publish(text)),
+      this.feed.element, this.present.element, this.kept.element);
+    for (const { element } of [this.present, this.kept]) {
+      element.addEventListener("toggle", context.refresh);
+    }
+  }
+
+  close() {
+    this.feed.close();
+  }
+
+  async refresh(signal) {
+    // Only what somebody looks at: a channel may have ten thousand subscribers.
+    if (this.present.element.open) {
+      await this.present.show(async () => this.#showPresence(signal));
+    }
+    if (this.kept.element.open) await this.kept.show(async () => this.#showHistory(signal));
+  }
+
+  async #showPresence(signal) {
+    const { presence } = await this.server.api("presence", { channel: this.name }, signal);
+    const all = Object.values(presence);
+    const users = new Set(all.map((info) => info.user).filter(Boolean));
+    this.tiles.show({ clients: count(all.length), users: count(users.size) });
+    this.presence.show(all.slice(0, ROWS).map((info) => [info.client, [info.client, info.user || "–",
+      [info.conn_info, info.chan_info].filter((each) => each !== undefined)
+        .map((each) => JSON.stringify(each)).join(" ")]]));
+  }
+
+  async #showHistory(signal) {
+    const asked = { channel: this.name, limit: KEPT, reverse: true };
+    const { publications } = await this.server.api("history", asked, signal);
+    this.history.show(publications.map(({ offset, data }) =>
+      [offset, [count(offset), JSON.stringify(data)]]));
+  }
+
+  async #publish(text) {
+    const channel = JSON.stringify(this.name);
+    const result = await this.server.api("publish", `{"channel": ${channel}, "data": ${text}}`);
+    return result.offset ? `Published: offset ${result.offset}` : "Published.";
+  }
+}
+
+// A part that can be unfolded, and says when the channel has no such thing.
+function section(title, ...content) {
+  const note = make("p", { class: "hint" });
+  const element = make("details", {}, make("summary", {}, title), note, ...content);
+  return {
+    element,
+    async show(work) {
+      let off = false;
+      try {
+        await work();
+      } catch (error) {
+        off = error instanceof Refused && error.status === NOT_AVAILABLE;
+        if (!off) throw error;
+      }
+      setText(note, off ? `${title} is off for this channel.` : "");
+      for (const each of content) each.hidden = off;
+    },
+  };
+}

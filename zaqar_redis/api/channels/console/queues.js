@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// Queues: a page of them with depths and rates; of the one that is chosen, a chart, what is
+// posted to it, and a box to post.
+
+import * as charts from "./charts.js";
+import { Pager, Table, Tiles, count, make, rate, setText } from "./dom.js";
+import { Feed, publishBox } from "./feed.js";
+import { Rates, Series } from "./rates.js";
+import { Refused } from "./server.js";
+
+const POSTS = "Messages that were posted, between the last two looks";
+const TAKES = "Messages that left: deleted, popped or expired";
+const COLUMNS = [
+  { title: "Queue" },
+  { title: "Free", number: true, help: "Messages that can be claimed, now or after their delay" },
+  { title: "Claimed", number: true },
+  { title: "Total", number: true },
+  { title: "Posts/s", number: true, help: POSTS },
+  { title: "Takes/s", number: true, help: TAKES },
+];
+
+export class Queues {
+  seconds = 2;
+  #rates = new Map();
+  #chosen = null;
+
+  constructor(context) {
+    this.context = context;
+    this.table = new Table("Queues", COLUMNS, "No queues here. They are made when something is posted.");
+    this.pager = new Pager(context.refresh);
+    this.filter = make("input", { type: "search", autocomplete: "off", spellcheck: "false",
+      oninput: () => { this.pager.reset(); context.refresh(); } });
+    this.detail = make("div", { class: "card", hidden: true });
+    const bar = make("form", { class: "row", onsubmit: (event) => event.preventDefault() },
+      make("label", {}, "Name contains ", this.filter));
+    this.element = make("div", { class: "split" },
+      make("section", { class: "card" }, make("h2", {}, "Queues"), bar, this.table.element,
+        this.pager.element),
+      this.detail);
+  }
+
+  open(name) {
+    if (this.#chosen?.name === name) return;
+    this.#chosen?.close();
+    this.#chosen = name ? new Detail(this.context, name) : null;
+    this.detail.replaceChildren(...(this.#chosen ? [this.#chosen.element] : []));
+    this.detail.hidden = !this.#chosen;
+  }
+
+  close() {
+    this.#chosen?.close();
+  }
+
+  async refresh(signal) {
+    const query = { marker: this.pager.marker, name: this.filter.value };
+    const page = await this.context.server.page("queues", query, signal);
+    const names = page.items.map((queue) => queue.name);
+    const chosen = this.#chosen;
+    // One page of queues, and the one that is open: never more are asked for.
+    const asked = new Set(chosen ? [...names, chosen.name] : names);
+    const looks = new Map();
+    await Promise.all(Array.from(asked, async (name) => {
+      looks.set(name, await this.#look(name, signal));
+    }));
+    for (const name of this.#rates.keys()) if (!asked.has(name)) this.#rates.delete(name);
+    this.pager.shown(page.next);
+    this.table.show(names.map((name) => [name, row(name, looks.get(name), chosen?.name === name)]));
+    if (chosen && chosen === this.#chosen) await chosen.show(looks.get(chosen.name));
+  }
+
+  // null when the queue has just been deleted.
+  async #look(name, signal) {
+    try {
+      const path = `/queues/${encodeURIComponent(name)}/stats`;
+      const stats = await this.context.server.queues("GET", path, null, signal);
+      if (!this.#rates.has(name)) this.#rates.set(name, new Rates());
+      return this.#rates.get(name).look(stats, performance.now() / 1000);
+    } catch (error) {
+      if (error instanceof Refused && error.status === 404) return null;
+      throw error;
+    }
+  }
+}
+
+function row(name, look, current) {
+  const link = { text: name, href: `#/queues/${encodeURIComponent(name)}`, current };
+  if (!look) return [link, "–", "–", "–", "–", "–"];
+  return [link, ...Object.values(shown(look))];
+}
+
+const shown = (look) => ({
+  free: count(look.free), claimed: count(look.claimed), total: count(look.total),
+  posts: rate(look.posts), takes: rate(look.takes),
+});
+
+class Detail {
+  #series = new Series();
+
+  constructor(context, name) {
+    this.context = context;
+    this.name = name;
+    this.tiles = new Tiles({
+      free: ["Free"], claimed: ["Claimed"], total: ["Total"], posts: ["Posts/s", POSTS],
+      takes: ["Takes/s", TAKES],
+    });
+    this.chart = make("div", { class: "chart", role: "img",
+      "aria-label": `Depth and rates of ${name} in the last minutes` });
+    this.note = make("p", { class: "hint" }, "");
+    if (!context.about.charts) {
+      setText(this.note, "For charts, install the service with its extra console: " +
+        "pip install 'zaqar-redis[console]'");
+    }
+    this.feed = new Feed(context.server, `queue:${name}`);
+    const ttl = make("input", { name: "ttl", type: "number", min: "60", value: "3600", required: true });
+    this.element = make("section", {},
+      make("h2", {}, name), this.tiles.element, this.chart, this.note,
+      publishBox("Post a message", "Post", (text, form) => this.#post(text, form),
+        make("label", {}, "Life in seconds ", ttl)),
+      this.feed.element);
+  }
+
+  close() {
+    this.feed.close();
+    charts.forget(this.chart);
+  }
+
+  async show(look) {
+    if (!look) {
+      setText(this.note, "There is no such queue (yet).");
+      return;
+    }
+    this.tiles.show(shown(look));
+    this.#series.add({ ...look, at: new Date() });
+    if (this.context.about.charts) {
+      setText(this.note, "");
+      await charts.draw(this.chart, this.#series.looks);
+    }
+  }
+
+  async #post(text, form) {
+    // The text itself, not what JavaScript makes of it: its numbers have 53 bits.
+    const body = `{"messages": [{"body": ${text}, "ttl": ${Number(form.elements.ttl.value)}}]}`;
+    const path = `/queues/${encodeURIComponent(this.name)}/messages`;
+    const posted = await this.context.server.queues("POST", path, body);
+    this.context.refresh();
+    return `Posted: ${posted.resources[0].split("/").at(-1)}`;
+  }
+}

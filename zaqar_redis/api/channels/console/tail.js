@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+// One channel, live: a connection in the JSON protocol, with a ticket that subscribes to it.
+// It comes back when it is lost, goes on where it was, and tells when something was missed.
+
+import { parse } from "./server.js";
+
+const SHORTEST = 0.5; // seconds between tries, at first …
+const LONGEST = 20; // … and at most
+// Seconds that a ping may be late before the connection is taken for dead.
+const LATE = 10;
+
+// A code after which coming back is of no use.
+const isFinal = (code) => (code >= 3500 && code < 4000) || (code >= 4500 && code < 5000);
+
+// listener: state(kind, text) with kind connecting, live, waiting (for the next try) or ended;
+// publication(publication); missed(text).
+export class Tail {
+  #socket = null;
+  #timer = null;
+  #watch = null;
+  #tries = 0;
+  #stopped = false;
+  #position = null; // {offset, epoch}: where to go on
+  #lost = null; // when the connection was lost, ms
+
+  constructor(channel, ticket, listener) {
+    this.channel = channel;
+    this.ticket = ticket;
+    this.listener = listener;
+  }
+
+  async start() {
+    this.#timer = null;
+    this.listener.state("connecting", "connecting…");
+    let token;
+    try {
+      token = await this.ticket(this.channel);
+    } catch (error) {
+      if (error.status >= 400 && error.status < 500) this.#end(error.message);
+      else this.#again(error.message);
+      return;
+    }
+    if (this.#stopped) return;
+    const scheme = location.protocol === "https:" ? "wss:" : "ws:";
+    const socket = new WebSocket(`${scheme}//${location.host}/connection/websocket`);
+    this.#socket = socket;
+    socket.onopen = () => this.#send({ id: 1, connect: this.#connect(token) });
+    socket.onmessage = (event) => this.#received(event.data);
+    socket.onclose = (event) => this.#closed(event.code, event.reason);
+  }
+
+  // Try again, without waiting for longer.
+  now() {
+    if (this.#timer === null) return; // it is at it
+    clearTimeout(this.#timer);
+    this.start();
+  }
+
+  stop() {
+    this.#stopped = true;
+    clearTimeout(this.#timer);
+    clearTimeout(this.#watch);
+    this.#socket?.close();
+  }
+
+  #connect(token) {
+    const known = this.#position && { recover: true, ...this.#position };
+    return { token, name: "console", subs: known ? { [this.channel]: known } : {} };
+  }
+
+  #send(command) {
+    this.#socket.send(JSON.stringify(command));
+  }
+
+  #received(frame) {
+    for (const line of frame.split("\n")) {
+      if (this.#stopped) return;
+      if (line) this.#reply(parse(line));
+    }
+  }
+
+  #reply(reply) {
+    if (reply.connect) this.#connected(reply.connect);
+    else if (reply.error) this.#socket.close(); // an old ticket, or the service is in trouble
+    else if (reply.push) this.#pushed(reply.push);
+    else {
+      this.#send({});
+      this.#alive();
+    }
+  }
+
+  #connected(result) {
+    const sub = result.subs?.[this.channel] ?? {};
+    this.#tries = 0;
+    this.ping = result.ping ?? 0;
+    this.#alive();
+    this.#tellMissed(sub);
+    if (sub.recoverable) {
+      this.#position = { offset: sub.offset ?? 0, epoch: sub.epoch ?? "" };
+      for (const publication of sub.publications ?? []) this.#publication(publication);
+    }
+    this.listener.state("live", sub.recoverable ? "live" : "live, without history");
+  }
+
+  #tellMissed(sub) {
+    if (this.#lost === null) return;
+    const seconds = ((Date.now() - this.#lost) / 1000).toFixed(1);
+    this.#lost = null;
+    if (!sub.recoverable) {
+      this.listener.missed(`Not connected for ${seconds} s. This channel keeps no history: ` +
+        "what was published meanwhile is missing here.");
+    } else if (!sub.recovered) {
+      this.listener.missed(`Not connected for ${seconds} s. More was published than is kept: ` +
+        "something is missing here.");
+    }
+  }
+
+  #pushed(push) {
+    if (push.channel !== this.channel) return;
+    if (push.pub) this.#publication(push.pub);
+    else if (push.unsubscribe) this.#socket.close();
+  }
+
+  #publication(publication) {
+    const { offset } = publication;
+    if (this.#position && offset) {
+      // As where a channel recovers the latest publication only.
+      const skipped = offset - this.#position.offset - 1;
+      if (skipped > 0) this.listener.missed(`${skipped} before #${offset} are missing here.`);
+      this.#position.offset = offset;
+    }
+    this.listener.publication(publication);
+  }
+
+  #alive() {
+    clearTimeout(this.#watch);
+    if (this.ping) {
+      this.#watch = setTimeout(() => this.#socket.close(), (this.ping + LATE) * 1000);
+    }
+  }
+
+  #closed(code, reason) {
+    clearTimeout(this.#watch);
+    if (this.#stopped) return;
+    this.#lost ??= this.ping === undefined ? null : Date.now();
+    if (isFinal(code)) this.#end(reason || `closed with code ${code}`);
+    else this.#again(reason || "connection lost");
+  }
+
+  #again(why) {
+    if (this.#stopped) return;
+    // With jitter: after a restart of the service not everybody comes at once.
+    const most = Math.min(LONGEST, SHORTEST * 2 ** this.#tries++);
+    const seconds = most * (0.5 + Math.random() / 2);
+    this.listener.state("waiting", `${why}; again in ${seconds.toFixed(1)} s`);
+    this.#timer = setTimeout(() => this.start(), seconds * 1000);
+  }
+
+  #end(why) {
+    this.#stopped = true;
+    this.listener.state("ended", why);
+  }
+}
