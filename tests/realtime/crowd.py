@@ -147,8 +147,8 @@ class Publisher:
 
 
 class Crowd:
-    def __init__(self, redis: servers.RedisServer, members: Sequence[Member]) -> None:
-        self.redis = redis
+    def __init__(self, uris: Sequence[str], members: Sequence[Member]) -> None:
+        self.uris = uris
         self.members = members
         self.subscribers = [each for member in members for each in member.subscribers]
         self.publishers = {channel: Publisher(members[-1].client, channel) for channel in CHANNELS}
@@ -205,7 +205,7 @@ class Crowd:
         Of the lives before they got what they got in order, without a hole.
         """
         for channel, publisher in self.publishers.items():
-            epoch, held = await _held(self.redis, channel)
+            epoch, held = await _held(self.uris, channel)
             assert set(held.values()) <= publisher.sent
             if lives == 1:
                 assert set(publisher.acknowledged) <= set(held.values())
@@ -234,9 +234,9 @@ def _check(subscriber: Subscriber, lives: int, epoch: str, held: dict[int, int])
     assert last.got == [each for each in sorted(held.items()) if each[0] > last.offset]
 
 
-async def _held(redis: servers.RedisServer, channel: str) -> tuple[str, dict[int, int]]:
+async def _held(uris: Sequence[str], channel: str) -> tuple[str, dict[int, int]]:
     """The epoch of a channel, and what it holds by offset."""
-    store = engine([redis.uri], clock.store)
+    store = engine(uris, clock.store)
     await store.start("judge", Heard())
     try:
         kept, top = await store.history.history(f"default/{channel}", Since(), _KEEP)
@@ -261,11 +261,11 @@ async def until(condition: Callable[[], object], what: str, seconds: float = 20.
 
 @contextlib.asynccontextmanager
 async def gathered(
-    redis: servers.RedisServer, *services: servers.Service, each: int = 4
+    uris: Sequence[str], *services: servers.Service, each: int = 4
 ) -> AsyncIterator[Crowd]:
-    """So many clients of each service; the last one publishes too."""
+    """So many clients of each service, over these Redis; the last one publishes too."""
     members = [Member(service) for service in services for _ in range(each)]
-    crowd = Crowd(redis, members)
+    crowd = Crowd(uris, members)
     try:
         for member in members:
             await member.start()

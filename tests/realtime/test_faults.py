@@ -6,14 +6,16 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from collections.abc import Sequence
 
 from tests import servers
 from tests.realtime import crowd
+from zaqar_redis.realtime.engines.sharded import shard
 
 
 def test_redis_that_comes_back_with_its_data_costs_nothing() -> None:
     async def story(redis: servers.RedisServer, service: servers.Service) -> None:
-        async with crowd.gathered(redis, service) as house:
+        async with crowd.gathered([redis.uri], service) as house:
             for _ in range(2):
                 redis.signal(signal.SIGKILL)
                 await house.refusals()
@@ -32,7 +34,7 @@ def test_redis_that_comes_back_with_its_data_costs_nothing() -> None:
 
 def test_redis_that_comes_back_empty_is_told_to_everybody() -> None:
     async def story(redis: servers.RedisServer, service: servers.Service) -> None:
-        async with crowd.gathered(redis, service) as house:
+        async with crowd.gathered([redis.uri], service) as house:
             redis.signal(signal.SIGKILL)
             await house.refusals()
             await asyncio.to_thread(redis.start)
@@ -50,7 +52,7 @@ def test_redis_that_comes_back_empty_is_told_to_everybody() -> None:
 
 def test_redis_that_comes_back_older_is_told_to_everybody() -> None:
     async def story(redis: servers.RedisServer, service: servers.Service) -> None:
-        async with crowd.gathered(redis, service) as house:
+        async with crowd.gathered([redis.uri], service) as house:
             with redis.client() as client:
                 client.save()
             await house.more(50)
@@ -78,7 +80,7 @@ def test_redis_that_comes_back_older_is_told_to_everybody() -> None:
 
 def test_redis_that_stood_still_costs_nothing() -> None:
     async def story(redis: servers.RedisServer, service: servers.Service) -> None:
-        async with crowd.gathered(redis, service) as house:
+        async with crowd.gathered([redis.uri], service) as house:
             redis.signal(signal.SIGSTOP)
             await house.refusals()
             redis.signal(signal.SIGCONT)
@@ -97,7 +99,7 @@ def test_redis_that_stood_still_costs_nothing() -> None:
 
 def test_what_nobody_listened_to_is_found_soon() -> None:
     async def story(redis: servers.RedisServer, service: servers.Service) -> None:
-        async with crowd.gathered(redis, service) as house:
+        async with crowd.gathered([redis.uri], service) as house:
             with redis.client() as client:
                 for _ in range(5):
                     assert client.client_kill_filter(_type="pubsub") > 0
@@ -119,11 +121,36 @@ def test_what_nobody_listened_to_is_found_soon() -> None:
         asyncio.run(story(redis, service))
 
 
+def test_one_of_several_redis_is_lost_alone() -> None:
+    async def story(redis: Sequence[servers.RedisServer], service: servers.Service) -> None:
+        async with crowd.gathered([each.uri for each in redis], service) as house:
+            lost, other = sorted(crowd.CHANNELS, key=lambda name: shard(f"default/{name}", 2))
+            redis[0].signal(signal.SIGKILL)
+            before = house.publishers[other].refused
+            await crowd.until(lambda: house.publishers[lost].refused > 10, "refusals")
+            assert house.publishers[other].refused == before == 0
+            await asyncio.to_thread(redis[0].start)
+            await house.more()
+            await house.pause()
+            await house.check()
+            house.check_sockets()
+
+    with (
+        servers.redis_server(fsync="always") as first,
+        servers.redis_server(fsync="always") as second,
+        servers.redis_server() as queues,
+    ):
+        uris = {"uris": f"{first.uri}, {second.uri}"}
+        options = {"channels": crowd.OPTIONS["channels"] | uris}
+        with servers.service(queues.uri, workers=2, options=options) as service:
+            asyncio.run(story([first, second], service))
+
+
 def test_clients_of_a_killed_node_come_back_and_miss_nothing() -> None:
     async def story(
         redis: servers.RedisServer, killed: servers.Service, other: servers.Service
     ) -> None:
-        async with crowd.gathered(redis, killed, other, each=3) as house:
+        async with crowd.gathered([redis.uri], killed, other, each=3) as house:
             theirs, others = house.members[:3], house.members[3:]
             for _ in range(2):
                 before = {member.id for member in theirs}
