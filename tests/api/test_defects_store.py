@@ -38,7 +38,7 @@ ALIASES = {
     "waiting": {"claimed", "delayed"},
     "source": {"messages", "ready"},
     "queues_there": {"queues"},
-    "typed": set(keys.QueueKeys.__slots__) - {"feed"},  # that one is a channel
+    "typed": set(keys.QueueKeys.__slots__) - {"feed", "live"},  # those are channels
     "state": {"claimed", "delayed", "ready"},
     "other": {"claimed", "delayed", "ready"},
     "set": {"messages", "claimed", "delayed", "ready", "expiry"},
