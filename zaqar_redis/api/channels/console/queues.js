@@ -105,15 +105,14 @@ class Detail {
     });
     this.chart = make("div", { class: "chart", role: "img",
       "aria-label": `Depth and rates of ${name} in the last minutes` });
-    this.note = make("p", { class: "hint" }, "");
-    if (!context.about.charts) {
-      setText(this.note, "For charts, install the service with its extra console: " +
-        "pip install 'zaqar-redis[console]'");
-    }
+    this.note = make("p", { class: "hint", role: "status" });
+    const lacking = context.about.charts ? "" : "For charts, install the service with its extra " +
+      "console: pip install 'zaqar-redis[console]'";
     this.feed = new Feed(context.server, `queue:${name}`);
     const ttl = make("input", { name: "ttl", type: "number", min: "60", value: "3600", required: true });
     this.element = make("section", {},
-      make("h2", {}, name), this.tiles.element, this.chart, this.note,
+      make("h2", {}, name), this.tiles.element, this.note, this.chart,
+      make("p", { class: "hint" }, lacking),
       publishBox("Post a message", "Post", (text, form) => this.#post(text, form),
         make("label", {}, "Life in seconds ", ttl)),
       this.feed.element);
@@ -125,16 +124,11 @@ class Detail {
   }
 
   async show(look) {
-    if (!look) {
-      setText(this.note, "There is no such queue (yet).");
-      return;
-    }
+    setText(this.note, look ? "" : "There is no such queue (yet).");
+    if (!look) return;
     this.tiles.show(shown(look));
     this.#series.add({ ...look, at: new Date() });
-    if (this.context.about.charts) {
-      setText(this.note, "");
-      await charts.draw(this.chart, this.#series.looks);
-    }
+    if (this.context.about.charts) await charts.draw(this.chart, this.#series.looks);
   }
 
   async #post(text, form) {
