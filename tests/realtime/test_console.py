@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import cent
@@ -318,8 +320,8 @@ def test_pools_are_shown_in_admin_mode(page: Page, project: str) -> None:
         expect(row).to_contain_text(re.compile(r"70\W*1\s*in use"), timeout=20_000)
 
 
-def test_without_a_key_and_without_admin_mode_the_page_says_what_is_to_be_done(
-    page: Page, redis_server: servers.RedisServer
+def test_the_page_says_what_is_to_be_done_without_a_key_admin_mode_or_charts(
+    page: Page, redis_server: servers.RedisServer, tmp_path: Path
 ) -> None:
     with servers.service(redis_server.uri) as service:
         page.goto(f"{service.url}/console/")
@@ -327,11 +329,20 @@ def test_without_a_key_and_without_admin_mode_the_page_says_what_is_to_be_done(
         token = httpx.post(f"{service.url}/console/token", json={"channel": "news"})
         assert token.status_code == 401
     insecure: dict[str, dict[str, object]] = {"channels": {"api_insecure": True}}
-    with servers.service(redis_server.uri, workers=2, options=insecure) as service:
+    (tmp_path / "plotly.py").touch()  # found first, and has no charts in it
+    path = {"PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])}
+    with servers.service(
+        redis_server.uri, workers=2, options=insecure, environment=path
+    ) as service:
         page.goto(f"{service.url}/console/#/pools")
         expect(page.get_by_text("zaqar-redis serve --admin")).to_be_visible()
         page.goto(f"{service.url}/console/#/channels/news")
         state(page, "live, without history")
+        page.goto(f"{service.url}/console/#/queues/{uuid.uuid4()}")
+        expect(page.get_by_text("pip install 'zaqar-redis[console]'")).to_be_visible()
+        expect(page.locator("[data-figure=total]")).to_have_text("0")
+        state(page, "live")
+        assert httpx.get(f"{service.url}/console/plotly.min.js").status_code == 404
     with servers.service(redis_server.uri, options={"channels": {"console": False}}) as service:
         assert httpx.get(f"{service.url}/console/").status_code == 404
 

@@ -3,10 +3,9 @@
 // posted to it, and a box to post.
 
 import * as charts from "./charts.js";
-import { Pager, Table, Tiles, count, make, rate, setText } from "./dom.js";
+import { Pager, Table, Tiles, count, make, rate } from "./dom.js";
 import { Feed, publishBox } from "./feed.js";
 import { Rates, Series } from "./rates.js";
-import { Refused } from "./server.js";
 
 const POSTS = "Messages that were posted, between the last two looks";
 const TAKES = "Messages that left: deleted, popped or expired";
@@ -68,23 +67,17 @@ export class Queues {
     if (chosen && chosen === this.#chosen) await chosen.show(looks.get(chosen.name));
   }
 
-  // null when the queue has just been deleted.
+  // A queue that is not there (any more) has stats, too: zeros.
   async #look(name, signal) {
-    try {
-      const path = `/queues/${encodeURIComponent(name)}/stats`;
-      const stats = await this.context.server.queues("GET", path, null, signal);
-      if (!this.#rates.has(name)) this.#rates.set(name, new Rates());
-      return this.#rates.get(name).look(stats, performance.now() / 1000);
-    } catch (error) {
-      if (error instanceof Refused && error.status === 404) return null;
-      throw error;
-    }
+    const path = `/queues/${encodeURIComponent(name)}/stats`;
+    const stats = await this.context.server.queues("GET", path, null, signal);
+    if (!this.#rates.has(name)) this.#rates.set(name, new Rates());
+    return this.#rates.get(name).look(stats, performance.now() / 1000);
   }
 }
 
 function row(name, look, current) {
   const link = { text: name, href: `#/queues/${encodeURIComponent(name)}`, current };
-  if (!look) return [link, "–", "–", "–", "–", "–"];
   return [link, ...Object.values(shown(look))];
 }
 
@@ -105,15 +98,13 @@ class Detail {
     });
     this.chart = make("div", { class: "chart", role: "img",
       "aria-label": `Depth and rates of ${name} in the last minutes` });
-    this.note = make("p", { class: "hint" }, "");
-    if (!context.about.charts) {
-      setText(this.note, "For charts, install the service with its extra console: " +
-        "pip install 'zaqar-redis[console]'");
-    }
+    const lacking = context.about.charts ? "" : "For charts, install the service with its extra " +
+      "console: pip install 'zaqar-redis[console]'";
     this.feed = new Feed(context.server, `queue:${name}`);
     const ttl = make("input", { name: "ttl", type: "number", min: "60", value: "3600", required: true });
     this.element = make("section", {},
-      make("h2", {}, name), this.tiles.element, this.chart, this.note,
+      make("h2", {}, name), this.tiles.element, this.chart,
+      make("p", { class: "hint" }, lacking),
       publishBox("Post a message", "Post", (text, form) => this.#post(text, form),
         make("label", {}, "Life in seconds ", ttl)),
       this.feed.element);
@@ -125,16 +116,9 @@ class Detail {
   }
 
   async show(look) {
-    if (!look) {
-      setText(this.note, "There is no such queue (yet).");
-      return;
-    }
     this.tiles.show(shown(look));
     this.#series.add({ ...look, at: new Date() });
-    if (this.context.about.charts) {
-      setText(this.note, "");
-      await charts.draw(this.chart, this.#series.looks);
-    }
+    if (this.context.about.charts) await charts.draw(this.chart, this.#series.looks);
   }
 
   async #post(text, form) {
