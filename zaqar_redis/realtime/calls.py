@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Requests and results of the server API, with the names of the protocol.
 
-Payloads are raw JSON, or, in the fields that begin with ``b64``, bytes in base64.  Fields of
-results without a default are always written.
+Presence and history are asked for as clients do: see `wire`.  Payloads are raw JSON, or, in
+the fields that begin with ``b64``, bytes in base64.  Fields of results without a default are
+always written.
 """
 
 from __future__ import annotations
 
 from msgspec import Raw
 
-from zaqar_redis.realtime.wire import NOTHING, ClientInfo, Publication, Stream, Wire
+from zaqar_redis.realtime.wire import NOTHING, Stream, Wire
 
 
 class Override(Wire):
@@ -77,21 +78,6 @@ class Refresh(OfUser):
     info: Raw = NOTHING
 
 
-class Presence(Wire):
-    channel: str = ""
-
-
-class PresenceStats(Wire):
-    channel: str = ""
-
-
-class History(Wire):
-    channel: str = ""
-    limit: int = 0
-    since: Stream | None = None
-    reverse: bool = False
-
-
 class HistoryRemove(Wire):
     channel: str = ""
 
@@ -140,21 +126,6 @@ class Response(Wire):
 
 class BroadcastResult(Wire):
     responses: list[Response]
-
-
-class PresenceResult(Wire):
-    presence: dict[str, ClientInfo]
-
-
-class PresenceStatsResult(Wire):
-    num_clients: int
-    num_users: int
-
-
-class HistoryResult(Wire):
-    publications: list[Publication]
-    epoch: str
-    offset: int
 
 
 class ChannelInfo(Wire):

@@ -101,27 +101,24 @@ class Channels:
         await self._scope.steering.tell(message)
         return calls.Done()
 
-    async def presence(self, asked: calls.Presence) -> calls.PresenceResult:
+    async def presence(self, asked: wire.PresenceRequest) -> wire.PresenceResult:
         self._present(asked.channel)
-        return calls.PresenceResult(await self._scope.presence(asked.channel))
+        return wire.PresenceResult(await self._scope.presence(asked.channel))
 
-    async def presence_stats(self, asked: calls.PresenceStats) -> calls.PresenceStatsResult:
+    async def presence_stats(self, asked: wire.PresenceStatsRequest) -> wire.PresenceStatsResult:
         self._present(asked.channel)
-        return calls.PresenceStatsResult(*await self._scope.presence_stats(asked.channel))
+        return wire.PresenceStatsResult(*await self._scope.presence_stats(asked.channel))
 
     def _present(self, channel: str) -> None:
         if not self._scope.namespaces.options(channel).presence:
             raise Refused(codes.NOT_AVAILABLE)
 
-    async def history(self, asked: calls.History) -> calls.HistoryResult:
+    async def history(self, asked: wire.HistoryRequest) -> wire.HistoryResult:
         options = self._kept(asked.channel)
-        request = wire.HistoryRequest(
-            channel=asked.channel, limit=asked.limit, since=asked.since, reverse=asked.reverse
-        )
-        since = commands.since_of(request, None)
+        since = commands.since_of(asked, None)
         found, top = await self._scope.history(asked.channel, since, options)
-        commands.check_epoch(request, top)
-        return calls.HistoryResult(found, top.epoch, top.offset)
+        commands.check_epoch(asked, top)
+        return wire.HistoryResult(found, top.epoch, top.offset)
 
     async def history_remove(self, asked: calls.HistoryRemove) -> calls.Done:
         self._kept(asked.channel)
@@ -221,9 +218,9 @@ METHODS = {
     "unsubscribe": _method(calls.Unsubscribe, Channels.unsubscribe),
     "disconnect": _method(calls.Disconnect, Channels.disconnect),
     "refresh": _method(calls.Refresh, Channels.refresh),
-    "presence": _method(calls.Presence, Channels.presence),
-    "presence_stats": _method(calls.PresenceStats, Channels.presence_stats),
-    "history": _method(calls.History, Channels.history),
+    "presence": _method(wire.PresenceRequest, Channels.presence),
+    "presence_stats": _method(wire.PresenceStatsRequest, Channels.presence_stats),
+    "history": _method(wire.HistoryRequest, Channels.history),
     "history_remove": _method(calls.HistoryRemove, Channels.history_remove),
     "channels": _method(calls.Channels, Channels.channels),
     "info": _method(calls.Info, Channels.info),
