@@ -8,7 +8,6 @@ import time
 from collections.abc import Awaitable, Sequence
 from typing import Any, TypeVar
 
-from redis.asyncio.client import PubSub
 from redis.asyncio.connection import AbstractConnection
 
 from zaqar_redis.keyspace.client import AsyncClient
@@ -46,9 +45,6 @@ class Counting:
 
     async def identity(self) -> str:
         return await self._client.identity()
-
-    def listener(self) -> PubSub:
-        return self._client.listener()
 
     def connection(self) -> AbstractConnection:
         return self._client.connection()

@@ -10,7 +10,6 @@ import uuid
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
-from redis.asyncio.client import PubSub
 from redis.asyncio.connection import AbstractConnection
 
 from zaqar_redis import errors
@@ -99,9 +98,6 @@ class Dying:
 
     async def identity(self) -> str:
         return await self._client.identity()
-
-    def listener(self) -> PubSub:
-        return self._client.listener()
 
     def connection(self) -> AbstractConnection:
         return self._client.connection()

@@ -13,7 +13,7 @@ from tests import servers
 from tests.realtime.conftest import Backend, started
 from tests.realtime.crowd import until
 from zaqar_redis import errors
-from zaqar_redis.realtime.engines import listening
+from zaqar_redis.keyspace import listening
 
 #: More than fit into one command.
 NAMES = [f"p/{number}" for number in range(600)]

@@ -25,7 +25,11 @@ class Copy:
     def __init__(self, store: Store, queue: str = "q") -> None:
         self._store = store
         known = keys.of_queue(store.project, queue)
-        names = [getattr(known, slot) for slot in keys.QueueKeys.__slots__ if slot not in ("feed", "live")]
+        names = [
+            getattr(known, slot)
+            for slot in keys.QueueKeys.__slots__
+            if slot not in ("feed", "live")
+        ]
         self._dumps = {name: store.command("DUMP", name) for name in names}
 
     def restore(self) -> None:

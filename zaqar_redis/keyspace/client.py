@@ -22,7 +22,6 @@ from urllib.parse import urlsplit
 import msgspec
 import redis
 import redis.asyncio
-from redis.asyncio.client import PubSub
 from redis.asyncio.connection import AbstractConnection
 from redis.backoff import NoBackoff
 from redis.exceptions import (
@@ -69,9 +68,6 @@ class AsyncClient(Protocol):
     async def identity(self) -> str:
         """Of the server and the database in it, for as long as the server runs."""
 
-    def listener(self) -> PubSub:
-        """A PUB/SUB connection of its own."""
-
     def connection(self) -> AbstractConnection:
         """One of its own, not made yet; it is the caller's to make and to end."""
 
@@ -111,9 +107,6 @@ class BatchingClient:
         run = re.search(rb"run_id:(\w+)", server)
         return f"{run[1].decode() if run else ''}/{self._database}"
 
-    def listener(self) -> PubSub:
-        return redis.asyncio.Redis(connection_pool=self._pool).pubsub()
-
     def connection(self) -> AbstractConnection:
         return cast(AbstractConnection, self._pool.make_connection())
 
@@ -144,9 +137,6 @@ class MemoryClient:
 
     async def identity(self) -> str:
         return self._uri
-
-    def listener(self) -> PubSub:
-        return self._redis.pubsub()
 
     def connection(self) -> AbstractConnection:
         return cast(AbstractConnection, self._redis.connection_pool.make_connection())

@@ -19,8 +19,8 @@ from zaqar_redis.realtime.engine import (
     Published,
     Since,
 )
-from zaqar_redis.realtime.engines.listening import Listener
 from zaqar_redis.realtime.engines.memory import REMEMBERED, new_epoch
+from zaqar_redis.realtime.engines.news import News
 
 _PUBLISH = Script("channel_publish")
 _HISTORY = Script("channel_history")
@@ -124,15 +124,15 @@ def _info(entry: bytes) -> bytes:
 
 
 class RedisBus:
-    def __init__(self, client: AsyncClient, listener: Listener) -> None:
+    def __init__(self, client: AsyncClient, news: News) -> None:
         self._client = client
-        self._listener = listener
+        self._news = news
 
     async def subscribe(self, channel: str) -> None:
-        await self._listener.subscribe(channel)
+        await self._news.subscribe(channel)
 
     async def unsubscribe(self, channel: str) -> None:
-        await self._listener.unsubscribe(channel)
+        await self._news.unsubscribe(channel)
 
     async def publish_join(self, channel: str, info: bytes) -> None:
         await self._client.command("PUBLISH", keys.of_channel(channel).news, b"j" + info)
@@ -148,15 +148,15 @@ class RedisBus:
 class RedisEngine:
     def __init__(self, client: AsyncClient, now: Clock) -> None:
         self._client = client
-        self._listener = Listener(client)
+        self._news = News(client)
         self.history = RedisHistory(client)
         self.presence = RedisPresence(client, now)
-        self.bus = RedisBus(client, self._listener)
+        self.bus = RedisBus(client, self._news)
 
     async def start(self, node: str, heard: Heard) -> None:
         await self._client.start()
-        await self._listener.start(node, heard)
+        await self._news.start(node, heard)
 
     async def close(self) -> None:
-        await self._listener.close()
+        await self._news.close()
         await self._client.close()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a node hears from one Redis, over a PUB/SUB connection that renews itself."""
+"""What a process hears from one Redis, over a PUB/SUB connection that renews itself."""
 
 from __future__ import annotations
 
@@ -8,16 +8,14 @@ import contextlib
 import logging
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import RedisError
 
 from zaqar_redis import errors
-from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.client import AsyncClient
-from zaqar_redis.realtime.engine import Heard, Position
 
 LOG = logging.getLogger(__name__)
 
@@ -33,14 +31,21 @@ _AGAIN = (0.1, 0.4)
 
 
 class Listener:
-    def __init__(self, client: AsyncClient) -> None:
+    def __init__(
+        self,
+        client: AsyncClient,
+        hear: Callable[[bytes, bytes], None],
+        missed: Callable[[], None],
+    ) -> None:
+        """*hear* is called with the name of a channel and what was said there; *missed* when
+        there was no connection for a while, and is one again."""
         self._client = client
-        self._heard: Heard
-        #: PUB/SUB name -> channel, and the confirmation that is waited for
-        self._channels: dict[bytes, str] = {}
+        self._hear = hear
+        self._missed = missed
+        #: what is wanted, and the confirmation that is waited for
         self._confirmed: dict[bytes, asyncio.Event] = {}
-        #: of the node itself; the last one is confirmed behind everything else
-        self._own: tuple[bytes, ...] = ()
+        #: wanted for good; the last one is confirmed behind everything else
+        self._always: Sequence[bytes] = ()
         #: None: it is being made, and everything is said when it is there
         self._connection: AbstractConnection | None = None
         self._quiet = False
@@ -48,14 +53,12 @@ class Listener:
         self._said = ""
         self._keeper: asyncio.Task[None] | None = None
 
-    async def start(self, node: str, heard: Heard) -> None:
-        self._heard = heard
-        self._own = (keys.NODES, keys.NODES + b":" + node.encode())
-        for name in self._own:
+    def start(self, *always: bytes) -> None:
+        """Hear these, at least one, from the first connection to the last."""
+        self._always = always
+        for name in always:
             self._confirmed[name] = asyncio.Event()
-        self._keeper = asyncio.create_task(self._keep(), name="channels")
-        with contextlib.suppress(errors.StoreUnavailable):
-            await self._wait(self._own[-1])
+        self._keeper = asyncio.create_task(self._keep(), name="listener")
 
     async def close(self) -> None:
         if self._keeper is not None:
@@ -63,20 +66,27 @@ class Listener:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._keeper
 
-    async def subscribe(self, channel: str) -> None:
-        """Raises StoreUnavailable when Redis does not confirm it."""
-        name = keys.of_channel(channel).news
-        self._channels[name] = channel
+    async def subscribe(self, name: bytes) -> None:
+        """Returns when nothing from now on is missed; again is nothing.
+
+        Raises StoreUnavailable when Redis does not confirm it; it is wanted all the same.
+        """
         if name not in self._confirmed:
             self._confirmed[name] = asyncio.Event()
             await self._say("SUBSCRIBE", name)
-        await self._wait(name)
+        await self.confirmed(name)
 
-    async def unsubscribe(self, channel: str) -> None:
-        name = keys.of_channel(channel).news
-        self._channels.pop(name, None)
+    async def unsubscribe(self, name: bytes) -> None:
         self._confirmed.pop(name, None)
         await self._say("UNSUBSCRIBE", name)
+
+    async def confirmed(self, name: bytes) -> None:
+        """Raises StoreUnavailable."""
+        try:
+            async with asyncio.timeout(_CONFIRM):
+                await self._confirmed[name].wait()
+        except (TimeoutError, KeyError):
+            raise errors.StoreUnavailable from None
 
     async def _say(self, what: str, name: bytes) -> None:
         connection = self._connection
@@ -84,13 +94,6 @@ class Listener:
             return  # the next one begins with all that is wanted
         with contextlib.suppress(RedisError, OSError, TimeoutError):
             await _write(connection, what, name)
-
-    async def _wait(self, name: bytes) -> None:
-        try:
-            async with asyncio.timeout(_CONFIRM):
-                await self._confirmed[name].wait()
-        except (TimeoutError, KeyError):
-            raise errors.StoreUnavailable from None
 
     async def _keep(self) -> None:
         while True:
@@ -103,7 +106,9 @@ class Listener:
                 # Once: a Redis that is away for an hour would fill the log with it.
                 if repr(error) != self._said:
                     self._said = repr(error)
-                    LOG.warning("channels interrupted: %r", error, extra={"action": "bus_lost"})
+                    LOG.warning(
+                        "listener interrupted: %r", error, extra={"action": "listener_lost"}
+                    )
             finally:
                 self._connection = None
                 for event in self._confirmed.values():
@@ -114,7 +119,8 @@ class Listener:
 
     async def _serve(self, connection: AbstractConnection) -> None:
         # Whoever comes from now on says it themselves.
-        self._connection, names = connection, (*self._channels, *self._own)
+        others = [name for name in self._confirmed if name not in self._always]
+        self._connection, names = connection, (*others, *self._always)
         tasks = [
             asyncio.create_task(part)
             for part in (self._begin(connection, names), self._read(connection))
@@ -154,31 +160,14 @@ class Listener:
                 self._hear(name, rest[0])
             elif kind == b"subscribe" and name in self._confirmed:
                 self._confirmed[name].set()
-                if name == self._own[-1]:
+                if name == self._always[-1]:
                     self._complete()
 
     def _complete(self) -> None:
         """Everything that was wanted is confirmed."""
         self._said = ""
-        if self._channels:
-            self._heard.on_gap()  # what came while there was no connection
-
-    def _hear(self, name: bytes, data: bytes) -> None:
-        if name in self._own:
-            self._heard.on_control(data)
-        elif (channel := self._channels.get(name)) is not None:
-            self._tell(channel, data)
-
-    def _tell(self, channel: str, data: bytes) -> None:
-        match data[:1]:
-            case b"p":
-                offset, epoch, payload = data[1:].split(b":", 2)
-                position = Position(int(offset), epoch.decode())
-                self._heard.on_publication(channel, payload, position)
-            case b"j":
-                self._heard.on_join(channel, data[1:])
-            case b"l":
-                self._heard.on_leave(channel, data[1:])
+        if len(self._confirmed) > len(self._always):
+            self._missed()  # what came while there was no connection
 
 
 async def _write(connection: AbstractConnection, *command: Any) -> None:
