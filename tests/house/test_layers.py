@@ -23,7 +23,7 @@ FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 
 #: Who may import what; a name ends with a dot when all below it may.
 ALLOWED = {
-    "redis": ("keyspace.", "storage.drivers.redis.", "realtime.engines."),
+    "redis": ("keyspace.", "storage.drivers.redis."),
     "hiredis": ("keyspace.", "storage.drivers.redis."),
     "fakeredis": ("keyspace.",),
     "falcon": ("api.", "bench."),

@@ -9,6 +9,7 @@ from collections.abc import Coroutine, Iterator, Sequence
 from typing import Any, TypeVar
 
 import pytest
+from playwright.sync_api import Browser, sync_playwright
 
 from tests import servers
 from zaqar_redis import clock
@@ -118,3 +119,24 @@ def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
         kinds = _SERVERS[request.param]
         uris = [stack.enter_context(servers.redis_server(kind)).uri for kind in kinds]
         yield stack.enter_context(started(*uris))
+
+
+@pytest.fixture(scope="module")
+def service(
+    request: pytest.FixtureRequest, redis_server: servers.RedisServer
+) -> Iterator[servers.Service]:
+    """Of two workers, with the OPTIONS of the module."""
+    options = request.module.OPTIONS
+    with servers.service(redis_server.uri, workers=2, options=options) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")  # its loop would be in the way of tests with one of their own
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        # Without its sandbox, which needs what containers do not give.
+        browser = playwright.chromium.launch(
+            executable_path=servers.program("chromium"), args=["--no-sandbox"]
+        )
+        yield browser
+        browser.close()

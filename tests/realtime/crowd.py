@@ -123,10 +123,7 @@ class Publisher:
         self._next = 0
         self.sent: set[int] = set()
         self.acknowledged: list[int] = []
-
-    @property
-    def refused(self) -> int:
-        return len(self.sent) - len(self.acknowledged)
+        self.refused = 0
 
     async def publish(self) -> bool:
         """Whether it was acknowledged."""
@@ -136,6 +133,7 @@ class Publisher:
         try:
             await self._client.publish(self._channel, number)
         except CentrifugeError:
+            self.refused += 1
             return False
         self.acknowledged.append(number)
         return True

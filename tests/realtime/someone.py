@@ -20,6 +20,8 @@ LEFT_BEHIND = [
     pytest.mark.usefixtures("collected"),
 ]
 
+#: What operators show at the server API, and what tokens are signed with.
+KEY = "the operator's key"
 SECRET = "a secret that is long enough for HS256"
 
 

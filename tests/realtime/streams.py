@@ -11,9 +11,8 @@ import httpx
 import jwt
 
 from tests import servers
+from tests.realtime.someone import KEY, SECRET
 
-KEY = "the operator's key"
-SECRET = "a secret that is long enough for HS256"
 PAGE = "https://app.example.org"
 OPTIONS: dict[str, dict[str, object]] = {
     "channels": {

@@ -20,11 +20,10 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
 from tests import servers
-from tests.realtime.someone import LEFT_BEHIND, SECRET, Someone, token, until
+from tests.realtime.someone import KEY, LEFT_BEHIND, SECRET, Someone, token, until
 
 pytestmark = LEFT_BEHIND
 
-KEY = "the operator's key"
 OPTIONS: dict[str, dict[str, object]] = {
     "channels": {
         "token_hmac_secret_key": SECRET,

@@ -19,12 +19,11 @@ from typing import Any
 import httpx
 import jwt
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page
 
 from tests import servers
+from tests.realtime.someone import KEY, SECRET
 
-KEY = "the operator's key"
-SECRET = "a secret that is long enough for HS256"
 OPTIONS: dict[str, dict[str, object]] = {
     "channels": {
         "token_hmac_secret_key": SECRET,
@@ -118,22 +117,6 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         )
     with served(folder) as address:
         yield address
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=servers.program("chromium"), args=["--no-sandbox"]
-        )
-        yield browser
-        browser.close()
-
-
-@pytest.fixture(scope="module")
-def service(redis_server: servers.RedisServer) -> Iterator[servers.Service]:
-    with servers.service(redis_server.uri, workers=2, options=OPTIONS) as running:
-        yield running
 
 
 def api(service: servers.Service, method: str, **asked: Any) -> Any:

@@ -16,7 +16,7 @@ import cent
 import httpx
 import jwt
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
@@ -31,23 +31,6 @@ OPTIONS: dict[str, dict[str, object]] = {
 }
 #: Whoever makes HTML of it opens a dialog.
 MARKUP = "<img src=x onerror=alert(1)><script>alert(2)</script>"
-
-
-@pytest.fixture(scope="module")
-def service(redis_server: servers.RedisServer) -> Iterator[servers.Service]:
-    with servers.service(redis_server.uri, workers=2, options=OPTIONS) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        # Without its sandbox, which needs what containers do not give.
-        browser = playwright.chromium.launch(
-            executable_path=servers.program("chromium"), args=["--no-sandbox"]
-        )
-        yield browser
-        browser.close()
 
 
 @pytest.fixture

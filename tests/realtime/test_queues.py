@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import uuid
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -14,26 +13,16 @@ import pytest
 from zaqarclient.queues import client as zaqarclient
 
 from tests import servers
-from tests.realtime.someone import LEFT_BEHIND, SECRET, Hears, Someone, until
+from tests.realtime.someone import KEY, LEFT_BEHIND, SECRET, Hears, Someone, until
 
 pytestmark = LEFT_BEHIND
 
-KEY = "the operator's key"
 OPTIONS: dict[str, dict[str, object]] = {
     "DEFAULT": {"admin_mode": True},
     "channels": {"token_hmac_secret_key": SECRET, "api_key": KEY},
     "channels:queue": {"allow_publish_for_subscriber": True, "presence": True},
     "transport": {"message_encryption_key": "the operator's other key"},
 }
-
-
-@pytest.fixture(scope="module")
-def service() -> Iterator[servers.Service]:
-    with (
-        servers.redis_server() as server,
-        servers.service(server.uri, workers=2, options=OPTIONS) as running,
-    ):
-        yield running
 
 
 @pytest.fixture

@@ -14,11 +14,10 @@ import httpx
 import pytest
 
 from tests import servers
-from tests.realtime.someone import LEFT_BEHIND, SECRET, Someone
+from tests.realtime.someone import KEY, LEFT_BEHIND, SECRET, Someone
 
 pytestmark = LEFT_BEHIND
 
-KEY = "the operator's key"
 OPTIONS: dict[str, dict[str, object]] = {
     "channels": {
         "token_hmac_secret_key": SECRET,
@@ -34,12 +33,6 @@ OPTIONS: dict[str, dict[str, object]] = {
     },
     "channels:bare": {"allow_subscribe_for_client": True},
 }
-
-
-@pytest.fixture(scope="module")
-def service(redis_server: servers.RedisServer) -> Iterator[servers.Service]:
-    with servers.service(redis_server.uri, workers=2, options=OPTIONS) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,6 @@ import io
 import json
 import signal
 import uuid
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -32,12 +31,6 @@ from tests.realtime.streams import (
     present,
     token,
 )
-
-
-@pytest.fixture(scope="module")
-def service(redis_server: servers.RedisServer) -> Iterator[servers.Service]:
-    with servers.service(redis_server.uri, workers=2, options=OPTIONS) as running:
-        yield running
 
 
 @pytest.fixture

@@ -30,12 +30,6 @@ from tests.realtime.streams import (
 )
 
 
-@pytest.fixture(scope="module")
-def service(redis_server: servers.RedisServer) -> Iterator[servers.Service]:
-    with servers.service(redis_server.uri, workers=2, options=OPTIONS) as running:
-        yield running
-
-
 @pytest.fixture
 def channel() -> str:
     return f"chat:{uuid.uuid4()}"
