@@ -52,6 +52,7 @@ def measure(found: Found, runner: asyncio.Runner, rounds: int, clients: int) -> 
         running = stack.enter_context(
             servers.service(store.uri, workers=_WORKERS, options={"channels": channels})
         )
+        servers.wait_for(lambda: len(running.workers()) == _WORKERS, "all workers to start")
         workers = running.workers()
         engine = started(stack, runner, store.uri)
         # Every channel has a history, and an epoch.
