@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from tests.benchmarks.found import Found
 from tests.benchmarks.rounds import tell
+from tests.benchmarks.runs import descendants
 from tests.benchmarks.spark_passes import timed
 from tests.benchmarks.spark_site import QUEUE, Site, drain
 
@@ -80,19 +80,6 @@ def java_pid(spark: SparkSession) -> int:
     java = spark.sparkContext._jvm
     assert java is not None
     return int(java.java.lang.ProcessHandle.current().pid())
-
-
-def descendants(process: int) -> list[int]:
-    """Of Java: task workers, those that plan, and what they are forked from."""
-    children: dict[int, list[int]] = defaultdict(list)
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):  # it has ended
-            parent = int(stat.read_text().rpartition(")")[2].split()[1])
-            children[parent].append(int(stat.parent.name))
-    found = [process]
-    for each in found:  # it grows on the way
-        found += children[each]
-    return found[1:]
 
 
 def _resident(process: int) -> float:
