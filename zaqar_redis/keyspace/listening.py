@@ -9,6 +9,8 @@ import logging
 import math
 import random
 from collections.abc import Callable, Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 from redis.asyncio.connection import AbstractConnection
@@ -52,6 +54,8 @@ class Listener:
         #: why there is no connection, as the log has it
         self._said = ""
         self._keeper: asyncio.Task[None] | None = None
+        self._unsaid: list[tuple[str, bytes]] = []
+        self._speaking: asyncio.Task[None] | None = None
 
     def start(self, *always: bytes) -> None:
         """Hear these, at least one, from the first connection to the last."""
@@ -61,10 +65,11 @@ class Listener:
         self._keeper = asyncio.create_task(self._keep(), name="listener")
 
     async def close(self) -> None:
-        if self._keeper is not None:
-            self._keeper.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._keeper
+        for task in (self._keeper, self._speaking):
+            if task is not None:
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
 
     async def subscribe(self, name: bytes) -> None:
         """Returns when nothing from now on is missed; again is nothing.
@@ -73,12 +78,12 @@ class Listener:
         """
         if name not in self._confirmed:
             self._confirmed[name] = asyncio.Event()
-            await self._say("SUBSCRIBE", name)
+            self._say("SUBSCRIBE", name)
         await self.confirmed(name)
 
     async def unsubscribe(self, name: bytes) -> None:
         self._confirmed.pop(name, None)
-        await self._say("UNSUBSCRIBE", name)
+        self._say("UNSUBSCRIBE", name)
 
     async def confirmed(self, name: bytes) -> None:
         """Raises StoreUnavailable."""
@@ -88,12 +93,24 @@ class Listener:
         except (TimeoutError, KeyError):
             raise errors.StoreUnavailable from None
 
-    async def _say(self, what: str, name: bytes) -> None:
-        connection = self._connection
-        if connection is None or not connection.is_connected:
-            return  # the next one begins with all that is wanted
-        with contextlib.suppress(RedisError, OSError, TimeoutError):
-            await _write(connection, what, name)
+    def _say(self, what: str, name: bytes) -> None:
+        """Soon, together with all that this turn of the loop says."""
+        self._unsaid.append((what, name))
+        if self._speaking is None or self._speaking.done():
+            self._speaking = asyncio.create_task(self._speak(), name="listener speaks")
+
+    async def _speak(self) -> None:
+        while self._unsaid:
+            unsaid, self._unsaid = self._unsaid, []
+            for what, some in groupby(unsaid, itemgetter(0)):
+                names = [name for _, name in some]
+                for first in range(0, len(names), _AT_ONCE):
+                    connection = self._connection
+                    if connection is None or not connection.is_connected:
+                        self._unsaid.clear()
+                        return  # the next one begins with all that is wanted
+                    with contextlib.suppress(RedisError, OSError, TimeoutError):
+                        await _write(connection, what, *names[first : first + _AT_ONCE])
 
     async def _keep(self) -> None:
         while True:
