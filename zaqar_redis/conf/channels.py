@@ -30,6 +30,8 @@ _HELP = {
     "force_recovery": "Every subscriber gets what it missed when it comes back.",
     "allow_recovery": "... those that ask for it.",
     "force_recovery_mode": "stream: all that was missed; cache: the latest publication.",
+    "auto_cache_recover": "Every subscriber gets the latest publication, also one that subscribes "
+    "for the first time; with force_recovery, and force_recovery_mode cache.",
     "allow_user_limited_channels": "Channels like name#user1,user2 are for these users.",
     "publication_data_format": "json: publications are JSON; binary: any bytes, and only clients "
     "of Protobuf may subscribe.",

@@ -38,6 +38,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     force_recovery: bool = False
     allow_recovery: bool = False
     force_recovery_mode: str = "stream"
+    auto_cache_recover: bool = False
     allow_subscribe_for_client: bool = False
     allow_subscribe_for_anonymous: bool = False
     allow_publish_for_client: bool = False

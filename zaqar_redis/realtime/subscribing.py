@@ -13,7 +13,7 @@ import msgspec
 from zaqar_redis.auth import tokens
 from zaqar_redis.realtime import codes, namespaces, recovery, wire
 from zaqar_redis.realtime.codes import Closed, Refused
-from zaqar_redis.realtime.engine import Position, Since
+from zaqar_redis.realtime.engine import NOWHERE, Position, Since
 from zaqar_redis.realtime.namespaces import Options
 from zaqar_redis.realtime.pushes import pushed
 from zaqar_redis.realtime.world import Subscription
@@ -246,13 +246,14 @@ async def _recover(
     subscription: Subscription, request: wire.SubscribeRequest, result: wire.SubscribeResult
 ) -> None:
     world, options = subscription.session.world, subscription.options
-    if not (request.recover and subscription.recoverable):
+    cached = options.force_recovery_mode == "cache"
+    asked = request.recover
+    if not subscription.recoverable or not (asked or (cached and options.auto_cache_recover)):
         _, top = await world.history(subscription.channel, Since(limit=0), options)
         _begin_at(subscription, result, top)
         return
-    result.was_recovering = True
-    wanted = Position(request.offset, request.epoch)
-    cached = options.force_recovery_mode == "cache"
+    result.was_recovering = asked
+    wanted = Position(request.offset, request.epoch) if asked else NOWHERE
     if cached:
         since = Since(limit=1, reverse=True)
     else:
@@ -267,7 +268,7 @@ async def _recover(
         result.recovered = enough and recovery.is_recovered(wanted, found, top)
         missed = found
     if not result.recovered:
-        if request.flag & _CAN_BE_REFUSED:
+        if asked and request.flag & _CAN_BE_REFUSED:
             raise Refused(codes.UNRECOVERABLE)
         _begin_at(subscription, result, top)
         return
@@ -276,7 +277,7 @@ async def _recover(
     except recovery.Hole as hole:
         raise Closed(codes.INSUFFICIENT_STATE) from hole
     result.publications = missed
-    result.offset, result.epoch = request.offset, top.epoch
+    result.offset, result.epoch = wanted.offset, top.epoch
     subscription.offset, subscription.epoch = end, top.epoch
 
 
