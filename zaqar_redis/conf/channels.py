@@ -33,6 +33,7 @@ _HELP = {
     "auto_cache_recover": "Every subscriber gets the latest publication, also one that subscribes "
     "for the first time; with force_recovery, and force_recovery_mode cache.",
     "allow_user_limited_channels": "Channels like name#user1,user2 are for these users.",
+    "allow_tags_filter": "A subscriber may say by their tags which publications it wants.",
     "publication_data_format": "json: publications are JSON; binary: any bytes, and only clients "
     "of Protobuf may subscribe.",
     "channel_regex": "What the rest of a name must match; without it, names are ASCII.",

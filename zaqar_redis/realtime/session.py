@@ -165,6 +165,8 @@ class Session:
                 return
             subscription.offset, subscription.epoch = offset, epoch
             subscription.checked = self.world.now()
+        if subscription.wants is not None and not subscription.wants(publication.tags):
+            return
         self._out.send(encoded(self.codec))
 
     def lost(self, subscription: Subscription) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from zaqar_redis.auth import tokens
-from zaqar_redis.realtime import codes, namespaces, recovery, wire
+from zaqar_redis.realtime import codes, filters, namespaces, recovery, wire
 from zaqar_redis.realtime.codes import Closed, Refused
 from zaqar_redis.realtime.engine import NOWHERE, Position, Since
 from zaqar_redis.realtime.namespaces import Options
@@ -41,6 +41,7 @@ async def by_client(session: Session, id: int, request: wire.SubscribeRequest) -
         raise Refused(codes.LIMIT_EXCEEDED)
     subscription, data = await _permitted(session, channel, options, request.token)
     session.check_format(options)
+    subscription.wants = _filter(request, options)
     result = await _begin(subscription, request, data)
     session.send(wire.Reply(id=id, subscribe=result))
     await live(subscription)
@@ -164,6 +165,18 @@ async def _granted(session: Session, channel: str, token: str) -> tokens.Subscri
     return grant
 
 
+def _filter(request: wire.SubscribeRequest, options: Options) -> filters.Filter | None:
+    """Raises Refused."""
+    if request.tf is None:
+        return None
+    if not options.allow_tags_filter:
+        raise Refused(codes.BAD_REQUEST)
+    try:
+        return filters.compiled(request.tf)
+    except ValueError as error:
+        raise Refused(codes.BAD_REQUEST) from error
+
+
 def _may_without_token(session: Session, channel: str, options: Options) -> bool:
     if session.trusted:
         return True
@@ -276,9 +289,12 @@ async def _recover(
         missed, end = recovery.joined(missed, _waiting(subscription, top.epoch), top)
     except recovery.Hole as hole:
         raise Closed(codes.INSUFFICIENT_STATE) from hole
-    result.publications = missed
-    result.offset, result.epoch = wanted.offset, top.epoch
     subscription.offset, subscription.epoch = end, top.epoch
+    wants = subscription.wants
+    result.publications = [each for each in missed if wants is None or wants(each.tags)]
+    # Offsets of publications move the client on; where none is left, this one does.
+    result.offset = end if missed and not result.publications else wanted.offset
+    result.epoch = top.epoch
 
 
 def _begin_at(subscription: Subscription, result: wire.SubscribeResult, top: Position) -> None:

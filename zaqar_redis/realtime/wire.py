@@ -51,6 +51,17 @@ class Publication(Wire):
 # Commands
 
 
+class FilterNode(Wire):
+    """A comparison of a tag, or, with *op*, what joins some: see `filters`."""
+
+    op: str = ""
+    key: str = ""
+    cmp: str = ""
+    val: str = ""
+    vals: list[str] = []
+    nodes: list[FilterNode] = []
+
+
 class SubscribeRequest(Wire):
     channel: str = ""
     token: str = ""
@@ -62,6 +73,7 @@ class SubscribeRequest(Wire):
     recoverable: bool = False
     join_leave: bool = False
     delta: str = ""
+    tf: FilterNode | None = None
     flag: int = 0
 
 
