@@ -52,6 +52,9 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     allow_history_for_anonymous: bool = False
     allow_user_limited_channels: bool = False
     allow_tags_filter: bool = False
+    #: that clients may ask for
+    allowed_delta_types: tuple[str, ...] = ()
+    delta_publish: bool = False
     channel_regex: str = ""
     #: json: publications are JSON; binary: any bytes, for clients of Protobuf alone
     publication_data_format: str = "json"

@@ -39,12 +39,13 @@ class ClientInfo(Wire):
 
 
 class Publication(Wire):
-    """*time* in milliseconds."""
+    """*time* in milliseconds; with *delta*, the data are what has changed."""
 
     data: Raw
     info: ClientInfo | None = None
     offset: int = 0
     tags: dict[str, str] = {}
+    delta: bool = False
     time: int = 0
 
 
@@ -190,6 +191,7 @@ class SubscribeResult(Wire):
     positioned: bool = False
     data: Raw = NOTHING
     was_recovering: bool = False
+    delta: bool = False
 
 
 class ConnectResult(Wire):

@@ -92,6 +92,9 @@ class Subscription:
     join_leave: bool = False
     #: which publications it wants; None: all
     wants: Filter | None = None
+    #: whether it gets deltas; then the data that it has, None: it is not known
+    delta: bool = False
+    base: Raw | None = None
     offset: int = 0
     epoch: str = ""
     #: what came while the history was read; None: it goes out at once
