@@ -102,6 +102,8 @@ def _chain(levels: int) -> dict[str, Any]:
         {"op": "and", "nodes": [_leaf(1), {"op": "or"}]},
         {"op": "and", "nodes": [_leaf(n) for n in range(128)]},
         _chain(17),
+        {"key": "a", "cmp": "in", "vals": ["v"] * 513},
+        {"key": "a", "cmp": "eq", "val": "v" * 8192},
     ],
 )
 def test_what_is_no_filter_is_refused(node: dict[str, Any]) -> None:
@@ -113,6 +115,8 @@ def test_what_is_no_filter_is_refused(node: dict[str, Any]) -> None:
 def test_a_filter_may_be_as_large_as_the_limits() -> None:
     assert matches(_chain(16), {"k0": ""}) is False
     assert matches({"op": "and", "nodes": [_leaf(n) for n in range(127)]}) is False
+    assert matches({"key": "a", "cmp": "in", "vals": ["v" * 15] * 512}, {"a": "v" * 15})
+    assert matches({"key": "a", "cmp": "eq", "val": "v" * 8191}, {"a": "v" * 8191})
 
 
 _JOIN: dict[str, Callable[[bool, bool], bool]] = {"and": operator.and_, "or": operator.or_}

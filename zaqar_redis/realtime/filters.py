@@ -21,6 +21,8 @@ Filter = Callable[[Mapping[str, str]], bool]
 _DEPTH_MAX = 16
 #: All may be looked at for every publication and every subscriber: this takes some 20 µs.
 _NODES_MAX = 128
+#: Of lists, and characters of everything: some 50 kB, for each of 128 channels of a client.
+_VALS_MAX, _TEXT_MAX = 512, 8192
 #: Longer than any number that is meant as one.
 _DIGITS_MAX = 200
 
@@ -47,15 +49,19 @@ def compiled(node: FilterNode) -> Filter:
 
 
 def _check_size(node: FilterNode) -> None:
-    level, count = [node], 0
-    for _ in range(_DEPTH_MAX):
-        count += len(level)
+    nodes, level = [node], node.nodes
+    for _ in range(_DEPTH_MAX - 1):
+        nodes += level
         level = [child for each in level for child in each.nodes]
-        if count > _NODES_MAX:
-            raise ValueError(f"a filter has at most {_NODES_MAX} nodes")
-        if not level:
-            return
-    raise ValueError(f"a filter has at most {_DEPTH_MAX} levels")
+    if level:
+        raise ValueError(f"a filter has at most {_DEPTH_MAX} levels")
+    if len(nodes) > _NODES_MAX:
+        raise ValueError(f"a filter has at most {_NODES_MAX} nodes")
+    texts = [text for each in nodes for text in (each.key, each.val, *each.vals)]
+    if len(texts) - 2 * len(nodes) > _VALS_MAX:
+        raise ValueError(f"a filter has at most {_VALS_MAX} vals")
+    if sum(map(len, texts)) > _TEXT_MAX:
+        raise ValueError(f"a filter has at most {_TEXT_MAX} characters in keys and values")
 
 
 def _made(node: FilterNode) -> Filter:
