@@ -37,6 +37,8 @@ OPTIONS: dict[str, dict[str, object]] = {
         "allow_publish_for_subscriber": True,
         "allow_history_for_subscriber": True,
         "allow_presence_for_subscriber": True,
+        "allowed_delta_types": "fossil",
+        "delta_publish": True,
     }
 }
 #: What it does is told in `news`: [what, details].
@@ -49,7 +51,7 @@ const pack = (data) => binary ? new TextEncoder().encode(JSON.stringify(data)) :
 const unpack = (data) => binary ? JSON.parse(new TextDecoder().decode(data)) : data;
 let client, subscription;
 
-function start(transport, service, token, channel) {
+function start(transport, service, token, channel, options) {
   const scheme = transport === 'websocket' ? 'ws' : 'http';
   const endpoint = `${scheme}://${service}/connection/${transport}`;
   client = new Centrifuge([{transport, endpoint}], {
@@ -59,7 +61,7 @@ function start(transport, service, token, channel) {
   });
   client.on('connecting', (ctx) => news.push(['connecting', ctx.code]));
   client.on('connected', (ctx) => news.push(['connected', ctx.transport]));
-  subscription = client.newSubscription(channel);
+  subscription = client.newSubscription(channel, options);
   subscription.on('subscribed', (ctx) =>
     news.push(['subscribed', [ctx.wasRecovering, ctx.recovered]]));
   subscription.on('publication', (ctx) =>
@@ -124,6 +126,11 @@ def api(service: servers.Service, method: str, **asked: Any) -> Any:
     return answer.json()["result"]
 
 
+def said(n: int) -> dict[str, Any]:
+    """Data, long enough to be worth a delta."""
+    return {"n": n, "text": "the same again, é" * 5}
+
+
 def news(page: Page, what: str) -> list[Any]:
     return [details for said, details in page.evaluate("news") if said == what]
 
@@ -136,30 +143,37 @@ def until(page: Page, what: str, count: int) -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    ("transport", "format"),
+    ("transport", "format", "options"),
     [
-        ("websocket", "json"),
-        ("websocket", "protobuf"),
-        ("http_stream", "json"),
-        ("http_stream", "protobuf"),
-        ("sse", "json"),
+        ("websocket", "json", {"delta": "fossil"}),
+        ("websocket", "protobuf", {}),
+        ("http_stream", "json", {}),
+        ("http_stream", "protobuf", {}),
+        ("sse", "json", {}),
     ],
 )
 def test_centrifuge_js_talks_and_recovers_what_it_missed(
-    browser: Browser, pages: str, service: servers.Service, transport: str, format: str
+    browser: Browser,
+    pages: str,
+    service: servers.Service,
+    transport: str,
+    format: str,
+    options: dict[str, str],
 ) -> None:
     user, channel = str(uuid.uuid4()), str(uuid.uuid4())
     token = jwt.encode({"sub": user}, SECRET, algorithm="HS256")
-    page = browser.new_page()
-    page.goto(f"{pages}/{format}.html")
-    page.evaluate(
-        "(given) => start(...given)", [transport, f"127.0.0.1:{service.port}", token, channel]
+    page, frames = browser.new_page(), list[bytes | str]()
+    page.on(
+        "websocket", lambda socket: socket.on("framereceived", lambda frame: frames.append(frame))
     )
+    page.goto(f"{pages}/{format}.html")
+    given = [transport, f"127.0.0.1:{service.port}", token, channel, options]
+    page.evaluate("(given) => start(...given)", given)
     assert until(page, "connected", 1) == [transport]
-    page.evaluate("subscription.publish(pack({n: 1}))")
-    assert until(page, "publication", 1) == [[1, {"n": 1}]]
+    page.evaluate("(data) => subscription.publish(pack(data))", said(1))
+    assert until(page, "publication", 1) == [[1, said(1)]]
     assert page.evaluate("asks()") == {
-        "history": [{"n": 1}],
+        "history": [said(1)],
         "offset": 1,
         "users": [user],
         "stats": [1, 1],
@@ -169,16 +183,19 @@ def test_centrifuge_js_talks_and_recovers_what_it_missed(
     api(service, "disconnect", user=user, disconnect={"code": 3011, "reason": "force reconnect"})
     assert until(page, "connecting", 2)[1] == 3011
     for n in (2, 3, 4):
-        api(service, "publish", channel=channel, data={"n": n})
+        api(service, "publish", channel=channel, data=said(n))
     assert until(page, "subscribed", 2) == [[False, False], [True, True]]
-    assert until(page, "publication", 4) == [[n, {"n": n}] for n in (1, 2, 3, 4)]
+    assert until(page, "publication", 4) == [[n, said(n)] for n in (1, 2, 3, 4)]
 
     # Its connection is lost without a word.
     for worker in service.workers():
         os.kill(worker, signal.SIGKILL)
     servers.wait_for(service.answers, "other workers")
     for n in (5, 6):
-        api(service, "publish", channel=channel, data={"n": n})
+        api(service, "publish", channel=channel, data=said(n))
     assert until(page, "subscribed", 3)[2] == [True, True]
-    assert until(page, "publication", 6) == [[n, {"n": n}] for n in range(1, 7)]
+    assert until(page, "publication", 6) == [[n, said(n)] for n in range(1, 7)]
+    # Each time the first one came whole, and where that was asked for the others as deltas.
+    came = "".join(map(str, frames)).count('"delta":true,"time":')
+    assert came == (3 if options else 0)
     page.close()

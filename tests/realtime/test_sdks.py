@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import re
 import subprocess
 import sys
@@ -10,10 +12,14 @@ import tarfile
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import pytest
+from centrifuge import Client, DeltaType, codecs
+from centrifuge.fossil import apply_delta
 
 from tests import servers
+from tests.realtime.someone import SECRET, Hears, token
 
 #: What centrifuge-python's tests want, as its own configuration of Centrifugo has it.
 _MAY: dict[str, object] = {
@@ -21,11 +27,14 @@ _MAY: dict[str, object] = {
     "force_recovery": True,
     "allow_publish_for_subscriber": True,
     "allow_history_for_subscriber": True,
+    "allowed_delta_types": "fossil",
+    "delta_publish": True,
 }
 OPTIONS: dict[str, dict[str, object]] = {
     "channels": _MAY
     | {
         "token_hmac_secret_key": "secret",
+        "token_hmac_previous_secret_key": SECRET,  # of tests of our own
         "presence": True,
         "join_leave": True,
         "force_push_join_leave": True,
@@ -72,6 +81,42 @@ def test_centrifuge_python_is_content(sdk: Path, channels: servers.Service) -> N
         if done.returncode:
             done = _run(sdk, "--last-failed")
     assert done.returncode == 0, done.stdout[-4000:]
+
+
+@pytest.mark.parametrize("binary", [False, True])
+def test_it_reads_what_was_published_from_deltas(
+    channels: servers.Service, monkeypatch: pytest.MonkeyPatch, binary: bool
+) -> None:
+    applied = []
+
+    def apply(source: bytes, delta: bytes) -> bytes:
+        applied.append(delta)
+        return bytes(apply_delta(source, delta))
+
+    monkeypatch.setattr(codecs, "apply_delta", apply)
+    texts = [json.dumps({"n": n, "text": "é" * 100}, ensure_ascii=False) for n in range(4)]
+    values = [text.encode() if binary else json.loads(text) for text in texts]
+
+    async def talk() -> None:
+        news: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
+        format_ = "format=protobuf" if binary else "format=json"
+        url = f"ws://127.0.0.1:{channels.port}/connection/websocket?{format_}"
+        client = Client(url, token=token("ann"), use_protobuf=binary)
+        channel = f"deltas{binary}"
+        subscription = client.new_subscription(
+            channel, Hears(news), token=token("ann", channel=channel), delta=DeltaType.FOSSIL
+        )
+        await client.connect()
+        await subscription.subscribe()
+        await subscription.ready(timeout=5)
+        for value in values:
+            await subscription.publish(value)
+            assert (await asyncio.wait_for(news.get(), 5))[1] == value
+        await client.disconnect()
+
+    asyncio.run(talk())
+    assert len(applied) == 3
+    assert max(map(len, applied)) < 40
 
 
 def _run(sdk: Path, *options: str) -> subprocess.CompletedProcess[str]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from oslo_config import cfg
+import msgspec
+from oslo_config import cfg, types
 
 from zaqar_redis.auth import tokens
-from zaqar_redis.realtime import queues
+from zaqar_redis.realtime import deltas, queues
 from zaqar_redis.realtime.namespaces import Namespaces, Options
 from zaqar_redis.realtime.world import Settings
 
@@ -30,7 +31,14 @@ _HELP = {
     "force_recovery": "Every subscriber gets what it missed when it comes back.",
     "allow_recovery": "... those that ask for it.",
     "force_recovery_mode": "stream: all that was missed; cache: the latest publication.",
+    "auto_cache_recover": "Every subscriber gets the latest publication, also one that subscribes "
+    "for the first time; with force_recovery, and force_recovery_mode cache.",
     "allow_user_limited_channels": "Channels like name#user1,user2 are for these users.",
+    "allow_tags_filter": "A subscriber may say by their tags which publications it wants.",
+    "allowed_delta_types": "What subscribers may ask for to get what has changed in place of whole "
+    "publications: fossil, or nothing.",
+    "delta_publish": "All publications are sent like that; without it, those that are published "
+    "with the flag delta of the server API.",
     "publication_data_format": "json: publications are JSON; binary: any bytes, and only clients "
     "of Protobuf may subscribe.",
     "channel_regex": "What the rest of a name must match; without it, names are ASCII.",
@@ -48,6 +56,7 @@ for _what, _doing in (
 _CHOICES = {
     "force_recovery_mode": ["stream", "cache"],
     "publication_data_format": ["json", "binary"],
+    "allowed_delta_types": list(deltas.TYPES),
 }
 
 
@@ -56,6 +65,9 @@ def _option(name: str, default: Any) -> cfg.Opt:
         return cfg.BoolOpt(name, default=default, help=_HELP[name])
     if isinstance(default, int):
         return cfg.IntOpt(name, default=default, min=0, help=_HELP[name])
+    if isinstance(default, tuple):
+        item = types.String(choices=_CHOICES[name])
+        return cfg.ListOpt(name, default=list(default), item_type=item, help=_HELP[name])
     return cfg.StrOpt(name, default=default, choices=_CHOICES.get(name), help=_HELP[name])
 
 
@@ -194,7 +206,8 @@ def namespaces(conf: cfg.ConfigOpts) -> Namespaces:
 def _options(conf: cfg.ConfigOpts, name: str, kind: type[Options]) -> Options:
     if name != _GROUP:
         conf.register_opts(_of_channels(kind()), group=name)
-    return kind(**{field: getattr(conf[name], field) for field in kind.__struct_fields__})
+    given = {field: getattr(conf[name], field) for field in kind.__struct_fields__}
+    return msgspec.convert(given, kind)
 
 
 def verifier(conf: cfg.ConfigOpts) -> tokens.Settings:

@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import msgspec
 from msgspec import Raw
 
 from zaqar_redis.realtime.wire import Command, ConnectRequest, EmulationRequest, Push, Reply
+
+T = TypeVar("T")
 
 
 class Codec(Protocol):
@@ -27,6 +29,14 @@ class Codec(Protocol):
     def frame(self, replies: Sequence[bytes]) -> bytes: ...
 
 
+def _read(decoder: msgspec.json.Decoder[T], text: bytes) -> T:
+    """Raises DecodeError."""
+    try:
+        return decoder.decode(text)
+    except RecursionError as error:  # a filter, or data, nested as deeply as a frame is long
+        raise msgspec.DecodeError("nested too deeply") from error
+
+
 class Json:
     binary = False
 
@@ -36,7 +46,7 @@ class Json:
 
     def decode(self, frame: bytes) -> list[Command]:
         lines = frame.strip().split(b"\n")
-        return [self._decoder.decode(line) for line in lines]
+        return [_read(self._decoder, line) for line in lines]
 
     def encode(self, reply: Reply) -> bytes:
         return msgspec.json.encode(reply)
@@ -46,7 +56,7 @@ class Json:
 
     def emulated(self, body: bytes) -> EmulationRequest:
         """Its data are in a string.  Raises DecodeError."""
-        request = self._emulated.decode(body)
+        request = _read(self._emulated, body)
         request.data = Raw(msgspec.json.decode(request.data, type=str).encode())
         return request
 
@@ -60,7 +70,7 @@ class Pushes:
         self._decoder = msgspec.json.Decoder(ConnectRequest)
 
     def decode(self, frame: bytes) -> list[Command]:
-        return [Command(id=1, connect=self._decoder.decode(frame))]
+        return [Command(id=1, connect=_read(self._decoder, frame))]
 
     def encode(self, reply: Reply) -> bytes:
         push = reply.push

@@ -38,6 +38,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     force_recovery: bool = False
     allow_recovery: bool = False
     force_recovery_mode: str = "stream"
+    auto_cache_recover: bool = False
     allow_subscribe_for_client: bool = False
     allow_subscribe_for_anonymous: bool = False
     allow_publish_for_client: bool = False
@@ -50,6 +51,10 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     allow_history_for_subscriber: bool = False
     allow_history_for_anonymous: bool = False
     allow_user_limited_channels: bool = False
+    allow_tags_filter: bool = False
+    #: that clients may ask for
+    allowed_delta_types: tuple[str, ...] = ()
+    delta_publish: bool = False
     channel_regex: str = ""
     #: json: publications are JSON; binary: any bytes, for clients of Protobuf alone
     publication_data_format: str = "json"

@@ -24,7 +24,7 @@ from zaqar_redis.realtime import codes, packing, wire
 from zaqar_redis.realtime.engine import NOWHERE, Engine, Position
 from zaqar_redis.realtime.namespaces import Namespaces
 from zaqar_redis.realtime.positions import Positions
-from zaqar_redis.realtime.pushes import pushed
+from zaqar_redis.realtime.pushes import Pushed
 from zaqar_redis.realtime.queues import Followed, QueueOptions, Queues
 from zaqar_redis.realtime.sessions import Sessions
 from zaqar_redis.realtime.steering import Steering
@@ -198,9 +198,9 @@ class Node:
         subscribers = tuple(self.subscribed(channel))
         if not subscribers:
             return
-        encoded = pushed(subscribers[0].channel, publication)
+        pushed = Pushed(subscribers[0].channel, publication)
         for subscription in subscribers:
-            subscription.session.deliver(subscription, publication, epoch, encoded)
+            subscription.session.deliver(subscription, publication, epoch, pushed)
 
     def on_join(self, channel: str, info: bytes) -> None:
         self._tell(channel, join=wire.Join(packing.client_info(info)))

@@ -6,7 +6,7 @@ from __future__ import annotations
 import msgspec
 from msgspec import Raw, Struct
 
-from zaqar_redis.realtime import wire
+from zaqar_redis.realtime import deltas, wire
 
 
 class _Info(Struct, array_like=True):
@@ -21,6 +21,7 @@ class _Publication(Struct, array_like=True):
     time: int
     info: _Info | None = None
     tags: dict[str, str] = {}
+    delta: bool = False
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -37,16 +38,21 @@ def client_info(packed: bytes) -> wire.ClientInfo:
 
 
 def publication(
-    data: Raw, time: int, info: wire.ClientInfo | None = None, tags: dict[str, str] | None = None
+    data: Raw,
+    time: int,
+    info: wire.ClientInfo | None = None,
+    tags: dict[str, str] | None = None,
+    delta: bool = False,
 ) -> bytes:
-    """*time* in milliseconds."""
+    """*time* in milliseconds; *delta*: it is to be sent as one."""
     who = _packed(info) if info is not None else None
-    return _encode(_Publication(bytes(data), time, who, tags or {}))
+    return _encode(_Publication(bytes(data), time, who, tags or {}, delta))
 
 
 def unpacked(packed: bytes, offset: int) -> wire.Publication:
     found = _read_publication(packed)
-    return wire.Publication(
+    kind = deltas.DeltaPublication if found.delta else wire.Publication
+    return kind(
         data=wire.payload(found.data),
         info=_unpacked(found.info) if found.info is not None else None,
         offset=offset,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import resources
 from io import BytesIO
 from types import NoneType
-from typing import Any, cast, get_args, get_type_hints
+from typing import Any, cast, get_args, get_origin, get_type_hints
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, proto
 from google.protobuf.message import DecodeError, Message
@@ -93,6 +93,9 @@ def _reader(hint: Any) -> Convert:
     arguments = [each for each in get_args(hint) if each is not NoneType]
     if hint is Raw:
         return Raw
+    if get_origin(hint) is list:
+        item = _reader(arguments[0])
+        return lambda given: [item(each) for each in given]
     if len(arguments) == 1 and _is_struct(arguments[0]):  # or None
         return functools.partial(_read, arguments[0])
     if _is_struct(hint):

@@ -70,6 +70,7 @@ class Scope:
         tags: dict[str, str] | None = None,
         once: Once | None = None,
         keep: bool = True,
+        delta: bool = False,
     ) -> Published:
         """Raises Refused when the channel takes no such data, and Unavailable."""
         options = self.namespaces.options(channel)
@@ -82,7 +83,7 @@ class Scope:
             return await queues.publish(
                 self.project, name_of(channel), data, client, once or Once()
             )
-        payload = packing.publication(data, round(time.time() * 1000), info, tags)
+        payload = packing.publication(data, round(time.time() * 1000), info, tags, delta)
         return await self._node.engine.history.publish(
             self._key(channel), payload, options.keep if keep else None, once
         )

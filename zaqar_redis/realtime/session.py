@@ -13,16 +13,16 @@ import logging
 import math
 import random
 import uuid
-from collections.abc import Callable
 
 import msgspec
 
 from zaqar_redis import errors
 from zaqar_redis.auth import tokens
-from zaqar_redis.realtime import codes, commands, subscribing, wire
+from zaqar_redis.realtime import codes, commands, deltas, subscribing, wire
 from zaqar_redis.realtime.codec import Codec
 from zaqar_redis.realtime.codes import Close, Closed, End, Error, Refused
 from zaqar_redis.realtime.namespaces import Options
+from zaqar_redis.realtime.pushes import Pushed
 from zaqar_redis.realtime.world import BOTH_WAYS, Out, Subscription, Ways, World
 
 LOG = logging.getLogger(__name__)
@@ -145,7 +145,7 @@ class Session:
         subscription: Subscription,
         publication: wire.Publication,
         epoch: str,
-        encoded: Callable[[Codec], bytes],
+        pushed: Pushed,
     ) -> None:
         """A publication of a channel, or nothing when it was delivered before."""
         if self.closed:
@@ -165,7 +165,14 @@ class Session:
                 return
             subscription.offset, subscription.epoch = offset, epoch
             subscription.checked = self.world.now()
-        self._out.send(encoded(self.codec))
+        if subscription.wants is not None and not subscription.wants(publication.tags):
+            return
+        if not subscription.delta:
+            self._out.send(pushed.plain(self.codec))
+            return
+        is_delta = deltas.is_wanted(publication, subscription.options)
+        self._out.send(pushed.delta(self.codec, subscription.base if is_delta else None))
+        subscription.base = publication.data
 
     def lost(self, subscription: Subscription) -> None:
         """It has missed something: the client shall subscribe again, and recover."""

@@ -6,16 +6,17 @@ The order matters: listen, read the history, answer, and only then deliver.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from zaqar_redis.auth import tokens
-from zaqar_redis.realtime import codes, namespaces, recovery, wire
+from zaqar_redis.realtime import codes, deltas, filters, namespaces, recovery, wire
 from zaqar_redis.realtime.codes import Closed, Refused
-from zaqar_redis.realtime.engine import Position, Since
+from zaqar_redis.realtime.engine import NOWHERE, Position, Since
 from zaqar_redis.realtime.namespaces import Options
-from zaqar_redis.realtime.pushes import pushed
+from zaqar_redis.realtime.pushes import Pushed
 from zaqar_redis.realtime.world import Subscription
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ _OVERRIDABLE = frozenset(
 async def by_client(session: Session, id: int, request: wire.SubscribeRequest) -> None:
     """Raises Refused, Closed, StoreUnavailable."""
     channel = request.channel
-    if not channel or request.delta not in ("", "fossil"):
+    if not channel or request.delta not in ("", *deltas.TYPES):
         raise Closed(codes.BAD_CLOSE)
     options = session.world.namespaces.options(channel)
     if channel in session.subscriptions:
@@ -41,6 +42,7 @@ async def by_client(session: Session, id: int, request: wire.SubscribeRequest) -
         raise Refused(codes.LIMIT_EXCEEDED)
     subscription, data = await _permitted(session, channel, options, request.token)
     session.check_format(options)
+    subscription.wants = _filter(request, options)
     result = await _begin(subscription, request, data)
     session.send(wire.Reply(id=id, subscribe=result))
     await live(subscription)
@@ -105,8 +107,8 @@ async def live(subscription: Subscription) -> None:
     subscription.checked = session.world.now()
     for publication, epoch in waiting:
         if session.subscriptions.get(subscription.channel) is subscription:
-            encoded = pushed(subscription.channel, publication)
-            session.deliver(subscription, publication, epoch, encoded)
+            pushed = Pushed(subscription.channel, publication)
+            session.deliver(subscription, publication, epoch, pushed)
     if subscription.ending is not None:
         session.unsubscribe(subscription, subscription.ending)
         return
@@ -164,6 +166,18 @@ async def _granted(session: Session, channel: str, token: str) -> tokens.Subscri
     return grant
 
 
+def _filter(request: wire.SubscribeRequest, options: Options) -> filters.Filter | None:
+    """Raises Refused."""
+    if request.tf is None:
+        return None
+    if not options.allow_tags_filter:
+        raise Refused(codes.BAD_REQUEST)
+    try:
+        return filters.compiled(request.tf)
+    except ValueError as error:
+        raise Refused(codes.BAD_REQUEST) from error
+
+
 def _may_without_token(session: Session, channel: str, options: Options) -> bool:
     if session.trusted:
         return True
@@ -206,6 +220,7 @@ async def _begin(
             recoverable=subscription.recoverable,
             positioned=subscription.positioned,
             data=wire.payload(data),
+            delta=subscription.delta,
         )
         if options.has_history:
             await _recover(subscription, request, result)
@@ -236,6 +251,7 @@ def _grant(subscription: Subscription, request: wire.SubscribeRequest) -> None:
             or (request.positioned and (options.allow_positioning or sees))
         )
     )
+    subscription.delta = request.delta in options.allowed_delta_types and subscription.wants is None
     subscription.join_leave = options.join_leave and (
         options.force_push_join_leave
         or (request.join_leave and session.allows(options, "presence", subscribed=True))
@@ -246,13 +262,14 @@ async def _recover(
     subscription: Subscription, request: wire.SubscribeRequest, result: wire.SubscribeResult
 ) -> None:
     world, options = subscription.session.world, subscription.options
-    if not (request.recover and subscription.recoverable):
+    cached = options.force_recovery_mode == "cache"
+    asked = request.recover
+    if not subscription.recoverable or not (asked or (cached and options.auto_cache_recover)):
         _, top = await world.history(subscription.channel, Since(limit=0), options)
         _begin_at(subscription, result, top)
         return
-    result.was_recovering = True
-    wanted = Position(request.offset, request.epoch)
-    cached = options.force_recovery_mode == "cache"
+    result.was_recovering = asked
+    wanted = Position(request.offset, request.epoch) if asked else NOWHERE
     if cached:
         since = Since(limit=1, reverse=True)
     else:
@@ -267,7 +284,7 @@ async def _recover(
         result.recovered = enough and recovery.is_recovered(wanted, found, top)
         missed = found
     if not result.recovered:
-        if request.flag & _CAN_BE_REFUSED:
+        if asked and request.flag & _CAN_BE_REFUSED:
             raise Refused(codes.UNRECOVERABLE)
         _begin_at(subscription, result, top)
         return
@@ -275,9 +292,22 @@ async def _recover(
         missed, end = recovery.joined(missed, _waiting(subscription, top.epoch), top)
     except recovery.Hole as hole:
         raise Closed(codes.INSUFFICIENT_STATE) from hole
-    result.publications = missed
-    result.offset, result.epoch = request.offset, top.epoch
     subscription.offset, subscription.epoch = end, top.epoch
+    result.publications = _shown(subscription, missed)
+    # Offsets of publications move the client on; where none is left, this one does.
+    result.offset = end if missed and not result.publications else wanted.offset
+    result.epoch = top.epoch
+
+
+def _shown(
+    subscription: Subscription, missed: Sequence[wire.Publication]
+) -> list[wire.Publication]:
+    """What it gets of what was recovered, and how."""
+    if subscription.delta and missed:
+        subscription.base = missed[-1].data
+        return deltas.chained(missed, subscription.session.codec.binary)
+    wants = subscription.wants
+    return [each for each in missed if wants is None or wants(each.tags)]
 
 
 def _begin_at(subscription: Subscription, result: wire.SubscribeResult, top: Position) -> None:

@@ -39,16 +39,28 @@ class ClientInfo(Wire):
 
 
 class Publication(Wire):
-    """*time* in milliseconds."""
+    """*time* in milliseconds; with *delta*, the data are what has changed."""
 
     data: Raw
     info: ClientInfo | None = None
     offset: int = 0
     tags: dict[str, str] = {}
+    delta: bool = False
     time: int = 0
 
 
 # Commands
+
+
+class FilterNode(Wire):
+    """A comparison of a tag, or, with *op*, what joins some: see `filters`."""
+
+    op: str = ""
+    key: str = ""
+    cmp: str = ""
+    val: str = ""
+    vals: list[str] = []
+    nodes: list[FilterNode] = []
 
 
 class SubscribeRequest(Wire):
@@ -62,6 +74,7 @@ class SubscribeRequest(Wire):
     recoverable: bool = False
     join_leave: bool = False
     delta: str = ""
+    tf: FilterNode | None = None
     flag: int = 0
 
 
@@ -178,6 +191,7 @@ class SubscribeResult(Wire):
     positioned: bool = False
     data: Raw = NOTHING
     was_recovering: bool = False
+    delta: bool = False
 
 
 class ConnectResult(Wire):

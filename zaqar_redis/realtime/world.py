@@ -14,6 +14,7 @@ from zaqar_redis.auth import tokens
 from zaqar_redis.realtime import namespaces, wire
 from zaqar_redis.realtime.codes import Close, End
 from zaqar_redis.realtime.engine import Position, Since
+from zaqar_redis.realtime.filters import Filter
 from zaqar_redis.realtime.namespaces import Options
 
 if TYPE_CHECKING:
@@ -89,6 +90,11 @@ class Subscription:
     positioned: bool = False
     recoverable: bool = False
     join_leave: bool = False
+    #: which publications it wants; None: all
+    wants: Filter | None = None
+    #: whether it gets deltas; then the data that it has, None: it is not known
+    delta: bool = False
+    base: Raw | None = None
     offset: int = 0
     epoch: str = ""
     #: what came while the history was read; None: it goes out at once

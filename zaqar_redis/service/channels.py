@@ -55,6 +55,7 @@ class Channels:
             tags=asked.tags,
             once=Once(asked.idempotency_key, asked.version, asked.version_epoch),
             keep=not asked.skip_history,
+            delta=asked.delta,
         )
         return calls.PublishResult(done.position.offset, done.position.epoch)
 
