@@ -10,7 +10,10 @@ from collections.abc import Sequence
 
 from tests import servers
 from tests.realtime import crowd
+from tests.realtime.someone import LEFT_BEHIND
 from zaqar_redis.realtime.engines.sharded import shard
+
+pytestmark = LEFT_BEHIND
 
 
 def test_redis_that_comes_back_with_its_data_costs_nothing() -> None:

@@ -19,7 +19,9 @@ from centrifuge import Client, DeltaType, codecs
 from centrifuge.fossil import apply_delta
 
 from tests import servers
-from tests.realtime.someone import SECRET, Hears, token
+from tests.realtime.someone import LEFT_BEHIND, SECRET, Hears, token
+
+pytestmark = LEFT_BEHIND
 
 #: What centrifuge-python's tests want, as its own configuration of Centrifugo has it.
 _MAY: dict[str, object] = {

@@ -211,6 +211,7 @@ def test_a_batch_answers_every_command(service: servers.Service, api: cent.Clien
         ("publish", {"channel": "chat:x", "b64data": "%"}, 107),
         ("publish", {"channel": "chat:x", "b64data": "eA=="}, 107),  # no JSON
         ("publish", {"channel": "chat:x", "data": 1, "version": "a"}, 107),
+        ("publish", {"channel": "chat:x", "b64data": "W1tbW1tbW1tbW1tbW1tb" * 5000}, 107),  # deep
         ("broadcast", {"data": 1}, 107),
         ("history", {"channel": "bare:x"}, 108),
         ("history_remove", {"channel": "bare:x"}, 108),
@@ -239,7 +240,7 @@ def test_newlines_in_a_payload_do_not_cut_frames(service: servers.Service, chann
     async def scenario() -> None:
         async with Someone(service, "a") as one:
             await one.subscribe(channel)
-            body = f'{{"channel": "{channel}", "data": {{"a":\n\n1}}}}'
+            body = f'{{"channel": "{channel}", "data": {{"a":\r\n\n1}}}}'
             assert "result" in (await asyncio.to_thread(asked, service, "publish", body)).json()
             assert await one.next() == ("publication", {"a": 1})
 

@@ -7,6 +7,7 @@ history is the queue itself: what was deleted, or has expired, is missing in it.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
@@ -19,6 +20,8 @@ from zaqar_redis.records import Arrived, Message
 
 if TYPE_CHECKING:
     from zaqar_redis.realtime.node import Node
+
+LOG = logging.getLogger(__name__)
 
 #: The namespace whose channels are queues.
 NAMESPACE = "queue"
@@ -87,7 +90,13 @@ class Followed:
             if news is None:
                 self._node.suspect(key)
                 return
-            for publication in self._queues.publications(project, news.messages):
+            try:
+                publications = self._queues.publications(project, news.messages)
+            except Exception:  # of this queue: others come over the same connection
+                LOG.exception("messages cannot be read", extra={"action": "unreadable"})
+                self._node.suspect(key)
+                return
+            for publication in publications:
                 self._node.deliver(key, publication, news.epoch)
 
         return watch

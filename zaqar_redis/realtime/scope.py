@@ -75,7 +75,7 @@ class Scope:
         """Raises Refused when the channel takes no such data, and Unavailable."""
         options = self.namespaces.options(channel)
         if not options.is_binary:
-            data = _in_one_line(data)
+            data = _checked(data)
         if (queues := self._queues_of(options)) is not None:
             if tags or not keep:
                 raise Refused(codes.NOT_AVAILABLE)
@@ -143,11 +143,10 @@ class Scope:
         return key_of(self.project, channel)
 
 
-def _in_one_line(data: Raw) -> Raw:
-    """The same JSON: frames are cut at the ends of lines.  Raises Refused when it is none."""
+def _checked(data: Raw) -> Raw:
+    """JSON, in one line.  Raises Refused when it is none."""
     try:
         str(data, "utf-8")  # msgspec does not look
-        whole = _JSON.decode(data)
-        return Raw(msgspec.json.format(whole, indent=-1)) if b"\n" in bytes(whole) else whole
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        return wire.in_one_line(bytes(_JSON.decode(data)))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Refused(codes.BAD_REQUEST) from error

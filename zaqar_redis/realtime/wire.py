@@ -20,6 +20,15 @@ def payload(data: bytes) -> Raw:
     return Raw(data) if data else NOTHING
 
 
+_NO_SPACE = bytes.maketrans(b"\r\n", b"  ")
+
+
+def in_one_line(json: bytes) -> Raw:
+    """The same value: frames and events are cut at the ends of lines.  In JSON these are
+    nothing but white space."""
+    return Raw(json.translate(_NO_SPACE))
+
+
 class Wire(Struct, omit_defaults=True, gc=False):
     """Base of all that is written."""
 

@@ -185,7 +185,7 @@ class Channels:
         decoder, run = found
         try:
             asked = decoder.decode(body)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             raise Refused(codes.BAD_REQUEST) from error
         return await run(self, asked)
 

@@ -7,7 +7,6 @@ import hashlib
 import logging
 from collections.abc import Sequence
 
-import msgspec
 from msgspec import Raw
 
 from zaqar_redis import errors, rules
@@ -91,7 +90,10 @@ class FollowedQueues:
         if message.delay:
             tags["delay"] = str(message.delay)
         return wire.Publication(
-            data=_in_one_line(message.body), offset=message.rank, tags=tags, time=message.created
+            data=wire.in_one_line(message.body),
+            offset=message.rank,
+            tags=tags,
+            time=message.created,
         )
 
     @property
@@ -106,8 +108,3 @@ def _checked(queue: str) -> str:
     if not rules.is_queue_name(queue):
         raise Refused(codes.BAD_REQUEST)
     return queue
-
-
-def _in_one_line(body: bytes) -> Raw:
-    """As frames want it; anything else stays as it was posted."""
-    return Raw(msgspec.json.format(body, indent=-1) if b"\n" in body else body)

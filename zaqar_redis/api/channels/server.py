@@ -91,7 +91,7 @@ class ServerApi:
                 old = _old.decode(body)
                 method, body = old.method, bytes(old.params)
             _whole.decode(body)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             raise falcon.HTTPBadRequest(description=str(error)) from error
         resp.content_type = falcon.MEDIA_JSON
         try:
