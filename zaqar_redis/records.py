@@ -75,10 +75,11 @@ class Arrived(Record, frozen=True):
 class Past(Record, frozen=True):
     """Messages of a queue, its epoch, and the last rank that it gave.
 
-    Of a queue that is not there: no epoch, and rank 0.
+    Of a queue that is not there: the epoch that it will have, if it comes within a day, and
+    rank 0.
     """
 
-    epoch: str = ""
+    epoch: str
     rank: int = 0
     messages: Sequence[Message] = ()
 

@@ -9,10 +9,14 @@ import signal
 import pytest
 
 from tests import servers
-from tests.contract.stores import Store, names, opened
+from tests.contract.stores import PooledStore, Store, names, opened
 from zaqar_redis import errors
-from zaqar_redis.records import Arrived, Message, Past
+from zaqar_redis.keyspace import client as keyspace
+from zaqar_redis.keyspace import envelope
+from zaqar_redis.keyspace.batch import BatchSettings
+from zaqar_redis.records import Arrived, Draft, Message, Past
 from zaqar_redis.storage.driver import Live
+from zaqar_redis.storage.drivers.redis.letters import Letters
 
 
 class Follower:
@@ -145,7 +149,8 @@ def test_a_queue_that_is_made_later_is_followed_soon(store: Store) -> None:
 
 
 def test_the_past_is_read_by_rank(store: Store) -> None:
-    assert past(store) == Past()
+    unborn = past(store)
+    assert unborn == Past(unborn.epoch, 0, []) == past(store)
     store.post(*"abcde")
     store.delete(store.page(limit=2).items[1].id, force=True)
     whole = past(store)
@@ -197,3 +202,35 @@ def test_without_a_store_nobody_is_promised_anything(
                 Follower(store)
         finally:
             redis_server.signal(signal.SIGCONT)
+
+
+def test_each_life_of_a_queue_has_an_epoch_of_its_own_known_before_it_begins(
+    store: Store,
+) -> None:
+    # A queue that is made goes to one of the pools, if there are any, and begins anew there.
+    known = not isinstance(store, PooledStore)
+    seen = set()
+    for _ in range(3):
+        for begin in (store.create, lambda: store.post("a")):
+            before = past(store).epoch
+            begin()
+            assert past(store).epoch == before or not known
+            seen.add(past(store).epoch)
+            store.run(store.driver.queues.delete(store.project, "q"))
+    assert len(seen) == 6
+
+
+def test_letters_that_go_back_to_their_queue_are_told(
+    redis_server: servers.RedisServer, project: str
+) -> None:
+    with opened(redis_server.uri, project) as store:
+        store.create()
+        follower = Follower(store)
+        client = keyspace.client(redis_server.uri, BatchSettings())
+        store.run(client.start())
+        letters = Letters(client, store.clock)
+        tail = envelope.tail(Draft(body=b'"back"'), bytes(16))
+        assert store.run(letters.post(project, "q", [("id", 60, tail)])) == 1
+        store.run(client.close())
+        assert follower.wait(1) == ["back"]
+        assert follower.epochs == {past(store).epoch}

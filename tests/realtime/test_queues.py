@@ -231,6 +231,64 @@ def test_a_queue_that_begins_a_new_life_is_told_from_the_old_one(
     asyncio.run(scenario())
 
 
+def test_a_message_that_is_gone_from_between_is_missing(
+    service: servers.Service, queue: str
+) -> None:
+    async def scenario() -> None:
+        zaqar = Zaqar(service)
+        async with Someone(service, "ann") as ann:
+            # From before the queue's first message.
+            subscription, heard = await ann.subscribe(f"queue:{queue}", {})
+            await subscription.unsubscribe()
+            ids = await zaqar.post(queue, *"abc")
+            await subscription.subscribe()
+            await subscription.ready(timeout=5)
+            assert [each.data for each in heard.publications] == list("abc")
+            await subscription.unsubscribe()
+            ids = await zaqar.post(queue, *"def")
+            await zaqar.ask("DELETE", f"/queues/{queue}/messages/{ids[1]}")
+            await subscription.subscribe()
+            await subscription.ready(timeout=5)
+            assert heard.recovered == [True, False]
+
+    asyncio.run(scenario())
+
+
+def test_a_life_that_was_never_seen_is_not_taken_for_another(
+    service: servers.Service, queue: str
+) -> None:
+    async def scenario() -> None:
+        zaqar = Zaqar(service)
+        async with Someone(service, "ann") as ann:
+            subscription, heard = await ann.subscribe(f"queue:{queue}", {})
+            await zaqar.post(queue, *"ab")
+            await until(lambda: len(heard.publications) == 2, "both")
+            await subscription.unsubscribe()
+            await zaqar.ask("DELETE", f"/queues/{queue}")
+            await zaqar.post(queue, *"xyz")
+            await subscription.subscribe()
+            await subscription.ready(timeout=5)
+            assert heard.recovered == [False]
+
+    asyncio.run(scenario())
+
+
+def test_more_than_a_page_is_recovered(service: servers.Service, queue: str) -> None:
+    async def scenario() -> None:
+        zaqar = Zaqar(service)
+        async with Someone(service, "ann") as ann:
+            subscription, heard = await ann.subscribe(f"queue:{queue}", {})
+            await subscription.unsubscribe()
+            for number in range(40):
+                await zaqar.post(queue, str(number) * 30_000)
+            await subscription.subscribe()
+            await subscription.ready(timeout=5)
+            assert heard.recovered == [True]
+            assert [each.offset for each in heard.publications] == list(range(1, 41))
+
+    asyncio.run(scenario())
+
+
 def test_who_follows_a_queue_is_present(service: servers.Service, queue: str) -> None:
     async def scenario() -> None:
         async with Someone(service, "ann") as ann:

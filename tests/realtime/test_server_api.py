@@ -211,6 +211,8 @@ def test_a_batch_answers_every_command(service: servers.Service, api: cent.Clien
         ("publish", {"channel": "chat:x", "b64data": "%"}, 107),
         ("publish", {"channel": "chat:x", "b64data": "eA=="}, 107),  # no JSON
         ("publish", {"channel": "chat:x", "data": 1, "version": "a"}, 107),
+        ("publish", {"channel": "chat:x", "data": 1, "version": -1}, 107),
+        ("subscribe", {"user": "a", "channel": "queue:no name"}, 107),
         ("publish", {"channel": "chat:x", "b64data": "W1tbW1tbW1tbW1tbW1tb" * 5000}, 107),  # deep
         ("broadcast", {"data": 1}, 107),
         ("history", {"channel": "bare:x"}, 108),
@@ -271,3 +273,11 @@ def test_projects_do_not_see_each_other(service: servers.Service, channel: str) 
     assert asked(service, "publish", body, X_Project_ID="a").json()["result"]["offset"] == 1
     assert asked(service, "publish", body, X_Project_ID="b").json()["result"]["offset"] == 1
     assert asked(service, "history", {"channel": channel}).json()["result"]["offset"] == 0
+
+
+def test_an_offset_behind_everything_finds_nothing(service: servers.Service, channel: str) -> None:
+    asked(service, "publish", {"channel": channel, "data": 1})
+    for offset in (2**53, 2**64 - 1):
+        since = {"offset": offset, "epoch": ""}
+        found = asked(service, "history", {"channel": channel, "limit": -1, "since": since})
+        assert found.json()["result"]["publications"] == []

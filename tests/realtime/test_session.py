@@ -12,11 +12,13 @@ from typing import Any
 import jwt
 import pytest
 
+from tests import servers
 from zaqar_redis import clock, errors
 from zaqar_redis.auth import tokens
+from zaqar_redis.realtime import recovery
 from zaqar_redis.realtime.codec import JSON
 from zaqar_redis.realtime.codes import Close
-from zaqar_redis.realtime.engine import Keep, Position, Since
+from zaqar_redis.realtime.engine import Keep, Kept, Position, Since
 from zaqar_redis.realtime.engines.memory import MemoryEngine
 from zaqar_redis.realtime.namespaces import Namespaces, Options
 from zaqar_redis.realtime.node import Node
@@ -498,3 +500,108 @@ def test_who_goes_while_redis_is_away_leaves_nothing_behind(
     monkeypatch.setattr(house.node.engine.presence, "remove", away)
     house.run(ann.session.end())
     assert house.node.counts() == {}
+
+
+@pytest.mark.parametrize("wrong", [1, ["a"], {"a": 1}, True])
+def test_a_user_is_a_text(house: House, wrong: Any) -> None:
+    for claim in ("sub", "project"):
+        client = Client(house)
+        client.says({"id": 1, "connect": {"token": _token_with(**{claim: wrong})}})
+        assert client.code == 3500
+
+
+def test_null_is_nobody_in_no_project_of_its_own(house: House) -> None:
+    client = Client(house)
+    assert "connect" in client.ask(connect={"token": _token_with(sub=None, project=None)})
+    assert (client.session.user, client.session.anonymous) == ("", True)
+    assert client.session.world.project == "default"
+
+
+def _token_with(**claims: Any) -> str:
+    """PyJWT refuses to sign some."""
+    return jwt.api_jws.encode(json.dumps(claims).encode(), SECRET, algorithm="HS256")
+
+
+def test_what_the_token_names_must_be_channels_and_nothing_is_left_of_them(house: House) -> None:
+    client = Client(house)
+    channels = ["ok", "nowhere:x", "also"]
+    client.says({"id": 1, "connect": {"token": token(channels=channels)}})
+    assert client.code == 3501
+    assert not client.session.connected
+
+
+def test_tokens_are_for_their_project(house: House) -> None:
+    ann = house.connected("ann", project="one")
+    other = token("ann", channel="$x", project="two")
+    ann.says({"id": 2, "subscribe": {"channel": "$x", "token": other}})
+    assert ann.code == 3500
+    ann = house.connected("ann", project="one")
+    mine = token("ann", channel="$x", project="one")
+    assert "subscribe" in ann.ask(subscribe={"channel": "$x", "token": mine})
+    assert "refresh" in ann.ask(refresh={"token": token("ann", project="one")})
+    ann.says({"id": 3, "refresh": {"token": token("ann", project="two")}})
+    assert ann.code == 3500
+
+
+def test_a_refresh_that_changes_what_the_server_gives_begins_anew(house: House) -> None:
+    ann = house.connected("ann", channels=["a"])
+    assert "refresh" in ann.ask(refresh={"token": token("ann", channels=["a"])})
+    ann.says({"id": 3, "refresh": {"token": token("ann", channels=["a", "b"])}})
+    assert ann.code == 3010
+
+
+def test_a_personal_channel_is_of_its_user_alone(house: House) -> None:
+    house.run(house.node.close())
+    house.build(Settings(user_personal_channel=True), OPEN)
+    for user in ("ann", "b\u00f6b", "auth0|x:1"):
+        client = Client(house)
+        result = client.ask(connect={"token": token(user)})["connect"]
+        assert list(result["subs"]) == [f"#{user}"]
+    ann = house.connected("ann")
+    assert ann.ask(subscribe={"channel": "#bob"})["error"]["code"] == 103
+    assert "unsubscribe" in ann.ask(unsubscribe={"channel": "#ann"})
+    assert "subscribe" in ann.ask(subscribe={"channel": "#ann"})
+
+
+@pytest.mark.parametrize("id", [-1, 2**32])
+def test_ids_are_numbers_that_every_client_can_hold(house: House, id: int) -> None:
+    ann = house.connected()
+    ann.says({"id": id, "unsubscribe": {"channel": "x"}})
+    assert ann.code == 3501
+
+
+def test_without_a_store_a_command_is_refused_and_may_be_repeated(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def away(*_: Any, **__: Any) -> Any:
+        raise errors.StoreUnavailable
+
+    ann = house.connected()
+    monkeypatch.setattr(house.node.engine.history, "history", away)
+    refused = ann.ask(subscribe={"channel": "x"})["error"]
+    assert (refused["code"], refused["temporary"]) == (100, True)
+    assert ann.code is None
+    monkeypatch.undo()
+    assert "subscribe" in ann.ask(subscribe={"channel": "x"})
+
+
+def test_keys_that_cannot_be_had_make_nobody_leave_for_good(house: House) -> None:
+    port = servers.free_port()
+    settings = tokens.Settings(hmac=(SECRET,), jwks_url=f"http://127.0.0.1:{port}/keys")
+    house.node.verifier = house.scope.verifier = tokens.Verifier(settings)
+    client = Client(house)
+    named = jwt.encode({"sub": "ann"}, SECRET, algorithm="HS256", headers={"kid": "k"})
+    client.says({"id": 1, "connect": {"token": named}})
+    assert client.code == 3004
+    assert "connect" in Client(house).ask(connect={"token": token("ann")})  # it names no key
+
+
+def test_what_was_missed_is_all_of_it() -> None:
+    top = Position(5, "e")
+    whole = [Kept(offset, b"") for offset in (2, 3, 4, 5)]
+    assert recovery.is_recovered(Position(1, "e"), whole, top)
+    for gone in whole:
+        assert not recovery.is_recovered(
+            Position(1, "e"), [each for each in whole if each is not gone], top
+        )
+    assert not recovery.is_recovered(Position(6, "e"), [], top)

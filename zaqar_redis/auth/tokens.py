@@ -6,7 +6,6 @@ JSON Web Tokens with the claims of Centrifugo's.
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import binascii
 from collections.abc import Sequence
@@ -14,6 +13,9 @@ from typing import Any
 
 import jwt
 import msgspec
+
+from zaqar_redis import rules
+from zaqar_redis.auth.published import PublishedKeys
 
 #: By the family of their keys.
 _HMAC = ("HS256", "HS384", "HS512")
@@ -68,6 +70,8 @@ class Subscription(msgspec.Struct, frozen=True):
     user: str
     channel: str
     client: str = ""
+    #: of the connection that it is for; empty: of any
+    project: str = ""
     expire_at: int = 0
     info: bytes = b""
     data: bytes = b""
@@ -89,37 +93,44 @@ class Verifier:
                 if key
             ),
         ]
-        self._jwks = jwt.PyJWKClient(settings.jwks_url) if settings.jwks_url else None
+        self._published = PublishedKeys(settings.jwks_url) if settings.jwks_url else None
 
     async def connection(self, token: str) -> Connection:
-        """Raises Invalid, Expired."""
+        """Raises Invalid, Expired, and StoreUnavailable when keys cannot be had."""
         claims = await self._claims(token)
         if "channel" in claims:
             raise Invalid  # one for a subscription
         subs = _subs(claims)
         return Connection(
-            user=str(claims.get(self._settings.user_claim, "")),
-            project=str(claims.get(self._settings.project_claim, "")),
+            user=_text(claims, self._settings.user_claim),
+            project=self._project(claims),
             expire_at=_expiry(claims),
             info=_payload(claims, "info"),
             subs=subs,
         )
 
     async def subscription(self, token: str) -> Subscription:
-        """Raises Invalid, Expired."""
+        """Raises as `connection`."""
         claims = await self._claims(token)
         channel = claims.get("channel")
         if not isinstance(channel, str) or not channel:
             raise Invalid
         return Subscription(
-            user=str(claims.get(self._settings.user_claim, "")),
+            user=_text(claims, self._settings.user_claim),
             channel=channel,
-            client=str(claims.get("client", "")),
+            client=_text(claims, "client"),
+            project=self._project(claims),
             expire_at=_expiry(claims),
             info=_payload(claims, "info"),
             data=_payload(claims, "data"),
             override=_override(claims),
         )
+
+    def _project(self, claims: dict[str, Any]) -> str:
+        project = _text(claims, self._settings.project_claim)
+        if len(project) > rules.PROJECT_MAX:
+            raise Invalid
+        return project
 
     async def _claims(self, token: str) -> dict[str, Any]:
         options: Any = {
@@ -144,21 +155,22 @@ class Verifier:
         raise Invalid
 
     async def _keys_for(self, token: str) -> Sequence[tuple[Any, Sequence[str]]]:
-        if self._jwks is None:
-            return self._keys
         try:
-            # It may ask another server: others are served meanwhile.
-            key = await asyncio.to_thread(self._jwks.get_signing_key_from_jwt, token)
+            # Those who publish several keys say which one it is; the others have no name.
+            if self._published is None or "kid" not in jwt.get_unverified_header(token):
+                return self._keys
+            return [await self._published.key_for(token)]
         except (jwt.PyJWKClientError, jwt.InvalidTokenError) as error:
             raise Invalid from error
-        return [(key.key, [key.algorithm_name])]
 
 
 def _subs(claims: dict[str, Any]) -> dict[str, Granted]:
     names, given = claims.get("channels") or [], claims.get("subs") or {}
     if not isinstance(names, list) or not isinstance(given, dict):
         raise Invalid
-    found = {str(name): Granted() for name in names}
+    if not all(isinstance(name, str) for name in names):
+        raise Invalid
+    found = {name: Granted() for name in names}
     for name, grant in given.items():
         if not isinstance(grant, dict):
             raise Invalid
@@ -167,6 +179,16 @@ def _subs(claims: dict[str, Any]) -> dict[str, Granted]:
             data=_payload(grant, "data"),
             override=_override(grant),
         )
+    return found
+
+
+def _text(claims: dict[str, Any], name: str) -> str:
+    """Null is nothing, as when it is not there."""
+    found = claims.get(name)
+    if found is None:
+        return ""
+    if not isinstance(found, str):
+        raise Invalid
     return found
 
 

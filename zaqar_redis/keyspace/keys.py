@@ -43,10 +43,12 @@ class QueueKeys:
         "subscription_ends",
         "subscription_ids",
         "subscriptions",
+        "unborn",
     )
 
     def __init__(self, project: str, queue: str) -> None:
-        tag = f"zr:{{{quote(project, safe='')}/{quote(queue, safe='')}}}"
+        name = f"{{{quote(project, safe='')}/{quote(queue, safe='')}}}"
+        tag = f"zr:{name}"
         #: hash: epoch, created, metadata, rank (the last one given), settings
         self.queue = tag.encode()
         #: zset: every message, by rank
@@ -83,6 +85,8 @@ class QueueKeys:
         self.subscription_ends = f"{tag}:subscription_ends".encode()
         #: string: keeps everybody out while the queue moves between stores
         self.gate = f"{tag}:gate".encode()
+        #: string with an expiry: the epoch that a queue is to have that is not there
+        self.unborn = _UNBORN + name.encode()
         #: channel: how many messages came or became ready
         self.feed = f"{tag}:feed".encode()
         #: channel: messages as they come, if anybody hears the feed
@@ -169,6 +173,7 @@ class OnceKeys:
 _CHANNELS = b"zr:channel:"
 #: PUB/SUB channels of nodes: of all, and behind it the name of one.
 NODES = b"zr:nodes"
+_UNBORN = b"zr:unborn:"
 _TOPICS = b"zr:topics:"
 _LIST = b"zr:queues:"
 
@@ -203,7 +208,8 @@ def queue_tag(key: bytes) -> bytes | None:
 
 def is_known(key: bytes) -> bool:
     """Whether a key that is no queue's is one of the service's."""
-    return key == SWEEPER or key.startswith((_LIST, _TOPICS, _CHANNELS, ControlKeys.prefix))
+    ours = (_LIST, _TOPICS, _CHANNELS, _UNBORN, ControlKeys.prefix)
+    return key == SWEEPER or key.startswith(ours)
 
 
 class ControlKeys:

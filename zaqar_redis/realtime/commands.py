@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
-from zaqar_redis import errors
 from zaqar_redis.auth import tokens
 from zaqar_redis.realtime import codes, subscribing, wire
 from zaqar_redis.realtime.codes import Closed, Refused
@@ -38,12 +37,9 @@ async def publish(session: Session, id: int, request: wire.PublishRequest) -> No
         raise Refused(codes.BAD_REQUEST)
     subscription = session.subscriptions.get(request.channel)
     info = wire.ClientInfo(user=session.user, client=session.client, conn_info=session.conn_info)
-    try:
-        await session.world.publish(
-            request.channel, request.data, subscription.info if subscription else info
-        )
-    except errors.Unavailable as error:
-        raise Refused(codes.INTERNAL) from error
+    await session.world.publish(
+        request.channel, request.data, subscription.info if subscription else info
+    )
     session.send(wire.Reply(id=id, publish=wire.Empty()))
 
 
@@ -102,8 +98,10 @@ async def refresh(session: Session, id: int, request: wire.RefreshRequest) -> No
         raise Closed(codes.CONNECTION_EXPIRED) from error
     except tokens.Invalid as error:
         raise Closed(codes.INVALID_TOKEN) from error
-    if known.user != session.user:
+    if known.user != session.user or known.project not in ("", session.world.project):
         raise Closed(codes.INVALID_TOKEN)
+    if session.personal | known.subs.keys() != session.granted:
+        raise Closed(codes.INSUFFICIENT_STATE)  # the next connection has what it says
     session.expire_at = known.expire_at
     session.plan()
     ttl = session.ttl(session.expire_at)

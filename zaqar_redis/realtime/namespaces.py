@@ -95,14 +95,16 @@ class Namespaces:
             raise codes.Refused(codes.BAD_REQUEST)
         name = channel.removeprefix("$")
         space, colon, _ = name.partition(":")
-        options = self._named.get(space.removeprefix("#")) if colon else self._without
+        # A user's id may have a colon in it.
+        named = colon and not name.startswith("#")
+        options = self._named.get(space) if named else self._without
         if options is None:
             raise codes.Refused(codes.UNKNOWN_CHANNEL)
         if options.channel_regex:
-            rest = name.partition(":")[2] if colon else name
+            rest = name.partition(":")[2] if named else name
             if not re.search(options.channel_regex, rest):
                 raise codes.Refused(codes.BAD_REQUEST)
-        elif not channel.isascii():
+        elif not channel.partition("#")[0].isascii():  # behind it are users
             raise codes.Refused(codes.BAD_REQUEST)
         return options
 

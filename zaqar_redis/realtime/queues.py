@@ -33,6 +33,8 @@ class QueueOptions(Options, frozen=True):
     """Of channels that are queues; what history keeps is the queue's own affair."""
 
     force_recovery: bool = True
+    #: of a queue's name, see `rules`
+    channel_regex: str = r"^[-a-zA-Z0-9_.]{1,64}$"
     allow_history_for_subscriber: bool = True
 
     @property

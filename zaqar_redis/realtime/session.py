@@ -13,6 +13,7 @@ import logging
 import math
 import random
 import uuid
+from typing import Any
 
 import msgspec
 
@@ -27,6 +28,8 @@ from zaqar_redis.realtime.world import BOTH_WAYS, Out, Subscription, Ways, World
 
 LOG = logging.getLogger(__name__)
 
+#: What fits into its field in Protobuf.
+_ID_MAX = 2**32 - 1
 #: A year: more than that no timer of a client can hold.
 _TTL_MAX = 365 * 86400
 #: Publications that may come while the history is read: some seconds of a busy channel.
@@ -49,6 +52,8 @@ class Session:
         self.anonymous = False
         #: whether it may do everything, without a token
         self.trusted = False
+        #: channels that the server subscribed it to when it came
+        self.granted: frozenset[str] = frozenset()
         #: when `tick` has something to do, seconds since 1970
         self.due = world.now() + world.settings.stale_after
         #: the same; 0: never
@@ -81,7 +86,7 @@ class Session:
             await self._handle(command)
         except Closed as closed:
             self.close(closed.close)
-        except errors.Unavailable:
+        except errors.Unavailable:  # it could not connect
             self.close(codes.SERVER_ERROR)
         except Exception:  # of this connection; the others go on
             LOG.exception("a command failed", extra={"action": "command_failed"})
@@ -96,7 +101,7 @@ class Session:
             self._pong()
             return
         method, request = asked
-        if command.id == 0 and method != "send":
+        if not (0 < command.id <= _ID_MAX or method == "send"):
             raise Closed(codes.BAD_CLOSE)
         # Connect comes first, and once.
         if self._dying or self.connected == (method == "connect"):
@@ -105,12 +110,19 @@ class Session:
             if method == "connect":
                 await self._connect(command.id, request)
             else:
-                await commands.METHODS[method](self, command.id, request)
+                await self._done(method, command.id, request)
         except Refused as refused:
             if self._ways.unidirectional:
                 instead = codes.INSTEAD.get(refused.error, codes.SERVER_ERROR)
                 raise Closed(instead) from refused
             self.send(wire.Reply(id=command.id, error=_fault(refused.error)))
+
+    async def _done(self, method: str, id: int, request: Any) -> None:
+        try:
+            await commands.METHODS[method](self, id, request)
+        except errors.Unavailable as error:
+            # It may try again; what else the connection does may have another store.
+            raise Refused(codes.INTERNAL) from error
 
     def _pong(self) -> None:
         if self._pong_until == math.inf:
@@ -160,7 +172,8 @@ class Session:
         if subscription.positioned and offset:
             if offset <= subscription.offset and epoch == subscription.epoch:
                 return
-            if offset != subscription.offset + 1 or epoch != (subscription.epoch or epoch):
+            before = subscription.epoch
+            if offset != subscription.offset + 1 or before not in ("", epoch):
                 self.lost(subscription)
                 return
             subscription.offset, subscription.epoch = offset, epoch
@@ -199,10 +212,10 @@ class Session:
         granted = await self._authenticated(request.token)
         settings = self.world.settings
         await self.world.arrived(self)
-        if settings.user_personal_channel and self.user:
-            granted = {f"{settings.personal_namespace}#{self.user}": tokens.Granted()} | granted
-        self.connected = True
+        granted = dict.fromkeys(self.personal, tokens.Granted()) | granted
+        self.granted = frozenset(granted)
         made, subs = await subscribing.at_connect(self, granted, request.subs)
+        self.connected = True
         now = self.world.now()
         ttl = self.ttl(self.expire_at)
         named = self._ways.emulated or self._ways.unidirectional
@@ -250,6 +263,14 @@ class Session:
         return dict(known.subs)
 
     # Rights
+
+    @property
+    def personal(self) -> frozenset[str]:
+        """The channel of its user alone, where users have one."""
+        settings = self.world.settings
+        if not (settings.user_personal_channel and self.user):
+            return frozenset()
+        return frozenset((f"{settings.personal_namespace}#{self.user}",))
 
     def allows(self, options: Options, what: str, *, subscribed: bool) -> bool:
         """Whether it may *publish*, or ask for *presence* or *history*."""

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 import uuid
 from collections import Counter
@@ -14,12 +15,14 @@ from typing import TYPE_CHECKING
 from zaqar_redis import errors
 from zaqar_redis.auth import tokens
 from zaqar_redis.realtime import codes, control, subscribing, wire
-from zaqar_redis.realtime.codes import Close, Closed
+from zaqar_redis.realtime.codes import Close, Closed, Refused
 from zaqar_redis.realtime.engine import Position
 from zaqar_redis.realtime.session import Session
 
 if TYPE_CHECKING:
     from zaqar_redis.realtime.node import Node
+
+LOG = logging.getLogger(__name__)
 
 #: Seconds to wait for what other nodes know: one that does not answer is as good as gone.
 _PATIENCE = 5.0
@@ -147,6 +150,8 @@ async def _subscribe(session: Session, message: control.Subscribe) -> None:
         await subscribing.by_server(
             session, message.channel, grant, expire_at=message.expire_at, since=since
         )
+    except Refused as refused:  # it stays what it is
+        LOG.warning("%.300r: %s", message.channel, refused, extra={"action": "subscribe_refused"})
     except Closed as closed:
         session.close(closed.close)
     except errors.Unavailable:

@@ -6,6 +6,7 @@ The order matters: listen, read the history, answer, and only then deliver.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,8 @@ from zaqar_redis.realtime.world import Subscription
 
 if TYPE_CHECKING:
     from zaqar_redis.realtime.session import Session
+
+LOG = logging.getLogger(__name__)
 
 #: Bit of a flag: the client would rather be refused than begin anew.
 _CAN_BE_REFUSED = 2
@@ -60,7 +63,16 @@ async def at_connect(
     made, results = [], {}
     for channel, grant in granted.items():
         request = wanted.get(channel) or wire.SubscribeRequest()
-        subscription, results[channel] = await _by_server(session, channel, grant, request)
+        try:
+            subscription, results[channel] = await _by_server(session, channel, grant, request)
+        except Refused as refused:
+            LOG.warning(
+                "who connects is to be subscribed to %.300r: %s",
+                channel,
+                refused,
+                extra={"action": "bad_grant"},
+            )
+            raise Closed(codes.BAD_CLOSE) from refused
         made.append(subscription)
     return made, results
 
@@ -75,7 +87,7 @@ async def by_server(
 ) -> None:
     """Subscribe somebody who is connected, and say so; nothing when it is already.
 
-    With *since*, what came behind it is delivered, if it can be.  Raises Closed,
+    With *since*, what came behind it is delivered, if it can be.  Raises Refused, Closed,
     StoreUnavailable.
     """
     if session.closed or not session.connected or channel in session.subscriptions:
@@ -122,6 +134,7 @@ def check_owner(session: Session, grant: tokens.Subscription, channel: str) -> N
     if (
         grant.channel != channel
         or grant.user != session.user
+        or grant.project not in ("", session.world.project)
         or grant.client not in ("", session.client)
     ):
         raise Closed(codes.INVALID_TOKEN)
@@ -130,11 +143,8 @@ def check_owner(session: Session, grant: tokens.Subscription, channel: str) -> N
 async def _by_server(
     session: Session, channel: str, grant: tokens.Granted, request: wire.SubscribeRequest
 ) -> tuple[Subscription, wire.SubscribeResult]:
-    try:
-        options = _overridden(session.world.namespaces.options(channel), grant.override)
-        session.check_format(options)
-    except Refused as refused:
-        raise Closed(codes.BAD_CLOSE) from refused
+    options = _overridden(session.world.namespaces.options(channel), grant.override)
+    session.check_format(options)
     subscription = _subscription(session, channel, options, grant.info)
     subscription.by_server = True
     return subscription, await _begin(subscription, request, grant.data)
@@ -179,8 +189,11 @@ def _filter(request: wire.SubscribeRequest, options: Options) -> filters.Filter 
 
 
 def _may_without_token(session: Session, channel: str, options: Options) -> bool:
-    if session.trusted:
+    if session.trusted or channel in session.personal:
         return True
+    settings = session.world.settings
+    if settings.user_personal_channel and channel.startswith(f"{settings.personal_namespace}#"):
+        return False  # somebody else's
     users = namespaces.users_of(channel) if options.allow_user_limited_channels else None
     if users is not None:
         return bool(session.user) and session.user in users

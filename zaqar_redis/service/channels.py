@@ -47,7 +47,7 @@ class Channels:
         return calls.BroadcastResult(await asyncio.gather(*map(response, asked.channels)))
 
     async def _publish(self, channel: str, asked: calls.Publish, data: Raw) -> calls.PublishResult:
-        if not bytes(data):
+        if not bytes(data) or asked.version < 0:
             raise Refused(codes.BAD_REQUEST)
         done = await self._scope.publish(
             channel,
@@ -83,7 +83,7 @@ class Channels:
             # The numbers that a WebSocket leaves to applications, and a frame's room.
             if not 3000 <= given.code < 5000 or len(given.reason.encode()) > 123:
                 raise Refused(codes.BAD_REQUEST)
-            message.code, message.reason = given.code, given.reason
+            message.code, message.reason = given.code, given.reason or message.reason
         return await self._tell(message)
 
     async def refresh(self, asked: calls.Refresh) -> calls.Done:

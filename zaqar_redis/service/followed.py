@@ -20,8 +20,9 @@ from zaqar_redis.storage.driver import Driver, Live
 
 LOG = logging.getLogger(__name__)
 
-#: Messages of one answer, whoever asks: a page like that is a few milliseconds of Redis.
-_PAGE = 1000
+#: Messages of one answer, whoever asks, and pages of about a megabyte that it is made of:
+#: a client, and a proxy before it, must take it in one piece.
+_MOST, _PAGES = 1000, 16
 #: The last rank that a sorted set can tell from the next one.
 _LAST = 2**53
 
@@ -35,7 +36,7 @@ class FollowedQueues:
         self._limits = limits
 
     async def watch(self, project: str, queue: str, watcher: Watcher) -> None:
-        await self._live.watch(project, _checked(queue), watcher)
+        await self._live.watch(project, queue, watcher)
 
     def unwatch(self, project: str, queue: str, watcher: Watcher) -> None:
         self._live.unwatch(project, queue, watcher)
@@ -46,12 +47,26 @@ class FollowedQueues:
         first, last = 1, _LAST
         if since.position is not None:
             at = since.position.offset
-            first, last = (first, at - 1) if since.reverse else (at + 1, last)
-        limit = _PAGE if since.limit is None else min(since.limit, _PAGE)
-        past = await self._live.history(
-            project, _checked(queue), first=first, last=last, limit=limit, reverse=since.reverse
-        )
-        return self.publications(project, past.messages), Position(past.rank, past.epoch)
+            first, last = (first, min(at - 1, last)) if since.reverse else (at + 1, last)
+        limit = _MOST if since.limit is None else min(since.limit, _MOST)
+        found: list[Message] = []
+        for _ in range(_PAGES):
+            past = await self._live.history(
+                project,
+                queue,
+                first=first,
+                last=last,
+                limit=limit - len(found),
+                reverse=since.reverse,
+            )
+            found += past.messages
+            if not past.messages or len(found) >= limit:
+                break
+            if since.reverse:
+                last = past.messages[-1].rank - 1
+            else:
+                first = past.messages[-1].rank + 1
+        return self.publications(project, found), Position(past.rank, past.epoch)
 
     async def publish(
         self, project: str, queue: str, data: Raw, client: str, once: Once
@@ -70,7 +85,7 @@ class FollowedQueues:
         try:
             posted = await self._messages.post(
                 project,
-                _checked(queue),
+                queue,
                 [Draft(body=body)],
                 client=client,
                 size=len(body),
@@ -101,10 +116,3 @@ class FollowedQueues:
         if self._driver.live is None:
             raise Refused(codes.NOT_AVAILABLE)
         return self._driver.live
-
-
-def _checked(queue: str) -> str:
-    """Raises Refused."""
-    if not rules.is_queue_name(queue):
-        raise Refused(codes.BAD_REQUEST)
-    return queue

@@ -18,12 +18,13 @@ local subscribers       = KEYS[15]  -- hash: subscriber -> id
 local subscription_ids  = KEYS[16]  -- zset, score 0: ids of subscriptions
 local subscription_ends = KEYS[17]  -- zset: ids of subscriptions by expiry
 local stages            = KEYS[18]  -- hash: chunks that wait to be published
+local unborn            = KEYS[19]  -- string: the epoch that the queue is to have
 
 local kinds = {
     hash = {queue, bodies, holds, claims, receipts, subscriptions, subscribers, stages},
     zset = {messages, ready, claimed, delayed, expiry, leases, lapses, subscription_ids,
         subscription_ends},
-    string = {gate},
+    string = {gate, unborn},
 }
 local wrong = {}
 for kind, keys in pairs(kinds) do

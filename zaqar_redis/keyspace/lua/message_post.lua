@@ -13,6 +13,7 @@ local expiry      = KEYS[6]             -- zset: every message by expiry
 local receipts    = KEYS[7]             -- hash: retry token -> the answer given
 local lapses      = KEYS[8]             -- zset: retry tokens by the time they are forgotten
 local gate        = KEYS[9]             -- string: keeps everybody out while it is there
+local unborn      = KEYS[10]            -- string: the epoch that the queue is to have
 local now         = tonumber(ARGV[1])   -- ms; 0: the time of Redis
 local epoch       = ARGV[2]             -- of the queue to make, or ''
 local size        = tonumber(ARGV[3])   -- bytes of the request

@@ -11,6 +11,7 @@ local delayed     = KEYS[5]             -- zset: delayed, by the end of the dela
 local expiry      = KEYS[6]             -- zset: every message by expiry
 local stages      = KEYS[7]             -- hash: chunks that wait, and what is being published
 local gate        = KEYS[8]             -- string: keeps everybody out while it is there
+local unborn      = KEYS[9]             -- string: the epoch that the queue is to have
 local now         = tonumber(ARGV[1])   -- ms; 0: the time of Redis
 local epoch       = ARGV[2]             -- of the queue to make, or ''
 local size        = tonumber(ARGV[3])   -- bytes of the chunk

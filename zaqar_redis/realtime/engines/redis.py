@@ -30,6 +30,8 @@ _REMOVE = Script("presence_remove")
 _LIST = Script("presence_list")
 _STATS = Script("presence_stats")
 
+#: An offset behind all others, which the numbers of Lua can still tell from the next.
+_LAST = 2**53
 _NO_KEEP = Keep(size=0, ttl=0, meta_ttl=0)
 _ONCE = Once()
 
@@ -62,7 +64,7 @@ class RedisHistory:
     ) -> tuple[Sequence[Kept], Position]:
         first, last = "-", "+"
         if since.position is not None:
-            at = since.position.offset
+            at = min(since.position.offset, _LAST)
             first, last = (first, str(at - 1)) if since.reverse else (str(at + 1), last)
         empty = since.reverse and since.position is not None and since.position.offset <= 1
         limit = -1 if since.limit is None else since.limit

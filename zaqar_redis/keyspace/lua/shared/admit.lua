@@ -10,6 +10,8 @@ if known[1] then
 elseif epoch == '' then
     return {'missing'}
 else
+    epoch = redis.call('GET', unborn) or epoch
     redis.call('HSET', queue, 'epoch', epoch, 'created', now, 'metadata', '{}', 'unlisted', 1)
+    redis.call('DEL', unborn)
     known[6] = 1
 end

@@ -46,7 +46,7 @@ for from = 1, count, BATCH do
         redis.call('ZADD', ready, unpack(at_once))
     end
     if heard then
-        local said = {string.format('%s:%.0f:', epoch, first + from - 1)}
+        local said = {string.format('%s:%.0f:', known[1] or epoch, first + from - 1)}
         for place = 2, #envelopes, 2 do
             said[#said + 1] = envelopes[place]
         end

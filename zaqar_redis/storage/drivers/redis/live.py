@@ -18,6 +18,11 @@ from zaqar_redis.storage.drivers.redis.feed import Channels
 _HISTORY = Script("queue_history")
 
 
+#: Seconds for which the epoch of a queue that is not there is kept behind the last look at
+#: it; whoever follows it looks more often.
+_KEPT = 86_400
+
+
 class Live:
     def __init__(self, client: AsyncClient, now: Clock) -> None:
         self.client: Any = client
@@ -52,9 +57,9 @@ class Live:
             last=last,
             limit=limit,
             reverse=int(reverse),
+            epoch=identity.new_epoch(),
+            kept=_KEPT,
         )
-        if epoch is None:
-            return Past()
         rank, *flat = answer
         prefix = identity.prefix(epoch.decode())
         pairs = zip(flat[::2], flat[1::2], strict=True)
