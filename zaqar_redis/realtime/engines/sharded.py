@@ -20,6 +20,7 @@ from hashlib import blake2b
 
 import jump
 
+from zaqar_redis import errors
 from zaqar_redis.realtime.engine import (
     Engine,
     Heard,
@@ -37,6 +38,8 @@ _HEADER = struct.Struct(">8sQ")
 #: Messages of a sender whose copies may still come out of order: what it says while one of
 #: the engines is slow; copies of those before are dropped.
 _WINDOW = 1024
+#: Seconds by which an engine may be slower than the first and is waited for.
+_SLOWER = 0.25
 #: Senders that are known at most: nodes and commands of some hours.
 _SENDERS = 4096
 
@@ -92,6 +95,12 @@ class ShardedBus(_Shards):
         super().__init__(engines)
         self._sender = secrets.token_bytes(8)
         self._number = 0
+        self._saying: set[asyncio.Task[int]] = set()
+
+    async def close(self) -> None:
+        for task in tuple(self._saying):
+            task.cancel()
+        await asyncio.gather(*self._saying, return_exceptions=True)
 
     async def subscribe(self, channel: str) -> None:
         await self._of(channel).bus.subscribe(channel)
@@ -108,14 +117,28 @@ class ShardedBus(_Shards):
     async def publish_control(self, payload: bytes, node: str = "") -> int:
         self._number += 1
         message = _HEADER.pack(self._sender, self._number) + payload
-        sent = await asyncio.gather(
-            *(engine.bus.publish_control(message, node) for engine in self._engines),
-            return_exceptions=True,
-        )
-        heard = [each for each in sent if isinstance(each, int)]
+        saying = {
+            asyncio.create_task(engine.bus.publish_control(message, node))
+            for engine in self._engines
+        }
+        self._saying |= saying
+        for each in saying:
+            each.add_done_callback(self._said)
+        heard: list[int] = []
+        while saying and not heard:
+            done, saying = await asyncio.wait(saying, return_when=asyncio.FIRST_COMPLETED)
+            heard = [each.result() for each in done if each.exception() is None]
         if not heard:
-            raise next(each for each in sent if isinstance(each, BaseException))
+            raise errors.StoreUnavailable
+        if saying:  # one that is away is not waited for
+            done, _ = await asyncio.wait(saying, timeout=_SLOWER)
+            heard += [each.result() for each in done if each.exception() is None]
         return max(heard)
+
+    def _said(self, task: asyncio.Task[int]) -> None:
+        self._saying.discard(task)
+        if not task.cancelled():
+            task.exception()  # the others may have said it
 
 
 class _Copies:
@@ -175,4 +198,5 @@ class ShardedEngine:
         await asyncio.gather(*(engine.start(node, once) for engine in self._engines))
 
     async def close(self) -> None:
+        await self.bus.close()
         await asyncio.gather(*(engine.close() for engine in self._engines))
