@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,15 @@ presence = true
 
 def test_options_that_fit_are_taken(tmp_path: Path) -> None:
     start(tmp_path, FINE)
+
+
+@pytest.mark.parametrize("document", ["channels.md", "console.md"])
+def test_what_the_guide_puts_into_a_file_is_taken(tmp_path: Path, document: str) -> None:
+    guide = Path(__file__).parents[2] / "doc" / document
+    blocks = re.findall(r"^```ini\n(.*?)^```", guide.read_text(), re.MULTILINE | re.DOTALL)
+    assert blocks
+    for block in blocks:
+        start(tmp_path, block)
 
 
 @pytest.mark.parametrize(
