@@ -58,6 +58,7 @@ def _service(stack: contextlib.ExitStack, ping_interval: int) -> servers.Service
     channels: dict[str, object] = {
         "token_hmac_secret_key": SECRET,
         "ping_interval": ping_interval,
+        "pong_timeout": min(8, 0.9 * ping_interval),
         "allow_subscribe_for_client": True,
     }
     return stack.enter_context(servers.service(store.uri, options={"channels": channels}))

@@ -115,7 +115,34 @@ def test_history_is_listed_from_where_it_is_wanted(place: Place) -> None:
 
 def test_what_cannot_be_done_is_said(place: Place) -> None:
     assert "unknown channel (102)" in place.shell.refused("channel", "publish", "no:x", "1")
+    assert "unknown channel (102)" in place.shell.refused("channel", "info", "no:x")
     assert "not available (108)" in place.shell.refused("channel", "history", "bare:x")
     if "--url" in place.shell.where:
         place.shell.where[-1] = "wrong"
-        assert "--api-key" in place.shell.refused("channel", "list")
+        told = place.shell.refused("channel", "list")
+        assert "--api-key" in told
+        assert "or has none" in told
+
+
+@pytest.mark.parametrize(
+    "words", [("publish", "news", "1"), ("info", "news"), ("history", "news"), ("presence", "news")]
+)
+def test_the_store_alone_does_not_know_the_options_of_channels(words: tuple[str, ...]) -> None:
+    told = Shell(["--storage", "redis://127.0.0.1:1"]).refused("channel", *words)
+    assert told == (
+        "--storage needs the service's configuration: give --config-file, or ask the service by "
+        "--url\n"
+    )
+
+
+def test_a_store_that_is_away_is_told_once() -> None:
+    told = Shell(["--storage", "redis://127.0.0.1:1"]).refused("channel", "list")
+    assert told == "the store redis://127.0.0.1:1 does not answer as it should (100)\n"
+
+
+def test_a_service_without_channels_is_told(tmp_path: Path) -> None:
+    config = tmp_path / "zaqar_redis.conf"
+    config.write_text("[channels]\nenabled = false\n")
+    with servers.redis_server() as home:
+        shell = Shell(["--storage", home.uri, "--config-file", str(config)])
+        assert shell.refused("channel", "nodes") == "the service has no channels\n"

@@ -122,12 +122,12 @@ def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
 
 
 @pytest.fixture(scope="module")
-def service(
-    request: pytest.FixtureRequest, redis_server: servers.RedisServer
-) -> Iterator[servers.Service]:
-    """Of two workers, with the OPTIONS of the module."""
-    options = request.module.OPTIONS
-    with servers.service(redis_server.uri, workers=2, options=options) as running:
+def service(request: pytest.FixtureRequest) -> Iterator[servers.Service]:
+    """Of two workers, with the OPTIONS of the module, and a Redis that has no other nodes."""
+    with (
+        servers.redis_server() as redis,
+        servers.service(redis.uri, workers=2, options=request.module.OPTIONS) as running,
+    ):
         yield running
 
 

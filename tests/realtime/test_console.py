@@ -213,8 +213,40 @@ def test_what_is_published_is_seen_whoever_publishes_it(
     assert heard(page) == [{"from": "the box", "n": 12345678901234567890}, {"from": MARKUP}]
     page.get_by_text("Presence", exact=True).click()
     page.get_by_text("History", exact=True).click()
-    expect(page.locator("details").nth(0)).to_contain_text('{"name":"console"}')
+    expect(page.locator("details").nth(0)).to_contain_text("Nobody.")  # who looks on is not seen
     expect(page.locator("details").nth(1).locator("tbody tr")).to_have_count(2)
+
+
+def test_a_channel_that_is_not_there_is_told(
+    page: Page, service: servers.Service, project: str
+) -> None:
+    signed_in(page, service, project, "channels/%E0%nowhere:x")
+    expect(page.get_by_role("heading", name="%E0%nowhere:x")).to_be_visible()
+    state(page, "unknown channel")
+    for number, part in enumerate(("Presence", "History")):
+        page.get_by_text(part, exact=True).click()
+        panel = page.locator("details").nth(number)
+        expect(panel.get_by_text("There is no such channel")).to_be_visible()
+        expect(panel.locator("table")).to_be_hidden()
+    expect(page.get_by_text("Nobody.")).to_be_hidden()
+
+
+def test_a_tail_that_is_refused_for_good_stops_and_says_why(
+    page: Page, service: servers.Service, project: str
+) -> None:
+    ticket = tickets.issue(b"of another service, thirty-two bytes", project, "kept:x", time.time())
+    page.route("**/console/token", lambda route: route.fulfill(json={"token": ticket}))
+    signed_in(page, service, project, "channels/kept:x")
+    state(page, "invalid token")  # a close with 3500
+    expect(page.locator(".tail .state")).to_have_attribute("data-kind", "ended")
+    error = {"id": 1, "error": {"code": 103, "message": "permission denied"}}
+    page.route_web_socket(
+        "**/connection/websocket",
+        lambda socket: socket.on_message(lambda _: socket.send(json.dumps(error))),
+    )
+    page.reload()
+    state(page, "permission denied (103)")
+    expect(page.locator(".tail .state")).to_have_attribute("data-kind", "ended")
 
 
 def test_names_and_messages_are_text_whatever_is_in_them(

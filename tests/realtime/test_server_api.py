@@ -15,6 +15,13 @@ import pytest
 
 from tests import servers
 from tests.realtime.someone import KEY, LEFT_BEHIND, SECRET, Someone
+from zaqar_redis import clock
+from zaqar_redis.api.channels import Channels, server
+from zaqar_redis.api.channels import Settings as ChannelSettings
+from zaqar_redis.auth import tokens
+from zaqar_redis.realtime import world
+from zaqar_redis.realtime.engines.memory import MemoryEngine, MemoryHistory
+from zaqar_redis.realtime.namespaces import Namespaces, Options
 
 pytestmark = LEFT_BEHIND
 
@@ -281,3 +288,62 @@ def test_an_offset_behind_everything_finds_nothing(service: servers.Service, cha
         since = {"offset": offset, "epoch": ""}
         found = asked(service, "history", {"channel": channel, "limit": -1, "since": since})
         assert found.json()["result"]["publications"] == []
+
+
+class Broken(MemoryHistory):
+    async def remove_history(self, channel: str) -> None:
+        raise ZeroDivisionError
+
+
+def insecurely(method: str, headers: dict[str, str]) -> httpx.Response:
+    """What a node without a key answers."""
+
+    async def answer() -> httpx.Response:
+        given = ChannelSettings(
+            namespaces=Namespaces(Options(history_size=1, history_ttl=1), {}),
+            tokens=tokens.Settings(),
+            session=world.Settings(),
+            allowed_origins=("https://*.example.org",),
+            project="default",
+            server=server.Settings(insecure=True),
+        )
+        engine = MemoryEngine(clock.process)
+        engine.history = Broken(clock.process, engine.bus)
+        channels = Channels(engine, given)
+        await channels.start()
+        transport = httpx.ASGITransport(app=channels)  # type: ignore[arg-type]  # an ASGI app
+        async with httpx.AsyncClient(base_url="http://here:8888", transport=transport) as client:
+            answered = await client.post(
+                f"/api/{method}", json={"channel": "news"}, headers=headers
+            )
+        await channels.close()
+        return answered
+
+    return asyncio.run(answer())
+
+
+@pytest.mark.parametrize(
+    ("origin", "status"),
+    [
+        (None, 200),
+        ("http://here:8888", 200),
+        ("https://www.example.org", 200),
+        ("https://example.com", 403),
+        ("null", 403),
+    ],
+)
+def test_without_a_key_pages_of_others_are_refused(origin: str | None, status: int) -> None:
+    headers = {"Origin": origin} if origin else {}
+    assert insecurely("history", headers).status_code == status
+
+
+def test_with_a_key_a_page_of_others_may_ask(service: servers.Service) -> None:
+    assert asked(service, "info", {}, Origin="https://example.com").status_code == 200
+
+
+def test_a_mishap_is_answered_in_the_form_of_errors() -> None:
+    answered = insecurely("history_remove", {})
+    assert answered.status_code == 200
+    assert answered.json() == {"error": {"code": 100, "message": "internal server error"}}
+    told = insecurely("history_remove", {"X-Centrifugo-Error-Mode": "transport"})
+    assert (told.status_code, told.json()["error"]["code"]) == (500, 100)

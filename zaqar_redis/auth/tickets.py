@@ -19,8 +19,15 @@ _AUDIENCE = "zaqar-redis-console"
 _ALGORITHM = "HS256"
 #: Seconds: enough for a slow network and for clocks of nodes that differ a little.
 _LIFE = 60
-#: What keeps a history shall tell what was missed, whatever its namespace says.
-_OVERRIDE = {"force_recovery": {"value": True}, "force_positioning": {"value": True}}
+#: Whatever the namespace says: what keeps a history tells what was missed, and who is in the
+#: channel does not see who looks on.
+_OVERRIDE = {
+    "force_recovery": {"value": True},
+    "force_positioning": {"value": True},
+    "presence": {"value": False},
+    "join_leave": {"value": False},
+    "force_push_join_leave": {"value": False},
+}
 
 
 def secret(api_key: str) -> bytes:

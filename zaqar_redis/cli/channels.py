@@ -14,7 +14,8 @@ from cliff.show import ShowOne
 
 from zaqar_redis.cli.arguments import between
 from zaqar_redis.cli.messages import body_of
-from zaqar_redis.cli.session import Destructive, Session, Talking, opened, structured
+from zaqar_redis.cli.session import Destructive, Needs, Session, Talking, opened, structured
+from zaqar_redis.realtime import codes
 
 Row = tuple[Any, ...]
 
@@ -29,6 +30,8 @@ _MOST = 1000
 class OfChannels(Talking):
     """Base of the commands for channels."""
 
+    needs = Needs.CHANNELS
+
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
         parser.add_argument(
@@ -40,11 +43,13 @@ class OfChannels(Talking):
         return parser
 
     def opened(self, parsed: argparse.Namespace) -> contextlib.AbstractContextManager[Session]:
-        return opened(parsed, channels=True)
+        return opened(parsed, self.needs)
 
 
 class OfChannel(OfChannels):
     """Base of the commands for one channel."""
+
+    needs = Needs.NAMESPACES
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
@@ -80,15 +85,12 @@ class ChannelInfo(OfChannel, ShowOne):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, Row]:
         channel = parsed_args.channel
         with self.opened(parsed_args) as session:
-            # Each may be off, and is told apart from the channel not being allowed at all.
-            replies = session.call(
-                "batch",
-                commands=[
-                    {"channels": {"pattern": _literally(channel)}},
-                    {"presence_stats": {"channel": channel}},
-                    {"history": {"channel": channel, "limit": 0}},
-                ],
-            )["replies"]
+            replies = session.batch(
+                {"channels": {"pattern": _literally(channel)}},
+                {"presence_stats": {"channel": channel}},
+                {"history": {"channel": channel, "limit": 0}},
+                may_be_off=codes.NOT_AVAILABLE.code,
+            )
         here = replies[0]["channels"]["channels"].get(channel, {"num_clients": 0})
         present = replies[1].get("presence_stats", {})
         kept = replies[2].get("history", {})

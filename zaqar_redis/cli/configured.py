@@ -13,7 +13,7 @@ from zaqar_redis import clock, errors
 from zaqar_redis.api.app import Settings
 from zaqar_redis.api.channels import Channels, console, server
 from zaqar_redis.api.channels import Settings as ChannelSettings
-from zaqar_redis.auth import tickets
+from zaqar_redis.auth import keys, tickets
 from zaqar_redis.conf import channels as of_channels
 from zaqar_redis.conf import redis, transport
 from zaqar_redis.keyspace import client as keyspace
@@ -43,14 +43,17 @@ def channels(
     """What makes the channels, beside the store at *uri* unless they have their own, if there
     are to be any; those *of_command* serve nobody but it.
 
-    Raises BadConfiguration when theirs cannot be used.
+    Raises BadConfiguration when theirs, or one of their options, cannot be used.
     """
     # Another driver's store may be no Redis at all; queues work without channels.
     if not (conf.channels.enabled and (conf.channels.uris or can_control(uri))):
         return lambda queues: None
+    verifier = of_channels.verifier(conf)
+    of_channels.check(conf)
+    keys.check(verifier)
     given = ChannelSettings(
         namespaces=of_channels.namespaces(conf),
-        tokens=of_channels.verifier(conf),
+        tokens=verifier,
         session=of_channels.settings(conf),
         allowed_origins=tuple(conf.channels.allowed_origins),
         project=conf.channels.project,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import enum
 import json
 import logging
 import signal
@@ -29,6 +30,8 @@ from zaqar_redis import errors, rules
 from zaqar_redis.api.app import App
 from zaqar_redis.cli import configured
 from zaqar_redis.keyspace import embedded
+from zaqar_redis.keyspace.client import printable
+from zaqar_redis.realtime import codes
 from zaqar_redis.storage.driver import Driver
 
 #: Seconds for one request; the longest is to make a pool whose store is slow to answer.
@@ -100,9 +103,11 @@ class Runner:
 class Session:
     """Requests of one command."""
 
-    def __init__(self, client: httpx.AsyncClient, runner: Runner) -> None:
+    def __init__(self, client: httpx.AsyncClient, runner: Runner, store: str = "") -> None:
+        """*store*: how it is called; empty: a service is asked."""
         self._client = client
         self._runner = runner
+        self._store = store
 
     def ask(self, method: str, path: str, document: object | None = None, **query: object) -> Any:
         """The answer's document, or None.  Raises Refused, Away.
@@ -119,8 +124,22 @@ class Session:
         given = {name: value for name, value in body.items() if value is not None}
         answer = self._runner.run(self._answer("POST", f"/api/{method}", given, {}))
         if "error" in answer:
-            raise Refused(f"{answer['error']['message']} ({answer['error']['code']})")
+            raise self._refusal(answer["error"])
         return answer.get("result", answer)  # the results of a batch stand for themselves
+
+    def batch(self, *commands: dict[str, object], may_be_off: int) -> list[dict[str, Any]]:
+        """Replies by method; what is off, with this code, has none.  Raises Refused, Away."""
+        replies = self.call("batch", commands=list(commands))["replies"]
+        for error in (reply["error"] for reply in replies if "error" in reply):
+            if error["code"] != may_be_off:
+                raise self._refusal(error)
+        return list(replies)
+
+    def _refusal(self, error: dict[str, Any]) -> Refused:
+        if error["code"] == codes.INTERNAL.code:
+            why = f"the store {self._store}" if self._store else "the service, or its store,"
+            return Away(f"{why} does not answer as it should ({error['code']})")
+        return Refused(f"{error['message']} ({error['code']})")
 
     def pause(self, seconds: float) -> None:
         """Let time pass, also for what goes on in this process."""
@@ -163,11 +182,16 @@ class Session:
 
 def _why(answer: httpx.Response) -> str:
     if answer.status_code == 401:
-        return "the service wants another API key (--api-key)"
+        return (
+            "the service wants another API key (--api-key, or the variable ZAQAR_REDIS_API_KEY), "
+            "or has none ([channels] api_key)"
+        )
     try:
         return str(answer.json()["description"])
     except (ValueError, KeyError, TypeError):
         if answer.status_code == 404:  # no such route: it has a description otherwise
+            if answer.request.url.path.startswith("/api/"):
+                return "the service has no channels"
             return "not found; is the service in admin mode (serve --admin)?"
         return f"the service answers {answer.status_code}"
 
@@ -178,23 +202,37 @@ def _seconds(answer: httpx.Response) -> float:
     return max(_AGAIN, float(text)) if text.isdecimal() else _AGAIN
 
 
-def _keep_quiet() -> None:
+def _keep_quiet(channels: bool = False) -> None:
     for talkative in ("httpx", "zaqar_redis"):  # a command says what was asked for
         logging.getLogger(talkative).setLevel(logging.WARNING)
+    if channels:  # a store that is away is told once, by the command
+        for room in ("batch", "listening"):
+            logging.getLogger(f"zaqar_redis.keyspace.{room}").setLevel(logging.ERROR)
+
+
+class Needs(enum.Enum):
+    """What a command does not work without."""
+
+    QUEUES = enum.auto()
+    CHANNELS = enum.auto()
+    #: ... and their options, as the service has them
+    NAMESPACES = enum.auto()
 
 
 @contextlib.contextmanager
-def opened(parsed: argparse.Namespace, *, channels: bool = False) -> Iterator[Session]:
-    """A session as the command line says, if need be with channels.  Raises BadConfiguration."""
-    _keep_quiet()
+def opened(parsed: argparse.Namespace, needs: Needs = Needs.QUEUES) -> Iterator[Session]:
+    """A session as the command line says.  Raises BadConfiguration."""
+    channels = needs is not Needs.QUEUES
+    _keep_quiet(channels)
     headers = {"Client-ID": parsed.client_id, "X-Project-ID": parsed.project}
     if channels and parsed.api_key:
         headers["X-API-Key"] = parsed.api_key
+    store = ""
     with Runner() as runner, contextlib.ExitStack() as stack:
         if parsed.url:
             client = httpx.AsyncClient(base_url=parsed.url, headers=headers, timeout=_TIMEOUT)
         else:
-            app = stack.enter_context(_in_process(parsed, runner, channels))
+            app, store = stack.enter_context(_in_process(parsed, runner, needs))
             client = httpx.AsyncClient(
                 base_url="http://store",
                 headers=headers,
@@ -202,7 +240,7 @@ def opened(parsed: argparse.Namespace, *, channels: bool = False) -> Iterator[Se
                 transport=httpx.ASGITransport(app=app),  # type: ignore[arg-type]  # an ASGI app
             )
         try:
-            yield Session(client, runner)
+            yield Session(client, runner, store)
         finally:
             runner.run(client.aclose())
 
@@ -221,12 +259,20 @@ def stored(parsed: argparse.Namespace) -> Iterator[tuple[Driver, Runner]]:
 
 
 @contextlib.contextmanager
-def _store(parsed: argparse.Namespace) -> Iterator[tuple[cfg.ConfigOpts, str]]:
+def _store(
+    parsed: argparse.Namespace, needs: Needs = Needs.QUEUES
+) -> Iterator[tuple[cfg.ConfigOpts, str]]:
     """The configuration, and the URI of the store that it or the command line names."""
     try:
         conf = configuration.load([], parsed.config_file)
     except (cfg.Error, ValueError) as error:
         raise errors.BadConfiguration(str(error)) from error
+    if needs is Needs.NAMESPACES and not (conf.config_file or conf.config_dir):
+        # With the default options it would e.g. publish past the history that there is.
+        raise errors.BadConfiguration(
+            "--storage needs the service's configuration: give --config-file, or ask the service "
+            "by --url"
+        )
     uri = parsed.storage or conf.storage.uri
     with contextlib.ExitStack() as stack:
         if urlsplit(uri).scheme == "embedded":
@@ -235,14 +281,18 @@ def _store(parsed: argparse.Namespace) -> Iterator[tuple[cfg.ConfigOpts, str]]:
 
 
 @contextlib.contextmanager
-def _in_process(parsed: argparse.Namespace, runner: Runner, channels: bool) -> Iterator[App]:
-    with _store(parsed) as (conf, uri):
+def _in_process(
+    parsed: argparse.Namespace, runner: Runner, needs: Needs
+) -> Iterator[tuple[App, str]]:
+    """The service's own code, and how the store is called."""
+    with _store(parsed, needs) as (conf, uri):
         settings = msgspec.structs.replace(configured.settings(conf), admin_mode=True)
+        channels = needs is not Needs.QUEUES
         beside = configured.channels(conf, uri, of_command=True) if channels else None
         app = App(configured.driver(conf, uri)(), settings, beside)
         try:
             runner.run(app.process_startup(None, None))
-            yield app
+            yield app, printable(uri)
         finally:
             runner.run(app.process_shutdown(None, None))
 
@@ -290,7 +340,9 @@ class Talking(Command):
         where.add_argument(
             "--config-file", action="append", metavar="FILE", help="configuration file"
         )
-        where.add_argument("--project", default="default", help="whose queues (default)")
+        where.add_argument(
+            "--project", default="default", help="whose queues and channels (default)"
+        )
         where.add_argument(
             "--client-id", default=str(uuid.uuid4()), metavar="UUID", help="who asks (anybody)"
         )

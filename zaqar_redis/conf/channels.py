@@ -8,7 +8,9 @@ from typing import Any
 import msgspec
 from oslo_config import cfg, types
 
+from zaqar_redis import errors
 from zaqar_redis.auth import tokens
+from zaqar_redis.conf import checks
 from zaqar_redis.realtime import deltas, queues
 from zaqar_redis.realtime.namespaces import Namespaces, Options
 from zaqar_redis.realtime.world import Settings
@@ -192,7 +194,26 @@ def settings(conf: cfg.ConfigOpts) -> Settings:
     )
 
 
+def check(conf: cfg.ConfigOpts) -> None:
+    """Raises BadConfiguration, which names the group and the option."""
+    for option in _CHANNELS:
+        _value(conf, _GROUP, option.dest)
+    checks.check_names(conf)
+    by_group = {
+        _GROUP: _options(conf, _GROUP, Options),
+        **{_NAMESPACE.format(name): options for name, options in _named(conf).items()},
+    }
+    checks.check_files(conf, by_group, {option.dest for option in _CHANNELS})
+    for group, options in by_group.items():
+        checks.check_options(group, options)
+
+
 def namespaces(conf: cfg.ConfigOpts) -> Namespaces:
+    return Namespaces(_options(conf, _GROUP, Options), _named(conf))
+
+
+def _named(conf: cfg.ConfigOpts) -> dict[str, Options]:
+    """Options by namespace."""
     named: dict[str, Options] = {
         name: _options(conf, _NAMESPACE.format(name), Options)
         for name in conf[_GROUP].namespaces
@@ -200,14 +221,21 @@ def namespaces(conf: cfg.ConfigOpts) -> Namespaces:
     }
     of_queues = _NAMESPACE.format(queues.NAMESPACE)
     named[queues.NAMESPACE] = _options(conf, of_queues, queues.QueueOptions)
-    return Namespaces(_options(conf, _GROUP, Options), named)
+    return named
 
 
 def _options(conf: cfg.ConfigOpts, name: str, kind: type[Options]) -> Options:
     if name != _GROUP:
         conf.register_opts(_of_channels(kind()), group=name)
-    given = {field: getattr(conf[name], field) for field in kind.__struct_fields__}
+    given = {field: _value(conf, name, field) for field in kind.__struct_fields__}
     return msgspec.convert(given, kind)
+
+
+def _value(conf: cfg.ConfigOpts, group: str, name: str) -> Any:
+    try:
+        return getattr(conf[group], name)
+    except (cfg.Error, ValueError) as error:
+        raise errors.BadConfiguration(f"[{group}] {name}: {error}") from error
 
 
 def verifier(conf: cfg.ConfigOpts) -> tokens.Settings:

@@ -62,7 +62,7 @@ class Channels:
         self._streams = _streams(self.node, origins, settings.project, turn)
         self._http: falcon.asgi.App[Any, Any] = falcon.asgi.App()
         problems.install(self._http)
-        guard = server.Guard(settings.server)
+        guard = server.Guard(settings.server, origins)
         api = server.ServerApi(self.node, guard, settings.project)
         self._http.add_route("/api", api)
         self._http.add_route("/api/{method}", api)

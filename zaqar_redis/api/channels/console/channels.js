@@ -9,8 +9,11 @@ import { Refused } from "./server.js";
 // Rows: of the channels with the most subscribers, of those present, and of what is kept.
 const ROWS = 100;
 const KEPT = 20;
-// The service says so where presence or history is off.
-const NOT_AVAILABLE = 108;
+// What the service answers where there is nothing to show, and what is told then.
+const NOTHING = {
+  102: () => "There is no such channel: its namespace is not in [channels] namespaces.",
+  108: (title) => `${title} is off for this channel.`,
+};
 
 export class Channels {
   seconds = 2;
@@ -126,22 +129,22 @@ class Detail {
   }
 }
 
-// A part that can be unfolded, and says when the channel has no such thing.
+// A part that can be unfolded, and says why the channel has no such thing.
 function section(title, ...content) {
   const note = make("p", { class: "hint" });
   const element = make("details", {}, make("summary", {}, title), note, ...content);
   return {
     element,
     async show(work) {
-      let off = false;
+      let why = "";
       try {
         await work();
       } catch (error) {
-        off = error instanceof Refused && error.status === NOT_AVAILABLE;
-        if (!off) throw error;
+        if (!(error instanceof Refused && error.status in NOTHING)) throw error;
+        why = NOTHING[error.status](title);
       }
-      setText(note, off ? `${title} is off for this channel.` : "");
-      for (const each of content) each.hidden = off;
+      setText(note, why);
+      for (const each of content) each.hidden = Boolean(why);
     },
   };
 }

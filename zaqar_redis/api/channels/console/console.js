@@ -62,10 +62,19 @@ function route() {
     if (link.hash === `#/${wanted}`) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
-  const chosen = rest.length ? decodeURIComponent(rest.join("/")) : null;
+  const chosen = rest.length ? decoded(rest.join("/")) : null;
   document.title = `${chosen ?? wanted} – zaqar-redis`;
   view.open(chosen);
   refresh();
+}
+
+// As it stands when somebody mistyped its escapes.
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
 }
 
 function leave() {

@@ -2,14 +2,19 @@
 // One channel, live: a connection in the JSON protocol, with a ticket that subscribes to it.
 // It comes back when it is lost, goes on where it was, and tells when something was missed.
 
-import { parse } from "./server.js";
+import { Unauthorized, parse } from "./server.js";
 
 const SHORTEST = 0.5; // seconds between tries, at first …
 const LONGEST = 20; // … and at most
 // Seconds that a ping may be late before the connection is taken for dead.
 const LATE = 10;
 
-// A code after which coming back is of no use.
+// Of a ticket that was too long on its way: another one is asked for.
+const TOKEN_EXPIRED = 109;
+// Of an unsubscribe: from here on the subscription is to be made again.
+const AGAIN = 2500;
+
+// A code of a close after which coming back is of no use.
 const isFinal = (code) => (code >= 3500 && code < 4000) || (code >= 4500 && code < 5000);
 
 // listener: state(kind, text) with kind connecting, live, waiting (for the next try) or ended;
@@ -36,7 +41,8 @@ export class Tail {
     try {
       token = await this.ticket(this.channel);
     } catch (error) {
-      if (error.status >= 400 && error.status < 500) this.#end(error.message);
+      const refused = error.status >= 400 && error.status < 500;
+      if (refused || error instanceof Unauthorized) this.#end(error.message);
       else this.#again(error.message);
       return;
     }
@@ -81,12 +87,17 @@ export class Tail {
 
   #reply(reply) {
     if (reply.connect) this.#connected(reply.connect);
-    else if (reply.error) this.#socket.close(); // an old ticket, or the service is in trouble
+    else if (reply.error) this.#refused(reply.error);
     else if (reply.push) this.#pushed(reply.push);
     else {
       this.#send({});
       this.#alive();
     }
+  }
+
+  #refused({ code, message, temporary }) {
+    if (!temporary && code !== TOKEN_EXPIRED) this.#end(`${message} (${code})`);
+    this.#socket.close();
   }
 
   #connected(result) {
@@ -118,7 +129,11 @@ export class Tail {
   #pushed(push) {
     if (push.channel !== this.channel) return;
     if (push.pub) this.#publication(push.pub);
-    else if (push.unsubscribe) this.#socket.close();
+    else if (push.unsubscribe) {
+      const { code, reason } = push.unsubscribe;
+      if (code < AGAIN) this.#end(reason || `unsubscribed with code ${code}`);
+      this.#socket.close();
+    }
   }
 
   #publication(publication) {

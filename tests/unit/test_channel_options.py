@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options of channels that cannot be what was meant are told at the start."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519
+
+from zaqar_redis import conf as configuration
+from zaqar_redis import errors
+from zaqar_redis.cli import configured
+
+
+def start(folder: Path, text: str) -> None:
+    """With this configuration, as far as the first worker."""
+    file = folder / "zaqar_redis.conf"
+    file.write_text(text)
+    configured.channels(configuration.load([], [str(file)]), "redis://127.0.0.1")
+
+
+def pem(key: ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey) -> str:
+    """Its public key, as a file has it."""
+    form = serialization.PublicFormat.SubjectPublicKeyInfo
+    text = key.public_key().public_bytes(serialization.Encoding.PEM, form).decode()
+    return text.strip().replace("\n", "\n ")
+
+
+ECDSA, ED25519 = (
+    pem(ec.generate_private_key(ec.SECP256R1())),
+    pem(ed25519.Ed25519PrivateKey.generate()),
+)
+FINE = f"""
+[channels]
+namespaces = chat, queue, alerts
+personal_channel_namespace = chat
+user_personal_channel = true
+token_ecdsa_public_key = {ECDSA}
+token_ed25519_public_key = {ED25519}
+token_jwks_public_endpoint = https://example.org/keys
+allowed_origins = *, https://*.example.org
+[channels:chat]
+history_size = 1
+history_ttl = 60
+force_recovery = true
+channel_regex = ^[a-z]+$
+[channels:queue]
+presence = true
+"""
+
+
+def test_options_that_fit_are_taken(tmp_path: Path) -> None:
+    start(tmp_path, FINE)
+
+
+@pytest.mark.parametrize("document", ["channels.md", "console.md"])
+def test_what_the_guide_puts_into_a_file_is_taken(tmp_path: Path, document: str) -> None:
+    guide = Path(__file__).parents[2] / "doc" / document
+    blocks = re.findall(r"^```ini\n(.*?)^```", guide.read_text(), re.MULTILINE | re.DOTALL)
+    assert blocks
+    for block in blocks:
+        start(tmp_path, block)
+
+
+@pytest.mark.parametrize(
+    ("group", "line", "told"),
+    [
+        ("channels:caht", "presence = true", "[channels:caht]"),
+        ("channels:chat", "presense = true", "[channels:chat] presense"),
+        ("channels", "alowed_origins = *", "[channels] alowed_origins"),
+        ("channels", "namespaces = a, bb", "[channels] namespaces"),
+        ("channels", "namespaces = with blank", "[channels] namespaces"),
+        ("channels:chat", "history_size = some", "[channels:chat] history_size"),
+        ("channels:chat", "channel_regex = [a-z", "[channels:chat] channel_regex"),
+        ("channels", "token_rsa_public_key = none", "[channels] token_rsa_public_key"),
+        ("channels", f"token_rsa_public_key = {ECDSA}", "not of RSA"),
+        ("channels", f"token_ecdsa_public_key = {ED25519}", "not of ECDSA"),
+        ("channels", f"token_ed25519_public_key = {ECDSA}", "not of Ed25519"),
+        (
+            "channels",
+            "token_jwks_public_endpoint = example.org/keys",
+            "[channels] token_jwks_public_endpoint",
+        ),
+        (
+            "channels",
+            "personal_channel_namespace = none",
+            "[channels] personal_channel_namespace",
+        ),
+        ("channels", "force_recovery = true", "[channels] force_recovery"),
+        ("channels:alerts", "force_positioning = true", "[channels:alerts] force_positioning"),
+        ("channels:alerts", "auto_cache_recover = true", "[channels:alerts] auto_cache_recover"),
+        ("channels:alerts", "history_size = 1", "[channels:alerts] history_ttl"),
+        ("channels:alerts", "history_ttl = 1", "[channels:alerts] history_size"),
+        ("channels", "uris = redis://localhost, redis://127.0.0.1:6379/0", "[channels] uris"),
+        ("channels", "allowed_origins = *.example.org", "[channels] allowed_origins"),
+        ("channels", "ping_interval = 8", "[channels] pong_timeout"),
+        ("channels", "project =", "[channels] project"),
+        ("channels", "channel_limit = many", "[channels] channel_limit"),
+    ],
+)
+def test_options_that_do_not_fit_are_told_with_their_group(
+    tmp_path: Path, group: str, line: str, told: str
+) -> None:
+    with pytest.raises(errors.BadConfiguration) as refused:
+        start(tmp_path, f"{FINE}[{group}]\n{line}\n")  # the last value is the one that counts
+    assert told in str(refused.value)
