@@ -29,6 +29,8 @@ OPTIONS: dict[str, dict[str, object]] = {
     "channels:kept": {"history_size": 100, "history_ttl": 60, "presence": True},
     "channels:latest": {"history_size": 9, "history_ttl": 60, "force_recovery_mode": "cache"},
 }
+#: The page asks every two seconds, and machines are shared.
+expect.set_options(timeout=15_000)
 #: Whoever makes HTML of it opens a dialog.
 MARKUP = "<img src=x onerror=alert(1)><script>alert(2)</script>"
 

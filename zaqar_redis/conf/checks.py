@@ -11,11 +11,10 @@ from oslo_config import cfg
 
 from zaqar_redis import errors
 from zaqar_redis.keyspace import uris
-from zaqar_redis.realtime.namespaces import Options
+from zaqar_redis.realtime.namespaces import NAME, Options
 from zaqar_redis.realtime.queues import QueueOptions
 
 _GROUP = "channels"
-_NAMESPACE = re.compile(r"[-a-zA-Z0-9_.]{2,}")
 #: Without a history they do nothing.
 _OF_HISTORY = ("force_recovery", "force_positioning", "auto_cache_recover")
 
@@ -24,7 +23,7 @@ def check_names(conf: cfg.ConfigOpts) -> None:
     """Raises BadConfiguration: the options of [channels] do not fit together."""
     group = conf[_GROUP]
     for name in group.namespaces:
-        if not _NAMESPACE.fullmatch(name):
+        if not NAME.fullmatch(name):
             raise _bad(
                 "namespaces",
                 f'"{name}" is no name: it must be two or more ASCII letters, digits, underscores, '

@@ -21,7 +21,8 @@ NAME_MAX = 255
 #: Seconds for which offset and epoch are kept: longer than anybody stays away.
 META_TTL = 720 * 3600
 
-_NAMESPACE = re.compile(r"[-a-zA-Z0-9_.]{2,}")
+#: What a namespace is called.
+NAME = re.compile(r"[-a-zA-Z0-9_.]{2,}")
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
