@@ -605,3 +605,21 @@ def test_what_was_missed_is_all_of_it() -> None:
             Position(1, "e"), [each for each in whole if each is not gone], top
         )
     assert not recovery.is_recovered(Position(6, "e"), [], top)
+
+
+def test_a_connection_that_fails_keeps_nothing_from_the_others(
+    house: House, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    ann, bob = house.connected("ann"), house.connected("bob")
+    for each in (ann, bob):
+        assert "subscribe" in each.ask(subscribe={"channel": "x"})
+
+    def broken(*_: Any) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(ann.session, "deliver", broken)
+    bob.ask(publish={"channel": "x", "data": 1})
+    assert ann.code == 3004
+    assert "a connection failed" in caplog.text
+    bob.ask(publish={"channel": "x", "data": 2})
+    assert bob.code is None

@@ -26,6 +26,7 @@ from zaqar_redis.realtime.namespaces import Namespaces
 from zaqar_redis.realtime.positions import Positions
 from zaqar_redis.realtime.pushes import Pushed
 from zaqar_redis.realtime.queues import Followed, QueueOptions, Queues
+from zaqar_redis.realtime.session import Session
 from zaqar_redis.realtime.sessions import Sessions
 from zaqar_redis.realtime.steering import Steering
 from zaqar_redis.realtime.world import Settings, Subscription
@@ -129,7 +130,10 @@ class Node:
             await asyncio.sleep(_TICK)
             now = time.time()
             for session in [each for each in self.sessions if each.due <= now]:
-                session.tick()
+                try:
+                    session.tick()
+                except Exception:
+                    _broken(session)
 
     # Listening
 
@@ -200,7 +204,10 @@ class Node:
             return
         pushed = Pushed(subscribers[0].channel, publication)
         for subscription in subscribers:
-            subscription.session.deliver(subscription, publication, epoch, pushed)
+            try:
+                subscription.session.deliver(subscription, publication, epoch, pushed)
+            except Exception:
+                _broken(subscription.session)
 
     def on_join(self, channel: str, info: bytes) -> None:
         self._tell(channel, join=wire.Join(packing.client_info(info)))
@@ -219,6 +226,12 @@ class Node:
 
     def on_gap(self) -> None:
         self._positions.suspect(self._channels)
+
+
+def _broken(session: Session) -> None:
+    """A bug: it costs this connection, and no other."""
+    LOG.exception("a connection failed", extra={"action": "connection_failed"})
+    session.close(codes.SERVER_ERROR)
 
 
 async def _quietly(work: Coroutine[Any, Any, None]) -> None:
