@@ -140,7 +140,7 @@ class TopicKeys:
 class ChannelKeys:
     """The keys of one channel, whose name has its project in it."""
 
-    __slots__ = ("channel", "history", "news", "presence", "present", "users")
+    __slots__ = ("channel", "history", "news", "once", "presence", "present", "users")
 
     def __init__(self, name: str) -> None:
         tag = _CHANNELS + f"{{{quote(name, safe='')}}}".encode()
@@ -156,6 +156,8 @@ class ChannelKeys:
         self.users = tag + b":users"
         #: channel: publications, joins and leaves
         self.news = tag + b":news"
+        #: what keys begin with that a publication may have once, see `OnceKeys`; never there
+        self.once = tag + b":once:"
 
 
 class OnceKeys:
@@ -167,7 +169,7 @@ class OnceKeys:
         self.channel = of.channel
         self.history = of.history
         #: string with an expiry: the position that the publication was given
-        self.once = of.channel + b":once:" + (retry(key).encode() if key else b"")
+        self.once = of.once + retry(key).encode()
 
 
 _CHANNELS = b"zr:channel:"

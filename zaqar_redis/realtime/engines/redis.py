@@ -44,9 +44,10 @@ class RedisHistory:
         self, channel: str, payload: bytes, keep: Keep | None, once: Once | None = None
     ) -> Published:
         keep, once = keep or _NO_KEEP, once or _ONCE
+        of = keys.of_channel(channel)
         offset, epoch, new = await self._client.call(
             _PUBLISH(
-                keys.OnceKeys(keys.of_channel(channel), once.key),
+                keys.OnceKeys(of, once.key) if once.key else of,
                 payload=payload,
                 size=keep.size,
                 ttl=keep.ttl,
