@@ -240,7 +240,7 @@ def test_a_message_that_is_gone_from_between_is_missing(
             # From before the queue's first message.
             subscription, heard = await ann.subscribe(f"queue:{queue}", {})
             await subscription.unsubscribe()
-            ids = await zaqar.post(queue, *"abc")
+            await zaqar.post(queue, *"abc")
             await subscription.subscribe()
             await subscription.ready(timeout=5)
             assert [each.data for each in heard.publications] == list("abc")
