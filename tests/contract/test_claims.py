@@ -10,6 +10,7 @@ import pytest
 
 from tests.contract.stores import Store, names
 from zaqar_redis import errors
+from zaqar_redis.keyspace import keys
 
 
 def _create_with_dead_letters(store: Store, most: int = 2, **more: Any) -> None:
@@ -113,6 +114,77 @@ def test_a_large_claim_is_whole(store: Store) -> None:
     assert store.renew(taken.claim_id, 120)
     store.release(taken.claim_id)
     assert store.stats().free == 1100
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 2, 1, 0), (2, 0, 3, 1)])
+def test_a_claim_whose_messages_are_deleted_one_by_one_is_spent_with_the_last(
+    store: Store, order: tuple[int, ...]
+) -> None:
+    ids = store.post("a", "b", "c", "d").ids
+    claim = store.claim().claim_id
+    for place in order:
+        assert _spent(store) == []
+        store.delete(ids[place], claims=[claim])
+    assert _spent(store) == [claim]
+    store.delete(ids[order[-1]], claims=[claim])  # a repetition whose first answer was lost
+    assert _spent(store) == [claim]
+
+
+def test_claims_whose_messages_are_deleted_together_are_spent_each_with_its_last(
+    store: Store,
+) -> None:
+    ids = store.post("a", "b", "c").ids
+    one, two = store.claim(limit=1).claim_id, store.claim(limit=2).claim_id
+    store.delete(ids[0], ids[1], claims=[one, two])
+    assert _spent(store) == [one]
+    store.delete(*ids, force=True)
+    assert _spent(store) == [one, two]
+
+
+def test_a_spent_claim_of_late_is_shown_and_renewed_without_messages(store: Store) -> None:
+    ids = store.post("a", "b").ids
+    claim = store.claim(ttl=60).claim_id
+    store.delete(ids[1], claims=[claim])
+    store.renew(claim, 60)
+    store.delete(ids[0], claims=[claim])
+    assert store.held(claim) == []
+    assert store.renew(claim, 100)
+    store.clock.tick(99.999)
+    assert store.held(claim) == []
+    store.clock.tick(0.001)
+    assert store.held(claim) is None
+
+
+def test_only_the_latest_spent_claims_are_kept_whatever_their_lease(store: Store) -> None:
+    queue = keys.of_queue(store.project, "q")
+    claims = []
+    for _ in range(200):
+        ids = store.post("a").ids
+        claims.append(store.claim(ttl=43_200).claim_id)
+        store.delete(*ids, claims=claims[-1:])
+        assert sum(store.command("HLEN", queue.claims)) < 64
+    kept = sum(store.command("HLEN", queue.claims))
+    assert kept >= 32
+    assert sum(store.command("ZCARD", queue.leases)) == kept
+    assert [store.held(claim) for claim in claims[-kept:]] == [[]] * kept
+    assert {store.held(claim) is None for claim in claims[:-kept]} == {True}
+
+
+@pytest.mark.parametrize("end", ["purge", "delete", "sweep"])
+def test_nothing_is_kept_of_spent_claims_behind_their_end(store: Store, end: str) -> None:
+    store.delete(*store.post("a").ids, claims=[store.claim(ttl=60).claim_id])
+    if end == "sweep":
+        store.clock.tick(60)
+        store.sweep()
+    else:
+        store.run(getattr(store.driver.queues, end)(store.project, "q"))
+    assert _spent(store) == []
+
+
+def _spent(store: Store) -> list[str]:
+    """Claims on record as those without messages, oldest first."""
+    listed = store.command("LRANGE", keys.of_queue(store.project, "q").spent, 0, -1)
+    return [claim.decode() for part in listed for claim in part]
 
 
 def test_a_claim_shows_its_ttl_and_age(store: Store) -> None:

@@ -38,6 +38,7 @@ class QueueKeys:
         "queue",
         "ready",
         "receipts",
+        "spent",
         "stages",
         "subscribers",
         "subscription_ends",
@@ -69,6 +70,8 @@ class QueueKeys:
         self.claims = f"{tag}:claims".encode()
         #: zset: claim ids, by the end of the lease
         self.leases = f"{tag}:leases".encode()
+        #: list: the latest claims without messages
+        self.spent = f"{tag}:spent".encode()
         #: hash: digest of an idempotency key -> the answer given, of a writer -> what came in
         self.receipts = f"{tag}:receipts".encode()
         #: zset: those digests, by the time they are forgotten

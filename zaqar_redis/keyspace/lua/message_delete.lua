@@ -12,8 +12,10 @@ local claimed  = KEYS[5]            -- zset: held, by the end of the hold
 local delayed  = KEYS[6]            -- zset: delayed, by the end of the delay
 local expiry   = KEYS[7]            -- zset: every message by expiry
 local holds    = KEYS[8]            -- hash: rank -> last claim and count
-local leases   = KEYS[9]            -- zset: claims by the end of their lease
-local gate     = KEYS[10]           -- string: keeps everybody out while it is there
+local claims   = KEYS[9]            -- hash: claim -> ttl and ranks
+local leases   = KEYS[10]           -- zset: claims by the end of their lease
+local spent    = KEYS[11]           -- list: claims without messages
+local gate     = KEYS[12]           -- string: keeps everybody out while it is there
 local now      = tonumber(ARGV[1])  -- ms; 0: the time of Redis
 local policy   = ARGV[2]            -- 'free': unless claimed; 'any'; 'held': by these claims
 local owners   = ARGV[3]            -- ids of claims, 32 characters each
@@ -21,7 +23,9 @@ local owners   = ARGV[3]            -- ids of claims, 32 characters each
 --#include gate
 --#include now
 --#include forget
---#include hold
+local HOLDER = 32    -- characters of a hold that are the id of the claim
+local RANK   = 16    -- characters of a rank at most
+local SPENT  = 64    -- claims without messages at most; half of them when it is reached
 
 local epoch = redis.call('HGET', queue, 'epoch')
 local ranks = {}
@@ -31,32 +35,71 @@ for place = 4, #ARGV, 2 do
         ranks[#ranks + 1] = ARGV[place + 1]
     end
 end
-if #ranks == 0 or policy == 'any' then
-    return {'deleted', forget(ranks)}
+if #ranks == 0 then
+    return {'deleted', 0}
 end
-
-local mine, lapsed = {}, true
-for from = 1, #owners, 32 do
-    local owner = string.sub(owners, from, from + 31)
-    mine[owner] = true
-    lapsed = lapsed and tonumber(redis.call('ZSCORE', leases, owner) or 0) <= now
-end
-local expires = redis.call('ZMSCORE', expiry, unpack(ranks))
-local held = redis.call('ZMSCORE', claimed, unpack(ranks))
-local gone = {}
-for place, rank in ipairs(ranks) do
-    if tonumber(expires[place] or 0) > now then
-        local is_held = tonumber(held[place] or 0) > now
-        if policy == 'free' and is_held then
-            return {'claimed', rank}
-        elseif policy == 'held' and lapsed then
-            return {'lapsed'}
-        elseif policy == 'held' and not is_held then
-            return {'unheld', rank}
-        elseif policy == 'held' and not mine[holder_of(redis.call('HGET', holds, rank))] then
-            return {'other', rank}
+local gone, holders, refusal = {}, {}, nil
+if policy == 'any' then
+    gone = ranks
+    for _, hold in ipairs(redis.call('HMGET', holds, unpack(ranks))) do
+        if hold then
+            holders[string.sub(hold, 1, HOLDER)] = true
         end
-        gone[#gone + 1] = rank
+    end
+else
+    local mine, expires = {}, nil
+    for from = 1, #owners, HOLDER do
+        mine[string.sub(owners, from, from + HOLDER - 1)] = true
+    end
+    for place, until_ in ipairs(redis.call('ZMSCORE', claimed, unpack(ranks))) do
+        local rank = ranks[place]
+        if tonumber(until_ or 0) > now then  -- so it is there: it outlives its claim
+            local holder = string.sub(redis.call('HGET', holds, rank), 1, HOLDER)
+            if policy == 'free' then
+                return {'claimed', rank}
+            elseif not mine[holder] then
+                refusal = {'other', rank}
+                break
+            end
+            holders[holder] = true
+            gone[#gone + 1] = rank
+        else
+            expires = expires or redis.call('ZMSCORE', expiry, unpack(ranks))
+            if tonumber(expires[place] or 0) > now then
+                if policy == 'held' then
+                    refusal = {'unheld', rank}
+                    break
+                end
+                gone[#gone + 1] = rank
+            end
+        end
+    end
+    if refusal then
+        for owner in pairs(mine) do
+            if tonumber(redis.call('ZSCORE', leases, owner) or 0) > now then
+                return refusal
+            end
+        end
+        return {'lapsed'}
     end
 end
-return {'deleted', forget(gone)}
+local count = forget(gone)
+
+-- What a claim costs ends with its last message, not with its lease: of claims without
+-- messages only the latest stay, for whoever shows or renews one while its messages are
+-- deleted. They are forgotten by the batch: one by one would cost each deletion more.
+for claim in pairs(holders) do
+    local record = redis.call('HGET', claims, claim)
+    -- The last one first: messages of a claim are mostly deleted in their order.
+    local last = record and string.match(record, '%d+$', -RANK)
+    local held = last and last ~= gone[1] and redis.call('ZSCORE', claimed, last)
+    for rank in string.gmatch(not held and record or '', ' (%d+)') do
+        held = held or (rank ~= last and redis.call('ZSCORE', claimed, rank))
+    end
+    if record and not held and redis.call('RPUSH', spent, claim) == SPENT then
+        local oldest = redis.call('LPOP', spent, SPENT / 2)
+        redis.call('HDEL', claims, unpack(oldest))
+        redis.call('ZREM', leases, unpack(oldest))
+    end
+end
+return {'deleted', count}

@@ -17,8 +17,9 @@ local subscribers       = KEYS[15]  -- hash: subscriber -> id
 local subscription_ids  = KEYS[16]  -- zset, score 0: ids of subscriptions
 local subscription_ends = KEYS[17]  -- zset: ids of subscriptions by expiry
 local stages            = KEYS[18]  -- hash: chunks that wait to be published
+local spent             = KEYS[19]  -- list: the latest claims without messages
 --#include gate
 
 return redis.call('UNLINK', queue, messages, bodies, ready, claimed, delayed, expiry, holds, claims,
     leases, receipts, lapses, subscriptions, subscribers, subscription_ids, subscription_ends,
-    stages)
+    stages, spent)

@@ -9,6 +9,8 @@ local holds    = KEYS[7]  -- hash: rank -> last claim and count
 local claims   = KEYS[8]  -- hash: claim -> ttl and ranks
 local leases   = KEYS[9]  -- zset: claims by the end of their lease
 local gate     = KEYS[10] -- string: keeps everybody out while it is there
+local spent    = KEYS[11] -- list: the latest claims without messages
 --#include gate
 
-return redis.call('UNLINK', messages, bodies, ready, claimed, delayed, expiry, holds, claims, leases)
+return redis.call('UNLINK', messages, bodies, ready, claimed, delayed, expiry, holds, claims, leases,
+    spent)

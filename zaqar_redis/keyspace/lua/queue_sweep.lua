@@ -18,6 +18,7 @@ local subscriptions     = KEYS[14]           -- hash: id -> subscription
 local subscribers       = KEYS[15]           -- hash: subscriber -> id
 local subscription_ids  = KEYS[16]           -- zset, score 0: ids of subscriptions
 local subscription_ends = KEYS[17]           -- zset: ids of subscriptions by expiry
+local spent             = KEYS[18]           -- list: the latest claims without messages
 local now               = tonumber(ARGV[1])  -- ms; 0: the time of Redis
 --#include gate
 --#include now
@@ -28,4 +29,7 @@ local now               = tonumber(ARGV[1])  -- ms; 0: the time of Redis
 --#include subscription
 
 local settled = settle()
+if redis.call('EXISTS', leases) == 0 then
+    redis.call('DEL', spent)  -- no claim of these is left
+end
 return settled + forget_receipts() + forget_subscriptions()

@@ -16,6 +16,7 @@ local subscriptions     = KEYS[14]  -- hash: id -> subscription
 local subscribers       = KEYS[15]  -- hash: subscriber -> id
 local subscription_ids  = KEYS[16]  -- zset, score 0: ids of subscriptions
 local subscription_ends = KEYS[17]  -- zset: ids of subscriptions by expiry
+local spent             = KEYS[18]  -- list: the latest claims without messages
 local token             = ARGV[1]   -- of the move
 
 if redis.call('GET', gate) ~= 'into:' .. token then
@@ -23,4 +24,4 @@ if redis.call('GET', gate) ~= 'into:' .. token then
 end
 return redis.call('UNLINK', queue, messages, bodies, ready, claimed, delayed, expiry, holds,
     claims, leases, receipts, lapses, subscriptions, subscribers, subscription_ids,
-    subscription_ends, gate)
+    subscription_ends, gate, spent)

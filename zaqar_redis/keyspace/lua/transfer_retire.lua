@@ -18,6 +18,7 @@ local subscriptions     = KEYS[14]           -- hash: id -> subscription
 local subscribers       = KEYS[15]           -- hash: subscriber -> id
 local subscription_ids  = KEYS[16]           -- zset, score 0: ids of subscriptions
 local subscription_ends = KEYS[17]           -- zset: ids of subscriptions by expiry
+local spent             = KEYS[18]           -- list: the latest claims without messages
 local token             = ARGV[1]            -- of the move
 local life              = tonumber(ARGV[2])  -- ms
 
@@ -25,6 +26,7 @@ if redis.call('GET', gate) ~= 'gone:' .. token then
     return 0
 end
 redis.call('UNLINK', queue, messages, bodies, ready, claimed, delayed, expiry, holds, claims,
-    leases, receipts, lapses, subscriptions, subscribers, subscription_ids, subscription_ends)
+    leases, receipts, lapses, subscriptions, subscribers, subscription_ids, subscription_ends,
+    spent)
 redis.call('SET', gate, 'closed:' .. token, 'PX', life)
 return 1
