@@ -152,10 +152,11 @@ def test_delay_is_honoured_where_the_queue_has_one(api: Api) -> None:
     assert api.pop("q", 10).json() == {"messages": []}
 
 
-def test_delay_is_dropped_where_the_queue_has_none(api: Api) -> None:
+def test_delay_is_honoured_where_the_queue_has_no_default(api: Api) -> None:
     api.send("q", 1, delay=600)
-    assert api.bodies("q") == [1]
-    assert api.claim("q").status_code == 201
+    assert api.bodies("q") == []
+    assert api.bodies("q", include_delayed=True) == [1]
+    assert api.claim("q").status_code == 204
 
 
 def test_a_delayed_message_can_be_read_and_deleted(api: Api) -> None:

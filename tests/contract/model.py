@@ -92,7 +92,7 @@ class Model:
     def post(self, name: str, body: str, ttl: int, delay: int | None, origin: str = "") -> int:
         queue = self.queues.setdefault(name, ModelQueue())
         queue.last_rank += 1
-        own_delay = (queue.delay if delay is None else delay) if queue.delay else 0
+        own_delay = queue.delay if delay is None else delay
         queue.entries[queue.last_rank] = Entry(
             rank=queue.last_rank,
             body=body,

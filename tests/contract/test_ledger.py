@@ -207,10 +207,11 @@ def test_messages_have_the_times_that_a_post_gives_them(blocking: Blocking) -> N
     assert blocking.command("ZRANGE", blocking.key("ready"), 0, -1) == [b"3"]
 
 
-def test_a_queue_without_a_default_delay_knows_none(blocking: Blocking) -> None:
-    blocking.write(0, 0, chunk_of("a", delay=30))
-    (stored,) = blocking.command("HMGET", blocking.key("bodies"), 1)
-    assert envelope.head(stored)[1:4] == (blocking.clock() + TTL * 1000, TTL, 0)
+def test_a_delay_counts_in_a_queue_without_a_default(blocking: Blocking) -> None:
+    blocking.write(0, 0, chunk_of("none") + chunk_of("own", delay=30))
+    stored = blocking.command("HMGET", blocking.key("bodies"), 1, 2)
+    assert [envelope.head(each)[3] for each in stored] == [0, 30]
+    assert blocking.command("ZRANGE", blocking.key("delayed"), 0, -1) == [b"2"]
 
 
 def test_whoever_waits_hears_of_it(blocking: Blocking) -> None:

@@ -276,8 +276,6 @@ def test_claimed_messages_are_rows_unless_left_out(store: Store) -> None:
 
 
 def test_delayed_messages_are_rows_unless_left_out(store: Store) -> None:
-    # Only a queue with a delay of its own knows others.
-    store.create(_default_message_delay=5)
     store.post("late", delay=300)
     store.post("now", delay=0)
     assert read(store) == ["late", "now"]

@@ -7,6 +7,7 @@ local count = (#values - skip) / 3
 local first = redis.call('HINCRBY', queue, 'rank', count) - count + 1
 local heard = redis.call('PUBLISH', queue .. ':feed', count) > 0
 local usual_ttl = tonumber(known[2]) or default_ttl
+local usual_delay = tonumber(known[3]) or 0
 local ttl, delay, head, expires
 for from = 1, count, BATCH do
     local by_rank, by_expiry, envelopes, at_once = {}, {}, {}, {}
@@ -16,10 +17,8 @@ for from = 1, count, BATCH do
         if own_ttl < 0 then
             own_ttl = usual_ttl
         end
-        if not known[3] then
-            own_delay = 0  -- only a queue with a default delay knows delays
-        elseif own_delay < 0 then
-            own_delay = tonumber(known[3])
+        if own_delay < 0 then
+            own_delay = usual_delay
         end
         if own_ttl ~= ttl or own_delay ~= delay then
             ttl, delay = own_ttl, own_delay
