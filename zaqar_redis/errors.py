@@ -169,6 +169,14 @@ class QueuesElsewhere(Problem):
     status, code, title = 409, 1423, "Conflict"
 
 
+class StoreOwned(Problem):
+    message = (
+        'The value of "uri" names a store {whose}. If nobody else uses it, take it over with '
+        '"adopt": true (pool create --adopt); its queues come along.'
+    )
+    status, code, title = 409, 1424, "Conflict"
+
+
 class CannotMove(Problem):
     message = 'The queue "{queue}" cannot move: {why}.'
     status, code, title = 409, 1422, "Conflict"

@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+import json
 import signal
+import subprocess
+import sys
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -450,6 +453,83 @@ def test_a_pool_is_not_changed_away_from_its_queues(operator: Operator) -> None:
         client.flushall()
     assert operator.request("PATCH", "/pools/one", elsewhere).status_code == 200
     assert operator.bodies("q") == [1]
+
+
+def test_a_store_of_another_installation_is_a_pool_only_when_it_is_adopted(
+    operator: Operator, http: httpx.Client
+) -> None:
+    store = operator.stores[0]
+    with servers.service(store.uri) as service:
+        other = Api(http, service.url, operator.project)
+        servers.wait_for(lambda: _owner(store) is not None, "the store is marked")
+        refused(operator.pool("one"), 409, "another installation")
+        for number in range(13):
+            other.send(f"q{number}", number)
+    refused(operator.pool("one"), 409, "adopt")
+    assert operator.get("/pools").json()["pools"] == []
+    assert operator.bodies("q7") == []
+    assert operator.pool("one", adopt=True).status_code == 201
+    assert [operator.bodies(f"q{number}") for number in range(13)] == [[n] for n in range(13)]
+    assert operator.shown("one")["queues"] == 13
+    check = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "zaqar_redis.cli.main",
+            "check",
+            "--storage",
+            operator.home.uri,
+            "-f",
+            "json",
+        ],
+        capture_output=True,
+        check=True,
+    )
+    assert json.loads(check.stdout) == []
+
+
+def test_a_store_with_queues_that_nobody_marked_is_refused(operator: Operator) -> None:
+    operator.pool("one")
+    operator.send("q", 1)
+    with operator.stores[0].client() as client:
+        client.delete("zr:owner")
+    _forget_pools(operator)
+    refused(operator.pool("one"), 409, f'"q" of project "{operator.project}"')
+
+
+def test_a_store_is_not_adopted_with_a_queue_that_is_here_too(operator: Operator) -> None:
+    operator.pool("one")
+    operator.send("q", "there")
+    owner = _owner(operator.stores[0])
+    _forget_pools(operator)
+    operator.send("q", "here")
+    refused(operator.pool("one", adopt=True), 409, f'"q" of project "{operator.project}"')
+    assert operator.get("/pools").json()["pools"] == []
+    assert operator.bodies("q") == ["here"]
+    assert owner is not None
+    assert _owner(operator.stores[0]) == owner
+
+
+def test_a_deleted_pool_leaves_its_store_to_anybody(operator: Operator) -> None:
+    operator.pool("one")
+    assert _owner(operator.stores[0])
+    operator.request("DELETE", "/pools/one")
+    assert _owner(operator.stores[0]) is None
+
+
+def _forget_pools(operator: Operator) -> None:
+    """As if the control store had been replaced by another, empty one."""
+    with operator.home.client() as client:
+        client.flushall()
+        client.publish("zr:{control}:news", "pools")
+    servers.wait_for(lambda: operator.get("/pools").json()["pools"] == [], "no pools")
+
+
+def _owner(store: servers.RedisServer) -> bytes | None:
+    with store.client() as client:
+        owner = client.get("zr:owner")
+    assert owner is None or isinstance(owner, bytes)
+    return owner
 
 
 def test_a_pool_makes_its_flavor(operator: Operator) -> None:

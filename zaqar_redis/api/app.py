@@ -156,6 +156,7 @@ class App:
         if isinstance(self._driver, PooledDriver):
             jobs = self._driver.jobs
             self._chores.append(asyncio.create_task(self._move(jobs), name="mover"))
+            self._chores.append(asyncio.create_task(_mark(self._driver), name="owner"))
 
     async def process_shutdown(self, scope: Any, event: Any) -> None:
         try:
@@ -193,3 +194,15 @@ class App:
                 continue
             if settled:
                 LOG.info("swept %d", settled, extra={"action": "swept"})
+
+
+async def _mark(driver: PooledDriver) -> None:
+    """Let the service's own store say whose it is, as soon as both stores answer."""
+    while True:
+        try:
+            return await driver.adoption.mark_default()
+        except errors.Unavailable:
+            await asyncio.sleep(_TEND)
+        except Exception:  # e.g. a user without the right to write: the service goes on
+            LOG.exception("cannot mark the store", extra={"action": "mark_failed"})
+            return None

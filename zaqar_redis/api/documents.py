@@ -54,6 +54,7 @@ class PoolIn(msgspec.Struct, forbid_unknown_fields=True):
     flavor: str | msgspec.UnsetType = msgspec.UNSET
     options: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
     draining: bool | msgspec.UnsetType = msgspec.UNSET
+    adopt: bool | msgspec.UnsetType = msgspec.UNSET
 
 
 class FlavorIn(msgspec.Struct, forbid_unknown_fields=True):

@@ -34,10 +34,16 @@ def _fields(parser: argparse.ArgumentParser, required: bool) -> None:
     parser.add_argument(
         "--options", type=json_object, metavar="JSON", help="its own [redis] settings"
     )
+    parser.add_argument(
+        "--adopt",
+        action="store_const",
+        const=True,
+        help="take over a store that belongs to another installation, or has queues of its own",
+    )
 
 
 def _given(parsed: argparse.Namespace) -> dict[str, Any]:
-    names = ("uri", "weight", "flavor", "options")
+    names = ("uri", "weight", "flavor", "options", "adopt")
     return {name: getattr(parsed, name) for name in names if getattr(parsed, name) is not None}
 
 

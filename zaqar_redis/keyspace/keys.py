@@ -190,6 +190,8 @@ EVERYTHING = b"zr:*"
 
 #: string with an expiry: the process that sweeps at the moment
 SWEEPER = b"zr:sweeper"
+#: string: the installation that the store belongs to
+OWNER = b"zr:owner"
 
 of_queue = functools.lru_cache(maxsize=_REMEMBERED)(QueueKeys)
 of_channel = functools.lru_cache(maxsize=_REMEMBERED)(ChannelKeys)
@@ -214,13 +216,23 @@ def queue_tag(key: bytes) -> bytes | None:
 def is_known(key: bytes) -> bool:
     """Whether a key that is no queue's is one of the service's."""
     ours = (_LIST, _TOPICS, _CHANNELS, _UNBORN, ControlKeys.prefix)
-    return key == SWEEPER or key.startswith(ours)
+    return key in (SWEEPER, OWNER) or key.startswith(ours)
 
 
 class ControlKeys:
     """What the operator owns: pools, flavors, catalogue.  All of it in one slot."""
 
-    __slots__ = ("catalogue", "deleted", "flavors", "jobs", "moves", "news", "pools", "version")
+    __slots__ = (
+        "catalogue",
+        "deleted",
+        "flavors",
+        "installation",
+        "jobs",
+        "moves",
+        "news",
+        "pools",
+        "version",
+    )
 
     #: what all of their names begin with
     prefix = b"zr:{control}:"
@@ -238,6 +250,8 @@ class ControlKeys:
         self.jobs = _CONTROL + b"jobs"
         #: zset: <project>/<queue>, deleted but not forgotten yet, by time
         self.deleted = _CONTROL + b"deleted"
+        #: string: what stores are marked with that belong to this installation
+        self.installation = _CONTROL + b"installation"
         #: string: how often pools and flavors have changed
         self.version = _CONTROL + b"version"
         #: channel: what changed

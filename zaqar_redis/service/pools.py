@@ -43,14 +43,19 @@ class Pools:
         """How many queues live in it."""
         return await self._driver.control.catalogue.count(name)
 
-    async def put(self, pool: Pool, version: int | None = None) -> bool | None:
+    async def put(
+        self, pool: Pool, version: int | None = None, *, adopt: bool = False
+    ) -> bool | None:
         """Make or replace a pool; True when it is new.
 
-        None, and nothing is changed, when pools have changed since *version*.
+        None, and nothing is changed, when pools have changed since *version*.  With
+        *adopt* its store may be another installation's, or have queues of its own; they
+        come along.
 
         Raises BadRequest when it is not as it should be or its store does not
-        answer, UriTaken when its store is another pool's, however that is spelt, and
-        QueuesElsewhere when it has queues and its new store has none of them.
+        answer, UriTaken when its store is another pool's, however that is spelt,
+        StoreOwned when it is another installation's, Conflict when a queue of it is
+        elsewhere, and QueuesElsewhere when it has queues and its new store has none of them.
         """
         _name("pool", pool.name)
         if pool.name == DEFAULT:
@@ -61,16 +66,21 @@ class Pools:
         if before is not None and pool.uri == printable(before.uri):
             pool = msgspec.structs.replace(pool, uri=before.uri)  # as it was shown
         _check(pool)
-        if before is None or (before.uri, before.options) != (pool.uri, pool.options):
+        elsewhere = before is None or (before.uri, before.options) != (pool.uri, pool.options)
+        if elsewhere:
             await self._check_store(pool)
         if before is not None and before.uri != pool.uri:
             await self._check_queues(pool)
+        if elsewhere or adopt:
+            await self._driver.adoption.check(pool, adopt)
         made = await self._store.put(pool, canonical=uris.canonical(pool.uri), version=version)
         if made is not None and pool.draining:
             await self._driver.control.jobs.end(drain_of(pool.name))  # a new attempt
+        if made is not None and (elsewhere or adopt):
+            await self._driver.adoption.take(pool)
         return made
 
-    async def update(self, name: str, changes: dict[str, Any]) -> Pool:
+    async def update(self, name: str, changes: dict[str, Any], *, adopt: bool = False) -> Pool:
         """Raises NotFound, Conflict, and what `put` raises."""
         for _ in range(_UPDATE_TRIES):
             known = await self._store.list()
@@ -78,7 +88,7 @@ class Pools:
             if pool is None:
                 raise errors.NotFound(why=f"There is no pool {name}.")
             pool = msgspec.structs.replace(pool, **changes)
-            if await self.put(pool, version=known.version) is not None:
+            if await self.put(pool, version=known.version, adopt=adopt) is not None:
                 return await self.get(name)
         raise errors.Conflict(why="Pools are being changed by others.")
 
@@ -86,8 +96,11 @@ class Pools:
         """Raises PoolInUse and FlavorEmptied."""
         # Places of queues that were deleted just now are nothing that it is needed for.
         await self._driver.forget_deleted(0, name)
+        pool = await self._store.get(name)
         await self._store.delete(name)
         await self._driver.control.jobs.end(drain_of(name))
+        if pool is not None:
+            await self._driver.adoption.drop(pool)
 
     async def drain(self, name: str) -> Job | None:
         """How emptying the pool went, the last time round."""

@@ -175,6 +175,9 @@ class Control(Protocol):
     async def ping(self) -> None:
         """Raises StoreUnavailable when the store does not answer."""
 
+    async def installation(self) -> str:
+        """What tells this control store from all others, for good; made when first asked for."""
+
     async def watch(self, news: News) -> None:
         """Call *news* on changes that anybody makes; None after a gap."""
 

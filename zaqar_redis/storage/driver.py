@@ -371,6 +371,22 @@ class Transfer(Protocol):
         """Clear a sealed queue; for some minutes its gate stays shut.  Idempotent."""
 
 
+class Ownership(Protocol):
+    """For stores that say which installation they belong to: services over one control store."""
+
+    def get(self) -> Awaitable[str | None]:
+        """The id of the installation; None: of none yet."""
+
+    def put(self, installation: str) -> Awaitable[None]:
+        """Let it belong to this installation, whosever it was."""
+
+    def drop(self) -> Awaitable[None]:
+        """Let it belong to none."""
+
+    def content(self) -> AsyncIterator[tuple[str, Sequence[str]]]:
+        """Names of the queues that the store lists: project and some of its queues."""
+
+
 class Driver(Protocol):
     """A store of queues."""
 
@@ -408,6 +424,10 @@ class Driver(Protocol):
     @property
     def transfer(self) -> Transfer | None:
         """None: queues cannot move from or to it."""
+
+    @property
+    def ownership(self) -> Ownership | None:
+        """None: it cannot say whose it is."""
 
     def route_letters(self, bury: Bury) -> None:
         """From now on send dead letters by *bury*: their queue may be in another store."""

@@ -222,6 +222,7 @@ class DictDriver:
     sweeper = None
     transfer = None
     checker = None
+    ownership = None
 
     def __init__(self) -> None:
         store: Store = {}

@@ -55,15 +55,16 @@ class PoolItem:
 
     async def on_put(self, req: Request, resp: Response, pool: str) -> None:
         given = documents.pool(await body.read(req, body.SMALL, "A pool"))
-        await self._pools.put(Pool(name=pool, **given))
+        adopt = given.pop("adopt", False)
+        await self._pools.put(Pool(name=pool, **given), adopt=adopt)
         resp.status = 201  # API: also when it was there
         resp.set_header("Location", req.path)
 
     async def on_patch(self, req: Request, resp: Response, pool: str) -> None:
         changes = documents.pool_changes(await body.read(req, body.SMALL, "A pool"))
-        resp.data = documents.encode(
-            _pool(req.path, await self._pools.update(pool, changes), detailed=True)
-        )
+        adopt = changes.pop("adopt", False)
+        changed = await self._pools.update(pool, changes, adopt=adopt)
+        resp.data = documents.encode(_pool(req.path, changed, detailed=True))
 
     async def on_delete(self, req: Request, resp: Response, pool: str) -> None:
         await self._pools.delete(pool)

@@ -13,6 +13,7 @@ from zaqar_redis.records import Placed, Pool
 from zaqar_redis.storage.control import DEFAULT, Control
 from zaqar_redis.storage.driver import Bury, Driver, Told
 from zaqar_redis.storage.load import load, load_control
+from zaqar_redis.storage.pooled.adoption import Adoption
 from zaqar_redis.storage.pooled.checker import Checker
 from zaqar_redis.storage.pooled.following import Feed, Live
 from zaqar_redis.storage.pooled.jobs import Jobs
@@ -31,6 +32,7 @@ class PooledDriver:
     """Every queue in the service's own store, *home*, or in one of the pools."""
 
     transfer = None
+    ownership = None
 
     def __init__(self, home: Driver, control: Control, open_pool: Callable[[Pool], Driver]) -> None:
         self.control = control
@@ -47,6 +49,7 @@ class PooledDriver:
         self.mover = Mover(self.places)
         self.jobs = Jobs(self.places, self.mover)
         self.checker = Checker(self.places, self.jobs, self.mover)
+        self.adoption = Adoption(home, control, open_pool)
 
     async def start(self) -> None:
         await self.places.start()

@@ -298,6 +298,12 @@ class RedisControl:
     async def ping(self) -> None:
         await self._client.command("PING")
 
+    async def installation(self) -> str:
+        key = keys.CONTROL.installation
+        await self._client.command("SET", key, identity.new_claim(), "NX")
+        stored: bytes = await self._client.command("GET", key)
+        return stored.decode()
+
     async def watch(self, news: News) -> None:
         await self._channels.watch(keys.CONTROL.news, news)
 
