@@ -124,7 +124,8 @@ class PoolsController(storage.PoolsBase):
 
     def _put(self, pool: Pool) -> None:
         try:
-            run(self.driver.stores.pools.put(pool, canonical=uris.spelt(pool.uri), strict=False))
+            pools = self.driver.stores.pools
+            run(pools.put(pool, canonical=uris.spelt(pool.uri), with_flavor=False))
         except errors.UriTaken:
             raise storage_errors.PoolAlreadyExists from None
         self.driver.stores.forget()
