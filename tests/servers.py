@@ -105,6 +105,18 @@ class RedisServer:
             except (redis.RedisError, OSError):
                 return False
 
+    def open_port(self) -> int:
+        """Let it listen on 127.0.0.1 too; the port."""
+        with self.client() as client:
+            client.config_set("bind", "127.0.0.1")
+            for _ in range(10):
+                port = free_port()
+                # Fails when another program has taken the port meanwhile.
+                with contextlib.suppress(redis.ResponseError):
+                    client.config_set("port", port)
+                    return port
+        raise RuntimeError("Redis found no free port")
+
     def signal(self, number: int) -> None:
         """Send a signal, e.g. SIGKILL, SIGSTOP, SIGCONT."""
         assert self._process

@@ -132,7 +132,7 @@ class NoSuchPool(BadRequest):
 
 
 class NoSuchFlavor(BadRequest):
-    message = 'The value of "_flavor" must name a flavor; there is no "{name}".'
+    message = 'The value of "_flavor" must name a flavor that has pools; "{name}" is none.'
     code = 1121
 
 

@@ -272,6 +272,37 @@ def test_a_flavor_is_made_of_pools(operator: Operator) -> None:
     assert operator.shown("two")["flavor"] == ""
 
 
+def test_a_pool_is_freed_of_its_flavor(operator: Operator) -> None:
+    operator.pool("one", 0, flavor="fast")
+    refused(operator.request("DELETE", "/pools/one"), 403, "fast")
+    answer = operator.request("PATCH", "/pools/one", {"flavor": ""})
+    assert (answer.status_code, answer.json()["flavor"]) == (200, "")
+    fast = operator.get("/flavors/fast").json()
+    assert (fast["pool_list"], fast["capabilities"]) == ([], [])
+    refused(operator.create("q", _flavor="fast"), 400, "fast", "has pools")
+    assert operator.request("DELETE", "/pools/one").status_code == 204
+
+
+def test_a_flavor_takes_the_last_pool_of_another(operator: Operator) -> None:
+    operator.pool("one", 0, flavor="fast")
+    assert operator.request("PUT", "/flavors/slow", {"pool_list": ["one"]}).status_code == 201
+    assert operator.get("/flavors/fast").json()["pool_list"] == []
+    back = operator.request("PATCH", "/flavors/fast", {"pool_list": ["one"]})
+    assert (back.status_code, back.json()["pool_list"]) == (200, ["one"])
+    assert operator.get("/flavors/slow").json()["pool_list"] == []
+
+
+def test_a_document_that_was_read_can_be_sent_back(operator: Operator) -> None:
+    operator.pool("one", 0, flavor="fast", options={"timeout": 3})
+    for path in ("/pools/one", "/flavors/fast"):
+        read = operator.get(path, detailed=True).json()
+        assert operator.request("PATCH", path, read).status_code == 200
+        assert operator.get(path, detailed=True).json() == read
+        changed = read | {"name": "other", "capabilities": [], "colour": "red"}
+        assert operator.request("PATCH", path, changed).status_code == 200
+        assert operator.get(path, detailed=True).json() == read
+
+
 def test_queues_of_a_flavor_live_in_its_pools(operator: Operator) -> None:
     operator.pool("one", 0)
     operator.pool("two", 1)

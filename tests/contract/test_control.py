@@ -172,20 +172,29 @@ def test_a_flavor_of_a_pool_that_is_not_there_changes_nothing(operator: Operator
     assert [pool.flavor for pool in operator.all_pools()] == [""]
 
 
-def test_no_flavor_loses_its_last_pool(operator: Operator) -> None:
+def test_a_pool_that_a_flavor_needs_stays_until_it_is_freed(operator: Operator) -> None:
     operator.pool("a")
     operator.pool("b")
     operator.flavor("fast", "a", "b")
     operator.run(operator.control.pools.delete("b"))
-    for attempt in (
-        lambda: operator.run(operator.control.pools.delete("a")),
-        lambda: operator.pool("a", flavor=""),
-        lambda: operator.pool("a", flavor="slow"),
-        lambda: operator.flavor("slow", "a"),
-    ):
-        with pytest.raises(errors.FlavorEmptied, match='"fast"'):
-            attempt()
-    assert operator.run(operator.control.flavors.list()) == [Flavor(name="fast", pools=("a",))]
+    with pytest.raises(errors.FlavorEmptied, match='"fast"'):
+        operator.run(operator.control.pools.delete("a"))
+    assert not operator.pool("a", flavor="")
+    assert operator.run(operator.control.flavors.list()) == [Flavor(name="fast", pools=())]
+    operator.run(operator.control.pools.delete("a"))
+    assert operator.pools() == []
+
+
+def test_a_flavor_may_take_the_last_pool_of_another(operator: Operator) -> None:
+    operator.pool("a")
+    operator.flavor("fast", "a")
+    assert operator.flavor("slow", "a")
+    flavors = {
+        flavor.name: flavor.pools for flavor in operator.run(operator.control.flavors.list())
+    }
+    assert flavors == {"fast": (), "slow": ("a",)}
+    assert not operator.pool("a", flavor="fast")
+    assert operator.run(operator.control.flavors.get("slow")) == Flavor(name="slow", pools=())
 
 
 def test_there_is_an_end_to_pools(operator: Operator) -> None:

@@ -39,3 +39,15 @@ def test_spellings_of_one_store_are_one(one: str, other: str) -> None:
 def test_other_stores_are_others() -> None:
     stores = ["redis://h", "redis://h/1", "redis://h:1", "rediss://h", "unix:///h"]
     assert len({uris.canonical(uri) for uri in stores}) == len(stores)
+
+
+def test_stock_zaqar_is_told_a_scheme_of_ours() -> None:
+    for plain, ours in (
+        ("redis://:pw@h:1/2", "zaqar-redis://:pw@h:1/2"),
+        ("rediss://h", "zaqar-redis+tls://h"),
+        ("unix:///a/b?db=1", "zaqar-redis+unix:///a/b?db=1"),
+    ):
+        assert uris.for_stock(plain) == ours
+        assert uris.for_stock(ours) == ours
+        assert uris.understood(ours) == plain
+    assert uris.for_stock("mongodb://h") == "mongodb://h"

@@ -13,8 +13,6 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import redis
-
 from tests import servers
 from tests.upstream import report
 from tests.upstream.inapplicable import inapplicable
@@ -49,7 +47,7 @@ def run(
                 Task(
                     target=target,
                     suite=suite,
-                    port=_open_port(server),
+                    port=server.open_port(),
                     socket=str(server.socket),
                     folder=folder,
                     shared=shared,
@@ -62,19 +60,6 @@ def run(
         return report.gather(
             target, suite, time.monotonic() - began, [task.results for task in tasks]
         )
-
-
-def _open_port(server: servers.RedisServer) -> int:
-    """Let the server listen on a port too: URIs of stock's driver need one."""
-    with server.client() as client:
-        client.config_set("bind", "127.0.0.1")
-        for _ in range(10):
-            port = servers.free_port()
-            # Fails when another program has taken the port meanwhile.
-            with contextlib.suppress(redis.ResponseError):
-                client.config_set("port", port)
-                return port
-    raise RuntimeError("Redis found no free port")
 
 
 @contextlib.contextmanager

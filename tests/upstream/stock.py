@@ -14,12 +14,13 @@ from pathlib import Path
 import httpx
 
 from tests import servers
+from tests.upstream import crowd
 from tests.upstream.targets import TARGETS
 
 _ROOT = Path(__file__).parents[2]
 
 #: Without authentication nobody is an administrator, and nobody could do these.
-_POLICY = "".join(
+POLICY = "".join(
     f'"{what}": "@"\n'
     for what in (
         "health:get",
@@ -41,7 +42,7 @@ def zaqar(
     with tempfile.TemporaryDirectory(prefix="zr-stock-") as folder:
         config = Path(folder) / "zaqar.conf"
         config.write_text(configuration(uri, target, pooling))
-        (Path(folder) / "policy.yaml").write_text(_POLICY)
+        (Path(folder) / "policy.yaml").write_text(POLICY)
         port = servers.free_port()
         url = f"http://127.0.0.1:{port}"
         log = Path(folder) / "log"
@@ -71,8 +72,23 @@ def zaqar(
                 process.wait()
 
 
-def configuration(uri: str, target: str = "zaqar-redis", pooling: bool = False) -> str:
-    """Of zaqar.conf, with the store at *uri* for everything."""
+@contextlib.contextmanager
+def inside(folder: Path, configured: str) -> Iterator[httpx.Client]:
+    """A client of stock Zaqar in this process."""
+    config = folder / "zaqar.conf"
+    config.write_text(configured)
+    (folder / "policy.yaml").write_text(POLICY)
+    made = crowd.bootstrap(str(config))
+    with httpx.Client(transport=httpx.WSGITransport(app=made.transport.app)) as client:
+        yield client
+    made.storage.close()
+    made.control.close()
+
+
+def configuration(
+    uri: str, target: str = "zaqar-redis", pooling: bool = False, management: str = ""
+) -> str:
+    """Of zaqar.conf, with the store at *uri* for everything but perhaps the management."""
     scheme = TARGETS[target].scheme
     return f"""
 [DEFAULT]
@@ -87,7 +103,7 @@ management_store = {scheme}
 [drivers:message_store:{scheme}]
 uri = {uri}
 [drivers:management_store:{scheme}]
-uri = {uri}
+uri = {management or uri}
 [oslo_policy]
 policy_file = policy.yaml
 [profiler]

@@ -72,3 +72,20 @@ def test_what_is_done_to_metadata_stays_with_who_did_it(controllers: tuple[Any, 
     one.create("q", {"tags": ["a"]}, project="p")
     one.get_metadata("q", "p")["tags"].append("b")
     assert one.get_metadata("q", "p") == {"tags": ["a"]}
+
+
+@pytest.mark.parametrize("pooling", [False, True])
+def test_metadata_are_kept_where_the_messages_are(tmp_path: Path, pooling: bool) -> None:
+    with servers.redis_server() as store, servers.redis_server() as management:
+        config = tmp_path / "zaqar.conf"
+        config.write_text(
+            stock.configuration(store.uri, pooling=pooling, management=management.uri)
+        )
+        made = crowd.storage(str(config))
+        made.queue_controller.create("q", {"colour": "red"}, project="p")
+        made.message_controller.post("q", [{"body": 1, "ttl": 300}], None, project="p")
+        assert made.queue_controller.get("q", project="p") == {"colour": "red"}
+        for server, there in ((store, True), (management, False)):
+            with server.client() as client:
+                assert bool(client.exists("zr:{p/q}", "zr:{p/q}:messages")) == there
+        made.close()

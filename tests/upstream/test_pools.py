@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from zaqar.common import errors as zaqar_errors
@@ -13,6 +15,70 @@ from zaqar.storage import utils
 
 from tests import servers
 from tests.upstream import crowd, stock
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Iterator[Any]:
+    """Stock Zaqar with pooling, over a store of ours."""
+    with servers.redis_server() as home:
+        config = tmp_path / "zaqar.conf"
+        config.write_text(stock.configuration(home.uri, pooling=True))
+        bootstrapped = crowd.bootstrap(str(config))
+        yield bootstrapped
+        bootstrapped.storage.close()
+        bootstrapped.control.close()
+
+
+def bodies(made: Any, queue: str) -> list[Any]:
+    found = next(made.storage.message_controller.list(queue, project="p", echo=True))
+    return [message["body"] for message in found]
+
+
+def test_the_default_pool_is_neither_made_nor_changed_nor_deleted(made: Any) -> None:
+    pools = made.control.pools_controller
+    made.storage.queue_controller.create("q", project="p")
+    assert pools.get("default")["weight"] == 1
+    assert list(next(pools.list())) == []
+    with pytest.raises(storage_errors.PoolAlreadyExists, match="message store"):
+        pools.create("default", 100, "zaqar-redis://127.0.0.1:1")
+    with pytest.raises(storage_errors.PoolDoesNotExist):
+        pools.update("default", weight=5)
+    with pytest.raises(storage_errors.PoolInUseByFlavor):
+        pools.delete("default")
+    assert made.control.catalogue_controller.get("p", "q")["pool"] == "default"
+
+
+@pytest.mark.parametrize("uri", ["redis://h", "rediss://h", "unix:///h", "mongodb://h", "redis:/h"])
+def test_a_pool_that_another_driver_would_open_is_refused(made: Any, uri: str) -> None:
+    pools = made.control.pools_controller
+    with pytest.raises(storage_errors.PoolCapabilitiesMismatch, match="zaqar-redis://"):
+        pools.create("one", 100, uri)
+    pools.create("one", 100, "zaqar-redis://h")
+    with pytest.raises(storage_errors.PoolCapabilitiesMismatch, match="zaqar-redis://"):
+        pools.update("one", uri=uri)
+    assert pools.get("one")["uri"] == "zaqar-redis://h"
+
+
+def test_new_queues_go_to_the_default_pool_when_no_pool_takes_them(made: Any) -> None:
+    pools, where = made.control.pools_controller, made.control.catalogue_controller
+    with servers.redis_server() as one:
+        for queue, weight, pool in (("a", 0, "default"), ("b", 10, "one"), ("c", 0, "default")):
+            pools.create("one", weight, f"zaqar-redis+{one.uri}")
+            made.storage.queue_controller.create(queue, project="p")
+            assert where.get("p", queue)["pool"] == pool
+
+
+def test_a_queue_keeps_its_messages_when_its_flavor_changes(made: Any) -> None:
+    queues = made.storage.queue_controller
+    with servers.redis_server() as one:
+        queues.create("q", project="p")
+        message = {"body": 1, "ttl": 300}
+        made.storage.message_controller.post("q", [message], None, project="p")
+        made.control.pools_controller.create("one", 10, f"zaqar-redis+{one.uri}", flavor="fast")
+        made.control.flavors_controller.create("fast", project="p")
+        queues.set_metadata("q", {"_flavor": "fast"}, project="p")
+        assert bodies(made, "q") == [1]
+        assert queues.get("q", project="p") == {"_flavor": "fast"}
 
 
 def test_a_pool_with_queues_is_not_deleted_even_when_it_is_away(tmp_path: Path) -> None:
@@ -41,9 +107,6 @@ def test_a_path_that_is_no_database_is_refused(tmp_path: Path) -> None:
             _ = crowd.bootstrap(str(config)).control  # it is made when asked for
         config.write_text(stock.configuration(home.uri, pooling=True))
         made = crowd.bootstrap(str(config))
-        with home.client() as client:
-            client.config_set("bind", "127.0.0.1")
-            client.config_set("port", port := servers.free_port())
-        store = f"zaqar-redis://127.0.0.1:{port}"
+        store = f"zaqar-redis://127.0.0.1:{home.open_port()}"
         assert utils.can_connect(store, conf=made.conf), "what a pool is tried with"
         assert not utils.can_connect(f"{store}/folder", conf=made.conf)

@@ -48,7 +48,7 @@ class ShareIn(msgspec.Struct, forbid_unknown_fields=True):
     expires: str | None = None
 
 
-class PoolIn(msgspec.Struct, forbid_unknown_fields=True):
+class PoolChangeIn(msgspec.Struct):
     uri: str | msgspec.UnsetType = msgspec.UNSET
     weight: int | msgspec.UnsetType = msgspec.UNSET
     flavor: str | msgspec.UnsetType = msgspec.UNSET
@@ -57,8 +57,15 @@ class PoolIn(msgspec.Struct, forbid_unknown_fields=True):
     adopt: bool | msgspec.UnsetType = msgspec.UNSET
 
 
-class FlavorIn(msgspec.Struct, forbid_unknown_fields=True):
+class PoolIn(PoolChangeIn, forbid_unknown_fields=True):
+    pass
+
+
+class FlavorChangeIn(msgspec.Struct):
     pool_list: list[str]
+
+
+class FlavorIn(FlavorChangeIn, forbid_unknown_fields=True):
     #: API: taken, and of no effect
     capabilities: dict[str, Any] | None = None
 
@@ -87,7 +94,9 @@ _claim = msgspec.json.Decoder(ClaimIn)
 _purge = msgspec.json.Decoder(PurgeIn)
 _share = msgspec.json.Decoder(ShareIn)
 _pool = msgspec.json.Decoder(PoolIn)
+_pool_change = msgspec.json.Decoder(PoolChangeIn)
 _flavor = msgspec.json.Decoder(FlavorIn)
+_flavor_change = msgspec.json.Decoder(FlavorChangeIn)
 _anything = msgspec.json.Decoder()
 _encode = msgspec.json.Encoder().encode
 
@@ -133,7 +142,7 @@ def share(data: bytes) -> ShareIn:
 
 def pool(data: bytes) -> dict[str, Any]:
     """The fields of a new pool but its name."""
-    given = _given_pool(data)
+    given = _given(_pool, data)
     for name in ("uri", "weight"):
         if name not in given:
             raise errors.BadBody(why=f'Request body: "{name}" is missing.')
@@ -141,8 +150,11 @@ def pool(data: bytes) -> dict[str, Any]:
 
 
 def pool_changes(data: bytes) -> dict[str, Any]:
-    """The fields of a pool that are to change."""
-    given = _given_pool(data)
+    """The fields of a pool that are to change.
+
+    API: others, which a pool is shown with, are passed over.
+    """
+    given = _given(_pool_change, data)
     if not given:
         raise errors.BadBody(
             why='Request body: one of "uri", "weight", "flavor", "options" or "draining" '
@@ -151,9 +163,9 @@ def pool_changes(data: bytes) -> dict[str, Any]:
     return given
 
 
-def _given_pool(data: bytes) -> dict[str, Any]:
+def _given(decoder: msgspec.json.Decoder[Any], data: bytes) -> dict[str, Any]:
     required(data)
-    document = _decode(_pool, data)
+    document = _decode(decoder, data)
     return {
         name: value
         for name, value in msgspec.structs.asdict(document).items()
@@ -162,9 +174,15 @@ def _given_pool(data: bytes) -> dict[str, Any]:
 
 
 def flavor(data: bytes) -> list[str]:
-    """The names of a flavor's pools."""
+    """The names of a new flavor's pools."""
     required(data)
     return _decode(_flavor, data).pool_list
+
+
+def flavor_change(data: bytes) -> list[str]:
+    """The names of a flavor's pools.  API: what else it is shown with is passed over."""
+    required(data)
+    return _decode(_flavor_change, data).pool_list
 
 
 def metadata(data: bytes) -> dict[str, Any]:

@@ -7,7 +7,8 @@ from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
 
 #: Schemes by which stock Zaqar tells our pools from those of its own driver.
 _OURS = {"zaqar-redis": "redis", "zaqar-redis+tls": "rediss", "zaqar-redis+unix": "unix"}
-SCHEMES = ("redis", "rediss", "unix", *_OURS)
+_FOR_STOCK = {plain: ours for ours, plain in _OURS.items()}
+SCHEMES = (*_FOR_STOCK, *_OURS)
 
 
 def understood(uri: str) -> str:
@@ -23,6 +24,12 @@ def understood(uri: str) -> str:
     query = urlencode([("db" if name == "dbid" else name, value) for name, value in options])
     # urlunsplit drops the slashes of a scheme that it does not know.
     return f"{scheme}://{parts.netloc}{parts.path}{'?' if query else ''}{query}"
+
+
+def for_stock(uri: str) -> str:
+    """The URI with one of our own schemes, when it is that of a Redis; else as it is."""
+    scheme, colon, rest = uri.partition(":")
+    return _FOR_STOCK.get(scheme, scheme) + colon + rest
 
 
 def canonical(uri: str) -> str:

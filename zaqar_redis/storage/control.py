@@ -29,14 +29,13 @@ class Pools(Protocol):
         *,
         canonical: str,
         version: int | None = None,
-        strict: bool = True,
+        with_flavor: bool = True,
     ) -> Awaitable[bool | None]:
-        """Make or replace a pool, and its flavor if need be; True when it is new.
+        """Make or replace a pool, and *with_flavor* its flavor if need be; True when it is new.
 
         None, and nothing is changed, when pools have changed since *version*.
         *canonical* is the one spelling of its URI.  Raises UriTaken when it is
-        another pool's, FlavorEmptied when, if *strict*, its flavor would lose its last
-        pool, and TooMany.
+        another pool's, and TooMany.
         """
 
     def get(self, name: str) -> Awaitable[Pool | None]:
@@ -56,8 +55,8 @@ class Flavors(Protocol):
     def put(self, name: str, pools: Sequence[str]) -> Awaitable[bool]:
         """Make a flavor of just these pools; True when it is new.
 
-        Raises NoSuchPool, TooMany, and FlavorEmptied when another flavor would lose
-        its last pool.
+        Those of another flavor are taken from it, as stock Zaqar does: it may be left
+        without any.  Raises NoSuchPool and TooMany.
         """
 
     def get(self, name: str) -> Awaitable[Flavor | None]:

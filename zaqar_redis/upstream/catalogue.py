@@ -24,32 +24,25 @@ class CatalogueController(storage.CatalogueBase):
         catalogue = self.driver.stores.catalogue
         for pool in run(catalogue.pools_of(project or "")):
             for placed in self._entries(project or "", pool):
-                if not run(catalogue.locate(placed.project, placed.queue)).deleted:
+                if self.exists(project, placed.queue):
                     yield _shown(project, placed.queue, pool)
 
     def get(self, project: str | None, queue: str) -> dict[str, Any]:
-        located = run(self.driver.stores.catalogue.locate(project or "", queue))
-        if located.pool is None or located.deleted:
+        pool = self.driver.stores.pool_of(project or "", queue)
+        if pool is None:
             raise storage_errors.QueueNotMapped(queue, project)
-        return _shown(project, queue, located.pool)
+        return _shown(project, queue, pool)
 
     def exists(self, project: str | None, queue: str) -> bool:
-        located = run(self.driver.stores.catalogue.locate(project or "", queue))
-        return located.pool is not None and not located.deleted
+        """API: also behind a `delete` of a queue that is still in its store.
+
+        When a queue's flavor is changed stock Zaqar takes the queue out and, if it has
+        gone, maps it anew, which would leave its messages behind.
+        """
+        return self.driver.stores.pool_of(project or "", queue) is not None
 
     def insert(self, project: str | None, queue: str, pool: str) -> None:
-        """Map a queue.  One that is in a store already keeps its place.
-
-        When a queue's flavor is changed stock Zaqar takes the queue out and maps it
-        anew, which would leave its messages behind.
-        """
-        stores, owner = self.driver.stores, project or ""
-        located = run(stores.catalogue.locate(owner, queue))
-        noted = located.pool is not None and located.deleted
-        if noted and run(stores.named(located.pool).queues.get(owner, queue)) is not None:
-            run(stores.catalogue.alive(owner, queue))
-            return
-        run(stores.catalogue.put(owner, queue, pool))
+        run(self.driver.stores.catalogue.put(project or "", queue, pool))
 
     def update(self, project: str | None, queue: str, pool: str | None = None) -> None:
         self.get(project, queue)
@@ -61,11 +54,10 @@ class CatalogueController(storage.CatalogueBase):
         catalogue = self.driver.stores.catalogue
         run(catalogue.deleted(project or "", queue))
         for placed in run(catalogue.deleted_since(_KEPT, 0, _FORGET)):
-            store = self.driver.stores.named(placed.pool)
-            if run(store.queues.get(placed.project, placed.queue)) is None:
-                run(catalogue.release(placed.project, placed.queue, placed.pool))
-            else:
+            if self.driver.stores.has(placed.pool, placed.project, placed.queue):
                 run(catalogue.alive(placed.project, placed.queue))
+            else:
+                run(catalogue.release(placed.project, placed.queue, placed.pool))
 
     def drop_all(self) -> None:
         self.driver.stores.drop_catalogue()

@@ -12,12 +12,10 @@ from typing import Any
 
 from zaqar import storage
 
-from zaqar_redis.records import Draft, Retry
-from zaqar_redis.storage.control import DEFAULT
-from zaqar_redis.storage.pooled.places import choose
 from zaqar_redis.upstream import options, stores
 from zaqar_redis.upstream.catalogue import CatalogueController
 from zaqar_redis.upstream.claims import ClaimController
+from zaqar_redis.upstream.dead_letters import DeadLetters
 from zaqar_redis.upstream.flavors import FlavorsController
 from zaqar_redis.upstream.messages import MessageController
 from zaqar_redis.upstream.pools import PoolsController
@@ -36,6 +34,7 @@ _SETTINGS = (
     "_dead_letter_queue",
     "_dead_letter_queue_messages_ttl",
 )
+_MESSAGE_STORES = [options.of("message", scheme) for scheme in options.SCHEMES]
 #: Queues whose settings are known to be in the store: about 300 bytes each.
 _REMEMBERED = 10_000
 
@@ -54,7 +53,8 @@ class DataDriver(storage.DataDriverBase):
     def __init__(self, conf: Any, cache: Any, control_driver: Any) -> None:
         super().__init__(conf, cache, control_driver)
         self.store = stores.opened(conf[f"drivers:message_store:{self.SCHEME}"])
-        self.store.route_letters(self._bury)
+        self._dead_letters = DeadLetters(conf, self.store, control_driver)
+        self.store.route_letters(self._dead_letters.post)
         self._prepared: dict[tuple[str, str], dict[str, Any]] = {}
 
     @property
@@ -71,6 +71,7 @@ class DataDriver(storage.DataDriverBase):
         }
 
     def close(self) -> None:
+        self._dead_letters.close()
         self.store.close()
 
     @functools.cached_property
@@ -111,13 +112,6 @@ class DataDriver(storage.DataDriverBase):
             if known is not None and run(queues.update(project, known, settings)):
                 return
 
-    def _bury(self, project: str, queue: str, letter: Draft, *, client: bytes, retry: Retry) -> Any:
-        """Send a dead letter to where its queue is, with pools perhaps another store."""
-        store = self.store
-        if isinstance(self.control_driver, ControlDriver) and self.control_driver.pooling:
-            store = self.control_driver.placed(project, queue)
-        return store.messages.bury(project, queue, letter, client=client, retry=retry)
-
 
 class TlsDataDriver(DataDriver):
     SCHEME = options.SCHEMES[1]
@@ -130,29 +124,27 @@ class UnixDataDriver(DataDriver):
 
 
 class ControlDriver(storage.ControlDriverBase):
-    """Queues, topics, pools, flavors and the catalogue in one Redis."""
+    """Pools, flavors and the catalogue in one Redis; queues and topics in the message store."""
 
     SCHEME = options.SCHEMES[0]
-    _DRIVER_OPTIONS = [options.of("management", SCHEME)]
+    _DRIVER_OPTIONS = [options.of("management", SCHEME), *_MESSAGE_STORES]
 
     def __init__(self, conf: Any, cache: Any) -> None:
         super().__init__(conf, cache)
-        self.pooling = bool(conf.pooling)
-        home = stores.opened(conf[f"drivers:management_store:{self.SCHEME}"])
-        self.stores = Stores(home, self.pooling)
+        management = stores.opened(conf[f"drivers:management_store:{self.SCHEME}"])
+        home = self._message_store(management)
+        self.stores = Stores(management, home, bool(conf.pooling))
 
     def close(self) -> None:
         self.stores.close()
 
-    def placed(self, project: str, queue: str) -> Store:
-        """The store of a queue, which is given a place if it has none."""
-        while True:
-            if run(self.stores.catalogue.locate(project, queue)).pool is not None:
-                return self.stores.of(project, queue)
-            pools = run(self.stores.pools.list())
-            pool = choose(pools.items, "")
-            name = pool.name if pool else DEFAULT
-            run(self.stores.catalogue.assign(project, queue, name, pools.version))
+    def _message_store(self, management: Store) -> Store:
+        """Queues are kept where their messages are, unless that is another driver's."""
+        scheme = self.conf.drivers.message_store
+        if scheme not in options.SCHEMES:
+            return management
+        store = stores.opened(self.conf[f"drivers:message_store:{scheme}"])
+        return management if store.uri == management.uri else store
 
     @functools.cached_property
     def queue_controller(self) -> QueueController:
@@ -177,9 +169,9 @@ class ControlDriver(storage.ControlDriverBase):
 
 class TlsControlDriver(ControlDriver):
     SCHEME = options.SCHEMES[1]
-    _DRIVER_OPTIONS = [options.of("management", SCHEME)]
+    _DRIVER_OPTIONS = [options.of("management", SCHEME), *_MESSAGE_STORES]
 
 
 class UnixControlDriver(ControlDriver):
     SCHEME = options.SCHEMES[2]
-    _DRIVER_OPTIONS = [options.of("management", SCHEME)]
+    _DRIVER_OPTIONS = [options.of("management", SCHEME), *_MESSAGE_STORES]

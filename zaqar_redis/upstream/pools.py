@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pools for stock Zaqar: those that the service of our own has."""
+"""Pools for stock Zaqar: those that the service of our own has.
+
+Its own store, which stock Zaqar calls the message store, is a pool to stock too, the
+default pool: it can be looked up by its name, is in no list, and cannot be changed.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 from zaqar import storage
@@ -14,6 +19,8 @@ from zaqar.storage import errors as storage_errors
 from zaqar_redis import errors
 from zaqar_redis.keyspace import uris
 from zaqar_redis.records import Pool
+from zaqar_redis.storage.control import DEFAULT
+from zaqar_redis.upstream import options as known_options
 from zaqar_redis.upstream.stores import run
 
 #: Queues that are looked for when their pool is to be deleted.
@@ -31,7 +38,34 @@ class PoolHasQueues(storage_errors.PoolInUseByFlavor):
         super().__init__(pool, f"or queues (of these: {count})")
 
 
+class DefaultPool(storage_errors.PoolAlreadyExists):
+    msg_format = 'The pool "default" is the message store: choose another name.'
+
+
+class ForeignPool(storage_errors.PoolCapabilitiesMismatch):
+    """Stock Zaqar would open another driver, whose messages nobody else finds."""
+
+    msg_format = (
+        'The value of "uri" must begin with one of {schemes}: pools of this management store '
+        "are opened by the driver zaqar-redis."
+    )
+
+    def __init__(self) -> None:
+        super().__init__(schemes=", ".join(f"{each}://" for each in known_options.SCHEMES))
+
+
 class PoolsController(storage.PoolsBase):
+    def _check_capabilities(
+        self, uri: str, flavor: dict[str, Any] | None = None, name: str | None = None
+    ) -> bool:
+        """All of our stores have the same.  Raises ForeignPool.
+
+        API: an address without a scheme passes here, and fails when it is connected to.
+        """
+        if ":/" in uri and urlsplit(uri).scheme not in known_options.SCHEMES:
+            raise ForeignPool
+        return True
+
     def _list(
         self, marker: str | None = None, limit: int = 10, detailed: bool = False
     ) -> Iterator[Any]:
@@ -42,19 +76,24 @@ class PoolsController(storage.PoolsBase):
         yield page[-1].name if page else None
 
     def _get(self, name: str, detailed: bool = False) -> dict[str, Any]:
-        return _shown(self._known(name), detailed)
+        return _shown(self._default if name == DEFAULT else self._known(name), detailed)
 
     def _get_pools_by_flavor(
         self, flavor: dict[str, Any] | None = None, detailed: bool = False
     ) -> Iterator[dict[str, Any]]:
-        """API: without a flavor, all pools.  Those that are draining take no queues."""
+        """API: without a flavor, all pools.  Those that are draining take no queues.
+
+        New queues that no pool takes are the default pool's.
+        """
         name = (flavor or {}).get("name")
-        pools = run(self.driver.stores.pools.list()).items
-        return (
-            _shown(pool, detailed)
-            for pool in pools
+        pools = [
+            pool
+            for pool in run(self.driver.stores.pools.list()).items
             if name in (None, pool.flavor) and not pool.draining
-        )
+        ]
+        if name is None and not any(pool.weight for pool in pools):
+            pools.append(self._default)
+        return (_shown(pool, detailed) for pool in pools)
 
     def _exists(self, name: str) -> bool:
         return run(self.driver.stores.pools.get(name)) is not None
@@ -67,6 +106,8 @@ class PoolsController(storage.PoolsBase):
         flavor: str | None = None,
         options: dict[str, Any] | None = None,
     ) -> None:
+        if name == DEFAULT:
+            raise DefaultPool
         known = run(self.driver.stores.pools.get(name))
         self._put(
             Pool(
@@ -86,6 +127,8 @@ class PoolsController(storage.PoolsBase):
         self._put(msgspec.structs.replace(self._known(name), **changes))
 
     def _delete(self, name: str) -> None:
+        if name == DEFAULT:
+            raise PoolHasQueues(name, run(self.driver.stores.catalogue.count(name)))
         self._forget_places_of_no_queue(name)
         try:
             run(self.driver.stores.pools.delete(name))
@@ -116,6 +159,11 @@ class PoolsController(storage.PoolsBase):
                 run(catalogue.deleted(project, queue))
                 run(catalogue.release(project, queue, name))
 
+    @property
+    def _default(self) -> Pool:
+        # Any weight will do: it is chosen when there is no other.
+        return Pool(name=DEFAULT, uri=self.driver.stores.home.uri, weight=1)
+
     def _known(self, name: str) -> Pool:
         pool = run(self.driver.stores.pools.get(name))
         if pool is None:
@@ -123,8 +171,9 @@ class PoolsController(storage.PoolsBase):
         return pool
 
     def _put(self, pool: Pool) -> None:
+        pools = self.driver.stores.pools
         try:
-            run(self.driver.stores.pools.put(pool, canonical=uris.spelt(pool.uri), strict=False))
+            run(pools.put(pool, canonical=uris.spelt(pool.uri), with_flavor=False))
         except errors.UriTaken:
             raise storage_errors.PoolAlreadyExists from None
         self.driver.stores.forget()
@@ -133,7 +182,7 @@ class PoolsController(storage.PoolsBase):
 def _shown(pool: Pool, detailed: bool) -> dict[str, Any]:
     document: dict[str, Any] = {
         "name": pool.name,
-        "uri": pool.uri,
+        "uri": uris.for_stock(pool.uri),
         "weight": pool.weight,
         "flavor": pool.flavor or None,
     }

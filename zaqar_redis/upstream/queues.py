@@ -41,10 +41,11 @@ class QueueController(storage.Queue):
         detailed: bool = False,
         name: str | None = None,
     ) -> Iterator[Any]:
+        stores = self.driver.stores.with_queues_of(project or "")
+
         def page(after: str, most: int) -> Page[Queue]:
             pages = [
-                run(store.queues.list(project or "", after, most, None)).items
-                for store in self.driver.stores.all()
+                run(store.queues.list(project or "", after, most, None)).items for store in stores
             ]
             merged: dict[str, Queue] = {}
             for queue in heapq.merge(*pages, key=lambda queue: queue.name):
@@ -106,7 +107,8 @@ class QueueController(storage.Queue):
         """Answered by the pipeline's stage, which knows the messages."""
 
     def _calculate_resource_count(self, project: str | None = None) -> int:
-        return sum(run(store.queues.count(project or "")) for store in self.driver.stores.all())
+        stores = self.driver.stores.with_queues_of(project or "")
+        return sum(run(store.queues.count(project or "")) for store in stores)
 
     def _known(self, name: str, project: str | None) -> Queue | None:
         return run(self.driver.stores.of(project or "", name).queues.get(project or "", name))

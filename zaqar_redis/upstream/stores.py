@@ -16,17 +16,19 @@ from zaqar_redis.keyspace.batch import BatchSettings
 from zaqar_redis.keyspace.client import BlockingClient
 from zaqar_redis.keyspace.script import Steps, Verb, verb
 from zaqar_redis.records import Draft, Pool, Posted
+from zaqar_redis.storage.control import DEFAULT
 from zaqar_redis.storage.drivers.redis import control, posting
 from zaqar_redis.storage.drivers.redis.claims import Claims
 from zaqar_redis.storage.drivers.redis.messages import Messages
 from zaqar_redis.storage.drivers.redis.queues import Queues
 from zaqar_redis.storage.drivers.redis.subscriptions import Subscriptions
 from zaqar_redis.storage.drivers.redis.topics import Topics
+from zaqar_redis.storage.pooled.places import choose
 
 T = TypeVar("T")
 
 #: Seconds for which the list of pools is believed, as stock Zaqar believes its cache.
-_BELIEVED = 10.0
+_BELIEVED, _NEVER = 10.0, float("-inf")
 
 
 def run(asked: Verb[T]) -> T:
@@ -81,21 +83,29 @@ class Store:
     def route_letters(self, bury: Any) -> None:
         self.messages.letters = self.claims.letters = bury
 
+    def beside(self, uri: str) -> Store:
+        """Another one, with the same settings.  Raises ConfigurationError."""
+        return Store(uri, self.client.settings, self.client.connections)
+
     def close(self) -> None:
         self.client.close()
 
 
 class Stores:
-    """The management store, and the pools that its catalogue names."""
+    """The management store, the default pool, and the pools that its catalogue names.
 
-    def __init__(self, home: Store, pooling: bool) -> None:
+    As in the service of our own, the default pool is the message store: *home*.
+    """
+
+    def __init__(self, management: Store, home: Store, pooling: bool) -> None:
+        self.management = management
         self.home = home
-        self.pools = control.Pools(home.client)
-        self.flavors = control.Flavors(home.client)
-        self.catalogue = control.Catalogue(home.client, clock.store)
+        self.pools = control.Pools(management.client)
+        self.flavors = control.Flavors(management.client)
+        self.catalogue = control.Catalogue(management.client, clock.store)
         self._pooling = pooling
         self._known: dict[str, Pool] = {}
-        self._asked = 0.0
+        self._asked = _NEVER
         self._opened: dict[str, Store] = {}
 
     def of(self, project: str, queue: str) -> Store:
@@ -105,16 +115,53 @@ class Stores:
         pool = run(self.catalogue.locate(project, queue)).pool
         return self.home if pool is None else self.named(pool)
 
+    def pool_of(self, project: str, queue: str) -> str | None:
+        """The pool that the queue is in; None: it is in none, or was deleted."""
+        located = run(self.catalogue.locate(project, queue))
+        if located.pool is not None and not located.deleted:
+            return located.pool
+        # It may be older than the catalogue, or have been made anew since.
+        pool = located.pool or DEFAULT
+        return pool if self.has(pool, project, queue) else None
+
+    def has(self, pool: str, project: str, queue: str) -> bool:
+        """Whether the queue is in the store of this pool, whatever the catalogue says."""
+        try:
+            return run(self.named(pool).queues.get(project, queue)) is not None
+        except zaqar_errors.ConfigurationError:
+            return False  # no queue was ever there
+
+    def placed(self, project: str, queue: str) -> Store:
+        """The store of a queue, which is given a place if it has none."""
+        if not self._pooling:
+            return self.home
+        while True:
+            located = run(self.catalogue.locate(project, queue))
+            if located.pool is not None and not located.deleted:
+                return self.named(located.pool)
+            pools = run(self.pools.list())
+            name = self.pool_of(project, queue)
+            if name is None:
+                pool = choose(pools.items, "")
+                name = pool.name if pool else DEFAULT
+            run(self.catalogue.assign(project, queue, name, pools.version))
+
     def named(self, name: str) -> Store:
-        """The store of a pool, or home when there is none of this name."""
+        """The store of a pool, or the default pool's when there is none of this name."""
+        if name == DEFAULT:
+            return self.home
         pool = self.known().get(name)
+        if pool is None:
+            self.forget()  # it may be new
+            pool = self.known().get(name)
         return self.home if pool is None else self.opened(pool)
 
-    def all(self) -> list[Store]:
-        """Home, and the pools."""
+    def with_queues_of(self, project: str) -> list[Store]:
+        """The default pool's, and those of the pools that the project has queues in."""
         if not self._pooling:
             return [self.home]
-        return [self.home, *(self.opened(pool) for pool in self.known().values())]
+        names = run(self.catalogue.pools_of(project))
+        return list(dict.fromkeys([self.home, *map(self.named, names)]))
 
     def known(self) -> dict[str, Pool]:
         """All pools by name."""
@@ -125,24 +172,22 @@ class Stores:
 
     def forget(self) -> None:
         """Pools have changed."""
-        self._asked = 0.0
+        self._asked = _NEVER
 
     def opened(self, pool: Pool) -> Store:
         store = self._opened.get(pool.uri)
         if store is None:
-            store = self._opened[pool.uri] = Store(
-                pool.uri, self.home.client.settings, self.home.client.connections
-            )
+            store = self._opened[pool.uri] = self.home.beside(pool.uri)
         return store
 
     def drop_pools(self) -> None:
         """Forget all pools, whoever needs them."""
-        self.home.client.command("UNLINK", keys.CONTROL.pools)
+        self.management.client.command("UNLINK", keys.CONTROL.pools)
         self.forget()
 
     def drop_catalogue(self) -> None:
         """Forget where every queue is; the queues stay."""
-        command = self.home.client.command
+        command = self.management.client.command
         cursor: Any = b"0"
         while True:
             cursor, found = command("SCAN", cursor, "MATCH", keys.ControlKeys.prefix + b"*")
@@ -152,7 +197,7 @@ class Stores:
                 return
 
     def close(self) -> None:
-        for store in (self.home, *self._opened.values()):
+        for store in dict.fromkeys((self.management, self.home, *self._opened.values())):
             store.close()
 
 

@@ -13,7 +13,7 @@ from zaqar_redis.api import body, documents
 from zaqar_redis.records import Flavor, Job, Pool
 from zaqar_redis.service.pools import Flavors, Pools, Rebalance
 
-#: API: what stock Zaqar's Redis driver says of itself.
+#: API: what the driver for stock Zaqar says of itself.
 _CAPABILITIES = ["FIFO", "CLAIMS", "DURABILITY", "AOD", "HIGH_THROUGHPUT"]
 
 
@@ -133,7 +133,7 @@ class FlavorItem:
         resp.set_header("Location", req.path)
 
     async def on_patch(self, req: Request, resp: Response, flavor: str) -> None:
-        pools = documents.flavor(await body.read(req, body.SMALL, "A flavor"))
+        pools = documents.flavor_change(await body.read(req, body.SMALL, "A flavor"))
         await self._flavors.get(flavor)
         await self._flavors.put(flavor, pools)
         resp.data = documents.encode(_flavor(req.path, await self._flavors.get(flavor), True))
@@ -169,5 +169,5 @@ def _flavor(href: str, flavor: Flavor, detailed: bool | None) -> dict[str, Any]:
         "pool_list": list(flavor.pools),
     }
     if detailed:
-        document["capabilities"] = _CAPABILITIES
+        document["capabilities"] = _CAPABILITIES if flavor.pools else []
     return document

@@ -1,7 +1,6 @@
--- Make a flavor, or give it other pools.
+-- Make a flavor, or give it other pools, also those of other flavors.
 --
--- Returns {'made'}, {'replaced'}, {'missing', a pool that does not exist}, {'last',
--- another flavor that would lose its last pool} or {'many'}.
+-- Returns {'made'}, {'replaced'}, {'missing', a pool that does not exist} or {'many'}.
 local pools   = KEYS[1]            -- hash: name -> pool
 local flavors = KEYS[2]            -- hash: name -> what it can do, as JSON
 local news    = KEYS[3]            -- channel: what changed
@@ -15,7 +14,7 @@ local known = redis.call('HEXISTS', flavors, name) == 1
 if not known and redis.call('HLEN', flavors) >= most then
     return {'many'}
 end
-local wanted, left = {}, {}
+local wanted = {}
 for place = 3, #ARGV do
     wanted[ARGV[place]] = true
     if redis.call('HEXISTS', pools, ARGV[place]) == 0 then
@@ -23,17 +22,6 @@ for place = 3, #ARGV do
     end
 end
 local all = redis.call('HGETALL', pools)
-for at = 1, #all, 2 do
-    local flavor = parts_of(all[at + 1])
-    left[flavor] = left[flavor] or wanted[all[at]] == nil
-end
-for place = 3, #ARGV do
-    local flavor = parts_of(redis.call('HGET', pools, ARGV[place]))
-    if flavor ~= '' and flavor ~= name and not left[flavor]
-        and redis.call('HEXISTS', flavors, flavor) == 1 then
-        return {'last', flavor}
-    end
-end
 for at = 1, #all, 2 do
     local flavor, draining, canonical, record = parts_of(all[at + 1])
     local own = wanted[all[at]] and name or flavor ~= name and flavor or ''

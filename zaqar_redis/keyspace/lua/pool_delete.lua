@@ -10,6 +10,20 @@ local version = KEYS[5]  -- string: how often pools have changed
 local name    = ARGV[1]  -- of the pool
 --#include pool
 
+-- Whether a flavor would have no pool left without this one.
+local function is_last(flavor, name)
+    if flavor == '' or redis.call('HEXISTS', flavors, flavor) == 0 then
+        return false
+    end
+    local all = redis.call('HGETALL', pools)
+    for at = 1, #all, 2 do
+        if all[at] ~= name and parts_of(all[at + 1]) == flavor then
+            return false
+        end
+    end
+    return true
+end
+
 local stored = redis.call('HGET', pools, name)
 if not stored then
     return {'deleted'}

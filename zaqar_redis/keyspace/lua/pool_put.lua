@@ -1,20 +1,19 @@
--- Make or replace a pool; if strict, also its flavor when there is none of that name.
+-- Make or replace a pool, and perhaps its flavor, when there is none of that name.
 --
--- Returns {'made'}, {'replaced'}, {'taken', the pool that has the URI},
--- {'last', the flavor that would lose its last pool}, {'many'} or {'changed'}: the pools
--- are not those that the caller knows.
-local pools     = KEYS[1]            -- hash: name -> pool
-local flavors   = KEYS[2]            -- hash: name -> what it can do, as JSON
-local news      = KEYS[3]            -- channel: what changed
-local version   = KEYS[4]            -- string: how often pools have changed
-local name      = ARGV[1]            -- of the pool
-local flavor    = ARGV[2]            -- or ''
-local draining  = ARGV[3]            -- '1' or '0'
-local canonical = ARGV[4]            -- the one spelling of its URI
-local record    = ARGV[5]            -- everything else
-local most      = tonumber(ARGV[6])  -- pools there may be
-local known     = ARGV[7]            -- version of the pools that the caller knows, or ''
-local strict    = ARGV[8]            -- '1': flavors and pools are to fit together
+-- Returns {'made'}, {'replaced'}, {'taken', the pool that has the URI}, {'many'} or
+-- {'changed'}: the pools are not those that the caller knows.
+local pools       = KEYS[1]            -- hash: name -> pool
+local flavors     = KEYS[2]            -- hash: name -> what it can do, as JSON
+local news        = KEYS[3]            -- channel: what changed
+local version     = KEYS[4]            -- string: how often pools have changed
+local name        = ARGV[1]            -- of the pool
+local flavor      = ARGV[2]            -- or ''
+local draining    = ARGV[3]            -- '1' or '0'
+local canonical   = ARGV[4]            -- the one spelling of its URI
+local record      = ARGV[5]            -- everything else
+local most        = tonumber(ARGV[6])  -- pools there may be
+local known       = ARGV[7]            -- version of the pools that the caller knows, or ''
+local with_flavor = ARGV[8]            -- '1': make the flavor
 --#include pool
 
 if known ~= '' and known ~= (redis.call('GET', version) or '0') then
@@ -31,12 +30,8 @@ for at = 1, #all, 2 do
         return {'taken', all[at]}
     end
 end
-local was = before and parts_of(before)
-if strict == '1' and was and was ~= flavor and is_last(was, name) then
-    return {'last', was}
-end
 redis.call('HSET', pools, name, table.concat({flavor, draining, canonical, record}, '\n'))
-if strict == '1' and flavor ~= '' then
+if with_flavor == '1' and flavor ~= '' then
     redis.call('HSETNX', flavors, flavor, '{}')
 end
 redis.call('INCR', version)

@@ -58,7 +58,7 @@ class Pools:
         *,
         canonical: str,
         version: int | None = None,
-        strict: bool = True,
+        with_flavor: bool = True,
     ) -> Steps[bool | None]:
         record = {"uri": pool.uri, "weight": pool.weight, "options": pool.options}
         outcome, *about = yield _POOL_PUT(
@@ -70,7 +70,7 @@ class Pools:
             record=msgspec.msgpack.encode(record),
             most=POOLS_MAX,
             known="" if version is None else version,
-            strict=int(strict),
+            with_flavor=int(with_flavor),
         )
         if outcome == b"changed":
             return None

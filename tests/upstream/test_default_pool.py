@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stock Zaqar with pools over our stores: the default pool is our service's own store."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from tests import servers
+from tests.cli.conftest import Shell
+from tests.stock.house import Stock
+from tests.upstream import stock
+from tests.upstream.door import Door
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:Call to deprecated hmset:DeprecationWarning"),
+    pytest.mark.filterwarnings(r"ignore:\s*Eventlet is deprecated"),
+]
+
+_ADMIN: dict[str, dict[str, object]] = {"DEFAULT": {"admin_mode": True}}
+
+
+class Both:
+    """Our service, and stock Zaqar with the same message store and management store."""
+
+    def __init__(self, url: str, zaqar: httpx.Client, home: servers.RedisServer) -> None:
+        self._url = url
+        self._zaqar = zaqar
+        self.home = home
+
+    def doors(self, project: str) -> tuple[Door, Door]:
+        """To ours, and to stock Zaqar."""
+        return Door(self._url, project), Door("http://stock", project, self._zaqar)
+
+
+@pytest.fixture(scope="module", params=["one Redis", "two Redis"])
+def both(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Both]:
+    with contextlib.ExitStack() as stack:
+        home = stack.enter_context(servers.redis_server())
+        other = request.param == "two Redis"
+        management = stack.enter_context(servers.redis_server()) if other else home
+        options = _ADMIN | {"storage": {"control_uri": management.uri}}
+        ours = stack.enter_context(servers.service(home.uri, options=options))
+        configured = stock.configuration(home.uri, pooling=True, management=management.uri)
+        folder = tmp_path_factory.mktemp("zaqar")
+        yield Both(ours.url, stack.enter_context(stock.inside(folder, configured)), home)
+
+
+@pytest.fixture(params=["ours first", "stock first"])
+def doors(request: pytest.FixtureRequest, both: Both, project: str) -> tuple[Door, Door]:
+    ours, theirs = both.doors(project)
+    return (ours, theirs) if request.param == "ours first" else (theirs, ours)
+
+
+def test_a_queue_of_either_is_the_other_s_too(doors: tuple[Door, Door]) -> None:
+    one, other = doors
+    one.ask("PUT", "/queues/orders", {"colour": "red"})
+    ids = one.post("orders", 1, 2)
+    assert other.listed("orders") == one.listed("orders")
+    assert [queue["name"] for queue in other.ask("GET", "/queues")["queues"]] == ["orders"]
+    assert other.ask("GET", "/queues/orders")["colour"] == "red"
+    assert other.ask("GET", f"/queues/orders/messages/{ids[0]}")["body"] == 1
+    other.post("orders", 3)
+    claim, bodies = other.claim("orders", 2)
+    assert bodies == [1, 2]
+    assert one.stats("orders") == other.stats("orders") == (1, 2)
+    one.ask("DELETE", f"/queues/orders/claims/{claim}")
+    assert other.claim("orders", 10)[1] == [1, 2, 3]
+    other.ask("DELETE", "/queues/orders")
+    assert one.ask("GET", "/queues")["queues"] == []
+
+
+def test_a_queue_that_is_made_again_is_seen_at_once(doors: tuple[Door, Door]) -> None:
+    one, other = doors
+    for body in (1, 2):
+        one.ask("PUT", "/queues/orders", {})
+        one.post("orders", body)
+        assert [each["body"] for each in other.listed("orders")] == [body]
+        one.ask("DELETE", "/queues/orders")
+    assert other.listed("orders") == []
+
+
+def test_the_first_dead_letter_is_seen_by_both(doors: tuple[Door, Door]) -> None:
+    one, other = doors
+    one.ask("PUT", "/queues/jobs", {"_max_claim_count": 1, "_dead_letter_queue": "dead"})
+    one.post("jobs", "poison")
+    claim, _ = one.claim("jobs", 1)
+    one.ask("DELETE", f"/queues/jobs/claims/{claim}")
+    one.ask("POST", "/queues/jobs/claims", {"ttl": 300, "grace": 60})
+    for door in doors:
+        assert [each["body"] for each in door.listed("dead")] == ["poison"]
+        assert door.stats("dead") == (1, 0)
+        names = [queue["name"] for queue in door.ask("GET", "/queues")["queues"]]
+        assert names == ["dead", "jobs"]
+    assert other.claim("dead", 1)[1] == ["poison"]
+
+
+def test_imported_queues_are_there_for_both(both: Both, project: str) -> None:
+    ours, theirs = both.doors(project)
+    with servers.redis_server() as before:
+        old = Stock(before)
+        old.make(project, "orders", colour="red")
+        old.post(project, "orders", *range(3))
+        shell = Shell(["--storage", both.home.uri])
+        shell.done("import-stock", "--from", Stock.uri(before))
+    for door in (theirs, ours):
+        assert [each["body"] for each in door.listed("orders")] == [0, 1, 2]
+        assert door.ask("GET", "/queues/orders")["colour"] == "red"
+        assert [queue["name"] for queue in door.ask("GET", "/queues")["queues"]] == ["orders"]
+    theirs.post("orders", 3)
+    assert ours.claim("orders", 10)[1] == [0, 1, 2, 3]

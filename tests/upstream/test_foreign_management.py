@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Our message store with stock's SQL management store: dead letters find their queue."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from zaqar.storage.sqlalchemy import tables
+
+from tests import servers
+from tests.upstream import crowd, stock
+from zaqar_redis import clock
+
+_ABOUT = {"_max_claim_count": 1, "_dead_letter_queue": "dead"}
+
+
+class Zaqar:
+    """Stock Zaqar with pooling, its queues and pools in SQLite."""
+
+    def __init__(self, config: Path, stores: list[servers.RedisServer]) -> None:
+        self.made = crowd.bootstrap(str(config))
+        tables.metadata.create_all(self.made.control.engine)
+        self.stores = stores
+        #: milliseconds, of the stores' clock
+        self.now = int(time.time() * 1000)
+
+    def make(self, queue: str, store: int, **about: Any) -> None:
+        """In the pool of one of the stores."""
+        pools = self.made.control.pools_controller
+        for number, server in enumerate(self.stores):
+            uri = f"zaqar-redis+{server.uri}"
+            pools.create(f"pool{number}", 10 if number == store else 0, uri)
+        self.made.storage.queue_controller.create(queue, about, project="p")
+
+    def post(self, queue: str, *bodies: str) -> None:
+        messages = [{"body": body, "ttl": 300} for body in bodies]
+        self.made.storage.message_controller.post(queue, messages, None, project="p")
+
+    def claim(self, queue: str, limit: int = 1) -> tuple[str | None, list[str]]:
+        claim, messages = self.made.storage.claim_controller.create(
+            queue, {"ttl": 300, "grace": 60}, project="p", limit=limit
+        )
+        return claim, [message["body"] for message in messages]
+
+    def bodies(self, queue: str) -> list[str]:
+        page = self.made.storage.message_controller.list(queue, project="p", echo=True)
+        return [message["body"] for message in next(page)]
+
+    def spoil(self) -> None:
+        """Post a message that its next claim makes a dead letter."""
+        self.post("jobs", "poison")
+        claim, _ = self.claim("jobs")
+        self.made.storage.claim_controller.delete("jobs", claim, project="p")
+
+
+@pytest.fixture
+def zaqar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Zaqar]:
+    config = tmp_path / "zaqar.conf"
+    management = f"sqlite:///{tmp_path}/zaqar.db"
+    config.write_text(
+        stock.configuration("unix:///unused", pooling=True)
+        .replace("management_store = zaqar-redis", "management_store = sqlalchemy")
+        .replace("management_store:zaqar-redis]", "management_store:sqlalchemy]")
+        .replace("]\nuri = unix:///unused\n[oslo", f"]\nuri = {management}\n[oslo")
+    )
+    with servers.redis_server() as one, servers.redis_server() as two:
+        made = Zaqar(config, [one, two])
+        monkeypatch.setattr(clock, "store", lambda: made.now)
+        yield made
+        made.made.storage.close()
+        made.made.control.engine.dispose()
+
+
+@pytest.mark.parametrize("make", ["before", "never"])
+def test_a_dead_letter_goes_to_the_pool_of_its_queue(zaqar: Zaqar, make: str) -> None:
+    zaqar.make("jobs", 0, **_ABOUT)
+    zaqar.spoil()
+    if make == "before":
+        zaqar.make("dead", 1)
+    else:
+        zaqar.make("elsewhere", 1)  # from now on, this pool takes new queues
+    assert zaqar.claim("jobs") == (None, [])
+    assert zaqar.bodies("dead") == ["poison"]
+    assert zaqar.claim("dead")[1] == ["poison"]
+    with zaqar.stores[1].client() as client:
+        assert client.exists("zr:{p/dead}")
+    names = [queue["name"] for queue in next(zaqar.made.storage.queue_controller.list("p"))]
+    assert {"dead", "jobs"} <= set(names)
+
+
+def test_a_dead_letter_waits_for_the_store_of_its_queue(zaqar: Zaqar) -> None:
+    zaqar.make("dead", 1)
+    zaqar.make("jobs", 0, **_ABOUT)
+    zaqar.spoil()
+    zaqar.post("jobs", "good")
+    zaqar.stores[1].signal(signal.SIGKILL)
+    assert zaqar.claim("jobs")[1] == ["good"]
+    zaqar.stores[1].start()
+    assert zaqar.bodies("dead") == []
+    zaqar.now += 61_000  # longer than a dead letter is held
+    assert zaqar.claim("jobs") == (None, [])
+    assert zaqar.bodies("dead") == ["poison"]
