@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -42,6 +43,18 @@ def server(folder: Path) -> int | None:
             return int(client.info("server")["process_id"])
         except (redis.RedisError, OSError):
             return None
+
+
+def kill_server(folder: Path) -> None:
+    """Returns when there is another one."""
+    gone = server(folder)
+    assert gone
+    os.kill(gone, signal.SIGKILL)
+    servers.wait_for(lambda: server(folder) not in (None, gone), "another server")
+
+
+def told(service: servers.Service, times: int) -> bool:
+    return service.log.read_text().count("ended; it was started again as process") == times
 
 
 def lives(process: int) -> bool:
@@ -132,6 +145,21 @@ def test_a_killed_service_leaves_the_data_and_no_workers(folder: Path, project: 
     with serve(folder) as service:
         assert server(folder) == shared
         assert load.held(service, project, "q") == ["one"]
+
+
+def test_a_killed_server_comes_back_and_loses_nothing(folder: Path, project: str) -> None:
+    uri = f"embedded://{folder}?appendfsync=always"
+    with servers.service(uri, workers=2, options=load.OPTIONS) as service:
+        before = service.workers()
+        with load.Load(service, project) as clients:
+            for number in range(3):
+                clients.wait_for_more()
+                kill_server(folder)
+                clients.wait_for_more()
+                servers.wait_for(partial(told, service, number + 1), "the log to say so")
+        clients.check()
+        assert clients.broken == 0
+        assert service.workers() == before
 
 
 def test_everything_killed_is_found_again(folder: Path, project: str) -> None:
