@@ -18,6 +18,8 @@ from pathlib import Path
 import httpx
 import redis
 
+from zaqar_redis.bench import logs
+
 #: The name under which a backend is a fixture parameter, and the program it needs.
 REDIS = "redis-server"
 VALKEY = "valkey-server"
@@ -181,7 +183,7 @@ def service(
             lines += [f"[{group}]", *(f"{name} = {value}" for name, value in values.items())]
         config.write_text("\n".join(lines) + "\n")
         log = Path(folder) / "service.log"
-        with log.open("wb") as output:
+        with log.open("ab") as output:
             process = subprocess.Popen(
                 [
                     sys.executable,
@@ -217,3 +219,4 @@ def service(
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+        logs.check("the service", log.read_text())

@@ -136,6 +136,18 @@ def test_who_left_while_waiting_takes_nobody_elses_answer(server: servers.RedisS
     asyncio.run(scenario())
 
 
+def test_a_store_that_takes_no_connection_is_told_with_a_reason(
+    server: servers.RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        with _paused(server):
+            async with _client(server):
+                await asyncio.to_thread(servers.wait_for, lambda: bool(caplog.messages), "a line")
+
+    asyncio.run(scenario())
+    assert caplog.messages[0] == f"no connection to {server.uri}: TimeoutError"
+
+
 def test_a_store_that_hangs_is_given_up_in_time(server: servers.RedisServer) -> None:
     async def scenario() -> None:
         async with _client(server) as client:

@@ -15,6 +15,7 @@ import httpx
 
 from tests import servers
 from tests.upstream.targets import TARGETS
+from zaqar_redis.bench import logs
 
 _ROOT = Path(__file__).parents[2]
 
@@ -69,6 +70,7 @@ def zaqar(
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+        logs.check("stock Zaqar", log.read_text())
 
 
 def configuration(uri: str, target: str = "zaqar-redis", pooling: bool = False) -> str:

@@ -96,7 +96,9 @@ def running(uri: str) -> Iterator[str]:
         place.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         place.socket.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
-        raise errors.BadConfiguration(f"data directory {place.folder}: {error}") from error
+        raise errors.BadConfiguration(
+            f"data directory {place.folder}: {errors.reason(error)}"
+        ) from error
     # Itself, not where a link leads: the folder for all is everybody's to write to.
     parent = place.socket.parent.lstat()
     if parent.st_uid != os.getuid() or not stat.S_ISDIR(parent.st_mode):
@@ -240,7 +242,7 @@ class _Supervisor:
                 "the embedded server of %s ended and cannot be started again: %s; "
                 "next attempt in %.1f s",
                 place.folder,
-                error,
+                errors.reason(error),
                 pause,
                 extra={"action": "embedded_failed"},
             )
