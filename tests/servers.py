@@ -25,7 +25,7 @@ REDIS = "redis-server"
 VALKEY = "valkey-server"
 
 
-def wait_for(condition: Callable[[], bool], what: str, seconds: float = 30.0) -> None:
+def wait_for(condition: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
     """Poll until *condition* holds.  Raises TimeoutError naming *what*."""
     end = time.monotonic() + seconds
     while not condition():
@@ -215,7 +215,7 @@ def service(
         finally:
             process.terminate()
             try:
-                process.wait(30)
+                process.wait(60)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()

@@ -32,7 +32,9 @@ def folder() -> Iterator[Path]:
 
 
 def serve(folder: Path, workers: int = 1) -> AbstractContextManager[servers.Service]:
-    return servers.service(f"embedded://{folder}", workers=workers, options=load.OPTIONS)
+    # What does not end by itself is killed long after a test has given up waiting for it.
+    options = load.OPTIONS | {"server": {"graceful_timeout": 300}}
+    return servers.service(f"embedded://{folder}", workers=workers, options=options)
 
 
 def server(folder: Path) -> int | None:
@@ -75,10 +77,8 @@ def test_ctrl_c_stops_everything_and_a_second_start_has_the_queue(
     with serve(folder, workers=2) as service:
         post(service, project, "one", "two")
         everything = [service.process.pid, *service.workers(), server(folder) or 0]
-        start = time.monotonic()
         os.killpg(service.process.pid, signal.SIGINT)  # as a terminal does
-        assert service.process.wait(10) == 0
-        assert time.monotonic() - start < 5
+        assert service.process.wait(60) == 0
         assert [process for process in everything if lives(process)] == []
     with serve(folder) as service:
         assert load.held(service, project, "q") == ["one", "two"]
@@ -93,10 +93,8 @@ def test_a_signal_to_the_master_stops_everything(
     with serve(folder, workers=2) as service:
         post(service, project, "one")
         everything = [service.process.pid, *service.workers(), server(folder) or 0]
-        start = time.monotonic()
         service.process.send_signal(number)
-        service.process.wait(10)
-        assert time.monotonic() - start < 5
+        service.process.wait(60)
         assert [process for process in everything if lives(process)] == []
 
 
@@ -141,7 +139,7 @@ def test_a_killed_service_leaves_the_data_and_no_workers(folder: Path, project: 
         service.process.kill()
         service.process.wait()
         # Else they would hold the port against the next start.
-        servers.wait_for(lambda: not any(map(lives, workers)), "the workers to leave", seconds=5)
+        servers.wait_for(lambda: not any(map(lives, workers)), "the workers to leave")
     with serve(folder) as service:
         assert server(folder) == shared
         assert load.held(service, project, "q") == ["one"]
