@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -42,13 +43,9 @@ def bare(source: str) -> Iterator[str]:
             if not isinstance(node, ast.Call) or not ast.unparse(node.func).startswith("LOG."):
                 continue
             for argument in node.args:
-                plain = argument.args[0] if _is_text(argument) else argument
-                if isinstance(plain, ast.Name) and plain.id in names:
+                plain = re.sub(r"^(?:str|repr)\((\w+)\)$", r"\1", ast.unparse(argument))
+                if plain in names:
                     yield ast.unparse(node)
-
-
-def _is_text(node: ast.AST) -> bool:
-    return isinstance(node, ast.Call) and ast.unparse(node.func) in ("str", "repr")
 
 
 def nameless(source: str) -> Iterator[str]:

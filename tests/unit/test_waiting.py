@@ -44,9 +44,13 @@ class Queue:
         metadata = {"_default_message_delay": seconds}
         await self._driver.queues.create(self._project, "q", metadata)
 
-    async def when_news_come(self, act: Callable[[], object]) -> None:
-        """*act* in the same turn of the loop, behind all who wait already."""
-        await self._driver.feed.watch(self._project, "q", lambda _: act())
+    async def cancel_at_news(self, task: asyncio.Task[Any]) -> None:
+        """In the turn of the loop in which they come, behind all who wait already."""
+
+        def cancel(_: int) -> None:
+            task.cancel()
+
+        await self._driver.feed.watch(self._project, "q", cancel)
 
     async def claimers(self, count: int) -> list[asyncio.Task[Any]]:
         return [await self._waiter(self.claim, exclusive=True) for _ in range(count)]
@@ -159,7 +163,7 @@ def test_who_leaves_while_woken_hands_the_news_on(
 ) -> None:
     async def scenario(queue: Queue) -> None:
         first, second = await queue.claimers(2)
-        await queue.when_news_come(first.cancel)
+        await queue.cancel_at_news(first)
         await queue.post()
         assert len((await second).messages) == 1
         assert first.cancelled()
