@@ -18,12 +18,14 @@ from pathlib import Path
 import httpx
 import redis
 
+from zaqar_redis.bench import logs
+
 #: The name under which a backend is a fixture parameter, and the program it needs.
 REDIS = "redis-server"
 VALKEY = "valkey-server"
 
 
-def wait_for(condition: Callable[[], bool], what: str, seconds: float = 30.0) -> None:
+def wait_for(condition: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
     """Poll until *condition* holds.  Raises TimeoutError naming *what*."""
     end = time.monotonic() + seconds
     while not condition():
@@ -193,7 +195,7 @@ def service(
             lines += [f"[{group}]", *(f"{name} = {value}" for name, value in values.items())]
         config.write_text("\n".join(lines) + "\n")
         log = Path(folder) / "service.log"
-        with log.open("wb") as output:
+        with log.open("ab") as output:
             process = subprocess.Popen(
                 [
                     sys.executable,
@@ -225,7 +227,8 @@ def service(
         finally:
             process.terminate()
             try:
-                process.wait(30)
+                process.wait(60)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+        logs.check("the service", log.read_text())

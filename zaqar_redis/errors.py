@@ -10,6 +10,11 @@ from __future__ import annotations
 from typing import ClassVar
 
 
+def reason(error: BaseException) -> str:
+    """What to say of an error in a line: its text, or its kind when it has none."""
+    return " ".join(str(error).split()) or type(error).__name__
+
+
 class Problem(Exception):
     """What a caller is told."""
 
@@ -193,12 +198,20 @@ class Unavailable(Problem):
 
 
 class StoreUnavailable(Unavailable):
-    message = "The store cannot be reached at the moment. Please try again in a few seconds."
+    message = (
+        "The store {store} cannot be reached at the moment. Please try again in a few seconds."
+    )
     code = 1701
+
+    def __init__(self, store: str = "of this service", **fields: object) -> None:
+        """*store*: the name of its pool, or its URI without a password."""
+        super().__init__(store=store, **fields)
 
 
 class StoreTimeout(StoreUnavailable):
-    message = "The store did not answer in time; the operation may have been done all the same."
+    message = (
+        "The store {store} did not answer in time; the operation may have been done all the same."
+    )
     code = 1702
 
 
@@ -222,7 +235,9 @@ class StoresAway(StoreUnavailable):
 
 
 class Overloaded(Unavailable):
-    message = "Too many requests are waiting for the store. Please try again in a few seconds."
+    message = (
+        "Too many requests are waiting for the store {store}. Please try again in a few seconds."
+    )
     code = 1703
 
 

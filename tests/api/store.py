@@ -25,6 +25,7 @@ class Counting:
 
     def __init__(self, client: AsyncClient) -> None:
         self._client = client
+        self.name = client.name
         self._turn: object = None
         self.trips = 0
 

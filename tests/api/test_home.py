@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import socket
+
 import httpx
 import pytest
 
 from tests import servers
-from tests.api.client import Api
+from tests.api.client import Api, refused
 from zaqar_redis.keyspace import keys
 
 
@@ -84,10 +86,32 @@ def test_home_document_of_an_administrator_names_health(rich: Api) -> None:
     assert "rel/health" in rich.get("/").json()["resources"]
 
 
+def given(api: Api) -> dict[str, str]:
+    return {"Client-ID": api.client, "X-Project-ID": api.project}
+
+
+PROBES = {"/v2/ping": (204, b""), "/healthcheck": (200, b"OK"), "/health": (200, b"{}")}
+
+
+@pytest.mark.parametrize("path", PROBES)
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
-def test_ping(api: Api, method: str) -> None:
-    answer = api.request(method, "/ping")
-    assert (answer.status_code, answer.content) == (204, b"")
+def test_a_probe_without_headers_is_answered(
+    service: servers.Service, method: str, path: str
+) -> None:
+    status, content = PROBES[path]
+    with socket.create_connection(("127.0.0.1", service.port), 10) as connection:
+        connection.sendall(
+            f"{method} {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n".encode()
+        )
+        head, _, body = b"".join(iter(lambda: connection.recv(4096), b"")).partition(b"\r\n\r\n")
+    assert head.startswith(f"HTTP/1.1 {status} ".encode())
+    assert body == (content if method == "GET" else b"")
+
+
+def test_probes_are_the_same_with_headers(api: Api, service: servers.Service) -> None:
+    for path, (status, content) in PROBES.items():
+        answer = api.http.get(service.url + path, headers=given(api))
+        assert (answer.status_code, answer.content) == (status, content)
 
 
 def test_health_is_for_administrators_only(api: Api) -> None:
@@ -121,20 +145,42 @@ def test_health_tries_every_operation_and_leaves_nothing(
     assert [key for key in found if not key.startswith(keys.CONTROL.prefix)] == []
 
 
-def test_health_and_ping_say_that_the_store_is_away(http: httpx.Client, project: str) -> None:
-    with (
-        servers.redis_server() as redis,
-        servers.service(redis.uri, options={"DEFAULT": {"admin_mode": True}}) as service,
-    ):
-        api = Api(http, service.url, project)
-        assert api.get("/ping").status_code == 204
-        redis.stop()
-        answer = api.get("/ping")
-        assert (answer.status_code, answer.content) == (503, b"")
-        assert api.request("HEAD", "/ping").status_code == 204
-        health = api.get("/health").json()
-        assert health["catalog_reachable"] is False
-        assert health["default"]["storage_reachable"] is False
-        refusal = api.get("/queues")
-        assert refusal.status_code == 503
-        assert int(refusal.headers["Retry-After"]) >= 1
+def test_every_probe_names_the_store_that_is_away(http: httpx.Client, project: str) -> None:
+    with servers.redis_server() as redis:
+        with redis.client() as client:
+            client.config_set("requirepass", "se:cr@et")
+        uri = f"unix://:se%3Acr%40et@{redis.socket}"
+        with servers.service(uri, options={"DEFAULT": {"admin_mode": True}}) as service:
+            api = Api(http, service.url, project)
+            assert api.get("/health").status_code == 200
+            redis.stop()
+            servers.wait_for(lambda: api.get("/queues").status_code == 503, "the loss")
+            for path in ("/v2/ping", "/healthcheck", "/health", "/v2/queues"):
+                answer = http.get(service.url + path, headers=given(api))
+                refused(answer, 503, f"unix://:***@{redis.socket}")
+                assert int(answer.headers["Retry-After"]) >= 1
+            assert api.request("HEAD", "/ping").status_code == 204
+            assert http.get(service.url).status_code == 300
+            health = api.get("/health")
+            assert (health.status_code, health.headers["Retry-After"]) == (503, "1")
+            assert health.json()["catalog_reachable"] is False
+            assert health.json()["default"]["storage_reachable"] is False
+            log = service.log.read_text()
+            assert f"no connection to unix://:***@{redis.socket}" in log
+            assert "se:cr" not in log
+            assert "se%3Acr" not in log
+
+
+def test_health_names_the_store_of_channels_that_is_away(http: httpx.Client) -> None:
+    with servers.redis_server() as of_queues, servers.redis_server() as of_channels:
+        options = {"channels": {"enabled": True, "uris": of_channels.uri}}
+        with servers.service(of_queues.uri, options=options) as service:
+            assert http.get(f"{service.url}/health").json() == {}
+            of_channels.stop()
+            servers.wait_for(
+                lambda: http.get(f"{service.url}/health").status_code == 503, "the loss"
+            )
+            refused(http.get(f"{service.url}/health"), 503, of_channels.uri)
+            # Queues are served all the same.
+            assert http.get(f"{service.url}/v2/ping").status_code == 204
+            assert http.get(f"{service.url}/healthcheck").status_code == 200

@@ -409,7 +409,8 @@ def test_a_dead_pool_takes_only_its_own_queues_along(http: httpx.Client, project
         one.signal(signal.SIGKILL)
         servers.wait_for(lambda: operator.get("/queues/first").status_code == 503, "the loss")
         answer = operator.post("first", {"body": 1})
-        assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
+        refused(answer, 503, "The store one cannot be reached")
+        assert answer.headers["Retry-After"] == "1"
         assert operator.bodies("home") == [1]
         assert elsewhere.bodies("q") == [1]
         assert elsewhere.get("/queues").status_code == 200
@@ -419,7 +420,11 @@ def test_a_dead_pool_takes_only_its_own_queues_along(http: httpx.Client, project
         assert operator.get("/queues/first/pool").json()["pool"] == "one"
         ping = operator.get("/ping")
         assert (ping.status_code, "one" in ping.text) == (503, True)
-        health = operator.get("/health").json()
+        assert http.get(f"{service.url}/healthcheck").status_code == 200
+        refused(http.get(f"{service.url}/health"), 503, "one")
+        answer = operator.get("/health")
+        assert answer.status_code == 503
+        health = answer.json()
         assert health["catalog_reachable"] is True
         reachable = {name: health[name]["storage_reachable"] for name in ("default", "one", "two")}
         assert reachable == {"default": True, "one": False, "two": True}

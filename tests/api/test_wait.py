@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``wait=``: claims and listings that answer as soon as there is something."""
+"""``wait=``: claims and listings that answer as soon as there is something.
+
+That news wake them, and not the slow poll, is in tests/unit/test_waiting.py.
+"""
 
 from __future__ import annotations
 
 import socket
 import time
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
@@ -15,9 +18,6 @@ import pytest
 from tests import servers
 from tests.api.client import Api, refused
 from zaqar_redis.keyspace import keys
-
-#: Seconds within which whoever waits is answered; without hints it would take 5.
-SOON = 3.0
 
 
 @pytest.fixture(scope="module")
@@ -30,17 +30,11 @@ def _wait_until_watched(redis: servers.RedisServer, api: Api, queue: str) -> Non
     """Somebody waits for news of the queue."""
     feed = keys.of_queue(api.project, queue).feed
     with redis.client() as client:
-        servers.wait_for(lambda: client.pubsub_numsub(feed)[0][1] > 0, "somebody to wait", 10)
+        servers.wait_for(lambda: client.pubsub_numsub(feed)[0][1] > 0, "somebody to wait")
 
 
 def _claim(api: Api, queue: str, wait: object, **params: Any) -> httpx.Response:
     return api.request("POST", f"/queues/{queue}/claims", wait=wait, **params)
-
-
-def _in_time(answer: Future[httpx.Response], since: float) -> httpx.Response:
-    result = answer.result(30)
-    assert time.monotonic() - since < SOON
-    return result
 
 
 def test_a_claim_answers_after_a_post(
@@ -49,9 +43,8 @@ def test_a_claim_answers_after_a_post(
     waiting = threads.submit(_claim, api, "q", 20)
     _wait_until_watched(redis_server, api, "q")
     assert not waiting.done()
-    since = time.monotonic()
     other.send("q", "news")
-    answer = _in_time(waiting, since)
+    answer = waiting.result(60)
     assert answer.status_code == 201
     assert [message["body"] for message in answer.json()["messages"]] == ["news"]
     assert api.counts("q") == (0, 1, 1)
@@ -63,9 +56,8 @@ def test_a_listing_answers_after_a_post(
     (last,) = other.send("q", "old")
     waiting = threads.submit(api.list, "q", wait=20, echo=False, marker=last)
     _wait_until_watched(redis_server, api, "q")
-    since = time.monotonic()
     other.send("q", "news")
-    answer = _in_time(waiting, since)
+    answer = waiting.result(60)
     assert [message["body"] for message in answer.json()["messages"]] == ["news"]
 
 
@@ -77,9 +69,8 @@ def test_a_listing_goes_on_waiting_when_the_news_is_ones_own(
     api.send("q", "mine")
     with pytest.raises(TimeoutError):
         waiting.result(0.3)
-    since = time.monotonic()
     other.send("q", "yours")
-    answer = _in_time(waiting, since)
+    answer = waiting.result(60)
     assert [message["body"] for message in answer.json()["messages"]] == ["yours"]
 
 
@@ -91,9 +82,8 @@ def test_a_claim_answers_when_another_is_released(
     waiting = threads.submit(_claim, api, "q", 20)
     _wait_until_watched(redis_server, api, "q")
     assert not waiting.done()
-    since = time.monotonic()
     other.release("q", claim)
-    assert _in_time(waiting, since).status_code == 201
+    assert waiting.result(60).status_code == 201
 
 
 @pytest.mark.parametrize("verb", ["claim", "list"])
@@ -102,23 +92,21 @@ def test_the_end_of_a_delay_answers(api: Api, verb: str) -> None:
     since = time.monotonic()
     api.send("q", "later")
     answer = _claim(api, "q", 20) if verb == "claim" else api.list("q", wait=20)
-    assert 0.9 < time.monotonic() - since < 1 + SOON
+    assert time.monotonic() - since > 0.9
     assert [message["body"] for message in answer.json()["messages"]] == ["later"]
 
 
 def test_what_is_there_is_answered_at_once(api: Api) -> None:
     api.send("q", 1, 2)
-    since = time.monotonic()
     assert len(api.list("q", wait=20).json()["messages"]) == 2
     assert len(_claim(api, "q", 20, limit=1).json()["messages"]) == 1
-    assert time.monotonic() - since < SOON
 
 
 def test_when_the_time_is_up_the_answer_is_the_usual_one(api: Api) -> None:
     since = time.monotonic()
     answer = _claim(api, "q", 1)
     assert (answer.status_code, answer.content) == (204, b"")
-    assert 0.9 < time.monotonic() - since < 1 + SOON
+    assert time.monotonic() - since > 0.9
     assert api.list("q", wait=1).json() == {"messages": [], "links": []}
     assert api.get("/queues").json()["queues"] == []
 
@@ -129,7 +117,7 @@ def test_one_message_answers_one_claim(
     waiting = [threads.submit(_claim, api.beside(), "q", 2, limit=1) for _ in range(4)]
     _wait_until_watched(redis_server, api, "q")
     api.send("q", 1)
-    statuses = sorted(answer.result(30).status_code for answer in waiting)
+    statuses = sorted(answer.result(60).status_code for answer in waiting)
     assert statuses == [201, 204, 204, 204]
 
 
@@ -138,9 +126,8 @@ def test_a_message_each_answers_every_claim(
 ) -> None:
     waiting = [threads.submit(_claim, api.beside(), "q", 20, limit=1) for _ in range(4)]
     _wait_until_watched(redis_server, api, "q")
-    since = time.monotonic()
     api.send("q", 1, 2, 3, 4)
-    bodies = [_in_time(answer, since).json()["messages"][0]["body"] for answer in waiting]
+    bodies = [answer.result(60).json()["messages"][0]["body"] for answer in waiting]
     assert sorted(bodies) == [1, 2, 3, 4]
 
 
@@ -151,7 +138,7 @@ def test_waiting_for_one_queue_does_not_hear_another(
     _wait_until_watched(redis_server, api, "q")
     api.send("r", 1)
     api.beside(f"{api.project}-2").send("q", 1)
-    assert waiting.result(30).status_code == 204
+    assert waiting.result(60).status_code == 204
 
 
 @pytest.mark.parametrize(
@@ -177,8 +164,8 @@ def test_wait_must_be_a_number(api: Api, wait: str) -> None:
 
 @pytest.fixture(scope="module")
 def narrow(redis_server: servers.RedisServer) -> Iterator[servers.Service]:
-    """A service where one request may wait, six seconds at most."""
-    options = {"transport": {"max_waiting": 1, "max_wait": 6}}
+    """A service where one request may wait, for longer than a test does."""
+    options = {"transport": {"max_waiting": 1, "max_wait": 300}}
     with servers.service(redis_server.uri, options=options) as running:
         yield running
 
@@ -198,9 +185,9 @@ def test_when_too_many_wait_the_next_is_told_to_come_back(
         assert int(answer.headers["Retry-After"]) >= 1
     # Who need not wait is served.
     assert api.list("q").status_code == 200
-    assert waiting.result(30).status_code == 204
+    assert waiting.result(60).status_code == 204
     assert _claim(api, "q", 1).status_code == 204
-    refused(_claim(api, "q", 7), 400, "wait", "6")
+    refused(_claim(api, "q", 301), 400, "wait", "300")
 
 
 @pytest.mark.parametrize("method", ["claim", "list"])
@@ -214,16 +201,14 @@ def test_a_client_that_leaves_takes_no_message_and_no_place(
     api = Api(http, narrow.url, project)
     start = "POST /v2/queues/q/claims" if method == "claim" else "GET /v2/queues/q/messages"
     request = (
-        f"{start}?wait=6 HTTP/1.1\r\nHost: x\r\n"
+        f"{start}?wait=300 HTTP/1.1\r\nHost: x\r\n"
         f"Client-ID: {api.client}\r\nX-Project-ID: {project}\r\n\r\n"
     )
     with socket.create_connection(("127.0.0.1", narrow.port)) as leaving:
         leaving.sendall(request.encode())
         _wait_until_watched(redis_server, api, "q")
     # The one place there is becomes free once the service has noticed.
-    since = time.monotonic()
-    servers.wait_for(lambda: api.list("r", wait=1).status_code == 200, "the place", 10)
-    assert time.monotonic() - since < 5, "it waited on for a client that had left"
+    servers.wait_for(lambda: api.list("r", wait=1).status_code == 200, "the place")
     api.send("q", 1)
     assert api.counts("q") == (1, 0, 1)
     assert api.claim("q").status_code == 201

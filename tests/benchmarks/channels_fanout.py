@@ -14,9 +14,11 @@ import re
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections import deque
 from collections.abc import Callable
+from pathlib import Path
 
 import msgspec
 import socketio
@@ -28,6 +30,7 @@ from tests.benchmarks.found import Found
 from tests.benchmarks.rounds import cpu_seconds, tell
 from tests.benchmarks.socketio_server import ROOM
 from zaqar_redis import clock
+from zaqar_redis.bench import logs
 from zaqar_redis.bench.report import spread
 from zaqar_redis.bench.service import Failed
 from zaqar_redis.keyspace import client as keyspace
@@ -235,10 +238,16 @@ def started(stack: contextlib.ExitStack, runner: asyncio.Runner, uri: str) -> Re
 def _socketio(stack: contextlib.ExitStack, label: str, subscribers: int) -> Contender:
     store = house.redis_server(stack)
     port = servers.free_port()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.benchmarks.socketio_server", str(port), store.uri],
-        start_new_session=True,
-    )
+    folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="zr-"))
+    log = Path(folder) / "log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.benchmarks.socketio_server", str(port), store.uri],
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    stack.callback(lambda: logs.check("python-socketio", log.read_text()))
     stack.callback(process.wait)
     stack.callback(process.kill)
     servers.wait_for(lambda: _listens(port), "python-socketio to start")

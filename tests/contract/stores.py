@@ -156,7 +156,7 @@ class Store:
 
         return self._runner.run(awaited())
 
-    def wait_for(self, condition: Callable[[], bool], what: str, seconds: float = 10.0) -> None:
+    def wait_for(self, condition: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
         """Let the event loop go on until *condition* holds."""
 
         async def polled() -> None:
@@ -173,7 +173,7 @@ class Store:
         """Let the event loop go on until the store answers."""
 
         async def pinged() -> None:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 while True:
                     with contextlib.suppress(errors.StoreUnavailable):
                         return await self.driver.ping()

@@ -29,6 +29,10 @@ CLAIMERS = 50
 MESSAGES = 1500
 #: Long enough for several leases one after the other.
 SECONDS = 8
+#: Grants there must be for the run to say something, ten times what there must be of the
+#: others; a busy machine takes longer for them.
+_ENOUGH = 1000
+_OTHERS = ("renew", "release", "delete")
 #: Processes that are killed in the middle of it, each with its claims.
 KILLED = 3
 
@@ -96,8 +100,8 @@ def test_claims_of_many_processes_never_overlap(tmp_path: Path, project: str) ->
     _check_messages(book, posted, left, drained)
     # The run has to have been what it is meant to be.
     assert all(file.stat().st_size for file in files)
-    assert book.kinds["grant"] > 1000
-    assert min(book.kinds[kind] for kind in ("renew", "release", "delete")) > 100
+    assert book.kinds["grant"] >= _ENOUGH
+    assert min(book.kinds[kind] for kind in _OTHERS) >= _ENOUGH / 10
     assert left
 
 
@@ -110,7 +114,7 @@ def _check_holds(book: Book) -> None:
         for claim, _, answered in book.deletions[message]:
             later = [hold for hold in holds if hold.start > answered and hold.claim != claim]
             assert later == [], message
-    assert lapsed > 200  # claims did run out, and others took over
+    assert lapsed > book.kinds["grant"] / 20  # claims did run out, and others took over
 
 
 def _check_messages(book: Book, posted: set[str], left: list[str], drained: list[str]) -> None:
@@ -142,6 +146,13 @@ async def _posted(uri: str, project: str) -> set[str]:
     return ids
 
 
+def _has_enough(files: list[Path]) -> bool:
+    """However busy the machine is: a run has this much in it."""
+    text = "".join(file.read_text() for file in files)
+    counts = {kind: text.count(f'["{kind}"') for kind in ("grant", *_OTHERS)}
+    return counts["grant"] >= _ENOUGH and min(counts[kind] for kind in _OTHERS) >= _ENOUGH / 10
+
+
 def _run(redis: servers.RedisServer, project: str, files: list[Path]) -> None:
     command = [sys.executable, "-m", "tests.faults.claimers", redis.uri, project]
     running = [
@@ -155,6 +166,7 @@ def _run(redis: servers.RedisServer, project: str, files: list[Path]) -> None:
             time.sleep(random.uniform(0.5, 1.5))
             victim.kill()
         time.sleep(max(0.0, end - time.monotonic()))
+        servers.wait_for(lambda: _has_enough(files), "claimers to do enough")
         with redis.client() as console:
             console.set(claimers.OVER, 1)
         assert [process.wait(30) for process in running[:KILLED]] == [-9] * KILLED

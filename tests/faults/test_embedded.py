@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -31,7 +32,9 @@ def folder() -> Iterator[Path]:
 
 
 def serve(folder: Path, workers: int = 1) -> AbstractContextManager[servers.Service]:
-    return servers.service(f"embedded://{folder}", workers=workers, options=load.OPTIONS)
+    # What does not end by itself is killed long after a test has given up waiting for it.
+    options = load.OPTIONS | {"server": {"graceful_timeout": 300}}
+    return servers.service(f"embedded://{folder}", workers=workers, options=options)
 
 
 def server(folder: Path) -> int | None:
@@ -42,6 +45,18 @@ def server(folder: Path) -> int | None:
             return int(client.info("server")["process_id"])
         except (redis.RedisError, OSError):
             return None
+
+
+def kill_server(folder: Path) -> None:
+    """Returns when there is another one."""
+    gone = server(folder)
+    assert gone
+    os.kill(gone, signal.SIGKILL)
+    servers.wait_for(lambda: server(folder) not in (None, gone), "another server")
+
+
+def told(service: servers.Service, times: int) -> bool:
+    return service.log.read_text().count("ended; it was started again as process") == times
 
 
 def lives(process: int) -> bool:
@@ -62,10 +77,8 @@ def test_ctrl_c_stops_everything_and_a_second_start_has_the_queue(
     with serve(folder, workers=2) as service:
         post(service, project, "one", "two")
         everything = [service.process.pid, *service.workers(), server(folder) or 0]
-        start = time.monotonic()
         os.killpg(service.process.pid, signal.SIGINT)  # as a terminal does
-        assert service.process.wait(10) == 0
-        assert time.monotonic() - start < 5
+        assert service.process.wait(60) == 0
         assert [process for process in everything if lives(process)] == []
     with serve(folder) as service:
         assert load.held(service, project, "q") == ["one", "two"]
@@ -80,10 +93,8 @@ def test_a_signal_to_the_master_stops_everything(
     with serve(folder, workers=2) as service:
         post(service, project, "one")
         everything = [service.process.pid, *service.workers(), server(folder) or 0]
-        start = time.monotonic()
         service.process.send_signal(number)
-        service.process.wait(10)
-        assert time.monotonic() - start < 5
+        service.process.wait(60)
         assert [process for process in everything if lives(process)] == []
 
 
@@ -128,10 +139,25 @@ def test_a_killed_service_leaves_the_data_and_no_workers(folder: Path, project: 
         service.process.kill()
         service.process.wait()
         # Else they would hold the port against the next start.
-        servers.wait_for(lambda: not any(map(lives, workers)), "the workers to leave", seconds=5)
+        servers.wait_for(lambda: not any(map(lives, workers)), "the workers to leave")
     with serve(folder) as service:
         assert server(folder) == shared
         assert load.held(service, project, "q") == ["one"]
+
+
+def test_a_killed_server_comes_back_and_loses_nothing(folder: Path, project: str) -> None:
+    uri = f"embedded://{folder}?appendfsync=always"
+    with servers.service(uri, workers=2, options=load.OPTIONS) as service:
+        before = service.workers()
+        with load.Load(service, project) as clients:
+            for number in range(3):
+                clients.wait_for_more()
+                kill_server(folder)
+                clients.wait_for_more()
+                servers.wait_for(partial(told, service, number + 1), "the log to say so")
+        clients.check()
+        assert clients.broken == 0
+        assert service.workers() == before
 
 
 def test_everything_killed_is_found_again(folder: Path, project: str) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import time
 
 import pytest
 
@@ -16,17 +15,20 @@ from tests.faults import load, polls
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_those_who_wait_are_answered(number: signal.Signals, project: str) -> None:
     async def scenario(redis: servers.RedisServer, service: servers.Service) -> None:
-        async with polls.Crowd(service, project, "q") as crowd:
+        async with polls.Crowd(service, project, "q", wait=300) as crowd:
             waiting = await crowd.claim(20)
             await polls.settled(redis, 40)
-            start = time.monotonic()
             service.process.send_signal(number)  # to the master alone
-            answers = await asyncio.wait_for(asyncio.gather(*[poll.answer for poll in waiting]), 10)
+            answers = await asyncio.wait_for(asyncio.gather(*[poll.answer for poll in waiting]), 60)
             assert {status for status, _ in answers} == {204}
-            await asyncio.to_thread(service.process.wait, 10)
-            assert time.monotonic() - start < 5
+            await asyncio.to_thread(service.process.wait, 60)
 
-    with servers.redis_server() as redis, servers.service(redis.uri, workers=2) as service:
+    # Who is not answered waits longer than the test, and so does who kills what does not end.
+    options = {"transport": {"max_wait": 300}, "server": {"graceful_timeout": 300}}
+    with (
+        servers.redis_server() as redis,
+        servers.service(redis.uri, workers=2, options=options) as service,
+    ):
         asyncio.run(scenario(redis, service))
 
 
@@ -50,9 +52,9 @@ def test_posts_on_their_way_are_finished(project: str) -> None:
         service.process.send_signal(signal.SIGTERM)
         await asyncio.sleep(1)
         redis.signal(signal.SIGCONT)
-        answers = await asyncio.wait_for(asyncio.gather(*posts), 10)
+        answers = await asyncio.wait_for(asyncio.gather(*posts), 60)
         assert [status for status, _ in answers] == [201] * 20
-        await asyncio.to_thread(service.process.wait, 10)
+        await asyncio.to_thread(service.process.wait, 60)
 
     with servers.redis_server() as redis:
         with servers.service(redis.uri) as service:
@@ -68,7 +70,7 @@ def test_stopping_under_load_loses_nothing(project: str) -> None:
             with clients:
                 clients.wait_for_more()
                 service.process.send_signal(signal.SIGTERM)
-                service.process.wait(10)
+                service.process.wait(60)
                 clients.give_up()
         with servers.service(redis.uri, options=load.OPTIONS) as later:
             clients.check(later)

@@ -110,7 +110,6 @@ def test_a_queue_moves_to_and_fro_under_load(house: House, project: str, tmp_pat
     clients.check()
     assert set(clients.statuses) <= {201, 204, 503}
     assert clients.statuses[503] < sum(clients.statuses.values()) / 4
-    assert clients.slowest < load.PROMPT
     assert clients.broken == 0
 
 
@@ -161,7 +160,6 @@ def test_a_pool_is_drained_under_load(house: House, project: str) -> None:
             servers.wait_for(functools.partial(house.is_empty, name), f"{name} to be empty")
             clients.wait_for_more()
     clients.check()
-    assert clients.slowest < load.PROMPT
     house.ask("DELETE", "/pools/one")
     clients.check()
     house.check()

@@ -29,7 +29,6 @@ def test_killed_worker_loses_and_doubles_nothing(
         clients.check()
         # Redis was there all the time, so nobody may have been refused.
         assert clients.statuses[503] == 0
-        assert clients.slowest < load.PROMPT
 
 
 def _replaced(service: servers.Service, gone: int) -> bool:

@@ -244,7 +244,7 @@ async def _held(uris: Sequence[str], channel: str) -> tuple[str, dict[int, int]]
     return top.epoch, {each.offset: msgspec.json.decode(each.data) for each in found}
 
 
-async def until(condition: Callable[[], object], what: str, seconds: float = 20.0) -> None:
+async def until(condition: Callable[[], object], what: str, seconds: float = 60.0) -> None:
     """Unlike `servers.wait_for` it lets clients work.  Raises TimeoutError."""
     try:
         async with asyncio.timeout(seconds):

@@ -83,7 +83,7 @@ class Someone(ClientEventHandler):  # type: ignore[misc]  # it is untyped
         self.news.put_nowait(("publication", ctx.pub.data))
 
     async def next(self) -> tuple[str, Any]:
-        return await asyncio.wait_for(self.news.get(), 5)
+        return await asyncio.wait_for(self.news.get(), 60)
 
     async def subscribe(
         self, channel: str, claims: Mapping[str, Any] | None = None
@@ -93,11 +93,11 @@ class Someone(ClientEventHandler):  # type: ignore[misc]  # it is untyped
         given = token(self.user, channel=channel, **claims) if claims is not None else ""
         subscription = self.client.new_subscription(channel, hears, token=given)
         await subscription.subscribe()
-        await subscription.ready(timeout=5)
+        await subscription.ready(timeout=60)
         return subscription, hears
 
 
-async def until(condition: Any, what: str, seconds: float = 15.0) -> None:
+async def until(condition: Any, what: str, seconds: float = 60.0) -> None:
     """Let time pass until *condition* is true."""
     try:
         async with asyncio.timeout(seconds):

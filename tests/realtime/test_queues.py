@@ -196,7 +196,7 @@ def test_who_missed_a_deleted_message_is_told_that_it_cannot_be_recovered(
             await subscription.unsubscribe()
             await zaqar.post(queue, "b", "c")
             await subscription.subscribe()
-            await subscription.ready(timeout=5)
+            await subscription.ready(timeout=60)
             assert heard.recovered == [True]
             assert [each.data for each in heard.publications] == ["b", "c"]
             await subscription.unsubscribe()
@@ -204,7 +204,7 @@ def test_who_missed_a_deleted_message_is_told_that_it_cannot_be_recovered(
             await zaqar.post(queue, "e")
             await zaqar.ask("DELETE", f"/queues/{queue}/messages/{gone}")
             await subscription.subscribe()
-            await subscription.ready(timeout=5)
+            await subscription.ready(timeout=60)
             assert heard.recovered == [True, False]
             await zaqar.post(queue, "f")
             await until(lambda: len(heard.publications) == 3, "what came then")
@@ -242,13 +242,13 @@ def test_a_message_that_is_gone_from_between_is_missing(
             await subscription.unsubscribe()
             await zaqar.post(queue, *"abc")
             await subscription.subscribe()
-            await subscription.ready(timeout=5)
+            await subscription.ready(timeout=60)
             assert [each.data for each in heard.publications] == list("abc")
             await subscription.unsubscribe()
             ids = await zaqar.post(queue, *"def")
             await zaqar.ask("DELETE", f"/queues/{queue}/messages/{ids[1]}")
             await subscription.subscribe()
-            await subscription.ready(timeout=5)
+            await subscription.ready(timeout=60)
             assert heard.recovered == [True, False]
 
     asyncio.run(scenario())
@@ -267,7 +267,7 @@ def test_a_life_that_was_never_seen_is_not_taken_for_another(
             await zaqar.ask("DELETE", f"/queues/{queue}")
             await zaqar.post(queue, *"xyz")
             await subscription.subscribe()
-            await subscription.ready(timeout=5)
+            await subscription.ready(timeout=60)
             assert heard.recovered == [False]
 
     asyncio.run(scenario())
@@ -282,7 +282,7 @@ def test_more_than_a_page_is_recovered(service: servers.Service, queue: str) -> 
             for number in range(40):
                 await zaqar.post(queue, str(number) * 30_000)
             await subscription.subscribe()
-            await subscription.ready(timeout=5)
+            await subscription.ready(timeout=60)
             assert heard.recovered == [True]
             assert [each.offset for each in heard.publications] == list(range(1, 41))
 

@@ -110,10 +110,10 @@ def test_it_reads_what_was_published_from_deltas(
         )
         await client.connect()
         await subscription.subscribe()
-        await subscription.ready(timeout=5)
+        await subscription.ready(timeout=60)
         for value in values:
             await subscription.publish(value)
-            assert (await asyncio.wait_for(news.get(), 5))[1] == value
+            assert (await asyncio.wait_for(news.get(), 60))[1] == value
         await client.disconnect()
 
     asyncio.run(talk())

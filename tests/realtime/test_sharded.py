@@ -51,7 +51,7 @@ class House:
 
     def soon(self, condition: Callable[[], bool], what: str) -> None:
         """Unlike `servers.wait_for` it lets the engine work."""
-        end = time.monotonic() + 10
+        end = time.monotonic() + 60
         while not condition():
             assert time.monotonic() < end, what
             self.backend.run(asyncio.sleep(0.02))

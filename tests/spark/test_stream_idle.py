@@ -61,14 +61,12 @@ def test_news_wake_an_idle_stream(own: Store, consume: str) -> None:
     claiming = {"consume": "claim", "group": "g"}
     browsing = {"startingOffsets": "earliest"}
     options = claiming if consume == "claim" else browsing
-    query = Query(own.source(subscribe="q", maxWait="3s", **options))
+    query = Query(own.source(subscribe="q", maxWait="300s", **options))
     assert values(query.trigger() or []) == [1]
     query.plan()  # it listens from here on
     poster = threading.Timer(0.3, own.post, args=["news"])
-    begin = time.monotonic()
     poster.start()
-    assert values(query.trigger() or []) == ["news"]
-    assert time.monotonic() - begin < 2.0
+    assert values(query.trigger() or []) == ["news"]  # else it waits longer than the test
     poster.join()
     query.stop()
 
@@ -85,11 +83,8 @@ def test_news_of_others_do_not_keep_spark_waiting(own: Store) -> None:
 
     thread = threading.Thread(target=chatter)
     thread.start()
-    begin = time.monotonic()
     for _ in range(3):
-        assert query.trigger() is None
-    seconds = time.monotonic() - begin
+        assert query.trigger() is None  # else it waits as long as somebody talks
     ended.set()
     thread.join()
-    assert seconds < 3.0
     query.stop()

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from tests import servers
 from zaqar_redis import errors
@@ -70,7 +72,8 @@ def _users(folder: Path, number: int) -> Iterator[list[User]]:
 
 
 def _client(uri: str) -> redis.Redis:
-    return redis.Redis(unix_socket_path=uri.removeprefix("unix://"))
+    at_once = Retry(NoBackoff(), 0)
+    return redis.Redis(unix_socket_path=uri.removeprefix("unix://"), retry=at_once)
 
 
 def _pid(uri: str) -> int:
@@ -84,6 +87,23 @@ def _lives(pid: int) -> bool:
     except FileNotFoundError:
         return False
     return state != "Z"  # nobody need have looked at it yet
+
+
+def _kill(pid: int) -> None:
+    os.kill(pid, signal.SIGKILL)
+    servers.wait_for(lambda: not _lives(pid), "the server to be gone")
+
+
+def _answers(uri: str) -> bool:
+    with _client(uri) as client:
+        try:
+            return bool(client.ping())
+        except (redis.RedisError, OSError):
+            return False
+
+
+def _rejected(client: redis.Redis) -> int:
+    return int(client.info("stats")["rejected_connections"])
 
 
 def test_it_runs_while_it_is_used_and_no_longer(folder: Path) -> None:
@@ -146,16 +166,108 @@ def test_a_server_whose_only_user_was_killed_is_found_again(folder: Path) -> Non
         assert not _lives(pid)
 
 
-def test_a_server_that_was_killed_is_started_by_the_next(folder: Path) -> None:
-    with embedded.running(f"embedded://{folder}?appendfsync=always") as uri:
+def test_a_server_that_was_killed_with_its_user_is_started_by_the_next(folder: Path) -> None:
+    with _users(folder, 1) as users:
+        uri = users[0].uri
         with _client(uri) as client:
             client.set("kept", "yes")
         pid = _pid(uri)
-        os.kill(pid, signal.SIGKILL)
-        servers.wait_for(lambda: not _lives(pid), "the server to be gone")
-        with _users(folder, 1) as users, _client(users[0].uri) as client:
+        users[0].kill()
+        _kill(pid)
+    with embedded.running(f"embedded://{folder}") as again, _client(again) as client:
+        assert client.get("kept") == b"yes"
+
+
+def test_a_server_that_is_killed_while_it_is_used_comes_back_as_it_was(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with embedded.running(f"embedded://{folder}?appendfsync=always") as uri:
+        for number in range(3):
+            with _client(uri) as client:
+                assert client.incr("lives") == number + 1
+            pid = _pid(uri)
+            _kill(pid)
+            servers.wait_for(lambda: _answers(uri), "the server to come back")
+            with _client(uri) as client:
+                assert client.config_get("appendfsync") == {"appendfsync": "always"}
+        last = _pid(uri)
+    assert not _lives(last)
+    told = [record.getMessage() for record in caplog.records]
+    assert len(told) == 3
+    assert f"{folder} ended; it was started again as process {last}" in told[-1]
+
+
+def test_of_several_users_one_starts_the_server_again(folder: Path) -> None:
+    with _users(folder, 3) as users:
+        [uri] = {user.uri for user in users}
+        with _client(uri) as client:
+            client.set("kept", "yes")
+        old = _pid(uri)
+        _kill(old)
+        servers.wait_for(lambda: _answers(uri), "the server to come back")
+        new = _pid(uri)
+        for user in users[:2]:
+            user.leave()
+            assert _pid(uri) == new
+        with _client(uri) as client:
             assert client.get("kept") == b"yes"
-            users[0].leave()
+        users[2].leave()
+        assert not _lives(new)
+
+
+def test_a_server_that_cannot_be_started_again_is_tried_until_it_can(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    appended, aside = folder / "appendonlydir", folder / "aside"
+
+    def refused() -> list[str]:
+        return [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+
+    with embedded.running(f"embedded://{folder}") as uri:
+        with _client(uri) as client:
+            client.set("kept", "yes")
+        pid = _pid(uri)
+        appended.rename(aside)
+        appended.write_text("not a folder")
+        _kill(pid)
+        servers.wait_for(lambda: len(refused()) > 1, "two attempts")
+        appended.unlink()
+        aside.rename(appended)
+        servers.wait_for(lambda: _answers(uri), "the server to come back")
+        with _client(uri) as client:
+            assert client.get("kept") == b"yes"
+    first, second = refused()[:2]
+    assert f"{folder} ended and cannot be started again: " in first
+    assert "did not start: " in first
+    assert "append" in first
+    # Each waits longer than the one before.
+    assert "next attempt in 0.1 s" in first
+    assert "next attempt in 0.2 s" in second
+
+
+def test_who_leaves_while_the_server_cannot_be_started_is_not_kept(folder: Path) -> None:
+    with embedded.running(f"embedded://{folder}") as uri:
+        pid = _pid(uri)
+        (folder / "appendonlydir").rename(folder / "aside")
+        (folder / "appendonlydir").write_text("not a folder")
+        _kill(pid)
+    assert not _answers(uri)
+
+
+def test_a_server_that_takes_no_more_connections_is_not_started_twice(folder: Path) -> None:
+    with embedded.running(f"embedded://{folder}") as uri, _client(uri) as client:
+        pid = _pid(uri)
+        client.config_set("maxclients", 1)
+        user = User(f"embedded://{folder}")
+        try:
+            # By then it has looked, and was not let in.
+            servers.wait_for(lambda: _rejected(client) > 0, "the other user to look")
+            client.config_set("maxclients", 100)
+            assert user.uri == uri
+            assert _pid(uri) == pid
+            user.leave()
+        finally:
+            user.kill()
 
 
 def test_a_long_path_has_its_socket_elsewhere(folder: Path) -> None:

@@ -16,6 +16,7 @@ import httpx
 from tests import servers
 from tests.upstream import crowd
 from tests.upstream.targets import TARGETS
+from zaqar_redis.bench import logs
 
 _ROOT = Path(__file__).parents[2]
 
@@ -70,6 +71,7 @@ def zaqar(
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+        logs.check("stock Zaqar", log.read_text())
 
 
 @contextlib.contextmanager

@@ -57,6 +57,8 @@ class Channels(Protocol):
 
     async def close(self) -> None: ...
 
+    async def ping(self) -> None: ...
+
     def has(self, path: str) -> bool: ...
 
     def leave(self) -> None: ...
@@ -87,7 +89,7 @@ class App:
         of_claims = Claims(driver, limits, of_messages, self.waiting)
         followed = FollowedQueues(driver, of_messages, limits)
         self._channels = channels(followed) if channels is not None else None
-        health = Health(driver)
+        health = Health(driver, None if self._channels is None else self._channels.ping)
         pooled = driver if isinstance(driver, PooledDriver) else None
 
         app: falcon.asgi.App[Any, Any] = falcon.asgi.App(middleware=[Door(limits, signer), self])
@@ -95,6 +97,8 @@ class App:
         problems.install(app)
         route = app.add_route
         route("/", home.Versions())
+        route("/healthcheck", home.HealthCheck(health))
+        route("/health", home.Healthy(health))
         route("/v2/", home.Home(settings.admin_mode, pooled is not None))
         route("/v2/ping", home.Ping(health))
         route("/v2/queues", queues.QueueCollection(of_queues))

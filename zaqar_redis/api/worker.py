@@ -164,6 +164,7 @@ class Worker(UvicornWorker):  # type: ignore[misc]  # it is untyped
         server = PoliteServer(self.config, self.wsgi, self.ppid)
         # How the master passes SIGINT on; left alone, it would wait in vain and then kill.
         asyncio.get_running_loop().add_signal_handler(signal.SIGQUIT, server.stop)
-        await server.serve(self.sockets)
+        # Not what gunicorn wraps them in, which uvloop closes once more than they can be.
+        await server.serve([listener.sock for listener in self.sockets])
         if not server.started:
             sys.exit(Arbiter.WORKER_BOOT_ERROR)

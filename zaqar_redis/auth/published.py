@@ -35,12 +35,12 @@ class PublishedKeys:
         loop = asyncio.get_running_loop()
         async with self._asking:
             if loop.time() < self._away_until:
-                raise errors.StoreUnavailable
+                raise errors.StoreUnavailable("of published keys")
             try:
                 key = await loop.run_in_executor(
                     self._thread, self._client.get_signing_key_from_jwt, token
                 )
             except jwt.PyJWKClientConnectionError as error:
                 self._away_until = loop.time() + _PAUSE
-                raise errors.StoreUnavailable from error
+                raise errors.StoreUnavailable("of published keys") from error
         return key.key, [key.algorithm_name]

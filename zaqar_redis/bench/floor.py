@@ -21,6 +21,7 @@ from typing import Any
 
 import falcon.asgi
 
+from zaqar_redis.bench import logs
 from zaqar_redis.bench.service import Failed
 from zaqar_redis.keyspace import client as keyspace
 from zaqar_redis.keyspace.batch import BatchSettings
@@ -53,10 +54,6 @@ class _Empty:
         resp.status = 204
 
 
-class _Nobody:
-    def close(self) -> None: ...
-
-
 class _Bounds:
     max_connections = 16_384
     request_timeout = 60.0
@@ -65,7 +62,6 @@ class _Bounds:
 class App:
     """The application, in the shape that the worker expects."""
 
-    waiting = _Nobody()
     settings = _Bounds()
 
     def __init__(self, store: str) -> None:
@@ -76,6 +72,9 @@ class App:
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
         await self._app(scope, receive, send)
+
+    def leave(self) -> None:
+        """Nobody waits."""
 
 
 def create() -> App:
@@ -113,6 +112,8 @@ def running(store: str) -> Iterator[str]:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+        log.seek(0)
+        logs.check("the floor", log.read().decode("utf-8", "replace"))
 
 
 def _listens(process: subprocess.Popen[bytes], port: int, seconds: float = 20.0) -> bool:

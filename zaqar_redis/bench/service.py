@@ -96,7 +96,9 @@ class Service:
         try:
             status, _, data = self._request("GET", "/")
         except (OSError, http.client.HTTPException) as error:
-            raise errors.BadConfiguration(f"{self.url} does not answer: {error}") from error
+            raise errors.BadConfiguration(
+                f"{self.url} does not answer: {errors.reason(error)}"
+            ) from error
         if status != 300 or b"/v2/" not in data:
             raise errors.BadConfiguration(f"{self.url} does not speak Zaqar v2")
 

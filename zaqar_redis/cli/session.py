@@ -161,7 +161,7 @@ class Session:
                 content=None if document is None else msgspec.json.encode(document),
             )
         except httpx.HTTPError as error:
-            why = f"{self._client.base_url}: {str(error) or type(error).__name__}"
+            why = f"{self._client.base_url}: {errors.reason(error)}"
             raise Away(why) from error
         if answer.status_code in _AWAY:
             raise Away(_why(answer), _seconds(answer))

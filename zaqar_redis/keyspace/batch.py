@@ -63,11 +63,17 @@ class Batch:
     """Commands in, answers out, over one connection that renews itself."""
 
     def __init__(
-        self, connect: Callable[[], AbstractConnection], settings: BatchSettings, name: str
+        self,
+        connect: Callable[[], AbstractConnection],
+        settings: BatchSettings,
+        name: str,
+        store: str,
     ) -> None:
+        """*name*: what the log calls it; *store*: what errors do."""
         self._connect = connect
         self._settings = settings
         self._name = name
+        self._store = store
         self._unsent: deque[Waiting] = deque()
         self._unsent_bytes = 0
         self._sent: deque[Waiting] = deque()
@@ -103,13 +109,13 @@ class Batch:
         """
         settings = self._settings
         if not self._up.is_set():
-            raise errors.StoreUnavailable from self._lost
+            raise errors.StoreUnavailable(self._store) from self._lost
         packed: bytes = hiredis.pack_command(command)  # type: ignore[arg-type]  # ints too
         if (
             len(self._unsent) + len(self._sent) >= settings.in_flight
             or self._unsent_bytes + len(packed) > settings.backlog_bytes
         ):
-            raise errors.Overloaded
+            raise errors.Overloaded(store=self._store)
         loop = self._loop
         answer: asyncio.Future[Any] = loop.create_future()
         self._unsent.append(Waiting(packed, answer, loop.time() + settings.timeout))
@@ -136,8 +142,8 @@ class Batch:
             except Exception as error:  # whatever broke it, only a new connection mends it
                 self._lost = error
                 # Once: a store that is away for an hour would fill the log with it.
-                if str(error) != said:
-                    said = str(error)
+                if errors.reason(error) != said:
+                    said = errors.reason(error)
                     LOG.warning(
                         "no connection to %s: %s", self._name, said, extra={"action": "store_lost"}
                     )
@@ -217,13 +223,13 @@ class Batch:
             for queue in (self._sent, self._unsent):
                 if queue and queue[0].deadline < loop.time():
                     self._fail(errors.StoreTimeout)
-                    raise errors.StoreTimeout
+                    raise errors.StoreTimeout(self._store)
 
     def _fail(self, error: type[errors.StoreUnavailable]) -> None:
         for queue in (self._sent, self._unsent):
             for waiting in queue:
                 if not waiting.answer.done():
-                    waiting.answer.set_exception(error())
+                    waiting.answer.set_exception(error(self._store))
                     # Not every caller is still there to look at it.
                     waiting.answer.exception()
             queue.clear()

@@ -55,6 +55,9 @@ _PASSING = re.compile(
 class AsyncClient(Protocol):
     """What the server needs of a store of keys."""
 
+    #: what errors call it
+    name: str
+
     async def start(self) -> None: ...
 
     async def close(self) -> None: ...
@@ -75,10 +78,11 @@ class AsyncClient(Protocol):
 class BatchingClient:
     """Calls over one smart-batching connection."""
 
-    def __init__(self, uri: str, settings: BatchSettings) -> None:
+    def __init__(self, uri: str, settings: BatchSettings, name: str = "") -> None:
+        self.name = name or printable(uri)
         # The batch watches over time itself, for all commands at once.
         self._pool = _pool(uri, settings, socket_timeout=None)
-        self._batch = Batch(self._pool.make_connection, settings, printable(uri))
+        self._batch = Batch(self._pool.make_connection, settings, printable(uri), self.name)
         self._database = self._pool.connection_kwargs.get("db") or 0
 
     async def start(self) -> None:
@@ -94,13 +98,13 @@ class BatchingClient:
             # A new or flushed server: nothing was done yet.
             return await self.command(*call.command_with_source())
         except ResponseError as refusal:
-            raise _translated(refusal) from refusal
+            raise _translated(refusal, self.name) from refusal
 
     async def command(self, *parts: bytes | str | int) -> Any:
         try:
             return await self._batch.send(parts)
         except ResponseError as refusal:
-            raise _translated(refusal) from refusal
+            raise _translated(refusal, self.name) from refusal
 
     async def identity(self) -> str:
         server: bytes = await self.command("INFO", "server")
@@ -114,7 +118,8 @@ class BatchingClient:
 class MemoryClient:
     """Calls into a fakeredis of this process; every *name* is one store."""
 
-    def __init__(self, uri: str, settings: BatchSettings) -> None:
+    def __init__(self, uri: str, settings: BatchSettings, name: str = "") -> None:
+        self.name = name or uri
         self._uri = uri
         self._redis: redis.asyncio.Redis = _fakeredis().FakeAsyncRedis(server=_fake_server(uri))
         # Answers as Redis gives them, like the batch: no cursor turned into a number.
@@ -130,7 +135,7 @@ class MemoryClient:
         try:
             return await self._redis.execute_command(*call.command_with_source())
         except ResponseError as refusal:
-            raise _translated(refusal) from refusal
+            raise _translated(refusal, self.name) from refusal
 
     async def command(self, *parts: bytes | str | int) -> Any:
         return await self._redis.execute_command(*parts)
@@ -150,6 +155,7 @@ class BlockingClient:
 
         *connections* are the most there may be; threads beyond wait for one.
         """
+        self.name = printable(uri)
         self.settings = settings
         self.connections = connections
         self._redis: redis.Redis
@@ -169,13 +175,13 @@ class BlockingClient:
         except NoScriptError:
             return self.command(*call.command_with_source())
         except (RedisError, OSError) as error:
-            raise _translated(error) from error
+            raise _translated(error, self.name) from error
 
     def command(self, *parts: bytes | str | int) -> Any:
         try:
             return self._redis.execute_command(*parts)
         except (RedisError, OSError) as error:
-            raise _translated(error) from error
+            raise _translated(error, self.name) from error
 
     def commands(self, *commands: tuple[bytes | str | int, ...]) -> list[Any]:
         """Answers of plain commands, sent in one write; other clients' may come in between."""
@@ -185,7 +191,7 @@ class BlockingClient:
             try:
                 return pipeline.execute()
             except (RedisError, OSError) as error:
-                raise _translated(error) from error
+                raise _translated(error, self.name) from error
 
     def listener(self) -> redis.client.PubSub:
         return cast(redis.client.PubSub, self._redis.pubsub())
@@ -216,12 +222,15 @@ def check_options(options: Mapping[str, Any]) -> None:
             raise errors.BadConfiguration(f'"{name}" must be more than 0')
 
 
-def client(uri: str, settings: BatchSettings) -> AsyncClient:
-    """Raises BadConfiguration when the URI cannot be used."""
+def client(uri: str, settings: BatchSettings, name: str = "") -> AsyncClient:
+    """*name*: what errors call it; without one its URI, but for the password.
+
+    Raises BadConfiguration when the URI cannot be used.
+    """
     uri = checked(uris.understood(uri))
     if urlsplit(uri).scheme == "memory":
-        return MemoryClient(uri, settings)
-    return BatchingClient(uri, settings)
+        return MemoryClient(uri, settings, name)
+    return BatchingClient(uri, settings, name)
 
 
 def checked(uri: str) -> str:
@@ -286,17 +295,22 @@ def _pool(uri: str, settings: BatchSettings, **options: Any) -> redis.asyncio.Co
     )
 
 
-def _translated(error: Exception) -> Exception:
+def _translated(error: Exception, store: str) -> Exception:
     if isinstance(error, (redis.TimeoutError, TimeoutError)):
-        return errors.StoreTimeout()
+        return errors.StoreTimeout(store)
     if isinstance(error, (redis.ConnectionError, OSError, AuthenticationError)):
-        return errors.StoreUnavailable()
+        return errors.StoreUnavailable(store)
     text = str(error)
     if text.startswith(_GATED):
         return errors.Gated(text.removeprefix(_GATED))
     if _PASSING.search(text):
-        LOG.warning("the store refuses: %s", error, extra={"action": "store_refused"})
-        return errors.StoreUnavailable()
+        LOG.warning(
+            "the store %s refuses: %s",
+            store,
+            errors.reason(error),
+            extra={"action": "store_refused"},
+        )
+        return errors.StoreUnavailable(store)
     return error
 
 

@@ -91,7 +91,7 @@ class Listener:
             async with asyncio.timeout(_CONFIRM):
                 await self._confirmed[name].wait()
         except (TimeoutError, KeyError):
-            raise errors.StoreUnavailable from None
+            raise errors.StoreUnavailable(self._client.name) from None
 
     def _say(self, what: str, name: bytes) -> None:
         """Soon, together with all that this turn of the loop says."""
@@ -121,10 +121,13 @@ class Listener:
                 await self._serve(connection)
             except Exception as error:  # whatever it was: without this nobody hears anything
                 # Once: a Redis that is away for an hour would fill the log with it.
-                if repr(error) != self._said:
-                    self._said = repr(error)
+                if errors.reason(error) != self._said:
+                    self._said = errors.reason(error)
                     LOG.warning(
-                        "listener interrupted: %r", error, extra={"action": "listener_lost"}
+                        "no connection to listen to %s: %s",
+                        self._client.name,
+                        self._said,
+                        extra={"action": "listener_lost"},
                     )
             finally:
                 self._connection = None

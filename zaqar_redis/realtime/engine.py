@@ -169,4 +169,7 @@ class Engine(Protocol):
     async def start(self, node: str, heard: Heard) -> None:
         """Connect, and hear control messages.  Does not fail when the store is away."""
 
+    async def ping(self) -> None:
+        """Raises StoreUnavailable when a store does not answer."""
+
     async def close(self) -> None: ...

@@ -151,7 +151,12 @@ async def _subscribe(session: Session, message: control.Subscribe) -> None:
             session, message.channel, grant, expire_at=message.expire_at, since=since
         )
     except Refused as refused:  # it stays what it is
-        LOG.warning("%.300r: %s", message.channel, refused, extra={"action": "subscribe_refused"})
+        LOG.warning(
+            "%.300r: %s",
+            message.channel,
+            errors.reason(refused),
+            extra={"action": "subscribe_refused"},
+        )
     except Closed as closed:
         session.close(closed.close)
     except errors.Unavailable:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from zaqar_redis import errors
 from zaqar_redis.auth import tokens
 from zaqar_redis.realtime import codes, deltas, filters, namespaces, recovery, wire
 from zaqar_redis.realtime.codes import Closed, Refused
@@ -69,7 +70,7 @@ async def at_connect(
             LOG.warning(
                 "who connects is to be subscribed to %.300r: %s",
                 channel,
-                refused,
+                errors.reason(refused),
                 extra={"action": "bad_grant"},
             )
             raise Closed(codes.BAD_CLOSE) from refused

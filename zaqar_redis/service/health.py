@@ -8,7 +8,7 @@ import contextlib
 import logging
 import time
 import uuid
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from zaqar_redis import errors
@@ -24,39 +24,68 @@ _MESSAGES = 100
 
 
 class Health:
-    def __init__(self, driver: Driver) -> None:
+    def __init__(
+        self, driver: Driver, channels: Callable[[], Awaitable[None]] | None = None
+    ) -> None:
+        """*channels*: asks the stores of channels, if there are any."""
         self._driver = driver
+        self._channels = channels
 
     async def ping(self) -> None:
-        """Raises StoreUnavailable."""
+        """Ask every store of queues.  Raises StoreUnavailable, which names those away."""
         await self._driver.ping()
 
-    async def check(self) -> dict[str, Any]:
-        """``{"storage_reachable", "operation_status": {operation: {...}}}``.
+    async def ping_all(self) -> None:
+        """Ask the stores of channels, too.  Raises StoreUnavailable."""
+        await self._driver.ping()
+        if self._channels is not None:
+            await self._channels()
+
+    async def ping_own(self) -> None:
+        """Ask what nothing can be served without: pools may be away.
+
+        Raises StoreUnavailable.
+        """
+        if isinstance(self._driver, PooledDriver):
+            await self._driver.control.ping()
+            await self._driver.places.home.driver.ping()
+        else:
+            await self._driver.ping()
+
+    async def check(self) -> tuple[bool, dict[str, Any]]:
+        """Whether everything could be done, and what was tried:
+        ``{"storage_reachable", "operation_status": {operation: {...}}}``.
 
         With pools ``{"catalog_reachable", pool: {...}}``, each is tried by itself, the
         service's own store as "default".
         """
         if not isinstance(self._driver, PooledDriver):
-            return await _check(self._driver)
+            return _judged(await _check(self._driver))
         try:
             drivers = await self._driver.stores()
         except errors.Unavailable:
             home = self._driver.places.home.driver
-            return {"catalog_reachable": False, DEFAULT: await _check(home)}
+            return False, {"catalog_reachable": False, DEFAULT: await _check(home)}
         if len(drivers) == 1:
-            return await _check(drivers[DEFAULT])
+            return _judged(await _check(drivers[DEFAULT]))
         checks = await asyncio.gather(*map(_check, drivers.values()))
-        return {"catalog_reachable": True} | dict(zip(drivers, checks, strict=True))
+        report = {"catalog_reachable": True} | dict(zip(drivers, checks, strict=True))
+        return all(_judged(each)[0] for each in checks), report
+
+
+def _judged(check: dict[str, Any]) -> tuple[bool, dict[str, Any]]:
+    outcomes = check["operation_status"].values()
+    return check["storage_reachable"] and all(each["succeeded"] for each in outcomes), check
 
 
 async def _check(driver: Driver | None) -> dict[str, Any]:
+    away = {"storage_reachable": False, "operation_status": {}}
+    if driver is None:
+        return away
     try:
-        if driver is None:
-            raise errors.StoreUnavailable
         await driver.ping()
     except errors.StoreUnavailable:
-        return {"storage_reachable": False, "operation_status": {}}
+        return away
     return {"storage_reachable": True, "operation_status": await _Operations(driver).tried()}
 
 
@@ -114,8 +143,10 @@ class _Operations:
                 "bulk_delete_messages",
                 messages.delete(project, queue, others, claims=None, force=True),
             )
-        except errors.Unavailable:
-            LOG.warning("the health check met a store that went away")
+        except errors.Unavailable as error:
+            LOG.warning(
+                "the health check: %s", errors.reason(error), extra={"action": "check_failed"}
+            )
         # In any case: what was made is not left behind.
         with contextlib.suppress(errors.Unavailable):
             await timed("delete_queue", queues.delete(project, queue))

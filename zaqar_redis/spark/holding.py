@@ -101,7 +101,9 @@ class Holding:
                         self._renew(stores)
                         renewed = time.monotonic()
                 except Exception as error:  # whatever it was: the next time may be better
-                    LOG.warning("cannot renew: %s", error, extra={"action": "renew_failed"})
+                    LOG.warning(
+                        "cannot renew: %s", errors.reason(error), extra={"action": "renew_failed"}
+                    )
 
     def _take(self, stores: Stores) -> bool:
         return self._roles(stores).take(self._role, self._process, _LEASE).run()

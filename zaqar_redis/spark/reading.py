@@ -108,7 +108,12 @@ class _Range:
             ranges = Ranges(self._stores.client(place.uri), clock.store)
             return place, ranges.top(self._stores.where.project, partition.queue).run()
 
-        LOG.info("looking for %s again: %r", partition.queue, error, extra={"action": "reread"})
+        LOG.info(
+            "looking for %s again: %s",
+            partition.queue,
+            errors.reason(error),
+            extra={"action": "reread"},
+        )
         place, top = self._stores.patiently(partition.queue, look)
         if top is not None and top.epoch == partition.epoch:
             return self._pages(place)

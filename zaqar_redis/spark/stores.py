@@ -196,7 +196,7 @@ class Stores:
         try:
             return self._pools[pool]
         except KeyError:
-            raise errors.StoreUnavailable from KeyError(f'there is no pool "{pool}"')
+            raise errors.StoreUnavailable(pool) from KeyError(f'there is no pool "{pool}"')
 
     def queues(self) -> list[str]:
         """Names of all queues of the project, in order."""

@@ -28,8 +28,9 @@ class Factory(Protocol):
     def __call__(self, uri: str, options: Mapping[str, Any]) -> Driver:
         """A driver that has not connected yet.
 
-        *options* are the operator's ``[redis]`` settings by name; a store may
-        pass over those that mean nothing to it.  Raises BadConfiguration when
+        *options* are the operator's ``[redis]`` settings by name, and of a pool its
+        ``name``, by which errors tell the client what is away; a store may pass
+        over those that mean nothing to it.  Raises BadConfiguration when
         the URI cannot be used.
         """
 

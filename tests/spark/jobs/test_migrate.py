@@ -144,7 +144,6 @@ def test_a_queue_in_use_over_http_loses_and_doubles_nothing(
         clients.stop()
         clients.check()
         assert set(clients.statuses) <= {201, 204, 503}
-        assert clients.slowest < load.PROMPT
         last = int(house.content("busy")["queue"][b"rank"])
         assert len(clients.posted) <= last <= len(clients.posted) + len(clients.unsure)
 

@@ -25,7 +25,7 @@ from zaqar_redis.realtime.node import Node
 from zaqar_redis.realtime.queues import Queues
 
 #: First parts of the paths that are theirs.
-_OURS = frozenset(("api", "connection", "emulation", "health"))
+_OURS = frozenset(("api", "connection", "emulation"))
 
 Handler = Callable[[dict[str, Any], Receive, Send], Awaitable[None]]
 
@@ -79,6 +79,10 @@ class Channels:
     async def close(self) -> None:
         await self.node.close()
 
+    async def ping(self) -> None:
+        """Raises StoreUnavailable when a store of channels does not answer."""
+        await self.node.engine.ping()
+
     def has(self, path: str) -> bool:
         """Whether requests for it are to come here."""
         return path.lstrip("/").partition("/")[0] in self._paths
@@ -108,7 +112,6 @@ def _streams(node: Node, origins: Origins, project: str, turn: Turn) -> dict[str
 
     post, both = ("POST",), ("GET", "POST")
     return {
-        "/health": _healthy,
         "/emulation": CrossOrigin(origins, post, Emulation(node)),
         "/connection/http_stream": stream(post, streams.HTTP_STREAM, streams.HTTP_STREAM_PROTOBUF),
         "/connection/sse": stream(both, streams.SSE),
@@ -117,12 +120,6 @@ def _streams(node: Node, origins: Origins, project: str, turn: Turn) -> dict[str
         "/connection/websocket": _no_upgrade,
         "/connection/uni_websocket": _no_upgrade,
     }
-
-
-async def _healthy(scope: dict[str, Any], receive: Receive, send: Send) -> None:
-    """Whatever the store does: who asks would end this process, and all its connections."""
-    json = [(b"content-type", b"application/json")]
-    await Exchange(scope, receive, send).answer(200, json, b"{}")
 
 
 async def _no_upgrade(scope: dict[str, Any], receive: Receive, send: Send) -> None:

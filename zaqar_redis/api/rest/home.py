@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import falcon
 from falcon.asgi import Request, Response
 
 from zaqar_redis import errors
@@ -107,26 +108,61 @@ class Home:
 
 
 class Ping:
+    """``GET /v2/ping``: whether every store of queues answers."""
+
+    open = True
+
     def __init__(self, health: Health) -> None:
         self._health = health
 
     async def on_get(self, req: Request, resp: Response) -> None:
-        try:
-            await self._health.ping()
-            resp.status = 204
-        except errors.StoresAway:
-            raise  # the others answer: it is worth while to say which do not
-        except errors.Unavailable as away:
-            resp.status = 503  # API: without a body
-            resp.set_header("Retry-After", str(away.retry))
+        await self._health.ping()  # API: 503 without a body; here it says which store is away
+        resp.status = 204
 
     async def on_head(self, req: Request, resp: Response) -> None:
         resp.status = 204
 
 
-class HealthReport:
+class HealthCheck:
+    """``GET /healthcheck``: whether requests are to be sent here, as oslo.middleware says it."""
+
+    open = True
+
     def __init__(self, health: Health) -> None:
         self._health = health
 
     async def on_get(self, req: Request, resp: Response) -> None:
-        resp.data = documents.encode(await self._health.check())
+        await self._health.ping_own()
+        resp.content_type = falcon.MEDIA_TEXT
+        resp.text = "OK"
+
+    on_head = on_get
+
+
+class Healthy:
+    """``GET /health``: whether every store answers, those of channels too; Centrifugo's path."""
+
+    open = True
+
+    def __init__(self, health: Health) -> None:
+        self._health = health
+
+    async def on_get(self, req: Request, resp: Response) -> None:
+        await self._health.ping_all()
+        resp.data = b"{}"
+
+    on_head = on_get
+
+
+class HealthReport:
+    """``GET /v2/health``: every kind of operation, tried in every store."""
+
+    def __init__(self, health: Health) -> None:
+        self._health = health
+
+    async def on_get(self, req: Request, resp: Response) -> None:
+        well, report = await self._health.check()
+        if not well:
+            resp.status = errors.StoreUnavailable.status
+            resp.set_header("Retry-After", str(errors.StoreUnavailable.retry))
+        resp.data = documents.encode(report)

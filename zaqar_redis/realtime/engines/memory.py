@@ -202,5 +202,8 @@ class MemoryEngine:
     async def start(self, node: str, heard: Heard) -> None:
         self.bus.heard, self.bus.node = heard, node
 
+    async def ping(self) -> None:
+        pass
+
     async def close(self) -> None:
         self.bus.heard = None

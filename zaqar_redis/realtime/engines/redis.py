@@ -160,6 +160,9 @@ class RedisEngine:
         await self._client.start()
         await self._news.start(node, heard)
 
+    async def ping(self) -> None:
+        await self._client.command("PING")
+
     async def close(self) -> None:
         await self._news.close()
         await self._client.close()

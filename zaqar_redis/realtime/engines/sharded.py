@@ -129,7 +129,7 @@ class ShardedBus(_Shards):
             done, saying = await asyncio.wait(saying, return_when=asyncio.FIRST_COMPLETED)
             heard = [each.result() for each in done if each.exception() is None]
         if not heard:
-            raise errors.StoreUnavailable
+            raise errors.StoreUnavailable("of channels")
         if saying:  # one that is away is not waited for
             done, _ = await asyncio.wait(saying, timeout=_SLOWER)
             heard += [each.result() for each in done if each.exception() is None]
@@ -196,6 +196,9 @@ class ShardedEngine:
     async def start(self, node: str, heard: Heard) -> None:
         once = _OnceHeard(heard)
         await asyncio.gather(*(engine.start(node, once) for engine in self._engines))
+
+    async def ping(self) -> None:
+        await asyncio.gather(*(engine.ping() for engine in self._engines))
 
     async def close(self) -> None:
         await self.bus.close()

@@ -63,12 +63,13 @@ class PooledDriver:
     async def ping(self) -> None:
         """Raises StoresAway, which names the pools, and StoreUnavailable without pools."""
         stores = await self.stores()
+        if len(stores) == 1:
+            await self.places.home.driver.ping()
+            return
         answers = await asyncio.gather(*map(_answers, stores.values()))
         away = [name for name, good in zip(stores, answers, strict=True) if not good]
-        if away and len(stores) > 1:
-            raise errors.StoresAway(names=", ".join(away))
         if away:
-            raise errors.StoreUnavailable
+            raise errors.StoresAway(names=", ".join(away))
 
     async def stores(self) -> dict[str, Driver | None]:
         """Every store by name; None: a pool that cannot be opened.
@@ -186,6 +187,6 @@ def create(uri: str, control_uri: str, options: Mapping[str, Any]) -> PooledDriv
     """
 
     def open_pool(pool: Pool) -> Driver:
-        return load(pool.uri, {**options, **pool.options})
+        return load(pool.uri, {**options, **pool.options, "name": pool.name})
 
     return PooledDriver(load(uri, options), load_control(control_uri, options), open_pool)

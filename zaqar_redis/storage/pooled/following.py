@@ -91,7 +91,7 @@ class Live(_Following[Arrived | None]):
     ) -> Past:
         async def read(driver: Driver) -> Past:
             if driver.live is None:
-                raise errors.StoreUnavailable
+                raise errors.StoreUnavailable(f"of the queue {queue}")
             return await driver.live.history(
                 project, queue, first=first, last=last, limit=limit, reverse=reverse
             )

@@ -133,7 +133,7 @@ class Places:
             self._pools = None
             pool = (await self.pools()).get(name)
         if pool is None:
-            raise errors.StoreUnavailable
+            raise errors.StoreUnavailable(name)
         place = self._opened.get(name)
         if place is not None and place.pool == pool:
             return place
@@ -159,14 +159,14 @@ class Places:
         Raises StoreUnavailable when there are some, and none of them answers.
         """
         fit = list(pools)
-        away = False
+        away: list[str] = []
         while (pool := choose(fit, flavor)) is not None:
             if await self._answers(pool.name):
                 return pool
             fit.remove(pool)
-            away = True
+            away.append(pool.name)
         if away:
-            raise errors.StoreUnavailable
+            raise errors.StoresAway(names=", ".join(away))
         return None
 
     async def _answers(self, name: str) -> bool:

@@ -59,4 +59,5 @@ class RedisDriver:
 
 def create(uri: str, options: Mapping[str, Any]) -> RedisDriver:
     """The entry point of ``redis://``, ``rediss://``, ``unix://`` and ``memory://``."""
-    return RedisDriver(keyspace.client(uri, keyspace.settings(options)))
+    client = keyspace.client(uri, keyspace.settings(options), options.get("name", ""))
+    return RedisDriver(client)

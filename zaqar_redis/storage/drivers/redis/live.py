@@ -38,7 +38,7 @@ class Live:
         for name, listener in ((of.live, watcher), (of.feed, _ignore)):
             if not await self._channels.watch(name, listener):
                 self._channels.unwatch(of.live, watcher)
-                raise errors.StoreUnavailable
+                raise errors.StoreUnavailable(self.client.name)
 
     def unwatch(self, project: str, queue: str, watcher: Watcher) -> None:
         of = keys.of_queue(project, queue)

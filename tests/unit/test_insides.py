@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `zaqar_redis.api` uses of the inside of its server is still there.
+
+None of it is promised to us.  Where a name is missing in a new release: find what took its
+place, mend the module that uses it, run tests/realtime, tests/faults and tests/api, and only
+then raise the upper bound in setup.cfg.
+"""
+
+from __future__ import annotations
+
+import ast
+import configparser
+import inspect
+import re
+import textwrap
+from collections.abc import Iterable
+from importlib import metadata
+
+import gunicorn.sock
+import pytest
+from gunicorn.arbiter import Arbiter
+from gunicorn.workers.base import Worker as GunicornWorker
+from uvicorn import Config, Server
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.websockets import websockets_sansio_impl
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from uvicorn.server import ServerState
+from uvicorn_worker import UvicornWorker
+from websockets.http11 import Request
+from websockets.server import ServerProtocol
+
+from tests.house.files import ROOT
+from zaqar_redis.api.sockets import Events
+
+WORKER, SOCKETS = "api/worker.py", "api/sockets.py"
+
+#: Who uses it, whose it is, and what: methods and attributes.
+USED: list[tuple[str, type, str]] = [
+    (WORKER, HttpToolsProtocol, "connection_made data_received config connections loop"),
+    (WORKER, HttpToolsProtocol, "on_message_begin on_headers_complete on_message_complete"),
+    (WORKER, HttpToolsProtocol, "cycle scope transport"),
+    (WORKER, RequestResponseCycle, "response_started"),
+    (WORKER, Server, "serve shutdown on_tick should_exit started server_state"),
+    (WORKER, ServerState, "connections"),
+    (WORKER, Config, "app"),
+    (WORKER, UvicornWorker, "CONFIG_KWARGS _serve config run"),
+    (WORKER, GunicornWorker, "ppid sockets wsgi"),
+    (WORKER, gunicorn.sock.BaseSocket, "sock"),
+    (WORKER, Arbiter, "WORKER_BOOT_ERROR"),
+    (SOCKETS, WebSocketsSansIOProtocol, "connection_made handle_connect shutdown"),
+    (SOCKETS, WebSocketsSansIOProtocol, "handshake_initiated handshake_complete request scope"),
+    (SOCKETS, WebSocketsSansIOProtocol, "queue conn logger loop transport read_paused"),
+    (SOCKETS, WebSocketsSansIOProtocol, "close_sent close_timer disconnected"),
+    (SOCKETS, ServerProtocol, "send_close data_to_send logger"),
+    (SOCKETS, Request, "headers path"),
+]
+#: What is overridden or called, with the parameters it is given.
+SIGNATURES = [
+    (WORKER, Server.on_tick, ["self", "counter"]),
+    (WORKER, Server.shutdown, ["self", "sockets"]),
+    (WORKER, Server.serve, ["self", "sockets"]),
+    (SOCKETS, WebSocketsSansIOProtocol.handle_connect, ["self", "event"]),
+    (SOCKETS, ServerProtocol.send_close, ["self", "code", "reason"]),
+]
+#: Packages whose inside it is, as setup.cfg has them.
+BOUND = ("uvicorn", "websockets")
+
+
+def names(kind: type) -> set[str]:
+    """Attributes of a class, those included that it gives its instances."""
+    found = set(dir(kind))
+    for each in kind.__mro__[:-1]:
+        found |= set(getattr(each, "__annotations__", {}))
+        try:
+            source = textwrap.dedent(inspect.getsource(each))
+        except (OSError, TypeError):
+            continue  # it is not written in Python
+        found |= _assigned(source)
+    return found
+
+
+def _assigned(source: str) -> set[str]:
+    return {
+        node.attr
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.ctx, ast.Store)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "self"
+    }
+
+
+def missing(kind: type, wanted: str) -> list[str]:
+    return sorted(set(wanted.split()) - names(kind))
+
+
+def _changed(kind: type, user: str, what: Iterable[str]) -> str:
+    package = kind.__module__.partition(".")[0].replace("_", "-")
+    return (
+        f"{package} {metadata.version(package)}: {kind.__qualname__} is without "
+        f"{', '.join(what)}, which zaqar_redis/{user} uses; find what took its place, mend that "
+        "file, and raise the bound in setup.cfg when tests/realtime, tests/faults and tests/api "
+        "pass"
+    )
+
+
+@pytest.mark.parametrize(("user", "kind", "wanted"), USED)
+def test_what_is_used_of_the_inside_is_there(user: str, kind: type, wanted: str) -> None:
+    gone = missing(kind, wanted)
+    assert not gone, _changed(kind, user, gone)
+
+
+@pytest.mark.parametrize(("user", "function", "parameters"), SIGNATURES)
+def test_what_is_overridden_or_called_takes_the_same(
+    user: str, function: object, parameters: list[str]
+) -> None:
+    taken = list(inspect.signature(function).parameters)  # type: ignore[arg-type]  # any callable
+    assert taken == parameters, f"{function}, see zaqar_redis/{user}, takes {taken} now"
+
+
+def test_sockets_ask_of_their_queue_what_ours_has() -> None:
+    source = inspect.getsource(websockets_sansio_impl)
+    asked = set(re.findall(r"self\.queue\.(\w+)", source))
+    assert asked
+    assert asked <= set(dir(Events)), "see Events in zaqar_redis/api/sockets.py"
+
+
+@pytest.mark.parametrize("package", BOUND)
+def test_a_package_whose_inside_is_used_has_an_upper_bound(package: str) -> None:
+    config = configparser.ConfigParser()
+    config.read(ROOT / "setup.cfg")
+    lines = config["options"]["install_requires"].splitlines()
+    [bounds] = [line for line in lines if re.match(rf"{package}\b(?!-)", line)]
+    assert re.fullmatch(rf"{package}>=[\d.]+,<[\d.]+", bounds), bounds
+
+
+def test_a_name_that_is_gone_is_told_with_who_uses_it() -> None:
+    assert missing(WebSocketsSansIOProtocol, "conn not_there") == ["not_there"]
+    told = _changed(WebSocketsSansIOProtocol, SOCKETS, ["not_there"])
+    assert "is without not_there, which zaqar_redis/api/sockets.py uses" in told
