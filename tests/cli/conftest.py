@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,8 @@ from typing import Any
 import pytest
 
 from tests import servers
+from zaqar_redis.cli import target
+from zaqar_redis.cli.main import main
 
 ADMIN: dict[str, dict[str, object]] = {"DEFAULT": {"admin_mode": True}}
 
@@ -109,3 +113,64 @@ def shell(request: pytest.FixtureRequest) -> Iterator[Shell]:
         else:
             with servers.service(home.uri, options=ADMIN) as service:
                 yield Shell(["--url", service.url])
+
+
+class Here:
+    """``zaqar-redis`` within this process: much faster than a `Shell`."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self._capsys = capsys
+
+    def run(self, *words: str) -> tuple[int, str, str]:
+        """Exit code, standard output and standard error."""
+        self._capsys.readouterr()
+        with _logging_as_it_was():
+            try:
+                code = main(list(words))
+            except SystemExit as usage:  # argparse's
+                code = int(usage.code or 0)
+        said = self._capsys.readouterr()
+        return code, said.out, said.err
+
+    def done(self, *words: str) -> tuple[str, str]:
+        code, out, err = self.run(*words)
+        assert code == 0, err
+        return out, err
+
+    def shown(self, *words: str) -> Any:
+        return json.loads(self.done(*words, "-f", "json")[0])
+
+    def refused(self, *words: str) -> str:
+        code, out, err = self.run(*words)
+        assert (code, out) == (1, ""), err
+        return err
+
+
+@contextlib.contextmanager
+def _logging_as_it_was() -> Iterator[None]:
+    """A command arranges logging for its process, and writes to its own stderr."""
+    rooms = [logging.getLogger(name) for name in (None, "zaqar_redis", "httpx")]
+    levels = [room.level for room in rooms]
+    handlers = logging.root.handlers[:]
+    try:
+        yield
+    finally:
+        logging.root.handlers[:] = handlers
+        for room, level in zip(rooms, levels, strict=True):
+            room.setLevel(level)
+
+
+@pytest.fixture
+def here(capsys: pytest.CaptureFixture[str]) -> Here:
+    return Here(capsys)
+
+
+@pytest.fixture
+def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A home folder of the test's own, without profiles, configuration and data."""
+    for name in (target.URL, target.URI, "XDG_CONFIG_HOME", "XDG_DATA_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    # Not pytest's: the path of a socket must be short.
+    with tempfile.TemporaryDirectory(prefix="zr-home-") as folder:
+        monkeypatch.setenv("HOME", folder)
+        yield Path(folder)

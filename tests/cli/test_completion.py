@@ -50,6 +50,11 @@ def script(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("message tail orders --from", {"--from-start"}),
         ("queue purge orders-2 --y", {"--yes"}),
         ("serve --adm", {"--admin"}),
+        ("queue list --pro", {"--profile", "--project"}),
+        ("profile ", {"create", "delete", "list", "show", "use"}),
+        ("profile create prod --us", {"--use"}),
+        ("config ", {"check", "show"}),
+        ("config check --con", {"--config-file"}),
         ("nothing-like-it", set()),
     ],
 )

@@ -13,6 +13,7 @@ import pytest
 
 from tests import servers
 from tests.cli.conftest import ADMIN, Shell, running
+from zaqar_redis.keyspace import embedded
 from zaqar_redis.keyspace.keys import CONTROL
 
 _MANY = 60_000
@@ -28,6 +29,8 @@ def test_a_command_that_waits_is_interrupted(shell: Shell, tmp_path: Path) -> No
 
 
 def test_a_private_store_is_left_in_order(tmp_path: Path) -> None:
+    with embedded.running(f"embedded://{tmp_path}/data"):
+        pass  # no command makes one
     shell = Shell(["--storage", f"embedded://{tmp_path}/data"])
     shell.done("message", "post", "q", "first")
     with running(shell, tmp_path, "message", "tail", "q") as tail:

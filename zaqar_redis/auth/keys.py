@@ -10,40 +10,40 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
-from zaqar_redis import errors
 from zaqar_redis.auth.tokens import Settings
 
 
-def check(settings: Settings) -> None:
-    """Raises BadConfiguration: a text is no public key, or no URL."""
-    _check_key("token_rsa_public_key", settings.rsa, RSAPublicKey, "RSA")
-    _check_key("token_ecdsa_public_key", settings.ecdsa, EllipticCurvePublicKey, "ECDSA")
-    _check_key("token_ed25519_public_key", settings.ed25519, Ed25519PublicKey, "Ed25519")
-    _check_url("token_jwks_public_endpoint", settings.jwks_url)
+def problems(settings: Settings) -> list[str]:
+    """Which texts are no public key, or no URL, by option."""
+    found = (
+        _of_key("token_rsa_public_key", settings.rsa, RSAPublicKey, "RSA"),
+        _of_key("token_ecdsa_public_key", settings.ecdsa, EllipticCurvePublicKey, "ECDSA"),
+        _of_key("token_ed25519_public_key", settings.ed25519, Ed25519PublicKey, "Ed25519"),
+        _of_url("token_jwks_public_endpoint", settings.jwks_url),
+    )
+    return [problem for problem in found if problem]
 
 
-def _check_key(option: str, pem: str, kind: type[object], name: str) -> None:
+def _of_key(option: str, pem: str, kind: type[object], name: str) -> str | None:
     if not pem:
-        return
+        return None
     try:
         fits = isinstance(load_pem_public_key(pem.encode()), kind)
     # Everything: what it raises for a key that it does not know is not said anywhere.
-    except Exception as error:
-        raise errors.BadConfiguration(
+    except Exception:
+        return (
             f"[channels] {option}: this is no public key in PEM; in a file, its lines but for the "
             "first begin with a blank"
-        ) from error
-    if not fits:
-        raise errors.BadConfiguration(f"[channels] {option}: this is a key, but not of {name}")
+        )
+    return None if fits else f"[channels] {option}: this is a key, but not of {name}"
 
 
-def _check_url(option: str, url: str) -> None:
+def _of_url(option: str, url: str) -> str | None:
     if not url:
-        return
+        return None
     try:
         parts = urlsplit(url)
         fits = parts.scheme in ("http", "https") and bool(parts.hostname)
     except ValueError:  # brackets that are no address
         fits = False
-    if not fits:
-        raise errors.BadConfiguration(f"[channels] {option}: {url} is no URL of http or https")
+    return None if fits else f"[channels] {option}: {url} is no URL of http or https"

@@ -26,13 +26,13 @@ _BODY_BYTES = 150
 
 
 def local_url(url: str) -> str:
-    """The URL, without a path.  Raises BadConfiguration unless it is of this machine."""
+    """The URL, without the path ``/v2``.  Raises BadConfiguration unless it is of this machine."""
     try:
         parts = urlsplit(url)
         port = parts.port or 80
     except ValueError as error:
         raise errors.BadConfiguration(f"{url}: {error}") from error
-    if parts.scheme != "http" or not parts.hostname or parts.path not in ("", "/"):
+    if parts.scheme != "http" or not parts.hostname or parts.path.rstrip("/") not in ("", "/v2"):
         raise errors.BadConfiguration(f"{url}: it must be http://127.0.0.1:PORT")
     refuse_remote(parts.hostname)
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname

@@ -43,7 +43,7 @@ class OfChannels(Talking):
         return parser
 
     def opened(self, parsed: argparse.Namespace) -> contextlib.AbstractContextManager[Session]:
-        return opened(parsed, self.needs)
+        return opened(parsed, self.target, self.needs)
 
 
 class OfChannel(OfChannels):

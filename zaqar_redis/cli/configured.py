@@ -11,12 +11,14 @@ from oslo_config import cfg
 
 from zaqar_redis import clock, errors
 from zaqar_redis.api.app import Settings
-from zaqar_redis.api.channels import Channels, console, server
+from zaqar_redis.api.channels import Channels, console
 from zaqar_redis.api.channels import Settings as ChannelSettings
+from zaqar_redis.api.channels import server as server_api
 from zaqar_redis.auth import keys, tickets
 from zaqar_redis.conf import channels as of_channels
-from zaqar_redis.conf import redis, transport
+from zaqar_redis.conf import redis, server, transport
 from zaqar_redis.keyspace import client as keyspace
+from zaqar_redis.keyspace import embedded
 from zaqar_redis.realtime.engine import Engine
 from zaqar_redis.realtime.engines.memory import MemoryEngine
 from zaqar_redis.realtime.engines.redis import RedisEngine
@@ -25,6 +27,47 @@ from zaqar_redis.realtime.queues import Queues
 from zaqar_redis.storage import pooled
 from zaqar_redis.storage.driver import Driver
 from zaqar_redis.storage.load import can_control, load
+
+
+def problems(conf: cfg.ConfigOpts) -> list[str]:
+    """Why no service can start with these options, a line for each.
+
+    What is wrong with one alone, `zaqar_redis.conf.problems` says.
+    """
+    found: list[str] = []
+    for part in (_server, _store, _channels):
+        try:
+            part(conf)
+        except cfg.Error:
+            continue  # a value of no use
+        except errors.BadConfiguration as error:
+            found += [line for line in str(error).splitlines() if line not in found]
+    return found
+
+
+def _server(conf: cfg.ConfigOpts) -> None:
+    if found := server.problems(conf):
+        raise errors.BadConfiguration("\n".join(found))
+
+
+def _store(conf: cfg.ConfigOpts) -> None:
+    uri = _uri(conf)
+    if urlsplit(uri).scheme == "memory" and conf.server.workers > 1:
+        raise errors.BadConfiguration("memory:// works with one worker only")
+    driver(conf, uri)()
+
+
+def _channels(conf: cfg.ConfigOpts) -> None:
+    channels(conf, _uri(conf))
+
+
+def _uri(conf: cfg.ConfigOpts) -> str:
+    """That of the store, as it will be when it runs."""
+    uri: str = conf.storage.uri
+    try:
+        return embedded.Place(uri).uri if urlsplit(uri).scheme == "embedded" else uri
+    except ValueError as error:  # e.g. a bracket that is never closed
+        raise errors.BadConfiguration(f"[storage] uri: {error}") from error
 
 
 def driver(conf: cfg.ConfigOpts, uri: str) -> Callable[[], Driver]:
@@ -49,15 +92,15 @@ def channels(
     if not (conf.channels.enabled and (conf.channels.uris or can_control(uri))):
         return lambda queues: None
     verifier = of_channels.verifier(conf)
-    of_channels.check(conf)
-    keys.check(verifier)
+    if found := keys.problems(verifier):
+        raise errors.BadConfiguration("\n".join(found))
     given = ChannelSettings(
         namespaces=of_channels.namespaces(conf),
         tokens=verifier,
         session=of_channels.settings(conf),
         allowed_origins=tuple(conf.channels.allowed_origins),
         project=conf.channels.project,
-        server=server.Settings(
+        server=server_api.Settings(
             key=conf.channels.api_key or "", insecure=conf.channels.api_insecure or of_command
         ),
         console=_console(conf) if conf.channels.console and not of_command else None,

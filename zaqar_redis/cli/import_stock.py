@@ -11,8 +11,8 @@ from cliff.lister import Lister
 from tqdm import tqdm
 
 from zaqar_redis.cli import session
-from zaqar_redis.cli.session import Refused
-from zaqar_redis.cli.upkeep import Upkeep
+from zaqar_redis.cli.session import Refused, Targeted
+from zaqar_redis.cli.target import store_advice
 from zaqar_redis.keyspace.client import printable
 from zaqar_redis.stock import source as sources
 from zaqar_redis.stock.importer import Fate, Importer, Outcome
@@ -28,7 +28,7 @@ _KINDS = (MESSAGES, CLAIMS, SUBSCRIPTIONS)
 _COLUMNS = ("project", "queue", "outcome", *_KINDS, "expired", "left_out", "why")
 
 
-class ImportStock(Upkeep, Lister):
+class ImportStock(Targeted, Lister):
     """Copy queues with messages, claims and subscriptions out of stock Zaqar's Redis store.
 
     Stop stock Zaqar first: what changes meanwhile may be missed. Its store is only read,
@@ -79,9 +79,9 @@ class ImportStock(Upkeep, Lister):
         return code or int(not all(map(_is_good, self._outcomes)))
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, list[Row]]:
-        if not (parsed_args.storage or parsed_args.config_file):
-            raise Refused("say where to: --storage URI, or --config-file FILE of our service")
-        with session.stored(parsed_args) as (driver, runner):
+        if self.target.assumed:
+            raise Refused(f"say where to: {store_advice()}, or with --config-file")
+        with session.stored(parsed_args, self.target) as (driver, runner):
             try:
                 runner.run(self._import(driver, parsed_args))
             except (SourceAway, Unreadable) as why:

@@ -7,23 +7,22 @@ These commands are there where the extra ``zaqar-redis[spark]`` is installed.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import logging
+import os
 from typing import ClassVar, cast
 
-from cliff.command import Command
-from oslo_config import cfg
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from zaqar_redis import conf as configuration
-from zaqar_redis import errors
-from zaqar_redis.cli.session import Refused
+from zaqar_redis.cli.session import Refused, Targeted, reachable
+from zaqar_redis.cli.target import URI
 from zaqar_redis.spark.jobs import running
 from zaqar_redis.spark.jobs.running import Job
 
 
-class Pipeline(Command):
+class Pipeline(Targeted):
     """Base of the jobs' commands."""
 
     job_name: ClassVar[str]
@@ -37,13 +36,22 @@ class Pipeline(Command):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        parser.formatter_class = argparse.RawDescriptionHelpFormatter
-        running.arguments(parser)
-        parser.add_argument(
-            "--config-file", action="append", metavar="FILE", help="configuration file"
-        )
         self.job.arguments(parser)
         return parser
+
+    def where(self, parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
+        running.arguments(parser)
+        files = parser.add_argument_group("where, without --storage")
+        files.add_argument(
+            "--profile", metavar="NAME", help="the store of this profile (that in use)"
+        )
+        files.add_argument(
+            "--config-file",
+            action="append",
+            metavar="FILE",
+            help="configuration file, which may name the store",
+        )
+        return files
 
     def run(self, parsed_args: argparse.Namespace) -> int:
         self._code = 0
@@ -52,24 +60,19 @@ class Pipeline(Command):
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         for talkative in ("zaqar_redis", "py4j"):  # a command says what was asked for
             logging.getLogger(talkative).setLevel(logging.WARNING)
-        if parsed_args.storage is None and parsed_args.config_file:
-            parsed_args.storage = _configured(parsed_args.config_file)
-        try:
-            report = running.do(self.job, parsed_args)
-        except running.Refused as error:
-            raise Refused(str(error)) from error
-        except (PySparkException, Py4JError) as error:
-            raise Refused(running.why(error)) from error
+        with contextlib.ExitStack() as stack:
+            if not self.target.typed:
+                # Not as an option: query plans show those, and it may have a password.
+                os.environ[URI] = stack.enter_context(reachable(self.target))
+            try:
+                report = running.do(self.job, parsed_args)
+            except running.Refused as error:
+                raise Refused(str(error)) from error
+            except (PySparkException, Py4JError) as error:
+                raise Refused(running.why(error)) from error
         text = report.as_json() if parsed_args.json else report.as_text()
         self.app.stdout.write(f"{text}\n")
         self._code = report.code
-
-
-def _configured(files: list[str]) -> str:
-    try:
-        return str(configuration.load([], files).storage.uri)
-    except (cfg.Error, ValueError) as error:
-        raise errors.BadConfiguration(str(error)) from error
 
 
 class Archive(Pipeline):

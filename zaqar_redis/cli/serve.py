@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import ipaddress
 import logging
+import os
 import re
 from collections.abc import Callable
 from typing import Any
@@ -19,7 +19,7 @@ from oslo_config import cfg
 from zaqar_redis import conf as configuration
 from zaqar_redis import errors
 from zaqar_redis.api.app import App
-from zaqar_redis.cli import configured
+from zaqar_redis.cli import configured, target
 from zaqar_redis.keyspace import client, embedded
 
 LOG = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ class Serve(Command):
             "--storage",
             metavar="URI",
             help="the store: embedded://[/directory], redis://host, rediss://host, "
-            "unix:///socket or memory:// (embedded://)",
+            f"unix:///socket or memory:// ({target.URI}; embedded://)",
         )
         parser.add_argument(
             "--admin",
@@ -66,14 +66,13 @@ class Serve(Command):
             conf = _configured(parsed_args)
         except (cfg.Error, ValueError) as error:
             raise errors.BadConfiguration(str(error)) from error
+        if found := configured.problems(conf):
+            raise errors.BadConfiguration("\n".join(found))
         uri = conf.storage.uri
         with contextlib.ExitStack() as stack:
             if urlsplit(uri).scheme == "embedded":
                 uri = stack.enter_context(embedded.running(uri))
-            if urlsplit(uri).scheme == "memory" and conf.server.workers > 1:
-                raise errors.BadConfiguration("memory:// works with one worker only")
             create = configured.driver(conf, uri)
-            create()  # a URI that cannot be used is told before any worker starts
             settings = configured.settings(conf)
             channels = configured.channels(conf, uri)
             _announce(conf, uri)
@@ -89,25 +88,11 @@ def _configured(parsed: argparse.Namespace) -> cfg.ConfigOpts:
         conf.set_override("port", port, group="drivers:transport:wsgi")
     if parsed.workers is not None:
         conf.set_override("workers", parsed.workers, group="server")
-    if parsed.storage is not None:
-        conf.set_override("uri", parsed.storage, group="storage")
+    if uri := parsed.storage or os.environ.get(target.URI):
+        conf.set_override("uri", uri, group="storage")
     if parsed.admin:
         conf.set_override("admin_mode", True)
-    listen = conf["drivers:transport:wsgi"].bind
-    if conf.admin_mode and not (conf.admin_mode_on_any_address or _is_loopback(listen)):
-        raise ValueError(
-            f"admin_mode: {listen} is not an address of this machine alone, and everybody who "
-            "reaches the service could change its pools; bind to 127.0.0.1 or set "
-            "admin_mode_on_any_address"
-        )
     return conf
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _workers(text: str) -> int:

@@ -23,14 +23,13 @@ from urllib.parse import urlsplit
 import httpx
 import msgspec
 from cliff.command import Command
-from oslo_config import cfg
 
 from zaqar_redis import conf as configuration
 from zaqar_redis import errors, rules
 from zaqar_redis.api.app import App
-from zaqar_redis.cli import configured
+from zaqar_redis.cli import configured, target
+from zaqar_redis.cli.target import Target
 from zaqar_redis.keyspace import embedded
-from zaqar_redis.keyspace.client import printable
 from zaqar_redis.realtime import codes
 from zaqar_redis.storage.driver import Driver
 
@@ -103,11 +102,10 @@ class Runner:
 class Session:
     """Requests of one command."""
 
-    def __init__(self, client: httpx.AsyncClient, runner: Runner, store: str = "") -> None:
-        """*store*: how it is called; empty: a service is asked."""
+    def __init__(self, client: httpx.AsyncClient, runner: Runner, at: Target) -> None:
         self._client = client
         self._runner = runner
-        self._store = store
+        self._target = at
 
     def ask(self, method: str, path: str, document: object | None = None, **query: object) -> Any:
         """The answer's document, or None.  Raises Refused, Away.
@@ -137,7 +135,8 @@ class Session:
 
     def _refusal(self, error: dict[str, Any]) -> Refused:
         if error["code"] == codes.INTERNAL.code:
-            why = f"the store {self._store}" if self._store else "the service, or its store,"
+            at = self._target
+            why = "the service, or its store," if at.url else f"the store {at.store}"
             return Away(f"{why} does not answer as it should ({error['code']})")
         return Refused(f"{error['message']} ({error['code']})")
 
@@ -161,8 +160,9 @@ class Session:
                 content=None if document is None else msgspec.json.encode(document),
             )
         except httpx.HTTPError as error:
-            why = f"{self._client.base_url}: {errors.reason(error)}"
-            raise Away(why) from error
+            why = f"{self._target} does not answer: {errors.reason(error)}"
+            advice = f"; {target.advice()}" if self._target.assumed else ""
+            raise Away(f"{why}{advice}") from error
         if answer.status_code in _AWAY:
             raise Away(_why(answer), _seconds(answer))
         if answer.status_code >= 400:
@@ -220,19 +220,20 @@ class Needs(enum.Enum):
 
 
 @contextlib.contextmanager
-def opened(parsed: argparse.Namespace, needs: Needs = Needs.QUEUES) -> Iterator[Session]:
-    """A session as the command line says.  Raises BadConfiguration."""
+def opened(
+    parsed: argparse.Namespace, at: Target, needs: Needs = Needs.QUEUES
+) -> Iterator[Session]:
+    """A session with the service or the store.  Raises BadConfiguration."""
     channels = needs is not Needs.QUEUES
     _keep_quiet(channels)
     headers = {"Client-ID": parsed.client_id, "X-Project-ID": parsed.project}
     if channels and parsed.api_key:
         headers["X-API-Key"] = parsed.api_key
-    store = ""
     with Runner() as runner, contextlib.ExitStack() as stack:
-        if parsed.url:
-            client = httpx.AsyncClient(base_url=parsed.url, headers=headers, timeout=_TIMEOUT)
+        if at.url:
+            client = httpx.AsyncClient(base_url=at.url, headers=headers, timeout=_TIMEOUT)
         else:
-            app, store = stack.enter_context(_in_process(parsed, runner, needs))
+            app = stack.enter_context(_in_process(parsed, at, runner, needs))
             client = httpx.AsyncClient(
                 base_url="http://store",
                 headers=headers,
@@ -240,16 +241,17 @@ def opened(parsed: argparse.Namespace, needs: Needs = Needs.QUEUES) -> Iterator[
                 transport=httpx.ASGITransport(app=app),  # type: ignore[arg-type]  # an ASGI app
             )
         try:
-            yield Session(client, runner, store)
+            yield Session(client, runner, at)
         finally:
             runner.run(client.aclose())
 
 
 @contextlib.contextmanager
-def stored(parsed: argparse.Namespace) -> Iterator[tuple[Driver, Runner]]:
+def stored(parsed: argparse.Namespace, at: Target) -> Iterator[tuple[Driver, Runner]]:
     """The store itself, started, and what runs its verbs.  Raises BadConfiguration."""
     _keep_quiet()
-    with Runner() as runner, _store(parsed) as (conf, uri):
+    conf = configuration.load([], parsed.config_file)
+    with Runner() as runner, reachable(at) as uri:
         driver = configured.driver(conf, uri)()
         try:
             runner.run(driver.start())
@@ -259,40 +261,35 @@ def stored(parsed: argparse.Namespace) -> Iterator[tuple[Driver, Runner]]:
 
 
 @contextlib.contextmanager
-def _store(
-    parsed: argparse.Namespace, needs: Needs = Needs.QUEUES
-) -> Iterator[tuple[cfg.ConfigOpts, str]]:
-    """The configuration, and the URI of the store that it or the command line names."""
-    try:
-        conf = configuration.load([], parsed.config_file)
-    except (cfg.Error, ValueError) as error:
-        raise errors.BadConfiguration(str(error)) from error
-    if needs is Needs.NAMESPACES and not (conf.config_file or conf.config_dir):
-        # With the default options it would e.g. publish past the history that there is.
-        raise errors.BadConfiguration(
-            "--storage needs the service's configuration: give --config-file, or ask the service "
-            "by --url"
-        )
-    uri = parsed.storage or conf.storage.uri
-    with contextlib.ExitStack() as stack:
-        if urlsplit(uri).scheme == "embedded":
-            uri = stack.enter_context(embedded.running(uri))
-        yield conf, uri
+def reachable(at: Target) -> Iterator[str]:
+    """The URI of the store; a private one runs as long as this.  Raises BadConfiguration."""
+    if urlsplit(at.uri).scheme != "embedded":
+        yield at.uri
+        return
+    with embedded.running(at.uri, make=False) as uri:
+        yield uri
 
 
 @contextlib.contextmanager
 def _in_process(
-    parsed: argparse.Namespace, runner: Runner, needs: Needs
-) -> Iterator[tuple[App, str]]:
-    """The service's own code, and how the store is called."""
-    with _store(parsed, needs) as (conf, uri):
+    parsed: argparse.Namespace, at: Target, runner: Runner, needs: Needs
+) -> Iterator[App]:
+    """The service's own code."""
+    conf = configuration.load([], parsed.config_file)
+    if needs is Needs.NAMESPACES and not (conf.config_file or conf.config_dir):
+        # With the default options it would e.g. publish past the history that there is.
+        raise errors.BadConfiguration(
+            f"{at.by} needs the service's configuration: give --config-file, or ask the service "
+            "by --url"
+        )
+    with reachable(at) as uri:
         settings = msgspec.structs.replace(configured.settings(conf), admin_mode=True)
         channels = needs is not Needs.QUEUES
         beside = configured.channels(conf, uri, of_command=True) if channels else None
         app = App(configured.driver(conf, uri)(), settings, beside)
         try:
             runner.run(app.process_startup(None, None))
-            yield app, printable(uri)
+            yield app
         finally:
             runner.run(app.process_shutdown(None, None))
 
@@ -325,31 +322,73 @@ def structured(parsed: argparse.Namespace) -> bool:
     return parsed.formatter in ("json", "yaml")
 
 
-class Talking(Command):
-    """Base of the commands that ask a service or a store."""
+class Targeted(Command):
+    """Base of the commands that talk to a store or, unless *store_only*, a service."""
+
+    store_only = True
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
         parser.formatter_class = argparse.RawDescriptionHelpFormatter
+        self.where(parser)
+        return parser
+
+    def where(self, parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
+        """The group of options that say where."""
         where = parser.add_argument_group("where")
         one = where.add_mutually_exclusive_group()
-        one.add_argument("--url", help="a service, e.g. http://127.0.0.1:8888")
+        if not self.store_only:
+            one.add_argument(
+                "--url",
+                type=target.service_url,
+                help=f"a service, e.g. http://127.0.0.1:8888 ({target.URL})",
+            )
         one.add_argument(
-            "--storage", metavar="URI", help="or the store itself (that of the configuration)"
+            "--storage",
+            metavar="URI",
+            help=f"{'the store' if self.store_only else 'or the store itself'} ({target.URI})",
         )
+        one.add_argument("--profile", metavar="NAME", help="the one of this profile (that in use)")
         where.add_argument(
-            "--config-file", action="append", metavar="FILE", help="configuration file"
+            "--config-file",
+            action="append",
+            metavar="FILE",
+            help="configuration file, which may name the store",
         )
+        return where
+
+    def run(self, parsed_args: argparse.Namespace) -> int:
+        self.target = target.find(parsed_args, store_only=self.store_only)
+        self.tell_target(parsed_args)
+        return super().run(parsed_args)
+
+    def tell_target(self, parsed: argparse.Namespace) -> None:
+        """Say where this goes, unless it was typed just now."""
+        self.tell(f"at {self.target}", verbosity=2 if self.target.typed else 1)
+
+    def tell(self, text: str, *, verbosity: int) -> None:
+        """To people; -q asks for a verbosity of 0, -v for 2."""
+        if self.app.options.verbose_level >= verbosity:
+            print(f"zaqar-redis: {text}", file=sys.stderr, flush=True)
+
+
+class Talking(Targeted):
+    """Base of the commands that ask a service or a store."""
+
+    store_only = False
+
+    def where(self, parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
+        where = super().where(parser)
         where.add_argument(
             "--project", default="default", help="whose queues and channels (default)"
         )
         where.add_argument(
             "--client-id", default=str(uuid.uuid4()), metavar="UUID", help="who asks (anybody)"
         )
-        return parser
+        return where
 
     def opened(self, parsed: argparse.Namespace) -> contextlib.AbstractContextManager[Session]:
-        return opened(parsed)
+        return opened(parsed, self.target)
 
 
 class Destructive(Talking):
@@ -360,11 +399,16 @@ class Destructive(Talking):
         parser.add_argument("--yes", action="store_true", help="do not ask")
         return parser
 
+    def tell_target(self, parsed: argparse.Namespace) -> None:
+        if parsed.yes:  # else the question says it
+            self.tell(f"at {self.target}", verbosity=1)
+
     def confirm(self, parsed: argparse.Namespace, what: str) -> None:
         """Raises Refused unless it is said, here or by ``--yes``."""
         if parsed.yes:
             return
+        question = f"{what} at {self.target}?"
         if not sys.stdin.isatty():
-            raise Refused(f"{what}? Say so with --yes.")
-        if input(f"{what}? [y/N] ").strip().lower() not in ("y", "yes"):
+            raise Refused(f"{question} Say so with --yes.")
+        if input(f"{question} [y/N] ").strip().lower() not in ("y", "yes"):
             raise Refused("Nothing was done.")

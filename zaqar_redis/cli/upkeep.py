@@ -6,33 +6,18 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from cliff.command import Command
 from cliff.lister import Lister
 from tqdm import tqdm
 
 from zaqar_redis.cli import session
-from zaqar_redis.cli.session import Refused
+from zaqar_redis.cli.session import Refused, Targeted
 from zaqar_redis.records import Checked
 from zaqar_redis.storage.driver import Driver, Sweeping
 
 Row = tuple[Any, ...]
 
 
-class Upkeep(Command):
-    """Base of the commands that work straight at the store, and its pools."""
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.formatter_class = argparse.RawDescriptionHelpFormatter
-        where = parser.add_argument_group("where")
-        where.add_argument("--storage", metavar="URI", help="the store (that of the configuration)")
-        where.add_argument(
-            "--config-file", action="append", metavar="FILE", help="configuration file"
-        )
-        return parser
-
-
-class Check(Upkeep, Lister):
+class Check(Targeted, Lister):
     """Read all keys of the store and its pools, and list what does not fit together.
 
     Findings are damage, which no service does by itself: keys that were evicted, edited
@@ -53,7 +38,7 @@ class Check(Upkeep, Lister):
         return super().run(parsed_args) or int(self._damaged)
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, list[Row]]:
-        with session.stored(parsed_args) as (driver, runner):
+        with session.stored(parsed_args, self.target) as (driver, runner):
             rows = runner.run(self._check(driver, parsed_args.repair))
         return ("pool", "project", "queue", "kind", "mended", "what"), rows
 
@@ -95,7 +80,7 @@ async def _swept(sweeper: Sweeping) -> int:
         return await sweeper.sweep(0, lambda queue: progress.update(1))
 
 
-class Sweep(Upkeep):
+class Sweep(Targeted):
     """Tidy the store and its pools now: expired messages, lapsed claims, deleted queues.
 
     Services do so once a minute by themselves. Fails when a store is away, behind the
@@ -105,7 +90,7 @@ class Sweep(Upkeep):
     """
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        with session.stored(parsed_args) as (driver, runner):
+        with session.stored(parsed_args, self.target) as (driver, runner):
             if driver.sweeper is None:
                 raise Refused("This kind of store needs no sweeping.")
             settled = runner.run(_swept(driver.sweeper))

@@ -8,17 +8,14 @@ from typing import Any
 import msgspec
 from oslo_config import cfg, types
 
-from zaqar_redis import errors
 from zaqar_redis.auth import tokens
-from zaqar_redis.conf import checks
+from zaqar_redis.conf import checks, files
 from zaqar_redis.realtime import deltas, queues
 from zaqar_redis.realtime.namespaces import Namespaces, Options
 from zaqar_redis.realtime.world import Settings
 
 _DEFAULTS = Settings()
 _GROUP = "channels"
-#: Of the channels of a namespace: a group of options for each.
-_NAMESPACE = "channels:{}"
 
 _HELP = {
     "presence": "Who is in a channel can be asked for.",
@@ -194,48 +191,51 @@ def settings(conf: cfg.ConfigOpts) -> Settings:
     )
 
 
-def check(conf: cfg.ConfigOpts) -> None:
-    """Raises BadConfiguration, which names the group and the option."""
-    for option in _CHANNELS:
-        _value(conf, _GROUP, option.dest)
-    checks.check_names(conf)
+def problems(conf: cfg.ConfigOpts) -> list[str]:
+    """What of the options of channels does not fit together; each names group and option."""
+    if not conf[_GROUP].enabled:
+        return []
+    found = list(checks.check_names(conf))
     by_group = {
         _GROUP: _options(conf, _GROUP, Options),
-        **{_NAMESPACE.format(name): options for name, options in _named(conf).items()},
+        **{_group(name): options for name, options in _named(conf).items()},
     }
-    checks.check_files(conf, by_group, {option.dest for option in _CHANNELS})
     for group, options in by_group.items():
-        checks.check_options(group, options)
+        found += checks.check_options(group, options)
+    return found
+
+
+def namespace_options(conf: cfg.ConfigOpts) -> dict[str, list[cfg.Opt]]:
+    """By group; there is one for each namespace."""
+    return {_group(name): _of_channels(kind()) for name, kind in _kinds(conf).items()}
+
+
+def register_namespaces(conf: cfg.ConfigOpts) -> None:
+    for group, options in namespace_options(conf).items():
+        conf.register_opts(options, group=group)
 
 
 def namespaces(conf: cfg.ConfigOpts) -> Namespaces:
     return Namespaces(_options(conf, _GROUP, Options), _named(conf))
 
 
+def _group(namespace: str) -> str:
+    return f"{files.NAMESPACE}{namespace}"
+
+
+def _kinds(conf: cfg.ConfigOpts) -> dict[str, type[Options]]:
+    """By namespace; that of queues is always there."""
+    return dict.fromkeys(conf[_GROUP].namespaces, Options) | {queues.NAMESPACE: queues.QueueOptions}
+
+
 def _named(conf: cfg.ConfigOpts) -> dict[str, Options]:
     """Options by namespace."""
-    named: dict[str, Options] = {
-        name: _options(conf, _NAMESPACE.format(name), Options)
-        for name in conf[_GROUP].namespaces
-        if name != queues.NAMESPACE
-    }
-    of_queues = _NAMESPACE.format(queues.NAMESPACE)
-    named[queues.NAMESPACE] = _options(conf, of_queues, queues.QueueOptions)
-    return named
+    return {name: _options(conf, _group(name), kind) for name, kind in _kinds(conf).items()}
 
 
-def _options(conf: cfg.ConfigOpts, name: str, kind: type[Options]) -> Options:
-    if name != _GROUP:
-        conf.register_opts(_of_channels(kind()), group=name)
-    given = {field: _value(conf, name, field) for field in kind.__struct_fields__}
+def _options(conf: cfg.ConfigOpts, group: str, kind: type[Options]) -> Options:
+    given = {field: conf[group][field] for field in kind.__struct_fields__}
     return msgspec.convert(given, kind)
-
-
-def _value(conf: cfg.ConfigOpts, group: str, name: str) -> Any:
-    try:
-        return getattr(conf[group], name)
-    except (cfg.Error, ValueError) as error:
-        raise errors.BadConfiguration(f"[{group}] {name}: {error}") from error
 
 
 def verifier(conf: cfg.ConfigOpts) -> tokens.Settings:

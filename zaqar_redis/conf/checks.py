@@ -4,12 +4,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Iterator
 
 from oslo_config import cfg
 
-from zaqar_redis import errors
 from zaqar_redis.keyspace import uris
 from zaqar_redis.realtime.namespaces import NAME, Options
 from zaqar_redis.realtime.queues import QueueOptions
@@ -19,77 +17,48 @@ _GROUP = "channels"
 _OF_HISTORY = ("force_recovery", "force_positioning", "auto_cache_recover")
 
 
-def check_names(conf: cfg.ConfigOpts) -> None:
-    """Raises BadConfiguration: the options of [channels] do not fit together."""
+def check_names(conf: cfg.ConfigOpts) -> Iterator[str]:
+    """What of [channels] itself does not fit together."""
     group = conf[_GROUP]
     for name in group.namespaces:
         if not NAME.fullmatch(name):
-            raise _bad(
+            yield _bad(
                 "namespaces",
                 f'"{name}" is no name: it must be two or more ASCII letters, digits, underscores, '
                 "dashes and dots",
             )
     personal = group.personal_channel_namespace
     if personal and personal not in group.namespaces:
-        raise _bad("personal_channel_namespace", f'"{personal}" is none of the namespaces')
+        yield _bad("personal_channel_namespace", f'"{personal}" is none of the namespaces')
     if not group.project.strip():
-        raise _bad("project", "it may not be empty")
+        yield _bad("project", "it may not be empty")
     if group.pong_timeout >= group.ping_interval:
-        raise _bad("pong_timeout", f"it must be less than ping_interval ({group.ping_interval})")
+        yield _bad("pong_timeout", f"it must be less than ping_interval ({group.ping_interval})")
     for origin in group.allowed_origins:
         if origin != "*" and "://" not in origin:
-            raise _bad("allowed_origins", f"{origin}: it must be * or like https://*.example.org")
+            yield _bad("allowed_origins", f"{origin}: it must be * or like https://*.example.org")
     stores = [uris.canonical(uri) for uri in group.uris]
     for number, store in enumerate(stores, 1):
         if store in stores[: number - 1]:
-            raise _bad("uris", f"number {number} is there twice")  # it may have a password
+            yield _bad("uris", f"number {number} is there twice")  # it may have a password
 
 
-def check_files(conf: cfg.ConfigOpts, known: Mapping[str, Options], common: set[str]) -> None:
-    """Whether files have groups and options that nobody reads.
-
-    *known* by group; *common* are the options of [channels].  Raises BadConfiguration.
-    """
-    options = {group.lower(): set(each.__struct_fields__) for group, each in known.items()}
-    options[_GROUP] |= common
-    for path in _files(conf):
-        sections: dict[str, dict[str, list[str]]] = {}
-        cfg.ConfigParser(path, sections).parse()
-        for group, given in sections.items():
-            if group.lower().partition(":")[0] != _GROUP:
-                continue
-            if group.lower() not in options:
-                raise errors.BadConfiguration(
-                    f"[{group}] in {path}: its namespace is not in the option namespaces of "
-                    f"[{_GROUP}]"
-                )
-            for option in sorted(given.keys() - options[group.lower()]):
-                raise _bad(option, f"there is no such option ({path})", group)
-
-
-def check_options(group: str, options: Options) -> None:
-    """Raises BadConfiguration: those of one namespace do not fit together."""
+def check_options(group: str, options: Options) -> Iterator[str]:
+    """What of the options of one namespace does not fit together."""
     try:
         re.compile(options.channel_regex)
     except re.error as error:
-        raise _bad("channel_regex", f"{error}", group) from error
+        yield _bad("channel_regex", f"{error}", group)
     if isinstance(options, QueueOptions):
         return  # its history is the queue itself
     size, ttl = options.history_size, options.history_ttl
     if bool(size) != bool(ttl):
         there, missing = ("size", "ttl") if size else ("ttl", "size")
-        raise _bad(f"history_{missing}", f"with history_{there} it must be more than 0", group)
+        yield _bad(f"history_{missing}", f"with history_{there} it must be more than 0", group)
     for name in _OF_HISTORY:
         if getattr(options, name) and not options.has_history:
-            raise _bad(name, "without history_size and history_ttl it does nothing", group)
+            yield _bad(name, "without history_size and history_ttl it does nothing", group)
 
 
-def _files(conf: cfg.ConfigOpts) -> list[str]:
-    found = list(conf.config_file)
-    for folder in conf.config_dir:
-        found += sorted(map(str, Path(folder).glob("*.conf")))
-    return found
-
-
-def _bad(option: str, why: str, group: str = _GROUP) -> errors.BadConfiguration:
-    return errors.BadConfiguration(f"[{group}] {option}: {why}")
+def _bad(option: str, why: str, group: str = _GROUP) -> str:
+    return f"[{group}] {option}: {why}"

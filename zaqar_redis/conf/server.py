@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import ipaddress
+
 from oslo_config import cfg
 
 OPTIONS: list[tuple[str | None, list[cfg.Opt]]] = [
@@ -77,3 +79,22 @@ OPTIONS: list[tuple[str | None, list[cfg.Opt]]] = [
         ],
     ),
 ]
+
+
+def problems(conf: cfg.ConfigOpts) -> list[str]:
+    """What of these options does not fit together."""
+    listen = conf["drivers:transport:wsgi"].bind
+    if conf.admin_mode and not (conf.admin_mode_on_any_address or _is_loopback(listen)):
+        return [
+            f"admin_mode: {listen} is not an address of this machine alone, and everybody who "
+            "reaches the service could change its pools; bind to 127.0.0.1 or set "
+            "admin_mode_on_any_address"
+        ]
+    return []
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

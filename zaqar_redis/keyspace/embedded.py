@@ -74,6 +74,7 @@ class Place:
         path = unquote(parts.path)
         self.folder = Path(path) if path else platformdirs.user_data_path("zaqar-redis")
         self.log = self.folder / "redis.log"
+        self.users = self.folder / "users.lock"
         self.socket = self.folder / "redis.sock"
         if len(str(self.socket)) > _SOCKET_PATH_MAX:
             name = hashlib.sha256(str(self.folder).encode()).hexdigest()[:16]
@@ -85,14 +86,24 @@ class Place:
         return f"unix://{self.socket}"
 
 
+def is_running(uri: str) -> bool:
+    """Whether somebody uses the store of an ``embedded://`` URI, e.g. a service."""
+    return _state(Place(uri)) is not _State.AWAY
+
+
 @contextlib.contextmanager
-def running(uri: str) -> Iterator[str]:
+def running(uri: str, *, make: bool = True) -> Iterator[str]:
     """Have the server of an ``embedded://`` URI run; yield its ``unix://`` URI.
 
-    Raises BadConfiguration when it cannot be started, with the reason.
+    Raises BadConfiguration when it cannot be started, with the reason; and, unless it may
+    *make* one, when there is no data directory.
     """
     place = Place(uri)
     try:
+        if not (make or place.users.exists()):
+            raise errors.BadConfiguration(
+                f"{place.folder} is no data directory: only `zaqar-redis serve` makes one"
+            )
         place.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         place.socket.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
@@ -104,7 +115,7 @@ def running(uri: str) -> Iterator[str]:
     if parent.st_uid != os.getuid() or not stat.S_ISDIR(parent.st_mode):
         raise errors.BadConfiguration(f"{place.socket.parent} is not a directory of this user")
     user = os.getpid()
-    with (place.folder / "users.lock").open("w") as users:
+    with place.users.open("w") as users:
         with _starting(place):
             fcntl.flock(users, fcntl.LOCK_SH)
             _have_running(place)

@@ -23,6 +23,7 @@ from tests.spark.jobs import commands
 from tests.spark.jobs.archives import archive
 from tests.spark.support import Store
 from zaqar_redis import errors
+from zaqar_redis.cli import profile_file
 from zaqar_redis.spark.jobs import analysing, running
 from zaqar_redis.spark.jobs import analytics as job
 from zaqar_redis.spark.jobs.analysing import windows
@@ -320,12 +321,17 @@ def test_what_cannot_be_done_is_said(
 
 
 @pytest.mark.timeout(300)
-def test_the_command_prints_its_report_as_json(store: Store, tmp_path: Path) -> None:
+def test_the_command_finds_the_store_of_a_profile_and_prints_its_report_as_json(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fill(store)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    with profile_file.changed() as profiles:
+        profiles.profiles["here"] = profile_file.Profile(uri=store.uri)
     done = subprocess.run(
         [
             *(sys.executable, "-m", "zaqar_redis.cli.main", "pipeline", "analytics"),
-            *("--storage", store.uri, "--project", store.project, "--pattern", "q|mail"),
+            *("--profile", "here", "--project", store.project, "--pattern", "q|mail"),
             *("--master", "local[2]", "--no-progress", "--json", str(tmp_path / "out")),
             *commands.IN_TURN,
         ],

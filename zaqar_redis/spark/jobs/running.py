@@ -117,7 +117,7 @@ def _reachable(parsed: argparse.Namespace) -> Iterator[None]:
     """A private store is there as long as the job is."""
     with contextlib.ExitStack() as stack:
         if parsed.storage and urlsplit(parsed.storage).scheme == "embedded":
-            parsed.storage = stack.enter_context(embedded.running(parsed.storage))
+            parsed.storage = stack.enter_context(embedded.running(parsed.storage, make=False))
         yield
 
 

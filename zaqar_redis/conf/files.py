@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is wrong in configuration files: names that nobody reads, and values of no use."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TypeAlias
+
+from oslo_config import cfg
+
+DEFAULT = "DEFAULT"
+#: Of the channels of a namespace: a group of options for each.
+NAMESPACE = "channels:"
+
+#: Options by group.
+Groups: TypeAlias = Mapping[str, Sequence[cfg.Opt]]
+#: Values by option, by group.
+_Sections: TypeAlias = dict[str, dict[str, list[str]]]
+
+
+def problems(conf: cfg.ConfigOpts, known: Groups) -> list[str]:
+    """Each with its group and its option; near names are told."""
+    read = {path: _sections(path) for path in _files(conf)}
+    unknown = [line for path, sections in read.items() for line in _unknown(path, sections, known)]
+    return unknown + list(_bad_values(conf, known, read))
+
+
+def _files(conf: cfg.ConfigOpts) -> list[str]:
+    found = list(conf.config_file)
+    for folder in conf.config_dir:
+        found += sorted(map(str, Path(folder).glob("*.conf")))
+    return found
+
+
+def _sections(path: str) -> _Sections:
+    found: _Sections = {}
+    cfg.ConfigParser(path, found).parse()
+    return found
+
+
+def _plain(group: str) -> str:
+    """As oslo.config compares groups: case counts for none but this one."""
+    return group if group == DEFAULT else group.lower()
+
+
+def _unknown(path: str, sections: _Sections, known: Groups) -> Iterator[str]:
+    options = {_plain(group): {option.dest for option in each} for group, each in known.items()}
+    for group, given in sections.items():
+        names = options.get(_plain(group))
+        if names is None:
+            yield f"[{group}] in {path}: {_no_group(group, known)}"
+            continue
+        for option in sorted(given.keys() - names):
+            meant = _meant(option, names, options)
+            yield f"[{group}] {option}: there is no such option ({path}){meant}"
+
+
+def _no_group(group: str, known: Groups) -> str:
+    if group.lower().startswith(NAMESPACE):
+        return "its namespace is not in the option namespaces of [channels]"
+    by_plain = {name.lower(): name for name in known}
+    near = difflib.get_close_matches(group.lower(), by_plain, 1)
+    return "there is no such group" + (f"; did you mean [{by_plain[near[0]]}]?" if near else "")
+
+
+def _meant(option: str, names: set[str], options: Mapping[str, set[str]]) -> str:
+    """The nearest there is: another option of its group, or the same of another group."""
+    if near := difflib.get_close_matches(option, sorted(names), 1):
+        return f'; did you mean "{near[0]}"?'
+    others = [group for group, found in options.items() if option in found]
+    return f"; there is one in [{others[0]}]" if others else ""
+
+
+def _bad_values(
+    conf: cfg.ConfigOpts, known: Groups, read: Mapping[str, _Sections]
+) -> Iterator[str]:
+    for group, options in known.items():
+        for option in options:
+            try:
+                getattr(conf if group == DEFAULT else conf[group], option.dest)
+            except (cfg.Error, ValueError) as error:
+                yield f"[{group}] {option.dest}: {_why(error)}{_given(group, option.dest, read)}"
+
+
+def _why(error: Exception) -> str:
+    # oslo.config's own text is for who wrote the option; what it caught says it plainly.
+    caught = error.__context__
+    return str(caught if isinstance(caught, ValueError) else error)
+
+
+def _given(group: str, option: str, read: Mapping[str, _Sections]) -> str:
+    """The file that counts, the last one, in brackets; empty when no file has it."""
+    files = [
+        path
+        for path, sections in read.items()
+        for name, given in sections.items()
+        if _plain(name) == _plain(group) and option in given
+    ]
+    return f" ({files[-1]})" if files else ""
