@@ -195,7 +195,8 @@ def test_who_speaks_json_may_read_and_recover_what_is_json(service: servers.Serv
     position = {"channel": name, "recover": True, "epoch": epoch}
     with JsonPeer(service, "ann") as ann:
         came = ann.ask("subscribe", **position, offset=1)
-        kept = ann.publication(JOINED, *ann.times(came), 2)
+        (time,) = ann.times(came)
+        kept = ann.publication(JOINED, time, 2)
         assert b'"publications":[%b]' % kept in came
         came = ann.ask("history", channel=name, limit=1, reverse=True)
         assert b'"publications":[%b]' % kept in came

@@ -8,7 +8,7 @@ there.  Payloads are raw JSON, or else any bytes, which clients of JSON cannot g
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Raw, Struct
@@ -27,8 +27,11 @@ class Binary:
         return self.data
 
 
-#: Raw: it is JSON.
-Payload = Raw | Binary
+if TYPE_CHECKING:
+    #: Raw: it is JSON.
+    Payload = Raw | Binary
+else:
+    Payload = Raw  # for decoders: what is read from JSON is JSON
 
 #: No payload.  It is told from others by being this very one: see `payload`.
 NOTHING = Raw()
