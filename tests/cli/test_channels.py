@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 
 from tests import servers
@@ -111,6 +112,11 @@ def test_history_is_listed_from_where_it_is_wanted(place: Place) -> None:
     key = ("--idempotency-key", "k")
     first = shell.shown("channel", "publish", "news", "d", *key)
     assert shell.shown("channel", "publish", "news", "d", *key) == first
+    binary = {"channel": "news", "b64data": "AP8="}
+    headers = {"X-API-Key": KEY}
+    httpx.post(f"{place.service.url}/api/publish", json=binary, headers=headers)
+    (shown,) = shell.shown("channel", "history", "news", "--reverse", "--limit", "1")
+    assert (shown["offset"], shown["data"]) == (5, {"b64data": "AP8="})
 
 
 def test_what_cannot_be_done_is_said(place: Place) -> None:

@@ -241,7 +241,7 @@ async def _held(uris: Sequence[str], channel: str) -> tuple[str, dict[int, int]]
     finally:
         await store.close()
     found = [packing.unpacked(each.payload, each.offset) for each in kept]
-    return top.epoch, {each.offset: msgspec.json.decode(each.data) for each in found}
+    return top.epoch, {each.offset: msgspec.json.decode(bytes(each.data)) for each in found}
 
 
 async def until(condition: Callable[[], object], what: str, seconds: float = 60.0) -> None:

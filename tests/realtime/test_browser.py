@@ -49,6 +49,8 @@ PAGE = """
 const news = [], binary = BINARY;
 const pack = (data) => binary ? new TextEncoder().encode(JSON.stringify(data)) : data;
 const unpack = (data) => binary ? JSON.parse(new TextDecoder().decode(data)) : data;
+// Bytes that are no text, as numbers.
+const read = (data) => binary && data[0] > 127 ? Array.from(data) : unpack(data);
 let client, subscription;
 
 function start(transport, service, token, channel, options) {
@@ -61,11 +63,12 @@ function start(transport, service, token, channel, options) {
   });
   client.on('connecting', (ctx) => news.push(['connecting', ctx.code]));
   client.on('connected', (ctx) => news.push(['connected', ctx.transport]));
+  client.on('disconnected', (ctx) => news.push(['disconnected', [ctx.code, ctx.reason]]));
   subscription = client.newSubscription(channel, options);
   subscription.on('subscribed', (ctx) =>
     news.push(['subscribed', [ctx.wasRecovering, ctx.recovered]]));
   subscription.on('publication', (ctx) =>
-    news.push(['publication', [ctx.offset, unpack(ctx.data)]]));
+    news.push(['publication', [ctx.offset, read(ctx.data)]]));
   subscription.subscribe();
   client.connect();
   return subscription.ready();
@@ -199,3 +202,26 @@ def test_centrifuge_js_talks_and_recovers_what_it_missed(
     came = "".join(map(str, frames)).count('"delta":true,"time":')
     assert came == (3 if options else 0)
     page.close()
+
+
+def test_bytes_reach_protobuf_and_send_json_away_for_good(
+    browser: Browser, pages: str, service: servers.Service
+) -> None:
+    channel = str(uuid.uuid4())
+    both = {}
+    for format in ("json", "protobuf"):
+        token = jwt.encode({"sub": format}, SECRET, algorithm="HS256")
+        page = both[format] = browser.new_page()
+        page.goto(f"{pages}/{format}.html")
+        given = ["websocket", f"127.0.0.1:{service.port}", token, channel, {}]
+        page.evaluate("(given) => start(...given)", given)
+    both["json"].evaluate("(data) => subscription.publish(pack(data))", said(1))
+    both["protobuf"].evaluate("(data) => subscription.publish(pack(data))", said(2))
+    for page in both.values():
+        assert until(page, "publication", 2) == [[1, said(1)], [2, said(2)]]
+    bytes_ = [255, 0, 10, 123]
+    both["protobuf"].evaluate("(data) => subscription.publish(new Uint8Array(data))", bytes_)
+    assert until(both["protobuf"], "publication", 3)[2] == [3, bytes_]
+    assert until(both["json"], "disconnected", 1) == [[3506, "inappropriate protocol"]]
+    for page in both.values():
+        page.close()

@@ -210,13 +210,16 @@ def test_what_is_published_is_seen_whoever_publishes_it(
     expect(page.locator(".publish [role=status]")).to_have_text("Published: offset 1")
     client = cent.Client(f"{service.url}/api", KEY)
     client.publish(cent.PublishRequest(channel=channel, data={"from": MARKUP}))
-    client.close()
     expect(page.locator(".feed li")).to_have_count(2)
     assert heard(page) == [{"from": "the box", "n": 12345678901234567890}, {"from": MARKUP}]
     page.get_by_text("Presence", exact=True).click()
     page.get_by_text("History", exact=True).click()
     expect(page.locator("details").nth(0)).to_contain_text("Nobody.")  # who looks on is not seen
     expect(page.locator("details").nth(1).locator("tbody tr")).to_have_count(2)
+    client.publish(cent.PublishRequest(channel=channel, data=None, b64data="AP8="))
+    client.close()
+    state(page, re.compile("^a publication here is no JSON"))
+    expect(page.locator("details").nth(1)).to_contain_text("base64: AP8=")
 
 
 def test_a_channel_that_is_not_there_is_told(

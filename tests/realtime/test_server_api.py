@@ -29,7 +29,7 @@ OPTIONS: dict[str, dict[str, object]] = {
     "channels": {
         "token_hmac_secret_key": SECRET,
         "api_key": KEY,
-        "namespaces": "chat,bare",
+        "namespaces": "chat,bare,json",
     },
     "channels:chat": {
         "presence": True,
@@ -39,6 +39,7 @@ OPTIONS: dict[str, dict[str, object]] = {
         "allow_subscribe_for_client": True,
     },
     "channels:bare": {"allow_subscribe_for_client": True},
+    "channels:json": {"publication_data_format": "json"},
 }
 
 
@@ -216,11 +217,11 @@ def test_a_batch_answers_every_command(service: servers.Service, api: cent.Clien
         ("publish", {"data": 1}, 107),
         ("publish", {"channel": "chat:x"}, 107),
         ("publish", {"channel": "chat:x", "b64data": "%"}, 107),
-        ("publish", {"channel": "chat:x", "b64data": "eA=="}, 107),  # no JSON
+        ("publish", {"channel": "json:x", "b64data": "eA=="}, 107),  # no JSON
         ("publish", {"channel": "chat:x", "data": 1, "version": "a"}, 107),
         ("publish", {"channel": "chat:x", "data": 1, "version": -1}, 107),
         ("subscribe", {"user": "a", "channel": "queue:no name"}, 107),
-        ("publish", {"channel": "chat:x", "b64data": "W1tbW1tbW1tbW1tbW1tb" * 5000}, 107),  # deep
+        ("publish", {"channel": "json:x", "b64data": "W1tbW1tbW1tbW1tbW1tb" * 5000}, 107),  # deep
         ("broadcast", {"data": 1}, 107),
         ("history", {"channel": "bare:x"}, 108),
         ("history_remove", {"channel": "bare:x"}, 108),

@@ -47,8 +47,10 @@ history_size = 1
 history_ttl = 60
 force_recovery = true
 channel_regex = ^[a-z]+$
+publication_data_format =
 [channels:queue]
 presence = true
+publication_data_format = json_object
 """
 
 
@@ -99,6 +101,12 @@ def test_what_the_guide_puts_into_a_file_is_taken(tmp_path: Path, document: str)
         ("channels", "ping_interval = 8", "[channels] pong_timeout"),
         ("channels", "project =", "[channels] project"),
         ("channels", "channel_limit = many", "[channels] channel_limit"),
+        ("channels", "publication_data_format = xml", "[channels] publication_data_format"),
+        (
+            "channels:queue",
+            "publication_data_format = binary",
+            "[channels:queue] publication_data_format",
+        ),
     ],
 )
 def test_options_that_do_not_fit_are_told_with_their_group(

@@ -170,7 +170,7 @@ class ChannelHistory(OfChannel, Lister):
                 each["offset"],
                 each.get("time"),
                 each.get("info", {}).get("user"),
-                each["data"] if as_is else json.dumps(each["data"]),
+                _payload(each, "data", as_is),
             )
             for each in found
         ]
@@ -186,14 +186,27 @@ class ChannelPresence(OfChannel, Lister):
         with self.opened(parsed_args) as session:
             found = session.call("presence", channel=parsed_args.channel)["presence"]
         as_is = structured(parsed_args)
-
-        def shown(info: Any) -> Any:
-            return info if as_is or info is None else json.dumps(info)
-
         return ("client", "user", "conn_info", "chan_info"), [
-            (client, who["user"], shown(who.get("conn_info")), shown(who.get("chan_info")))
+            (
+                client,
+                who["user"],
+                _payload(who, "conn_info", as_is),
+                _payload(who, "chan_info", as_is),
+            )
             for client, who in sorted(found.items())
         ]
+
+
+def _payload(of: dict[str, Any], name: str, as_is: bool) -> Any:
+    """JSON; with what is none in base64, under the name that the server API has for it."""
+    encoded = f"b64{name}"
+    if encoded in of:
+        given: Any = {encoded: of[encoded]}
+    elif name in of:
+        given = of[name]
+    else:
+        return None
+    return given if as_is else json.dumps(given)
 
 
 class ChannelDisconnect(OfChannels, Destructive):

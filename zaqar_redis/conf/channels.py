@@ -38,8 +38,9 @@ _HELP = {
     "publications: fossil, or nothing.",
     "delta_publish": "All publications are sent like that; without it, those that are published "
     "with the flag delta of the server API.",
-    "publication_data_format": "json: publications are JSON; binary: any bytes, and only clients "
-    "of Protobuf may subscribe.",
+    "publication_data_format": "What is published must be: json; json_object; binary: any bytes, "
+    "also none at all; empty: any bytes. Who speaks JSON is disconnected (3506) when it would get "
+    "what is no JSON.",
     "channel_regex": "What the rest of a name must match; without it, names are ASCII.",
 }
 for _what, _doing in (
@@ -54,7 +55,7 @@ for _what, _doing in (
 
 _CHOICES = {
     "force_recovery_mode": ["stream", "cache"],
-    "publication_data_format": ["json", "binary"],
+    "publication_data_format": ["", "json", "json_object", "binary"],
     "allowed_delta_types": list(deltas.TYPES),
 }
 

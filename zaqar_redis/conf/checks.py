@@ -50,7 +50,10 @@ def check_options(group: str, options: Options) -> Iterator[str]:
     except re.error as error:
         yield _bad("channel_regex", f"{error}", group)
     if isinstance(options, QueueOptions):
-        return  # its history is the queue itself
+        # Its history is the queue itself, whose messages are JSON.
+        if not options.publication_data_format.startswith("json"):
+            raise _bad("publication_data_format", "messages of queues are JSON", group)
+        return
     size, ttl = options.history_size, options.history_ttl
     if bool(size) != bool(ttl):
         there, missing = ("size", "ttl") if size else ("ttl", "size")

@@ -2,15 +2,19 @@
 """Requests and results of the server API, with the names of the protocol.
 
 Presence and history are asked for as clients do: see `wire`.  Payloads are raw JSON, or, in
-the fields that begin with ``b64``, bytes in base64.  Fields of results without a default are
-always written.
+the fields that begin with ``b64``, any bytes in base64.  Fields of results without a default
+are always written.
 """
 
 from __future__ import annotations
 
-from msgspec import Raw
+import base64
 
-from zaqar_redis.realtime.wire import NOTHING, Stream, Wire
+from msgspec import Raw
+from msgspec.structs import replace
+
+from zaqar_redis.realtime import wire
+from zaqar_redis.realtime.wire import NOTHING, Binary, Stream, Wire
 
 
 class Override(Wire):
@@ -112,6 +116,19 @@ class Done(Wire):
     """Nothing to say but that."""
 
 
+class ClientInfo(wire.ClientInfo):
+    """One with something that is no JSON."""
+
+    b64conn_info: str = ""
+    b64chan_info: str = ""
+
+
+class Publication(wire.Publication):
+    """One that is no JSON, or nothing at all."""
+
+    b64data: str = ""
+
+
 class PublishResult(Wire):
     offset: int = 0
     epoch: str = ""
@@ -156,3 +173,42 @@ class InfoResult(Wire):
 class BatchResult(Wire):
     #: each has the result under the name of its method, or an error
     replies: list[dict[str, object]]
+
+
+def info(given: wire.ClientInfo) -> wire.ClientInfo:
+    """As it can be written in JSON."""
+    conn_info, chan_info = given.conn_info, given.chan_info
+    if not (isinstance(conn_info, Binary) or isinstance(chan_info, Binary)):
+        return given
+    return ClientInfo(
+        given.user,
+        given.client,
+        _json(conn_info),
+        _json(chan_info),
+        b64conn_info=_base64(conn_info),
+        b64chan_info=_base64(chan_info),
+    )
+
+
+def publication(given: wire.Publication) -> wire.Publication:
+    """The same of a publication; libraries look for its data, so there are some."""
+    if given.info is not None:
+        given = replace(given, info=info(given.info))
+    if given.data is not NOTHING and not isinstance(given.data, Binary):
+        return given
+    return Publication(
+        data=Raw(b"null"),
+        info=given.info,
+        offset=given.offset,
+        tags=given.tags,
+        time=given.time,
+        b64data=_base64(given.data),
+    )
+
+
+def _json(payload: wire.Payload) -> wire.Payload:
+    return NOTHING if isinstance(payload, Binary) else payload
+
+
+def _base64(payload: wire.Payload) -> str:
+    return base64.b64encode(payload.data).decode() if isinstance(payload, Binary) else ""

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 from msgspec import Raw
@@ -12,6 +12,10 @@ from msgspec import Raw
 from zaqar_redis.realtime.wire import Command, ConnectRequest, EmulationRequest, Push, Reply
 
 T = TypeVar("T")
+
+
+class Inappropriate(Exception):
+    """A payload is no JSON, and this format has nothing else."""
 
 
 class Codec(Protocol):
@@ -24,7 +28,7 @@ class Codec(Protocol):
         """Raises ValueError for what is no frame, and for an empty one."""
 
     def encode(self, reply: Reply) -> bytes:
-        """One that `frame` can put together with others."""
+        """One that `frame` can put together with others.  Raises Inappropriate."""
 
     def frame(self, replies: Sequence[bytes]) -> bytes: ...
 
@@ -35,6 +39,24 @@ def _read(decoder: msgspec.json.Decoder[T], text: bytes) -> T:
         return decoder.decode(text)
     except RecursionError as error:  # a filter, or data, nested as deeply as a frame is long
         raise msgspec.DecodeError("nested too deeply") from error
+
+
+def _refuse(payload: Any) -> Any:
+    raise Inappropriate
+
+
+_encoder = msgspec.json.Encoder(enc_hook=_refuse)
+
+
+def _written(value: Reply | Push) -> bytes:
+    """In one line: frames and events are cut at the ends of lines.
+
+    Only payloads have them, and in JSON they are white space.  Raises Inappropriate.
+    """
+    text = _encoder.encode(value)
+    if b"\n" in text or b"\r" in text:
+        return text.translate(None, b"\r\n")
+    return text
 
 
 class Json:
@@ -49,7 +71,7 @@ class Json:
         return [_read(self._decoder, line) for line in lines]
 
     def encode(self, reply: Reply) -> bytes:
-        return msgspec.json.encode(reply)
+        return _written(reply)
 
     def frame(self, replies: Sequence[bytes]) -> bytes:
         return b"\n".join(replies)
@@ -76,7 +98,7 @@ class Pushes:
         push = reply.push
         if reply.connect is not None:
             push = Push(connect=reply.connect)
-        return msgspec.json.encode(push or Push())
+        return _written(push or Push())
 
     def frame(self, replies: Sequence[bytes]) -> bytes:
         return b"\n".join(replies)

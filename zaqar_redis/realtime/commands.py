@@ -33,8 +33,6 @@ async def unsubscribe(session: Session, id: int, request: wire.UnsubscribeReques
 
 async def publish(session: Session, id: int, request: wire.PublishRequest) -> None:
     _accessible(session, request.channel, "publish")
-    if not bytes(request.data):
-        raise Refused(codes.BAD_REQUEST)
     subscription = session.subscriptions.get(request.channel)
     info = wire.ClientInfo(user=session.user, client=session.client, conn_info=session.conn_info)
     await session.world.publish(
@@ -47,7 +45,6 @@ async def history(session: Session, id: int, request: wire.HistoryRequest) -> No
     options = _accessible(session, request.channel, "history")
     if not options.has_history:
         raise Refused(codes.NOT_AVAILABLE)
-    session.check_format(options)
     since = since_of(request, session.world.settings.history_max)
     found, top = await session.world.history(request.channel, since, options)
     check_epoch(request, top)

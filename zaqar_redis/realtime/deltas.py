@@ -4,7 +4,7 @@
 A delta is of what this very client was sent last.  Its subscription remembers that, and all
 that were sent it share it: so it is right whatever was missed before, and neither publishing nor
 the store have to do with it.  A client of JSON needs the very bytes that a delta is of, so all
-its data are in strings.
+its data are in strings, also those that are text and no JSON.
 """
 
 from __future__ import annotations
@@ -40,20 +40,23 @@ def is_wanted(publication: wire.Publication, options: Options) -> bool:
 def whole(publication: wire.Publication, binary: bool) -> wire.Publication:
     if binary:
         return publication
-    return replace(publication, data=_text(bytes(publication.data)))
+    text = _string(bytes(publication.data))
+    return publication if text is None else replace(publication, data=text)
 
 
-def behind(base: Raw | None, publication: wire.Publication, binary: bool) -> wire.Publication:
+def behind(
+    base: wire.Payload | None, publication: wire.Publication, binary: bool
+) -> wire.Publication:
     """For who has *base*; None: for anybody."""
     delta = _delta(bytes(base), bytes(publication.data)) if base is not None else None
     if delta is None:
         return whole(publication, binary)
     if binary:
-        return replace(publication, data=Raw(delta), delta=True)
-    try:
-        return replace(publication, data=Raw(msgspec.json.encode(delta.decode())), delta=True)
-    except UnicodeDecodeError:
+        return replace(publication, data=wire.Binary(delta), delta=True)
+    text = _string(delta)
+    if text is None:
         return whole(publication, binary)
+    return replace(publication, data=text, delta=True)
 
 
 def chained(publications: Iterable[wire.Publication], binary: bool) -> list[wire.Publication]:
@@ -74,5 +77,9 @@ def _delta(base: bytes, data: bytes) -> bytes | None:
     return delta if len(delta) < len(data) else None
 
 
-def _text(data: bytes) -> Raw:
-    return Raw(msgspec.json.encode(data.decode(errors="replace")))
+def _string(data: bytes) -> Raw | None:
+    """None: it is no text."""
+    try:
+        return Raw(msgspec.json.encode(data.decode()))
+    except UnicodeDecodeError:
+        return None

@@ -12,9 +12,11 @@ import re
 from collections.abc import Mapping
 
 import msgspec
+from msgspec import Raw
 
 from zaqar_redis.realtime import codes
 from zaqar_redis.realtime.engine import Keep
+from zaqar_redis.realtime.wire import NOTHING, Payload
 
 #: Characters of a channel's name.
 NAME_MAX = 255
@@ -57,12 +59,21 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     allowed_delta_types: tuple[str, ...] = ()
     delta_publish: bool = False
     channel_regex: str = ""
-    #: json: publications are JSON; binary: any bytes, for clients of Protobuf alone
-    publication_data_format: str = "json"
+    #: what publications have to be: json, json_object, or binary, which is any bytes, also
+    #: none; empty: any bytes, but not none
+    publication_data_format: str = ""
 
-    @property
-    def is_binary(self) -> bool:
-        return self.publication_data_format == "binary"
+    def takes(self, data: Payload) -> bool:
+        """Whether it may be published."""
+        match self.publication_data_format:
+            case "binary":
+                return True
+            case "json":
+                return isinstance(data, Raw) and data is not NOTHING
+            case "json_object":
+                return isinstance(data, Raw) and bytes(data).lstrip().startswith(b"{")
+            case _:
+                return data is not NOTHING
 
     @property
     def has_history(self) -> bool:

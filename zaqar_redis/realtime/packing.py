@@ -1,23 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What nodes write for each other: publications, and who is in a channel."""
+"""What nodes write for each other: publications, and who is in a channel.
+
+A payload that is JSON is written as text, any other as bytes: so nobody has to look again.
+"""
 
 from __future__ import annotations
+
+from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct
 
 from zaqar_redis.realtime import deltas, wire
 
+#: str or bytes; msgspec knows no such union.
+_Payload = Any
+
 
 class _Info(Struct, array_like=True):
     user: str
     client: str
-    conn_info: bytes
-    chan_info: bytes
+    conn_info: _Payload
+    chan_info: _Payload
 
 
 class _Publication(Struct, array_like=True):
-    data: bytes
+    data: _Payload
     time: int
     info: _Info | None = None
     tags: dict[str, str] = {}
@@ -38,7 +46,7 @@ def client_info(packed: bytes) -> wire.ClientInfo:
 
 
 def publication(
-    data: Raw,
+    data: wire.Payload,
     time: int,
     info: wire.ClientInfo | None = None,
     tags: dict[str, str] | None = None,
@@ -46,14 +54,14 @@ def publication(
 ) -> bytes:
     """*time* in milliseconds; *delta*: it is to be sent as one."""
     who = _packed(info) if info is not None else None
-    return _encode(_Publication(bytes(data), time, who, tags or {}, delta))
+    return _encode(_Publication(_written(data), time, who, tags or {}, delta))
 
 
 def unpacked(packed: bytes, offset: int) -> wire.Publication:
     found = _read_publication(packed)
     kind = deltas.DeltaPublication if found.delta else wire.Publication
     return kind(
-        data=wire.payload(found.data),
+        data=_read(found.data),
         info=_unpacked(found.info) if found.info is not None else None,
         offset=offset,
         tags=found.tags,
@@ -62,13 +70,23 @@ def unpacked(packed: bytes, offset: int) -> wire.Publication:
 
 
 def _packed(given: wire.ClientInfo) -> _Info:
-    return _Info(given.user, given.client, bytes(given.conn_info), bytes(given.chan_info))
+    return _Info(given.user, given.client, _written(given.conn_info), _written(given.chan_info))
 
 
 def _unpacked(found: _Info) -> wire.ClientInfo:
     return wire.ClientInfo(
         user=found.user,
         client=found.client,
-        conn_info=wire.payload(found.conn_info),
-        chan_info=wire.payload(found.chan_info),
+        conn_info=_read(found.conn_info),
+        chan_info=_read(found.chan_info),
     )
+
+
+def _written(payload: wire.Payload) -> str | bytes:
+    return payload.data if isinstance(payload, wire.Binary) else str(payload, "utf-8")
+
+
+def _read(written: str | bytes) -> wire.Payload:
+    if isinstance(written, bytes):
+        return wire.Binary(written)
+    return Raw(written) if written else wire.NOTHING

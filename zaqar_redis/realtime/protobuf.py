@@ -17,7 +17,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, pr
 from google.protobuf.message import DecodeError, Message
 from msgspec import Raw, Struct
 
-from zaqar_redis.realtime.wire import Command, EmulationRequest, Reply
+from zaqar_redis.realtime.wire import Binary, Command, EmulationRequest, Reply
 
 Convert = Callable[[Any], Any]
 
@@ -117,7 +117,7 @@ def _write(given: Struct, message: Any) -> None:
             part = getattr(message, name)
             part.SetInParent()  # there, though it may be empty
             _write(value, part)
-        elif isinstance(value, Raw):
+        elif isinstance(value, (Raw, Binary)):
             if bytes(value):
                 setattr(message, name, bytes(value))
         elif isinstance(value, list):

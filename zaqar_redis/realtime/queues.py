@@ -36,6 +36,8 @@ class QueueOptions(Options, frozen=True):
     #: of a queue's name, see `rules`
     channel_regex: str = r"^[-a-zA-Z0-9_.]{1,64}$"
     allow_history_for_subscriber: bool = True
+    #: messages are JSON
+    publication_data_format: str = "json"
 
     @property
     def has_history(self) -> bool:

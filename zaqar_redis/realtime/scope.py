@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import time
 
-import msgspec
 from msgspec import Raw
 
 from zaqar_redis.realtime import codes, control, packing, wire
@@ -16,8 +15,6 @@ from zaqar_redis.realtime.node import Node, key_of
 from zaqar_redis.realtime.queues import QueueOptions, Queues, name_of
 from zaqar_redis.realtime.session import Session
 from zaqar_redis.realtime.world import Subscription
-
-_JSON = msgspec.json.Decoder(Raw)
 
 
 class Scope:
@@ -74,8 +71,9 @@ class Scope:
     ) -> Published:
         """Raises Refused when the channel takes no such data, and Unavailable."""
         options = self.namespaces.options(channel)
-        if not options.is_binary:
-            data = _checked(data)
+        given = wire.payload(bytes(data))
+        if not options.takes(given):
+            raise Refused(codes.BAD_REQUEST)
         if (queues := self._queues_of(options)) is not None:
             if tags or not keep:
                 raise Refused(codes.NOT_AVAILABLE)
@@ -83,7 +81,7 @@ class Scope:
             return await queues.publish(
                 self.project, name_of(channel), data, client, once or Once()
             )
-        payload = packing.publication(data, round(time.time() * 1000), info, tags, delta)
+        payload = packing.publication(given, round(time.time() * 1000), info, tags, delta)
         return await self._node.engine.history.publish(
             self._key(channel), payload, options.keep if keep else None, once
         )
@@ -141,12 +139,3 @@ class Scope:
 
     def _key(self, channel: str) -> str:
         return key_of(self.project, channel)
-
-
-def _checked(data: Raw) -> Raw:
-    """JSON, in one line.  Raises Refused when it is none."""
-    try:
-        str(data, "utf-8")  # msgspec does not look
-        return wire.in_one_line(bytes(_JSON.decode(data)))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Refused(codes.BAD_REQUEST) from error

@@ -20,7 +20,7 @@ import msgspec
 from zaqar_redis import errors
 from zaqar_redis.auth import tokens
 from zaqar_redis.realtime import codes, commands, deltas, subscribing, wire
-from zaqar_redis.realtime.codec import Codec
+from zaqar_redis.realtime.codec import Codec, Inappropriate
 from zaqar_redis.realtime.codes import Close, Closed, End, Error, Refused
 from zaqar_redis.realtime.namespaces import Options
 from zaqar_redis.realtime.pushes import Pushed
@@ -45,7 +45,7 @@ class Session:
         #: how others know it
         self.client = str(uuid.uuid4())
         self.user = ""
-        self.conn_info = wire.NOTHING
+        self.conn_info: wire.Payload = wire.NOTHING
         self.subscriptions: dict[str, Subscription] = {}
         self.connected = False
         self.closed = False
@@ -132,8 +132,19 @@ class Session:
     # Out
 
     def send(self, reply: wire.Reply) -> None:
-        if not self.closed:
-            self._out.send(self.codec.encode(reply))
+        if self.closed:
+            return
+        try:
+            text = self.codec.encode(reply)
+        except Inappropriate:
+            LOG.warning(
+                "what %s is to be told is no JSON, and it reads nothing else",
+                self.client,
+                extra={"action": "inappropriate"},
+            )
+            self.close(codes.INAPPROPRIATE)
+        else:
+            self._out.send(text)
 
     def push(self, push: wire.Push) -> None:
         self.send(wire.Reply(push=push))
@@ -181,11 +192,15 @@ class Session:
         if subscription.wants is not None and not subscription.wants(publication.tags):
             return
         if not subscription.delta:
-            self._out.send(pushed.plain(self.codec))
-            return
-        is_delta = deltas.is_wanted(publication, subscription.options)
-        self._out.send(pushed.delta(self.codec, subscription.base if is_delta else None))
-        subscription.base = publication.data
+            text = pushed.plain(self.codec)
+        else:
+            is_delta = deltas.is_wanted(publication, subscription.options)
+            text = pushed.delta(self.codec, subscription.base if is_delta else None)
+            subscription.base = publication.data
+        if text is None:
+            self.close(codes.INAPPROPRIATE)
+        else:
+            self._out.send(text)
 
     def lost(self, subscription: Subscription) -> None:
         """It has missed something: the client shall subscribe again, and recover."""
@@ -275,11 +290,6 @@ class Session:
     def allows(self, options: Options, what: str, *, subscribed: bool) -> bool:
         """Whether it may *publish*, or ask for *presence* or *history*."""
         return self.trusted or options.allows(what, self.anonymous, subscribed)
-
-    def check_format(self, options: Options) -> None:
-        """Raises Refused when it cannot read what is published there."""
-        if options.is_binary and not self.codec.binary:
-            raise Refused(codes.NOT_AVAILABLE)
 
     # Time
 

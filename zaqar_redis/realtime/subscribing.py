@@ -45,7 +45,6 @@ async def by_client(session: Session, id: int, request: wire.SubscribeRequest) -
     if len(session.subscriptions) >= session.world.settings.channel_limit:
         raise Refused(codes.LIMIT_EXCEEDED)
     subscription, data = await _permitted(session, channel, options, request.token)
-    session.check_format(options)
     subscription.wants = _filter(request, options)
     result = await _begin(subscription, request, data)
     session.send(wire.Reply(id=id, subscribe=result))
@@ -145,7 +144,6 @@ async def _by_server(
     session: Session, channel: str, grant: tokens.Granted, request: wire.SubscribeRequest
 ) -> tuple[Subscription, wire.SubscribeResult]:
     options = _overridden(session.world.namespaces.options(channel), grant.override)
-    session.check_format(options)
     subscription = _subscription(session, channel, options, grant.info)
     subscription.by_server = True
     return subscription, await _begin(subscription, request, grant.data)

@@ -3,30 +3,52 @@
 
 Fields have the names of the protocol.  One without a default is always written, any other
 only when it is not its default: SDKs index some fields without looking whether they are
-there.  Payloads are raw JSON, or bytes for clients of Protobuf; here both are bytes.
+there.  Payloads are raw JSON, or else any bytes, which clients of JSON cannot get.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import msgspec
 from msgspec import Raw, Struct
+
+
+class Binary:
+    """A payload that is no JSON.  That it is none of the types that msgspec knows is what
+    keeps it out of everything that is written in JSON."""
+
+    __slots__ = ("data",)
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+    def __bytes__(self) -> bytes:
+        return self.data
+
+
+if TYPE_CHECKING:
+    #: Raw: it is JSON.
+    Payload = Raw | Binary
+else:
+    Payload = Raw  # for decoders: what is read from JSON is JSON
 
 #: No payload.  It is told from others by being this very one: see `payload`.
 NOTHING = Raw()
 
-
-def payload(data: bytes) -> Raw:
-    return Raw(data) if data else NOTHING
+_JSON = msgspec.json.Decoder(Raw)
 
 
-_NO_SPACE = bytes.maketrans(b"\r\n", b"  ")
-
-
-def in_one_line(json: bytes) -> Raw:
-    """The same value: frames and events are cut at the ends of lines.  In JSON these are
-    nothing but white space."""
-    return Raw(json.translate(_NO_SPACE))
+def payload(data: bytes) -> Payload:
+    """Whether it is JSON is looked at here, once, and then known wherever it goes."""
+    if not data:
+        return NOTHING
+    try:
+        str(data, "utf-8")  # msgspec does not look
+        _JSON.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return Binary(data)
+    return Raw(data)
 
 
 class Wire(Struct, omit_defaults=True, gc=False):
@@ -43,14 +65,14 @@ class Stream(Wire):
 class ClientInfo(Wire):
     user: str
     client: str
-    conn_info: Raw = NOTHING
-    chan_info: Raw = NOTHING
+    conn_info: Payload = NOTHING
+    chan_info: Payload = NOTHING
 
 
 class Publication(Wire):
     """*time* in milliseconds; with *delta*, the data are what has changed."""
 
-    data: Raw
+    data: Payload = NOTHING
     info: ClientInfo | None = None
     offset: int = 0
     tags: dict[str, str] = {}
@@ -198,7 +220,7 @@ class SubscribeResult(Wire):
     recovered: bool = False
     offset: int = 0
     positioned: bool = False
-    data: Raw = NOTHING
+    data: Payload = NOTHING
     was_recovering: bool = False
     delta: bool = False
 
@@ -208,7 +230,7 @@ class ConnectResult(Wire):
     version: str
     expires: bool = False
     ttl: int = 0
-    data: Raw = NOTHING
+    data: Payload = NOTHING
     subs: dict[str, SubscribeResult] = {}
     ping: int = 0
     pong: bool = False
@@ -237,7 +259,7 @@ class HistoryResult(Wire):
 
 
 class RPCResult(Wire):
-    data: Raw = NOTHING
+    data: Payload = NOTHING
 
 
 class RefreshResult(Wire):
@@ -273,11 +295,11 @@ class Subscribe(Wire):
     epoch: str = ""
     offset: int = 0
     positioned: bool = False
-    data: Raw = NOTHING
+    data: Payload = NOTHING
 
 
 class Message(Wire):
-    data: Raw
+    data: Payload
 
 
 class Disconnect(Wire):

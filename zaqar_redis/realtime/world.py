@@ -94,7 +94,7 @@ class Subscription:
     wants: Filter | None = None
     #: whether it gets deltas; then the data that it has, None: it is not known
     delta: bool = False
-    base: Raw | None = None
+    base: wire.Payload | None = None
     offset: int = 0
     epoch: str = ""
     #: what came while the history was read; None: it goes out at once

@@ -47,7 +47,7 @@ class Channels:
         return calls.BroadcastResult(await asyncio.gather(*map(response, asked.channels)))
 
     async def _publish(self, channel: str, asked: calls.Publish, data: Raw) -> calls.PublishResult:
-        if not bytes(data) or asked.version < 0:
+        if asked.version < 0:
             raise Refused(codes.BAD_REQUEST)
         done = await self._scope.publish(
             channel,
@@ -104,7 +104,8 @@ class Channels:
 
     async def presence(self, asked: wire.PresenceRequest) -> wire.PresenceResult:
         self._present(asked.channel)
-        return wire.PresenceResult(await self._scope.presence(asked.channel))
+        found = await self._scope.presence(asked.channel)
+        return wire.PresenceResult({client: calls.info(each) for client, each in found.items()})
 
     async def presence_stats(self, asked: wire.PresenceStatsRequest) -> wire.PresenceStatsResult:
         self._present(asked.channel)
@@ -119,7 +120,7 @@ class Channels:
         since = commands.since_of(asked, None)
         found, top = await self._scope.history(asked.channel, since, options)
         commands.check_epoch(asked, top)
-        return wire.HistoryResult(found, top.epoch, top.offset)
+        return wire.HistoryResult(list(map(calls.publication, found)), top.epoch, top.offset)
 
     async def history_remove(self, asked: calls.HistoryRemove) -> calls.Done:
         self._kept(asked.channel)
@@ -200,7 +201,7 @@ def _payload(data: Raw, b64: str) -> Raw:
     if not b64:
         return data
     try:
-        return wire.payload(base64.b64decode(b64, validate=True))
+        return Raw(base64.b64decode(b64, validate=True))
     except binascii.Error as error:
         raise Refused(codes.BAD_REQUEST) from error
 

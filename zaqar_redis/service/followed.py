@@ -105,7 +105,7 @@ class FollowedQueues:
         if message.delay:
             tags["delay"] = str(message.delay)
         return wire.Publication(
-            data=wire.in_one_line(message.body),
+            data=Raw(message.body),
             offset=message.rank,
             tags=tags,
             time=message.created,

@@ -140,13 +140,11 @@ class Tickets:
         body = await req.stream.read(_BODY_MAX)
         try:
             channel = msgspec.json.decode(body, type=_Wanted).channel
-            options = self._namespaces.options(channel)
+            self._namespaces.options(channel)
         except msgspec.DecodeError as error:
             raise falcon.HTTPBadRequest(description=str(error)) from error
         except Refused as refused:
             raise falcon.HTTPBadRequest(description=refused.error.message) from refused
-        if options.is_binary:
-            raise falcon.HTTPBadRequest(description="what is published there is no JSON")
         project = rules.project_id(req.get_header("X-Project-ID") or self._project)
         token = tickets.issue(self._secret, project, channel, time.time())
         resp.set_header("Cache-Control", "no-store")

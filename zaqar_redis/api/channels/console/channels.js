@@ -111,15 +111,15 @@ class Detail {
     const users = new Set(all.map((info) => info.user).filter(Boolean));
     this.tiles.show({ clients: count(all.length), users: count(users.size) });
     this.presence.show(all.slice(0, ROWS).map((info) => [info.client, [info.client, info.user || "–",
-      [info.conn_info, info.chan_info].filter((each) => each !== undefined)
-        .map((each) => JSON.stringify(each)).join(" ")]]));
+      [shown(info, "conn_info"), shown(info, "chan_info")].filter((each) => each !== undefined)
+        .join(" ")]]));
   }
 
   async #showHistory(signal) {
     const asked = { channel: this.name, limit: KEPT, reverse: true };
     const { publications } = await this.server.api("history", asked, signal);
-    this.history.show(publications.map(({ offset, data }) =>
-      [offset, [count(offset), JSON.stringify(data)]]));
+    this.history.show(publications.map((publication) =>
+      [publication.offset, [count(publication.offset), shown(publication, "data")]]));
   }
 
   async #publish(text) {
@@ -127,6 +127,12 @@ class Detail {
     const result = await this.server.api("publish", `{"channel": ${channel}, "data": ${text}}`);
     return result.offset ? `Published: offset ${result.offset}` : "Published.";
   }
+}
+
+// A payload: JSON, or, where it is none, its bytes in base64.
+function shown(of, name) {
+  const bytes = of[`b64${name}`];
+  return bytes === undefined ? JSON.stringify(of[name]) : `base64: ${bytes}`;
 }
 
 // A part that can be unfolded, and says why the channel has no such thing.

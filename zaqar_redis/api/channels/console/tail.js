@@ -14,6 +14,8 @@ const TOKEN_EXPIRED = 109;
 // Of an unsubscribe: from here on the subscription is to be made again.
 const AGAIN = 2500;
 
+// Of a close: what came is no JSON, and this page reads nothing else.
+const INAPPROPRIATE = 3506;
 // A code of a close after which coming back is of no use.
 const isFinal = (code) => (code >= 3500 && code < 4000) || (code >= 4500 && code < 5000);
 
@@ -158,7 +160,9 @@ export class Tail {
     clearTimeout(this.#watch);
     if (this.#stopped) return;
     this.#lost ??= this.ping === undefined ? null : Date.now();
-    if (isFinal(code)) this.#end(reason || `closed with code ${code}`);
+    if (code === INAPPROPRIATE) {
+      this.#end("a publication here is no JSON, and cannot be shown live: see the history");
+    } else if (isFinal(code)) this.#end(reason || `closed with code ${code}`);
     else this.#again(reason || "connection lost");
   }
 
