@@ -90,6 +90,8 @@ DAMAGE: list[tuple[Callable[[Store], Any], str, int]] = [
     (do("HSET", "holds", "9999", "x"), "1 entries are of messages", 1201),
     (do("HSET", "ledger", "r", "x"), "1 claims or ledger entries have lost their end", 1201),
     (do("ZADD", "ledger_ends", "5", "r"), "1 claims or ledger entries have lost their end", 1201),
+    (do("HSET", "idempotency", "r", "x"), "1 sets of idempotency records have lost", 1201),
+    (do("HSET", "letters_old", "till", "5"), "1 sets of idempotency records have lost", 1201),
 ]
 
 
