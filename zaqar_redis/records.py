@@ -126,6 +126,8 @@ class Stats(Record, frozen=True):
     claimed: int = 0
     oldest: Message | None = None
     newest: Message | None = None
+    #: how many idempotency keys are remembered
+    idempotency_records: int = 0
 
     @property
     def free(self) -> int:
@@ -187,7 +189,8 @@ class Retry(Record, frozen=True):
     key: str
     #: of the request, so that the same key with other content is refused
     fingerprint: bytes
-    #: milliseconds for which the first answer is kept
+    #: milliseconds for which the first answer is kept at least, and twice that at most,
+    #: in a queue whose metadata name no other window
     window: int
 
 

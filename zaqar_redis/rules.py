@@ -60,8 +60,10 @@ class Limits(msgspec.Struct, frozen=True):
     message_delete_with_claim_id: bool = False
     #: seconds that a claim or a list may wait for messages; ours
     max_wait: int = 30
-    #: seconds for which a retried post is recognised; ours
-    idempotency_window: int = 86400
+    #: seconds for which a retried post is recognised at least; ours
+    idempotency_window: int = 600
+    #: the longest that a queue may ask for; ours
+    max_idempotency_window: int = 86400
 
 
 #: Items of a page or a claim when the client names no limit.
@@ -198,6 +200,7 @@ def queue_metadata(metadata: dict[str, Any], limits: Limits, can_encrypt: bool) 
         "_default_message_delay": (0, limits.max_message_delay),
         "_dead_letter_queue_messages_ttl": (TTL_MIN, limits.max_message_ttl),
         "_max_claim_count": (-INTEGER_MAX, INTEGER_MAX),
+        "_idempotency_window": (1, limits.max_idempotency_window),
     }
     for name, (least, most) in ranges.items():
         value = metadata.get(name)

@@ -134,7 +134,7 @@ def test_retries_at_the_same_time_post_once(api: Api) -> None:
 @pytest.fixture(scope="module")
 def forgetful(redis_server: servers.RedisServer) -> Iterator[servers.Service]:
     """A service that remembers keys for one second."""
-    options = {"transport": {"idempotency_window": 1}}
+    options = {"transport": {"idempotency_window": 1, "max_idempotency_window": 100}}
     with servers.service(redis_server.uri, options=options) as running:
         yield running
 
@@ -150,3 +150,32 @@ def test_a_key_is_forgotten_after_the_window(
         10,
     )
     assert api.bodies("q") == [1, 1]
+
+
+def test_a_queue_may_remember_keys_for_longer_than_the_service(
+    http: httpx.Client, forgetful: servers.Service, project: str
+) -> None:
+    api = Api(http, forgetful.url, project)
+    api.create("q", _idempotency_window=100)
+    api.post("q", {"body": 1}, key="once")
+    api.post("r", {"body": 1}, key="once")
+    servers.wait_for(
+        lambda: "Idempotency-Replayed" not in api.post("r", {"body": 1}, key="once").headers,
+        "the service's own window to be over",
+    )
+    assert api.post("q", {"body": 1}, key="once").headers["Idempotency-Replayed"] == "true"
+    refused(api.create("p", _idempotency_window=101), 400, "_idempotency_window", "1 and 100")
+
+
+def test_keys_that_are_remembered_are_counted_where_there_are_any(api: Api) -> None:
+    api.post("q", {"body": 1})
+    assert set(api.get("/queues/q/stats").json()) == {"messages"}
+    for key in ("a", "b", "a"):
+        api.post("q", {"body": 1}, key=key)
+    assert api.get("/queues/q/stats").json()["idempotency_records"] == 2
+
+
+def test_the_window_of_a_queue_is_shown_when_it_has_one(api: Api) -> None:
+    api.create("q", _idempotency_window=60)
+    assert api.get("/queues/q").json()["_idempotency_window"] == 60
+    assert "_idempotency_window" not in api.get("/queues/r").json()

@@ -70,6 +70,7 @@ EDGES = [
     ("_default_message_ttl", 60, 1209600),
     ("_default_message_delay", 0, 900),
     ("_dead_letter_queue_messages_ttl", 60, 1209600),
+    ("_idempotency_window", 1, 86400),
 ]
 
 

@@ -27,6 +27,7 @@ def test_messages_are_posted_listed_claimed_and_released(shell: Shell) -> None:
     assert len(shell.shown("message", "list", "orders", "--claimed")) == 2
     stats = shell.shown("queue", "stats", "orders")
     assert (stats["free"], stats["claimed"], stats["total"]) == (1, 1, 2)
+    assert stats["idempotency_records"] == 0
     shell.done("claim", "release", "orders", held["claim"])
     assert len(shell.shown("message", "list", "orders")) == 2
     assert shell.shown("claim", "create", "nothing") == []

@@ -73,8 +73,8 @@ DAMAGE: list[tuple[Callable[[Store], Any], str, int]] = [
     (drop("expiry"), "1201 messages expire at another time", 1201),
     (drop("bodies"), "1201 messages have no body", 0),
     (drop("holds"), "20 claimed messages are held by no claim", 1201),
-    (drop("claims"), "1 claims or receipts have lost their end", 1201),
-    (drop("leases"), "1 claims or receipts have lost their end", 1201),
+    (drop("claims"), "1 claims or ledger entries have lost their end", 1201),
+    (drop("leases"), "1 claims or ledger entries have lost their end", 1201),
     (drop("queue"), "metadata and settings are lost", 1201),
     (do("HDEL", "queue", "rank"), "take the places of others", 1201),
     (do("HDEL", "queue", "epoch"), "metadata and settings are lost", 1201),
@@ -88,8 +88,10 @@ DAMAGE: list[tuple[Callable[[Store], Any], str, int]] = [
     (do("ZADD", "ready", "9999", "9999"), "1 entries are of messages that are not there", 1201),
     (do("ZADD", "expiry", "9999", "9999"), "1 entries are of messages", 1201),
     (do("HSET", "holds", "9999", "x"), "1 entries are of messages", 1201),
-    (do("HSET", "receipts", "r", "x"), "1 claims or receipts have lost their end", 1201),
-    (do("ZADD", "lapses", "5", "r"), "1 claims or receipts have lost their end", 1201),
+    (do("HSET", "ledger", "r", "x"), "1 claims or ledger entries have lost their end", 1201),
+    (do("ZADD", "ledger_ends", "5", "r"), "1 claims or ledger entries have lost their end", 1201),
+    (do("HSET", "idempotency", "r", "x"), "1 sets of idempotency records have lost", 1201),
+    (do("HSET", "letters_old", "till", "5"), "1 sets of idempotency records have lost", 1201),
 ]
 
 

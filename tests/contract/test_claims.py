@@ -397,7 +397,7 @@ def test_a_queue_is_not_its_own_dead_letter_queue(store: Store, most: int) -> No
 
 
 @pytest.mark.parametrize(
-    ("script", "after"), [("message_post", 0), ("message_post", 1), ("message_drop", 0)]
+    ("script", "after"), [("letter_post", 0), ("letter_post", 1), ("message_drop", 0)]
 )
 def test_a_death_in_the_middle_of_a_move_loses_and_doubles_nothing(
     store: Store, script: str, after: int
@@ -423,7 +423,7 @@ def test_what_is_being_moved_may_still_be_deleted_by_force(store: Store) -> None
     ids = store.post("a").ids
     store.create("dead")
     _claim_and_lapse(store, 1)
-    with store.dying_before("message_post"):
+    with store.dying_before("letter_post"):
         store.claim()
     with pytest.raises(errors.MessageClaimed):
         store.delete(*ids)

@@ -21,7 +21,7 @@ from tests.contract.stores import (
     opened,
 )
 from zaqar_redis import errors
-from zaqar_redis.keyspace import envelope, keys
+from zaqar_redis.keyspace import envelope
 from zaqar_redis.records import Retry
 from zaqar_redis.storage.control import DEFAULT
 from zaqar_redis.storage.driver import NeedsSealing
@@ -163,20 +163,19 @@ def test_an_idempotency_key_of_the_same_name_is_another_thing(blocking: Blocking
     assert blocking.post("a", retry=retry)
     assert not blocking.write(0, 0, chunk_of("b"))
     assert blocking.bodies() == ["a", "b"]
-    assert keys.ledger("writer") != keys.retry("writer")
 
 
 def test_another_life_of_the_queue_has_another_ledger(blocking: Blocking) -> None:
     blocking.write(7, 7, chunk_of("a"))
-    entry = blocking.command("HGETALL", blocking.key("receipts"))
+    entry = blocking.command("HGETALL", blocking.key("ledger"))
     blocking.destroy()
     assert blocking.last() is None
     assert blocking.write(7, 7, chunk_of("b"))
     # Not even when somebody kept the entry of the first life.
     blocking.destroy()
     blocking.create()
-    blocking.command("HSET", blocking.key("receipts"), *entry)
-    blocking.command("ZADD", blocking.key("lapses"), blocking.clock() + WINDOW, entry[0])
+    blocking.command("HSET", blocking.key("ledger"), *entry)
+    blocking.command("ZADD", blocking.key("ledger_ends"), blocking.clock() + WINDOW, entry[0])
     assert blocking.last() is None
     assert blocking.write(7, 7, chunk_of("c"))
     assert blocking.bodies() == ["c"]
@@ -273,7 +272,7 @@ def test_an_entry_is_kept_for_a_quarter_after_its_last_write(blocking: Blocking)
     assert blocking.last() is None
     while blocking.queues.sweep(blocking.project, "q").run():
         pass
-    assert blocking.command("EXISTS", blocking.key("receipts"), blocking.key("lapses")) == 0
+    assert blocking.command("EXISTS", blocking.key("ledger"), blocking.key("ledger_ends")) == 0
 
 
 def _write_all(uri: str, project: str, chunks: int) -> None:
@@ -313,7 +312,7 @@ def test_without_an_entry_everything_comes_in_again(blocking: Blocking) -> None:
             blocking.project, "q", chunk_of("a", "b"), size=0, default_ttl=TTL, sealed=False
         ).run()
     assert blocking.bodies() == ["a", "b", "a", "b"]
-    assert blocking.command("EXISTS", blocking.key("receipts")) == 0
+    assert blocking.command("EXISTS", blocking.key("ledger")) == 0
     listed = blocking.queues.list(blocking.project, "", 10, None).run()
     assert [queue.name for queue in listed.items] == ["q"]
 
@@ -349,7 +348,7 @@ def test_a_ledger_moves_with_its_queue(pools_uri: str, project: str) -> None:
         assert there.write(6, 3, chunk_of("more"), name="query:2")
         assert there.bodies() == ["first", *[f"m{part}" for part in range(1500)], "more"]
         assert there.last_rank() == 1502
-        assert here.command("EXISTS", here.key("receipts")) == 0
+        assert here.command("EXISTS", here.key("ledger")) == 0
         assert findings(pools) == []
         here.close()
         there.close()

@@ -37,6 +37,8 @@ STEPS = [
     "transfer_terms",
     "transfer_keep",
     "transfer_subscribe",
+    "transfer_scan",
+    "transfer_remember",
     "transfer_settings",
     "transfer_complete",
     "transfer_seal",
@@ -77,7 +79,7 @@ def other(store: PooledStore, queue: str = "q") -> str:
 
 
 def fill(store: PooledStore, number: int = 2500) -> tuple[str | None, str | None]:
-    """Messages in every state, claims live and lapsed, a receipt; the live claims."""
+    """Messages in every state, claims live and lapsed, an idempotency record; the live claims."""
     store.create(_default_message_delay=900, colour="blue", _max_claim_count=9)
     store.post(*[f"old {each}" for each in range(number)], delay=0)
     store.post("first", "second", delay=0, retry=RETRY)

@@ -197,7 +197,7 @@ def test_a_batch_of_nothing_is_done_too(blocking: Blocking) -> None:
     assert begin(blocking, 0) == ()
     end(blocking, 0)
     assert blocking.ranges.top(blocking.project, "q").run() is None
-    assert blocking.command("EXISTS", blocking.key("stages"), blocking.key("receipts")) == 0
+    assert blocking.command("EXISTS", blocking.key("stages"), blocking.key("ledger")) == 0
     blocking.post("x")
     assert begin(blocking, 0) == ()
     end(blocking, 0)

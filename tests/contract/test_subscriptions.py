@@ -204,6 +204,7 @@ def test_purging_messages_leaves_subscriptions(store: Store) -> None:
 
 
 def test_the_sweeper_forgets_those_that_ended(real: Store) -> None:
+    real.reset()  # it sweeps what other tests have left, too
     real.create()
     (before,) = real.command("KEYS", "*")
     for number in range(250):

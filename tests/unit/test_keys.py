@@ -59,5 +59,5 @@ def test_a_project_is_known_by_its_list(project: str) -> None:
 
 
 @given(one=st.text(max_size=30), other=st.text(max_size=30))
-def test_two_idempotency_keys_have_two_receipts(one: str, other: str) -> None:
+def test_two_idempotency_keys_have_two_names(one: str, other: str) -> None:
     assert (retry(one) == retry(other)) == (one == other)

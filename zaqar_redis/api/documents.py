@@ -294,7 +294,10 @@ def stats(queue: str, record: Stats) -> bytes:
                 "age": end.age,
                 "created": _iso(end.created),
             }
-    return _encode({"messages": shown})
+    document: dict[str, Any] = {"messages": shown}
+    if record.idempotency_records:  # stock's clients know of none, and make none
+        document["idempotency_records"] = record.idempotency_records
+    return _encode(document)
 
 
 def queue_page(

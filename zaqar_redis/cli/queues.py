@@ -99,13 +99,16 @@ class QueueStats(OfQueue, ShowOne):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, Row]:
         with self.opened(parsed_args) as session:
-            stats = session.ask("GET", f"{path_of(parsed_args.queue)}/stats")["messages"]
+            document = session.ask("GET", f"{path_of(parsed_args.queue)}/stats")
+        stats = document["messages"]
         ages = [stats[end]["age"] if end in stats else None for end in ("oldest", "newest")]
-        return ("free", "claimed", "total", "oldest_age", "newest_age"), (
+        columns = ("free", "claimed", "total", "oldest_age", "newest_age", "idempotency_records")
+        return columns, (
             stats["free"],
             stats["claimed"],
             stats["total"],
             *ages,
+            document.get("idempotency_records", 0),
         )
 
 

@@ -76,7 +76,15 @@ _TRANSPORT = [
         "idempotency_window",
         1,
         30 * 86400,
-        "Seconds for which a retried post is recognised by its Idempotency-Key.",
+        "Seconds for which a retried post is recognised by its Idempotency-Key, at least; twice "
+        "that at most. A queue's _idempotency_window comes first.",
+    ),
+    _number(
+        "max_idempotency_window",
+        1,
+        30 * 86400,
+        "Largest _idempotency_window of a queue, in seconds. A key that is remembered takes some "
+        "100 bytes of Redis' memory.",
     ),
     cfg.IntOpt(
         "max_waiting",

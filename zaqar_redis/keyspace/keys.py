@@ -31,13 +31,17 @@ class QueueKeys:
         "feed",
         "gate",
         "holds",
-        "lapses",
+        "idempotency",
+        "idempotency_old",
         "leases",
+        "ledger",
+        "ledger_ends",
+        "letters",
+        "letters_old",
         "live",
         "messages",
         "queue",
         "ready",
-        "receipts",
         "spent",
         "stages",
         "subscribers",
@@ -72,10 +76,18 @@ class QueueKeys:
         self.leases = f"{tag}:leases".encode()
         #: list: the latest claims without messages
         self.spent = f"{tag}:spent".encode()
-        #: hash: digest of an idempotency key -> the answer given, of a writer -> what came in
-        self.receipts = f"{tag}:receipts".encode()
+        #: hash: digest of an idempotency key -> the answer given; and when these are forgotten
+        self.idempotency = f"{tag}:idempotency".encode()
+        #: the same of the window before
+        self.idempotency_old = f"{tag}:idempotency_old".encode()
+        #: hash: digest of a dead letter that came in; and when these are forgotten
+        self.letters = f"{tag}:letters".encode()
+        #: the same of the window before
+        self.letters_old = f"{tag}:letters_old".encode()
+        #: hash: digest of a writer -> what came in from it last
+        self.ledger = f"{tag}:ledger".encode()
         #: zset: those digests, by the time they are forgotten
-        self.lapses = f"{tag}:lapses".encode()
+        self.ledger_ends = f"{tag}:ledger_ends".encode()
         #: hash with an expiry: chunks that wait to be published, and what is being published
         self.stages = f"{tag}:stages".encode()
         #: hash: id -> subscription
@@ -107,13 +119,23 @@ class TermKeys:
         self.gate = of.gate
 
 
-def retry(key: str) -> str:
-    """How a queue's receipts name an idempotency key: it may be long, and is a secret."""
-    return hashlib.blake2b(key.encode(), digest_size=16).hexdigest()
+class RecordKeys:
+    """One generation of a queue's idempotency records, or of its letters."""
+
+    __slots__ = ("gate", "records")
+
+    def __init__(self, of: QueueKeys, records: str) -> None:
+        self.records: bytes = getattr(of, records)
+        self.gate = of.gate
+
+
+def retry(key: str) -> bytes:
+    """How a queue's records name an idempotency key: it may be long, and is a secret."""
+    return hashlib.blake2b(key.encode(), digest_size=16).digest()
 
 
 def ledger(name: str) -> str:
-    """How a queue's receipts name a writer: never as they name an idempotency key."""
+    """How a queue's ledger names a writer."""
     return hashlib.blake2b(name.encode(), digest_size=16, person=b"ledger").hexdigest()
 
 
@@ -172,7 +194,7 @@ class OnceKeys:
         self.channel = of.channel
         self.history = of.history
         #: string with an expiry: the position that the publication was given
-        self.once = of.once + retry(key).encode()
+        self.once = of.once + retry(key).hex().encode()
 
 
 _CHANNELS = b"zr:channel:"

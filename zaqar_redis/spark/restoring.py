@@ -189,7 +189,7 @@ def finish(made: Restore, done: Iterable[Restored], name: str = "") -> Restored:
         epoch = _epoch(whole)
         if name:
             items = ledger.entry(name, epoch, whole.rows, made.now)
-            entry = Portion(kind="receipts", items=items)
+            entry = Portion(kind="ledger", items=items)
             transfer.take_in(project, queue, made.token, entry).run()
         created = made.now if whole.first is None else whole.first
         itself = Queue(name=queue, metadata={}, created=created)

@@ -20,7 +20,7 @@ from zaqar_redis.keyspace import embedded, uris
 from zaqar_redis.keyspace.batch import BatchSettings
 from zaqar_redis.keyspace.client import BlockingClient, Refused, printable
 from zaqar_redis.keyspace.script import Verb
-from zaqar_redis.records import Draft, Posted, Queue, Retry
+from zaqar_redis.records import Draft, Queue, Retry
 from zaqar_redis.spark.options import Options
 from zaqar_redis.storage import pooled
 from zaqar_redis.storage.control import DEFAULT
@@ -179,7 +179,7 @@ class Stores:
 
     def bury(
         self, project: str, queue: str, letter: Draft, *, client: bytes, retry: Retry
-    ) -> Verb[Posted]:
+    ) -> Verb[None]:
         """How dead letters get to their queue."""
         store = self.client(self.place(queue, make=True).uri)
         return Messages(store, clock.store).bury(project, queue, letter, client=client, retry=retry)

@@ -86,8 +86,8 @@ class Messages(Protocol):
 
         A reader that has seen a message never finds an older one appear before
         it.  *size* is the request's, in bytes, for the queue's own limit.  With
-        *retry*, a post with the same key is done once within the window, and
-        answered the same.
+        *retry*, a post with the same key is done once within the window, which the
+        queue's metadata may name, and answered the same.
 
         Raises BadRequest when the request is larger than the queue allows,
         KeyReused when the key came with another request, and `NeedsSealing` when
@@ -102,8 +102,8 @@ class Messages(Protocol):
         *,
         client: bytes,
         retry: Retry,
-    ) -> Awaitable[Posted]:
-        """Append a dead letter as it is, encrypted or not, whatever its size.
+    ) -> Awaitable[None]:
+        """Append a dead letter as it is, encrypted or not, whatever its size, once.
 
         *letter* has a TTL; *client* is that of its message.
         """
@@ -213,7 +213,7 @@ class Bury(Protocol):
 
     def __call__(
         self, project: str, queue: str, letter: Draft, *, client: bytes, retry: Retry
-    ) -> Awaitable[Posted]: ...
+    ) -> Awaitable[None]: ...
 
 
 class Claims(Protocol):

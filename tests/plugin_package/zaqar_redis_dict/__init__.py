@@ -126,7 +126,7 @@ class Messages:
 
     async def bury(
         self, project: str, queue: str, letter: Draft, *, client: bytes, retry: Retry
-    ) -> Posted:
+    ) -> None:
         raise AssertionError("nothing is ever claimed too often here")
 
     async def list(

@@ -10,20 +10,25 @@ local expiry            = KEYS[7]   -- zset: every message by expiry
 local holds             = KEYS[8]   -- hash: rank -> last claim and count
 local claims            = KEYS[9]   -- hash: claim -> ttl and ranks
 local leases            = KEYS[10]  -- zset: claims by the end of their lease
-local receipts          = KEYS[11]  -- hash: retry token -> the answer given
-local lapses            = KEYS[12]  -- zset: retry tokens by the time they are forgotten
-local gate              = KEYS[13]  -- string: keeps everybody out while it is there
-local subscriptions     = KEYS[14]  -- hash: id -> subscription
-local subscribers       = KEYS[15]  -- hash: subscriber -> id
-local subscription_ids  = KEYS[16]  -- zset, score 0: ids of subscriptions
-local subscription_ends = KEYS[17]  -- zset: ids of subscriptions by expiry
-local stages            = KEYS[18]  -- hash: chunks that wait to be published
-local unborn            = KEYS[19]  -- string: the epoch that the queue is to have
-local spent             = KEYS[20]  -- list: the latest claims without messages
+local idempotency       = KEYS[11]  -- hash: retry token -> the answer given
+local idempotency_old   = KEYS[12]  -- the same of the window before
+local letters           = KEYS[13]  -- hash: token of a letter that came in
+local letters_old       = KEYS[14]  -- the same of the window before
+local ledger            = KEYS[15]  -- hash: writer -> its entry in the ledger
+local ledger_ends       = KEYS[16]  -- zset: entries by the time they are forgotten
+local gate              = KEYS[17]  -- string: keeps everybody out while it is there
+local subscriptions     = KEYS[18]  -- hash: id -> subscription
+local subscribers       = KEYS[19]  -- hash: subscriber -> id
+local subscription_ids  = KEYS[20]  -- zset, score 0: ids of subscriptions
+local subscription_ends = KEYS[21]  -- zset: ids of subscriptions by expiry
+local stages            = KEYS[22]  -- hash: chunks that wait to be published
+local unborn            = KEYS[23]  -- string: the epoch that the queue is to have
+local spent             = KEYS[24]  -- list: the latest claims without messages
 
 local kinds = {
-    hash = {queue, bodies, holds, claims, receipts, subscriptions, subscribers, stages},
-    zset = {messages, ready, claimed, delayed, expiry, leases, lapses, subscription_ids,
+    hash = {queue, bodies, holds, claims, idempotency, idempotency_old, letters, letters_old,
+        ledger, subscriptions, subscribers, stages},
+    zset = {messages, ready, claimed, delayed, expiry, leases, ledger_ends, subscription_ids,
         subscription_ends},
     list = {spent},
     string = {gate, unborn},

@@ -1,18 +1,23 @@
 -- Check the queue itself, when its messages are right: {what, how often; of each finding}.
-local queue    = KEYS[1]            -- hash: the queue itself
-local messages = KEYS[2]            -- zset: every message by rank
-local claims   = KEYS[3]            -- hash: claim -> ttl and ranks
-local leases   = KEYS[4]            -- zset: claims by the end of their lease
-local receipts = KEYS[5]            -- hash: retry token -> the answer given
-local lapses   = KEYS[6]            -- zset: retry tokens by the time they are forgotten
-local gate     = KEYS[7]            -- string: keeps everybody out while it is there
-local now      = tonumber(ARGV[1])  -- ms; 0: the time of Redis
-local epoch    = ARGV[2]            -- for a queue that has lost its own
-local repair   = ARGV[3]            -- '1': mend it
+local queue           = KEYS[1]            -- hash: the queue itself
+local messages        = KEYS[2]            -- zset: every message by rank
+local claims          = KEYS[3]            -- hash: claim -> ttl and ranks
+local leases          = KEYS[4]            -- zset: claims by the end of their lease
+local idempotency     = KEYS[5]            -- hash: retry token -> the answer given
+local idempotency_old = KEYS[6]            -- the same of the window before
+local letters         = KEYS[7]            -- hash: token of a letter that came in
+local letters_old     = KEYS[8]            -- the same of the window before
+local ledger          = KEYS[9]            -- hash: writer -> its entry in the ledger
+local ledger_ends     = KEYS[10]           -- zset: entries by the time they are forgotten
+local gate            = KEYS[11]           -- string: keeps everybody out while it is there
+local now             = tonumber(ARGV[1])  -- ms; 0: the time of Redis
+local epoch           = ARGV[2]            -- for a queue that has lost its own
+local repair          = ARGV[3]            -- '1': mend it
 --#include gate
 --#include now
 --#include findings
 
+local generations = {idempotency, idempotency_old, letters, letters_old}
 local top = tonumber(redis.call('ZRANGE', messages, -1, -1)[1] or 0)
 local known = redis.call('HMGET', queue, 'epoch', 'created', 'metadata', 'rank')
 if not (known[1] and known[2] and known[3]) then
@@ -22,10 +27,10 @@ if not (known[1] and known[2] and known[3]) then
             redis.call('HSET', queue, 'epoch', known[1] or epoch, 'created', known[2] or now,
                 'metadata', known[3] or '{}', 'unlisted', 1)
         end
-    elseif redis.call('EXISTS', claims, leases, receipts, lapses) > 0 then
+    elseif redis.call('EXISTS', claims, leases, ledger, ledger_ends, unpack(generations)) > 0 then
         note('stray')
         if repair == '1' then
-            redis.call('UNLINK', claims, leases, receipts, lapses)
+            redis.call('UNLINK', claims, leases, ledger, ledger_ends, unpack(generations))
         end
     end
 end
@@ -33,6 +38,15 @@ if top > tonumber(known[4] or 0) then
     note('rank')
     if repair == '1' then
         redis.call('HSET', queue, 'rank', string.format('%.0f', top))
+    end
+end
+for _, generation in ipairs(generations) do
+    local times = redis.call('HMGET', generation, 'since', 'till')
+    if redis.call('EXISTS', generation) == 1 and not (tonumber(times[1]) and tonumber(times[2])) then
+        note('generation')
+        if repair == '1' then  -- nobody knows when they would be over
+            redis.call('UNLINK', generation)
+        end
     end
 end
 return findings()

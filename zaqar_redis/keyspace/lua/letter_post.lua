@@ -1,48 +1,44 @@
--- Append dead letters to the queue that they came from, but those that it has had.
+-- Append dead letters to a queue, but those that it has had.
 --
--- Returns {'missing'} when there is no such queue, else {'posted', how many it had not,
--- not yet listed}.
-local queue    = KEYS[1]            -- hash: the queue itself
-local messages = KEYS[2]            -- zset: every message by rank
-local bodies   = KEYS[3]            -- hash: rank -> envelope
-local ready    = KEYS[4]            -- zset: claimable by rank
-local delayed  = KEYS[5]            -- zset: delayed, by the end of the delay
-local expiry   = KEYS[6]            -- zset: every message by expiry
-local receipts = KEYS[7]            -- hash: retry token -> the answer given
-local lapses   = KEYS[8]            -- zset: retry tokens by the time they are forgotten
-local gate     = KEYS[9]            -- string: keeps everybody out while it is there
-local now      = tonumber(ARGV[1])  -- ms; 0: the time of Redis
-local window   = tonumber(ARGV[2])  -- ms to keep the receipts
--- ARGV[3...]: token, ttl, rest of the envelope; for each message
+-- Returns {'missing'} when there is no queue and no epoch to make one with, else
+-- {'posted', how many it had not, not yet listed}.
+local queue       = KEYS[1]            -- hash: the queue itself
+local messages    = KEYS[2]            -- zset: every message by rank
+local bodies      = KEYS[3]            -- hash: rank -> envelope
+local ready       = KEYS[4]            -- zset: claimable by rank
+local delayed     = KEYS[5]            -- zset: delayed, by the end of the delay
+local expiry      = KEYS[6]            -- zset: every message by expiry
+local letters     = KEYS[7]            -- hash: token of a letter that came in
+local letters_old = KEYS[8]            -- the same of the window before
+local gate        = KEYS[9]            -- string: keeps everybody out while it is there
+local unborn      = KEYS[10]           -- string: the epoch that the queue is to have
+local now         = tonumber(ARGV[1])  -- ms; 0: the time of Redis
+local epoch       = ARGV[2]            -- of the queue to make, or ''
+local window      = tonumber(ARGV[3])  -- ms to know the letters
+-- ARGV[4...]: token, ttl, rest of the envelope; for each letter
 --#include gate
 --#include now
 --#include envelope
---#include receipts
 --#include known
 
-if not known[1] then
-    return {'missing'}
-end
-forget_receipts()
-local values, tokens, skip, default_ttl = {}, {}, 0, 0
-for at = 3, #ARGV, 3 do
-    local token = ARGV[at]
-    local kept = redis.call('HGET', receipts, token)
-    local life = kept and string.match(kept, '^%x+')
-    if life ~= known[1] or tonumber(redis.call('ZSCORE', lapses, token)) <= now then
-        tokens[#tokens + 1] = token
+local size, sealed, default_ttl = 0, '1', 0  -- letters come as they are, whatever their size
+--#include admit
+local records, records_old = letters, letters_old
+--#include recorded
+--#include record
+local values, named, skip = {}, {}, 0
+for at = 4, #ARGV, 3 do
+    if not recorded(ARGV[at]) then
+        named[#named + 1] = ARGV[at]
+        named[#named + 1] = ''
         values[#values + 1] = ARGV[at + 1]
         values[#values + 1] = 0
         values[#values + 1] = ARGV[at + 2]
     end
 end
-if #tokens == 0 then
+if #named == 0 then
     return {'posted', 0, known[6] and 1 or 0}
 end
 --#include append
-for place, token in ipairs(tokens) do
-    local answer = known[1] .. ' 00 ' .. string.format('%.0f 1', first + place - 1)
-    redis.call('HSET', receipts, token, answer)
-    redis.call('ZADD', lapses, now + window, token)
-end
+record(named)
 return {'posted', count, known[6] and 1 or 0}

@@ -10,16 +10,20 @@ local holds             = KEYS[8]   -- hash: rank -> last claim and count
 local claims            = KEYS[9]   -- hash: claim -> ttl and ranks
 local leases            = KEYS[10]  -- zset: claims by the end of their lease
 local gate              = KEYS[11]  -- string: keeps everybody out while it is there
-local receipts          = KEYS[12]  -- hash: retry token -> the answer given
-local lapses            = KEYS[13]  -- zset: retry tokens by the time they are forgotten
-local subscriptions     = KEYS[14]  -- hash: id -> subscription
-local subscribers       = KEYS[15]  -- hash: subscriber -> id
-local subscription_ids  = KEYS[16]  -- zset, score 0: ids of subscriptions
-local subscription_ends = KEYS[17]  -- zset: ids of subscriptions by expiry
-local stages            = KEYS[18]  -- hash: chunks that wait to be published
-local spent             = KEYS[19]  -- list: the latest claims without messages
+local idempotency       = KEYS[12]  -- hash: retry token -> the answer given
+local idempotency_old   = KEYS[13]  -- the same of the window before
+local letters           = KEYS[14]  -- hash: token of a letter that came in
+local letters_old       = KEYS[15]  -- the same of the window before
+local ledger            = KEYS[16]  -- hash: writer -> its entry in the ledger
+local ledger_ends       = KEYS[17]  -- zset: entries by the time they are forgotten
+local subscriptions     = KEYS[18]  -- hash: id -> subscription
+local subscribers       = KEYS[19]  -- hash: subscriber -> id
+local subscription_ids  = KEYS[20]  -- zset, score 0: ids of subscriptions
+local subscription_ends = KEYS[21]  -- zset: ids of subscriptions by expiry
+local stages            = KEYS[22]  -- hash: chunks that wait to be published
+local spent             = KEYS[23]  -- list: the latest claims without messages
 --#include gate
 
 return redis.call('UNLINK', queue, messages, bodies, ready, claimed, delayed, expiry, holds, claims,
-    leases, receipts, lapses, subscriptions, subscribers, subscription_ids, subscription_ends,
-    stages, spent)
+    leases, idempotency, idempotency_old, letters, letters_old, ledger, ledger_ends,
+    subscriptions, subscribers, subscription_ids, subscription_ends, stages, spent)

@@ -1,20 +1,22 @@
 -- Count a queue's messages, and read the oldest and the newest.
 --
--- Returns {now, epoch, total, claimed, then rank, envelope and hold (or false) of
--- the oldest and of the newest}; {now, false} when there is no such queue; {now,
--- epoch} when there is more to settle first: call again.
-local queue    = KEYS[1]            -- hash: the queue itself
-local messages = KEYS[2]            -- zset: every message by rank
-local bodies   = KEYS[3]            -- hash: rank -> envelope
-local ready    = KEYS[4]            -- zset: claimable by rank
-local claimed  = KEYS[5]            -- zset: held, by the end of the hold
-local delayed  = KEYS[6]            -- zset: delayed, by the end of the delay
-local expiry   = KEYS[7]            -- zset: every message by expiry
-local holds    = KEYS[8]            -- hash: rank -> last claim and count
-local claims   = KEYS[9]            -- hash: claim -> ttl and ranks
-local leases   = KEYS[10]           -- zset: claims by the end of their lease
-local gate     = KEYS[11]           -- string: keeps everybody out while it is there
-local now      = tonumber(ARGV[1])  -- ms; 0: the time of Redis
+-- Returns {now, epoch, total, claimed, idempotency records, then rank, envelope and hold
+-- (or false) of the oldest and of the newest}; {now, false} when there is no such queue;
+-- {now, epoch} when there is more to settle first: call again.
+local queue           = KEYS[1]            -- hash: the queue itself
+local messages        = KEYS[2]            -- zset: every message by rank
+local bodies          = KEYS[3]            -- hash: rank -> envelope
+local ready           = KEYS[4]            -- zset: claimable by rank
+local claimed         = KEYS[5]            -- zset: held, by the end of the hold
+local delayed         = KEYS[6]            -- zset: delayed, by the end of the delay
+local expiry          = KEYS[7]            -- zset: every message by expiry
+local holds           = KEYS[8]            -- hash: rank -> last claim and count
+local claims          = KEYS[9]            -- hash: claim -> ttl and ranks
+local leases          = KEYS[10]           -- zset: claims by the end of their lease
+local gate            = KEYS[11]           -- string: keeps everybody out while it is there
+local idempotency     = KEYS[12]           -- hash: retry token -> the answer given
+local idempotency_old = KEYS[13]           -- the same of the window before
+local now             = tonumber(ARGV[1])  -- ms; 0: the time of Redis
 --#include gate
 --#include now
 --#include forget
@@ -28,7 +30,12 @@ local _, unsettled = settle()
 if unsettled then
     return {now, epoch}
 end
-local answer = {now, epoch, redis.call('ZCARD', messages), redis.call('ZCARD', claimed)}
+local records = 0
+for _, generation in ipairs({idempotency, idempotency_old}) do
+    -- Two of its fields are its times.
+    records = records + math.max(0, redis.call('HLEN', generation) - 2)
+end
+local answer = {now, epoch, redis.call('ZCARD', messages), redis.call('ZCARD', claimed), records}
 for _, range in ipairs({'ZRANGE', 'ZREVRANGE'}) do
     local rank = redis.call(range, messages, 0, 0)[1]
     if rank then

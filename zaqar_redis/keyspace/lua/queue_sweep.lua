@@ -12,19 +12,23 @@ local holds             = KEYS[8]            -- hash: rank -> last claim and cou
 local claims            = KEYS[9]            -- hash: claim -> ttl and ranks
 local leases            = KEYS[10]           -- zset: claims by the end of their lease
 local gate              = KEYS[11]           -- string: keeps everybody out while it is there
-local receipts          = KEYS[12]           -- hash: retry token -> the answer given
-local lapses            = KEYS[13]           -- zset: retry tokens by the time they are forgotten
-local subscriptions     = KEYS[14]           -- hash: id -> subscription
-local subscribers       = KEYS[15]           -- hash: subscriber -> id
-local subscription_ids  = KEYS[16]           -- zset, score 0: ids of subscriptions
-local subscription_ends = KEYS[17]           -- zset: ids of subscriptions by expiry
-local spent             = KEYS[18]           -- list: the latest claims without messages
+local idempotency       = KEYS[12]           -- hash: retry token -> the answer given
+local idempotency_old   = KEYS[13]           -- the same of the window before
+local letters           = KEYS[14]           -- hash: token of a letter that came in
+local letters_old       = KEYS[15]           -- the same of the window before
+local ledger            = KEYS[16]           -- hash: writer -> its entry in the ledger
+local ledger_ends       = KEYS[17]           -- zset: entries by the time they are forgotten
+local subscriptions     = KEYS[18]           -- hash: id -> subscription
+local subscribers       = KEYS[19]           -- hash: subscriber -> id
+local subscription_ids  = KEYS[20]           -- zset, score 0: ids of subscriptions
+local subscription_ends = KEYS[21]           -- zset: ids of subscriptions by expiry
+local spent             = KEYS[22]           -- list: the latest claims without messages
 local now               = tonumber(ARGV[1])  -- ms; 0: the time of Redis
 --#include gate
 --#include now
 --#include forget
 --#include settle
---#include receipts
+--#include remembered
 --#include subscriber
 --#include subscription
 
@@ -32,4 +36,8 @@ local settled = settle()
 if redis.call('EXISTS', leases) == 0 then
     redis.call('DEL', spent)  -- no claim of these is left
 end
-return settled + forget_receipts() + forget_subscriptions()
+local ends = next_end()
+if ends and ends <= now then
+    settled = settled + forget_remembered()
+end
+return settled + forget_subscriptions()

@@ -14,6 +14,7 @@ if not stored then
 elseif expected ~= '' and stored ~= expected then
     return 'changed'
 end
-redis.call('HDEL', queue, 'ttl', 'delay', 'size', 'sealed', 'max_claims', 'dead_queue', 'dead_ttl')
+redis.call('HDEL', queue, 'ttl', 'delay', 'size', 'sealed', 'max_claims', 'dead_queue', 'dead_ttl',
+    'window')
 redis.call('HSET', queue, 'metadata', metadata, unpack(ARGV, 3))
 return 'updated'

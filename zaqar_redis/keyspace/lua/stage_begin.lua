@@ -2,16 +2,16 @@
 --
 -- Returns the attempts to publish, by commas: those of an interrupted commit of the same
 -- batch rather than these; or false when the batch is done, and then these are forgotten.
-local queue    = KEYS[1]            -- hash: the queue itself
-local receipts = KEYS[2]            -- hash: ledger entries among them
-local lapses   = KEYS[3]            -- zset: receipts by the time they are forgotten
-local stages   = KEYS[4]            -- hash: chunks that wait, and what is being published
-local gate     = KEYS[5]            -- string: keeps everybody out while it is there
-local now      = tonumber(ARGV[1])  -- ms; 0: the time of Redis
-local entry    = ARGV[2]            -- of the ledger; also names the writer
-local batch    = tonumber(ARGV[3])  -- number
-local tokens   = ARGV[4]            -- of the attempts, by commas
-local life     = tonumber(ARGV[5])  -- ms from now until all that waits is forgotten
+local queue       = KEYS[1]            -- hash: the queue itself
+local ledger      = KEYS[2]            -- hash: writer -> its entry in the ledger
+local ledger_ends = KEYS[3]            -- zset: entries by the time they are forgotten
+local stages      = KEYS[4]            -- hash: chunks that wait, and what is being published
+local gate        = KEYS[5]            -- string: keeps everybody out while it is there
+local now         = tonumber(ARGV[1])  -- ms; 0: the time of Redis
+local entry       = ARGV[2]            -- of the ledger; also names the writer
+local batch       = tonumber(ARGV[3])  -- number
+local tokens      = ARGV[4]            -- of the attempts, by commas
+local life        = tonumber(ARGV[5])  -- ms from now until all that waits is forgotten
 --#include gate
 --#include now
 --#include ledger

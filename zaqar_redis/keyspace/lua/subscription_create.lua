@@ -27,4 +27,5 @@ redis.call('HSET', subscriptions, id, ttl .. ' 0\n' .. options .. '\n' .. subscr
 redis.call('HSET', subscribers, subscriber, id)
 redis.call('ZADD', subscription_ids, 0, id)
 redis.call('ZADD', subscription_ends, now + ttl * 1000, id)
+expire_subscriptions()
 return 1

@@ -37,6 +37,7 @@ end
 if ttl ~= '' then
     own_ttl = ttl
     redis.call('ZADD', subscription_ends, now + ttl * 1000, id)
+    expire_subscriptions()
 end
 local head = own_ttl .. ' ' .. (confirmed ~= '' and confirmed or was_confirmed)
 local record = {head, options ~= '' and options or own_options, own_subscriber}

@@ -141,8 +141,8 @@ class Messages:
 
     async def bury(
         self, project: str, queue: str, letter: Draft, *, client: bytes, retry: Retry
-    ) -> Posted:
-        return await self._places.run(
+    ) -> None:
+        await self._places.run(
             project,
             queue,
             lambda driver: driver.messages.bury(project, queue, letter, client=client, retry=retry),

@@ -36,7 +36,7 @@ _NAMES = 100
 #: What a message should be in besides the queue's list of all; bodies come first, for
 #: messages may be restored from them.
 _PARTS = ("bodies", "ready", "claimed", "delayed", "expiry", "holds")
-_TERM_KEYS = (("leases", "claims"), ("lapses", "receipts"))
+_TERM_KEYS = (("leases", "claims"), ("ledger_ends", "ledger"))
 _SUBSCRIBED = ("subscriptions", "subscribers", "subscription_ids", "subscription_ends")
 
 #: By what the scripts call it: the text, and whether it can be mended.
@@ -44,6 +44,7 @@ _TEXTS = {
     "body": ("{count} messages have no body; they are lost", True),
     "envelope": ("{count} messages cannot be read", False),
     "expiry": ("{count} messages expire at another time than they say", True),
+    "generation": ("{count} sets of idempotency records have lost their end", True),
     "head": ("metadata and settings are lost; messages get other ids", True),
     "hold": ("{count} claimed messages are held by no claim", True),
     "message": ("{count} messages are there, but not in the queue", True),
@@ -53,7 +54,7 @@ _TEXTS = {
     "stray": ("{count} entries are of messages that are not there", True),
     "subscriber": ("{count} subscriptions could not be found by name or in order", True),
     "subscription": ("{count} subscriptions are there in part", True),
-    "term": ("{count} claims or receipts have lost their end, or ends their thing", True),
+    "term": ("{count} claims or ledger entries have lost their end, or ends their thing", True),
     "twice": ("{count} messages are in two states at once", True),
 }
 

@@ -9,8 +9,11 @@ from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.client import BlockingClient
 
 #: What a queue and its copy have as many of.
-_ZSETS = ("messages", "ready", "claimed", "delayed", "expiry", "leases")
-_HASHES = ("bodies", "claims", "subscriptions")
+_ZSETS = ("messages", "ready", "claimed", "delayed", "expiry", "leases", "ledger_ends")
+_HASHES = (
+    *("bodies", "claims", "subscriptions", "ledger"),
+    *("idempotency", "idempotency_old", "letters", "letters_old"),
+)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 
 The two queues may live on two nodes, so a move is three steps that may each be
 repeated: the claim script holds the message with a claim of our own; it is
-posted to the dead-letter queue with its id as the idempotency key; it is deleted
+posted to the dead-letter queue, which knows it by its id for a while; it is deleted
 here.  A crash in between leaves it held for a minute, then the next claim begins
 again, and the post is recognised.
 """
@@ -18,11 +18,9 @@ from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.script import Script, Steps
 from zaqar_redis.records import Draft, Message, Retry
 from zaqar_redis.storage.driver import Bury
+from zaqar_redis.storage.drivers.redis.letters import WINDOW
 
 _DROP = Script("message_drop")
-
-#: Milliseconds for which a move is recognised: far longer than the hold lasts.
-_WINDOW = 24 * 3600 * 1000
 
 
 def move(
@@ -50,7 +48,7 @@ def move(
                 dead_queue,
                 draft,
                 client=letter.client,
-                retry=Retry(key=f"dead {letter.id}", fingerprint=b"\0", window=_WINDOW),
+                retry=Retry(key=f"dead {letter.id}", fingerprint=b"", window=WINDOW),
             )
         yield _DROP(
             keys.of_queue(project, queue), *[letter.rank for letter in letters], burial=burial

@@ -2,8 +2,8 @@
 """Posts of batches that are written again after a crash, and come in once.
 
 A writer has an entry in the ledger of each queue it writes to: the last chunk of it
-that came in.  Chunk and entry are written in one step.  An entry is a receipt, as
-idempotency keys have them, and so goes wherever the queue goes, and with it.
+that came in.  Chunk and entry are written in one step, and an entry goes wherever the
+queue goes, and with it.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ class Ledger:
 
 
 def entry(name: str, epoch: str, chunk: int, now: int) -> list[Argument]:
-    """The entry of *name* as a portion of receipts has it: the chunk of batch 0 came in.
+    """The entry of *name* as a portion of the ledger has it: the chunk of batch 0 came in.
 
     For a queue that is taken in whole: see `Transfer.take_in`.  *now* in ms.
     """

@@ -14,7 +14,7 @@ from zaqar_redis.keyspace import envelope, keys
 from zaqar_redis.keyspace.script import Script, Steps, verb
 from zaqar_redis.records import Draft, Message, Page, Posted, Retry, Taken
 from zaqar_redis.storage.driver import Bury
-from zaqar_redis.storage.drivers.redis import dead_letters, identity, posting, reading
+from zaqar_redis.storage.drivers.redis import dead_letters, identity, letters, posting, reading
 
 _LIST = Script("message_list")
 _GET = Script("message_get")
@@ -56,18 +56,8 @@ class Messages:
     @verb
     def bury(
         self, project: str, queue: str, letter: Draft, *, client: bytes, retry: Retry
-    ) -> Steps[Posted]:
-        return posting.post(
-            self._now(),
-            project,
-            queue,
-            [letter],
-            client=client,
-            default_ttl=0,
-            size=0,
-            sealed=True,  # it goes as it is
-            retry=retry,
-        )
+    ) -> Steps[None]:
+        return letters.bury(self._now(), project, queue, letter, client, retry)
 
     @verb
     def list(
@@ -141,9 +131,14 @@ class Messages:
                 return Taken(messages=())
             again, due, flat, dead, dead_queue, dead_ttl = answer
             if dead:
-                letters = reading.messages(now, epoch, dead)
                 yield from dead_letters.move(
-                    self.letters, project, queue, letters, dead_queue.decode(), dead_ttl, burial
+                    self.letters,
+                    project,
+                    queue,
+                    reading.messages(now, epoch, dead),
+                    dead_queue.decode(),
+                    dead_ttl,
+                    burial,
                 )
         popped = reading.messages(now, epoch, flat)
         unclaimed = [msgspec.structs.replace(message, claim_id=None) for message in popped]

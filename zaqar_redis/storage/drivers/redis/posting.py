@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How messages get into a queue: by a client's post, or as dead letters."""
+"""How messages get into a queue: what every verb that appends has in common, and a post."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def post(
         default_ttl=default_ttl,
         sealed=int(sealed),
         retry=keys.retry(retry.key) if retry else "",
-        fingerprint=retry.fingerprint.hex() if retry else "",
+        fingerprint=retry.fingerprint if retry else "",
         window=retry.window if retry else 0,
     )
     outcome, *answer = yield from appended(ask)

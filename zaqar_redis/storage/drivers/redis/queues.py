@@ -109,11 +109,11 @@ class Queues:
             now, epoch, *counts = yield _STATS(keys.of_queue(project, queue), now=self._now())
             if epoch is None:
                 return Stats()
-        total, claimed, *ends = counts
-        if not ends:
-            return Stats()
-        oldest, newest = reading.messages(now, epoch, ends)
-        return Stats(total=total, claimed=claimed, oldest=oldest, newest=newest)
+        total, claimed, records, *ends = counts
+        oldest, newest = reading.messages(now, epoch, ends) if ends else (None, None)
+        return Stats(
+            total=total, claimed=claimed, oldest=oldest, newest=newest, idempotency_records=records
+        )
 
     @verb
     def purge(self, project: str, queue: str) -> Steps[None]:
@@ -176,6 +176,7 @@ def settings_of(queue: str, metadata: dict[str, Any]) -> list[str | int]:
         ("size", "_max_messages_post_size"),
         ("max_claims", "_max_claim_count"),
         ("dead_ttl", "_dead_letter_queue_messages_ttl"),
+        ("window", "_idempotency_window"),
     ):
         value = metadata.get(attribute)
         if isinstance(value, int) and value:

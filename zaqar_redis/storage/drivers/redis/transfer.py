@@ -7,6 +7,7 @@ become of each since (its place, its claims, its expiry) follows in rank order.
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import msgspec
@@ -31,6 +32,8 @@ _INDEX = Script("transfer_index")
 _PLACE = Script("transfer_place")
 _TERMS = Script("transfer_terms")
 _KEEP = Script("transfer_keep")
+_SCAN = Script("transfer_scan")
+_REMEMBER = Script("transfer_remember")
 _SUBSCRIBE = Script("transfer_subscribe")
 _SETTINGS = Script("transfer_settings")
 _COMPLETE = Script("transfer_complete")
@@ -42,7 +45,7 @@ _RETIRE = Script("transfer_retire")
 _CLOSED_FOR = 300 * 1000
 #: Milliseconds for which a frozen queue waits for the mover's next step.
 _LEASE = 10_000
-#: Messages, claims or receipts in a portion: a few milliseconds of Redis' time.
+#: Messages, claims or records in a portion: a few milliseconds of Redis' time.
 _PAGE = 1000
 #: Values of a message in the script's answer.
 _INDEX_WIDTH = 6
@@ -51,15 +54,13 @@ _INDEX_WIDTH = 6
 #: of those that are terms.
 _TERM_KEYS = {
     "claims": ("leases", "claims"),
-    "receipts": ("lapses", "receipts"),
+    "ledger": ("ledger_ends", "ledger"),
     "subscriptions": ("subscription_ends", "subscriptions"),
 }
-_AFTER = {
-    "index": "claims:0",
-    "claims": "receipts:0",
-    "receipts": "subscriptions:0",
-    "subscriptions": "settings:0",
-}
+#: Kinds that are records in generations: hashes which are copied as they are.
+_RECORDS = ("idempotency", "idempotency_old", "letters", "letters_old")
+_KINDS = ("index", *_TERM_KEYS, *_RECORDS, "settings")
+_AFTER = {kind: f"{following}:0" for kind, following in itertools.pairwise(_KINDS)}
 
 
 class Transfer:
@@ -114,6 +115,16 @@ class Transfer:
         if kind == "settings":
             fields = yield _SETTINGS(of_queue, token=token, lease=_LEASE)
             return Portion(kind=kind, items=fields)
+        if kind in _RECORDS:
+            cursor, records = yield _SCAN(
+                keys.RecordKeys(of_queue, kind),
+                token=token,
+                lease=_LEASE,
+                cursor=place,
+                limit=_PAGE,
+            )
+            following = f"{kind}:{int(cursor)}" if int(cursor) else _AFTER[kind]
+            return Portion(kind=kind, items=records, following=following)
         call, width = _frozen_call(of_queue, kind, int(place), token, staged)
         page = yield call
         following = _AFTER[kind]
@@ -138,6 +149,8 @@ class Transfer:
             yield _WRITE(of_queue, *items, token=token)
         elif items and portion.kind == "subscriptions":
             yield _SUBSCRIBE(of_queue, *items, token=token)
+        elif items and portion.kind in _RECORDS:
+            yield _REMEMBER(keys.RecordKeys(of_queue, portion.kind), *items, token=token)
         elif items:
             yield _KEEP(keys.TermKeys(of_queue, *_TERM_KEYS[portion.kind]), *items, token=token)
 
