@@ -594,7 +594,7 @@ def test_without_a_store_a_command_is_refused_and_may_be_repeated(
 
 @pytest.mark.parametrize("claim", ["nbf", "iat"])
 def test_a_token_that_does_not_hold_yet_is_told_as_expired(house: House, claim: str) -> None:
-    later = {claim: int(time.time()) + 100}
+    later: dict[str, Any] = {claim: int(time.time()) + 100}
     client = Client(house)
     assert client.ask(connect={"token": token(**later)})["error"] == {
         "code": 109,
@@ -609,11 +609,13 @@ def test_a_token_that_does_not_hold_yet_is_told_as_expired(house: House, claim: 
 
 @pytest.mark.parametrize("claim", ["nbf", "iat"])
 def test_a_token_that_begins_within_the_leeway_holds(house: House, claim: str) -> None:
-    assert house.connected(**{claim: int(time.time()) + 3})
+    soon: dict[str, Any] = {claim: int(time.time()) + 3}
+    later: dict[str, Any] = {claim: int(time.time()) + 100}
+    assert house.connected(**soon)
     settings = tokens.Settings(hmac=(SECRET,), leeway=200)
     house.node.verifier = house.scope.verifier = tokens.Verifier(settings)
-    ann = house.connected(**{claim: int(time.time()) + 100})
-    given = token(channel="$x", **{claim: int(time.time()) + 100})
+    ann = house.connected(**later)
+    given = token(channel="$x", **later)
     assert "subscribe" in ann.ask(subscribe={"channel": "$x", "token": given})
     late = Client(house).ask(connect={"token": token(exp=int(time.time()) - 1)})
     assert late["error"]["code"] == 109  # it is of the beginning, not of the end
@@ -622,12 +624,13 @@ def test_a_token_that_begins_within_the_leeway_holds(house: House, claim: str) -
 @pytest.mark.parametrize("claim", ["nbf", "iat"])
 def test_a_token_that_begins_at_no_time_is_invalid(house: House, claim: str) -> None:
     client = Client(house)
-    client.says({"id": 1, "connect": {"token": token(**{claim: [1]})}})
+    never: dict[str, Any] = {claim: [1]}
+    client.says({"id": 1, "connect": {"token": token(**never)}})
     assert client.code == 3500
 
 
 def test_who_renews_with_a_token_that_does_not_hold_yet_comes_back(house: House) -> None:
-    later = {"nbf": int(time.time()) + 100}
+    later: dict[str, Any] = {"nbf": int(time.time()) + 100}
     ann, bob = house.connected(), house.connected()
     ann.says({"id": 2, "refresh": {"token": token(**later)}})
     assert ann.code == 3005
