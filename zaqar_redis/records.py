@@ -75,8 +75,8 @@ class Arrived(Record, frozen=True):
 class Past(Record, frozen=True):
     """Messages of a queue, its epoch, and the last rank that it gave.
 
-    Of a queue that is not there: the epoch that it will have, if it comes within a day, and
-    rank 0.
+    Of a queue that is not there: the epoch that it will have, if it comes within a day, or
+    nothing, and rank 0.
     """
 
     epoch: str
@@ -302,6 +302,8 @@ class Located(Record, frozen=True):
     move: Move | None = None
     #: it was, and its place is kept for a while
     deleted: bool = False
+    #: the epoch that it is to have when it gets a pool; empty: nobody was told one
+    promised: str = ""
 
 
 class Placed(Record, frozen=True):

@@ -124,7 +124,7 @@ class Store:
         self.clock = OwnedClock()
         self.project = project
         self.uri = uri
-        self._runner = runner
+        self.runner = runner
         self._parts: list[tuple[RedisDriver, keyspace.AsyncClient]] = []
         self._make(uri)
 
@@ -154,7 +154,7 @@ class Store:
         async def awaited() -> T:
             return await awaitable
 
-        return self._runner.run(awaited())
+        return self.runner.run(awaited())
 
     def wait_for(self, condition: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
         """Let the event loop go on until *condition* holds."""
@@ -349,6 +349,17 @@ def findings(store: Store, repair: bool = False) -> list[Finding]:
 
 
 POOLED = "pooled://"
+
+
+@contextlib.contextmanager
+def beside(store: Store) -> Iterator[Store]:
+    """What another process has of it, in the same loop."""
+    other = type(store)(store.uri, store.runner, store.project)
+    other.run(other.driver.start())
+    try:
+        yield other
+    finally:
+        other.run(other.driver.close())
 
 
 @contextlib.contextmanager

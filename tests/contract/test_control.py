@@ -119,6 +119,41 @@ def test_two_pools_are_never_one_store(operator: Operator) -> None:
     assert operator.run(operator.control.pools.put(same, canonical="redis://a"))
 
 
+def test_a_queue_gets_a_pool_that_was_told_its_epoch(operator: Operator) -> None:
+    catalogue = operator.catalogue
+    operator.pool("a")
+    version = operator.run(operator.control.pools.list()).version
+
+    def assign(told: str | None) -> str | None:
+        return operator.run(catalogue.assign(P, "q", "a", version, told))
+
+    assert operator.run(catalogue.locate(P, "q")).promised == ""
+    promised = operator.run(catalogue.promise(P, "q"))
+    assert promised.pool is None
+    assert promised.promised
+    assert operator.run(catalogue.promise(P, "q")) == promised
+    assert operator.run(catalogue.locate(P, "q")) == promised
+    assert [assign(told) for told in ("", "another")] == [None, None]
+    assert operator.where("q") is None
+    assert assign(promised.promised) == "a"
+    assert operator.run(catalogue.promise(P, "q")) == Located("a")
+    assert operator.run(catalogue.locate(P, "q")) == Located("a")
+    assert assign("") == assign(None) == "a"
+
+
+def test_what_was_promised_is_over_when_a_queue_gets_a_pool_that_was_not_told(
+    operator: Operator,
+) -> None:
+    catalogue = operator.catalogue
+    operator.pool("a")
+    for queue in ("is there", "put"):
+        operator.run(catalogue.promise(P, queue))
+    operator.assign("is there", "a")
+    operator.run(catalogue.put(P, "put", "a"))
+    for queue in ("is there", "put"):
+        assert operator.run(catalogue.locate(P, queue)) == Located("a")
+
+
 def test_a_change_of_what_has_changed_since_does_not_count(operator: Operator) -> None:
     pools = operator.control.pools
     one = Pool(name="one", uri="redis://one", weight=1)

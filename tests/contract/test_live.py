@@ -9,12 +9,22 @@ import signal
 import pytest
 
 from tests import servers
-from tests.contract.stores import PooledStore, Store, names, opened
+from tests.contract.stores import (
+    CLIENT,
+    POOLED,
+    TTL,
+    PooledStore,
+    Store,
+    beside,
+    drafts,
+    names,
+    opened,
+)
 from zaqar_redis import errors
 from zaqar_redis.keyspace import client as keyspace
-from zaqar_redis.keyspace import envelope
+from zaqar_redis.keyspace import envelope, keys
 from zaqar_redis.keyspace.batch import BatchSettings
-from zaqar_redis.records import Arrived, Draft, Message, Past
+from zaqar_redis.records import Arrived, Draft, Message, Past, Pool
 from zaqar_redis.storage.driver import Live
 from zaqar_redis.storage.drivers.redis.letters import Letters
 
@@ -22,14 +32,15 @@ from zaqar_redis.storage.drivers.redis.letters import Letters
 class Follower:
     """Remembers the messages it was told of, and how often some may have been missed."""
 
-    def __init__(self, store: Store, queue: str = "q") -> None:
+    def __init__(self, store: Store, queue: str = "q", *, watch: bool = True) -> None:
         self._store = store
         self._queue = queue
         self.messages: list[Message] = []
         self.epochs: set[str] = set()
         self.gaps = 0
         self.watcher = self._hear  # one object: it is told apart by itself
-        self.watch()
+        if watch:
+            self.watch()
         self.gaps = 0
 
     @property
@@ -46,6 +57,24 @@ class Follower:
 
     def watch(self) -> None:
         self._store.run(self._live.watch(self._store.project, self._queue, self.watcher))
+
+    async def follows(self) -> Past:
+        """Watch, and then look where it is: as channels do."""
+        await self._live.watch(self._store.project, self._queue, self.watcher)
+        self.gaps = 0
+        return await self._live.history(
+            self._store.project, self._queue, first=1, last=1, limit=0, reverse=False
+        )
+
+    def hears(self, at: Past, last: int) -> None:
+        """Each message behind the position *at* up to the *last*, and no gap."""
+        expected = list(range(at.rank + 1, last + 1))
+
+        def behind() -> list[int]:
+            return [message.rank for message in self.messages if message.rank > at.rank]
+
+        self._store.wait_for(lambda: len(behind()) >= len(expected), f"{expected} behind {at}")
+        assert (behind(), self.gaps) == (expected, 0)
 
     def stop(self) -> None:
         self._live.unwatch(self._store.project, self._queue, self.watcher)
@@ -135,17 +164,63 @@ def test_queues_and_projects_are_followed_apart(store: Store) -> None:
     assert follower.messages == []
 
 
-def test_a_queue_that_is_made_later_is_followed_soon(store: Store) -> None:
+def test_a_queue_that_is_made_later_is_followed_from_its_first_message_on(store: Store) -> None:
     follower = Follower(store)
-    for _ in range(200):  # a pool may have been chosen for it, of which all must hear first
+    known = past(store)
+    store.post("a")
+    assert store.pop() == ["a"]  # before anybody could read it
+    store.post("b", "c")
+    assert follower.wait(3) == ["a", "b", "c"]
+    assert [message.rank for message in follower.messages] == [1, 2, 3]
+    assert follower.epochs == {known.epoch} == {past(store).epoch}
+    assert follower.gaps == 0
+
+
+def test_who_comes_while_a_queue_is_made_misses_nothing_behind_its_position(store: Store) -> None:
+    async def posts(other: Store, queue: str) -> None:
+        for _ in range(3):
+            await other.driver.messages.post(
+                store.project,
+                queue,
+                drafts(["m"], TTL, None),
+                client=CLIENT,
+                default_ttl=TTL,
+                size=0,
+            )
+
+    async def both(follower: Follower, other: Store, queue: str) -> Past:
+        return (await asyncio.gather(follower.follows(), posts(other, queue)))[0]
+
+    with beside(store) as other:
+        for number in range(20):
+            queue = f"q{number}"
+            follower = Follower(store, queue, watch=False)
+            at = store.run(both(follower, other, queue))
+            follower.hears(at, 3)
+            assert follower.epochs <= {at.epoch} == {past(store, queue=queue).epoch}
+            follower.stop()
+
+
+def test_a_pool_that_is_made_while_a_queue_is_followed_may_get_it(
+    redis_server: servers.RedisServer, own_redis: str, project: str
+) -> None:
+    home, other = f"{own_redis}?db=1", redis_server.client()
+    with opened(f"{POOLED}{own_redis}|{home}", project) as store:
+        assert isinstance(store, PooledStore)
+        follower = Follower(store)
+        known = past(store)
+        for pool in (
+            Pool(name="p2", uri=redis_server.uri, weight=1),
+            Pool(name="p1", uri=home, weight=0),
+        ):
+            store.run(store.driver.control.pools.put(pool, canonical=pool.uri))
+        feed = keys.of_queue(project, "q").feed
+        store.wait_for(lambda: other.pubsub_numsub(feed)[0][1] == 1, "a listener")
         store.post("a")
-        store.run(asyncio.sleep(0.02))
-        if follower.messages:
-            break
-    # What went by was told to have done so.
-    assert follower.messages[0].rank == 1 or follower.gaps > 0
-    ranks = [message.rank for message in follower.messages]
-    assert ranks == list(range(ranks[0], ranks[-1] + 1))
+        assert follower.wait(1) == ["a"]
+        assert follower.epochs == {known.epoch}
+        assert other.exists(keys.of_queue(project, "q").queue)
+        other.close()
 
 
 def test_the_past_is_read_by_rank(store: Store) -> None:
@@ -207,14 +282,12 @@ def test_without_a_store_nobody_is_promised_anything(
 def test_each_life_of_a_queue_has_an_epoch_of_its_own_known_before_it_begins(
     store: Store,
 ) -> None:
-    # A queue that is made goes to one of the pools, if there are any, and begins anew there.
-    known = not isinstance(store, PooledStore)
     seen = set()
     for _ in range(3):
         for begin in (store.create, lambda: store.post("a")):
             before = past(store).epoch
             begin()
-            assert past(store).epoch == before or not known
+            assert past(store).epoch == before
             seen.add(past(store).epoch)
             store.run(store.driver.queues.delete(store.project, "q"))
     assert len(seen) == 6

@@ -336,3 +336,43 @@ def test_a_queue_is_followed_across_a_restart_of_the_service_and_nothing_is_miss
 
     with servers.redis_server() as server:
         asyncio.run(scenario(server.uri))
+
+
+def test_who_follows_queues_that_are_not_there_misses_none_whichever_pools_they_get() -> None:
+    async def made_and_used(zaqar: Zaqar, queue: str) -> None:
+        """The first message is taken at once."""
+        await zaqar.post(queue, 1)
+        await zaqar.ask("DELETE", f"/queues/{queue}/messages?pop=1")
+        await zaqar.post(queue, 2, 3)
+
+    async def scenario(service: servers.Service, *uris: str) -> None:
+        zaqar = Zaqar(service)
+        for number, uri in enumerate(uris):
+            await zaqar.ask("PUT", f"/pools/p{number}", {"uri": uri, "weight": 100})
+        async with Someone(service, "ann") as ann, Someone(service, "bob") as bob:
+            for turn in range(3):
+                queues = [f"q-{turn}-{number}" for number in range(10)]
+                followed = [
+                    (await someone.subscribe(f"queue:{queue}", {}))[1]
+                    for queue in queues
+                    for someone in (ann, bob)
+                ]
+                await asyncio.gather(*(made_and_used(zaqar, queue) for queue in queues))
+                for heard in followed:
+                    await until(lambda heard=heard: len(heard.publications) >= 3, "3 messages")
+                    assert [each.data for each in heard.publications] == [1, 2, 3]
+                    assert [each.offset for each in heard.publications] == [1, 2, 3]
+                    assert heard.recovered == []
+            # Also who was away when the queue was made.
+            away, heard = await ann.subscribe("queue:later", {})
+            await away.unsubscribe()
+            await zaqar.post("later", 1, 2)
+            await away.subscribe()
+            await away.ready(timeout=5)
+            await until(lambda: len(heard.publications) == 2, "both")
+            assert heard.recovered == [True]
+
+    with contextlib.ExitStack() as stack:
+        home, *pools = [stack.enter_context(servers.redis_server()).uri for _ in range(3)]
+        service = stack.enter_context(servers.service(home, workers=2, options=OPTIONS))
+        asyncio.run(scenario(service, *pools))

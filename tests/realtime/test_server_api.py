@@ -7,14 +7,17 @@ import asyncio
 import json
 import uuid
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NoReturn
 
 import cent
 import httpx
 import pytest
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import ClientConnection
+from websockets.sync.client import connect as websocket
 
 from tests import servers
-from tests.realtime.someone import KEY, LEFT_BEHIND, SECRET, Someone
+from tests.realtime.someone import KEY, LEFT_BEHIND, SECRET, Someone, token
 from zaqar_redis import clock
 from zaqar_redis.api.channels import Channels, server
 from zaqar_redis.api.channels import Settings as ChannelSettings
@@ -233,7 +236,6 @@ def test_a_batch_answers_every_command(service: servers.Service, api: cent.Clien
         ("disconnect", {"user": "a", "disconnect": {"code": 3500, "reason": "x" * 124}}, 107),
         ("subscribe", {"user": "a"}, 107),
         ("rpc", {"method": "x"}, 108),
-        ("nothing", {}, 104),
     ],
 )
 def test_what_cannot_be_done_is_refused_with_a_code(
@@ -243,7 +245,43 @@ def test_what_cannot_be_done_is_refused_with_a_code(
     assert plain.status_code == 200
     assert plain.json()["error"]["code"] == code
     loud = asked(service, method, body, X_Centrifugo_Error_Mode="transport")
-    assert loud.status_code == {102: 404, 104: 404, 107: 400, 108: 400}[code]
+    assert loud.status_code == {102: 404, 107: 400, 108: 400}[code]
+
+
+def test_a_method_that_is_unknown_is_not_found(service: servers.Service) -> None:
+    assert asked(service, "nothing", {}).status_code == 404
+    assert httpx.post(f"{service.url}/api/nothing").status_code == 404  # as any other address
+    old = httpx.post(f"{service.url}/api", json={"method": "nothing"}, headers={"X-API-Key": KEY})
+    assert (old.status_code, old.json()["error"]["code"]) == (200, 104)
+
+
+def reads_on(connection: ClientConnection) -> NoReturn:
+    while True:
+        connection.recv(10)
+
+
+@pytest.mark.parametrize("path", ["websocket", "uni_websocket"])
+def test_who_is_disconnected_is_told_the_code_and_the_reason(
+    service: servers.Service, path: str
+) -> None:
+    user = str(uuid.uuid4())
+    asks: dict[str, Any] = {"token": token(user)}
+    if path == "websocket":
+        asks = {"id": 1, "connect": asks}
+    for given, code, reason in (
+        ({"code": 3000, "reason": "bye"}, 3000, "bye"),
+        ({"code": 3000}, 3000, "force disconnect"),
+        ({"code": 4321, "reason": "your own"}, 4321, "your own"),
+        (None, 3503, "force disconnect"),
+    ):
+        with websocket(f"ws://127.0.0.1:{service.port}/connection/{path}") as connection:
+            connection.send(json.dumps(asks))
+            connection.recv(10)
+            asked(service, "disconnect", {"user": user, "disconnect": given})
+            with pytest.raises(ConnectionClosed) as caught:
+                reads_on(connection)
+        assert caught.value.rcvd is not None
+        assert (caught.value.rcvd.code, caught.value.rcvd.reason) == (code, reason)
 
 
 def test_newlines_in_a_payload_do_not_cut_frames(service: servers.Service, channel: str) -> None:

@@ -134,7 +134,8 @@ def token(user: str = "ann", secret: str = SECRET, **claims: Any) -> str:
 def house() -> Iterator[House]:
     with asyncio.Runner() as runner:
         made = House(runner)
-        made.build(Settings(), OPEN, small=Options(history_size=2, history_ttl=60))
+        small = Options(history_size=2, history_ttl=60)
+        made.build(Settings(), OPEN, small=small, plain=Options())
         yield made
         made.run(made.node.close())
 
@@ -217,8 +218,14 @@ def test_what_no_client_says_closes_the_connection(
         ({"subscribe": {"channel": "small:news"}}, 103),
         ({"subscribe": {"channel": "news", "token": "no"}}, 103),
         ({"publish": {"channel": "elsewhere", "data": 1}}, 103),
+        *(({"subscribe": {"channel": "news", "type": type}}, 103) for type in (1, 2, 3, 4, 99)),
         ({"presence": {"channel": "elsewhere"}}, 103),
+        ({"presence_stats": {"channel": "elsewhere"}}, 103),
         ({"history": {"channel": "elsewhere"}}, 103),
+        # What is off is not there, whoever asks.
+        ({"presence": {"channel": "small:news"}}, 108),
+        ({"presence_stats": {"channel": "small:news"}}, 108),
+        ({"history": {"channel": "plain:news"}}, 108),
         ({"publish": {"channel": "here"}}, 107),
         ({"subscribe": {"channel": "here"}}, 105),
         ({"history": {"channel": "here", "since": {"offset": 0}, "reverse": True}}, 107),
@@ -583,6 +590,53 @@ def test_without_a_store_a_command_is_refused_and_may_be_repeated(
     assert ann.code is None
     monkeypatch.undo()
     assert "subscribe" in ann.ask(subscribe={"channel": "x"})
+
+
+@pytest.mark.parametrize("claim", ["nbf", "iat"])
+def test_a_token_that_does_not_hold_yet_is_told_as_expired(house: House, claim: str) -> None:
+    later: dict[str, Any] = {claim: int(time.time()) + 100}
+    client = Client(house)
+    assert client.ask(connect={"token": token(**later)})["error"] == {
+        "code": 109,
+        "message": "token expired",
+    }
+    assert client.code is None
+    ann = house.connected()
+    refused = ann.ask(subscribe={"channel": "$x", "token": token(channel="$x", **later)})
+    assert refused["error"]["code"] == 103
+    assert ann.code is None
+
+
+@pytest.mark.parametrize("claim", ["nbf", "iat"])
+def test_a_token_that_begins_within_the_leeway_holds(house: House, claim: str) -> None:
+    soon: dict[str, Any] = {claim: int(time.time()) + 3}
+    later: dict[str, Any] = {claim: int(time.time()) + 100}
+    assert house.connected(**soon)
+    settings = tokens.Settings(hmac=(SECRET,), leeway=200)
+    house.node.verifier = house.scope.verifier = tokens.Verifier(settings)
+    ann = house.connected(**later)
+    given = token(channel="$x", **later)
+    assert "subscribe" in ann.ask(subscribe={"channel": "$x", "token": given})
+    late = Client(house).ask(connect={"token": token(exp=int(time.time()) - 1)})
+    assert late["error"]["code"] == 109  # it is of the beginning, not of the end
+
+
+@pytest.mark.parametrize("claim", ["nbf", "iat"])
+def test_a_token_that_begins_at_no_time_is_invalid(house: House, claim: str) -> None:
+    client = Client(house)
+    never: dict[str, Any] = {claim: [1]}
+    client.says({"id": 1, "connect": {"token": token(**never)}})
+    assert client.code == 3500
+
+
+def test_who_renews_with_a_token_that_does_not_hold_yet_comes_back(house: House) -> None:
+    later: dict[str, Any] = {"nbf": int(time.time()) + 100}
+    ann, bob = house.connected(), house.connected()
+    ann.says({"id": 2, "refresh": {"token": token(**later)}})
+    assert ann.code == 3005
+    assert "subscribe" in bob.ask(subscribe={"channel": "x"})
+    bob.says({"id": 2, "sub_refresh": {"channel": "x", "token": token(channel="x", **later)}})
+    assert bob.code == 3006
 
 
 def test_keys_that_cannot_be_had_make_nobody_leave_for_good(house: House) -> None:

@@ -139,6 +139,7 @@ def test_who_only_listens_is_told_of_errors_by_the_end(
     url = f"ws://127.0.0.1:{service.port}/connection/uni_websocket"
     with websocket(url) as connection:
         connection.send(json.dumps(asked))
+        assert json.loads(connection.recv(10)) == disconnect(code, reason)
         with pytest.raises(ConnectionClosed) as caught:
             connection.recv(10)
         assert caught.value.rcvd is not None

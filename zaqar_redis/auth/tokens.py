@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -32,6 +33,10 @@ class Expired(Exception):
     """It was."""
 
 
+class NotYetValid(Expired):
+    """It will be: who connects with it is told the same, to come back with another one."""
+
+
 class Settings(msgspec.Struct, frozen=True):
     #: secrets, the first of which signs now; the others did
     hmac: tuple[str | bytes, ...] = ()
@@ -43,6 +48,8 @@ class Settings(msgspec.Struct, frozen=True):
     jwks_url: str = ""
     audience: str = ""
     issuer: str = ""
+    #: seconds by which the clock of who signs may be ahead of ours
+    leeway: int = 10
     user_claim: str = "sub"
     project_claim: str = "project"
 
@@ -96,7 +103,7 @@ class Verifier:
         self._published = PublishedKeys(settings.jwks_url) if settings.jwks_url else None
 
     async def connection(self, token: str) -> Connection:
-        """Raises Invalid, Expired, and StoreUnavailable when keys cannot be had."""
+        """Raises Invalid, Expired, NotYetValid, and StoreUnavailable: its key is not to be had."""
         claims = await self._claims(token)
         if "channel" in claims:
             raise Invalid  # one for a subscription
@@ -135,12 +142,13 @@ class Verifier:
     async def _claims(self, token: str) -> dict[str, Any]:
         options: Any = {
             "verify_aud": bool(self._settings.audience),
-            "verify_iat": False,  # as Centrifugo: a clock that is a little ahead does no harm
+            "verify_iat": False,  # see _check_beginning
+            "verify_nbf": False,
             "verify_sub": False,
         }
         for key, algorithms in await self._keys_for(token):
             try:
-                return jwt.decode(
+                claims = jwt.decode(
                     token,
                     key,
                     algorithms=list(algorithms),
@@ -152,7 +160,15 @@ class Verifier:
                 raise Expired from error
             except (jwt.InvalidTokenError, ValueError, TypeError):
                 continue
+            self._check_beginning(claims)
+            return claims
         raise Invalid
+
+    def _check_beginning(self, claims: dict[str, Any]) -> None:
+        """The end has no leeway: a connection lives on for a while behind it anyway."""
+        latest = time.time() + self._settings.leeway
+        if max(_seconds(claims, "nbf"), _seconds(claims, "iat")) > latest:
+            raise NotYetValid
 
     async def _keys_for(self, token: str) -> Sequence[tuple[Any, Sequence[str]]]:
         try:
@@ -160,7 +176,7 @@ class Verifier:
             if self._published is None or "kid" not in jwt.get_unverified_header(token):
                 return self._keys
             return [await self._published.key_for(token)]
-        except (jwt.PyJWKClientError, jwt.InvalidTokenError) as error:
+        except jwt.InvalidTokenError as error:
             raise Invalid from error
 
 
@@ -193,10 +209,15 @@ def _text(claims: dict[str, Any], name: str) -> str:
 
 
 def _expiry(claims: dict[str, Any]) -> int:
-    expiry = claims.get("expire_at", claims.get("exp", 0))
-    if isinstance(expiry, bool) or not isinstance(expiry, (int, float)):
+    return int(_seconds(claims, "expire_at" if "expire_at" in claims else "exp"))
+
+
+def _seconds(claims: dict[str, Any], name: str) -> float:
+    """Since 1970; 0: it is not there."""
+    found = claims.get(name, 0)
+    if isinstance(found, bool) or not isinstance(found, (int, float)):
         raise Invalid
-    return int(expiry)
+    return found
 
 
 def _payload(claims: dict[str, Any], name: str) -> bytes:

@@ -15,6 +15,7 @@ from zaqar_redis.realtime.namespaces import Namespaces, Options
 from zaqar_redis.realtime.world import Settings
 
 _DEFAULTS = Settings()
+_TOKENS = tokens.Settings()
 _GROUP = "channels"
 
 _HELP = {
@@ -150,6 +151,13 @@ _CHANNELS: list[cfg.Opt] = [
     cfg.StrOpt("token_jwks_public_endpoint", default="", help="URL of a set of keys."),
     cfg.StrOpt("token_audience", default="", help="What the claim aud must be."),
     cfg.StrOpt("token_issuer", default="", help="What the claim iss must be."),
+    cfg.IntOpt(
+        "token_leeway",
+        default=_TOKENS.leeway,
+        min=0,
+        help="Seconds by which nbf and iat of a token may be in the future: so much the clock of "
+        "who signs it may be ahead. One that is further ahead is answered like an expired one.",
+    ),
     cfg.StrOpt("token_user_id_claim", default="sub", help="The claim that names the user."),
     cfg.StrOpt(
         "token_project_claim",
@@ -250,6 +258,7 @@ def verifier(conf: cfg.ConfigOpts) -> tokens.Settings:
         jwks_url=group.token_jwks_public_endpoint,
         audience=group.token_audience,
         issuer=group.token_issuer,
+        leeway=group.token_leeway,
         user_claim=group.token_user_id_claim,
         project_claim=group.token_project_claim,
     )

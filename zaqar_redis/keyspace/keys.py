@@ -287,17 +287,31 @@ def is_of_places(key: bytes) -> bool:
 
 
 class PlaceKeys:
-    """The control keys, with those of one project and one or two pools."""
+    """The control keys, with those of one project, one or two pools, and perhaps a queue."""
 
-    __slots__ = ("origins", "project", "queues")
+    __slots__ = ("origins", "project", "queues", "unborn")
 
-    def __init__(self, project: str, pool: str, origin: str = "") -> None:
+    def __init__(self, project: str, pool: str, origin: str = "", queue: bytes = b"") -> None:
         #: hash: pool -> how many of the project's queues live there
         self.project = _CONTROL + b"project:" + quote(project, safe="").encode()
         #: zset, score 0: <project>/<queue> of those that live in the pool
         self.queues = pool_queues(pool)
         #: the same of the pool that a queue moves from
         self.origins = pool_queues(origin)
+        #: string with an expiry: the epoch that the queue is to have, which is in no pool yet
+        self.unborn = _CONTROL + b"unborn:" + queue
+
+    def __getattr__(self, name: str) -> bytes:
+        return getattr(CONTROL, name)  # type: ignore[no-any-return]  # slots of bytes
+
+
+class EntryKeys:
+    """The control keys, with that of one queue."""
+
+    __slots__ = ("unborn",)
+
+    def __init__(self, queue: bytes) -> None:
+        self.unborn = _CONTROL + b"unborn:" + queue
 
     def __getattr__(self, name: str) -> bytes:
         return getattr(CONTROL, name)  # type: ignore[no-any-return]  # slots of bytes

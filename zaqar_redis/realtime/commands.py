@@ -43,8 +43,6 @@ async def publish(session: Session, id: int, request: wire.PublishRequest) -> No
 
 async def history(session: Session, id: int, request: wire.HistoryRequest) -> None:
     options = _accessible(session, request.channel, "history")
-    if not options.has_history:
-        raise Refused(codes.NOT_AVAILABLE)
     since = since_of(request, session.world.settings.history_max)
     found, top = await session.world.history(request.channel, since, options)
     check_epoch(request, top)
@@ -53,15 +51,13 @@ async def history(session: Session, id: int, request: wire.HistoryRequest) -> No
 
 
 async def presence(session: Session, id: int, request: wire.PresenceRequest) -> None:
-    if not _accessible(session, request.channel, "presence").presence:
-        raise Refused(codes.NOT_AVAILABLE)
+    _accessible(session, request.channel, "presence")
     result = wire.PresenceResult(await session.world.presence(request.channel))
     session.send(wire.Reply(id=id, presence=result))
 
 
 async def presence_stats(session: Session, id: int, request: wire.PresenceStatsRequest) -> None:
-    if not _accessible(session, request.channel, "presence").presence:
-        raise Refused(codes.NOT_AVAILABLE)
+    _accessible(session, request.channel, "presence")
     result = wire.PresenceStatsResult(*await session.world.presence_stats(request.channel))
     session.send(wire.Reply(id=id, presence_stats=result))
 
@@ -71,6 +67,8 @@ def _accessible(session: Session, channel: str, what: str) -> Options:
     if not channel:
         raise Closed(codes.BAD_CLOSE)
     options = session.world.namespaces.options(channel)
+    if not options.has(what):
+        raise Refused(codes.NOT_AVAILABLE)
     if not session.allows(options, what, subscribed=channel in session.subscriptions):
         raise Refused(codes.PERMISSION_DENIED)
     return options

@@ -87,6 +87,12 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             return None
         return Keep(self.history_size, self.history_ttl, self.history_meta_ttl)
 
+    def has(self, what: str) -> bool:
+        """Whether *presence* or *history* is on, whoever asks; one may always *publish*."""
+        if what == "presence":
+            return self.presence
+        return what != "history" or self.has_history
+
     def allows(self, what: str, anonymous: bool, subscribed: bool) -> bool:
         """Whether somebody may *publish*, or ask for *presence* or *history*."""
         if anonymous and not getattr(self, f"allow_{what}_for_anonymous"):

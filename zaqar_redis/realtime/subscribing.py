@@ -28,6 +28,8 @@ LOG = logging.getLogger(__name__)
 
 #: Bit of a flag: the client would rather be refused than begin anew.
 _CAN_BE_REFUSED = 2
+#: The type of a subscription to publications as they come; there are no others.
+_STREAM = 0
 #: What a token may change.
 _OVERRIDABLE = frozenset(
     ("presence", "join_leave", "force_push_join_leave", "force_recovery", "force_positioning")
@@ -44,6 +46,8 @@ async def by_client(session: Session, id: int, request: wire.SubscribeRequest) -
         raise Refused(codes.ALREADY_SUBSCRIBED)
     if len(session.subscriptions) >= session.world.settings.channel_limit:
         raise Refused(codes.LIMIT_EXCEEDED)
+    if request.type != _STREAM:
+        raise Refused(codes.PERMISSION_DENIED)
     subscription, data = await _permitted(session, channel, options, request.token)
     subscription.wants = _filter(request, options)
     result = await _begin(subscription, request, data)
@@ -167,10 +171,10 @@ async def _permitted(
 async def _granted(session: Session, channel: str, token: str) -> tokens.Subscription:
     try:
         grant = await session.world.verifier.subscription(token)
+    except (tokens.Invalid, tokens.NotYetValid) as error:
+        raise Refused(codes.PERMISSION_DENIED) from error
     except tokens.Expired as error:
         raise Refused(codes.TOKEN_EXPIRED) from error
-    except tokens.Invalid as error:
-        raise Refused(codes.PERMISSION_DENIED) from error
     check_owner(session, grant, channel)
     return grant
 
@@ -276,11 +280,12 @@ async def _recover(
     world, options = subscription.session.world, subscription.options
     cached = options.force_recovery_mode == "cache"
     asked = request.recover
-    if not subscription.recoverable or not (asked or (cached and options.auto_cache_recover)):
+    recovering = subscription.recoverable and (asked or (cached and options.auto_cache_recover))
+    result.was_recovering = recovering
+    if not recovering:
         _, top = await world.history(subscription.channel, Since(limit=0), options)
         _begin_at(subscription, result, top)
         return
-    result.was_recovering = asked
     wanted = Position(request.offset, request.epoch) if asked else NOWHERE
     if cached:
         since = Since(limit=1, reverse=True)

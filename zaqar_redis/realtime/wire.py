@@ -107,6 +107,8 @@ class SubscribeRequest(Wire):
     delta: str = ""
     tf: FilterNode | None = None
     flag: int = 0
+    #: of the subscription: 0 is a stream of publications; there are no others here
+    type: int = 0
 
 
 class ConnectRequest(Wire):

@@ -81,11 +81,21 @@ class Catalogue(Protocol):
     def locate(self, project: str, queue: str) -> Awaitable[Located]:
         """The queue's pool (None: in no catalogue), and its move if there is one."""
 
-    def assign(self, project: str, queue: str, pool: str, version: int) -> Awaitable[str | None]:
+    def promise(self, project: str, queue: str) -> Awaitable[Located]:
+        """Promise the epoch that a queue in no pool is to have, whichever it gets.
+
+        The same for a day from the last call on.  Of a queue in a pool: that pool.
+        """
+
+    def assign(
+        self, project: str, queue: str, pool: str, version: int, told: str | None = None
+    ) -> Awaitable[str | None]:
         """Give a queue that has no pool this one; the pool it has now.
 
         A queue noted as deleted is alive again.  None when pools have changed since
-        *version*, which the pool was chosen from: choose again.
+        *version*, which the pool was chosen from, or another epoch is promised than the
+        pool was *told*: look and choose again.  *told* is None for a queue that is there,
+        and has an epoch.
         """
 
     def put(self, project: str, queue: str, pool: str) -> Awaitable[None]:

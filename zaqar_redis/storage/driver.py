@@ -272,12 +272,21 @@ class Live(Protocol):
         """Stop calling *watcher*."""
 
     def history(
-        self, project: str, queue: str, *, first: int, last: int, limit: int, reverse: bool
+        self,
+        project: str,
+        queue: str,
+        *,
+        first: int,
+        last: int,
+        limit: int,
+        reverse: bool,
+        promise: bool = True,
     ) -> Awaitable[Past]:
         """Up to *limit* messages, and about a megabyte, of the ranks from *first* to *last*.
 
         With *reverse* from the last one down.  Claimed and delayed messages are among
-        them; ranks that are missing were deleted or have expired.
+        them; ranks that are missing were deleted or have expired.  A queue that is not
+        there has the epoch already that it is to have; without *promise* it has none.
         """
 
 
@@ -333,6 +342,9 @@ class Transfer(Protocol):
 
     def gate(self, project: str, queue: str) -> Awaitable[str]:
         """The gate; empty: there is none."""
+
+    def promise(self, project: str, queue: str, epoch: str, seconds: int) -> Awaitable[None]:
+        """The queue, if it is made here in so many *seconds*, has this epoch; empty: any."""
 
     def stage(self, project: str, queue: str, token: str) -> Awaitable[bool]:
         """Begin to take the queue in; False when it is here already."""

@@ -68,7 +68,7 @@ class Outbox:
         turn: Turn,
         farewell: Callable[[Close], bytes] | None = None,
     ) -> None:
-        """*farewell*: the last reply, where *frames* cannot say why they end."""
+        """*farewell*: makes the last reply, where the end of *frames* does not say why."""
         self._frames = frames
         self._frame = frame
         self._turn = turn

@@ -17,7 +17,7 @@ from zaqar_redis.realtime import codes
 from zaqar_redis.realtime.codes import Refused
 from zaqar_redis.realtime.node import Node
 from zaqar_redis.realtime.scope import Scope
-from zaqar_redis.service.channels import Channels, fault
+from zaqar_redis.service.channels import METHODS, Channels, fault
 
 #: Bytes of a request: ten thousand channels of a broadcast, with long names.
 _BODY_MAX = 4 * 1024 * 1024
@@ -92,6 +92,8 @@ class ServerApi:
     async def on_post(
         self, req: falcon.asgi.Request, resp: falcon.asgi.Response, method: str = ""
     ) -> None:
+        if method and method not in METHODS:
+            raise falcon.HTTPNotFound(description=f"the methods are {', '.join(METHODS)}")
         self._guard.check(req)
         body = await _read(req)
         project = rules.project_id(req.get_header("X-Project-ID") or self._project)

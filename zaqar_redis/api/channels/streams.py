@@ -67,8 +67,13 @@ class Kind(Struct, frozen=True):
     opening: bytes = b""
 
     def farewell(self, close: Close) -> bytes:
-        told = wire.Disconnect(close.code, close.reason, close.reconnect)
-        return self.codec.encode(wire.Reply(push=wire.Push(disconnect=told)))
+        return farewell(self.codec, close)
+
+
+def farewell(codec: Codec, close: Close) -> bytes:
+    """The last push."""
+    told = wire.Disconnect(close.code, close.reason, close.reconnect)
+    return codec.encode(wire.Reply(push=wire.Push(disconnect=told)))
 
 
 HTTP_STREAM = Kind(JSON, _lines, b"application/x-ndjson", _EMULATED)

@@ -3,16 +3,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 from urllib.parse import parse_qs
 
 from zaqar_redis.api.channels.exchange import Receive, Send, header, query
 from zaqar_redis.api.channels.origins import Origins
 from zaqar_redis.api.channels.outbox import Outbox, Turn
-from zaqar_redis.api.channels.streams import CONNECT
+from zaqar_redis.api.channels.streams import CONNECT, farewell
 from zaqar_redis.api.sockets import FRAMES, framed
 from zaqar_redis.realtime.codec import JSON, PUSHES, Codec
+from zaqar_redis.realtime.codes import Close
 from zaqar_redis.realtime.node import Node
 from zaqar_redis.realtime.protobuf import PROTOBUF
 from zaqar_redis.realtime.scope import Scope
@@ -38,6 +40,8 @@ class WebSocket:
     """Commands in, replies and pushes out."""
 
     ways = Ways()
+    #: makes the last push; None: how the socket is closed says it all
+    farewell: Callable[[Close], bytes] | None = None
 
     def __init__(self, node: Node, origins: Origins, project: str, turn: Turn) -> None:
         self._node = node
@@ -53,7 +57,7 @@ class WebSocket:
         codec, subprotocol = self._chosen(scope)
         await send({"type": "websocket.accept", "subprotocol": subprotocol})
         frame = binary if codec.binary else text
-        out = Outbox(scope["extensions"][FRAMES], frame, self._turn)
+        out = Outbox(scope["extensions"][FRAMES], frame, self._turn, self.farewell)
         session = Session(self._scope, codec, out, self.ways)
         self._node.sessions.add(session)
         try:
@@ -89,6 +93,8 @@ class UniWebSocket(WebSocket):
     """Pushes out; a request to connect is all that comes in, by the address or a frame."""
 
     ways = Ways(unidirectional=True)
+    # Who reads pushes, and nothing else, does not look at how a socket is closed.
+    farewell = staticmethod(partial(farewell, PUSHES))
 
     async def _first(self, session: Session, scope: dict[str, Any]) -> None:
         asked = query(scope, CONNECT)

@@ -2,7 +2,8 @@
 --
 -- Returns {now, epoch, last rank given, then rank and envelope of each}. It stops at a
 -- megabyte; what has expired is left out. Of a queue that is not there, the epoch that it
--- will have: so who follows it from before its first message knows it again.
+-- will have: so who follows it from before its first message knows it again. Without an
+-- `epoch` to begin with none is said.
 local queue    = KEYS[1]            -- hash: the queue itself
 local messages = KEYS[2]            -- zset: every message by rank
 local bodies   = KEYS[3]            -- hash: rank -> envelope
@@ -13,7 +14,7 @@ local first    = ARGV[2]            -- rank to begin at
 local last     = ARGV[3]            -- rank to end at
 local limit    = tonumber(ARGV[4])  -- messages at most
 local reverse  = ARGV[5]            -- '1': backwards, from `last` to `first`
-local epoch    = ARGV[6]            -- to begin with
+local epoch    = ARGV[6]            -- to begin with, or ''
 local kept     = ARGV[7]            -- seconds to keep it, from the last look on
 --#include gate
 --#include now
@@ -21,7 +22,9 @@ local kept     = ARGV[7]            -- seconds to keep it, from the last look on
 
 local BYTES = 1048576  -- of envelopes in one answer: the next page goes on behind them
 local known = redis.call('HMGET', queue, 'epoch', 'rank')
-if not known[1] then
+if not known[1] and epoch == '' then
+    return {now, '', '0'}
+elseif not known[1] then
     redis.call('SET', unborn, epoch, 'NX')
     redis.call('EXPIRE', unborn, kept)
     return {now, redis.call('GET', unborn), '0'}

@@ -31,6 +31,9 @@ _LIFE = 10.0
 _PATIENCE, _LOOK = 1.0, 0.02
 #: Seconds for which a pool that was taken out answers what is under way.
 _FAREWELL = 5.0
+#: Seconds within which a queue is made that was given a place.  The place of one that is
+#: deleted is kept for as long: nothing is left of what was promised when it gets another.
+_MADE = 60
 
 
 class Place:
@@ -59,8 +62,8 @@ class Places:
         self._background: set[asyncio.Task[None]] = set()
         #: set when pools have changed, or may have
         self.changed = asyncio.Event()
-        #: called with a queue whose place has changed
-        self.moved: list[Callable[[str, str], None]] = []
+        #: called with a queue whose place has changed, or None: any may have
+        self.moved: list[Callable[[tuple[str, str] | None], None]] = []
 
     async def start(self) -> None:
         self.home.driver.route_letters(self.bury)
@@ -115,7 +118,7 @@ class Places:
         if located.pool is None:
             if not make:
                 return self.home
-            located_in = await self._assign(project, queue, flavor)
+            located_in = await self._assign(project, queue, flavor, located.promised)
         else:
             located_in = located.pool
         place = await self.place(located_in)
@@ -179,6 +182,14 @@ class Places:
     async def places(self, names: Sequence[str]) -> list[Place]:
         return list(await asyncio.gather(*map(self.place, names)))
 
+    async def drivers(self) -> list[Driver]:
+        """Of the service's own store, and of every pool that can be opened."""
+        found = [self.home.driver]
+        for name in await self.pools():
+            with contextlib.suppress(errors.Unavailable, errors.BadConfiguration):
+                found.append((await self.place(name)).driver)
+        return found
+
     async def pools(self) -> Mapping[str, Pool]:
         """All pools by name."""
         return {pool.name: pool for pool in (await self._known_pools()).items}
@@ -200,17 +211,29 @@ class Places:
             self.changed.set()
         else:
             self._known.pop(news, None)
-            for tell in self.moved:
-                tell(*news)
+        for tell in self.moved:
+            tell(news)
 
-    async def _assign(self, project: str, queue: str, flavor: str) -> str:
+    async def _assign(self, project: str, queue: str, flavor: str, promised: str) -> str:
+        catalogue = self.control.catalogue
         while True:
             known = await self._known_pools()
             name = await self._proposed(project, queue, flavor, known.items)
-            there = await self.control.catalogue.assign(project, queue, name, known.version)
+            if promised:
+                await self._promise(name, project, queue, promised)
+            there = await catalogue.assign(project, queue, name, known.version, promised)
             if there is not None:
-                return there
-            self._pools = None  # they have changed since
+                break
+            self._pools = None  # they have changed since, or somebody follows it now
+            promised = (await catalogue.locate(project, queue)).promised
+        if promised and there != DEFAULT:
+            await self._promise(DEFAULT, project, queue, "")
+        return there
+
+    async def _promise(self, name: str, project: str, queue: str, epoch: str) -> None:
+        transfer = (await self.place(name)).driver.transfer
+        if transfer is not None:
+            await transfer.promise(project, queue, epoch, _MADE)
 
     async def _proposed(self, project: str, queue: str, flavor: str, pools: Iterable[Pool]) -> str:
         with contextlib.suppress(errors.Gated):

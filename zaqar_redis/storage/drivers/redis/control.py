@@ -31,6 +31,7 @@ _FLAVOR_DESCRIBE = Script("flavor_describe")
 _FLAVOR_DELETE = Script("flavor_delete")
 _PUT = Script("catalogue_put")
 _LOCATE = Script("catalogue_locate")
+_PROMISE = Script("catalogue_promise")
 _ASSIGN = Script("catalogue_assign")
 _NOTE = Script("catalogue_note")
 _DELETED = Script("catalogue_deleted")
@@ -45,6 +46,9 @@ _MOVES = Script("move_list")
 _JOB_PUT = Script("job_put")
 _JOB_GET = Script("job_get")
 _JOB_END = Script("job_end")
+
+#: Seconds for which a promised epoch is kept: as long as stores keep theirs.
+_PROMISED = 86_400
 
 
 class Pools:
@@ -154,20 +158,36 @@ class Catalogue:
 
     @verb
     def locate(self, project: str, queue: str) -> Steps[Located]:
-        pool, move, deleted = yield _LOCATE(keys.CONTROL, queue=keys.entry(project, queue))
+        entry = keys.entry(project, queue)
+        pool, move, deleted, promised = yield _LOCATE(keys.EntryKeys(entry), queue=entry)
         return Located(
             pool=pool.decode() if pool is not None else None,
             move=_move(move) if move is not None else None,
             deleted=deleted is not None,
+            promised=(promised or b"").decode(),
         )
 
     @verb
-    def assign(self, project: str, queue: str, pool: str, version: int) -> Steps[str | None]:
+    def promise(self, project: str, queue: str) -> Steps[Located]:
+        entry = keys.entry(project, queue)
+        pool, *epoch = yield _PROMISE(
+            keys.EntryKeys(entry), queue=entry, epoch=identity.new_epoch(), kept=_PROMISED
+        )
+        if pool is not None:
+            return Located(pool.decode())
+        return Located(None, promised=epoch[0].decode())
+
+    @verb
+    def assign(
+        self, project: str, queue: str, pool: str, version: int, told: str | None = None
+    ) -> Steps[str | None]:
+        entry = keys.entry(project, queue)
         there = yield _ASSIGN(
-            keys.PlaceKeys(project, pool),
-            queue=keys.entry(project, queue),
+            keys.PlaceKeys(project, pool, queue=entry),
+            queue=entry,
             pool=pool,
             known=version,
+            told="*" if told is None else told,
         )
         return there.decode() if there is not None else None
 
@@ -176,10 +196,13 @@ class Catalogue:
         entry = keys.entry(project, queue)
         done = 0
         while not done:
-            there, *_ = yield _LOCATE(keys.CONTROL, queue=entry)
+            there, *_ = yield _LOCATE(keys.EntryKeys(entry), queue=entry)
             origin = "" if there is None else there.decode()
             done = yield _PUT(
-                keys.PlaceKeys(project, pool, origin), queue=entry, pool=pool, origin=origin
+                keys.PlaceKeys(project, pool, origin, entry),
+                queue=entry,
+                pool=pool,
+                origin=origin,
             )
 
     @verb

@@ -17,7 +17,6 @@ from zaqar_redis.storage.drivers.redis.feed import Channels
 
 _HISTORY = Script("queue_history")
 
-
 #: Seconds for which the epoch of a queue that is not there is kept behind the last look at
 #: it; whoever follows it looks more often.
 _KEPT = 86_400
@@ -48,7 +47,15 @@ class Live:
 
     @verb
     def history(
-        self, project: str, queue: str, *, first: int, last: int, limit: int, reverse: bool
+        self,
+        project: str,
+        queue: str,
+        *,
+        first: int,
+        last: int,
+        limit: int,
+        reverse: bool,
+        promise: bool = True,
     ) -> Steps[Past]:
         now, epoch, *answer = yield _HISTORY(
             keys.of_queue(project, queue),
@@ -57,7 +64,7 @@ class Live:
             last=last,
             limit=limit,
             reverse=int(reverse),
-            epoch=identity.new_epoch(),
+            epoch=identity.new_epoch() if promise else "",
             kept=_KEPT,
         )
         rank, *flat = answer

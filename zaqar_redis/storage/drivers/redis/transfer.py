@@ -23,6 +23,7 @@ from zaqar_redis.storage.drivers.redis.queues import enlist, settings_of, unlist
 _OPEN = Script("gate_open")
 _CLOSE = Script("gate_close")
 _GATE = Script("gate_get")
+_PROMISE = Script("transfer_promise")
 _STAGE = Script("transfer_stage")
 _DISCARD = Script("transfer_discard")
 _READ = Script("transfer_read")
@@ -84,6 +85,10 @@ class Transfer:
     def gate(self, project: str, queue: str) -> Steps[str]:
         shut = yield _GATE(keys.of_queue(project, queue))
         return (shut or b"").decode()
+
+    @verb
+    def promise(self, project: str, queue: str, epoch: str, seconds: int) -> Steps[None]:
+        yield _PROMISE(keys.of_queue(project, queue), epoch=epoch, kept=seconds)
 
     @verb
     def stage(self, project: str, queue: str, token: str) -> Steps[bool]:
