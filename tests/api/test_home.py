@@ -138,7 +138,7 @@ def test_health_tries_every_operation_and_leaves_nothing(
     for outcome in report["operation_status"].values():
         assert outcome["succeeded"] is True
         assert outcome["ref"] is None
-        assert 0 <= outcome["seconds"] < 30
+        assert outcome["seconds"] >= 0
     with redis_server.client() as client:
         found = list(client.scan_iter(b"zr:*health-*"))
     # The catalogue remembers for a minute where it was.

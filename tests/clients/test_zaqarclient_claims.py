@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -21,10 +22,11 @@ def test_a_claim_without_ttl_and_grace_takes_the_defaults(
 ) -> None:
     # The client sends null for both.
     post_from_another(12)
+    began = time.monotonic()
     claim = zaqar.queue(queue_name).claim()
     assert bodies(claim) == list(range(10))
     assert claim.ttl == 300
-    assert 0 <= claim.age <= 60
+    assert 0 <= claim.age <= time.monotonic() - began + 1
 
 
 def test_a_claim_takes_as_many_as_its_limit(

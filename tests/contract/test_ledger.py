@@ -216,11 +216,11 @@ def test_a_delay_counts_in_a_queue_without_a_default(blocking: Blocking) -> None
 def test_whoever_waits_hears_of_it(blocking: Blocking) -> None:
     with blocking.client.listener() as listener:
         listener.subscribe(blocking.key("feed"))
-        assert (listener.get_message(timeout=10) or {})["type"] == "subscribe"
+        assert (listener.get_message(timeout=60) or {})["type"] == "subscribe"
         blocking.write(0, 0, chunk_of("a", "b", "c"))
         blocking.write(0, 0, chunk_of("a", "b", "c"))
         blocking.write(0, 1, chunk_of("d"))
-        told = [(listener.get_message(timeout=10) or {})["data"] for _ in range(2)]
+        told = [(listener.get_message(timeout=60) or {})["data"] for _ in range(2)]
     assert told == [b"3", b"1"]
 
 

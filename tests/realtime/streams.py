@@ -57,7 +57,7 @@ class Stream:
     def __init__(self, service: servers.Service, transport: str, first: str) -> None:
         self._service = service
         self._stack = contextlib.ExitStack()
-        client = self._stack.enter_context(httpx.Client(base_url=service.url, timeout=10))
+        client = self._stack.enter_context(httpx.Client(base_url=service.url, timeout=60))
         path = f"/connection/{transport}"
         if transport.endswith("sse"):
             asked = client.stream("GET", path, params={"cf_connect": first})

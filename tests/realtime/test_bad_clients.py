@@ -60,7 +60,7 @@ class Raw:
 
     async def replies(self, number: int) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while len(found) < number:
                 frame = await self.socket.recv()
                 lines = (json.loads(line) for line in str(frame).splitlines())
@@ -69,7 +69,7 @@ class Raw:
 
     async def code(self) -> int:
         """With which the server closes."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             with contextlib.suppress(ConnectionClosed):
                 while True:
                     await self.socket.recv()
@@ -226,7 +226,7 @@ def test_who_vanishes_is_gone_soon(service: servers.Service) -> None:
         async with asyncio.TaskGroup() as group:
             for number in range(30):
                 group.create_task(one(number))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):  # half of the time after which they lapse
             while await present():  # noqa: ASYNC110  # what another process knows
                 await asyncio.sleep(0.1)
 

@@ -79,10 +79,13 @@ def test_who_comes_while_it_is_away_is_heard(redis: servers.RedisServer, backend
 
 
 def test_a_connection_that_is_dead_is_found(
-    redis: servers.RedisServer, backend: Backend, monkeypatch: pytest.MonkeyPatch
+    redis: servers.RedisServer,
+    backend: Backend,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    for name in ("_QUIET", "_ANSWER", "_CONFIRM"):
-        monkeypatch.setattr(listening, name, 0.3)
+    for name, seconds in (("_QUIET", 0.3), ("_ANSWER", 2.0), ("_CONFIRM", 2.0)):
+        monkeypatch.setattr(listening, name, seconds)
 
     async def story() -> None:
         bus = backend.engine.bus
@@ -98,7 +101,7 @@ def test_a_connection_that_is_dead_is_found(
         with pytest.raises(errors.StoreUnavailable):
             await bus.subscribe("p/late")
         await bus.unsubscribe("p/late")
-        await asyncio.sleep(1)
+        await until(lambda: "does not answer" in caplog.text, "it to be found")
         redis.signal(signal.SIGCONT)
         await until(lambda: _gaps(backend) > before, "the connection to come back")
         await until(lambda: _listeners(redis) == 1, "the others to be closed")

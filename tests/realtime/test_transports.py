@@ -132,7 +132,7 @@ def test_a_request_may_reach_another_worker_than_the_stream(
     with Stream(service, "http_stream", lines(connect())) as stream:
         stream.connected()
         for _ in range(100):
-            other = http.client.HTTPConnection("127.0.0.1", service.port, timeout=10)
+            other = http.client.HTTPConnection("127.0.0.1", service.port, timeout=60)
             other.request("POST", "/connection/http_stream", refused)
             replies = [json.loads(line) for line in other.getresponse().read().splitlines()]
             assert replies[1] == {"push": disconnect(3501, "bad request")}

@@ -291,6 +291,7 @@ def _start(place: Place) -> subprocess.Popen[bytes]:
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
+    _reap()
     _STARTED.append(child)
     return child
 
@@ -345,13 +346,17 @@ def _stop(place: Place) -> None:
 
 
 def _lives(process: int) -> bool:
-    # Ours must be asked, or it stays a zombie that seems to live.
-    _STARTED[:] = [child for child in _STARTED if child.poll() is None]
+    _reap()
     try:
         os.kill(process, 0)
     except ProcessLookupError:
         return False
     return True
+
+
+def _reap() -> None:
+    # One of ours must be asked, or it stays a zombie that seems to live.
+    _STARTED[:] = [child for child in _STARTED if child.poll() is None]
 
 
 def _tail(place: Place) -> str:
