@@ -20,12 +20,20 @@ from zaqar_redis.storage.load import load
 Row = tuple[Any, ...]
 
 
-class OfProfile(Command):
-    """Base of the commands for one profile."""
+class OfProfiles(Command):
+    """Base of the commands for profiles."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
         parser.formatter_class = argparse.RawDescriptionHelpFormatter
+        return parser
+
+
+class OfProfile(OfProfiles):
+    """Base of the commands for one profile."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
         parser.add_argument("name", type=name_of, help="of the profile")
         return parser
 
@@ -58,7 +66,7 @@ class ProfileCreate(OfProfile):
         self.app.stdout.write(f"{parsed_args.name}\n")
 
 
-class ProfileList(Lister):
+class ProfileList(OfProfiles, Lister):
     """List profiles, and which one is in use; without passwords.
 
     Example: zaqar-redis profile list
@@ -72,7 +80,7 @@ class ProfileList(Lister):
         ]
 
 
-class ProfileShow(ShowOne):
+class ProfileShow(OfProfiles, ShowOne):
     """Show what commands talk to that are not told where, and what says so.
 
     The first of these counts: the variables ZAQAR_REDIS_URL and ZAQAR_REDIS_URI, the profile
@@ -91,7 +99,7 @@ class ProfileShow(ShowOne):
         )
 
 
-class ProfileUse(Command):
+class ProfileUse(OfProfiles):
     """Use a profile from now on, in all commands that are not told where; or none.
 
     Example: zaqar-redis profile use prod

@@ -192,7 +192,10 @@ def _why(answer: httpx.Response) -> str:
         if answer.status_code == 404:  # no such route: it has a description otherwise
             if answer.request.url.path.startswith("/api/"):
                 return "the service has no channels"
-            return "not found; is the service in admin mode (serve --admin)?"
+            return (
+            "the service has no such address; for pools, flavors and health it must be in admin "
+            "mode (serve --admin), or the command at its store (--storage)"
+        )
         return f"the service answers {answer.status_code}"
 
 
