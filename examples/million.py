@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A million messages through Spark: post, count by windows, archive, replay, plot.
 
-    pip install 'zaqar-redis[spark,report]'
+    pip install '.[spark,report]'
     python examples/million.py out
     python examples/million.py out --messages 50000 --storage redis://127.0.0.1:6379/0
 

@@ -43,3 +43,20 @@ def test_each_job_has_a_help_with_an_example(job: str) -> None:
     assert code == 0
     assert f"  zaqar-redis pipeline {job} " in text  # the usage begins with another name
     assert "--master" in text
+
+
+@pytest.mark.parametrize(
+    ("module", "words", "what"),
+    [
+        ("matplotlib", ["analytics", "--queue", "q"], "pip install '.[report]'"),
+        ("deltalake", ["archive", "--queue", "q", "--format", "delta"], "pip install '.[delta]'"),
+    ],
+)
+def test_a_library_that_is_missing_is_told_before_spark_starts(
+    module: str, words: list[str], what: str
+) -> None:
+    without = f"sys.modules['{module}'] = None\nimport os\nos.environ['JAVA_HOME'] = '/nowhere'"
+    code, text = said(without, "pipeline", *words, "--storage", "redis://127.0.0.1:1", "target")
+    assert code == 1
+    assert text.splitlines() == [text.strip()]
+    assert what in text

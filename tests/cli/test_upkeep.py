@@ -43,6 +43,20 @@ def test_a_store_is_checked_and_mended(shell: Shell, home: servers.RedisServer) 
     assert len(shell.shown("claim", "create", "orders")) == 2
 
 
+def test_a_pool_that_is_named_itself_is_checked_as_a_store_of_its_own(shell: Shell) -> None:
+    with servers.redis_server() as pool:
+        shell.done("pool", "create", "one", "--uri", pool.uri)
+        shell.done("message", "post", "orders", "one", "two")
+        alone = Shell(["--storage", pool.uri])
+        assert alone.shown("check") == []
+        assert alone.shown("check", "--repair") == []
+        with pool.client() as client:
+            assert client.exists("zr:{default/orders}") == 1
+            assert client.keys("zr:{control}:*") == []  # it was not made a service's own
+            client.delete("zr:{default/orders}:ready")
+        assert [row["kind"] for row in shell.shown("check", "--repair")] == ["damage"]
+
+
 def test_a_store_is_swept(shell: Shell, home: servers.RedisServer) -> None:
     shell.done("message", "post", "orders", "one", "two", "--ttl", "60")
     assert shell.done("sweep") == "0 messages and claims tidied\n"

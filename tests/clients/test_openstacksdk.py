@@ -57,6 +57,11 @@ def test_a_queue_may_be_made_twice(cloud: _proxy.Proxy, queue_name: str) -> None
     assert [queue.name for queue in cloud.queues()] == [queue_name]
 
 
+def test_names_may_have_dots(cloud: _proxy.Proxy, queue_name: str) -> None:
+    cloud.create_queue(name=f"{queue_name}.dead")
+    assert [queue.name for queue in cloud.queues()] == [f"{queue_name}.dead"]
+
+
 def test_wrong_attributes_are_refused(cloud: _proxy.Proxy, queue_name: str) -> None:
     with pytest.raises(exceptions.BadRequestException):
         cloud.create_queue(name=queue_name, default_message_ttl=59)

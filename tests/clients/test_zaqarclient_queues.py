@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import Any
 
+import httpx
 import pytest
 from zaqarclient.transport import errors
 
+from tests import servers
 from tests.clients.conftest import MakeClient, Post
 
 RESERVED = {
@@ -30,6 +33,21 @@ def test_a_queue_is_made_and_made_again_without_harm(zaqar: Any, queue_name: str
     zaqar.queue(queue_name, force_create=True)
     listed, _ = zaqar.queues()
     assert names(listed) == [queue_name]
+
+
+def test_a_name_with_a_dot_is_refused_by_this_client_and_not_by_the_service(
+    zaqar: Any, two_workers: servers.Service, project: str, queue_name: str
+) -> None:
+    """As doc/tutorial.md says."""
+    dotted = f"{queue_name}.dead"
+    headers = {"Client-ID": str(uuid.uuid4()), "X-Project-ID": project}
+    made = httpx.put(f"{two_workers.url}/v2/queues/{dotted}", headers=headers)
+    assert made.status_code == 201
+    with pytest.raises(ValueError, match="letters, digits, underscores and dashes"):
+        zaqar.queue(dotted)
+    listed, _ = zaqar.queues()
+    with pytest.raises(ValueError, match="letters, digits, underscores and dashes"):
+        names(listed)
 
 
 def test_ensure_exists_makes_the_queue(zaqar: Any, queue_name: str) -> None:

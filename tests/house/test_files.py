@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 import re
+from pathlib import Path
 
 from tests.house.files import ROOT, is_python, text_of, written
 
@@ -12,6 +13,9 @@ _LICENCE = "# SPDX-License-Identifier: Apache-2.0"
 
 #: Home, working and scratch folders of whoever wrote a file.
 _MACHINE = re.compile(r"(?<![\w.])/(?:home|Users|root|tmp|work)/[\w.]")
+
+#: The package is installed from a checkout: pip install '.[spark]'.
+_UNPUBLISHED = re.compile(r"install\s+['\"]?zaqar[-_]redis\b")
 
 
 def test_every_python_file_has_its_licence_and_says_what_it_is_for() -> None:
@@ -37,6 +41,17 @@ def test_no_file_tells_where_it_was_written() -> None:
         f"{path.relative_to(ROOT)}: {match[0]}"
         for path in written()
         for match in _MACHINE.finditer(text_of(path))
+    ]
+    assert found == []
+
+
+def test_nobody_is_told_to_install_what_is_not_published() -> None:
+    own = Path(__file__).name
+    found = [
+        f"{path.relative_to(ROOT)}: {match[0]}"
+        for path in written()
+        if path.name != own
+        for match in _UNPUBLISHED.finditer(text_of(path))
     ]
     assert found == []
 

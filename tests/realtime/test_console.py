@@ -359,7 +359,7 @@ def test_the_page_says_what_is_to_be_done_without_a_key_admin_mode_or_charts(
         page.goto(f"{service.url}/console/#/channels/news")
         state(page, "live, without history")
         page.goto(f"{service.url}/console/#/queues/{uuid.uuid4()}")
-        expect(page.get_by_text("pip install 'zaqar-redis[console]'")).to_be_visible()
+        expect(page.get_by_text("pip install '.[console]'")).to_be_visible()
         expect(page.locator("[data-figure=total]")).to_have_text("0")
         state(page, "live")
         assert httpx.get(f"{service.url}/console/plotly.min.js").status_code == 404

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from itertools import pairwise
 from typing import Any
@@ -34,7 +35,9 @@ from tests.spark.writing import (
 )
 from zaqar_redis import clock, errors
 from zaqar_redis.errors import BadConfiguration
+from zaqar_redis.records import Finding
 from zaqar_redis.spark.rows import BadRow
+from zaqar_redis.storage import pooled
 from zaqar_redis.storage.drivers.redis.ledger import Ledger
 
 BODY = StructType([StructField("body", BinaryType())])
@@ -53,6 +56,35 @@ def test_rows_become_messages_in_their_order(store: Store, context: Context, del
     whole(write, [numbered(0, 5), numbered(5, 2005)], [], [numbered(2005, 2010)])
     assert store.bodies() == list(range(2010))
     assert store.last_rank() == 2010
+
+
+def _found(store: Store) -> list[Finding]:
+    """What a check finds wrong with the queue "q", in a service that has another one."""
+
+    async def check() -> list[Finding]:
+        driver = pooled.create(store.uri, store.uri, {})
+        await driver.start()
+        try:
+            await driver.queues.create(store.project, "other", {})
+            steps = [step async for step in driver.checker.check(False)]
+        finally:
+            await driver.close()
+        return [
+            finding
+            for step in steps
+            if (step.project, step.queue) == (store.project, "q")
+            for finding in step.findings
+        ]
+
+    return asyncio.run(check())
+
+
+def test_a_queue_that_a_writer_made_is_where_the_catalogue_says(
+    store: Store, context: Context
+) -> None:
+    whole(Write(store.source(queue="q"), context, BODY), [numbered(0, 3)])
+    assert store.bodies() == [0, 1, 2]
+    assert _found(store) == []
 
 
 def test_what_a_row_says_of_its_message(store: Store, context: Context) -> None:

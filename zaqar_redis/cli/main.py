@@ -32,7 +32,7 @@ class Shell(App):
 
 def _commands() -> CommandManager:
     commands = CommandManager("zaqar_redis.cli")
-    if find_spec("pyspark") is not None:  # the extra zaqar-redis[spark] is there
+    if find_spec("pyspark") is not None:  # the extra spark is there
         commands.add_command_group("zaqar_redis.pipeline")
     return commands
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """``zaqar-redis pipeline …``: the jobs on Spark.
 
-These commands are there where the extra ``zaqar-redis[spark]`` is installed.
+These commands are there where the extra ``spark`` is installed.
 """
 
 from __future__ import annotations

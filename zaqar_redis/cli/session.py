@@ -193,9 +193,9 @@ def _why(answer: httpx.Response) -> str:
             if answer.request.url.path.startswith("/api/"):
                 return "the service has no channels"
             return (
-            "the service has no such address; for pools, flavors and health it must be in admin "
-            "mode (serve --admin), or the command at its store (--storage)"
-        )
+                "the service has no such address; for pools, flavors and health it must be in admin "
+                "mode (serve --admin), or the command at its store (--storage)"
+            )
         return f"the service answers {answer.status_code}"
 
 

@@ -326,6 +326,6 @@ def _fakeredis() -> Any:
         import fakeredis
     except ImportError as error:
         raise errors.BadConfiguration(
-            "memory:// needs the package fakeredis; install zaqar-redis[memory]"
+            "memory:// needs the package fakeredis: pip install '.[memory]'"
         ) from error
     return fakeredis

@@ -13,6 +13,7 @@ from zaqar_redis import clock, errors
 from zaqar_redis.records import Top
 from zaqar_redis.spark import decode, losses
 from zaqar_redis.spark.collector import no_collector
+from zaqar_redis.spark.counting import counting
 from zaqar_redis.spark.decode import Origin
 from zaqar_redis.spark.partitions import RangePartition
 from zaqar_redis.spark.stores import Place, Stores, Where
@@ -57,8 +58,10 @@ def read(at: Where, wanted: Wanted, partition: RangePartition) -> Iterator[pa.Re
     Raises losses.DataLoss when the queue is not the one that was planned any more, and
     StoreUnavailable when its store stays away.
     """
-    with Stores(at) as stores, no_collector():
-        yield from _Range(stores, wanted, partition).batches()
+    with Stores(at) as stores, no_collector(), counting() as did:
+        for batch in _Range(stores, wanted, partition).batches():
+            did(batch.num_rows)
+            yield batch
 
 
 class _Range:

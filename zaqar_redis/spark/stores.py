@@ -160,7 +160,7 @@ class Stores:
     def place(self, queue: str, *, make: bool = False) -> Place:
         """Where a queue lives, or would be looked for; with *make*, it is given a place."""
         pool = self._pool(queue)
-        if pool is None and make and self._control_pools.list().run().items:
+        if pool is None and make:
             self.settle(queue, make=True)
             pool = self._pool(queue)
         return Place(pool or DEFAULT, self.uri_of(pool or DEFAULT))

@@ -52,15 +52,21 @@ def report(
 
 
 @contextlib.contextmanager
-def running(store: Where, job: str, *arguments: object) -> Iterator[subprocess.Popen[bytes]]:
-    """A job under way, with all its processes in one group; it is killed at the end."""
-    process = subprocess.Popen(
-        [*_COMMAND, job, *IN_TURN, *_arguments(store, arguments)],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-        env=os.environ | _ENVIRONMENT,
-    )
+def running(
+    store: Where, job: str, *arguments: object, said: Path | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A job under way, with all its processes in one group; it is killed at the end.
+
+    *said* gets what it writes to stderr.
+    """
+    with open(said or os.devnull, "wb") as errors:
+        process = subprocess.Popen(
+            [*_COMMAND, job, *IN_TURN, *_arguments(store, arguments)],
+            stdout=subprocess.DEVNULL,
+            stderr=errors,
+            start_new_session=True,
+            env=os.environ | _ENVIRONMENT,
+        )
     try:
         yield process
     finally:

@@ -244,7 +244,7 @@ def test_a_missing_library_names_its_extra(
 ) -> None:
     store.post(1)
     monkeypatch.setitem(sys.modules, library, None)
-    with pytest.raises(errors.BadConfiguration, match=rf"zaqar-redis\[{format}\]"):
+    with pytest.raises(errors.BadConfiguration, match=rf"pip install '\.\[{format}\]'"):
         archive(spark, tmp_path, store, format=format)
     assert not any(tmp_path.iterdir())
 

@@ -8,7 +8,7 @@ read. What stored messages cannot tell is how long their delivery took: the repo
 
 TARGET gets a folder for each table (queues, throughput, backlog, ages, claims,
 dead_letters) and report.html, one file that needs no network and no script. A report that
-is there is replaced. It is drawn by matplotlib: install zaqar-redis[report].
+is there is replaced. It is drawn by matplotlib: pip install '.[report]'.
 
 Example:
 
@@ -22,6 +22,7 @@ import argparse
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 
 from pyspark import StorageLevel
 from pyspark.sql import SparkSession
@@ -36,8 +37,8 @@ from zaqar_redis.spark.jobs.analysing.output import Output
 from zaqar_redis.spark.jobs.analysing.summary import Summary, summary
 from zaqar_redis.spark.jobs.analysing.tables import Tables
 from zaqar_redis.spark.jobs.archiving import damage, layout
+from zaqar_redis.spark.jobs.progress import watched
 from zaqar_redis.spark.jobs.report import Report
-from zaqar_redis.spark.jobs.session import watched
 from zaqar_redis.spark.options import BATCH, Options
 
 NAME = "analytics"
@@ -67,10 +68,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def check(parsed: argparse.Namespace) -> None:
+    if parsed.archive is None and parsed.queue is None and parsed.pattern is None:
+        raise errors.BadConfiguration("one of --queue, --pattern and --archive must be given")
+    windows.seconds(parsed.window)
+    _check_library()
+
+
 def run(spark: SparkSession, parsed: argparse.Namespace) -> Report:
     if parsed.archive is None:
-        if parsed.queue is None and parsed.pattern is None:
-            raise errors.BadConfiguration("one of --queue, --pattern and --archive must be given")
         return analytics(
             spark,
             parsed.target,
@@ -111,13 +117,14 @@ def analytics(
     """
     begun = time.monotonic()
     wanted = windows.seconds(window)
-    # Before any work, and not before it is wanted: what it draws with may not be installed.
+    _check_library()
+    # Not before it is wanted: what it draws with may not be installed.
     from zaqar_redis.spark.jobs.analysing.page import page
 
     out = Output(spark, target)
     out.check()
     given = _given(spark, source, archive)
-    with layout.settings(spark), watched(spark, "analysing", quiet):
+    with layout.settings(spark), watched(spark, "analysing", quiet, counted=archive is None):
         messages = given.messages.persist(StorageLevel.MEMORY_AND_DISK)
         try:
             given = given.with_messages(messages)
@@ -138,6 +145,13 @@ def analytics(
     )
     out.put(REPORT, page(about, found))
     return _report(about, wanted, found, out, time.monotonic() - begun)
+
+
+def _check_library() -> None:
+    if find_spec("matplotlib") is None:
+        raise errors.BadConfiguration(
+            "the report is drawn by matplotlib, which is not installed: pip install '.[report]'"
+        )
 
 
 def _given(spark: SparkSession, source: Mapping[str, str], archive: str | None) -> Input:

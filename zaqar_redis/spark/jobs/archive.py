@@ -31,8 +31,8 @@ from zaqar_redis.spark.jobs.archiving.files import Files
 from zaqar_redis.spark.jobs.archiving.plan import Planner
 from zaqar_redis.spark.jobs.archiving.settings import EVERY, PER_BATCH, Settings
 from zaqar_redis.spark.jobs.archiving.work import Work
+from zaqar_redis.spark.jobs.progress import watched
 from zaqar_redis.spark.jobs.report import Report
-from zaqar_redis.spark.jobs.session import watched
 from zaqar_redis.spark.options import BATCH, Options
 from zaqar_redis.spark.stores import Stores, where
 
@@ -80,8 +80,16 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def check(parsed: argparse.Namespace) -> None:
+    settings.check(_settings(parsed))
+
+
 def run(spark: SparkSession, parsed: argparse.Namespace) -> Report:
-    given = Settings(
+    return archive(spark, parsed.target, running.source(parsed), _settings(parsed))
+
+
+def _settings(parsed: argparse.Namespace) -> Settings:
+    return Settings(
         format=parsed.format,
         catalog=parsed.catalog,
         table=parsed.table,
@@ -91,7 +99,6 @@ def run(spark: SparkSession, parsed: argparse.Namespace) -> Report:
         go_on_after_loss=parsed.go_on_after_loss,
         quiet=parsed.quiet,
     )
-    return archive(spark, parsed.target, running.source(parsed), given)
 
 
 def archive(

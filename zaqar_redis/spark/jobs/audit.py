@@ -27,8 +27,8 @@ from pyspark.sql import SparkSession
 from zaqar_redis import errors
 from zaqar_redis.spark.jobs import auditing, running
 from zaqar_redis.spark.jobs.archiving import damage, reading
+from zaqar_redis.spark.jobs.progress import watched
 from zaqar_redis.spark.jobs.report import Report
-from zaqar_redis.spark.jobs.session import watched
 from zaqar_redis.spark.offsets import Entry
 from zaqar_redis.spark.options import BATCH, Options
 from zaqar_redis.spark.stores import Stores, where
@@ -53,6 +53,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--list", metavar="FILE", help="write what is wrong there, as .csv or .jsonl"
     )
+
+
+def check(parsed: argparse.Namespace) -> None:
+    if parsed.list is not None:
+        auditing.check_list(parsed.list)
 
 
 def run(spark: SparkSession, parsed: argparse.Namespace) -> Report:

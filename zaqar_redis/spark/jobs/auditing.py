@@ -128,7 +128,7 @@ def check_list(path: str) -> None:
     if Path(path).suffix not in (".csv", ".jsonl"):
         raise errors.BadConfiguration(f"--list: {path} must end with .csv or .jsonl")
     try:
-        with open(path, "w"):
+        with open(path, "a"):
             pass
     except OSError as error:
         raise errors.BadConfiguration(f"--list: {error}") from error

@@ -24,7 +24,6 @@ Example:
 from __future__ import annotations
 
 import argparse
-import asyncio
 import sys
 import time
 from collections import Counter
@@ -37,6 +36,7 @@ from zaqar_redis import errors
 from zaqar_redis.spark.jobs import running, session
 from zaqar_redis.spark.jobs.migrating import moving
 from zaqar_redis.spark.jobs.migrating.moving import Fate, Goal, Outcome
+from zaqar_redis.spark.jobs.progress import watched
 from zaqar_redis.spark.jobs.report import Report
 from zaqar_redis.spark.options import BATCH, Options
 from zaqar_redis.spark.stores import Stores, Where, where
@@ -83,6 +83,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def check(parsed: argparse.Namespace) -> None:
+    _target(parsed)
+    if parsed.queue is not None:
+        _checked(parsed.queue)
+    if parsed.pattern is not None:
+        _pattern(parsed.pattern)
+
+
 def run(spark: SparkSession, parsed: argparse.Namespace) -> Report:
     options = Options(BATCH, running.source(parsed))
     return migrate(
@@ -120,10 +128,10 @@ def migrate(
         raise errors.BadConfiguration("--copy: within one store a queue is in one pool only")
     names = None if chosen.queues is None else _checked(chosen.queues)
     pattern = None if chosen.pattern is None else _pattern(chosen.pattern)
-    with Stores(at) as stores, session.watched(spark, "copying" if copy else "migrating", quiet):
+    with Stores(at) as stores, watched(spark, "copying" if copy else "migrating", quiet):
         stores.check()
         goal = Goal(at, to_pool, to, copy)
-        outcomes = asyncio.run(
+        outcomes = session.run(
             moving.all_of(spark, stores, goal, moving.Which(names, pattern, chosen.pool), wait)
         )
     return _report(outcomes, time.monotonic() - begun, copy)

@@ -35,6 +35,7 @@ from zaqar_redis import clock, errors
 from zaqar_redis.records import Top
 from zaqar_redis.spark.holding import GroupTaken, Holding, claims_at
 from zaqar_redis.spark.jobs import redriving, running, tasks
+from zaqar_redis.spark.jobs.progress import watched
 from zaqar_redis.spark.jobs.redriving import (
     BEYOND,
     FILTERED,
@@ -46,7 +47,6 @@ from zaqar_redis.spark.jobs.redriving import (
     Redrive,
 )
 from zaqar_redis.spark.jobs.report import Report
-from zaqar_redis.spark.jobs.session import watched
 from zaqar_redis.spark.jobs.tasks import Counts
 from zaqar_redis.spark.source import ZaqarDataSource
 from zaqar_redis.spark.stores import Place, Stores
@@ -104,8 +104,16 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="only count, and change nothing")
 
 
+def check(parsed: argparse.Namespace) -> None:
+    _check(parsed.queue, _settings(parsed))
+
+
 def run(spark: SparkSession, parsed: argparse.Namespace) -> Report:
-    how = Settings(
+    return redrive(spark, parsed.queue, tasks.store(parsed), _settings(parsed))
+
+
+def _settings(parsed: argparse.Namespace) -> Settings:
+    return Settings(
         where=parsed.where,
         origins=tuple(parsed.from_queue),
         target=parsed.target_queue,
@@ -114,7 +122,6 @@ def run(spark: SparkSession, parsed: argparse.Namespace) -> Report:
         dry_run=parsed.dry_run,
         quiet=parsed.quiet,
     )
-    return redrive(spark, parsed.queue, tasks.store(parsed), how)
 
 
 def redrive(
@@ -128,7 +135,8 @@ def redrive(
     """
     how = how or Settings()
     began = time.monotonic()
-    condition = _checked(spark, queue, how)
+    _check(queue, how)
+    condition = _condition(spark, how)
     at = tasks.where(store)
     with Stores(at) as stores:
         top = _top(stores, queue)
@@ -143,8 +151,8 @@ def redrive(
     return _report(counts, how, time.monotonic() - began)
 
 
-def _checked(spark: SparkSession, queue: str, how: Settings) -> Column:
-    """Which letters are wanted.  Raises BadConfiguration."""
+def _check(queue: str, how: Settings) -> None:
+    """Raises BadConfiguration."""
     tasks.check_queue("--queue", queue)
     tasks.check_queue("--target-queue", how.target)
     for origin in how.origins:
@@ -153,6 +161,10 @@ def _checked(spark: SparkSession, queue: str, how: Settings) -> Column:
     tasks.check("--limit", how.limit, 1, _LIMIT_MOST)
     if how.target == queue:
         raise errors.BadConfiguration("--target-queue: it is the dead-letter queue itself")
+
+
+def _condition(spark: SparkSession, how: Settings) -> Column:
+    """Which letters are wanted.  Raises BadConfiguration."""
     wanted = F.lit(True)
     if how.origins:
         wanted &= F.col("dead_letter_from").isin(list(how.origins))
@@ -232,6 +244,7 @@ class _Redriving:
         self._queue = queue
         #: what comes behind it is left: it may be what was sent back just now
         self._end = top.following
+        self._seen = top.count if how.limit is None else None
         self._condition = condition
         self._how = how
         self._holding = Holding(stores.where, f"{NAME}:{queue}", _TTL, _GRACE)
@@ -246,7 +259,7 @@ class _Redriving:
             raise running.Refused(f'another redrive of "{self._queue}" is running') from error
         try:
             self._settle()
-            with watched(self._spark, "redriving", self._how.quiet):
+            with watched(self._spark, "redriving", self._how.quiet, total=self._seen):
                 while (left := self._left()) != 0 and (claims := self._claimed(left)):
                     self._counts += self._moved(claims, left)
         finally:

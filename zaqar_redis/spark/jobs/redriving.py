@@ -17,6 +17,7 @@ from zaqar_redis import clock
 from zaqar_redis.keyspace import envelope
 from zaqar_redis.records import Draft, Held
 from zaqar_redis.spark import columns, decode
+from zaqar_redis.spark.counting import counting
 from zaqar_redis.spark.decode import Origin
 from zaqar_redis.spark.jobs.tasks import Counts, Pace
 from zaqar_redis.spark.stores import Place, Stores, Where
@@ -124,14 +125,16 @@ class Redrive:
         counts: Counts = Counter()
         pace = Pace(self.rate)
         left = self.limit
-        with Stores(self.where) as stores:
+        with Stores(self.where) as stores, counting() as did:
             for batch in batches:
                 wanted, left = self._wanted(batch, left, counts)
+                did(batch.num_rows - sum(map(len, wanted.values())))
                 for target, letters in wanted.items():
                     for chunk in _chunks(letters):
                         pace.wait()
                         self._move(stores, target, chunk, counts)
                         pace.did(len(chunk))
+                        did(len(chunk))
         return counts
 
     def _wanted(

@@ -32,12 +32,12 @@ from zaqar_redis.keyspace import envelope
 from zaqar_redis.spark import restoring
 from zaqar_redis.spark.jobs import running, tasks
 from zaqar_redis.spark.jobs.archiving import damage, reading
+from zaqar_redis.spark.jobs.progress import watched
 from zaqar_redis.spark.jobs.replaying import plan, settings, work
 from zaqar_redis.spark.jobs.replaying.plan import Plan
 from zaqar_redis.spark.jobs.replaying.settings import Settings
 from zaqar_redis.spark.jobs.replaying.work import THERE, WRITTEN, Preserving, Replay
 from zaqar_redis.spark.jobs.report import Report
-from zaqar_redis.spark.jobs.session import watched
 from zaqar_redis.spark.jobs.tasks import Counts
 from zaqar_redis.spark.restoring import NotRestored, Restored
 from zaqar_redis.spark.stores import Stores
@@ -77,8 +77,16 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--dry-run", action="store_true", help="only say what would be done")
 
 
+def check(parsed: argparse.Namespace) -> None:
+    settings.check(_settings(parsed))
+
+
 def run(spark: SparkSession, parsed: argparse.Namespace) -> Report:
-    how = Settings(
+    return replay(spark, parsed.archive, tasks.store(parsed), _settings(parsed))
+
+
+def _settings(parsed: argparse.Namespace) -> Settings:
+    return Settings(
         queues=parsed.queue,
         dates=(parsed.date_from, parsed.date_to),
         ranks=(parsed.rank_from, parsed.rank_to),
@@ -90,7 +98,6 @@ def run(spark: SparkSession, parsed: argparse.Namespace) -> Report:
         dry_run=parsed.dry_run,
         quiet=parsed.quiet,
     )
-    return replay(spark, parsed.archive, tasks.store(parsed), how)
 
 
 @damage.noticed()
@@ -108,7 +115,7 @@ def replay(
     began = time.monotonic()
     settings.check(how)
     at = tasks.where(store)
-    with watched(spark, "looking", how.quiet):
+    with watched(spark, "looking", how.quiet, counted=False):
         messages = reading.opened(spark, archive).messages(at.project, how.queues, how.dates)
         made = plan.planned(messages, at, how)
     if how.dry_run:
@@ -152,7 +159,7 @@ def _post(made: Plan) -> Counts:
         how.ttl,
         made.rates(slot_of, how.rate) if how.rate is not None else {},
     )
-    with watched(spark, "replaying", how.quiet):
+    with watched(spark, "replaying", how.quiet, total=made.messages):
         return tasks.counted(ordered, task)
 
 
@@ -179,10 +186,10 @@ def _restore_one(made: Plan, queue: str, target: str) -> Restored:
         restore = restoring.begin(made.where, target, envelope.client_bytes(_CLIENT))
     except NotRestored as error:
         raise running.Refused(str(error)) from error
-    frame = made.frame.where(F.col("queue") == queue)
-    task = Preserving(restore)
+    spark, frame = made.frame.sparkSession, made.frame.where(F.col("queue") == queue)
+    task, name = Preserving(restore), f"restoring {target}"
     try:
-        with watched(frame.sparkSession, f"restoring {target}", made.how.quiet):
+        with watched(spark, name, made.how.quiet, total=made.by_source()[queue]):
             done = tasks.results(frame, task)
         return restoring.finish(restore, done, made.name)
     except NotRestored as error:

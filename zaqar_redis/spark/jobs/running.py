@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
@@ -42,6 +43,10 @@ class Job(Protocol):
     @property
     def arguments(self) -> Callable[[argparse.ArgumentParser], None]:
         """Add what this job takes beside what all take."""
+
+    @property
+    def check(self) -> Callable[[argparse.Namespace], None]:
+        """What can be told before there is a Spark.  Raises BadConfiguration."""
 
     @property
     def run(self) -> Callable[[SparkSession, argparse.Namespace], Report]:
@@ -126,6 +131,7 @@ def do(job: Job, parsed: argparse.Namespace) -> Report:
 
     Raises BadConfiguration, Refused, and what Spark raises.
     """
+    job.check(parsed)
     with (
         _reachable(parsed),
         session(job.NAME, parsed.master, dict(parsed.conf), parsed.priority) as spark,
@@ -174,5 +180,8 @@ def main(job: Job, argv: Sequence[str] | None = None) -> int:
     except (PySparkException, Py4JError) as error:
         print(why(error), file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("\ninterrupted", file=sys.stderr)  # a terminal has just written ^C
+        return 128 + signal.SIGINT
     print(report.as_json() if parsed.json else report.as_text())
     return report.code

@@ -1,24 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Spark session of a job, and how far it is."""
+"""The Spark session of a job, and how Ctrl-C ends it."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import logging
 import os
+import signal
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Coroutine, Iterator, Mapping
 from pathlib import Path
+from types import FrameType
+from typing import Any, Self, TypeVar
 
+import py4j
+from py4j.protocol import Py4JError
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
-from tqdm import tqdm
 
 from zaqar_redis.spark.source import ZaqarDataSource
 
+T = TypeVar("T")
+
 #: Where jobs run when nothing says so.
 _MASTER = "local[*]"
-#: Seconds between two looks at how far it is.
-_LOOK = 0.5
+#: Seconds that Ctrl-C waits for Java, which may be busy, or stand still.
+_STOPPING = 5.0
 
 #: How a job stands to what else runs on this machine.
 LOW, NORMAL = "low", "normal"
@@ -53,20 +62,127 @@ def session(
 
     *master* is where to run, else what spark-submit or ``SPARK_MASTER`` says, else all
     cores of this machine.  One that the caller runs already is used, and goes on.
-    A local one of its own has the *priority*, LOW or NORMAL, and this process with it.
+    A local one of its own has the *priority*, LOW or NORMAL, and this process with it;
+    Ctrl-C stops what it does, and is a KeyboardInterrupt here.
     """
     # Workers must be of the Python that has this package.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     running = SparkSession.getActiveSession()
-    spark = running or _built(name, master, settings, priority)
-    # By itself Spark finds it only where this package is installed.
-    spark.dataSource.register(ZaqarDataSource)
-    try:
-        yield spark
-    finally:
-        if running is None:
+    if running is not None:
+        running.dataSource.register(ZaqarDataSource)
+        yield running
+        return
+    with _Interrupt() as interrupt, _py4j_quiet():
+        spark = _built(name, master, settings, priority)
+        try:
+            interrupt.began(spark)
+            # By itself Spark finds it only where this package is installed.
+            spark.dataSource.register(ZaqarDataSource)
+            yield spark
+        finally:
             spark.stop()
+
+
+class _Interrupt:
+    """Ctrl-C while there is a session: it stops Spark's tasks, without a word of Java's on each.
+
+    PySpark's own handler does so over the connection of the main thread, in the middle of
+    the call that it interrupts there: that fails, and tasks go on.
+    """
+
+    def __init__(self) -> None:
+        # Signals belong to whoever has the main thread.
+        self._ours = threading.current_thread() is threading.main_thread()
+        self._spark: SparkSession | None = None
+        self._asked = False
+
+    def __enter__(self) -> Self:
+        self._before = signal.getsignal(signal.SIGINT)
+        self._listen()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._ours:
+            signal.signal(signal.SIGINT, self._before)
+
+    def began(self, spark: SparkSession) -> None:
+        """There is a session.  Raises KeyboardInterrupt when it is not wanted any more."""
+        self._spark = spark
+        self._listen()  # PySpark has put its own there
+        if self._asked:
+            raise KeyboardInterrupt
+
+    def _listen(self) -> None:
+        if self._ours:
+            signal.signal(signal.SIGINT, self._interrupt)
+
+    def _interrupt(self, number: int, frame: object) -> None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # the second one does not wait
+        if SparkContext._gateway is None:
+            self._asked = True  # a Java that is left while it starts ends with a trace
+            return
+        if self._spark is not None:
+            stopping = threading.Thread(target=_stop_tasks, args=(self._spark,), daemon=True)
+            stopping.start()
+            stopping.join(_STOPPING)
+        raise KeyboardInterrupt
+
+
+def _stop_tasks(spark: SparkSession) -> None:
+    with contextlib.suppress(Py4JError):  # Java may be gone
+        spark.sparkContext.setLogLevel("OFF")
+        spark.sparkContext.cancelAllJobs()
+
+
+def run(coroutine: Coroutine[Any, Any, T]) -> T:
+    """What a coroutine gives.  Raises KeyboardInterrupt when that ended it.
+
+    asyncio would raise it inside of whatever task is at work just then, or end all of them
+    at once: also those that are needed to leave things in order.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(before):
+        return asyncio.run(coroutine)
+    with asyncio.Runner() as runner:
+        loop = runner.get_loop()
+        task = loop.create_task(coroutine)
+        interrupted = False
+
+        def interrupt(number: int, frame: FrameType | None) -> None:
+            nonlocal interrupted
+            interrupted = True
+            loop.call_soon_threadsafe(task.cancel)
+            with contextlib.suppress(KeyboardInterrupt):
+                before(number, frame)
+
+        signal.signal(signal.SIGINT, interrupt)
+        try:
+            return loop.run_until_complete(task)
+        except asyncio.CancelledError:
+            if not interrupted:
+                raise
+            raise KeyboardInterrupt from None
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+
+@contextlib.contextmanager
+def _py4j_quiet() -> Iterator[None]:
+    """py4j logs the traces of errors that it raises as well, some of them at the root logger."""
+    root, own = logging.getLogger(), logging.getLogger("py4j")
+    folder, level = os.path.dirname(py4j.__file__), own.level
+
+    def is_of_others(record: logging.LogRecord) -> bool:
+        return not record.pathname.startswith(folder)
+
+    root.addFilter(is_of_others)
+    own.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        root.removeFilter(is_of_others)
+        own.setLevel(level)
 
 
 def _built(
@@ -105,33 +221,3 @@ def _step_back() -> None:
     if os.getsid(0) == os.getpid():
         with contextlib.suppress(OSError):  # there are no groups
             _AUTOGROUP.write_text(str(_NICE))
-
-
-@contextlib.contextmanager
-def watched(spark: SparkSession, doing: str, quiet: bool = False) -> Iterator[None]:
-    """Show how many of Spark's tasks are done, on stderr, while the block runs."""
-    ended = threading.Event()
-    with tqdm(unit=" tasks", desc=doing, disable=quiet) as bar:
-        watcher = threading.Thread(target=_watch, args=(spark, bar, ended), daemon=True)
-        watcher.start()
-        try:
-            yield
-        finally:
-            ended.set()
-            watcher.join()
-
-
-def _watch(spark: SparkSession, bar: tqdm[None], ended: threading.Event) -> None:
-    tracker = spark.sparkContext.statusTracker()
-    done: dict[int, tuple[int, int]] = {}
-    while True:
-        last = ended.wait(_LOOK)
-        for stage in tracker.getActiveStageIds():
-            info = tracker.getStageInfo(stage)
-            if info is not None:
-                done[stage] = (info.numCompletedTasks, info.numTasks)
-        bar.total = sum(tasks for _, tasks in done.values())
-        bar.n = bar.total if last else sum(completed for completed, _ in done.values())
-        bar.refresh()
-        if last:
-            return

@@ -31,11 +31,13 @@ class Checker:
                 async for checked in self._moves(repair):
                     yield checked
             names = [DEFAULT, *await self._places.pools()]
+            catalogued = len(names) > 1 or bool(await self._catalogue.queues_of(DEFAULT, "", 1))
             async for checked in self._places.control.check(names, repair):
                 yield checked
             for name in names:
                 try:
-                    async for checked in self._store(await self._places.place(name), repair):
+                    place = await self._places.place(name)
+                    async for checked in self._store(place, repair, catalogued):
                         yield checked
                 except errors.Unavailable as why:
                     yield Checked(store=name, findings=(Finding(what=why.text),))
@@ -48,14 +50,15 @@ class Checker:
             finding = Finding(what=what, damage=False)
             yield Checked(placed.project, placed.queue, placed.pool, findings=(finding,))
 
-    async def _store(self, place: Place, repair: bool) -> AsyncIterator[Checked]:
+    async def _store(self, place: Place, repair: bool, catalogued: bool) -> AsyncIterator[Checked]:
+        """Without a catalogue, e.g. in another service's pool, queues live where they are."""
         checker = place.driver.checker
         if checker is None:
             return
         async for checked in checker.check(repair):
             found = checked
             if checked.queue and (checked.there or checked.gate):
-                finding = await self._misplaced(place, checked, repair)
+                finding = await self._misplaced(place, checked, repair, catalogued)
                 found = checked.with_(*([finding] if finding else []))
             yield found.with_(store=place.name)
         after, absent, present = "", 0, False
@@ -83,7 +86,9 @@ class Checker:
             )
             yield Checked(store=place.name, findings=(Finding(what, mended=repair),))
 
-    async def _misplaced(self, place: Place, checked: Checked, repair: bool) -> Finding | None:
+    async def _misplaced(
+        self, place: Place, checked: Checked, repair: bool, catalogued: bool
+    ) -> Finding | None:
         """Whether the catalogue names another store than the one the queue was found in."""
         project, queue = checked.project, checked.queue
         located = await self._catalogue.locate(project, queue)
@@ -97,6 +102,8 @@ class Checker:
                 await transfer.discard(project, queue, token)
             what = "its import from stock Zaqar was not ended"
             return Finding(what=what, damage=False, mended=repair)
+        if not catalogued:
+            return None
         if kind == "into" and located.pool != place.name:
             if repair:
                 await transfer.discard(project, queue, token)

@@ -99,7 +99,7 @@ class Detail {
     this.chart = make("div", { class: "chart", role: "img",
       "aria-label": `Depth and rates of ${name} in the last minutes` });
     const lacking = context.about.charts ? "" : "For charts, install the service with its extra " +
-      "console: pip install 'zaqar-redis[console]'";
+      "console: pip install '.[console]'";
     this.feed = new Feed(context.server, `queue:${name}`);
     const ttl = make("input", { name: "ttl", type: "number", min: "60", value: "3600", required: true });
     this.element = make("section", {},

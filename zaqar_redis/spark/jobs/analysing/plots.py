@@ -8,21 +8,15 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from zaqar_redis import errors
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.container import BarContainer
+from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
+from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter, MaxNLocator
+
 from zaqar_redis.spark.jobs.analysing.summary import OTHERS
 from zaqar_redis.spark.jobs.analysing.tables import CLAIMS_MAX, EDGES
-
-try:
-    import matplotlib
-    from matplotlib.axes import Axes
-    from matplotlib.container import BarContainer
-    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import EngFormatter, MaxNLocator
-except ImportError as error:
-    raise errors.BadConfiguration(
-        "the report is drawn by matplotlib, which is not installed: install zaqar-redis[report]"
-    ) from error
 
 #: Told apart also by those who do not see colours well, and in print.
 _COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9")

@@ -7,6 +7,7 @@ import contextlib
 import signal
 import threading
 from collections.abc import Iterator
+from types import FrameType
 
 
 class Stop(threading.Event):
@@ -19,8 +20,11 @@ def asked() -> Iterator[Stop]:
     """Set by the first signal; the second one interrupts."""
     stop = Stop()
 
-    def ask(number: int, frame: object) -> None:
+    def ask(number: int, frame: FrameType | None) -> None:
         if stop.is_set():
+            interrupt = before[signal.SIGINT]
+            if callable(interrupt):
+                interrupt(signal.SIGINT, frame)
             raise KeyboardInterrupt
         stop.by = signal.Signals(number)
         stop.set()

@@ -39,7 +39,7 @@ def check(format: str) -> None:
         importlib.import_module(library)
     except ImportError as error:
         raise errors.BadConfiguration(
-            f"--format {format}: {library} is not installed; pip install 'zaqar-redis[{format}]'"
+            f"--format {format}: {library} is not installed; pip install '.[{format}]'"
         ) from error
 
 

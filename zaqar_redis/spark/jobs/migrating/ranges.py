@@ -8,13 +8,14 @@ twice; one that comes too late, when the queue is frozen, is refused by the targ
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.batch import BatchSettings
 from zaqar_redis.keyspace.client import BlockingClient
 from zaqar_redis.records import Portion
+from zaqar_redis.spark.counting import counting
 from zaqar_redis.storage.drivers.redis.range_reader import Content, RangeReader, RawPage
 from zaqar_redis.storage.drivers.redis.transfer import Transfer
 
@@ -64,14 +65,20 @@ def copy(leg: Leg, start: int, end: int) -> Copied:
     source = BlockingClient(leg.source, settings, _CONNECTIONS)
     target = BlockingClient(leg.target, settings, _CONNECTIONS)
     try:
-        return _copied(leg, source, target, start, end)
+        with counting() as did:
+            return _copied(leg, source, target, start, end, did)
     finally:
         source.close()
         target.close()
 
 
 def _copied(
-    leg: Leg, source: BlockingClient, target: BlockingClient, start: int, end: int
+    leg: Leg,
+    source: BlockingClient,
+    target: BlockingClient,
+    start: int,
+    end: int,
+    did: Callable[[int], None],
 ) -> Copied:
     reader = RangeReader(source, leg.project, leg.queue, leg.epoch)
     transfer = Transfer(target)
@@ -88,6 +95,7 @@ def _copied(
         given.update(_flat(ranks, items[1::2]))
         found.update(_flat(ranks, there))
         messages += len(ranks)
+        did(len(ranks))
     if given.digest() != found.digest():
         raise Differs(f"the copy of the messages {start} to {end - 1} is not like them")
     return Copied(messages, given.hexdigest())

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from zaqar_redis import clock, errors
 from zaqar_redis.records import Top
 from zaqar_redis.spark import partitions
+from zaqar_redis.spark.counting import PROPERTY, counting
 from zaqar_redis.spark.jobs.migrating.ranges import Copied, Leg, copy
 from zaqar_redis.spark.stores import Stores
 from zaqar_redis.storage.driver import Transfer
@@ -53,6 +54,8 @@ class Way:
         self._spark = spark
         self._stores = stores
         self._ends = ends
+        #: where tasks are to say how far they are: they are begun by another thread
+        self._told = spark.sparkContext.getLocalProperty(PROPERTY)
         self._epoch = ""
         self._frozen: float | None = None
         #: messages that tasks have copied, and those that came when it was frozen
@@ -117,6 +120,8 @@ class Way:
         ranges = self._split(leg, start, end)
 
         # Not a DataFrame: its ways to run Python of ours want pandas.
+        if self._told is not None:
+            self._spark.sparkContext.setLocalProperty(PROPERTY, self._told)
         numbers = self._spark.sparkContext.parallelize(ranges, len(ranges))
         return numbers.map(lambda each: copy(leg, *each)).collect()
 
@@ -143,6 +148,8 @@ class Way:
                 queue=queue, why=f"its copy is not like it ({'; '.join(wrong)}); check the store"
             )
         self.rest_count = copies.behind(source, project, queue, staged)
+        with counting(self._told) as did:
+            did(self.rest_count)
         self.verified = True
 
 

@@ -17,6 +17,7 @@ import pyarrow as pa
 from zaqar_redis import clock
 from zaqar_redis.spark import archived, restoring, rows
 from zaqar_redis.spark.archived import Message
+from zaqar_redis.spark.counting import counting
 from zaqar_redis.spark.jobs.tasks import Counts, Pace
 from zaqar_redis.spark.restoring import Restore, Restored
 from zaqar_redis.spark.sink import DEFAULT_TTL
@@ -54,18 +55,19 @@ class Replay:
         Raises rows.BadRow, StoreUnavailable, BadRequest.
         """
         counts: Counts = Counter()
-        with Stores(self.where) as stores:
+        with Stores(self.where) as stores, counting() as did:
             target: _Target | None = None
             last = None
             for name, life, message in self._messages(batches):
                 if (life, message.rank) == last:
                     counts[name, TWICE] += 1
+                    did(1)
                     continue
                 last = life, message.rank
                 if target is None or target.queue != name:
                     if target is not None:
                         target.flush()
-                    target = _Target(self, stores, name, counts)
+                    target = _Target(self, stores, name, counts, did)
                 target.add(message)
             if target is not None:
                 target.flush()
@@ -84,6 +86,8 @@ class _Target:
     stores: Stores
     queue: str
     counts: Counts
+    #: told how many messages are done
+    did: Callable[[int], None]
     _number: int = 0
     _digest: Digest = field(default_factory=Digest)
     _chunk: list[Message] = field(default_factory=list)
@@ -108,6 +112,7 @@ class _Target:
         new = self._reach(partial(self._post, parts, self._digest.add(parts)))
         count = len(self._chunk)
         self.counts[self.queue, WRITTEN if new else THERE] += count
+        self.did(count)
         if new:
             self._pace.did(count)
         self._number += 1
@@ -148,4 +153,13 @@ class Preserving:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Restored:
         """Raises rows.BadRow, StoreUnavailable."""
-        return restoring.write(self.restore, batches)
+        with counting() as did:
+            return restoring.write(self.restore, _told(batches, did))
+
+
+def _told(
+    batches: Iterator[pa.RecordBatch], did: Callable[[int], None]
+) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        yield batch
+        did(batch.num_rows)

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the README and the tutorial say to type does what they say it does."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from typing import Any
+
+from tests import servers
+from tests.house.files import ROOT
+
+#: Where the documents' service is, and whose queues they are.
+_ADDRESS, _PROJECT = "http://127.0.0.1:8888", "X-Project-ID: demo"
+
+
+def blocks(document: str, first: str, last: str) -> list[str]:
+    """Commands in sections of a document, from one heading to another."""
+    text = (ROOT / document).read_text()
+    text = text[text.index(f"## {first}") : text.index(f"## {last}")]
+    found = re.findall(r"(?:^    .*\n|^\n(?=    ))+", text, re.MULTILINE)
+    return [block for block in found if not block.lstrip().startswith("{")]  # that is an answer
+
+
+def typed(commands: list[str], service: servers.Service, project: str) -> None:
+    script = "\n".join(["set -eu", *commands])
+    script = script.replace(_ADDRESS, service.url).replace(_PROJECT, f"X-Project-ID: {project}")
+    assert service.url in script
+    assert project in script
+    subprocess.run(["bash", "-c", script], check=True, timeout=60)
+
+
+def test_the_readme_claims_one_message_and_deletes_it(
+    two_workers: servers.Service, project: str, zaqar: Any
+) -> None:
+    typed(blocks("README.md", "Use it", "Install it"), two_workers, project)
+    assert zaqar.queue("orders").stats["messages"]["total"] == 1
+
+
+def test_the_tutorial_deletes_all_that_it_has_claimed(
+    two_workers: servers.Service, project: str, zaqar: Any
+) -> None:
+    commands = blocks("doc/tutorial.md", "2. Say who you are", "6. Wait instead")
+    typed(commands, two_workers, project)
+    left = zaqar.queue("orders").stats["messages"]
+    assert (left["total"], left["claimed"]) == (2, 0)
+
+
+def test_the_tutorial_makes_queues_that_python_zaqarclient_lists(
+    two_workers: servers.Service, project: str, zaqar: Any
+) -> None:
+    typed(blocks("doc/tutorial.md", "2. Say", "8. From Python"), two_workers, project)
+    listed, _ = zaqar.queues()
+    assert [queue.name for queue in listed] == ["jobs", "orders"]
+    dead = zaqar.queue("jobs").metadata()["_dead_letter_queue"]
+    assert zaqar.queue(dead, auto_create=False).name == dead

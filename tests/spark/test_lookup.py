@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Spark finds the format by itself wherever it is started, also of an editable install."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import zaqar_redis
+
+#: What PySpark itself runs, in a worker, at the first use of a Python data source: it writes
+#: how many formats there are, and each one's name and class.
+_LOOKED_UP = """\
+import io
+from pyspark.serializers import UTF8Deserializer, read_int
+from pyspark.sql.worker.lookup_data_sources import _main
+from pyspark.worker_util import pickleSer
+told = io.BytesIO()
+_main(io.BytesIO(), told)
+told.seek(0)
+for _ in range(read_int(told)):
+    name = UTF8Deserializer().loads(told)
+    source = pickleSer._read_with_length(told)
+    print(name, source.__module__, source.__name__)
+"""
+
+
+def test_the_format_is_found_from_a_folder_that_is_not_the_checkout(tmp_path: Path) -> None:
+    without = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    found = subprocess.run(
+        [sys.executable, "-c", _LOOKED_UP],
+        cwd=tmp_path,
+        env=without,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert not Path.cwd().is_relative_to(tmp_path)
+    assert found.stdout.splitlines() == ["zaqar zaqar_redis.spark.source ZaqarDataSource"], (
+        f"of {zaqar_redis.__file__}: {found.stderr}"
+    )
