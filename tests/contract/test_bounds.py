@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -129,7 +129,7 @@ def test_what_is_kept_is_small_and_goes_when_its_time_is_over(
 
 class Expiring(NamedTuple):
     #: makes one of it, of the number
-    make: Callable[[Blocking, keyspace.AsyncClient, int], object]
+    make: Callable[[Blocking, keyspace.AsyncClient, int], Awaitable[None]]
     #: its keys
     keys: Callable[[str, int], list[bytes]]
     #: seconds for which Redis keeps it at most

@@ -11,7 +11,7 @@ from tests.contract.blocking import Blocking
 from tests.contract.conftest import BACKENDS
 from tests.contract.stores import PooledStore, Store, checked, findings, opened
 from zaqar_redis.keyspace import keys
-from zaqar_redis.records import Retry
+from zaqar_redis.records import Draft, Retry
 from zaqar_redis.storage.control import DEFAULT
 from zaqar_redis.storage.drivers.redis.letters import WINDOW as LETTERS_WINDOW
 
@@ -157,6 +157,12 @@ def test_a_post_without_a_key_keeps_nothing(store: Store) -> None:
     assert kept(store, *SLOTS, "letters", "letters_old", "ledger", "ledger_ends") == 0
 
 
+def bury(store: Store) -> None:
+    """Let a dead letter come in, always the same one."""
+    letter, same = Draft(body=b'"letter"', ttl=600), retry("letter", 3600)
+    store.run(store.driver.messages.bury(store.project, "q", letter, client=bytes(16), retry=same))
+
+
 def _fill(store: Blocking, number: int) -> None:
     """Make so many records as a post does: in the server, for it is a matter of bytes only."""
     store.post("first", retry=retry("first"))
@@ -241,6 +247,7 @@ def test_records_move_with_their_queue_and_keep_their_age(pools_uri: str, projec
         pools.clock.tick(11)
         for number in range(1500, 1510):
             known(pools, number)
+        bury(pools)
         pools.clock.tick(8)
         source = pools.run(pools.driver.control.catalogue.locate(project, "q")).pool or DEFAULT
         target = "p2" if source == "p1" else "p1"
@@ -249,6 +256,9 @@ def test_records_move_with_their_queue_and_keep_their_age(pools_uri: str, projec
         assert kept(pools) == 2  # in one store only
         assert findings(pools) == []
         assert all(known(pools, number) for number in range(1510))
+        before = pools.stats().total
+        bury(pools)
+        assert pools.stats().total == before
         pools.clock.tick(1)  # two windows of the first ones
         assert not known(pools, 0)
         assert all(known(pools, number) for number in range(1500, 1510))

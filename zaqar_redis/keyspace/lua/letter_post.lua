@@ -27,8 +27,11 @@ local records, records_old = letters, letters_old
 --#include recorded
 --#include record
 local values, named, skip = {}, {}, 0
+local since, till
 for at = 4, #ARGV, 3 do
-    if not recorded(ARGV[at]) then
+    local kept, begun, over = recorded(ARGV[at])
+    if not kept then
+        since, till = begun, over
         named[#named + 1] = ARGV[at]
         named[#named + 1] = ''
         values[#values + 1] = ARGV[at + 1]
@@ -40,5 +43,5 @@ if #named == 0 then
     return {'posted', 0, known[6] and 1 or 0}
 end
 --#include append
-record(named)
+record(named, since, till)
 return {'posted', count, known[6] and 1 or 0}

@@ -28,10 +28,12 @@ local window          = tonumber(ARGV[8])  -- ms to know the token, if the queue
 --#include envelope
 --#include known
 
+local kept, since, till
 if retry ~= '' and known[1] then
     local records, records_old = idempotency, idempotency_old
 --#include recorded
-    local first, number, print = string.match(recorded(retry) or '', '^(%d+) (%d+) (.*)$')
+    kept, since, till = recorded(retry)
+    local first, number, print = string.match(kept or '', '^(%d+) (%d+) (.*)$')
     if first and print ~= fingerprint then
         return {'reused'}
     elseif first then
@@ -46,6 +48,6 @@ if retry ~= '' then
     local own = redis.call('HGET', queue, 'window')
     window = own and own * 1000 or window
 --#include record
-    record({retry, string.format('%.0f %.0f ', first, count) .. fingerprint})
+    record({retry, string.format('%.0f %.0f ', first, count) .. fingerprint}, since, till)
 end
 return {'posted', epoch, first, count, known[6] and 1 or 0}

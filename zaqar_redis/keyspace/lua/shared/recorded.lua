@@ -1,12 +1,15 @@
 -- Records are forgotten all at once: `records` holds the new ones, `records_old` those of the
 -- window before. Each also has, under names that no digest has, `since`: when its first one
 -- was made, and `till`: when the last one is forgotten; ms.
--- What is on record under a name; nil: nothing, or nothing any more.
+-- What is on record under a name; or nil, and the two times of `records`, for record().
 local function recorded(name)
-    for _, generation in ipairs({records, records_old}) do
-        local kept = redis.call('HMGET', generation, name, 'till')
-        if kept[1] and tonumber(kept[2] or 0) > now then
-            return kept[1]
-        end
+    local new = redis.call('HMGET', records, name, 'since', 'till')
+    if new[1] and tonumber(new[3] or 0) > now then
+        return new[1]
     end
+    local old = redis.call('HMGET', records_old, name, 'till')
+    if old[1] and tonumber(old[2] or 0) > now then
+        return old[1]
+    end
+    return nil, tonumber(new[2]), tonumber(new[3])
 end
