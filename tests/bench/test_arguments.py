@@ -42,6 +42,7 @@ def test_a_url_must_be_one(url: str) -> None:
     ("given", "understood"),
     [
         ("http://127.0.0.1:8888/", "http://127.0.0.1:8888"),
+        ("http://127.0.0.1:8888/v2/", "http://127.0.0.1:8888"),
         ("http://localhost", "http://localhost:80"),
         ("http://[::1]:9", "http://[::1]:9"),
     ],
