@@ -69,6 +69,8 @@ class _Following(Generic[News]):
         self._unknown = unknown
         self._watched: dict[tuple[str, str], dict[Callable[[News], None], _Watch[News]]] = {}
         self._following: set[asyncio.Task[Any]] = set()
+        #: looks at all queues that have no place
+        self._looking: asyncio.Task[None] | None = None
         places.moved.append(self._moved)
 
     async def watch(self, project: str, queue: str, listener: Callable[[News], None]) -> None:
@@ -99,7 +101,7 @@ class _Following(Generic[News]):
         drivers, placed = await self._stores(watch.project, watch.queue)
         if watch.drivers == frozenset(drivers):
             watch.placed = placed
-            await self._listen(watch, drivers)  # it may have been lost with a connection
+            await self._listen(watch, drivers)  # what was lost with a connection comes back
             return
         waits = watch.changing.locked()
         async with watch.changing:
@@ -107,30 +109,35 @@ class _Following(Generic[News]):
                 drivers, placed = await self._stores(watch.project, watch.queue)
             watch.placed = placed and watch.placed
             before, now = watch.drivers, await self._listen(watch, drivers)
-            if self._watched.get((watch.project, watch.queue), {}).get(watch.listener) is not watch:
-                self._leave(watch, now)  # it was taken back
-                return
             watch.drivers, watch.placed = now, placed
             self._leave(watch, before - now)
         if before and not before & now:
             watch.listener(self._unknown)
 
     async def _listen(self, watch: _Watch[News], drivers: Sequence[Driver]) -> frozenset[Driver]:
-        """In the first, and in those of the others that answer; which these are."""
+        """In the first, and in those of the others that answer; which these are.
 
-        async def listen(driver: Driver) -> bool:
+        Raises StoreUnavailable.
+        """
+
+        async def listen(driver: Driver) -> errors.Unavailable | None:
             source = self._source(driver)
             try:
                 if source is not None:
                     await source.watch(watch.project, watch.queue, watch.hear)
-            except errors.Unavailable:
-                if driver is drivers[0]:
-                    raise
-                return False
-            return True
+            except errors.Unavailable as error:
+                return error
+            return None
 
         answers = await asyncio.gather(*map(listen, drivers))
-        return frozenset(each for each, good in zip(drivers, answers, strict=True) if good)
+        now = frozenset(each for each, error in zip(drivers, answers, strict=True) if error is None)
+        if self._watched.get((watch.project, watch.queue), {}).get(watch.listener) is not watch:
+            self._leave(watch, now)  # it was taken back meanwhile
+            return frozenset()
+        if answers[0] is not None:
+            self._leave(watch, now - watch.drivers)
+            raise answers[0]
+        return now
 
     def _leave(self, watch: _Watch[News], drivers: Iterable[Driver]) -> None:
         for driver in drivers:
@@ -141,13 +148,17 @@ class _Following(Generic[News]):
     def _moved(self, queue: tuple[str, str] | None) -> None:
         if queue is not None:
             found = [*self._watched.get(queue, {}).values()]
-        else:  # pools may be new
-            watches = [each for queue in self._watched.values() for each in queue.values()]
+        elif self._looking is None or self._looking.done():  # pools may be new, or answer again
+            watches = [each for some in self._watched.values() for each in some.values()]
             found = [watch for watch in watches if not watch.placed]
+        else:
+            return
         if found:
             task = asyncio.create_task(self._follow(found))
             self._following.add(task)
             task.add_done_callback(self._following.discard)
+            if queue is None:
+                self._looking = task
 
     async def _follow(self, watches: Sequence[_Watch[News]]) -> None:
         for watch in watches:
