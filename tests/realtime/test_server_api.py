@@ -269,8 +269,8 @@ def test_who_is_disconnected_is_told_the_code_and_the_reason(
     if path == "websocket":
         asks = {"id": 1, "connect": asks}
     for given, code, reason in (
-        ({"code": 3000, "reason": "bye"}, 3000, "bye"),
-        ({"code": 3000}, 3000, "force disconnect"),
+        ({"code": 3001, "reason": "bye"}, 3001, "bye"),
+        ({"code": 3001}, 3001, "force disconnect"),
         ({"code": 4321, "reason": "your own"}, 4321, "your own"),
         (None, 3503, "force disconnect"),
     ):
@@ -282,6 +282,23 @@ def test_who_is_disconnected_is_told_the_code_and_the_reason(
                 reads_on(connection)
         assert caught.value.rcvd is not None
         assert (caught.value.rcvd.code, caught.value.rcvd.reason) == (code, reason)
+
+
+@pytest.mark.parametrize("path", ["websocket", "uni_websocket"])
+def test_who_is_disconnected_with_3000_gets_neither_push_nor_close_frame(
+    service: servers.Service, path: str
+) -> None:
+    user = str(uuid.uuid4())
+    asks: dict[str, Any] = {"token": token(user)}
+    if path == "websocket":
+        asks = {"id": 1, "connect": asks}
+    with websocket(f"ws://127.0.0.1:{service.port}/connection/{path}") as connection:
+        connection.send(json.dumps(asks))
+        connection.recv(10)
+        asked(service, "disconnect", {"user": user, "disconnect": {"code": 3000}})
+        with pytest.raises(ConnectionClosed) as caught:
+            connection.recv(10)
+    assert caught.value.rcvd is None
 
 
 def test_newlines_in_a_payload_do_not_cut_frames(service: servers.Service, channel: str) -> None:

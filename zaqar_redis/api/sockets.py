@@ -88,6 +88,10 @@ class SocketProtocol(WebSocketsSansIOProtocol):
             self.transport.resume_reading()
         self.close_timer = self.loop.call_later(_LEAVE, self.transport.abort)
 
+    def drop(self) -> None:
+        self.transport.close()
+        self.loop.call_later(_LEAVE, self.transport.abort)
+
     def shutdown(self) -> None:
         super().shutdown()
         # Who does not read must not keep the service from stopping.

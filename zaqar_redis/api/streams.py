@@ -37,6 +37,9 @@ class Stream:
             self._ended = True
             self._over()
 
+    def drop(self) -> None:
+        self.end(0, "")
+
     def abort(self) -> None:
         """Whatever is left is not worth waiting for."""
         self._transport.abort()

@@ -29,6 +29,9 @@ class Frames(Protocol):
     def end(self, code: int, reason: str) -> None:
         """Close it, behind everything that was written."""
 
+    def drop(self) -> None:
+        """Close it without a word: the client takes it for a lost connection."""
+
     def waiting(self) -> int:
         """Bytes that were written and did not leave yet."""
 
@@ -107,6 +110,9 @@ class Outbox:
             self._frames.write(frame)
 
     def _end(self, close: Close) -> None:
+        if close.code == codes.NORMAL.code:  # as Centrifugo: neither a push nor a close frame
+            self._frames.drop()
+            return
         if self._farewell is not None:
             self._frames.write(self._frame([self._farewell(close)]))
         self._frames.end(close.code, close.reason)
