@@ -13,11 +13,10 @@ import contextlib
 import enum
 import json
 import logging
-import signal
 import sys
 import uuid
-from collections.abc import Coroutine, Iterator
-from typing import Any, Self, TypeVar
+from collections.abc import Iterator
+from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
@@ -28,6 +27,7 @@ from zaqar_redis import conf as configuration
 from zaqar_redis import errors, rules
 from zaqar_redis.api.app import App
 from zaqar_redis.cli import configured, target
+from zaqar_redis.cli.runner import Runner
 from zaqar_redis.cli.target import Target
 from zaqar_redis.keyspace import embedded
 from zaqar_redis.realtime import codes
@@ -42,8 +42,6 @@ _AGAIN = 1.0
 #: What services, and proxies before them, answer when it is not their day.
 _AWAY = (502, 503, 504)
 
-T = TypeVar("T")
-
 
 class Refused(Exception):
     """The service says no; the text says why."""
@@ -55,48 +53,6 @@ class Away(Refused):
     def __init__(self, why: str, seconds: float = _AGAIN) -> None:
         super().__init__(why)
         self.seconds = seconds
-
-
-class Runner:
-    """An asyncio.Runner whose Ctrl-C ends what is run, and nothing else.
-
-    asyncio's own raises KeyboardInterrupt also inside whatever other task is at work
-    just then, e.g. one that an orderly end needs.
-    """
-
-    def __init__(self) -> None:
-        self._runner = asyncio.Runner()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._runner.close()
-
-    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Its answer.  Raises KeyboardInterrupt once it has ended, in whatever way."""
-        loop = self._runner.get_loop()
-        task = loop.create_task(coroutine)
-        interrupted = False
-
-        def interrupt(*_: object) -> None:
-            nonlocal interrupted
-            interrupted = True
-            loop.call_soon_threadsafe(task.cancel)
-
-        before = signal.getsignal(signal.SIGINT)
-        if before is signal.default_int_handler:
-            signal.signal(signal.SIGINT, interrupt)
-        try:
-            answer = loop.run_until_complete(task)
-        except asyncio.CancelledError:
-            if not interrupted:
-                raise
-        finally:
-            signal.signal(signal.SIGINT, before)
-        if interrupted:
-            raise KeyboardInterrupt
-        return answer
 
 
 class Session:
@@ -193,8 +149,8 @@ def _why(answer: httpx.Response) -> str:
             if answer.request.url.path.startswith("/api/"):
                 return "the service has no channels"
             return (
-                "the service has no such address; for pools, flavors and health it must be in admin "
-                "mode (serve --admin), or the command at its store (--storage)"
+                "the service has no such address; pools, flavors and health want admin mode "
+                "(serve --admin), or a command that works at the store (--storage)"
             )
         return f"the service answers {answer.status_code}"
 
