@@ -30,7 +30,6 @@ def main() -> None:
         each = asked.records // asked.rounds
         keys = [f"00000000-0000-4000-8000-{number:012}" for number in range(asked.records)]
         times: dict[str, list[float]] = {"no key": [], "a new key": [], "a key again": []}
-        grown = dict.fromkeys(times, 0)
         for number in range(asked.rounds):
             some = keys[number * each : (number + 1) * each]
             for what, post in (
@@ -38,13 +37,11 @@ def main() -> None:
                 ("a new key", lambda key: keyed.post(key, retry=_retry(key))),
                 ("a key again", lambda key: keyed.post(key, retry=_retry(key))),
             ):
-                before = _number(keyed, "memory", "used_memory")
                 times[what].append(_per_call(keyed, post, some))
-                grown[what] += _number(keyed, "memory", "used_memory") - before
         for what, found in times.items():
             print(f"{what}: {statistics.median(found):.1f} µs of Redis a post")
-        record = (grown["a new key"] - grown["no key"]) / (each * asked.rounds)
-        print(f"{record:.0f} bytes a record, of {each * asked.rounds}")
+        number = each * asked.rounds
+        print(f"{(_used(keyed) - _used(plain)) / number:.0f} bytes a record, of {number}")
         plain.close()
         keyed.close()
 
@@ -57,14 +54,16 @@ def _per_call(store: Blocking, post: Callable[[str], object], keys: list[str]) -
     store.command("CONFIG", "RESETSTAT")
     for key in keys:
         post(key)
-    return _number(store, "commandstats", "cmdstat_evalsha:.*usec") / len(keys)
-
-
-def _number(store: Blocking, section: str, field: str) -> int:
-    told: bytes = store.command("INFO", section)
-    found = re.search(rf"^{field}[:=](\d+)", told.decode(), re.MULTILINE)
+    told: bytes = store.command("INFO", "commandstats")
+    found = re.search(rb"^cmdstat_evalsha:.*usec=(\d+)", told, re.MULTILINE)
     assert found
-    return int(found[1])
+    return int(found[1]) / len(keys)
+
+
+def _used(store: Blocking) -> int:
+    """Bytes of all that the project has."""
+    of_project = store.command("KEYS", f"zr:{{{store.project}/*")
+    return sum(store.command("MEMORY", "USAGE", key, "SAMPLES", 0) for key in of_project)
 
 
 if __name__ == "__main__":
