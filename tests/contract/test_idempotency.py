@@ -213,7 +213,7 @@ def _exists(store: Blocking, slot: str) -> bool:
     return bool(store.command("EXISTS", store.key(slot)))
 
 
-def test_a_dead_letter_is_known_for_its_hour_whatever_the_window_of_the_queue(
+def test_a_dead_letter_is_known_for_a_day_whatever_the_window_of_the_queue(
     real: Store,
 ) -> None:
     real.create(_max_claim_count=1, _dead_letter_queue="dead")

@@ -27,6 +27,9 @@ class Socket:
     def end(self, code: int, reason: str) -> None:
         self.code = code
 
+    def drop(self) -> None:
+        self.code = 0
+
     def waiting(self) -> int:
         return self._waiting
 

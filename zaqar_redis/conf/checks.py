@@ -52,7 +52,7 @@ def check_options(group: str, options: Options) -> Iterator[str]:
     if isinstance(options, QueueOptions):
         # Its history is the queue itself, whose messages are JSON.
         if not options.publication_data_format.startswith("json"):
-            raise _bad("publication_data_format", "messages of queues are JSON", group)
+            yield _bad("publication_data_format", "messages of queues are JSON", group)
         return
     size, ttl = options.history_size, options.history_ttl
     if bool(size) != bool(ttl):

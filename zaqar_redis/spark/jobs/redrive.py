@@ -9,7 +9,7 @@ posted to their queue, with the ttl that they have here, and then deleted here. 
 released at the end, and so are those whose queue is not there.  --where is a condition of
 Spark SQL on the columns of the data source.  What comes in meanwhile is left for the next time.
 
-However it ends, no letter is lost, and none comes twice, if it is begun again within an hour:
+However it ends, no letter is lost, and none comes twice, if it is begun again within a day:
 a queue knows for so long which letters it got back.  Letters that it held when it was
 killed can be claimed again two minutes later.
 

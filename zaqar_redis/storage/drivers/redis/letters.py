@@ -21,10 +21,9 @@ from zaqar_redis.storage.drivers.redis.queues import enlist
 _POST = Script("letter_post")
 
 #: Milliseconds for which a letter is recognised at least.  Who claims next does an
-#: interrupted move again, a minute later at the earliest; an hour is for queues that are
-#: seldom claimed from, and for jobs that are begun again.  A day would cost more for
-#: letters that come all the time than the letters themselves.
-WINDOW = 3600 * 1000
+#: interrupted move again, a minute later at the earliest; a day is for queues that are
+#: seldom claimed from, and for jobs that are begun again the next morning.
+WINDOW = 24 * 3600 * 1000
 
 
 def bury(
