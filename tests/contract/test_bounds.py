@@ -100,8 +100,8 @@ SWEPT = {
     "message": Kept(_post, _MESSAGE, 60),
     "claim": Kept(_claim, ("claims", "leases", "holds", "claimed"), 60),
     "idempotency record": Kept(_post_with_keys, ("idempotency", "idempotency_old"), 1200),
-    "dead letter that came": Kept(_bury, ("letters", "letters_old"), 7200),
-    "dead letter that came back": Kept(_redrive, ("letters", "letters_old"), 7200),
+    "dead letter that came": Kept(_bury, ("letters", "letters_old"), 2 * 86_400),
+    "dead letter that came back": Kept(_redrive, ("letters", "letters_old"), 2 * 86_400),
     "ledger entry": Kept(_write, ("ledger", "ledger_ends"), 90 * 86_400),
     "subscription": Kept(_subscribe, _SUBSCRIPTION, 60),
 }

@@ -202,7 +202,8 @@ def test_records_that_are_over_leave_no_memory(blocking: Blocking) -> None:
             force=False,
         ).run()
     left = {slot for slot in keys.QueueKeys.__slots__ if _exists(blocking, slot)}
-    assert left <= {"queue", "idempotency", "claims", "leases"}
+    assert left <= {"queue", "idempotency", "claims", "leases", "spent"}
+    assert blocking.command("HLEN", blocking.key("claims")) < 64
     blocking.clock.tick(601)
     while blocking.queues.sweep(blocking.project, "q").run():
         pass
@@ -218,7 +219,7 @@ def test_a_dead_letter_is_known_for_a_day_whatever_the_window_of_the_queue(
 ) -> None:
     real.create(_max_claim_count=1, _dead_letter_queue="dead")
     real.create("dead", _idempotency_window=1)
-    real.post("a")
+    real.post("a", ttl=14 * 86_400)
     real.claim(ttl=60)
     real.clock.tick(61)
     with real.dying_before("message_drop"):
