@@ -38,12 +38,11 @@ def test_jobs_that_are_interrupted_have_counted_messages_and_leave_no_traces(
         commands.running(store, "replay", tmp_path / "lake", *words, said=told[0]) as replay,
         commands.running(store, "redrive", "--queue", DEAD, "--rate", 20, said=told[1]) as redrive,
     ):
-        for each in told:
-            servers.wait_for(
-                lambda path=each: bool(_PROGRESS.search(path.read_text())),
-                "some messages",
-                commands.PATIENCE,
-            )
+        servers.wait_for(
+            lambda: all(_PROGRESS.search(each.read_text()) for each in told),
+            "some messages of both",
+            commands.PATIENCE,
+        )
         for process in (replay, redrive):  # as a terminal does, to all processes of the job
             os.killpg(process.pid, signal.SIGINT)
         assert [each.wait(commands.PATIENCE) for each in (replay, redrive)] == [130, 130]
