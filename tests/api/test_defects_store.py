@@ -46,6 +46,9 @@ ALIASES = {
     "zset": {"claimed", "delayed", "ready", "expiry"},
     "found": {"subscriptions", "subscribers"},
     "ids": {"subscription_ids", "subscription_ends"},
+    "ends": {"expiry", "delayed", "claimed", "leases", "lapses", "subscription_ends"},
+    "index": set(),
+    "unpack": set(),  # of all its keys, whatever they are
 }
 #: Commands that take no key; a channel is none.
 KEYLESS = {"TIME", "PUBLISH"}

@@ -90,6 +90,7 @@ DAMAGE: list[tuple[Callable[[Store], Any], str, int]] = [
     (do("HSET", "holds", "9999", "x"), "1 entries are of messages", 1201),
     (do("HSET", "receipts", "r", "x"), "1 claims or receipts have lost their end", 1201),
     (do("ZADD", "lapses", "5", "r"), "1 claims or receipts have lost their end", 1201),
+    (drop("due"), "the sweeper does not know when something of it is due", 1201),
 ]
 
 

@@ -19,11 +19,12 @@ local subscription_ids  = KEYS[16]  -- zset, score 0: ids of subscriptions
 local subscription_ends = KEYS[17]  -- zset: ids of subscriptions by expiry
 local stages            = KEYS[18]  -- hash: chunks that wait to be published
 local unborn            = KEYS[19]  -- string: the epoch that the queue is to have
+local due               = KEYS[20]  -- zset: queues of the slot by when one is due
 
 local kinds = {
     hash = {queue, bodies, holds, claims, receipts, subscriptions, subscribers, stages},
     zset = {messages, ready, claimed, delayed, expiry, leases, lapses, subscription_ids,
-        subscription_ends},
+        subscription_ends, due},
     string = {gate, unborn},
 }
 local wrong = {}

@@ -6,12 +6,18 @@ local leases   = KEYS[4]            -- zset: claims by the end of their lease
 local receipts = KEYS[5]            -- hash: retry token -> the answer given
 local lapses   = KEYS[6]            -- zset: retry tokens by the time they are forgotten
 local gate     = KEYS[7]            -- string: keeps everybody out while it is there
+local due      = KEYS[8]            -- zset: queues of the slot by when one is due
+local expiry   = KEYS[9]            -- zset: every message by expiry
+local claimed  = KEYS[10]           -- zset: held, by the end of the hold
+local delayed  = KEYS[11]           -- zset: delayed, by the end of the delay
+local subscription_ends = KEYS[12]  -- zset: ids of subscriptions by expiry
 local now      = tonumber(ARGV[1])  -- ms; 0: the time of Redis
 local epoch    = ARGV[2]            -- for a queue that has lost its own
 local repair   = ARGV[3]            -- '1': mend it
 --#include gate
 --#include now
 --#include findings
+--#include soonest
 
 local top = tonumber(redis.call('ZRANGE', messages, -1, -1)[1] or 0)
 local known = redis.call('HMGET', queue, 'epoch', 'created', 'metadata', 'rank')
@@ -33,6 +39,15 @@ if top > tonumber(known[4] or 0) then
     note('rank')
     if repair == '1' then
         redis.call('HSET', queue, 'rank', string.format('%.0f', top))
+    end
+end
+local soonest = soonest_end()
+local said = tonumber(redis.call('HGET', queue, 'due') or math.huge)
+local indexed = tonumber(redis.call('ZSCORE', due, string.sub(queue, 5, -2)) or math.huge)
+if indexed > math.min(said, tonumber(soonest or math.huge)) then
+    note('due')
+    if repair == '1' then
+        schedule(soonest)
     end
 end
 return findings()

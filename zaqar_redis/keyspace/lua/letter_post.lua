@@ -11,6 +11,7 @@ local expiry   = KEYS[6]            -- zset: every message by expiry
 local receipts = KEYS[7]            -- hash: retry token -> the answer given
 local lapses   = KEYS[8]            -- zset: retry tokens by the time they are forgotten
 local gate     = KEYS[9]            -- string: keeps everybody out while it is there
+local due      = KEYS[10]           -- zset: queues of the slot by when one is due
 local now      = tonumber(ARGV[1])  -- ms; 0: the time of Redis
 local window   = tonumber(ARGV[2])  -- ms to keep the receipts
 -- ARGV[3...]: token, ttl, rest of the envelope; for each message
@@ -37,7 +38,7 @@ for at = 3, #ARGV, 3 do
     end
 end
 if #tokens == 0 then
-    return {'posted', 0, known[6] and 1 or 0}
+    return {'posted', 0, redis.call('HEXISTS', queue, 'unlisted')}
 end
 --#include append
 for place, token in ipairs(tokens) do
@@ -45,4 +46,6 @@ for place, token in ipairs(tokens) do
     redis.call('HSET', receipts, token, answer)
     redis.call('ZADD', lapses, now + window, token)
 end
-return {'posted', count, known[6] and 1 or 0}
+soonest = math.min(soonest, now + window)
+--#include due
+return {'posted', count, unlisted}

@@ -14,6 +14,7 @@ local receipts    = KEYS[7]             -- hash: retry token -> the answer given
 local lapses      = KEYS[8]             -- zset: retry tokens by the time they are forgotten
 local gate        = KEYS[9]             -- string: keeps everybody out while it is there
 local unborn      = KEYS[10]            -- string: the epoch that the queue is to have
+local due         = KEYS[11]            -- zset: queues of the slot by when one is due
 local now         = tonumber(ARGV[1])   -- ms; 0: the time of Redis
 local epoch       = ARGV[2]             -- of the queue to make, or ''
 local size        = tonumber(ARGV[3])   -- bytes of the request
@@ -49,5 +50,7 @@ if retry ~= '' then
     local answer = epoch .. ' ' .. fingerprint .. ' ' .. string.format('%.0f %.0f', first, count)
     redis.call('HSET', receipts, retry, answer)
     redis.call('ZADD', lapses, now + window, retry)
+    soonest = math.min(soonest, now + window)
 end
-return {'posted', epoch, first, count, known[6] and 1 or 0}
+--#include due
+return {'posted', epoch, first, count, unlisted}

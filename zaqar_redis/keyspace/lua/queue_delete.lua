@@ -17,8 +17,10 @@ local subscribers       = KEYS[15]  -- hash: subscriber -> id
 local subscription_ids  = KEYS[16]  -- zset, score 0: ids of subscriptions
 local subscription_ends = KEYS[17]  -- zset: ids of subscriptions by expiry
 local stages            = KEYS[18]  -- hash: chunks that wait to be published
+local due               = KEYS[19]  -- zset: queues of the slot by when one is due
 --#include gate
 
+redis.call('ZREM', due, string.sub(queue, 5, -2))
 return redis.call('UNLINK', queue, messages, bodies, ready, claimed, delayed, expiry, holds, claims,
     leases, receipts, lapses, subscriptions, subscribers, subscription_ids, subscription_ends,
     stages)

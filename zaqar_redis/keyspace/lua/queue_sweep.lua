@@ -1,6 +1,6 @@
--- Settle a queue that nobody uses, a bounded step at a time.
+-- Settle a queue that nobody uses, a bounded step at a time, and note when to do it again.
 --
--- Returns how much was settled; 0: nothing was left to do.
+-- Returns how much was settled; less than 100 (see SETTLE): nothing is left to do.
 local queue             = KEYS[1]            -- hash: the queue itself
 local messages          = KEYS[2]            -- zset: every message by rank
 local bodies            = KEYS[3]            -- hash: rank -> envelope
@@ -18,6 +18,7 @@ local subscriptions     = KEYS[14]           -- hash: id -> subscription
 local subscribers       = KEYS[15]           -- hash: subscriber -> id
 local subscription_ids  = KEYS[16]           -- zset, score 0: ids of subscriptions
 local subscription_ends = KEYS[17]           -- zset: ids of subscriptions by expiry
+local due               = KEYS[18]           -- zset: queues of the slot by when one is due
 local now               = tonumber(ARGV[1])  -- ms; 0: the time of Redis
 --#include gate
 --#include now
@@ -26,6 +27,9 @@ local now               = tonumber(ARGV[1])  -- ms; 0: the time of Redis
 --#include receipts
 --#include subscriber
 --#include subscription
+--#include soonest
 
 local settled = settle()
-return settled + forget_receipts() + forget_subscriptions()
+settled = settled + forget_receipts() + forget_subscriptions()
+schedule(soonest_end())
+return settled

@@ -16,11 +16,13 @@ local subscriptions     = KEYS[14]  -- hash: id -> subscription
 local subscribers       = KEYS[15]  -- hash: subscriber -> id
 local subscription_ids  = KEYS[16]  -- zset, score 0: ids of subscriptions
 local subscription_ends = KEYS[17]  -- zset: ids of subscriptions by expiry
+local due               = KEYS[18]  -- zset: queues of the slot by when one is due
 local token             = ARGV[1]   -- of the move
 
 if redis.call('GET', gate) ~= 'into:' .. token then
     return 0
 end
+redis.call('ZREM', due, string.sub(queue, 5, -2))
 return redis.call('UNLINK', queue, messages, bodies, ready, claimed, delayed, expiry, holds,
     claims, leases, receipts, lapses, subscriptions, subscribers, subscription_ids,
     subscription_ends, gate)
