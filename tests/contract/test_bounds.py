@@ -88,6 +88,10 @@ def _write(store: Blocking, number: int) -> None:
 
 def _subscribe(store: Blocking, number: int) -> None:
     store.create()
+    _subscribe_to_none(store, number)
+
+
+def _subscribe_to_none(store: Blocking, number: int) -> None:
     of = Subscriptions(store.client, store.clock)
     for each in range(number):
         of.create(store.project, "q", f"http://example.org/{each:040}", ttl=60, options={}).run()
@@ -104,6 +108,7 @@ SWEPT = {
     "dead letter that came back": Kept(_redrive, ("letters", "letters_old"), 2 * 86_400),
     "ledger entry": Kept(_write, ("ledger", "ledger_ends"), 90 * 86_400),
     "subscription": Kept(_subscribe, _SUBSCRIPTION, 60),
+    "subscription to a queue that is not there": Kept(_subscribe_to_none, _SUBSCRIPTION, 60),
 }
 
 
@@ -179,11 +184,6 @@ async def _close(store: Blocking, client: keyspace.AsyncClient, each: int) -> No
     await Transfer(client).close(store.project, f"queue-{each}")
 
 
-async def _subscribe_to_none(store: Blocking, client: keyspace.AsyncClient, each: int) -> None:
-    of = Subscriptions(client, store.clock)
-    await of.create(store.project, f"queue-{each}", "http://example.org/hook", ttl=60, options={})
-
-
 async def _put_aside(store: Blocking, client: keyspace.AsyncClient, each: int) -> None:
     queue = f"queue-{each}"
     store.stages.put(store.project, queue, "writer", "token", 0, chunk_of("")).run()
@@ -201,9 +201,6 @@ EXPIRING = {
     "key of a publication": Expiring(_publish_once, _once, 300),
     "epoch of a queue that is not there": Expiring(_follow, _queue("unborn"), 86_400),
     "gate of a queue that left": Expiring(_close, _queue("gate"), 300),
-    "subscription to a queue that is not there": Expiring(
-        _subscribe_to_none, _queue(*_SUBSCRIPTION), 60
-    ),
     "chunk that waits": Expiring(_put_aside, _queue("stages"), 86_400),
 }
 

@@ -92,6 +92,7 @@ DAMAGE: list[tuple[Callable[[Store], Any], str, int]] = [
     (do("ZADD", "ledger_ends", "5", "r"), "1 claims or ledger entries have lost their end", 1201),
     (do("HSET", "idempotency", "r", "x"), "1 sets of idempotency records have lost", 1201),
     (do("HSET", "letters_old", "till", "5"), "1 sets of idempotency records have lost", 1201),
+    (drop("due"), "the sweeper does not know when something of it is due", 1201),
 ]
 
 

@@ -201,17 +201,19 @@ def test_records_that_are_over_leave_no_memory(blocking: Blocking) -> None:
             claims=[taken.claim_id or ""],
             force=False,
         ).run()
-    left = {slot for slot in keys.QueueKeys.__slots__ if _exists(blocking, slot)}
+    left = _there(blocking)
     assert left <= {"queue", "idempotency", "claims", "leases", "spent"}
     assert blocking.command("HLEN", blocking.key("claims")) < 64
     blocking.clock.tick(601)
     while blocking.queues.sweep(blocking.project, "q").run():
         pass
-    assert {slot for slot in keys.QueueKeys.__slots__ if _exists(blocking, slot)} == {"queue"}
+    assert _there(blocking) == {"queue"}
 
 
-def _exists(store: Blocking, slot: str) -> bool:
-    return bool(store.command("EXISTS", store.key(slot)))
+def _there(store: Blocking) -> set[str]:
+    """The keys that are there, but for the index of due queues, which others have too."""
+    slots = set(keys.QueueKeys.__slots__) - {"due"}
+    return {slot for slot in slots if store.command("EXISTS", store.key(slot))}
 
 
 def test_a_dead_letter_is_known_for_a_day_whatever_the_window_of_the_queue(

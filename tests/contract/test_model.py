@@ -53,6 +53,7 @@ class Beside(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
+        self.store.reset()  # what is at rest is checked as a whole
         self.store.project = f"model-{uuid.uuid4()}"
         self.model = Model()
         self.model.now = self.store.clock.now

@@ -167,6 +167,22 @@ def test_a_queue_moves_there_and_back_and_home(pools: PooledStore) -> None:
         assert everything(pools) == before
 
 
+def test_a_queue_that_moved_is_tidied_where_it_is(pools: PooledStore) -> None:
+    pools.reset()
+    pools.post("long", ttl=600)
+    pools.post("short", ttl=60)
+    move(pools, other(pools))
+    pools.clock.tick(61)
+    assert pools.sweep() == 1
+    move(pools, other(pools))
+    pools.command("DEL", keys.SWEEPER)
+    assert pools.sweep() == 0
+    pools.clock.tick(600)
+    pools.command("DEL", keys.SWEEPER)
+    assert pools.sweep() == 1
+    assert sum(pools.command("EXISTS", keys.of_queue(pools.project, "q").due)) == 0
+
+
 def test_an_empty_queue_moves_too(pools: PooledStore) -> None:
     pools.create(colour="red")
     assert move(pools, other(pools)) == 0

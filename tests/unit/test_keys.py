@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from hypothesis import example, given
 from hypothesis import strategies as st
+from redis.crc import key_slot
 
-from zaqar_redis.keyspace.keys import ProjectKeys, QueueKeys, project_of, retry
+from zaqar_redis.keyspace.keys import ProjectKeys, QueueKeys, due_indexes, project_of, retry
 
 #: Mostly characters that mean something in keys, hash tags and percent-encoding.
 TEXTS = st.text(
@@ -17,8 +18,9 @@ PLACES = st.tuples(TEXTS, TEXTS)
 
 
 def _keys(project: str, queue: str) -> list[bytes]:
+    """All but the index of what is due, which is many queues'."""
     keys = QueueKeys(project, queue)
-    return [getattr(keys, slot) for slot in QueueKeys.__slots__]
+    return [getattr(keys, slot) for slot in QueueKeys.__slots__ if slot != "due"]
 
 
 def _tag(key: bytes) -> bytes:
@@ -46,6 +48,16 @@ def test_a_queues_keys_are_distinct_and_of_one_slot(place: tuple[str, str]) -> N
     assert len(set(keys)) == len(keys)
     assert len({_tag(key) for key in keys}) == 1
     assert all(key.startswith(b"zr:{") and key.count(b"{") == 1 for key in keys[:12])
+
+
+@given(place=PLACES)
+def test_a_queue_and_the_index_of_what_is_due_are_of_one_slot(place: tuple[str, str]) -> None:
+    keys = QueueKeys(*place)
+    assert key_slot(keys.due) == key_slot(keys.queue)
+
+
+def test_every_slot_has_an_index_of_its_own() -> None:
+    assert [key_slot(index) for index in due_indexes()] == list(range(16384))
 
 
 @given(place=PLACES, project=TEXTS)

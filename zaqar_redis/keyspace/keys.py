@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import itertools
 import re
+from binascii import crc_hqx
 from urllib.parse import quote, unquote
 
 #: Queues whose key names are remembered: about 2 KB each.
@@ -27,6 +29,7 @@ class QueueKeys:
         "claimed",
         "claims",
         "delayed",
+        "due",
         "expiry",
         "feed",
         "gate",
@@ -52,7 +55,8 @@ class QueueKeys:
     )
 
     def __init__(self, project: str, queue: str) -> None:
-        name = f"{{{quote(project, safe='')}/{quote(queue, safe='')}}}"
+        of_queue = entry(project, queue)
+        name = f"{{{of_queue.decode()}}}"
         tag = f"zr:{name}"
         #: hash: epoch, created, metadata, rank (the last one given), settings
         self.queue = tag.encode()
@@ -98,6 +102,8 @@ class QueueKeys:
         self.subscription_ids = f"{tag}:subscription_ids".encode()
         #: zset: ids of subscriptions, by expiry
         self.subscription_ends = f"{tag}:subscription_ends".encode()
+        #: zset of all queues in this one's slot: when something of them is due next
+        self.due = due_indexes()[_slot(of_queue)]
         #: string: keeps everybody out while the queue moves between stores
         self.gate = f"{tag}:gate".encode()
         #: string with an expiry: the epoch that a queue is to have that is not there
@@ -197,7 +203,33 @@ class OnceKeys:
         self.once = of.once + retry(key).hex().encode()
 
 
+#: Slots of a Redis Cluster.
+_SLOTS = 16384
+
+
+def _slot(tag: bytes) -> int:
+    """Where Redis Cluster has the keys with a hash tag: by CRC-16, XMODEM's."""
+    return crc_hqx(tag, 0) % _SLOTS
+
+
+@functools.cache
+def due_indexes() -> tuple[bytes, ...]:
+    """Of each slot, in order, the zset of its queues by when something of them is due.
+
+    There is one for each slot, so that the scripts of a queue may write to it.  Its tag
+    is the least number that is of this slot.
+    """
+    found: dict[int, bytes] = {}
+    for number in itertools.count():
+        tag = b"%d" % number
+        found.setdefault(_slot(tag), _DUE + b"{%b}" % tag)
+        if len(found) == _SLOTS:
+            return tuple(found[slot] for slot in range(_SLOTS))
+    raise AssertionError("numbers do not end")
+
+
 _CHANNELS = b"zr:channel:"
+_DUE = b"zr:due:"
 #: PUB/SUB channels of nodes: of all, and behind it the name of one.
 NODES = b"zr:nodes"
 _UNBORN = b"zr:unborn:"
@@ -237,7 +269,7 @@ def queue_tag(key: bytes) -> bytes | None:
 
 def is_known(key: bytes) -> bool:
     """Whether a key that is no queue's is one of the service's."""
-    ours = (_LIST, _TOPICS, _CHANNELS, _UNBORN, ControlKeys.prefix)
+    ours = (_LIST, _TOPICS, _CHANNELS, _UNBORN, _DUE, ControlKeys.prefix)
     return key in (SWEEPER, OWNER) or key.startswith(ours)
 
 

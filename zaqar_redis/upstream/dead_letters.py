@@ -36,8 +36,10 @@ class DeadLetters:
         try:
             store = self._store_of(project, queue)
         except Exception as error:  # the management store may be anybody's, and so its errors
-            LOG.warning("dead letters for the queue %s/%s wait: %s", project, queue, error)
-            raise errors.StoreUnavailable from error
+            LOG.warning(
+                "dead letters for the queue %s/%s wait: %s", project, queue, errors.reason(error)
+            )
+            raise errors.StoreUnavailable(f"of the queue {queue}") from error
         return store.messages.bury(project, queue, letter, client=client, retry=retry)
 
     def _store_of(self, project: str, queue: str) -> Store:

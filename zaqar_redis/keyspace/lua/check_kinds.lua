@@ -24,12 +24,13 @@ local subscription_ends = KEYS[21]  -- zset: ids of subscriptions by expiry
 local stages            = KEYS[22]  -- hash: chunks that wait to be published
 local unborn            = KEYS[23]  -- string: the epoch that the queue is to have
 local spent             = KEYS[24]  -- list: the latest claims without messages
+local due               = KEYS[25]  -- zset: queues of the slot by when one is due
 
 local kinds = {
     hash = {queue, bodies, holds, claims, idempotency, idempotency_old, letters, letters_old,
         ledger, subscriptions, subscribers, stages},
     zset = {messages, ready, claimed, delayed, expiry, leases, ledger_ends, subscription_ids,
-        subscription_ends},
+        subscription_ends, due},
     list = {spent},
     string = {gate, unborn},
 }

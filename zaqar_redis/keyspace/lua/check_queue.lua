@@ -10,14 +10,21 @@ local letters_old     = KEYS[8]            -- the same of the window before
 local ledger          = KEYS[9]            -- hash: writer -> its entry in the ledger
 local ledger_ends     = KEYS[10]           -- zset: entries by the time they are forgotten
 local gate            = KEYS[11]           -- string: keeps everybody out while it is there
+local due             = KEYS[12]           -- zset: queues of the slot by when one is due
+local expiry          = KEYS[13]           -- zset: every message by expiry
+local claimed         = KEYS[14]           -- zset: held, by the end of the hold
+local delayed         = KEYS[15]           -- zset: delayed, by the end of the delay
+local subscription_ends = KEYS[16]  -- zset: ids of subscriptions by expiry
 local now             = tonumber(ARGV[1])  -- ms; 0: the time of Redis
 local epoch           = ARGV[2]            -- for a queue that has lost its own
 local repair          = ARGV[3]            -- '1': mend it
 --#include gate
 --#include now
 --#include findings
+--#include remembered
+--#include soonest
 
-local generations = {idempotency, idempotency_old, letters, letters_old}
+local stray = false
 local top = tonumber(redis.call('ZRANGE', messages, -1, -1)[1] or 0)
 local known = redis.call('HMGET', queue, 'epoch', 'created', 'metadata', 'rank')
 if not (known[1] and known[2] and known[3]) then
@@ -29,6 +36,7 @@ if not (known[1] and known[2] and known[3]) then
         end
     elseif redis.call('EXISTS', claims, leases, ledger, ledger_ends, unpack(generations)) > 0 then
         note('stray')
+        stray = true
         if repair == '1' then
             redis.call('UNLINK', claims, leases, ledger, ledger_ends, unpack(generations))
         end
@@ -47,6 +55,15 @@ for _, generation in ipairs(generations) do
         if repair == '1' then  -- nobody knows when they would be over
             redis.call('UNLINK', generation)
         end
+    end
+end
+local soonest = soonest_end()
+local said = tonumber(redis.call('HGET', queue, 'due') or math.huge)
+local indexed = tonumber(redis.call('ZSCORE', due, string.sub(queue, 5, -2)) or math.huge)
+if not stray and indexed > math.min(said, tonumber(soonest or math.huge)) then
+    note('due')
+    if repair == '1' then
+        schedule(soonest)
     end
 end
 return findings()

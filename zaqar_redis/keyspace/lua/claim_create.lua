@@ -14,6 +14,7 @@ local holds    = KEYS[8]            -- hash: rank -> last claim and count
 local claims   = KEYS[9]            -- hash: claim -> ttl and ranks
 local leases   = KEYS[10]           -- zset: claims by the end of their lease
 local gate     = KEYS[11]           -- string: keeps everybody out while it is there
+local due      = KEYS[12]           -- zset: queues of the slot by when one is due
 local now      = tonumber(ARGV[1])  -- ms; 0: the time of Redis
 local claim    = ARGV[2]            -- id of the claim to make, 32 characters
 local ttl      = tonumber(ARGV[3])  -- seconds
@@ -47,7 +48,7 @@ local function keep(rank, envelope, count)
     found[3 * at - 2], found[3 * at - 1], found[3 * at] = rank, envelope, hold
 end
 
-local known = redis.call('HMGET', queue, 'epoch', 'dead_queue', 'dead_ttl')
+local known = redis.call('HMGET', queue, 'epoch', 'dead_queue', 'dead_ttl', 'due')
 if not known[1] then
     return {now, false}
 end
@@ -61,6 +62,11 @@ if taken > 0 then
     redis.call('HSET', holds, unpack(holders))
     redis.call('ZADD', leases, lease, claim)
     redis.call('HSET', claims, claim, ttl .. ' ' .. table.concat(ranks, ' '))
+end
+if taken > 0 or #dead > 0 then
+    local soonest = math.min(taken > 0 and ends or math.huge, #dead > 0 and now + BURIAL or math.huge)
+    local noted = known[4]
+--#include due
 end
 return {now, known[1], taken == 0 and left and 1 or 0, taken == 0 and due_in(), found, dead,
     known[2], known[3]}

@@ -8,6 +8,8 @@ local holds   = KEYS[4]            -- hash: rank -> last claim and count
 local claims  = KEYS[5]            -- hash: claim -> ttl and ranks
 local leases  = KEYS[6]            -- zset: claims by the end of their lease
 local gate    = KEYS[7]            -- string: keeps everybody out while it is there
+local due     = KEYS[8]            -- zset: queues of the slot by when one is due
+local queue   = KEYS[9]            -- hash: the queue itself
 local now     = tonumber(ARGV[1])  -- ms; 0: the time of Redis
 local claim   = ARGV[2]            -- id
 local ttl     = tonumber(ARGV[3])  -- seconds
@@ -32,4 +34,6 @@ for _, rank in ipairs(ranks) do
 end
 redis.call('ZADD', leases, ends, claim)
 redis.call('HSET', claims, claim, ttl .. ' ' .. table.concat(ranks, ' '))
+local soonest, noted = ends, redis.call('HGET', queue, 'due')
+--#include due
 return 1

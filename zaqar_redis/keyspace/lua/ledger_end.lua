@@ -6,6 +6,7 @@ local queue       = KEYS[1]            -- hash: the queue itself
 local ledger      = KEYS[2]            -- hash: writer -> its entry in the ledger
 local ledger_ends = KEYS[3]            -- zset: entries by the time they are forgotten
 local gate        = KEYS[4]            -- string: keeps everybody out while it is there
+local due         = KEYS[5]            -- zset: queues of the slot by when one is due
 local now         = tonumber(ARGV[1])  -- ms; 0: the time of Redis
 local entry       = ARGV[2]            -- of the ledger
 local batch       = tonumber(ARGV[3])  -- number
@@ -29,4 +30,6 @@ if last == batch and (part > chunk or (part == chunk and same ~= digest)) then
     return 'other'
 end
 write(life, batch, chunk, digest)
+local soonest, noted = now + window, redis.call('HGET', queue, 'due')
+--#include due
 return 'noted'

@@ -13,6 +13,7 @@ local ledger      = KEYS[7]             -- hash: writer -> its entry in the ledg
 local ledger_ends = KEYS[8]             -- zset: entries by the time they are forgotten
 local gate        = KEYS[9]             -- string: keeps everybody out while it is there
 local unborn      = KEYS[10]            -- string: the epoch that the queue is to have
+local due         = KEYS[11]            -- zset: queues of the slot by when one is due
 local now         = tonumber(ARGV[1])   -- ms; 0: the time of Redis
 local epoch       = ARGV[2]             -- of the queue to make, or ''
 local size        = tonumber(ARGV[3])   -- bytes of the chunk
@@ -42,4 +43,6 @@ end
 local values, skip = ARGV, 10
 --#include append
 write(epoch, batch, chunk, digest)
-return {'posted', known[6] and 1 or 0}
+soonest = math.min(soonest, now + window)
+--#include due
+return {'posted', unlisted}

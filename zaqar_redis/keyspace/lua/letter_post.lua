@@ -12,6 +12,7 @@ local letters     = KEYS[7]            -- hash: token of a letter that came in
 local letters_old = KEYS[8]            -- the same of the window before
 local gate        = KEYS[9]            -- string: keeps everybody out while it is there
 local unborn      = KEYS[10]           -- string: the epoch that the queue is to have
+local due         = KEYS[11]           -- zset: queues of the slot by when one is due
 local now         = tonumber(ARGV[1])  -- ms; 0: the time of Redis
 local epoch       = ARGV[2]            -- of the queue to make, or ''
 local window      = tonumber(ARGV[3])  -- ms to know the letters
@@ -40,8 +41,9 @@ for at = 4, #ARGV, 3 do
     end
 end
 if #named == 0 then
-    return {'posted', 0, known[6] and 1 or 0}
+    return {'posted', 0, redis.call('HEXISTS', queue, 'unlisted')}
 end
 --#include append
-record(named, since, till)
-return {'posted', count, known[6] and 1 or 0}
+soonest = math.min(soonest, record(named, since, till))
+--#include due
+return {'posted', count, unlisted}

@@ -14,6 +14,7 @@ local holds    = KEYS[8]            -- hash: rank -> last claim and count
 local claims   = KEYS[9]            -- hash: claim -> ttl and ranks
 local leases   = KEYS[10]           -- zset: claims by the end of their lease
 local gate     = KEYS[11]           -- string: keeps everybody out while it is there
+local due      = KEYS[12]           -- zset: queues of the slot by when one is due
 local now      = tonumber(ARGV[1])  -- ms; 0: the time of Redis
 local limit    = tonumber(ARGV[2])  -- messages at most
 local burial   = ARGV[3]            -- id to hold dead letters with
@@ -43,6 +44,10 @@ if unsettled then  -- older messages may have to become ready first
     return {now, known[1], 1, false, {}, {}, known[2], known[3]}
 end
 local taken, left = take(keep, bury)
+if #dead > 0 then
+    local soonest, noted = now + BURIAL, redis.call('HGET', queue, 'due')
+--#include due
+end
 for from = 1, #ranks, SETTLE do
     forget({unpack(ranks, from, math.min(from + SETTLE - 1, #ranks))})
 end

@@ -14,6 +14,7 @@ local idempotency     = KEYS[7]            -- hash: retry token -> the answer gi
 local idempotency_old = KEYS[8]            -- the same of the window before
 local gate            = KEYS[9]            -- string: keeps everybody out while it is there
 local unborn          = KEYS[10]           -- string: the epoch that the queue is to have
+local due             = KEYS[11]           -- zset: queues of the slot by when one is due
 local now             = tonumber(ARGV[1])  -- ms; 0: the time of Redis
 local epoch           = ARGV[2]            -- of the queue to make, or ''
 local size            = tonumber(ARGV[3])  -- bytes of the request
@@ -48,6 +49,8 @@ if retry ~= '' then
     local own = redis.call('HGET', queue, 'window')
     window = own and own * 1000 or window
 --#include record
-    record({retry, string.format('%.0f %.0f ', first, count) .. fingerprint}, since, till)
+    local answer = string.format('%.0f %.0f ', first, count) .. fingerprint
+    soonest = math.min(soonest, record({retry, answer}, since, till))
 end
-return {'posted', epoch, first, count, known[6] and 1 or 0}
+--#include due
+return {'posted', epoch, first, count, unlisted}

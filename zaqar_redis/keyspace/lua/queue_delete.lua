@@ -22,8 +22,10 @@ local subscription_ids  = KEYS[20]  -- zset, score 0: ids of subscriptions
 local subscription_ends = KEYS[21]  -- zset: ids of subscriptions by expiry
 local stages            = KEYS[22]  -- hash: chunks that wait to be published
 local spent             = KEYS[23]  -- list: the latest claims without messages
+local due               = KEYS[24]  -- zset: queues of the slot by when one is due
 --#include gate
 
+redis.call('ZREM', due, string.sub(queue, 5, -2))
 return redis.call('UNLINK', queue, messages, bodies, ready, claimed, delayed, expiry, holds, claims,
     leases, idempotency, idempotency_old, letters, letters_old, ledger, ledger_ends,
     subscriptions, subscribers, subscription_ids, subscription_ends, stages, spent)

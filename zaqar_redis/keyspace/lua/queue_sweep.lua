@@ -1,6 +1,6 @@
--- Settle a queue that nobody uses, a bounded step at a time.
+-- Settle a queue that nobody uses, a bounded step at a time, and note when to do it again.
 --
--- Returns how much was settled; 0: nothing was left to do.
+-- Returns how much was settled; less than 100 (see SETTLE): nothing is left to do.
 local queue             = KEYS[1]            -- hash: the queue itself
 local messages          = KEYS[2]            -- zset: every message by rank
 local bodies            = KEYS[3]            -- hash: rank -> envelope
@@ -23,6 +23,7 @@ local subscribers       = KEYS[19]           -- hash: subscriber -> id
 local subscription_ids  = KEYS[20]           -- zset, score 0: ids of subscriptions
 local subscription_ends = KEYS[21]           -- zset: ids of subscriptions by expiry
 local spent             = KEYS[22]           -- list: the latest claims without messages
+local due               = KEYS[23]           -- zset: queues of the slot by when one is due
 local now               = tonumber(ARGV[1])  -- ms; 0: the time of Redis
 --#include gate
 --#include now
@@ -31,6 +32,7 @@ local now               = tonumber(ARGV[1])  -- ms; 0: the time of Redis
 --#include remembered
 --#include subscriber
 --#include subscription
+--#include soonest
 
 local settled = settle()
 if redis.call('EXISTS', leases) == 0 then
@@ -40,4 +42,6 @@ local ends = next_end()
 if ends and ends <= now then
     settled = settled + forget_remembered()
 end
-return settled + forget_subscriptions()
+settled = settled + forget_subscriptions()
+schedule(soonest_end())
+return settled

@@ -12,6 +12,7 @@ local expiry      = KEYS[6]             -- zset: every message by expiry
 local stages      = KEYS[7]             -- hash: chunks that wait, and what is being published
 local gate        = KEYS[8]             -- string: keeps everybody out while it is there
 local unborn      = KEYS[9]             -- string: the epoch that the queue is to have
+local due         = KEYS[10]            -- zset: queues of the slot by when one is due
 local now         = tonumber(ARGV[1])   -- ms; 0: the time of Redis
 local epoch       = ARGV[2]             -- of the queue to make, or ''
 local size        = tonumber(ARGV[3])   -- bytes of the chunk
@@ -30,5 +31,6 @@ end
 --#include admit
 local values, skip = cmsgpack.unpack(packed), 0
 --#include append
+--#include due
 redis.call('HDEL', stages, field)
-return {'posted', known[6] and 1 or 0}
+return {'posted', unlisted}

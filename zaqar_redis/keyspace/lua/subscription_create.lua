@@ -6,6 +6,8 @@ local subscribers       = KEYS[2]            -- hash: subscriber -> id
 local subscription_ids  = KEYS[3]            -- zset, score 0: ids
 local subscription_ends = KEYS[4]            -- zset: ids by expiry
 local gate              = KEYS[5]            -- string: keeps everybody out while it is there
+local due               = KEYS[6]            -- zset: queues of the slot by when one is due
+local queue             = KEYS[7]            -- hash: the queue itself
 local now               = tonumber(ARGV[1])  -- ms; 0: the time of Redis
 local id                = ARGV[2]            -- of the subscription
 local subscriber        = ARGV[3]            -- URI
@@ -27,5 +29,6 @@ redis.call('HSET', subscriptions, id, ttl .. ' 0\n' .. options .. '\n' .. subscr
 redis.call('HSET', subscribers, subscriber, id)
 redis.call('ZADD', subscription_ids, 0, id)
 redis.call('ZADD', subscription_ends, now + ttl * 1000, id)
-expire_subscriptions()
+local soonest, noted = now + ttl * 1000, redis.call('HGET', queue, 'due')
+--#include due
 return 1

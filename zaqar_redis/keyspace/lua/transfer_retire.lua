@@ -23,12 +23,14 @@ local subscribers       = KEYS[19]           -- hash: subscriber -> id
 local subscription_ids  = KEYS[20]           -- zset, score 0: ids of subscriptions
 local subscription_ends = KEYS[21]           -- zset: ids of subscriptions by expiry
 local spent             = KEYS[22]           -- list: the latest claims without messages
+local due               = KEYS[23]           -- zset: queues of the slot by when one is due
 local token             = ARGV[1]            -- of the move
 local life              = tonumber(ARGV[2])  -- ms
 
 if redis.call('GET', gate) ~= 'gone:' .. token then
     return 0
 end
+redis.call('ZREM', due, string.sub(queue, 5, -2))
 redis.call('UNLINK', queue, messages, bodies, ready, claimed, delayed, expiry, holds, claims,
     leases, idempotency, idempotency_old, letters, letters_old, ledger, ledger_ends, subscriptions,
     subscribers, subscription_ids, subscription_ends, spent)

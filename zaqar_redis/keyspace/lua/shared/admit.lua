@@ -13,5 +13,4 @@ else
     epoch = redis.call('GET', unborn) or epoch
     redis.call('HSET', queue, 'epoch', epoch, 'created', now, 'metadata', '{}', 'unlisted', 1)
     redis.call('DEL', unborn)
-    known[6] = 1
 end

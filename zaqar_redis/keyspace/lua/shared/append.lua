@@ -9,8 +9,10 @@ local heard = redis.call('PUBLISH', queue .. ':feed', count) > 0
 local usual_ttl = tonumber(known[2]) or default_ttl
 local usual_delay = tonumber(known[3]) or 0
 local ttl, delay, head, expires
+local soonest, noted = nil, known[6]  -- for what goes on with due.lua
 for from = 1, count, BATCH do
-    local by_rank, by_expiry, envelopes, at_once = {}, {}, {}, {}
+    local by_rank, by_expiry, envelopes = {}, {}, {}
+    local at_once  -- nil: the same as `by_rank`, as without delays it is
     for place = from, math.min(from + BATCH - 1, count) do
         local last = skip + 3 * place
         local own_ttl, own_delay = tonumber(values[last - 2]), tonumber(values[last - 1])
@@ -22,8 +24,15 @@ for from = 1, count, BATCH do
         end
         if own_ttl ~= ttl or own_delay ~= delay then
             ttl, delay = own_ttl, own_delay
-            head = head_of(now, now + ttl * 1000, ttl, delay)
-            expires = string.format('%.0f', now + ttl * 1000)
+            local ends = now + ttl * 1000
+            head = head_of(now, ends, ttl, delay)
+            expires = string.format('%.0f', ends)
+            if delay > 0 and delay < ttl then
+                ends = now + delay * 1000
+            end
+            if not soonest or ends < soonest then
+                soonest = ends
+            end
         end
         -- As text: Redis takes its time to write a number out, and would do it seven times.
         local rank = string.format('%.0f', first + place - 1)
@@ -33,7 +42,8 @@ for from = 1, count, BATCH do
         envelopes[at], envelopes[at + 1] = rank, head .. values[last]
         if delay > 0 then
             redis.call('ZADD', delayed, now + delay * 1000, rank)
-        else
+            at_once = at_once or {unpack(by_rank, 1, at - 1)}
+        elseif at_once then
             at_once[#at_once + 1] = rank
             at_once[#at_once + 1] = rank
         end
@@ -41,6 +51,7 @@ for from = 1, count, BATCH do
     redis.call('ZADD', messages, unpack(by_rank))
     redis.call('ZADD', expiry, unpack(by_expiry))
     redis.call('HSET', bodies, unpack(envelopes))
+    at_once = at_once or by_rank
     if #at_once > 0 then
         redis.call('ZADD', ready, unpack(at_once))
     end

@@ -1,2 +1,2 @@
 -- What a queue says of posts to it.
-local known = redis.call('HMGET', queue, 'epoch', 'ttl', 'delay', 'size', 'sealed', 'unlisted')
+local known = redis.call('HMGET', queue, 'epoch', 'ttl', 'delay', 'size', 'sealed', 'due')

@@ -1,4 +1,5 @@
--- Put on record, for one window at least and two at most: name and record of each.
+-- Put on record, for one window at least and two at most: name and record of each; when
+-- all are forgotten.
 local function record(named, since, till)
     if since and now >= since + window then
         -- What is in the old one was made before `since`, so its window is over, whether
@@ -13,7 +14,9 @@ local function record(named, since, till)
     end
     if till < now + window then
         -- For all that may come before the next window begins: it is written once.
-        named[#named + 1], named[#named + 2] = 'till', now + 2 * window
+        till = now + 2 * window
+        named[#named + 1], named[#named + 2] = 'till', till
     end
     redis.call('HSET', records, unpack(named))
+    return till
 end

@@ -2,6 +2,7 @@
 -- each to keep(rank, envelope, count); those that were claimed too often go to
 -- bury(rank, envelope, count). Goes on after settle(): nothing here has expired.
 local ROUNDS = 50  -- how often a page may be refilled before the caller asks again
+local BURIAL = 60000  -- ms that a message is held which was claimed too often
 
 local function take(keep, bury)
     local policy = redis.call('HMGET', queue, 'max_claims', 'dead_queue')
@@ -32,7 +33,7 @@ end
 -- A message that was claimed too often is held for a minute by `burial`, a claim
 -- of our own: long enough to post it to the dead-letter queue and delete it here.
 local function bury(rank, envelope, count)
-    redis.call('ZADD', claimed, now + 60000, rank)
+    redis.call('ZADD', claimed, now + BURIAL, rank)
     redis.call('HSET', holds, rank, burial .. count)
     dead[#dead + 1] = rank
     dead[#dead + 1] = envelope

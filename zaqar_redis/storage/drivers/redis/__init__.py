@@ -34,7 +34,7 @@ class RedisDriver:
         self.topics = Topics(client)
         self.feed = Feed(client)
         self.live = Live(client, now)
-        self.sweeper = Sweeper(client, self.queues)
+        self.sweeper = Sweeper(client, self.queues, now)
         self.transfer = Transfer(client)
         self.ownership = Ownership(client, self.queues)
         self.checker = Checker(client, self.queues, now)

@@ -42,6 +42,7 @@ _SUBSCRIBED = ("subscriptions", "subscribers", "subscription_ids", "subscription
 #: By what the scripts call it: the text, and whether it can be mended.
 _TEXTS = {
     "body": ("{count} messages have no body; they are lost", True),
+    "due": ("the sweeper does not know when something of it is due", True),
     "envelope": ("{count} messages cannot be read", False),
     "expiry": ("{count} messages expire at another time than they say", True),
     "generation": ("{count} sets of idempotency records have lost their end", True),

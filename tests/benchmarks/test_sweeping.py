@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The recorded costs of the sweeper, and of verbs in two checkouts, small."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+
+def _table(*words: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", *words], capture_output=True, text=True, timeout=100
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_a_turn_over_idle_queues_tidies_nothing_and_then_all() -> None:
+    table = _table("tests.benchmarks.sweeping", "--queues", "20")
+    tidied = [line.split("|")[-2].strip() for line in table.splitlines()[2:] if line]
+    assert tidied == ["0", "0", "0", "20", "0"]
+
+
+def test_a_checkout_is_compared_with_itself() -> None:
+    words = ("--beside", ".", "--rounds", "1", "--workload", "post-100")
+    assert "post-100" in _table("tests.benchmarks.posting", *words)

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A sweeper is killed in its turn: the next one finds what it had not done."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+
+import redis
+
+from tests import servers
+from tests.contract.stores import findings, opened
+from zaqar_redis.keyspace import keys
+
+_QUEUES = 200
+_COMMAND = (sys.executable, "-m", "tests.faults.sweeping")
+
+
+def _left(client: redis.Redis) -> int:
+    """Queues whose message still takes up room."""
+    of_queues = (keys.of_queue("p", f"q{number}") for number in range(_QUEUES))
+    return int(client.exists(*[of_queue.bodies for of_queue in of_queues]))
+
+
+def test_what_a_killed_sweeper_left_is_due_in_the_next_turn() -> None:
+    with servers.redis_server() as server, server.client() as client:
+        with opened(server.uri, "p") as store:
+            store.clock.now = round((time.time() - 3600) * 1000)
+            for number in range(_QUEUES):
+                store.post("expired", queue=f"q{number}", ttl=60)
+        assert _left(client) == _QUEUES
+        killed = subprocess.run([*_COMMAND, server.uri, "50"], timeout=100)
+        assert killed.returncode == -signal.SIGKILL
+        left = _left(client)
+        assert 0 < left < _QUEUES
+        client.delete(keys.SWEEPER)  # as it lapses a minute later
+        done = subprocess.run([*_COMMAND, server.uri], capture_output=True, text=True, timeout=100)
+        assert done.stdout == f"{left}\n", done.stderr
+        assert _left(client) == 0
+        assert client.keys("zr:due:*") == []
+        with opened(server.uri, "p") as store:
+            assert findings(store) == []
