@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import uuid
 from collections.abc import Iterator
@@ -260,23 +261,29 @@ def reads_on(connection: ClientConnection) -> NoReturn:
         connection.recv(10)
 
 
+@contextlib.contextmanager
+def connected(service: servers.Service, path: str, user: str) -> Iterator[ClientConnection]:
+    asks: dict[str, Any] = {"token": token(user)}
+    if path == "websocket":
+        asks = {"id": 1, "connect": asks}
+    with websocket(f"ws://127.0.0.1:{service.port}/connection/{path}") as connection:
+        connection.send(json.dumps(asks))
+        connection.recv(10)
+        yield connection
+
+
 @pytest.mark.parametrize("path", ["websocket", "uni_websocket"])
 def test_who_is_disconnected_is_told_the_code_and_the_reason(
     service: servers.Service, path: str
 ) -> None:
     user = str(uuid.uuid4())
-    asks: dict[str, Any] = {"token": token(user)}
-    if path == "websocket":
-        asks = {"id": 1, "connect": asks}
     for given, code, reason in (
         ({"code": 3001, "reason": "bye"}, 3001, "bye"),
         ({"code": 3001}, 3001, "force disconnect"),
         ({"code": 4321, "reason": "your own"}, 4321, "your own"),
         (None, 3503, "force disconnect"),
     ):
-        with websocket(f"ws://127.0.0.1:{service.port}/connection/{path}") as connection:
-            connection.send(json.dumps(asks))
-            connection.recv(10)
+        with connected(service, path, user) as connection:
             asked(service, "disconnect", {"user": user, "disconnect": given})
             with pytest.raises(ConnectionClosed) as caught:
                 reads_on(connection)
@@ -289,12 +296,7 @@ def test_who_is_disconnected_with_3000_gets_neither_push_nor_close_frame(
     service: servers.Service, path: str
 ) -> None:
     user = str(uuid.uuid4())
-    asks: dict[str, Any] = {"token": token(user)}
-    if path == "websocket":
-        asks = {"id": 1, "connect": asks}
-    with websocket(f"ws://127.0.0.1:{service.port}/connection/{path}") as connection:
-        connection.send(json.dumps(asks))
-        connection.recv(10)
+    with connected(service, path, user) as connection:
         asked(service, "disconnect", {"user": user, "disconnect": {"code": 3000}})
         with pytest.raises(ConnectionClosed) as caught:
             connection.recv(10)

@@ -13,7 +13,7 @@ from tests import servers
 from tests.cli.conftest import Shell
 from tests.stock.house import Stock
 from tests.upstream import stock
-from tests.upstream.door import Door
+from tests.upstream.rest_client import RestClient
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:Call to deprecated hmset:DeprecationWarning"),
@@ -31,9 +31,9 @@ class Both:
         self._zaqar = zaqar
         self.home = home
 
-    def doors(self, project: str) -> tuple[Door, Door]:
+    def services(self, project: str) -> tuple[RestClient, RestClient]:
         """To ours, and to stock Zaqar."""
-        return Door(self._url, project), Door("http://stock", project, self._zaqar)
+        return RestClient(self._url, project), RestClient("http://stock", project, self._zaqar)
 
 
 @pytest.fixture(scope="module", params=["one Redis", "two Redis"])
@@ -52,13 +52,15 @@ def both(
 
 
 @pytest.fixture(params=["ours first", "stock first"])
-def doors(request: pytest.FixtureRequest, both: Both, project: str) -> tuple[Door, Door]:
-    ours, theirs = both.doors(project)
+def services(
+    request: pytest.FixtureRequest, both: Both, project: str
+) -> tuple[RestClient, RestClient]:
+    ours, theirs = both.services(project)
     return (ours, theirs) if request.param == "ours first" else (theirs, ours)
 
 
-def test_a_queue_of_either_is_the_other_s_too(doors: tuple[Door, Door]) -> None:
-    one, other = doors
+def test_a_queue_of_either_is_the_other_s_too(services: tuple[RestClient, RestClient]) -> None:
+    one, other = services
     one.ask("PUT", "/queues/orders", {"colour": "red"})
     ids = one.post("orders", 1, 2)
     assert other.listed("orders") == one.listed("orders")
@@ -75,8 +77,10 @@ def test_a_queue_of_either_is_the_other_s_too(doors: tuple[Door, Door]) -> None:
     assert one.ask("GET", "/queues")["queues"] == []
 
 
-def test_a_queue_that_is_made_again_is_seen_at_once(doors: tuple[Door, Door]) -> None:
-    one, other = doors
+def test_a_queue_that_is_made_again_is_seen_at_once(
+    services: tuple[RestClient, RestClient],
+) -> None:
+    one, other = services
     for body in (1, 2):
         one.ask("PUT", "/queues/orders", {})
         one.post("orders", body)
@@ -85,32 +89,32 @@ def test_a_queue_that_is_made_again_is_seen_at_once(doors: tuple[Door, Door]) ->
     assert other.listed("orders") == []
 
 
-def test_the_first_dead_letter_is_seen_by_both(doors: tuple[Door, Door]) -> None:
-    one, other = doors
+def test_the_first_dead_letter_is_seen_by_both(services: tuple[RestClient, RestClient]) -> None:
+    one, other = services
     one.ask("PUT", "/queues/jobs", {"_max_claim_count": 1, "_dead_letter_queue": "dead"})
     one.post("jobs", "poison")
     claim, _ = one.claim("jobs", 1)
     one.ask("DELETE", f"/queues/jobs/claims/{claim}")
     one.ask("POST", "/queues/jobs/claims", {"ttl": 300, "grace": 60})
-    for door in doors:
-        assert [each["body"] for each in door.listed("dead")] == ["poison"]
-        assert door.stats("dead") == (1, 0)
-        names = [queue["name"] for queue in door.ask("GET", "/queues")["queues"]]
+    for service in services:
+        assert [each["body"] for each in service.listed("dead")] == ["poison"]
+        assert service.stats("dead") == (1, 0)
+        names = [queue["name"] for queue in service.ask("GET", "/queues")["queues"]]
         assert names == ["dead", "jobs"]
     assert other.claim("dead", 1)[1] == ["poison"]
 
 
 def test_imported_queues_are_there_for_both(both: Both, project: str) -> None:
-    ours, theirs = both.doors(project)
+    ours, theirs = both.services(project)
     with servers.redis_server() as before:
         old = Stock(before)
         old.make(project, "orders", colour="red")
         old.post(project, "orders", *range(3))
         shell = Shell(["--storage", both.home.uri])
         shell.done("import-stock", "--from", Stock.uri(before))
-    for door in (theirs, ours):
-        assert [each["body"] for each in door.listed("orders")] == [0, 1, 2]
-        assert door.ask("GET", "/queues/orders")["colour"] == "red"
-        assert [queue["name"] for queue in door.ask("GET", "/queues")["queues"]] == ["orders"]
+    for service in (theirs, ours):
+        assert [each["body"] for each in service.listed("orders")] == [0, 1, 2]
+        assert service.ask("GET", "/queues/orders")["colour"] == "red"
+        assert [queue["name"] for queue in service.ask("GET", "/queues")["queues"]] == ["orders"]
     theirs.post("orders", 3)
     assert ours.claim("orders", 10)[1] == [0, 1, 2, 3]

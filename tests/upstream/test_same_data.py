@@ -9,7 +9,7 @@ import pytest
 
 from tests import servers
 from tests.upstream import stock
-from tests.upstream.door import Door
+from tests.upstream.rest_client import RestClient
 
 
 @pytest.fixture(scope="module", params=["plain", "pools"])
@@ -25,20 +25,22 @@ def urls(request: pytest.FixtureRequest) -> Iterator[tuple[str, str]]:
     ):
         if pooling:
             document = {"uri": f"redis://127.0.0.1:{one.open_port()}", "weight": 10}
-            Door(ours.url, "nobody").ask("PUT", "/pools/one", document)
+            RestClient(ours.url, "nobody").ask("PUT", "/pools/one", document)
         yield ours.url, theirs
         with one.client() as client:
             assert bool(client.dbsize()) == pooling, "queues are where they should be"
 
 
 @pytest.fixture(params=["ours first", "stock first"])
-def doors(request: pytest.FixtureRequest, urls: tuple[str, str], project: str) -> tuple[Door, Door]:
-    first, second = (Door(url, project) for url in urls)
+def services(
+    request: pytest.FixtureRequest, urls: tuple[str, str], project: str
+) -> tuple[RestClient, RestClient]:
+    first, second = (RestClient(url, project) for url in urls)
     return (first, second) if request.param == "ours first" else (second, first)
 
 
-def test_queues_and_messages(doors: tuple[Door, Door]) -> None:
-    one, other = doors
+def test_queues_and_messages(services: tuple[RestClient, RestClient]) -> None:
+    one, other = services
     metadata = {"colour": "grün", "_default_message_ttl": 300, "_max_messages_post_size": 1000}
     one.ask("PUT", "/queues/orders", metadata)
     shown = other.ask("GET", "/queues/orders")
@@ -60,18 +62,18 @@ def test_queues_and_messages(doors: tuple[Door, Door]) -> None:
     assert one.ask("GET", "/queues")["queues"] == []
 
 
-def test_delays(doors: tuple[Door, Door]) -> None:
-    one, other = doors
+def test_delays(services: tuple[RestClient, RestClient]) -> None:
+    one, other = services
     one.ask("PUT", "/queues/late", {"_default_message_delay": 300})
     other.post("late", "later")
     other.post("late", "now", delay=0)
-    for door in doors:
-        assert [each["body"] for each in door.listed("late")] == ["now"]
-        assert len(door.listed("late", include_delayed="true")) == 2
+    for service in services:
+        assert [each["body"] for each in service.listed("late")] == ["now"]
+        assert len(service.listed("late", include_delayed="true")) == 2
 
 
-def test_claims(doors: tuple[Door, Door]) -> None:
-    one, other = doors
+def test_claims(services: tuple[RestClient, RestClient]) -> None:
+    one, other = services
     one.ask("PUT", "/queues/jobs", {})
     one.post("jobs", *range(6))
     claim, bodies = one.claim("jobs", 4)
@@ -89,15 +91,15 @@ def test_claims(doors: tuple[Door, Door]) -> None:
     assert one.claim("jobs", 10)[1] == [1, 2, 3, 4, 5]
 
 
-def test_dead_letters(doors: tuple[Door, Door]) -> None:
-    one, other = doors
+def test_dead_letters(services: tuple[RestClient, RestClient]) -> None:
+    one, other = services
     one.ask("PUT", "/queues/dead", {})
     one.ask("PUT", "/queues/jobs", {"_max_claim_count": 1, "_dead_letter_queue": "dead"})
     other.post("jobs", "poison")
-    for door in (one, other):
-        taken = door.ask("POST", "/queues/jobs/claims", {"ttl": 300, "grace": 60})
+    for service in (one, other):
+        taken = service.ask("POST", "/queues/jobs/claims", {"ttl": 300, "grace": 60})
         if taken and taken["messages"]:
             claim = taken["messages"][0]["href"].partition("claim_id=")[2]
-            door.ask("DELETE", f"/queues/jobs/claims/{claim}")
+            service.ask("DELETE", f"/queues/jobs/claims/{claim}")
     assert [each["body"] for each in one.listed("dead")] == ["poison"]
     assert one.listed("jobs") == []

@@ -10,7 +10,7 @@ import httpx
 _HEADERS = {"Client-ID": "9d3f6c0e-8f0d-4c55-a2f3-6b3a0f4d6a10"}
 
 
-class Door:
+class RestClient:
     """The v2 API of a service, as one client of one project."""
 
     def __init__(self, url: str, project: str, http: httpx.Client | None = None) -> None:
