@@ -299,6 +299,22 @@ def test_a_turn_of_a_moment_gives_every_queue_a_step(real: Store) -> None:
     assert _kept(real, real.project, "large") == 0
 
 
+def test_a_full_store_is_swept_of_what_has_expired(real: Store) -> None:
+    real.reset()
+    real.post_many(150, ttl=60)
+    ids = real.post("deleted", queue="early", ttl=60).ids
+    real.post("stays", queue="early", ttl=600)
+    real.delete(*ids, queue="early")
+    real.clock.tick(61)
+    real.command("CONFIG", "SET", "maxmemory", 1)
+    try:
+        assert real.sweep(0) == 150
+    finally:
+        real.command("CONFIG", "SET", "maxmemory", 0)
+    assert _kept(real, real.project, "q") == 0
+    assert _noted(real, "early") == [real.clock.now + 539_000]
+
+
 def test_the_command_finds_what_the_index_has_lost(real: Store) -> None:
     real.reset()
     real.post("x", ttl=60)

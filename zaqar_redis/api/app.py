@@ -193,7 +193,7 @@ class App:
                 settled = await sweeper.sweep(self._sweep_interval)
             except errors.Unavailable:
                 continue
-            except Exception:  # e.g. a user without the right to SCAN: the service goes on
+            except Exception:  # e.g. a user without the right to a command: the service goes on
                 LOG.exception("the sweeper failed", extra={"action": "sweep_failed"})
                 continue
             if settled:

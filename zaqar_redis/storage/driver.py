@@ -298,9 +298,10 @@ class Sweeping(Protocol):
     """For stores that do not tidy idle queues by themselves."""
 
     def sweep(self, turn: float, told: Told = ...) -> Awaitable[int]:
-        """Tidy, unless another process has begun less than *turn* seconds ago; 0: anyway.
+        """Tidy what is due, unless another process was at it less than *turn* seconds ago.
 
-        *told* is called with the name of each queue that is done.
+        0: look at every queue, due or not, whoever is at it.  *told* is called with the name
+        of each queue that is done.
 
         How much was settled.
         """

@@ -1,5 +1,5 @@
 -- What stands against appending is answered; else there is a queue now, and `epoch` its.
-if known[4] and size > tonumber(known[4]) then
+if known[4] and tonumber(size) > tonumber(known[4]) then
     return {'large', tonumber(known[4])}
 end
 if known[5] and sealed ~= '1' then

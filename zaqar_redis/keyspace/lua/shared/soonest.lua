@@ -14,10 +14,9 @@ end
 local function schedule(soonest)
     local name = string.sub(queue, 5, -2)
     local has = redis.call('HMGET', queue, 'epoch', 'unlisted')
+    redis.call('ZREM', due, name)  -- a full Redis lets a script write more than it has begun with
     if soonest then
         redis.call('ZADD', due, soonest, name)
-    else
-        redis.call('ZREM', due, name)
     end
     if soonest and has[1] and not has[2] then
         redis.call('HSET', queue, 'due', soonest)
