@@ -17,6 +17,8 @@ from zaqar_redis.keyspace import envelope
 from zaqar_redis.records import Draft
 from zaqar_redis.spark.restoring import NotRestored
 from zaqar_redis.spark.rows import BadRow
+from zaqar_redis.storage.control import DEFAULT
+from zaqar_redis.storage.drivers.redis.control import Catalogue
 from zaqar_redis.storage.drivers.redis.ledger import Ledger
 from zaqar_redis.storage.drivers.redis.transfer import Transfer
 
@@ -219,10 +221,12 @@ def test_a_queue_that_is_there_is_not_touched(store: Store, context: Context) ->
 
 def test_a_queue_on_the_move_is_not_touched(store: Store, context: Context) -> None:
     store.post("a")
-    assert Transfer(store.client).stage(store.project, "copy", "token-of-a-mover").run()
+    store.post("b", queue="copy")
+    Catalogue(store.client, clock.store).put(store.project, "copy", DEFAULT).run()
+    assert Transfer(store.client).freeze(store.project, "copy", "token-of-a-mover").run()
     with pytest.raises(errors.BadConfiguration, match="on the move"):
         restore(store, context, archived(store))
-    assert gate(store) == "into:token-of-a-mover"
+    assert gate(store) == "out:token-of-a-mover"
 
 
 def test_a_rank_that_comes_twice_is_refused(store: Store, context: Context) -> None:

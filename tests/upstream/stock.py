@@ -110,6 +110,8 @@ uri = {management or uri}
 policy_file = policy.yaml
 [profiler]
 enabled = False
+# Its default wants a library that is not there, and says so in the log.
+connection_string = redis://127.0.0.1
 """
 
 

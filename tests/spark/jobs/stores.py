@@ -97,16 +97,17 @@ class House:
 
 
 def content(client: BlockingClient, project: str, queue: str) -> dict[str, Any]:
-    """By kind of key: what is in it."""
+    """By kind of key: what is in it, but for when the sweeper will look: that is each store's."""
     found: dict[str, Any] = {}
     known = keys.of_queue(project, queue)
-    for slot in keys.QueueKeys.__slots__:
+    for slot in set(keys.QueueKeys.__slots__) - {"due"}:
         key = getattr(known, slot)
         kind = client.command("TYPE", key)
         if kind in (b"zset", "zset"):
             found[slot] = _pairs(client.command("ZRANGE", key, 0, -1, "WITHSCORES"))
         elif kind in (b"hash", "hash"):
             found[slot] = _pairs(client.command("HGETALL", key))
+            found[slot].pop(b"due", None)
     return found
 
 
