@@ -129,7 +129,7 @@ def test_records_are_counted(store: Store) -> None:
     for number in range(5):
         known(store, number)
         known(store, number)
-        store.clock.tick(4)
+        store.clock.tick(3)
     assert store.stats().idempotency_records == 5
     store.run(store.driver.queues.purge(store.project, "q"))
     assert (store.stats().total, store.stats().idempotency_records) == (0, 5)
@@ -150,6 +150,15 @@ def test_records_without_their_queue_say_nothing(real: Store) -> None:
     known(real, "a")
     real.command("DEL", keys.of_queue(real.project, "q").queue)
     assert not known(real, "a")
+
+
+def test_records_that_are_over_do_not_count_before_they_are_swept(store: Store) -> None:
+    known(store, "a")
+    window = 10
+    store.clock.tick(2 * window - 1)
+    assert store.stats().idempotency_records == 1
+    store.clock.tick(1)
+    assert (kept(store), store.stats().idempotency_records) == (1, 0)
 
 
 def test_a_post_without_a_key_keeps_nothing(store: Store) -> None:

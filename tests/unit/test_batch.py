@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import signal
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -139,6 +140,8 @@ def test_who_left_while_waiting_takes_nobody_elses_answer(server: servers.RedisS
 def test_a_store_that_takes_no_connection_is_told_with_a_reason(
     server: servers.RedisServer, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.WARNING, "zaqar_redis.keyspace.batch")
+
     async def scenario() -> None:
         with _paused(server):
             async with _client(server):

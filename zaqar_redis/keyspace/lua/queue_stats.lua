@@ -32,8 +32,9 @@ if unsettled then
 end
 local records = 0
 for _, generation in ipairs({idempotency, idempotency_old}) do
-    -- Two of its fields are its times.
-    records = records + math.max(0, redis.call('HLEN', generation) - 2)
+    if tonumber(redis.call('HGET', generation, 'till') or 0) > now then
+        records = records + redis.call('HLEN', generation) - 2  -- two fields are its times
+    end
 end
 local answer = {now, epoch, redis.call('ZCARD', messages), redis.call('ZCARD', claimed), records}
 for _, range in ipairs({'ZRANGE', 'ZREVRANGE'}) do

@@ -42,8 +42,9 @@ class Adoption:
             await ownership.put(installation)
         elif owner != installation:
             LOG.warning(
-                "the store of this service belongs to another installation: it may be a pool "
-                "there, whose queues two catalogues would place",
+                "the store of this service belongs to another installation, perhaps as a pool: "
+                "two catalogues would say where its queues are; stop this service, and start it "
+                "with the [storage] uri and control_uri of that installation",
                 extra={"action": "store_owned"},
             )
 
