@@ -148,6 +148,7 @@ def test_a_killed_service_leaves_the_data_and_no_workers(folder: Path, project: 
 def test_a_killed_server_comes_back_and_loses_nothing(folder: Path, project: str) -> None:
     uri = f"embedded://{folder}?appendfsync=always"
     with servers.service(uri, workers=2, options=load.OPTIONS) as service:
+        servers.wait_for(lambda: len(service.workers()) == 2, "both workers")
         before = service.workers()
         with load.Load(service, project) as clients:
             for number in range(3):

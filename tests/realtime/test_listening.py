@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
 from collections.abc import Iterator
 
@@ -86,6 +87,7 @@ def test_a_connection_that_is_dead_is_found(
 ) -> None:
     for name, seconds in (("_QUIET", 0.3), ("_ANSWER", 2.0), ("_CONFIRM", 2.0)):
         monkeypatch.setattr(listening, name, seconds)
+    caplog.set_level(logging.WARNING, "zaqar_redis.keyspace.listening")  # commands ask for less
 
     async def story() -> None:
         bus = backend.engine.bus

@@ -140,7 +140,7 @@ def test_who_left_while_waiting_takes_nobody_elses_answer(server: servers.RedisS
 def test_a_store_that_takes_no_connection_is_told_with_a_reason(
     server: servers.RedisServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.WARNING, "zaqar_redis.keyspace.batch")
+    caplog.set_level(logging.WARNING, "zaqar_redis.keyspace.batch")  # commands ask for less
 
     async def scenario() -> None:
         with _paused(server):
