@@ -7,6 +7,7 @@ right.
 
 from __future__ import annotations
 
+import abc
 import itertools
 import json
 import re
@@ -28,7 +29,7 @@ class Who(NamedTuple):
     client: str
 
 
-class Peer:
+class Peer(abc.ABC):
     """What is the same in both formats.  Data are given as bytes."""
 
     subprotocol: str
@@ -77,28 +78,28 @@ class Peer:
         assert close is not None
         return close.code, close.reason
 
-    def client_of(self, connected: bytes) -> str:
-        raise NotImplementedError
+    @abc.abstractmethod
+    def client_of(self, connected: bytes) -> str: ...
 
-    def command(self, number: int, method: str, asked: dict[str, Any]) -> bytes | str:
-        raise NotImplementedError
+    @abc.abstractmethod
+    def command(self, number: int, method: str, asked: dict[str, Any]) -> bytes | str: ...
 
-    def head(self, number: int) -> bytes:
-        raise NotImplementedError
+    @abc.abstractmethod
+    def head(self, number: int) -> bytes: ...
 
-    def messages(self, frame: bytes | str) -> list[bytes]:
-        raise NotImplementedError
+    @abc.abstractmethod
+    def messages(self, frame: bytes | str) -> list[bytes]: ...
 
+    @abc.abstractmethod
     def publication(self, data: bytes, time: int, offset: int = 0, by: Who | None = None) -> bytes:
         """As it must be written."""
-        raise NotImplementedError
 
-    def push(self, channel: str, publication: bytes) -> bytes:
-        raise NotImplementedError
+    @abc.abstractmethod
+    def push(self, channel: str, publication: bytes) -> bytes: ...
 
+    @abc.abstractmethod
     def times(self, message: bytes) -> list[int]:
         """Of the publications in it."""
-        raise NotImplementedError
 
     def hears(self, channel: str, data: bytes, *, offset: int = 0, by: Who | None = None) -> None:
         """Just this publication, and nothing before it."""

@@ -28,7 +28,7 @@ from zaqar_redis import errors, rules
 from zaqar_redis.api.app import App
 from zaqar_redis.cli import configured, target
 from zaqar_redis.cli.runner import Runner
-from zaqar_redis.cli.target import Target
+from zaqar_redis.cli.target import CommandTarget
 from zaqar_redis.keyspace import embedded
 from zaqar_redis.realtime import codes
 from zaqar_redis.storage.driver import Driver
@@ -58,7 +58,7 @@ class Away(Refused):
 class Session:
     """Requests of one command."""
 
-    def __init__(self, client: httpx.AsyncClient, runner: Runner, at: Target) -> None:
+    def __init__(self, client: httpx.AsyncClient, runner: Runner, at: CommandTarget) -> None:
         self._client = client
         self._runner = runner
         self._target = at
@@ -180,7 +180,7 @@ class Needs(enum.Enum):
 
 @contextlib.contextmanager
 def opened(
-    parsed: argparse.Namespace, at: Target, needs: Needs = Needs.QUEUES
+    parsed: argparse.Namespace, at: CommandTarget, needs: Needs = Needs.QUEUES
 ) -> Iterator[Session]:
     """A session with the service or the store.  Raises BadConfiguration."""
     channels = needs is not Needs.QUEUES
@@ -206,7 +206,7 @@ def opened(
 
 
 @contextlib.contextmanager
-def stored(parsed: argparse.Namespace, at: Target) -> Iterator[tuple[Driver, Runner]]:
+def stored(parsed: argparse.Namespace, at: CommandTarget) -> Iterator[tuple[Driver, Runner]]:
     """The store itself, started, and what runs its verbs.  Raises BadConfiguration."""
     _keep_quiet()
     conf = configuration.load([], parsed.config_file)
@@ -220,7 +220,7 @@ def stored(parsed: argparse.Namespace, at: Target) -> Iterator[tuple[Driver, Run
 
 
 @contextlib.contextmanager
-def reachable(at: Target) -> Iterator[str]:
+def reachable(at: CommandTarget) -> Iterator[str]:
     """The URI of the store; a private one runs as long as this.  Raises BadConfiguration."""
     if urlsplit(at.uri).scheme != "embedded":
         yield at.uri
@@ -231,7 +231,7 @@ def reachable(at: Target) -> Iterator[str]:
 
 @contextlib.contextmanager
 def _in_process(
-    parsed: argparse.Namespace, at: Target, runner: Runner, needs: Needs
+    parsed: argparse.Namespace, at: CommandTarget, runner: Runner, needs: Needs
 ) -> Iterator[App]:
     """The service's own code."""
     conf = configuration.load([], parsed.config_file)

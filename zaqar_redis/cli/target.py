@@ -28,7 +28,7 @@ _BY_DEFAULT = "the default"
 
 
 @dataclass(frozen=True)
-class Target:
+class CommandTarget:
     """The service at *url*; or, if that is empty, the store at *uri*."""
 
     #: what says so, for people
@@ -55,7 +55,7 @@ class Target:
         return self.by == _BY_DEFAULT
 
 
-def find(parsed: argparse.Namespace, *, store_only: bool = False) -> Target:
+def find(parsed: argparse.Namespace, *, store_only: bool = False) -> CommandTarget:
     """What the command line, the environment, profiles and configuration say.
 
     With *store_only* a service will not do.  Raises BadConfiguration when there is none.
@@ -104,12 +104,12 @@ def service_url(text: str) -> str:
     return f"{parts.scheme}://{parts.netloc}{path}"
 
 
-def _named(given: Mapping[str, Any]) -> Iterator[Target]:
+def _named(given: Mapping[str, Any]) -> Iterator[CommandTarget]:
     """Those that somebody has named, the first one that counts first."""
     if url := given.get("url"):
-        yield Target("--url", url=url, typed=True)
+        yield CommandTarget("--url", url=url, typed=True)
     if uri := given.get("storage"):
-        yield Target("--storage", uri=uri, typed=True)
+        yield CommandTarget("--storage", uri=uri, typed=True)
     if name := given.get("profile"):
         yield _of_profile(name, profile_file.load())
     files = given.get("config_file")
@@ -123,16 +123,16 @@ def _named(given: Mapping[str, Any]) -> Iterator[Target]:
         yield from _of_configuration(None)
 
 
-def _of_profile(name: str, profiles: profile_file.Profiles) -> Target:
+def _of_profile(name: str, profiles: profile_file.Profiles) -> CommandTarget:
     profile, by = profiles.named(name), f"profile {name}"
-    return Target(by, url=_checked(profile.url, by), uri=profile.uri)
+    return CommandTarget(by, url=_checked(profile.url, by), uri=profile.uri)
 
 
-def _of_environment() -> Iterator[Target]:
+def _of_environment() -> Iterator[CommandTarget]:
     url, uri = os.environ.get(URL, ""), os.environ.get(URI, "")
     names = [name for name, value in ((URL, url), (URI, uri)) if value]
     if names:
-        yield Target(", ".join(names), url=_checked(url, URL), uri=uri)
+        yield CommandTarget(", ".join(names), url=_checked(url, URL), uri=uri)
 
 
 def _checked(url: str, by: str) -> str:
@@ -142,18 +142,18 @@ def _checked(url: str, by: str) -> str:
         raise errors.BadConfiguration(f"{by}: {error}") from error
 
 
-def _of_configuration(files: list[str] | None) -> Iterator[Target]:
+def _of_configuration(files: list[str] | None) -> Iterator[CommandTarget]:
     conf = configuration.load([], files)
     if by := configuration.origin(conf, "storage", "uri"):
-        yield Target(by, uri=conf.storage.uri)
+        yield CommandTarget(by, uri=conf.storage.uri)
 
 
-def _assumed(given: Mapping[str, Any]) -> Target:
+def _assumed(given: Mapping[str, Any]) -> CommandTarget:
     """The service of this machine, as the configuration has it."""
     conf = configuration.load([], given.get("config_file"))
     listen = conf["drivers:transport:wsgi"]
     url = f"http://{_here(listen.bind)}:{listen.port}"
-    return Target(_BY_DEFAULT, url=url, uri=conf.storage.uri)
+    return CommandTarget(_BY_DEFAULT, url=url, uri=conf.storage.uri)
 
 
 def _here(bind: str) -> str:

@@ -116,14 +116,14 @@ class Done(Wire):
     """Nothing to say but that."""
 
 
-class ClientInfo(wire.ClientInfo):
+class ApiClientInfo(wire.ClientInfo):
     """One with something that is no JSON."""
 
     b64conn_info: str = ""
     b64chan_info: str = ""
 
 
-class Publication(wire.Publication):
+class ApiPublication(wire.Publication):
     """One that is no JSON, or nothing at all."""
 
     b64data: str = ""
@@ -180,7 +180,7 @@ def info(given: wire.ClientInfo) -> wire.ClientInfo:
     conn_info, chan_info = given.conn_info, given.chan_info
     if not (isinstance(conn_info, Binary) or isinstance(chan_info, Binary)):
         return given
-    return ClientInfo(
+    return ApiClientInfo(
         given.user,
         given.client,
         _json(conn_info),
@@ -196,7 +196,7 @@ def publication(given: wire.Publication) -> wire.Publication:
         given = replace(given, info=info(given.info))
     if given.data is not NOTHING and not isinstance(given.data, Binary):
         return given
-    return Publication(
+    return ApiPublication(
         data=Raw(b"null"),
         info=given.info,
         offset=given.offset,

@@ -95,7 +95,7 @@ def _listening(spark: SparkSession) -> Iterator[_Listener]:
         yield listener
     finally:
         with contextlib.suppress(Py4JError):  # Java may be gone
-            context.setLocalProperty(counting.PROPERTY, None)  # type: ignore[arg-type]
+            context.setLocalProperty(counting.PROPERTY, None)  # type: ignore[arg-type]  # takes it away
         listener.close()
 
 

@@ -14,7 +14,7 @@ from zaqar_redis.storage.drivers.redis.claims import Claims
 from zaqar_redis.storage.drivers.redis.feed import Feed
 from zaqar_redis.storage.drivers.redis.live import Live
 from zaqar_redis.storage.drivers.redis.messages import Messages
-from zaqar_redis.storage.drivers.redis.ownership import Ownership
+from zaqar_redis.storage.drivers.redis.ownership import RedisOwnership
 from zaqar_redis.storage.drivers.redis.queues import Queues
 from zaqar_redis.storage.drivers.redis.subscriptions import Subscriptions
 from zaqar_redis.storage.drivers.redis.sweeper import Sweeper
@@ -36,7 +36,7 @@ class RedisDriver:
         self.live = Live(client, now)
         self.sweeper = Sweeper(client, self.queues, now)
         self.transfer = Transfer(client)
-        self.ownership = Ownership(client, self.queues)
+        self.ownership = RedisOwnership(client, self.queues)
         self.checker = Checker(client, self.queues, now)
 
     def route_letters(self, bury: Bury) -> None:

@@ -14,7 +14,7 @@ from zaqar_redis.storage.drivers.redis.queues import Queues
 _SCAN, _PAGE = 1000, 500
 
 
-class Ownership:
+class RedisOwnership:
     def __init__(self, client: AsyncClient, queues: Queues) -> None:
         self._client = client
         self._queues = queues
