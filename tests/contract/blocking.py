@@ -56,10 +56,12 @@ class Blocking:
     def destroy(self, queue: str = "q") -> None:
         self.queues.delete(self.project, queue).run()
 
-    def post(self, *names: str, retry: Retry | None = None, ttl: int | None = None) -> list[str]:
+    def post(
+        self, *names: str, retry: Retry | None = None, ttl: int | None = None, queue: str = "q"
+    ) -> list[str]:
         posted = self.messages.post(
             self.project,
-            "q",
+            queue,
             drafts(names, ttl, None),
             client=CLIENT,
             default_ttl=TTL,

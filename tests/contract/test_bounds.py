@@ -265,6 +265,47 @@ def test_records_of_moves_and_jobs_go_with_them(pools: tuple[PooledStore, Blocki
     assert inside.command("EXISTS", keys.CONTROL.moves, keys.CONTROL.jobs) == 0
 
 
+def test_the_epoch_of_a_queue_in_no_pool_is_small_and_has_an_end(
+    pools: tuple[PooledStore, Blocking],
+) -> None:
+    store, inside = pools
+    catalogue = Catalogue(inside.client, store.clock)
+    for each in range(NUMBER):
+        catalogue.promise(store.project, f"queue-{each}").run()
+    of = [
+        keys.EntryKeys(keys.entry(store.project, f"queue-{each}")).unborn for each in range(NUMBER)
+    ]
+    assert used(inside, *of) / NUMBER <= documented()["epoch of a queue that is in no pool"]
+    assert all(0 < inside.command("PTTL", key) <= 86_400_000 for key in of)
+
+
+def test_what_is_noted_as_due_is_small_and_goes_with_what_is_due(blocking: Blocking) -> None:
+    queues = [f"queue-{each}" for each in range(NUMBER)]
+    for queue in queues:
+        blocking.post("", ttl=60, queue=queue)
+    of = {keys.of_queue(blocking.project, queue).due for queue in queues}
+    assert used(blocking, *of) / NUMBER <= documented()["queue with something due"]
+    blocking.clock.tick(60)
+    for queue in queues:
+        blocking.queues.sweep(blocking.project, queue).run()
+    assert not any(
+        blocking.command(
+            "ZSCORE",
+            keys.of_queue(blocking.project, queue).due,
+            keys.entry(blocking.project, queue),
+        )
+        for queue in queues
+    )
+    for queue in queues:
+        blocking.queues.delete(blocking.project, queue).run()
+
+
 def test_the_table_names_nothing_that_is_not_tested() -> None:
-    others = {"place of a deleted queue", "record of a move", "record of a job"}
+    others = {
+        "place of a deleted queue",
+        "record of a move",
+        "record of a job",
+        "epoch of a queue that is in no pool",
+        "queue with something due",
+    }
     assert set(documented()) == {*SWEPT, *EXPIRING, *others}
