@@ -24,10 +24,10 @@ from zaqar_redis.spark import archived
 from zaqar_redis.spark.archived import Message
 from zaqar_redis.spark.options import Options
 from zaqar_redis.spark.stores import Place, Stores, Where
-from zaqar_redis.storage.driver import IMPORT
 from zaqar_redis.storage.drivers.redis import identity, ledger
 from zaqar_redis.storage.drivers.redis.control import Catalogue
 from zaqar_redis.storage.drivers.redis.transfer import Transfer
+from zaqar_redis.storage.transfer import IMPORT
 
 #: Messages of one trip: a few milliseconds of Redis' time.
 _PORTION = 1000

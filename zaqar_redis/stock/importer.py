@@ -22,7 +22,8 @@ from zaqar_redis.stock.layout import Unreadable
 from zaqar_redis.stock.portions import MESSAGES, Portions, Tally
 from zaqar_redis.stock.source import Source
 from zaqar_redis.stock.targets import Target
-from zaqar_redis.storage.driver import IMPORT, Driver, Transfer
+from zaqar_redis.storage.driver import Driver
+from zaqar_redis.storage.transfer import IMPORT, Transfer
 
 #: Of a queue that is there.
 _SINCE = "copied before; what stock Zaqar has got since then is not"

@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator
 from zaqar_redis import errors
 from zaqar_redis.records import Checked, Finding
 from zaqar_redis.storage.control import DEFAULT
-from zaqar_redis.storage.driver import IMPORT
 from zaqar_redis.storage.pooled.jobs import Jobs
 from zaqar_redis.storage.pooled.mover import Mover
 from zaqar_redis.storage.pooled.places import Place, Places
+from zaqar_redis.storage.transfer import IMPORT
 
 #: Queues whose names are read at once.
 _PAGE = 100

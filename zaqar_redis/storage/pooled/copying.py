@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import Protocol
 
-from zaqar_redis.storage.driver import Transfer
+from zaqar_redis.storage.transfer import Transfer
 
 
 class CopyLive(Protocol):

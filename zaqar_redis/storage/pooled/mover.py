@@ -17,9 +17,9 @@ import secrets
 from zaqar_redis import errors
 from zaqar_redis.records import Move
 from zaqar_redis.storage.control import DEFAULT
-from zaqar_redis.storage.driver import Transfer
 from zaqar_redis.storage.pooled.copying import CopyLive, Verify, copy_frozen, copy_live, trust
 from zaqar_redis.storage.pooled.places import Places
+from zaqar_redis.storage.transfer import Transfer
 
 LOG = logging.getLogger(__name__)
 

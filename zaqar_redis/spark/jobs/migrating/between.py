@@ -18,12 +18,12 @@ import secrets
 from zaqar_redis import errors
 from zaqar_redis.spark.jobs.migrating.way import AlreadyThere, Ends, Gone, Way, Ways
 from zaqar_redis.spark.stores import Stores
-from zaqar_redis.storage.driver import IMPORT, Transfer
 from zaqar_redis.storage.drivers.redis import copies
 from zaqar_redis.storage.drivers.redis.copies import Counts
 from zaqar_redis.storage.pooled import PooledDriver
 from zaqar_redis.storage.pooled.copying import copy_frozen
 from zaqar_redis.storage.pooled.places import Place
+from zaqar_redis.storage.transfer import IMPORT, Transfer
 
 
 class Between:

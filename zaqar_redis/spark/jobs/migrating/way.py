@@ -18,9 +18,9 @@ from zaqar_redis.spark import partitions
 from zaqar_redis.spark.counting import PROPERTY, counting
 from zaqar_redis.spark.jobs.migrating.ranges import Copied, Leg, copy
 from zaqar_redis.spark.stores import Stores
-from zaqar_redis.storage.driver import Transfer
 from zaqar_redis.storage.drivers.redis import copies, range_reader
 from zaqar_redis.storage.drivers.redis.ranges import Ranges
+from zaqar_redis.storage.transfer import Transfer
 
 #: Fewer messages than this come when the queue is frozen, in well under a second: a task
 #: takes longer to start.

@@ -16,9 +16,9 @@ from zaqar_redis import errors
 from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.script import Argument, Call, Script, Steps, verb
 from zaqar_redis.records import Portion, Queue
-from zaqar_redis.storage.driver import IMPORT
 from zaqar_redis.storage.drivers.redis import identity
 from zaqar_redis.storage.drivers.redis.queues import enlist, settings_of, unlist
+from zaqar_redis.storage.transfer import IMPORT
 
 _OPEN = Script("gate_open")
 _CLOSE = Script("gate_close")
