@@ -177,13 +177,14 @@ class Service:
 @contextlib.contextmanager
 def service(
     storage: str,
-    *,
+    *words: str,
     workers: int = 1,
     options: Mapping[str, Mapping[str, object]] | None = None,
     environment: Mapping[str, str] | None = None,
     port: int = 0,
 ) -> Iterator[Service]:
-    """Run the service; *options* are configuration: group -> name -> value.
+    """Run the service; *words* go to its command line, *options* are configuration:
+    group -> name -> value.
 
     *port*: 0 is any that is free.
     """
@@ -210,6 +211,7 @@ def service(
                     storage,
                     "--config-file",
                     str(config),
+                    *words,
                 ],
                 stdout=output,
                 stderr=subprocess.STDOUT,

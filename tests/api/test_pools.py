@@ -553,6 +553,24 @@ def test_a_deleted_pool_leaves_its_store_to_anybody(operator: Operator) -> None:
     assert _owner(operator.stores[0]) is None
 
 
+def test_a_service_on_a_pool_of_another_installation_does_not_start_unless_it_adopts_it(
+    operator: Operator, http: httpx.Client
+) -> None:
+    operator.pool("one")
+    operator.send("q", "there")
+    store = operator.stores[0]
+    owner = _owner(store)
+    serve = [sys.executable, "-m", "zaqar_redis.cli.main", "serve", "--storage", store.uri]
+    refusal = subprocess.run([*serve, "--bind", "127.0.0.1:1"], capture_output=True, text=True)
+    assert refusal.returncode == 1
+    assert store.uri in refusal.stderr
+    assert "--adopt" in refusal.stderr
+    assert _owner(store) == owner
+    with servers.service(store.uri, "--adopt") as service:
+        assert _owner(store) not in (None, owner)
+        assert Api(http, service.url, operator.project).bodies("q") == ["there"]
+
+
 def _forget_pools(operator: Operator) -> None:
     """As if the control store had been replaced by another, empty one."""
     with operator.home.client() as client:

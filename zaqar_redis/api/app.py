@@ -204,9 +204,15 @@ async def _mark(driver: PooledDriver) -> None:
     """Let the service's own store say whose it is, as soon as both stores answer."""
     while True:
         try:
-            return await driver.adoption.mark_default()
+            if not await driver.adoption.mark_default():
+                LOG.error(
+                    "the store of this service, which was away when it started, belongs to "
+                    "another installation: stop it before it makes queues there",
+                    extra={"action": "store_owned"},
+                )
+            return
         except errors.Unavailable:
             await asyncio.sleep(_TEND)
         except Exception:  # e.g. a user without the right to write: the service goes on
             LOG.exception("cannot mark the store", extra={"action": "mark_failed"})
-            return None
+            return

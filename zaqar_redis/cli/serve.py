@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import contextlib
 import logging
 import os
@@ -21,6 +22,8 @@ from zaqar_redis import errors
 from zaqar_redis.api.app import App
 from zaqar_redis.cli import configured, target
 from zaqar_redis.keyspace import client, embedded
+from zaqar_redis.storage.driver import Driver
+from zaqar_redis.storage.pooled import PooledDriver
 
 LOG = logging.getLogger(__name__)
 
@@ -54,6 +57,11 @@ class Serve(Command):
             "it listens on loopback only, unless admin_mode_on_any_address is set",
         )
         parser.add_argument(
+            "--adopt",
+            action="store_true",
+            help="take over a store that belongs to another installation, which is gone",
+        )
+        parser.add_argument(
             "--config-file",
             action="append",
             metavar="FILE",
@@ -73,6 +81,8 @@ class Serve(Command):
             if urlsplit(uri).scheme == "embedded":
                 uri = stack.enter_context(embedded.running(uri))
             create = configured.driver(conf, uri)
+            if urlsplit(uri).scheme != "memory":  # that is this process's own
+                asyncio.run(_marked(create(), uri, parsed_args.adopt))
             settings = configured.settings(conf)
             channels = configured.channels(conf, uri)
             _announce(conf, uri)
@@ -93,6 +103,25 @@ def _configured(parsed: argparse.Namespace) -> cfg.ConfigOpts:
     if parsed.admin:
         conf.set_override("admin_mode", True)
     return conf
+
+
+async def _marked(driver: Driver, uri: str, adopt: bool) -> None:
+    """Raises BadConfiguration when the store is another installation's, unless *adopt*."""
+    if not isinstance(driver, PooledDriver):
+        return
+    await driver.start()
+    try:
+        ours = await driver.adoption.mark_default(adopt)
+    except errors.Unavailable:
+        return  # a service may start before its store: workers look again
+    finally:
+        await driver.close()
+    if not ours:
+        raise errors.BadConfiguration(
+            f"the store {client.printable(uri)} belongs to another installation, perhaps as a "
+            "pool of it: give [storage] uri and control_uri as that one has them; or, if it is "
+            "gone, take the store over with --adopt"
+        )
 
 
 def _workers(text: str) -> int:

@@ -9,15 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import AsyncIterator, Callable
 
 from zaqar_redis import errors
 from zaqar_redis.records import Pool
 from zaqar_redis.storage.control import DEFAULT, Control
 from zaqar_redis.storage.driver import Driver, Ownership
-
-LOG = logging.getLogger(__name__)
 
 
 class Adoption:
@@ -28,25 +25,19 @@ class Adoption:
         self._control = control
         self._open_pool = open_pool
 
-    async def mark_default(self) -> None:
-        """Mark the service's own store, unless it is another's: that is logged.
+    async def mark_default(self, adopt: bool = False) -> bool:
+        """Mark the service's own store; False, unless *adopt*, when it is another's.
 
         Raises StoreUnavailable when it or the control store does not answer.
         """
         ownership = self._default.ownership
         if ownership is None:
-            return
+            return True
         installation = await self._control.installation()
-        owner = await ownership.get()
+        owner = None if adopt else await ownership.get()
         if owner is None:
             await ownership.put(installation)
-        elif owner != installation:
-            LOG.warning(
-                "the store of this service belongs to another installation, perhaps as a pool: "
-                "two catalogues would say where its queues are; stop this service, and start it "
-                "with the [storage] uri and control_uri of that installation",
-                extra={"action": "store_owned"},
-            )
+        return owner in (None, installation)
 
     async def check(self, pool: Pool, adopt: bool) -> None:
         """Raises StoreOwned, unless *adopt*, and Conflict when one of its queues is elsewhere."""
