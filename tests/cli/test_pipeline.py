@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -60,3 +61,12 @@ def test_a_library_that_is_missing_is_told_before_spark_starts(
     assert code == 1
     assert text.splitlines() == [text.strip()]
     assert what in text
+
+
+def test_an_archive_is_analysed_without_a_store(tmp_path: Path) -> None:
+    code, text = said(
+        f"import os\nos.environ['HOME'] = {str(tmp_path)!r}",
+        *("pipeline", "analytics", "--archive", str(tmp_path / "lake"), str(tmp_path / "report")),
+    )
+    assert code == 1
+    assert text.splitlines()[-1] == f"file:{tmp_path}/lake is no archive of queues"

@@ -70,3 +70,7 @@ def test_every_command_has_a_help_with_an_example(command: str) -> None:
     text = Shell([]).done(*command.split(), "--help")
     assert "Example" in text
     assert f"zaqar-redis {command}" in text.partition("Example")[2]
+
+
+def test_help_is_shown_behind_options_with_values() -> None:
+    assert "Example" in Shell([]).done("queue", "list", "--limit", "3", "--help")

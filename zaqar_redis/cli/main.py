@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
 import sys
@@ -24,6 +25,12 @@ class Shell(App):
             command_manager=_commands(),
             deferred_help=True,
         )
+
+    def initialize_app(self, argv: list[str]) -> None:
+        # cliff makes "help queue list --limit 3" of "queue list --limit 3 --help", and its
+        # command "help" knows no options.
+        if argv[:1] == ["help"]:
+            argv[:] = itertools.takewhile(lambda word: not word.startswith("-"), argv)
 
     def configure_logging(self) -> None:
         super().configure_logging()

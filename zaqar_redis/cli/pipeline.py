@@ -61,7 +61,7 @@ class Pipeline(Targeted):
         for talkative in ("zaqar_redis", "py4j"):  # a command says what was asked for
             logging.getLogger(talkative).setLevel(logging.WARNING)
         with contextlib.ExitStack() as stack:
-            if not self.target.typed:
+            if self.needs_target(parsed_args) and not self.target.typed:
                 # Not as an option: query plans show those, and it may have a password.
                 os.environ[URI] = stack.enter_context(reachable(self.target))
             try:
@@ -85,6 +85,9 @@ class Replay(Pipeline):
 
 class Analytics(Pipeline):
     job_name = "analytics"
+
+    def needs_target(self, parsed: argparse.Namespace) -> bool:
+        return parsed.archive is None
 
 
 class Redrive(Pipeline):

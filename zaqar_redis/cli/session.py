@@ -316,9 +316,14 @@ class Targeted(Command):
         )
         return where
 
+    def needs_target(self, parsed: argparse.Namespace) -> bool:
+        """Whether there is anything to talk to, with these arguments."""
+        return True
+
     def run(self, parsed_args: argparse.Namespace) -> int:
-        self.target = target.find(parsed_args, store_only=self.store_only)
-        self.tell_target(parsed_args)
+        if self.needs_target(parsed_args):
+            self.target = target.find(parsed_args, store_only=self.store_only)
+            self.tell_target(parsed_args)
         return super().run(parsed_args)
 
     def tell_target(self, parsed: argparse.Namespace) -> None:

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 #: Of one queue.
 Entry = dict[str, Any]
@@ -31,6 +31,10 @@ Offset = dict[str, Entry]
 
 def key(project: str, queue: str) -> str:
     return f"{quote(project, safe='')}/{queue}"
+
+
+def project_of(key: str) -> str:
+    return unquote(key.partition("/")[0])
 
 
 def queue_of(key: str) -> str:

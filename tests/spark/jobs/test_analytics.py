@@ -193,7 +193,7 @@ def test_an_archive_is_analysed_like_live_queues(
     source = {"project": store.project, "subscribe": "mail"}
     one = job.analytics(spark, str(tmp_path / "one"), source, archive=str(tmp_path / "lake"))
     assert one.counts["messages read"] == {"mail": 3}
-    with pytest.raises(errors.BadConfiguration, match=r'"nothing" .* is not in the archive'):
+    with pytest.raises(errors.BadConfiguration, match=r'"nothing" .* was never archived in'):
         job.analytics(
             spark,
             str(tmp_path / "none"),

@@ -145,7 +145,7 @@ def test_what_is_missing_double_or_changed_is_listed(
 def test_bad_arguments_are_named(spark: SparkSession, store: Store, tmp_path: Path) -> None:
     store.post(1)
     archive(spark, tmp_path / "a", store)
-    with pytest.raises(errors.BadConfiguration, match=r'--queue: "other" .* never archived'):
+    with pytest.raises(errors.BadConfiguration, match=r'--queue: .* "other" .* never archived'):
         audit(spark, tmp_path / "a", store, subscribe="other")
     with pytest.raises(errors.BadConfiguration, match=r"\.csv or \.jsonl"):
         audit(spark, tmp_path / "a", store, tmp_path / "x.txt")
@@ -153,6 +153,8 @@ def test_bad_arguments_are_named(spark: SparkSession, store: Store, tmp_path: Pa
         audit(spark, tmp_path / "a", store, tmp_path / "no" / "x.csv")
     with pytest.raises(errors.BadConfiguration, match="is no archive"):
         audit(spark, tmp_path / "b", store)
+    with pytest.raises(errors.BadConfiguration, match=rf'"other"; it has .* of: {store.project}$'):
+        job.audit(spark, str(tmp_path / "a"), {"uri": store.uri, "project": "other"})
 
 
 def test_the_exit_code_says_whether_it_is_well(

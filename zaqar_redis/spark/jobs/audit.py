@@ -15,7 +15,6 @@ Messages are told apart by queue, epoch and rank, bodies by xxhash64.
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -24,12 +23,10 @@ from typing import Any
 from pyspark import StorageLevel
 from pyspark.sql import SparkSession
 
-from zaqar_redis import errors
 from zaqar_redis.spark.jobs import auditing, running
 from zaqar_redis.spark.jobs.archiving import damage, reading
 from zaqar_redis.spark.jobs.progress import watched
 from zaqar_redis.spark.jobs.report import Report
-from zaqar_redis.spark.offsets import Entry
 from zaqar_redis.spark.options import BATCH, Options
 from zaqar_redis.spark.stores import Stores, where
 from zaqar_redis.spark.subscribed import Subscribed
@@ -84,7 +81,9 @@ def audit(
     archive = reading.opened(spark, target)
     options = Options(BATCH, source if _chosen(source) else {**source, "subscribePattern": ".*"})
     # Before the files: what is archived meanwhile is in both then, and not missing.
-    queues = _queues(options, archive.offsets(options["project"]))
+    queues = archive.offsets(options["project"], options["subscribe"])
+    if pattern := options["subscribePattern"]:
+        queues = {name: at for name, at in queues.items() if pattern.fullmatch(name)}
     with Stores(where(options)) as stores:
         stores.check()
         subscribed = Subscribed(options, stores)
@@ -108,18 +107,6 @@ def audit(
 
 def _chosen(source: Mapping[str, str]) -> bool:
     return any(name.lower() in ("subscribe", "subscribepattern") for name in source)
-
-
-def _queues(options: Options, reached: Mapping[str, Entry]) -> dict[str, Entry]:
-    names, pattern = options["subscribe"], options["subscribePattern"]
-    if names is None:
-        return {queue: at for queue, at in reached.items() if re.fullmatch(pattern, queue)}
-    unknown = [name for name in names if name not in reached]
-    if unknown:
-        raise errors.BadConfiguration(
-            f'--queue: "{unknown[0]}" of the project "{options["project"]}" was never archived'
-        )
-    return {name: reached[name] for name in names}
 
 
 def _report(

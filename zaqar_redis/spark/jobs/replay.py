@@ -116,7 +116,9 @@ def replay(
     settings.check(how)
     at = tasks.where(store)
     with watched(spark, "looking", how.quiet, counted=False):
-        messages = reading.opened(spark, archive).messages(at.project, how.queues, how.dates)
+        archived = reading.opened(spark, archive)
+        archived.offsets(at.project, how.queues)
+        messages = archived.messages(at.project, how.queues, how.dates)
         made = plan.planned(messages, at, how)
     if how.dry_run:
         counts = _planned(made)

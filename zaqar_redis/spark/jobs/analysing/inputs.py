@@ -93,8 +93,8 @@ def archived(
 ) -> Input:
     """Raises BadConfiguration, and Refused when files of the archive are missing."""
     archive = reading.opened(spark, target)
-    known = sorted(archive.offsets(project))
-    names = _named(known, queues, pattern, project)
+    known = archive.offsets(project, queues)
+    names = [name for name in sorted(known) if pattern is None or re.fullmatch(pattern, name)]
     _check_number(names)
     frame = archive.messages(project, names)
     none = {name: F.lit(None).cast("timestamp") for name in _OF_CLAIMS[:1]}
@@ -107,19 +107,6 @@ def archived(
         project=project,
         at=datetime.now(UTC),
     )
-
-
-def _named(
-    known: Sequence[str], queues: Sequence[str] | None, pattern: str | None, project: str
-) -> list[str]:
-    if queues is None:
-        return [name for name in known if pattern is None or re.fullmatch(pattern, name)]
-    for name in queues:
-        if name not in known:
-            raise errors.BadConfiguration(
-                f'--queue: the queue "{name}" of the project "{project}" is not in the archive'
-            )
-    return list(queues)
 
 
 def _check_number(names: Sequence[str]) -> None:

@@ -129,6 +129,10 @@ class State:
             if key.startswith(start)
         }
 
+    def projects(self) -> list[str]:
+        """Those that it has queues of, in order of name."""
+        return sorted({offsets.project_of(key) for key in self.offsets})
+
 
 @dataclass(frozen=True)
 class Compaction:
@@ -151,7 +155,7 @@ class Books:
         record = self._files.read(HEAD)
         if record is not None and record["version"] != _VERSION:
             raise errors.BadConfiguration(
-                f"TARGET: {self._files.root} is an archive of version {record['version']}; "
+                f"{self._files.root} is an archive of version {record['version']}; "
                 f"this program knows version {_VERSION}"
             )
         return Head(**record) if record is not None else None

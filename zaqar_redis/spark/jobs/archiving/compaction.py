@@ -121,7 +121,7 @@ class Compactor:
         rows, merged = self._archived(group, known), self._rows(file.name)
         if rows != merged:
             raise damage.Damaged(
-                f"TARGET: {self._files.at(group[0].name)} and {len(group) - 1} files beside it: "
+                f"{self._files.at(group[0].name)} and {len(group) - 1} files beside it: "
                 f"{rows} messages were archived in them, and {merged} are there"
             )
         return file, rows

@@ -28,7 +28,7 @@ class Unreadable(Damaged):
     """A file cannot be read."""
 
     def __init__(self, uri: str, reason: str) -> None:
-        super().__init__(f"TARGET: {unquote(uri)} {reason}")
+        super().__init__(f"{unquote(uri)} {reason}")
         #: as Spark has it, with escapes
         self.uri = uri
         self.reason = reason

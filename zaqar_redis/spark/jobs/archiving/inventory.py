@@ -103,7 +103,7 @@ class Inventory:
         return files
 
     def _not_whole(self, what: str) -> Refused:
-        return Refused(f"TARGET: {self._files.root}: {what} is missing, which names files")
+        return Refused(f"{self._files.root}: {what} is missing, which names files")
 
 
 def _list(number: int) -> str:

@@ -32,7 +32,7 @@ def opened(spark: SparkSession, target: str) -> Archive:
     books = Books(files)
     head = books.head()
     if head is None:
-        raise errors.BadConfiguration(f"TARGET: {files.root} is no archive of queues")
+        raise errors.BadConfiguration(f"{files.root} is no archive of queues")
     return Archive(spark, files, books, head)
 
 
@@ -45,9 +45,28 @@ class Archive:
         self._table = tables.opened(files, head)
         self.format = head.format
 
-    def offsets(self, project: str) -> dict[str, Entry]:
-        """By queue, ``{"epoch", "offset"}``: the rank at which archiving will go on."""
-        return self._books.state().of_project(project)
+    def offsets(self, project: str, queues: Sequence[str] | None = None) -> dict[str, Entry]:
+        """By queue, ``{"epoch", "offset"}``: the rank at which archiving will go on.
+
+        Raises BadConfiguration when nothing of the project, or of one of *queues*, was archived.
+        """
+        state = self._books.state()
+        found = state.of_project(project)
+        if not found:
+            others = ", ".join(state.projects()) or "none"
+            raise errors.BadConfiguration(
+                f'--project: {self._files.root} has no queue of the project "{project}"; it has '
+                f"queues of: {others}"
+            )
+        if queues is None:
+            return found
+        for queue in queues:
+            if queue not in found:
+                raise errors.BadConfiguration(
+                    f'--queue: the queue "{queue}" of the project "{project}" was never archived '
+                    f"in {self._files.root}"
+                )
+        return {queue: found[queue] for queue in queues}
 
     def messages(
         self, project: str, queues: Sequence[str] | None = None, dates: Dates = ALWAYS
@@ -151,4 +170,4 @@ def _said(files: Files, wrong: dict[str, str]) -> str:
     name, what = min(wrong.items())
     more = len(wrong) - 1
     others = f"; so it is with {more} more files" if more else ""
-    return f"TARGET: {files.at(name)} {what}{others}"
+    return f"{files.at(name)} {what}{others}"
