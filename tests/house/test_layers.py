@@ -12,7 +12,7 @@ from tests.house.files import modules
 
 #: Rooms by floor, the ground first. A room may use its own and those below.
 FLOORS = (
-    ("records", "rules", "errors", "clock"),
+    ("records", "rules", "errors", "clock", "runner"),
     ("keyspace", "auth"),
     ("storage", "realtime"),
     ("service",),

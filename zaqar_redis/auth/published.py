@@ -65,11 +65,9 @@ class PublishedKeys:
         try:
             found = await loop.run_in_executor(self._thread, self._client.get_signing_keys)
         except (jwt.PyJWTError, HTTPException, ValueError, OSError) as error:
-            if repr(error) != self._said:  # once: everybody who connects makes us ask
-                self._said = repr(error)
-                LOG.warning(
-                    "no published keys: %s", errors.reason(error), extra={"action": "keys_lost"}
-                )
+            if errors.reason(error) != self._said:  # once: everybody who connects makes us ask
+                self._said = errors.reason(error)
+                LOG.warning("no published keys: %s", self._said, extra={"action": "keys_lost"})
         else:
             self._said = ""
             self._keys = {key.key_id: key for key in found if key.key_id is not None}

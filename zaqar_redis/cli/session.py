@@ -27,10 +27,10 @@ from zaqar_redis import conf as configuration
 from zaqar_redis import errors, rules
 from zaqar_redis.api.app import App
 from zaqar_redis.cli import configured, target
-from zaqar_redis.cli.runner import Runner
 from zaqar_redis.cli.target import CommandTarget
 from zaqar_redis.keyspace import embedded
 from zaqar_redis.realtime import codes
+from zaqar_redis.runner import Runner
 from zaqar_redis.storage.driver import Driver
 
 #: Seconds for one request; the longest is to make a pool whose store is slow to answer.

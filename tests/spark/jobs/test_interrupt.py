@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
 import signal
@@ -16,7 +15,6 @@ from tests import servers
 from tests.spark.jobs import archives, commands
 from tests.spark.jobs.test_redrive import DEAD, bury
 from tests.spark.support import Store
-from zaqar_redis.spark.jobs import session
 
 _MESSAGES = 2000
 #: Of a progress bar that has moved.
@@ -53,22 +51,3 @@ def test_jobs_that_are_interrupted_have_counted_messages_and_leave_no_traces(
     assert 0 < store.last_rank("copy") < _MESSAGES
     assert _MESSAGES < store.last_rank() < 2 * _MESSAGES
     assert store.leases(DEAD) == {}, "what was not moved can be claimed at once"
-
-
-def test_a_coroutine_that_is_interrupted_ends_in_order_and_other_tasks_with_it() -> None:
-    said: list[str] = []
-
-    async def other() -> str:
-        await asyncio.sleep(0)
-        return "tidied up"
-
-    async def work() -> None:
-        signal.raise_signal(signal.SIGINT)
-        try:
-            await asyncio.Event().wait()
-        finally:
-            said.append(await asyncio.create_task(other()))
-
-    with pytest.raises(KeyboardInterrupt):
-        session.run(work())
-    assert said == ["tidied up"]

@@ -33,6 +33,7 @@ from dataclasses import dataclass
 from pyspark.sql import SparkSession
 
 from zaqar_redis import errors
+from zaqar_redis.runner import Runner
 from zaqar_redis.spark.jobs import running, session
 from zaqar_redis.spark.jobs.migrating import moving
 from zaqar_redis.spark.jobs.migrating.moving import Fate, Goal, Outcome
@@ -131,9 +132,9 @@ def migrate(
     with Stores(at) as stores, watched(spark, "copying" if copy else "migrating", quiet):
         stores.check()
         goal = Goal(at, to_pool, to, copy)
-        outcomes = session.run(
-            moving.all_of(spark, stores, goal, moving.Which(names, pattern, chosen.pool), wait)
-        )
+        which = moving.Which(names, pattern, chosen.pool)
+        with Runner() as runner:
+            outcomes = runner.run(moving.all_of(spark, stores, goal, which, wait))
     return _report(outcomes, time.monotonic() - begun, copy)
 
 

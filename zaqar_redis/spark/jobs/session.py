@@ -3,17 +3,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
 import os
 import signal
 import sys
 import threading
-from collections.abc import Coroutine, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import FrameType
-from typing import Any, Self, TypeVar
+from typing import Self
 
 import py4j
 from py4j.protocol import Py4JError
@@ -21,8 +19,6 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from zaqar_redis.spark.source import ZaqarDataSource
-
-T = TypeVar("T")
 
 #: Where jobs run when nothing says so.
 _MASTER = "local[*]"
@@ -133,38 +129,6 @@ def _stop_tasks(spark: SparkSession) -> None:
     with contextlib.suppress(Py4JError):  # Java may be gone
         spark.sparkContext.setLogLevel("OFF")
         spark.sparkContext.cancelAllJobs()
-
-
-def run(coroutine: Coroutine[Any, Any, T]) -> T:
-    """What a coroutine gives.  Raises KeyboardInterrupt when that ended it.
-
-    asyncio would raise it inside of whatever task is at work just then, or end all of them
-    at once: also those that are needed to leave things in order.
-    """
-    before = signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread() or not callable(before):
-        return asyncio.run(coroutine)
-    with asyncio.Runner() as runner:
-        loop = runner.get_loop()
-        task = loop.create_task(coroutine)
-        interrupted = False
-
-        def interrupt(number: int, frame: FrameType | None) -> None:
-            nonlocal interrupted
-            interrupted = True
-            loop.call_soon_threadsafe(task.cancel)
-            with contextlib.suppress(KeyboardInterrupt):
-                before(number, frame)
-
-        signal.signal(signal.SIGINT, interrupt)
-        try:
-            return loop.run_until_complete(task)
-        except asyncio.CancelledError:
-            if not interrupted:
-                raise
-            raise KeyboardInterrupt from None
-        finally:
-            signal.signal(signal.SIGINT, before)
 
 
 @contextlib.contextmanager

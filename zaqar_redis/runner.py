@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How commands run coroutines, and how Ctrl-C ends them."""
+"""How commands and jobs run coroutines, and how Ctrl-C ends them."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
+import threading
 from collections.abc import Coroutine
+from types import FrameType
 from typing import Any, Self, TypeVar
 
 T = TypeVar("T")
@@ -28,18 +31,26 @@ class Runner:
         self._runner.close()
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Its answer.  Raises KeyboardInterrupt once it has ended, in whatever way."""
+        """Its answer.  Raises KeyboardInterrupt once it has ended, in whatever way.
+
+        Who handled the signal before does so first: there may be more to stop.
+        """
         loop = self._runner.get_loop()
         task = loop.create_task(coroutine)
         interrupted = False
+        before = signal.getsignal(signal.SIGINT)
 
-        def interrupt(*_: object) -> None:
+        def interrupt(number: int, frame: FrameType | None) -> None:
             nonlocal interrupted
             interrupted = True
             loop.call_soon_threadsafe(task.cancel)
+            if callable(before):
+                with contextlib.suppress(KeyboardInterrupt):
+                    before(number, frame)
 
-        before = signal.getsignal(signal.SIGINT)
-        if before is signal.default_int_handler:
+        # Signals belong to the main thread; one that is ignored stays so.
+        ours = threading.current_thread() is threading.main_thread() and callable(before)
+        if ours:
             signal.signal(signal.SIGINT, interrupt)
         try:
             answer = loop.run_until_complete(task)
@@ -47,7 +58,8 @@ class Runner:
             if not interrupted:
                 raise
         finally:
-            signal.signal(signal.SIGINT, before)
+            if ours:
+                signal.signal(signal.SIGINT, before)
         if interrupted:
             raise KeyboardInterrupt
         return answer
