@@ -218,7 +218,7 @@ class StoreTimeout(StoreUnavailable):
 class Gated(StoreUnavailable):
     """The queue is not to be used in this store now.
 
-    *gate* is ``<kind>:<token>``; which kinds there are is said in storage/driver.py.
+    *gate* is ``<kind>:<token>``; which kinds there are is said in storage/transfer.py.
     """
 
     message = "The queue is being moved to another store. Please try again in a second."

@@ -276,7 +276,7 @@ class Checked(Record, frozen=True):
     queue: str = ""
     #: the pool whose store it was found in
     store: str = ""
-    #: its gate, see storage/driver.py; empty: there is none
+    #: its gate, see storage/transfer.py; empty: there is none
     gate: str = ""
     #: False: there is only something left of it
     there: bool = False

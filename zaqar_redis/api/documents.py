@@ -157,7 +157,7 @@ def pool_changes(data: bytes) -> dict[str, Any]:
     given = _given(_pool_change, data)
     if not given:
         raise errors.BadBody(
-            why='Request body: one of "uri", "weight", "flavor", "options" or "draining" '
+            why='Request body: one of "uri", "weight", "flavor", "options", "draining" or "adopt" '
             "must be given."
         )
     return given

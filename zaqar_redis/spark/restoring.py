@@ -3,7 +3,7 @@
 
 The driver shuts a gate before the queue, tasks put messages behind it, and the driver
 opens it when all are there: nobody sees a part.  A gate that a dead driver left is known
-by its token, and the next try begins anew behind it; see storage/driver.py.
+by its token, and the next try begins anew behind it; see storage/transfer.py.
 """
 
 from __future__ import annotations
