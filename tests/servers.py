@@ -218,19 +218,24 @@ def service(
                 start_new_session=True,
                 env=os.environ | dict(environment or {}),
             )
-        running = Service(process, port, log)
-        try:
-            wait_for(
-                lambda: running.answers() or process.poll() is not None, "the service to start"
-            )
-            if process.poll() is not None:
-                raise RuntimeError(f"the service did not start:\n{log.read_text()}")
+        with watched(process, port, log) as running:
             yield running
-        finally:
-            process.terminate()
-            try:
-                process.wait(60)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-        logs.check("the service", log.read_text())
+
+
+@contextlib.contextmanager
+def watched(process: subprocess.Popen[bytes], port: int, log: Path) -> Iterator[Service]:
+    """A service that was begun: wait until it answers, stop it, and look into its *log*."""
+    running = Service(process, port, log)
+    try:
+        wait_for(lambda: running.answers() or process.poll() is not None, "the service to start")
+        if process.poll() is not None:
+            raise RuntimeError(f"the service did not start:\n{log.read_text()}")
+        yield running
+    finally:
+        process.terminate()
+        try:
+            process.wait(60)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+    logs.check("the service", log.read_text())

@@ -26,6 +26,18 @@ def threads() -> Iterator[ThreadPoolExecutor]:
         yield pool
 
 
+@pytest.fixture(scope="module")
+def patient(redis_server: servers.RedisServer) -> Iterator[servers.Service]:
+    """A service where requests may wait for longer than a test, or its client, does."""
+    with servers.service(redis_server.uri, options={"transport": {"max_wait": 300}}) as running:
+        yield running
+
+
+@pytest.fixture
+def api(http: httpx.Client, patient: servers.Service, project: str) -> Api:
+    return Api(http, patient.url, project)
+
+
 def _wait_until_watched(redis: servers.RedisServer, api: Api, queue: str) -> None:
     """Somebody waits for news of the queue."""
     feed = keys.of_queue(api.project, queue).feed
@@ -40,7 +52,7 @@ def _claim(api: Api, queue: str, wait: object, **params: Any) -> httpx.Response:
 def test_a_claim_answers_after_a_post(
     api: Api, other: Api, threads: ThreadPoolExecutor, redis_server: servers.RedisServer
 ) -> None:
-    waiting = threads.submit(_claim, api, "q", 20)
+    waiting = threads.submit(_claim, api, "q", 300)
     _wait_until_watched(redis_server, api, "q")
     assert not waiting.done()
     other.send("q", "news")
@@ -54,7 +66,7 @@ def test_a_listing_answers_after_a_post(
     api: Api, other: Api, threads: ThreadPoolExecutor, redis_server: servers.RedisServer
 ) -> None:
     (last,) = other.send("q", "old")
-    waiting = threads.submit(api.list, "q", wait=20, echo=False, marker=last)
+    waiting = threads.submit(api.list, "q", wait=300, echo=False, marker=last)
     _wait_until_watched(redis_server, api, "q")
     other.send("q", "news")
     answer = waiting.result(60)
@@ -64,7 +76,7 @@ def test_a_listing_answers_after_a_post(
 def test_a_listing_goes_on_waiting_when_the_news_is_ones_own(
     api: Api, other: Api, threads: ThreadPoolExecutor, redis_server: servers.RedisServer
 ) -> None:
-    waiting = threads.submit(api.list, "q", wait=20, echo=False)
+    waiting = threads.submit(api.list, "q", wait=300, echo=False)
     _wait_until_watched(redis_server, api, "q")
     api.send("q", "mine")
     with pytest.raises(TimeoutError):
@@ -79,7 +91,7 @@ def test_a_claim_answers_when_another_is_released(
 ) -> None:
     other.send("q", 1)
     claim, _ = other.hold("q")
-    waiting = threads.submit(_claim, api, "q", 20)
+    waiting = threads.submit(_claim, api, "q", 300)
     _wait_until_watched(redis_server, api, "q")
     assert not waiting.done()
     other.release("q", claim)
@@ -91,15 +103,15 @@ def test_the_end_of_a_delay_answers(api: Api, verb: str) -> None:
     api.create("q", _default_message_delay=1)
     since = time.monotonic()
     api.send("q", "later")
-    answer = _claim(api, "q", 20) if verb == "claim" else api.list("q", wait=20)
+    answer = _claim(api, "q", 300) if verb == "claim" else api.list("q", wait=300)
     assert time.monotonic() - since > 0.9
     assert [message["body"] for message in answer.json()["messages"]] == ["later"]
 
 
 def test_what_is_there_is_answered_at_once(api: Api) -> None:
     api.send("q", 1, 2)
-    assert len(api.list("q", wait=20).json()["messages"]) == 2
-    assert len(_claim(api, "q", 20, limit=1).json()["messages"]) == 1
+    assert len(api.list("q", wait=300).json()["messages"]) == 2
+    assert len(_claim(api, "q", 300, limit=1).json()["messages"]) == 1
 
 
 def test_when_the_time_is_up_the_answer_is_the_usual_one(api: Api) -> None:
@@ -124,7 +136,7 @@ def test_one_message_answers_one_claim(
 def test_a_message_each_answers_every_claim(
     api: Api, threads: ThreadPoolExecutor, redis_server: servers.RedisServer
 ) -> None:
-    waiting = [threads.submit(_claim, api.beside(), "q", 20, limit=1) for _ in range(4)]
+    waiting = [threads.submit(_claim, api.beside(), "q", 300, limit=1) for _ in range(4)]
     _wait_until_watched(redis_server, api, "q")
     api.send("q", 1, 2, 3, 4)
     bodies = [answer.result(60).json()["messages"][0]["body"] for answer in waiting]
@@ -144,7 +156,10 @@ def test_waiting_for_one_queue_does_not_hear_another(
 @pytest.mark.parametrize(
     ("wait", "status"), [(-1, 400), (0, 204), (29, 201), (30, 201), (31, 400), (10**9, 400)]
 )
-def test_longest_wait(api: Api, wait: int, status: int) -> None:
+def test_longest_wait(
+    http: httpx.Client, service: servers.Service, project: str, wait: int, status: int
+) -> None:
+    api = Api(http, service.url, project)
     if status == 201:
         api.send("q", 1)
     answer = _claim(api, "q", wait)

@@ -13,11 +13,10 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 from tests import servers
-from tests.benchmarks.rounds import tell
+from tests.benchmarks.rounds import cpu_seconds, tell
 from zaqar_redis.bench import report
 
 #: What a process of each checkout runs: it knows nothing but the contract of storage.
@@ -96,9 +95,9 @@ class Side:
         """Microseconds of Redis' CPU time for a call."""
         calls = _CALLS[name]
         self._ask("clear", calls if name == "claim-delete" else 320)
-        before = _nanoseconds(self._redis)
+        before = cpu_seconds(self._redis)
         self._ask(name, calls)
-        return (_nanoseconds(self._redis) - before) / calls / 1000
+        return (cpu_seconds(self._redis) - before) / calls * 1e6
 
     def stop(self) -> None:
         self._process.kill()
@@ -116,16 +115,9 @@ class Side:
             raise SystemExit(f"the process of {self.label} ended")
 
 
-def _nanoseconds(process: int) -> int:
-    """CPU time that the main thread of a process has used."""
-    return int(Path(f"/proc/{process}/schedstat").read_text().split()[0])
-
-
 def run(beside: Path, names: list[str], rounds: int) -> str:
     rows = []
-    with tempfile.TemporaryDirectory(prefix="zr-") as folder:
-        server = servers.RedisServer(Path(folder))
-        server.start()
+    with servers.redis_server() as server:
         sides: list[Side] = []
         try:
             sides.append(Side(beside.resolve(), server, "beside"))
@@ -134,7 +126,6 @@ def run(beside: Path, names: list[str], rounds: int) -> str:
         finally:
             for side in sides:
                 side.stop()
-            server.stop()
     head = ["CPU µs of Redis", "beside", "here", "here : beside", "least", "greatest"]
     return report.table(head, rows)
 

@@ -12,10 +12,8 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterable
-from pathlib import Path
 
 from tests import servers
 from tests.benchmarks.rounds import cpu_seconds, tell
@@ -90,9 +88,7 @@ async def _await(done: Awaitable[object]) -> None:
 
 async def run(queues: int, idle: bool) -> str:
     rows = []
-    with tempfile.TemporaryDirectory(prefix="zr-") as folder:
-        server = servers.RedisServer(Path(folder))
-        server.start()
+    with servers.redis_server() as server:
         swept = Swept(server)
         await swept.start()
         try:
@@ -109,7 +105,6 @@ async def run(queues: int, idle: bool) -> str:
                 rows.append(await swept.turn(f"{queues} queues, a minute later"))
         finally:
             await swept.close()
-            server.stop()
     head = [
         "a turn of the sweeper",
         "CPU s of Redis",

@@ -9,18 +9,20 @@ from pathlib import Path
 
 import pytest
 
+from tests.spark.jobs import commands
+
 JOBS = ("analytics", "archive", "audit", "migrate", "redrive", "replay")
 _WITHOUT = "sys.modules['pyspark'] = None"
 
 
-def said(before: str, *words: str) -> tuple[int, str]:
+def said(before: str, *words: str, timeout: float = 60) -> tuple[int, str]:
     """Exit code and output of the command, after a statement."""
     program = f"import sys\n{before}\nfrom zaqar_redis.cli.main import main\n"
     done = subprocess.run(
         [sys.executable, "-c", f"{program}sys.exit(main({list(words)}))"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=timeout,
     )
     return done.returncode, done.stdout + done.stderr
 
@@ -63,10 +65,13 @@ def test_a_library_that_is_missing_is_told_before_spark_starts(
     assert what in text
 
 
+@pytest.mark.timeout(300)
 def test_an_archive_is_analysed_without_a_store(tmp_path: Path) -> None:
     code, text = said(
         f"import os\nos.environ['HOME'] = {str(tmp_path)!r}",
         *("pipeline", "analytics", "--archive", str(tmp_path / "lake"), str(tmp_path / "report")),
+        *commands.IN_TURN,
+        timeout=commands.PATIENCE,
     )
     assert code == 1
     assert text.splitlines()[-1] == f"file:{tmp_path}/lake is no archive of queues"

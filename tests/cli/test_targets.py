@@ -44,13 +44,8 @@ def _service_of(home: Path) -> Iterator[servers.Service]:
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-    running = servers.Service(process, port, log)
-    try:
-        servers.wait_for(running.answers, "the service to start")
+    with servers.watched(process, port, log) as running:
         yield running
-    finally:
-        process.terminate()
-        process.wait(30)
 
 
 def test_commands_without_options_reach_the_service_that_runs_here(home: Path, here: Here) -> None:
@@ -188,6 +183,18 @@ def test_queues_and_channels_are_reached_by_an_address_with_a_version(
     here.done("queue", "create", "q", *where)
     assert here.shown("queue", "list", *where) == [{"name": "q"}]
     assert "API key" in here.refused("channel", "list", *where)
+
+
+def test_statistics_count_idempotency_records(
+    here: Here, service: servers.Service, project: str
+) -> None:
+    httpx.post(
+        f"{service.url}/v2/queues/q/messages",
+        json={"messages": [{"body": 1}]},
+        headers={**_HEADERS, "X-Project-ID": project, "Idempotency-Key": "one"},
+    ).raise_for_status()
+    stats = here.shown("queue", "stats", "q", "--url", service.url, "--project", project)
+    assert stats["idempotency_records"] == 1
 
 
 def test_who_has_not_typed_where_is_told_where(

@@ -61,7 +61,7 @@ def test_one_message_wakes_one_of_many(project: str) -> None:
 
 def test_who_left_takes_no_message(project: str) -> None:
     async def scenario(redis: servers.RedisServer, service: servers.Service) -> None:
-        async with polls.Crowd(service, project, "q") as crowd:
+        async with polls.Crowd(service, project, "q", wait=300) as crowd:
             leaving = await crowd.claim(20)
             (staying,) = await crowd.claim(1)
             await polls.settled(redis, 42)
@@ -79,7 +79,9 @@ def test_who_left_takes_no_message(project: str) -> None:
         found = await asyncio.to_thread(stats, service, project)
         assert (found["claimed"], found["free"]) == (1, 1)
 
-    with servers.redis_server() as redis, servers.service(redis.uri) as service:
+    # Longer than anything here waits for them: only news answer.
+    options = {"transport": {"max_wait": 300}}
+    with servers.redis_server() as redis, servers.service(redis.uri, options=options) as service:
         asyncio.run(scenario(redis, service))
 
 

@@ -28,16 +28,15 @@ def statuses(waiting: list[polls.Poll]) -> list[int]:
     return [poll.answer.result()[0] for poll in waiting if poll.answer.done()]
 
 
-async def free_again(crowd: polls.Crowd) -> None:
+async def free_again(service: servers.Service, project: str) -> None:
     """Until three may wait, the service has noticed that those before have left."""
     async with asyncio.timeout(60):
         while True:
-            trying = await crowd.claim(3)
-            await asyncio.wait([poll.answer for poll in trying], timeout=0.5)
-            refused = 503 in statuses(trying)
-            await asyncio.gather(*[poll.leave() for poll in trying])
-            if not refused:
-                return
+            async with polls.Crowd(service, project, "q", wait=1) as crowd:
+                trying = await crowd.claim(3)
+                await polls.answered(trying, 3)
+                if 503 not in statuses(trying):
+                    return
 
 
 @pytest.mark.parametrize(
@@ -69,7 +68,6 @@ def test_more_than_the_store_may_owe_is_refused(
             assert {answer.status_code for answer in refused} == {503}
             assert {answer.headers["Retry-After"] for answer in refused} == {"1"}
             # How much a socket takes is not known, nor how many have been asked by then.
-            assert len(refused) <= counts[503]
             assert 0 < counts[201] <= accepted
             assert counts[201] + counts[503] == CLIENTS
             # What was refused was not done, what was accepted was.
@@ -87,7 +85,7 @@ def test_more_than_may_wait_are_refused(redis_server: servers.RedisServer, proje
             assert (await asyncio.to_thread(post, service, project, "x")).status_code == 201
             await polls.answered(waiting, 3)
             await asyncio.gather(*[poll.leave() for poll in waiting])
-            await free_again(crowd)
+            await free_again(service, project)
             again = await crowd.claim(2)
             for body in "yz":
                 await asyncio.to_thread(post, service, project, body)

@@ -15,7 +15,7 @@ _LICENCE = "# SPDX-License-Identifier: Apache-2.0"
 _MACHINE = re.compile(r"(?<![\w.])/(?:home|Users|root|tmp|work)/[\w.]")
 
 #: The package is installed from a checkout: pip install '.[spark]'.
-_UNPUBLISHED = re.compile(r"install\s+['\"]?zaqar[-_]redis\b")
+_UNPUBLISHED = re.compile(r"install\s+(?:-\S+\s+)*['\"]?zaqar[-_]redis\b")
 
 
 def test_every_python_file_has_its_licence_and_says_what_it_is_for() -> None:
@@ -54,6 +54,13 @@ def test_nobody_is_told_to_install_what_is_not_published() -> None:
         for match in _UNPUBLISHED.finditer(text_of(path))
     ]
     assert found == []
+
+
+def test_installations_of_what_is_not_published_are_found() -> None:
+    package = "zaqar-" + "redis"
+    for words in ("", "-U ", "--upgrade '", "-q -U '", '"'):
+        assert _UNPUBLISHED.search(f"pip install {words}{package}[spark]")
+    assert not _UNPUBLISHED.search("pip install '.[spark]'")
 
 
 def test_paths_of_a_machine_are_found() -> None:

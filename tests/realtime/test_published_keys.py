@@ -111,6 +111,19 @@ def test_a_new_key_is_good_as_soon_as_it_is_published(
     assert publisher.asked == 2
 
 
+def test_a_key_that_is_withdrawn_is_good_no_longer(
+    house: House, publisher: Publisher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(published, "_PAUSE", 0.0)
+    monkeypatch.setattr(published, "_LIFE", 2.0)
+    first = publisher.publish("first")
+    assert tries(house, first) is None
+    del publisher.keys["first"]
+    while (code := tries(house, first)) is None:
+        house.run(asyncio.sleep(0.05))
+    assert code == 3004
+
+
 def test_who_names_a_key_that_is_not_there_yet_comes_back_until_it_is(
     house: House, publisher: Publisher
 ) -> None:
@@ -141,11 +154,17 @@ def test_a_token_that_another_key_signed_is_invalid(house: House, publisher: Pub
 
 @pytest.mark.parametrize("document", [b"<html>Back soon</html>", b"[]", b'{"keys": []}', b"\xff"])
 def test_what_is_no_set_of_keys_sends_nobody_away_for_good(
-    house: House, publisher: Publisher, document: bytes, caplog: pytest.LogCaptureFixture
+    house: House,
+    publisher: Publisher,
+    document: bytes,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(published, "_PAUSE", 0.0)
     given = publisher.publish("first")
     publisher.document = document
     assert [tries(house, given) for _ in range(3)] == [3004] * 3
+    assert publisher.asked == 3
     assert [each.getMessage()[:17] for each in caplog.records] == ["no published keys"]
     publisher.document = None
     while (code := tries(house, given)) is not None:

@@ -368,7 +368,7 @@ def test_who_follows_queues_that_are_not_there_misses_none_whichever_pools_they_
             await away.unsubscribe()
             await zaqar.post("later", 1, 2)
             await away.subscribe()
-            await away.ready(timeout=5)
+            await away.ready(timeout=60)
             await until(lambda: len(heard.publications) == 2, "both")
             assert heard.recovered == [True]
 

@@ -258,7 +258,7 @@ def test_a_method_that_is_unknown_is_not_found(service: servers.Service) -> None
 
 def reads_on(connection: ClientConnection) -> NoReturn:
     while True:
-        connection.recv(10)
+        connection.recv(60)
 
 
 @contextlib.contextmanager
@@ -268,7 +268,7 @@ def connected(service: servers.Service, path: str, user: str) -> Iterator[Client
         asks = {"id": 1, "connect": asks}
     with websocket(f"ws://127.0.0.1:{service.port}/connection/{path}") as connection:
         connection.send(json.dumps(asks))
-        connection.recv(10)
+        connection.recv(60)
         yield connection
 
 
@@ -299,7 +299,7 @@ def test_who_is_disconnected_with_3000_gets_neither_push_nor_close_frame(
     with connected(service, path, user) as connection:
         asked(service, "disconnect", {"user": user, "disconnect": {"code": 3000}})
         with pytest.raises(ConnectionClosed) as caught:
-            connection.recv(10)
+            connection.recv(60)
     assert caught.value.rcvd is None
 
 

@@ -28,6 +28,7 @@ for _ in range(read_int(told)):
 
 
 def test_the_format_is_found_from_a_folder_that_is_not_the_checkout(tmp_path: Path) -> None:
+    assert not tmp_path.is_relative_to(Path(zaqar_redis.__file__).parents[1])
     without = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     found = subprocess.run(
         [sys.executable, "-c", _LOOKED_UP],
@@ -37,7 +38,6 @@ def test_the_format_is_found_from_a_folder_that_is_not_the_checkout(tmp_path: Pa
         text=True,
         timeout=60,
     )
-    assert not Path.cwd().is_relative_to(tmp_path)
     assert found.stdout.splitlines() == ["zaqar zaqar_redis.spark.source ZaqarDataSource"], (
         f"of {zaqar_redis.__file__}: {found.stderr}"
     )

@@ -89,8 +89,27 @@ def test_news_of_others_do_not_keep_spark_waiting(own: Store) -> None:
 
     thread = threading.Thread(target=chatter)
     thread.start()
-    for _ in range(3):
-        assert query.trigger() is None  # else it waits as long as somebody talks
-    ended.set()
-    thread.join()
+    try:
+        for _ in range(3):
+            assert query.trigger() is None  # else it waits as long as somebody talks
+    finally:
+        ended.set()
+        thread.join()
     query.stop()
+
+
+def test_spark_is_answered_when_it_asked_to_be(own: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    own.post(1)
+    end, asked = waiting.Waiting.end, []
+
+    def looked_at(self: waiting.Waiting) -> float:
+        before, found = time.monotonic(), end(self)
+        asked.append(before + 0.3 <= found <= time.monotonic() + 0.3)
+        return found
+
+    monkeypatch.setattr(waiting.Waiting, "end", looked_at)
+    query = Query(own.source(subscribe="q", maxWait="300ms"))
+    query.trigger()
+    query.trigger()
+    query.stop()
+    assert set(asked) == {True}

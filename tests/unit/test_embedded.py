@@ -245,12 +245,17 @@ def test_a_server_that_cannot_be_started_again_is_tried_until_it_can(
     assert "next attempt in 0.2 s" in second
 
 
-def test_who_leaves_while_the_server_cannot_be_started_is_not_kept(folder: Path) -> None:
+def test_who_leaves_while_the_server_cannot_be_started_is_not_kept(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for pause in ("_PAUSE", "_PAUSE_REFUSED"):
+        monkeypatch.setattr(embedded, pause, 3000.0)  # longer than a test may take
     with embedded.running(f"embedded://{folder}") as uri:
         pid = _pid(uri)
         (folder / "appendonlydir").rename(folder / "aside")
         (folder / "appendonlydir").write_text("not a folder")
         _kill(pid)
+        servers.wait_for(lambda: "next attempt in 3000.0 s" in caplog.text, "an attempt")
     assert not _answers(uri)
 
 

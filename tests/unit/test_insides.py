@@ -63,7 +63,7 @@ SIGNATURES = [
     (SOCKETS, ServerProtocol.send_close, ["self", "code", "reason"]),
 ]
 #: Packages whose inside it is, as setup.cfg has them.
-BOUND = ("uvicorn", "websockets")
+BOUND = sorted({kind.__module__.partition(".")[0].replace("_", "-") for _, kind, _ in USED})
 
 
 def names(kind: type) -> set[str]:

@@ -67,7 +67,7 @@ class _Counter:
     def did(self, messages: int) -> None:
         self._untold += messages
         now = time.monotonic()
-        if now >= self._next:
+        if self._untold and now >= self._next:
             self._next = now + _GAP
             self._tell()
 

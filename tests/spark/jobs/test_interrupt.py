@@ -16,7 +16,8 @@ from tests.spark.jobs import archives, commands
 from tests.spark.jobs.test_redrive import DEAD, bury
 from tests.spark.support import Store
 
-_MESSAGES = 2000
+#: At the rate below it takes longer than anybody waits for either.
+_MESSAGES = 6000
 #: Of a progress bar that has moved.
 _PROGRESS = re.compile(rf"(?:replaying|redriving): .* [1-9]\d*/{_MESSAGES} \[.* messages/s\]")
 #: A line of a Python's or a Java's trace, or of Java's log.
