@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A process that moves one queue to and fro between two pools until it is killed.
+"""A process that moves one queue to and fro between two pools until it is told to end.
 
     python -m tests.faults.mover STORE PROJECT QUEUE
 
 Prints a line for each move that it finished, and "again: ..." for one that failed.
+SIGTERM ends it between two moves, anything harder in the middle of one.
 """
 
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
 
 from zaqar_redis import errors
@@ -18,7 +20,9 @@ from zaqar_redis.storage import pooled
 async def main(uri: str, project: str, queue: str) -> None:
     driver = pooled.create(uri, uri, {})
     await driver.start()
-    while True:
+    ending = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ending.set)
+    while not ending.is_set():
         try:
             await driver.mover.settle_all()
             source = (await driver.control.catalogue.locate(project, queue)).pool
@@ -29,6 +33,7 @@ async def main(uri: str, project: str, queue: str) -> None:
         except (errors.Unavailable, errors.NotThere) as error:
             print(f"again: {error}", flush=True)
         await asyncio.sleep(0.05)
+    await driver.close()
 
 
 if __name__ == "__main__":

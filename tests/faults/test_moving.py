@@ -63,6 +63,7 @@ class House:
 
     @contextlib.contextmanager
     def mover(self, project: str, log: Path) -> Iterator[subprocess.Popen[bytes]]:
+        """Ends between two moves unless a test kills it: no queue stays locked."""
         with log.open("ab") as output:
             process = subprocess.Popen(
                 [sys.executable, "-m", "tests.faults.mover", self.home.uri, project, "busy"],
@@ -71,8 +72,11 @@ class House:
         try:
             yield process
         finally:
-            process.kill()
-            process.wait()
+            process.terminate()
+            try:
+                process.wait(60)
+            finally:
+                process.kill()
 
 
 @pytest.fixture
