@@ -42,9 +42,9 @@ _TOLD = {
 }
 
 
-@pytest.mark.timeout(240)  # the job steps back for whatever else the machine does
+@pytest.mark.timeout(600)  # the job steps back for whatever else the machine does
 def test_all_parts_are_measured_beside_their_targets(folder: Path) -> None:
-    output = Bench("spark", folder).output(*_SMALL, seconds=170)
+    output = Bench("spark", folder).output(*_SMALL, seconds=540)
     targets, told = rows(output, "is"), rows(output, "rounds")
     assert {(row[0], row[1]) for row in targets} == _TARGETS
     assert {(row[0], row[1]) for row in told} == _TOLD
