@@ -11,7 +11,7 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Self
+from typing import Any, Self, cast
 
 import py4j
 from py4j.protocol import Py4JError
@@ -127,7 +127,9 @@ class _Interrupt:
 
 def _stop_tasks(spark: SparkSession) -> None:
     with contextlib.suppress(Py4JError):  # Java may be gone
-        spark.sparkContext.setLogLevel("OFF")
+        # Java's log and, through Java, what Python workers print: from here on they only tell
+        # of connections that were taken from them.
+        cast(Any, spark._jvm).System.err.close()
         spark.sparkContext.cancelAllJobs()
 
 
