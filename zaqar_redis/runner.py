@@ -7,10 +7,11 @@ import asyncio
 import contextlib
 import signal
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from types import FrameType
-from typing import Any, Self, TypeVar
+from typing import Any, ParamSpec, Self, TypeVar
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -30,20 +31,30 @@ class Runner:
     def __exit__(self, *_: object) -> None:
         self._runner.close()
 
-    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Its answer.  Raises KeyboardInterrupt once it has ended, in whatever way.
+    def run(
+        self,
+        function: Callable[P, Coroutine[Any, Any, T]],
+        /,
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """Returns what the coroutine of *function* does.
 
-        Who handled the signal before does so first: there may be more to stop.
+        Raises KeyboardInterrupt, if that was asked for, once the coroutine has ended, in
+        whatever way.  The function is called here, and not by the caller, so that no Ctrl-C
+        comes between: a coroutine that nobody awaits is complained about.  Whoever handled
+        the signal before does so first: there may be more to stop.
         """
         loop = self._runner.get_loop()
-        task = loop.create_task(coroutine)
+        task: asyncio.Task[T] | None = None
         interrupted = False
         before = signal.getsignal(signal.SIGINT)
 
         def interrupt(number: int, frame: FrameType | None) -> None:
             nonlocal interrupted
             interrupted = True
-            loop.call_soon_threadsafe(task.cancel)
+            if task is not None:
+                loop.call_soon_threadsafe(task.cancel)
             if callable(before):
                 with contextlib.suppress(KeyboardInterrupt):
                     before(number, frame)
@@ -53,6 +64,9 @@ class Runner:
         if ours:
             signal.signal(signal.SIGINT, interrupt)
         try:
+            task = loop.create_task(function(*args, **kwargs))
+            if interrupted:
+                task.cancel()
             answer = loop.run_until_complete(task)
         except asyncio.CancelledError:
             if not interrupted:

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import pytest
 
@@ -39,7 +40,7 @@ def test_a_coroutine_that_is_interrupted_ends_in_order_and_other_tasks_with_it(
     before = signal.signal(signal.SIGINT, handler)
     try:
         with Runner() as runner, pytest.raises(KeyboardInterrupt):
-            runner.run(work())
+            runner.run(work)
         assert signal.getsignal(signal.SIGINT) is handler
     finally:
         signal.signal(signal.SIGINT, before)
@@ -56,7 +57,22 @@ def test_who_handled_the_signal_before_is_asked_too() -> None:
     before = signal.signal(signal.SIGINT, lambda number, frame: asked.append(number))
     try:
         with Runner() as runner, pytest.raises(KeyboardInterrupt):
-            runner.run(work())
+            runner.run(work)
     finally:
         signal.signal(signal.SIGINT, before)
     assert asked == [signal.SIGINT]
+
+
+def test_a_coroutine_interrupted_before_it_starts_never_does() -> None:
+    started: list[str] = []
+
+    async def work() -> None:
+        started.append("work")
+
+    def interrupted() -> Coroutine[Any, Any, None]:
+        signal.raise_signal(signal.SIGINT)
+        return work()
+
+    with Runner() as runner, pytest.raises(KeyboardInterrupt):
+        runner.run(interrupted)
+    assert started == []

@@ -83,7 +83,7 @@ class ImportStock(Targeted, Lister):
             raise Refused(f"say where to: {store_advice()}, or with --config-file")
         with session.stored(parsed_args, self.target) as (driver, runner):
             try:
-                runner.run(self._import(driver, parsed_args))
+                runner.run(self._import, driver, parsed_args)
             except (SourceAway, Unreadable) as why:
                 raise Refused(f"--from {printable(parsed_args.source)}: {why}") from why
         return _COLUMNS, [_row(outcome) for outcome in self._outcomes]

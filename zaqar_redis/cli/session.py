@@ -68,7 +68,7 @@ class Session:
 
         *path* is below ``/v2``; a *query* parameter that is None is left out.
         """
-        return self._runner.run(self._answer(method, f"/v2{path}", document, query))
+        return self._runner.run(self._answer, method, f"/v2{path}", document, query)
 
     def call(self, method: str, **body: object) -> Any:
         """The result of a method of the server API.  Raises Refused, Away.
@@ -76,7 +76,7 @@ class Session:
         A field that is None is left out.
         """
         given = {name: value for name, value in body.items() if value is not None}
-        answer = self._runner.run(self._answer("POST", f"/api/{method}", given, {}))
+        answer = self._runner.run(self._answer, "POST", f"/api/{method}", given, {})
         if "error" in answer:
             raise self._refusal(answer["error"])
         return answer.get("result", answer)  # the results of a batch stand for themselves
@@ -98,7 +98,7 @@ class Session:
 
     def pause(self, seconds: float) -> None:
         """Let time pass, also for what goes on in this process."""
-        self._runner.run(asyncio.sleep(seconds))
+        self._runner.run(asyncio.sleep, seconds)
 
     async def _answer(
         self, method: str, path: str, document: object | None, query: dict[str, object]
@@ -202,7 +202,7 @@ def opened(
         try:
             yield Session(client, runner, at)
         finally:
-            runner.run(client.aclose())
+            runner.run(client.aclose)
 
 
 @contextlib.contextmanager
@@ -213,10 +213,10 @@ def stored(parsed: argparse.Namespace, at: CommandTarget) -> Iterator[tuple[Driv
     with Runner() as runner, reachable(at) as uri:
         driver = configured.driver(conf, uri)()
         try:
-            runner.run(driver.start())
+            runner.run(driver.start)
             yield driver, runner
         finally:
-            runner.run(driver.close())
+            runner.run(driver.close)
 
 
 @contextlib.contextmanager
@@ -247,10 +247,10 @@ def _in_process(
         beside = configured.channels(conf, uri, of_command=True) if channels else None
         app = App(configured.driver(conf, uri)(), settings, beside)
         try:
-            runner.run(app.process_startup(None, None))
+            runner.run(app.process_startup, None, None)
             yield app
         finally:
-            runner.run(app.process_shutdown(None, None))
+            runner.run(app.process_shutdown, None, None)
 
 
 def json_object(text: str) -> dict[str, Any]:

@@ -39,7 +39,7 @@ class Check(Targeted, Lister):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, list[Row]]:
         with session.stored(parsed_args, self.target) as (driver, runner):
-            rows = runner.run(self._check(driver, parsed_args.repair))
+            rows = runner.run(self._check, driver, parsed_args.repair)
         return ("pool", "project", "queue", "kind", "mended", "what"), rows
 
     async def _check(self, driver: Driver, repair: bool) -> list[Row]:
@@ -93,6 +93,6 @@ class Sweep(Targeted):
         with session.stored(parsed_args, self.target) as (driver, runner):
             if driver.sweeper is None:
                 raise Refused("This kind of store needs no sweeping.")
-            settled = runner.run(_swept(driver.sweeper))
+            settled = runner.run(_swept, driver.sweeper)
             self.app.stdout.write(f"{settled} messages and claims tidied\n")
-            runner.run(driver.ping())  # a store that is away was passed over
+            runner.run(driver.ping)  # a store that is away was passed over

@@ -134,7 +134,7 @@ def migrate(
         goal = Goal(at, to_pool, to, copy)
         which = moving.Which(names, pattern, chosen.pool)
         with Runner() as runner:
-            outcomes = runner.run(moving.all_of(spark, stores, goal, which, wait))
+            outcomes = runner.run(moving.all_of, spark, stores, goal, which, wait)
     return _report(outcomes, time.monotonic() - begun, copy)
 
 
