@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import socket
@@ -28,6 +29,9 @@ from tests.realtime.streams import (
     present,
     token,
 )
+from zaqar_redis.api.channels import streams
+from zaqar_redis.api.channels.exchange import Exchange
+from zaqar_redis.api.streams import Stream as Response
 
 
 @pytest.fixture
@@ -170,3 +174,33 @@ def test_a_service_that_stops_sends_everybody_elsewhere(
                 both_ways.recv(10)
         assert both_ways.close_code == 3001
         service.process.wait(20)  # whoever does not read
+
+
+def test_who_does_not_read_the_little_that_is_left_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "_LEAVE", 0.05)
+
+    class Connection(asyncio.Protocol):
+        def __init__(self) -> None:
+            self.lost = asyncio.Event()
+
+        def connection_lost(self, error: Exception | None) -> None:
+            self.lost.set()
+
+    async def left() -> None:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            loop = asyncio.get_running_loop()
+            transport, connection = await loop.connect_accepted_socket(Connection, ours)
+            transport.set_write_buffer_limits(high=2**24)  # as if nothing had to wait
+
+            async def send(message: dict[str, Any]) -> None:
+                transport.close()  # as a server does behind the last response
+
+            transport.write(bytes(2**23))
+            assert transport.get_write_buffer_size() > 0
+            exchange = Exchange({}, asyncio.Event().wait, send)
+            await streams._finish(exchange, Response(transport, transport.close))
+            async with asyncio.timeout(30):
+                await connection.lost.wait()
+
+    asyncio.run(left())

@@ -41,8 +41,13 @@ class Stream:
         self.end(0, "")
 
     def abort(self) -> None:
-        """Whatever is left is not worth waiting for."""
+        """Close the connection without what is not yet sent."""
         self._transport.abort()
+
+    def abort_if_closing(self) -> None:
+        """The same, if the connection only waits until the rest is sent."""
+        if self._transport.is_closing():
+            self._transport.abort()
 
 
 def chunked(part: bytes) -> bytes:

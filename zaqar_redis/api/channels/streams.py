@@ -191,6 +191,9 @@ async def _until_gone(receive: Receive, inbox: Inbox) -> None:
 
 
 async def _finish(exchange: Exchange, stream: Stream) -> None:
+    """Who does not read must not keep the service from stopping, whatever is left to be sent:
+    with much, `send` waits; with little, the transport alone does, once it was closed."""
+    asyncio.get_running_loop().call_later(_LEAVE, stream.abort_if_closing)
     try:
         async with asyncio.timeout(_LEAVE):
             await exchange.send({"type": "http.response.body"})
