@@ -255,6 +255,34 @@ def test_a_queue_that_is_made_anew_while_it_is_copied_keeps_its_new_messages(
     assert pools.listed() == ["new"]
 
 
+def test_where_a_queue_was_once_nobody_makes_it_after_a_move_back_that_failed(
+    pools: PooledStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pools.post("old", delay=0)
+    home, before = str(place(pools)), other(pools)
+    move(pools, before)
+    move(pools, home)
+
+    async def fails(*where: Any) -> int:
+        raise errors.StoreUnavailable(before)
+
+    monkeypatch.setattr(pools.driver.mover, "_copy_live", fails)
+    with pytest.raises(errors.StoreUnavailable):
+        move(pools, before)
+    monkeypatch.undo()
+    # Another worker that has not heard yet that the queue went home.
+    remembered = pools.run(pools.driver.places.place(before)).driver
+    with pytest.raises(errors.Gated):
+        pools.run(
+            remembered.messages.post(
+                pools.project, "q", drafts(["new"], TTL, 0), client=CLIENT, default_ttl=TTL, size=0
+            )
+        )
+    assert pools.listed() == ["old"]
+    move(pools, before)
+    assert pools.listed() == ["old"]
+
+
 @pytest.mark.parametrize("after", [0, 1])
 @pytest.mark.parametrize("script", STEPS)
 def test_a_mover_that_dies_anywhere_is_made_good(

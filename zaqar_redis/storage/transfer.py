@@ -44,7 +44,11 @@ class Transfer(Protocol):
         """Begin to take the queue in; False when it is here already."""
 
     def discard(self, project: str, queue: str, token: str) -> Awaitable[None]:
-        """Give taking it in up, and clear what has come."""
+        """Give taking it in up, and clear what has come.
+
+        The gate stays shut for some minutes, unless the queue came from another kind of store:
+        it may have been here before, for whoever remembers that.
+        """
 
     def live(self, project: str, queue: str, after: int) -> Awaitable[Portion]:
         """Messages behind a rank, while the queue is in use."""

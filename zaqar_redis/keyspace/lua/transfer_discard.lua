@@ -1,4 +1,5 @@
--- Give an attempt to take a queue in up: as if it had never begun.
+-- Give an attempt to take a queue in up: as if it had never begun, but for its gate.  The queue
+-- may have been here before, and who remembers that must not make another one here.
 local queue             = KEYS[1]   -- hash: the queue itself
 local messages          = KEYS[2]   -- zset: every message by rank
 local bodies            = KEYS[3]   -- hash: rank -> envelope
@@ -23,11 +24,16 @@ local subscription_ends = KEYS[21]  -- zset: ids of subscriptions by expiry
 local spent             = KEYS[22]  -- list: the latest claims without messages
 local due               = KEYS[23]  -- zset: queues of the slot by when one is due
 local token             = ARGV[1]   -- of the move
+local life              = tonumber(ARGV[2])  -- ms for which the gate stays shut; 0: it opens
 
 if redis.call('GET', gate) ~= 'into:' .. token then
     return 0
 end
 redis.call('ZREM', due, string.sub(queue, 5, -2))
-return redis.call('UNLINK', queue, messages, bodies, ready, claimed, delayed, expiry, holds,
-    claims, leases, idempotency, idempotency_old, letters, letters_old, ledger, ledger_ends,
-    subscriptions, subscribers, subscription_ids, subscription_ends, gate, spent)
+redis.call('UNLINK', queue, messages, bodies, ready, claimed, delayed, expiry, holds, claims,
+    leases, idempotency, idempotency_old, letters, letters_old, ledger, ledger_ends, subscriptions,
+    subscribers, subscription_ids, subscription_ends, gate, spent)
+if life > 0 then
+    redis.call('SET', gate, 'closed:' .. token, 'PX', life)
+end
+return 1
