@@ -6,8 +6,8 @@
     python examples/million.py out --messages 50000 --storage redis://127.0.0.1:6379/0
 
 Writes out/archive (Parquet) and out/report (tables, and report.html to open in a browser).
-Without --storage it starts a private Redis, which is gone at the end. With it, the queues
-"orders" and "replayed" of the project "example" are made there.
+Without --storage it starts a private Redis, and removes it at the end. With it, it creates
+the queues "orders" and "replayed" of the project "example" there.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from zaqar_redis import clock
 from zaqar_redis.keyspace import embedded
 from zaqar_redis.keyspace.batch import BatchSettings
 from zaqar_redis.keyspace.client import BlockingClient
-from zaqar_redis.records import Draft
+from zaqar_redis.records import NewMessage
 from zaqar_redis.spark.jobs.analytics import analytics
 from zaqar_redis.spark.jobs.archive import archive
-from zaqar_redis.spark.jobs.replay import Settings, replay
+from zaqar_redis.spark.jobs.replay import ReplaySettings, replay
 from zaqar_redis.spark.jobs.session import NORMAL, session
-from zaqar_redis.storage.drivers.redis.messages import Messages
+from zaqar_redis.storage.redis.messages import RedisMessages
 
 PROJECT, QUEUE, COPY = "example", "orders", "replayed"
 #: Messages of one post.
@@ -44,7 +44,7 @@ SHOPS = ("Berlin", "Lagos", "Lima", "Osaka", "Quito")
 
 @contextlib.contextmanager
 def store(given: str | None) -> Iterator[str]:
-    """The URI of the store to use."""
+    """Yields the URI of the store to use."""
     if given is not None:
         yield given
         return
@@ -53,13 +53,13 @@ def store(given: str | None) -> Iterator[str]:
 
 
 def post(uri: str, number: int) -> None:
-    """Orders of five shops, straight to the store; a service does the same over HTTP."""
+    """Posts orders of five shops directly to the store; a service does so over HTTP."""
     client = BlockingClient(uri, BatchSettings())
-    messages = Messages(client, clock.store)
-    who = str(uuid.uuid4())
+    messages = RedisMessages(client, clock.store)
+    client_id = str(uuid.uuid4())
     for start in tqdm(range(0, number, POST), desc="posting", unit_scale=POST, unit=" messages"):
-        drafts = [Draft(order(each)) for each in range(start, min(start + POST, number))]
-        messages.post(PROJECT, QUEUE, drafts, client=who, default_ttl=86_400, size=0).run()
+        batch = [NewMessage(order(each)) for each in range(start, min(start + POST, number))]
+        messages.post(PROJECT, QUEUE, batch, client=client_id, default_ttl=86_400, size=0).run()
     client.close()
 
 
@@ -69,7 +69,7 @@ def order(number: int) -> bytes:
 
 
 def count(spark: SparkSession, source: dict[str, str], checkpoint: Path) -> None:
-    """Turnover by shop and ten seconds, as a stream that ends with what is there now."""
+    """Prints turnover by shop and ten seconds, by a stream that ends when it has caught up."""
     shop = F.get_json_object(F.col("body").cast("string"), "$.shop")
     cents = F.get_json_object(F.col("body").cast("string"), "$.cents").cast("long")
     counts = (
@@ -89,10 +89,10 @@ def count(spark: SparkSession, source: dict[str, str], checkpoint: Path) -> None
         .start()
     )
     query.awaitTermination()
-    shown(spark.table("turnover"))
+    print_turnover(spark.table("turnover"))
 
 
-def shown(counts: DataFrame) -> None:
+def print_turnover(counts: DataFrame) -> None:
     counts.orderBy("window", "shop").select(
         "window.start", "shop", "orders", F.round("turnover", 2).alias("turnover")
     ).show(10, truncate=False)
@@ -105,22 +105,22 @@ def main() -> None:
     parser.add_argument("out", type=Path, help="folder for the archive and the report")
     parser.add_argument("--messages", type=int, default=1_000_000, help="how many (1000000)")
     parser.add_argument("--storage", metavar="URI", help="a store to use (a private one)")
-    asked = parser.parse_args()
+    args = parser.parse_args()
     with (
-        store(asked.storage) as uri,
+        store(args.storage) as uri,
         tempfile.TemporaryDirectory() as checkpoint,
         session("example", None, {}, NORMAL) as spark,
     ):
-        post(uri, asked.messages)
+        post(uri, args.messages)
         source = {"uri": uri, "project": PROJECT}
         count(spark, source, Path(checkpoint))
-        target = str(asked.out / "archive")
+        target = str(args.out / "archive")
         reports = (
             archive(spark, target, source | {"subscribe": QUEUE}),
-            replay(spark, target, source, Settings(queues=[QUEUE], target=COPY)),
+            replay(spark, target, source, ReplaySettings(queues=[QUEUE], target=COPY)),
             analytics(
                 spark,
-                str(asked.out / "report"),
+                str(args.out / "report"),
                 source | {"subscribe": f"{QUEUE},{COPY}"},
                 window="10 seconds",
             ),

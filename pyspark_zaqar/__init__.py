@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes Spark know the format ``zaqar`` by itself.
+"""Registers the format ``zaqar`` with Spark.
 
-At the first use of a Python data source, PySpark imports every module called
-``pyspark_*`` and takes its `DefaultSource`.  It does so for the sources of others
-too: importing this must be cheap, and must not fail.
+At the first use of any Python data source, PySpark imports every module called
+``pyspark_*`` and registers its `DefaultSource`: importing this must be cheap, and must
+not fail.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fixtures that more than one folder of tests uses."""
+"""Fixtures shared by several folders of tests."""
 
 from __future__ import annotations
 
@@ -14,45 +14,45 @@ from hypothesis import settings
 
 from tests import servers
 
-# Machines are shared: how long one example takes says nothing. In CI the examples are
-# the same each time, so that a change is judged by what it changed.
+# No deadline: on a shared machine the duration of one example means nothing. CI runs the
+# same examples each time, so that a failure is due to the change that is tested.
 settings.register_profile("here", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("ci" if os.environ.get("CI") else "here")
 
 
-# For every Java that tests start, whoever starts it: nobody outside is to find it, and a
-# short life is not worth a good compiler.
+# For every Java process of the tests: it listens on loopback only, and is too short-lived
+# for the optimizing compiler.
 os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
 os.environ["SPARK_SUBMIT_OPTS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
-# A shell's "&" ignores SIGINT for what it starts, and so would all that tests start.
+# A shell's "&" makes the tests ignore SIGINT, and their child processes would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
 def redis_server() -> Iterator[servers.RedisServer]:
-    """A Redis that the tests of one process share: keep to projects of your own."""
+    """A Redis that all tests of one process share: each test uses projects of its own."""
     with servers.redis_server() as server:
         yield server
 
 
 @pytest.fixture(scope="session")
-def service(redis_server: servers.RedisServer) -> Iterator[servers.Service]:
-    """A service with default options, shared likewise."""
+def service(redis_server: servers.RedisServer) -> Iterator[servers.RunningService]:
+    """A service with default options, shared like its Redis."""
     with servers.service(redis_server.uri) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
 def collected() -> Iterator[None]:
-    """Complaints of what the tests of a module left behind are made before it ends."""
+    """Collects garbage, so that resource warnings appear in the module that caused them."""
     yield
-    for _ in range(3):  # a connection is found before its socket
+    for _ in range(3):  # a connection is collected before its socket
         gc.collect()
 
 
 @pytest.fixture
 def project() -> str:
-    """A project that nobody else has."""
+    """The name of a project that no other test uses."""
     return f"project-{uuid.uuid4()}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Real servers for tests: each in a folder of its own, stopped by its own pid."""
+"""Real servers for tests, each in a folder of its own and stopped by its pid."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ import redis
 
 from zaqar_redis.bench import logs
 
-#: The name under which a backend is a fixture parameter, and the program it needs.
+#: Names of backends as fixture parameters, which are also the programs they need.
 REDIS = "redis-server"
 VALKEY = "valkey-server"
 
 
 def wait_for(condition: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
-    """Poll until *condition* holds.  Raises TimeoutError naming *what*."""
+    """Polls until *condition* holds.  Raises TimeoutError naming *what*."""
     end = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > end:
@@ -41,7 +41,7 @@ def free_port() -> int:
 
 
 def program(name: str) -> str:
-    """Path of a server program: from PATH, or the wheel's for Valkey."""
+    """Returns the path of a server program: from PATH, or for Valkey from its wheel."""
     found = shutil.which(name)
     if found:
         return found
@@ -53,7 +53,7 @@ def program(name: str) -> str:
 
 
 class RedisServer:
-    """A private Redis or Valkey on a unix socket; may be killed and started again."""
+    """A private Redis or Valkey on a unix socket, which can be killed and restarted."""
 
     def __init__(self, folder: Path, name: str = REDIS, fsync: str | None = None) -> None:
         self.folder = folder
@@ -108,7 +108,7 @@ class RedisServer:
                 return False
 
     def open_port(self) -> int:
-        """Let it listen on 127.0.0.1 too; the port."""
+        """Makes it listen on 127.0.0.1 too; returns the port."""
         with self.client() as client:
             client.config_set("bind", "127.0.0.1")
             for _ in range(10):
@@ -120,7 +120,7 @@ class RedisServer:
         raise RuntimeError("Redis found no free port")
 
     def signal(self, number: int) -> None:
-        """Send a signal, e.g. SIGKILL, SIGSTOP, SIGCONT."""
+        """Sends a signal, e.g. SIGKILL, SIGSTOP, SIGCONT."""
         assert self._process
         self._process.send_signal(number)
         if number == signal.SIGKILL:
@@ -135,7 +135,7 @@ class RedisServer:
 
 @contextlib.contextmanager
 def redis_server(name: str = REDIS, fsync: str | None = None) -> Iterator[RedisServer]:
-    # Not pytest's folder: the path of a socket must be short.
+    # Not in pytest's folder: the path of a unix socket must be short.
     with tempfile.TemporaryDirectory(prefix="zr-") as folder:
         server = RedisServer(Path(folder), name, fsync)
         server.start()
@@ -145,7 +145,7 @@ def redis_server(name: str = REDIS, fsync: str | None = None) -> Iterator[RedisS
             server.stop()
 
 
-class Service:
+class RunningService:
     """A running ``zaqar-redis serve``."""
 
     def __init__(self, process: subprocess.Popen[bytes], port: int, log: Path) -> None:
@@ -158,7 +158,7 @@ class Service:
         return f"http://127.0.0.1:{self.port}"
 
     def workers(self) -> list[int]:
-        """Pids of the worker processes."""
+        """Returns the pids of the worker processes."""
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
         pids = [int(pid) for pid in children.read_text().split()]
         return [
@@ -182,11 +182,11 @@ def service(
     options: Mapping[str, Mapping[str, object]] | None = None,
     environment: Mapping[str, str] | None = None,
     port: int = 0,
-) -> Iterator[Service]:
-    """Run the service; *words* go to its command line, *options* are configuration:
+) -> Iterator[RunningService]:
+    """Runs the service; *words* go to its command line, *options* are configuration:
     group -> name -> value.
 
-    *port*: 0 is any that is free.
+    *port*: 0 is any free port.
     """
     with tempfile.TemporaryDirectory(prefix="zr-service-") as folder:
         port = port or free_port()
@@ -223,9 +223,9 @@ def service(
 
 
 @contextlib.contextmanager
-def watched(process: subprocess.Popen[bytes], port: int, log: Path) -> Iterator[Service]:
-    """A service that was begun: wait until it answers, stop it, and look into its *log*."""
-    running = Service(process, port, log)
+def watched(process: subprocess.Popen[bytes], port: int, log: Path) -> Iterator[RunningService]:
+    """Yields a started service once it answers; then stops it, and checks its *log*."""
+    running = RunningService(process, port, log)
     try:
         wait_for(lambda: running.answers() or process.poll() is not None, "the service to start")
         if process.poll() is not None:

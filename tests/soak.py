@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A long run at a bounded rate: does a worker's memory stay flat?
+"""A long run at a bounded rate that shows whether a worker's memory grows.
 
     python -m tests.soak --minutes 10
 
@@ -26,16 +26,16 @@ import httpx
 
 from tests import servers
 
-#: Names in use: enough to fill what a worker remembers of queues within a minute.
+#: Queues in use: enough to fill a worker's cache of queues within a minute.
 _QUEUES = 300
 #: Seconds between two lines of the report.
-_EVERY = 30.0
+_REPORT_INTERVAL_SECONDS = 30.0
 #: Part of the run that counts as warming up.
 _WARM = 0.2
 
 
-class Client(threading.Thread):
-    """One connection that does something else every time."""
+class SoakClient(threading.Thread):
+    """A thread with one connection that performs random operations."""
 
     def __init__(self, url: str, rate: float, stopping: threading.Event) -> None:
         super().__init__(daemon=True)
@@ -46,105 +46,107 @@ class Client(threading.Thread):
             headers={"Client-ID": str(uuid.uuid4()), "X-Project-ID": "soak"},
             timeout=30,
         )
-        self.answers: Counter[int] = Counter()
+        self.statuses: Counter[int] = Counter()
 
     def run(self) -> None:
-        deeds: list[Callable[[str], None]] = [
+        operations: list[Callable[[str], None]] = [
             self._post,
             self._post_many,
             self._retry,
             self._list,
             self._claim,
             self._claim,
-            self._wait,
+            self._long_poll,
             self._pop,
-            self._refused,
-            self._renew_queue,
+            self._send_invalid,
+            self._recreate_queue,
         ]
         while not self._stopping.is_set():
             start = time.monotonic()
-            before = self.answers.total()
-            random.choice(deeds)(f"q{random.randrange(_QUEUES)}")
-            due = start + (self.answers.total() - before) * self._pause
-            self._stopping.wait(max(0.0, due - time.monotonic()))
+            before = self.statuses.total()
+            random.choice(operations)(f"q{random.randrange(_QUEUES)}")
+            next_at = start + (self.statuses.total() - before) * self._pause
+            self._stopping.wait(max(0.0, next_at - time.monotonic()))
 
-    def _ask(self, method: str, path: str, **more: object) -> httpx.Response:
+    def _request(self, method: str, path: str, **more: object) -> httpx.Response:
         answer = self._client.request(method, path, **more)  # type: ignore[arg-type]  # by keyword, of many types
-        self.answers[answer.status_code] += 1
+        self.statuses[answer.status_code] += 1
         return answer
 
     def _post(self, queue: str) -> None:
-        self._ask("POST", f"/{queue}/messages", json={"messages": [{"body": "x" * 150}]})
+        self._request("POST", f"/{queue}/messages", json={"messages": [{"body": "x" * 150}]})
 
     def _post_many(self, queue: str) -> None:
         messages = [{"body": {"n": n, "text": "y" * 500}, "ttl": 60} for n in range(20)]
-        self._ask("POST", f"/{queue}/messages", json={"messages": messages})
+        self._request("POST", f"/{queue}/messages", json={"messages": messages})
 
     def _retry(self, queue: str) -> None:
         key = {"Idempotency-Key": str(uuid.uuid4())}
         for _ in range(2):
             document = {"messages": [{"body": key, "ttl": 60}]}
-            self._ask("POST", f"/{queue}/messages", json=document, headers=key)
+            self._request("POST", f"/{queue}/messages", json=document, headers=key)
 
     def _list(self, queue: str) -> None:
-        self._ask("GET", f"/{queue}/messages?limit=20&echo=true&include_claimed=true")
-        self._ask("GET", f"/{queue}/stats")
+        self._request("GET", f"/{queue}/messages?limit=20&echo=true&include_claimed=true")
+        self._request("GET", f"/{queue}/stats")
 
     def _claim(self, queue: str) -> None:
-        claimed = self._ask("POST", f"/{queue}/claims?limit=20", json={"ttl": 60})
+        claimed = self._request("POST", f"/{queue}/claims?limit=20", json={"ttl": 60})
         if claimed.status_code == 204:
             return
         claim = claimed.headers["Location"].removeprefix("/v2/queues")
-        self._ask("PATCH", claim, json={"ttl": 120})
+        self._request("PATCH", claim, json={"ttl": 120})
         ids = ",".join(message["id"] for message in claimed.json()["messages"])
-        self._ask("DELETE", f"/{queue}/messages?ids={ids}")
-        self._ask("DELETE", claim)
+        self._request("DELETE", f"/{queue}/messages?ids={ids}")
+        self._request("DELETE", claim)
 
-    def _wait(self, queue: str) -> None:
-        self._ask("POST", f"/{queue}-empty/claims?wait=1")
+    def _long_poll(self, queue: str) -> None:
+        self._request("POST", f"/{queue}-empty/claims?wait=1")
 
     def _pop(self, queue: str) -> None:
-        self._ask("DELETE", f"/{queue}/messages?pop=20")
+        self._request("DELETE", f"/{queue}/messages?pop=20")
 
-    def _refused(self, queue: str) -> None:
-        self._ask("POST", f"/{queue}/messages", content=b'{"messages": [')
-        self._ask("GET", f"/{queue}/messages?limit=100000")
-        self._ask("GET", f"/{queue}/claims/{uuid.uuid4()}")
+    def _send_invalid(self, queue: str) -> None:
+        self._request("POST", f"/{queue}/messages", content=b'{"messages": [')
+        self._request("GET", f"/{queue}/messages?limit=100000")
+        self._request("GET", f"/{queue}/claims/{uuid.uuid4()}")
 
-    def _renew_queue(self, queue: str) -> None:
-        self._ask("DELETE", f"/{queue}")
-        self._ask("PUT", f"/{queue}", json={"_max_messages_post_size": 100_000})
+    def _recreate_queue(self, queue: str) -> None:
+        self._request("DELETE", f"/{queue}")
+        self._request("PUT", f"/{queue}", json={"_max_messages_post_size": 100_000})
 
 
 def resident(process: int) -> int:
-    """KiB of memory that the process holds."""
+    """Returns the resident memory of the process, in KiB."""
     status = Path(f"/proc/{process}/status").read_text()
     return int(status.split("VmRSS:")[1].split()[0])
 
 
 def soak(url: str, watched: list[int], minutes: float, rate: float, clients: int) -> bool:
-    """Print memory as it goes.  False when a request failed."""
+    """Prints memory at intervals.  Returns False when a request failed with 5xx, or hung."""
     stopping = threading.Event()
-    crew = [Client(url, rate / clients, stopping) for _ in range(clients)]
-    for client in crew:
+    threads = [SoakClient(url, rate / clients, stopping) for _ in range(clients)]
+    for client in threads:
         client.start()
     start = time.monotonic()
     samples: list[tuple[float, list[int]]] = []
     while time.monotonic() < start + minutes * 60:
-        time.sleep(min(_EVERY, minutes * 60))
+        time.sleep(min(_REPORT_INTERVAL_SECONDS, minutes * 60))
         passed = time.monotonic() - start
         memory = [resident(process) for process in watched]
         samples.append((passed, memory))
-        total = sum((client.answers for client in crew), Counter[int]())
+        total = sum((client.statuses for client in threads), Counter[int]())
         print(f"{passed:6.0f} s  {total.total():8d} requests  RSS {memory} KiB", flush=True)
     stopping.set()
-    for client in crew:
+    for client in threads:
         client.join(40)
     warm = [memory for passed, memory in samples if passed > _WARM * minutes * 60]
     for process, *values in zip(watched, *warm, strict=True):
         print(f"process {process}: from {values[0]} to {values[-1]} KiB once warm")
-    print(f"answers: {dict(total)}")
-    return all(status < 500 for status in total) and all(not client.is_alive() for client in crew)
+    print(f"responses by status: {dict(total)}")
+    return all(status < 500 for status in total) and all(
+        not client.is_alive() for client in threads
+    )
 
 
 def main() -> int:
@@ -152,7 +154,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--rate", type=float, default=200.0, help="requests a second, at most")
     parser.add_argument("--clients", type=int, default=16)
-    parser.add_argument("--url", help="a service that runs already")
+    parser.add_argument("--url", help="a running service")
     parser.add_argument("--pid", type=int, action="append", default=[], help="a process to watch")
     given = parser.parse_args()
     with contextlib.ExitStack() as stack:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whose clock the store goes by.
+"""The clock that a store uses.
 
 A clock returns milliseconds since the epoch, or 0 for "the store's own":
-then every decision about time is made by Redis, and hosts whose clocks
-disagree cannot move each other's claims.  Tests hand in a clock they own.
+then Redis makes every decision about time, and hosts whose clocks disagree
+cannot affect each other's claims.  Tests pass their own clock.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ Clock = Callable[[], int]
 
 
 def process() -> int:
-    """Of this process, for what nobody else sees."""
+    """Returns the time of this process, for values that no other process sees."""
     return round(time.time() * 1000)
 
 
 def store() -> int:
-    """Let the store read its own clock."""
+    """Returns 0: the store reads its own clock."""
     return 0

@@ -11,12 +11,12 @@ from typing import ClassVar
 
 
 def reason(error: BaseException) -> str:
-    """What to say of an error in a line: its text, or its kind when it has none."""
+    """Returns one line about an error: its text, or its class when it has none."""
     return " ".join(str(error).split()) or type(error).__name__
 
 
 class Problem(Exception):
-    """What a caller is told."""
+    """An error that the caller receives."""
 
     message: ClassVar[str] = "Something went wrong."
     status: ClassVar[int] = 500
@@ -76,7 +76,7 @@ class BadContentType(BadRequest):
     code, title = 1108, "Invalid Content-Type"
 
 
-class ClaimLapsed(BadRequest):
+class ClaimExpired(BadRequest):
     message = "The specified claim does not exist or has expired."
     code, title = 1110, "Unable to delete"
 
@@ -86,7 +86,7 @@ class MessageNotClaimed(BadRequest):
     code, title = 1111, "Unable to delete"
 
 
-class KeyReused(Problem):
+class IdempotencyKeyReused(Problem):
     message = "The Idempotency-Key was used before for a request with other content."
     status, code, title = 422, 1120, "Idempotency-Key reused"
 
@@ -112,7 +112,7 @@ class NotFound(Problem):
 
 
 class BadSignature(NotFound):
-    message = "The pre-signed URL does not open this resource."
+    message = "The pre-signed URL is not valid for this resource."
     code, title = 1301, "404 Not Found"
 
 
@@ -141,7 +141,7 @@ class NoSuchFlavor(BadRequest):
     code = 1121
 
 
-class TooMany(BadRequest):
+class LimitExceeded(BadRequest):
     message = "There may be at most {most} {what}."
     code = 1122
 
@@ -166,7 +166,7 @@ class UriTaken(Problem):
     status, code, title = 409, 1420, "Conflict"
 
 
-class QueuesElsewhere(Problem):
+class StoreLacksQueues(Problem):
     message = (
         'The value of "uri" names a store that has none of the queues ({count}) of the pool '
         '"{pool}"; drain the pool first, or copy its store.'
@@ -187,7 +187,7 @@ class CannotMove(Problem):
     status, code, title = 409, 1422, "Conflict"
 
 
-class NotThere(Problem):
+class QueueNotInPool(Problem):
     message = 'The queue "{queue}" lives in the pool "{pool}".'
     status, code, title = 409, 1421, "Conflict"
 
@@ -215,21 +215,21 @@ class StoreTimeout(StoreUnavailable):
     code = 1702
 
 
-class Gated(StoreUnavailable):
-    """The queue is not to be used in this store now.
+class MoveLocked(StoreUnavailable):
+    """The queue must not be used in this store now.
 
-    *gate* is ``<kind>:<token>``; which kinds there are is said in storage/transfer.py.
+    *move_lock* is ``<kind>:<token>``; storage/transfer.py lists the kinds.
     """
 
     message = "The queue is being moved to another store. Please try again in a second."
     code = 1705
 
-    def __init__(self, gate: str = "") -> None:
+    def __init__(self, move_lock: str = "") -> None:
         super().__init__()
-        self.gate = gate
+        self.move_lock = move_lock
 
 
-class StoresAway(StoreUnavailable):
+class StoresUnavailable(StoreUnavailable):
     message = "These stores do not answer at the moment: {names}."
     code = 1706
 
@@ -241,7 +241,7 @@ class Overloaded(Unavailable):
     code = 1703
 
 
-class TooManyWaiting(Unavailable):
+class TooManyLongPolls(Unavailable):
     message = 'Too many requests wait for messages already; try again, or without "wait".'
     code = 1704
 

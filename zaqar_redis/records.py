@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The values that travel between rooms: frozen, typed, without IO.
+"""The values that travel between packages: frozen, typed, without IO.
 
 Times are milliseconds since the epoch, lifetimes whole seconds, unless a
 field says otherwise.  Bodies are the JSON text as it was posted.
@@ -21,14 +21,14 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 
 class Queue(Record, frozen=True):
     name: str
-    #: what the owner put in, reserved attributes included
+    #: as the owner set it, reserved attributes included
     metadata: dict[str, Any]
     #: the metadata as stored, to recognise a change made meanwhile
     stored: bytes = b"{}"
     created: int = 0
 
 
-class Draft(Record, frozen=True):
+class NewMessage(Record, frozen=True):
     """A message that has not been posted yet."""
 
     body: bytes
@@ -36,12 +36,12 @@ class Draft(Record, frozen=True):
     ttl: int | None = None
     #: seconds; None: the queue's default
     delay: int | None = None
-    #: 16 bytes; empty: none was asked for
+    #: 16 bytes; empty: no checksum was requested
     checksum: bytes = b""
-    #: where a dead letter came from: the queue's name
+    #: of a dead letter: the name of the queue that it came from
     origin: str = ""
     #: the body is encrypted
-    sealed: bool = False
+    encrypted: bool = False
 
 
 class Message(Record, frozen=True):
@@ -53,30 +53,30 @@ class Message(Record, frozen=True):
     body: bytes
     created: int
     expires: int
-    #: the live claim that holds it
+    #: the live claim that holds the message
     claim_id: str | None = None
-    #: how often it has been claimed
+    #: how often the message has been claimed
     claim_count: int = 0
     delay: int = 0
     #: 16 bytes that stand for the client that posted it
     client: bytes = b""
     checksum: bytes = b""
     origin: str = ""
-    sealed: bool = False
+    encrypted: bool = False
 
 
-class Arrived(Record, frozen=True):
+class PostedBatch(Record, frozen=True):
     """Messages that were posted, in order, to a queue of this epoch."""
 
     epoch: str
     messages: Sequence[Message]
 
 
-class Past(Record, frozen=True):
+class HistoryPage(Record, frozen=True):
     """Messages of a queue, its epoch, and the last rank that it gave.
 
-    Of a queue that is not there: the epoch that it will have, if it comes within a day, or
-    nothing, and rank 0.
+    When the queue does not exist, *epoch* is the reserved one (for a day), or empty, and
+    *rank* is 0.
     """
 
     epoch: str
@@ -84,13 +84,13 @@ class Past(Record, frozen=True):
     messages: Sequence[Message] = ()
 
 
-class Posted(Record, frozen=True):
+class PostResult(Record, frozen=True):
     """The ids of posted messages, in the order of the request."""
 
     ids: tuple[str, ...]
-    #: the answer was given before, to the same idempotency key
+    #: this result was returned before, for the same idempotency key
     replayed: bool = False
-    #: of the queue, and the rank of the first message; of stores that have these
+    #: of the queue, and below the rank of the first message; from stores that have these
     epoch: str = ""
     rank: int = 0
 
@@ -98,27 +98,27 @@ class Posted(Record, frozen=True):
 class Claim(Record, frozen=True):
     id: str
     ttl: int
-    #: seconds since it was made or last renewed
+    #: seconds since the claim was created or last renewed
     age: int
     messages: tuple[Message, ...]
 
 
-class Taken(Record, frozen=True):
-    """What a claim or a pop got."""
+class ClaimResult(Record, frozen=True):
+    """The messages that a claim or a pop got."""
 
     messages: tuple[Message, ...]
     #: None when nothing was claimable
     claim_id: str | None = None
-    #: milliseconds until a delay ends or a claim lapses; None: none is running
-    due: int | None = None
+    #: milliseconds until a delay ends or a claim expires; None: none is running
+    next_visible_ms: int | None = None
 
 
 class Page(Record, Generic[Item], frozen=True):
     items: Sequence[Item]
-    #: give it back to go on behind this page; empty when nothing was found
+    #: pass it as *after* to read the next page; empty when nothing was found
     marker: str = ""
-    #: milliseconds until something hidden may show; None: nothing is hidden
-    due: int | None = None
+    #: milliseconds until a hidden message may become visible; None: none is hidden
+    next_visible_ms: int | None = None
 
 
 class Stats(Record, frozen=True):
@@ -126,7 +126,7 @@ class Stats(Record, frozen=True):
     claimed: int = 0
     oldest: Message | None = None
     newest: Message | None = None
-    #: how many idempotency keys are remembered
+    #: how many idempotency keys are stored
     idempotency_records: int = 0
 
     @property
@@ -134,32 +134,32 @@ class Stats(Record, frozen=True):
         return self.total - self.claimed
 
 
-class Top(Record, frozen=True):
-    """Where a queue begins and ends: what a reader of ranges plans by."""
+class Watermarks(Record, frozen=True):
+    """The first and the next rank of a queue, by which a reader of ranges plans."""
 
-    #: tells this life of the queue from any other
+    #: tells this incarnation of the queue from any other
     epoch: str
-    #: the lowest rank there is; *following* when there is none
+    #: the lowest rank of a message; *next_rank* when there is none
     first: int
     #: the rank that the next message will get
-    following: int
-    #: messages, expired ones that were not tidied away yet included
+    next_rank: int
+    #: messages, including expired ones that were not swept yet
     count: int
     #: mean bytes of a stored message, by a sample; 0 when there is none
     size: int
 
 
-class Held(Record, frozen=True):
+class RawClaim(Record, frozen=True):
     """What a live claim holds, as it is stored; the three sequences go in step."""
 
-    #: when it was read
+    #: when the claim was read
     now: int
     epoch: str
     #: the end of the claim
     until: int
     ranks: Sequence[bytes]
     envelopes: Sequence[bytes]
-    #: claim id and how often the message was taken
+    #: claim id and how often the message was claimed
     holds: Sequence[bytes]
 
 
@@ -169,7 +169,7 @@ class Subscription(Record, frozen=True):
     source: str
     #: URI that messages are sent to
     subscriber: str
-    #: seconds from its creation, or from when it was last given one
+    #: seconds from creation, or from the last change of the TTL
     ttl: int
     #: seconds since then
     age: int
@@ -182,15 +182,15 @@ class Topic(Record, frozen=True):
     metadata: dict[str, Any]
 
 
-class Retry(Record, frozen=True):
-    """How a retried post is recognised."""
+class IdempotencyKey(Record, frozen=True):
+    """Identifies a post, so that a retry of it is recognised."""
 
     #: chosen by the client, unique per queue within the window
     key: str
     #: of the request, so that the same key with other content is refused
     fingerprint: bytes
-    #: milliseconds for which the first answer is kept at least, and twice that at most,
-    #: in a queue whose metadata name no other window
+    #: milliseconds for which the first answer is stored at least, and twice that at most,
+    #: in a queue whose metadata set no other window
     window: int
 
 
@@ -199,17 +199,17 @@ class Pool(Record, frozen=True):
 
     name: str
     uri: str
-    #: how much of the new queues it gets, beside the others; 0: none
+    #: its share of the new queues, relative to other pools; 0: none
     weight: int
     #: the group it belongs to; empty: none
     flavor: str = ""
     #: settings of its driver that differ from the operator's for all
     options: dict[str, Any] = {}
-    #: takes no new queues, and those it has move away
+    #: it takes no new queues, and its queues move to other pools
     draining: bool = False
 
 
-class Pools(Record, frozen=True):
+class PoolsSnapshot(Record, frozen=True):
     """All pools at one moment."""
 
     #: changes whenever a pool or a flavor does
@@ -222,95 +222,96 @@ class Flavor(Record, frozen=True):
     name: str
     #: names of its pools
     pools: tuple[str, ...]
-    #: what it can do, as stock Zaqar noted it; else ``{}``
+    #: what it can do, as stock Zaqar stored it; else ``{}``
     capabilities: Any = msgspec.field(default_factory=dict)
 
 
 class Move(Record, frozen=True):
-    """A queue on its way from one pool to another."""
+    """The move of a queue from one pool to another."""
 
     #: 32 hexadecimal digits, new for each attempt
     token: str
     source: str
     target: str
-    #: the target is where the queue lives now; the source is yet to be cleared
+    #: the queue lives in the target now; the source is yet to be cleaned up
     committed: bool = False
 
 
-class Portion(Record, frozen=True):
-    """Part of a queue on its way to another store; only drivers look inside."""
+class TransferChunk(Record, frozen=True):
+    """Part of a queue that moves to another store; only drivers know its content."""
 
     kind: str
-    #: what the two drivers have agreed upon
+    #: in the format of the two drivers
     items: Sequence[Any]
-    #: the rank that it begins behind, for messages
+    #: of messages: the rank before the first one
     after: int = 0
-    #: where the next portion begins; None: this is the last one
-    following: str | None = None
+    #: where the next chunk begins; None: this is the last one
+    next_cursor: str | None = None
 
 
 class Job(Record, frozen=True):
-    """Work on many queues that a service does in the background, and how it went."""
+    """Work on many queues that a service does in the background, and its progress."""
 
     #: False: its last round is over
     running: bool
-    #: queues that could not move in the last round
+    #: how many queues could not move in the last round
     stayed: int = 0
     #: why, of the first few of them
     why: tuple[str, ...] = ()
 
 
 class Finding(Record, frozen=True):
-    """Something in a store that does not fit together."""
+    """An inconsistency in a store."""
 
     what: str
     #: False: left behind by a process that died, and harmless
     damage: bool = True
+    #: it was repaired
     mended: bool = False
 
 
-class Checked(Record, frozen=True):
+class CheckResult(Record, frozen=True):
     """A queue that was checked, or with neither project nor queue something else."""
 
     project: str = ""
     queue: str = ""
     #: the pool whose store it was found in
     store: str = ""
-    #: its gate, see storage/transfer.py; empty: there is none
-    gate: str = ""
-    #: False: there is only something left of it
-    there: bool = False
+    #: its move lock, see storage/transfer.py; empty: none
+    move_lock: str = ""
+    #: False: the queue does not exist, but some of its keys do
+    exists: bool = False
     messages: int = 0
     findings: tuple[Finding, ...] = ()
 
-    def with_(self, *findings: Finding, **fields: Any) -> Checked:
-        """The same with more findings."""
+    def with_(self, *findings: Finding, **fields: Any) -> CheckResult:
+        """Returns a copy with more findings, and with *fields* replaced."""
         return msgspec.structs.replace(self, findings=self.findings + findings, **fields)
 
 
-class Share(Record, frozen=True):
-    """Queues of a store: how many it has, and how many it should have by weight."""
+class StoreShare(Record, frozen=True):
+    """How many queues a store has, and how many it is due by weight."""
 
     name: str
     queues: int
     due: int
 
 
-class Located(Record, frozen=True):
-    #: None: the catalogue does not know the queue
+class QueueLocation(Record, frozen=True):
+    #: None: the catalogue has no entry for the queue
     pool: str | None
     move: Move | None = None
-    #: it was, and its place is kept for a while
+    #: the queue was deleted; its entry is kept for a while
     deleted: bool = False
-    #: the epoch that it is to have when it gets a pool; empty: nobody was told one
-    promised: str = ""
+    #: the epoch that the queue will have when it gets a pool; empty: none is reserved
+    reserved_epoch: str = ""
 
 
-class Placed(Record, frozen=True):
+class CatalogueEntry(Record, frozen=True):
     """A queue, and the pool that it lives in."""
 
     project: str
     queue: str
     pool: str
-    #: give it back to go on behind this one
+    #: pass it as *after* to go on behind this entry
     marker: str = ""

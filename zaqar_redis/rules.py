@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every name pattern, range and limit, once.
+"""All name patterns, ranges and limits.
 
 The rules are those of the Zaqar v2 API; a function here raises the error that
 the client gets, and its text names the field and the limit.
@@ -24,12 +24,12 @@ GRACE_MIN = 60
 #: API: of a pool.
 URI_MAX = 255
 WEIGHT_MAX = 2**32 - 1
-#: Longer keys than this are not made by any client library we know of.
+#: No known client library creates longer keys.
 IDEMPOTENCY_KEY_MAX = 255
 #: Levels of objects and arrays in metadata: what was written must be readable
-#: wherever it is read, and how deep a decoder can go depends on who calls it.
+#: everywhere, and how deep a decoder can go depends on its caller.
 NESTING_MAX = 100
-#: What signed 64-bit integers hold; Redis and msgpack end there.
+#: The largest signed 64-bit integer: the limit of Redis and msgpack.
 INTEGER_MAX = 2**63 - 1
 
 _QUEUE_NAME = re.compile(r"[a-zA-Z0-9_\-.]+", re.ASCII)
@@ -58,11 +58,11 @@ class Limits(msgspec.Struct, frozen=True):
     min_length_client_id: int = 10
     max_length_client_id: int = 36
     message_delete_with_claim_id: bool = False
-    #: seconds that a claim or a list may wait for messages; ours
+    #: seconds that a claim or a list may wait for messages; not in stock
     max_wait: int = 30
-    #: seconds for which a retried post is recognised at least; ours
+    #: seconds for which a retried post is recognised at least; not in stock
     idempotency_window: int = 600
-    #: the longest that a queue may ask for; ours
+    #: the longest window that a queue may set; not in stock
     max_idempotency_window: int = 86400
 
 
@@ -71,7 +71,7 @@ DEFAULT_PAGE = 10
 
 
 def queue_name(name: str) -> str:
-    """API: 1 to 64 of ASCII letters, digits, underscore, hyphen; the dot too."""
+    """Returns *name*; API: 1 to 64 ASCII letters, digits, underscores, hyphens, dots."""
     if len(name) > QUEUE_NAME_MAX:
         raise errors.BadQueue(why=f"Queue names may be at most {QUEUE_NAME_MAX} characters long.")
     if not _QUEUE_NAME.fullmatch(name):
@@ -96,7 +96,7 @@ def project_id(project: str | None) -> str:
 
 
 def client_id(client: str | None, limits: Limits) -> str:
-    """API: a UUID, unless the operator set client_id_uuid_safe=off."""
+    """Returns *client*; API: a UUID, unless the operator set client_id_uuid_safe=off."""
     if client is None:
         raise errors.MissingHeader(name="Client-ID")
     if limits.client_id_uuid_safe == "off":
@@ -111,7 +111,7 @@ def client_id(client: str | None, limits: Limits) -> str:
     return client
 
 
-@functools.lru_cache(maxsize=4096)  # a client asks more than once
+@functools.lru_cache(maxsize=4096)  # a client sends many requests
 def _is_uuid(text: str) -> bool:
     try:
         uuid.UUID(text)
@@ -138,7 +138,7 @@ def is_claim_id(text: str) -> bool:
 
 
 def within(field: str, value: int | None, least: int, most: int, unit: str = "") -> None:
-    """Raise BadRequest unless *value* is None or in the closed range."""
+    """Raises BadRequest unless *value* is None or in the closed range."""
     if value is not None and not least <= value <= most:
         raise errors.BadRequest(
             why=f'The value of "{field}" must be between {least} and {most}{unit}.'
@@ -146,7 +146,7 @@ def within(field: str, value: int | None, least: int, most: int, unit: str = "")
 
 
 def limit(value: int | None, most: int) -> int:
-    """The size of a page: given, or the default."""
+    """Returns the size of a page: the given one, or the default."""
     if value is None:
         return min(DEFAULT_PAGE, most)
     within("limit", value, 1, most)
@@ -189,10 +189,10 @@ RESERVED = (
 
 
 def queue_metadata(metadata: dict[str, Any], limits: Limits, can_encrypt: bool) -> None:
-    """API: reserved attributes, after creation and after every patch.
+    """Raises BadRequest for reserved attributes that the API does not allow.
 
-    Stricter than stock, which lets any value of ``_dead_letter_queue`` pass and
-    fails at the first claim.
+    Checked after creation and after every patch.  Stricter than stock, which accepts any
+    value of ``_dead_letter_queue`` and fails at the first claim.
     """
     ranges = {
         "_max_messages_post_size": (1, limits.max_messages_post_size),
@@ -218,10 +218,10 @@ def queue_metadata(metadata: dict[str, Any], limits: Limits, can_encrypt: bool) 
     retry = metadata.get("_retry_policy")
     if retry is not None and not isinstance(retry, dict):
         raise errors.BadRequest(why='The value of "_retry_policy" must be an object.')
-    sealed = metadata.get("_enable_encrypt_messages")
-    if sealed is not None and not isinstance(sealed, bool):
+    encrypt = metadata.get("_enable_encrypt_messages")
+    if encrypt is not None and not isinstance(encrypt, bool):
         raise errors.BadRequest(why='The value of "_enable_encrypt_messages" must be a boolean.')
-    if sealed and not can_encrypt:
+    if encrypt and not can_encrypt:
         raise errors.BadRequest(
             why='"_enable_encrypt_messages" needs the option message_encryption_key, '
             "which the operator has not set."

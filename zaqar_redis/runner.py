@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How commands and jobs run coroutines, and how Ctrl-C ends them."""
+"""A runner for the coroutines of commands and jobs, which Ctrl-C ends."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ T = TypeVar("T")
 
 
 class Runner:
-    """An asyncio.Runner whose Ctrl-C ends what is run, and nothing else.
+    """An asyncio.Runner in which Ctrl-C cancels the coroutine that is run, and nothing else.
 
-    asyncio's own raises KeyboardInterrupt also inside whatever other task is at work
-    just then, e.g. one that an orderly end needs.
+    asyncio's own also raises KeyboardInterrupt inside any other task that is running at
+    that moment, e.g. one that an orderly end needs.
     """
 
     def __init__(self) -> None:
@@ -38,12 +38,12 @@ class Runner:
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        """Returns what the coroutine of *function* does.
+        """Returns the result of the coroutine that *function* returns.
 
-        Raises KeyboardInterrupt, if that was asked for, once the coroutine has ended, in
-        whatever way.  The function is called here, and not by the caller, so that no Ctrl-C
-        comes between: a coroutine that nobody awaits is complained about.  Whoever handled
-        the signal before does so first: there may be more to stop.
+        After Ctrl-C raises KeyboardInterrupt, once the coroutine has ended.  The function is
+        called here, and not by the caller, so that no Ctrl-C comes between the two: Python
+        warns of coroutines that nobody awaits.  The signal's earlier handler is called too:
+        there may be more to stop.
         """
         loop = self._runner.get_loop()
         task: asyncio.Task[T] | None = None
@@ -59,21 +59,21 @@ class Runner:
                 with contextlib.suppress(KeyboardInterrupt):
                     before(number, frame)
 
-        # Signals belong to the main thread; one that is ignored stays so.
-        ours = threading.current_thread() is threading.main_thread() and callable(before)
-        if ours:
+        # Only the main thread may handle signals; an ignored signal stays ignored.
+        handles_signal = threading.current_thread() is threading.main_thread() and callable(before)
+        if handles_signal:
             signal.signal(signal.SIGINT, interrupt)
         try:
             task = loop.create_task(function(*args, **kwargs))
             if interrupted:
                 task.cancel()
-            answer = loop.run_until_complete(task)
+            result = loop.run_until_complete(task)
         except asyncio.CancelledError:
             if not interrupted:
                 raise
         finally:
-            if ours:
+            if handles_signal:
                 signal.signal(signal.SIGINT, before)
         if interrupted:
             raise KeyboardInterrupt
-        return answer
+        return result

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A thin client of the v2 API: who asks goes into headers, answers come back as they are."""
+"""A thin client of the v2 API: identities go into headers, responses are returned as they are."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ Ids = list[str]
 Bodies = list[Any]
 
 
-class Api:
-    """One client of one project."""
+class ZaqarTestClient:
+    """A client of one project."""
 
     def __init__(
         self, http: httpx.Client, url: str, project: str, client: str | None = None
@@ -26,9 +26,9 @@ class Api:
         self.project = project
         self.client = client or str(uuid.uuid4())
 
-    def beside(self, project: str | None = None) -> Api:
-        """Another client: of the same project, or of the one named."""
-        return Api(self.http, self.url, project or self.project)
+    def another_client(self, project: str | None = None) -> ZaqarTestClient:
+        """Returns another client, of the same project or of the given one."""
+        return ZaqarTestClient(self.http, self.url, project or self.project)
 
     def request(
         self,
@@ -40,7 +40,7 @@ class Api:
         headers: dict[str, str] | None = None,
         **params: Any,
     ) -> httpx.Response:
-        """*path* is below ``/v2``; *params* that are None are left out."""
+        """Sends a request; *path* is below ``/v2``, *params* that are None are left out."""
         given: dict[str, Any] = {"json": document} if document is not NOTHING else {}
         if content is not None:
             given["content"] = content
@@ -48,7 +48,7 @@ class Api:
         if query:
             given["params"] = query
         sent = {"Client-ID": self.client, "X-Project-ID": self.project} | (headers or {})
-        # As bytes, so that a project may be named in any script.
+        # As bytes, so that the project may have any characters.
         given["headers"] = [(name.encode(), value.encode()) for name, value in sent.items()]
         return self.http.request(method, f"{self.url}/v2{path}", **given)
 
@@ -56,7 +56,7 @@ class Api:
         return self.request("GET", path, **params)
 
     def follow(self, href: str) -> httpx.Response:
-        """GET what a link or a Location names."""
+        """Sends a GET for the target of a link or a Location."""
         return self.get(href.removeprefix("/v2"))
 
     def create(self, queue: str, /, **metadata: Any) -> httpx.Response:
@@ -68,20 +68,20 @@ class Api:
         )
 
     def post(self, queue: str, *messages: object, key: str | None = None) -> httpx.Response:
-        """Post messages as they are; *key* is the Idempotency-Key."""
+        """Posts message documents as they are; *key* is the Idempotency-Key."""
         headers = {} if key is None else {"Idempotency-Key": key}
         return self.request(
             "POST", f"/queues/{queue}/messages", {"messages": list(messages)}, headers=headers
         )
 
     def send(self, queue: str, *bodies: object, **fields: Any) -> Ids:
-        """Post bodies; the ids."""
+        """Posts bodies; returns the ids."""
         answer = self.post(queue, *({"body": body} | fields for body in bodies))
         assert answer.status_code == 201, answer.text
         return [href.rsplit("/", 1)[1] for href in answer.json()["resources"]]
 
     def list(self, queue: str, **params: Any) -> httpx.Response:
-        """What is there, one's own messages too."""
+        """Lists messages, with the client's own."""
         return self.get(f"/queues/{queue}/messages", **({"echo": True} | params))
 
     def bodies(self, queue: str, **params: Any) -> Bodies:
@@ -94,7 +94,7 @@ class Api:
         return self.request("POST", f"/queues/{queue}/claims", document, limit=limit)
 
     def hold(self, queue: str, limit: int | None = None, **lease: Any) -> tuple[str, Bodies]:
-        """Claim; the id of the claim and its messages."""
+        """Claims messages; returns the id of the claim and its messages."""
         answer = self.claim(queue, limit, **lease)
         assert answer.status_code == 201, answer.text
         return answer.headers["Location"].rsplit("/", 1)[1], answer.json()["messages"]
@@ -129,13 +129,13 @@ class Api:
         return found
 
     def counts(self, queue: str) -> tuple[int, int, int]:
-        """Free, claimed, total."""
+        """Returns the counts of free, claimed and all messages."""
         found = self.stats(queue)
         return found["free"], found["claimed"], found["total"]
 
 
 def refused(answer: httpx.Response, status: int, *words: str) -> None:
-    """The answer is an error document of this status whose text holds all *words*."""
+    """Asserts that the response is an error document of this status that contains all *words*."""
     assert answer.status_code == status, answer.text
     document = answer.json()
     assert set(document) == {"title", "description"}, document

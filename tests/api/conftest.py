@@ -10,34 +10,34 @@ import httpx
 import pytest
 
 from tests import servers
-from tests.api.client import Api
-from tests.api.store import Store
+from tests.api.client import ZaqarTestClient
+from tests.api.store import ProjectStore
 from zaqar_redis.keyspace import client as keyspace
 from zaqar_redis.keyspace.batch import BatchSettings
 
 
 @pytest.fixture(scope="session")
 def http() -> Iterator[httpx.Client]:
-    """One pool of connections for all tests."""
+    """One HTTP connection pool for all tests."""
     with httpx.Client(timeout=30) as client:
         yield client
 
 
 @pytest.fixture
-def api(http: httpx.Client, service: servers.Service, project: str) -> Api:
+def api(http: httpx.Client, service: servers.RunningService, project: str) -> ZaqarTestClient:
     """A client of a project of its own, at the service with default options."""
-    return Api(http, service.url, project)
+    return ZaqarTestClient(http, service.url, project)
 
 
 @pytest.fixture
-def other(api: Api) -> Api:
+def other(api: ZaqarTestClient) -> ZaqarTestClient:
     """Another client of the same project."""
-    return api.beside()
+    return api.another_client()
 
 
 @pytest.fixture(scope="session")
-def rich_service(redis_server: servers.RedisServer) -> Iterator[servers.Service]:
-    """A service with every optional ability switched on."""
+def rich_service(redis_server: servers.RedisServer) -> Iterator[servers.RunningService]:
+    """A service with every optional feature enabled."""
     options: dict[str, dict[str, object]] = {
         "DEFAULT": {"admin_mode": True, "enable_checksum": True},
         "transport": {"message_encryption_key": "a key for tests", "client_id_uuid_safe": "off"},
@@ -48,16 +48,16 @@ def rich_service(redis_server: servers.RedisServer) -> Iterator[servers.Service]
 
 
 @pytest.fixture
-def rich(http: httpx.Client, rich_service: servers.Service, project: str) -> Api:
-    """A client of the service with every optional ability."""
-    return Api(http, rich_service.url, project)
+def rich(http: httpx.Client, rich_service: servers.RunningService, project: str) -> ZaqarTestClient:
+    """A client of the service with every optional feature."""
+    return ZaqarTestClient(http, rich_service.url, project)
 
 
 @pytest.fixture
-def store(redis_server: servers.RedisServer, project: str) -> Iterator[Store]:
-    """The Redis driver itself, under a clock that the test owns."""
+def store(redis_server: servers.RedisServer, project: str) -> Iterator[ProjectStore]:
+    """The Redis driver without HTTP, with a clock that the test controls."""
     with asyncio.Runner() as runner:
-        made = Store(keyspace.client(redis_server.uri, BatchSettings()), project, runner)
-        runner.run(made.driver.start())
-        yield made
-        runner.run(made.driver.close())
+        store = ProjectStore(keyspace.client(redis_server.uri, BatchSettings()), project, runner)
+        runner.run(store.driver.start())
+        yield store
+        runner.run(store.driver.close())

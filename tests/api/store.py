@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The store without HTTP, under a clock that the test owns."""
+"""The store without HTTP, with a clock that the test controls."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from redis.asyncio.connection import AbstractConnection
 
 from zaqar_redis.keyspace.client import AsyncClient
 from zaqar_redis.keyspace.script import Call
-from zaqar_redis.records import Draft, Message, Stats, Taken
-from zaqar_redis.storage.drivers.redis import RedisDriver
+from zaqar_redis.records import ClaimResult, Message, NewMessage, Stats
+from zaqar_redis.storage.redis import RedisDriver
 
 T = TypeVar("T")
 Bodies = list[str]
 _YEAR = 365 * 86400 * 1000
 
 
-class Counting:
+class RoundTripCounter:
     """A client that counts round trips: calls issued together are one."""
 
     def __init__(self, client: AsyncClient) -> None:
@@ -54,14 +54,14 @@ class Counting:
         self._turn = None
 
 
-class Store:
-    """One project of a store, and its time."""
+class ProjectStore:
+    """One project of a store, and its clock."""
 
     def __init__(self, client: AsyncClient, project: str, runner: asyncio.Runner) -> None:
-        # Years ahead of Redis' own clock: services on the same Redis sweep by that one.
+        # Years ahead of Redis' own clock, by which services on the same Redis sweep.
         self.now = int(time.time() * 1000) + 10 * _YEAR
         self.project = project
-        self.client = Counting(client)
+        self.client = RoundTripCounter(client)
         self.driver = RedisDriver(self.client, now=lambda: self.now)
         self._runner = runner
 
@@ -75,7 +75,7 @@ class Store:
         return self._runner.run(awaited())
 
     def trips(self, operation: Awaitable[Any]) -> int:
-        """How many round trips it takes."""
+        """Returns how many round trips the operation takes."""
         before = self.client.trips
         self.do(operation)
         return self.client.trips - before
@@ -86,18 +86,18 @@ class Store:
     def post(
         self, queue: str, *bodies: str, ttl: int | None = None, delay: int | None = None
     ) -> Sequence[str]:
-        drafts = [Draft(body=f'"{body}"'.encode(), ttl=ttl, delay=delay) for body in bodies]
+        messages = [NewMessage(body=f'"{body}"'.encode(), ttl=ttl, delay=delay) for body in bodies]
         operation = self.driver.messages.post(
-            self.project, queue, drafts, client="tester", default_ttl=3600, size=1
+            self.project, queue, messages, client="tester", default_ttl=3600, size=1
         )
         return self.do(operation).ids
 
-    def claim(self, queue: str, ttl: int = 60, grace: int = 60, limit: int = 10) -> Taken:
+    def claim(self, queue: str, ttl: int = 60, grace: int = 60, limit: int = 10) -> ClaimResult:
         claims = self.driver.claims
         return self.do(claims.create(self.project, queue, ttl=ttl, grace=grace, limit=limit))
 
     def held(self, queue: str, ttl: int = 60, grace: int = 60, limit: int = 10) -> str:
-        """The id of a new claim."""
+        """Returns the id of a new claim."""
         taken = self.claim(queue, ttl, grace, limit)
         assert taken.claim_id
         return taken.claim_id
@@ -134,7 +134,7 @@ class Store:
         return self.do(self.driver.queues.stats(self.project, queue))
 
     def counts(self, queue: str) -> tuple[int, int, int]:
-        """Free, claimed, total."""
+        """Returns the counts of free, claimed and all messages."""
         found = self.stats(queue)
         return found.free, found.claimed, found.total
 

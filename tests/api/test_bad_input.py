@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whatever comes in: a 4xx that names what is wrong, and nothing is changed."""
+"""Bad input gets a 4xx that names the problem, and changes nothing."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import uuid
 
 import pytest
 
-from tests.api.client import PATCH, Api, refused
+from tests.api.client import PATCH, ZaqarTestClient, refused
 
-#: Every door that takes a document, and a document that it would take.
-DOORS = {
+#: Every endpoint that accepts a document, with a valid document.
+ENDPOINTS = {
     "create": ("PUT", "/queues/q", b"{}"),
     "patch": ("PATCH", "/queues/q", b"[]"),
     "purge": ("POST", "/queues/q/purge", b'{"resource_types":[]}'),
@@ -46,10 +46,12 @@ MALFORMED = {
 
 
 @pytest.mark.parametrize("content", MALFORMED.values(), ids=MALFORMED)
-@pytest.mark.parametrize("door", DOORS)
-def test_malformed_json(rich: Api, door: str, content: bytes) -> None:
-    method, path, _ = DOORS[door]
-    headers = {"Content-Type": PATCH} if door == "patch" else {}
+@pytest.mark.parametrize("endpoint", ENDPOINTS)
+def test_malformed_json_is_refused_by_every_endpoint(
+    rich: ZaqarTestClient, endpoint: str, content: bytes
+) -> None:
+    method, path, _ = ENDPOINTS[endpoint]
+    headers = {"Content-Type": PATCH} if endpoint == "patch" else {}
     answer = rich.request(method, path, content=content, headers=headers)
     assert answer.status_code == 400, answer.text
     assert answer.json()["title"] == "Invalid request body"
@@ -57,10 +59,10 @@ def test_malformed_json(rich: Api, door: str, content: bytes) -> None:
     assert rich.get("/queues").json()["queues"] == []
 
 
-@pytest.mark.parametrize("door", DOORS)
-def test_documents_of_300_kilobytes(rich: Api, door: str) -> None:
-    method, path, document = DOORS[door]
-    headers = {"Content-Type": PATCH} if door == "patch" else {}
+@pytest.mark.parametrize("endpoint", ENDPOINTS)
+def test_documents_of_300_kilobytes_are_refused(rich: ZaqarTestClient, endpoint: str) -> None:
+    method, path, document = ENDPOINTS[endpoint]
+    headers = {"Content-Type": PATCH} if endpoint == "patch" else {}
     content = document + b" " * (300 * 1024)
     refused(rich.request(method, path, content=content, headers=headers), 400, "bytes")
     chunks = (content[at : at + 30_000] for at in range(0, len(content), 30_000))
@@ -101,28 +103,28 @@ WRONG: list[tuple[bytes, str]] = [
 
 
 @pytest.mark.parametrize(("content", "word"), WRONG)
-def test_messages_of_the_wrong_shape(api: Api, content: bytes, word: str) -> None:
+def test_malformed_messages_are_refused(api: ZaqarTestClient, content: bytes, word: str) -> None:
     refused(api.request("POST", "/queues/q/messages", content=content), 400, word)
     assert api.get("/queues").json()["queues"] == []
 
 
-def test_an_empty_post(api: Api) -> None:
+def test_empty_post_is_refused(api: ZaqarTestClient) -> None:
     refused(api.request("POST", "/queues/q/messages", content=b""), 400, "empty")
 
 
 @pytest.mark.parametrize("number", [b"9" * 400, b"9" * 5000, b"-" + b"9" * 30, b"1e999"])
-def test_huge_numbers_are_never_a_fault_of_ours(rich: Api, number: bytes) -> None:
-    for door, content in (
+def test_huge_numbers_never_cause_a_5xx(rich: ZaqarTestClient, number: bytes) -> None:
+    for endpoint, content in (
         ("create", b'{"a":%s}' % number),
         ("create", b'{"_default_message_ttl":%s}' % number),
         ("patch", b'[{"op":"add","path":"/metadata/a","value":%s}]' % number),
         ("post", b'{"messages":[{"body":%s}]}' % number),
         ("claim", b'{"ttl":%s}' % number),
     ):
-        method, path, _ = DOORS[door]
-        headers = {"Content-Type": PATCH} if door == "patch" else {}
+        method, path, _ = ENDPOINTS[endpoint]
+        headers = {"Content-Type": PATCH} if endpoint == "patch" else {}
         answer = rich.request(method, path, content=content, headers=headers)
-        assert answer.status_code < 500, (door, answer.text)
+        assert answer.status_code < 500, (endpoint, answer.text)
         assert rich.list("q").status_code == 200
         assert rich.get("/queues", detailed=True).status_code == 200
         assert rich.get("/queues/q").status_code == 200
@@ -131,8 +133,10 @@ def test_huge_numbers_are_never_a_fault_of_ours(rich: Api, number: bytes) -> Non
 @pytest.mark.parametrize(
     "depth", [100, 500, 900, 950, 960, 965, 966, 967, 968, 969, 970, 980, 1100]
 )
-@pytest.mark.parametrize("door", ["create", "patch", "post"])
-def test_at_no_depth_a_document_breaks_what_reads_it(rich: Api, door: str, depth: int) -> None:
+@pytest.mark.parametrize("endpoint", ["create", "patch", "post"])
+def test_document_of_any_nesting_depth_is_readable_or_refused(
+    rich: ZaqarTestClient, endpoint: str, depth: int
+) -> None:
     nest = b"[" * depth + b"]" * depth
     rich.create("r")
     path, content, headers = {
@@ -143,8 +147,8 @@ def test_at_no_depth_a_document_breaks_what_reads_it(rich: Api, door: str, depth
             {"Content-Type": PATCH},
         ),
         "post": ("/queues/q/messages", b'{"messages":[{"body":%s}]}' % nest, {}),
-    }[door]
-    answer = rich.request(DOORS[door][0], path, content=content, headers=headers)
+    }[endpoint]
+    answer = rich.request(ENDPOINTS[endpoint][0], path, content=content, headers=headers)
     assert answer.status_code in (200, 201, 400), answer.text
     if answer.status_code == 400:
         assert "nested" in answer.text
@@ -154,9 +158,9 @@ def test_at_no_depth_a_document_breaks_what_reads_it(rich: Api, door: str, depth
     assert rich.claim("q").status_code in (201, 204)
 
 
-def _forged(api: Api) -> dict[str, str]:
-    """Ids that the project's queue ``q`` never gave, or no longer knows."""
-    stranger = api.beside(f"{api.project}-2")
+def _forged(api: ZaqarTestClient) -> dict[str, str]:
+    """Returns ids that the project's queue ``q`` never issued, or that are outdated."""
+    stranger = api.another_client(f"{api.project}-2")
     api.send("q", "earlier")
     (earlier,) = api.send("q", "earlier")
     api.request("DELETE", "/queues/q")
@@ -165,7 +169,7 @@ def _forged(api: Api) -> dict[str, str]:
     return {
         "another project's": stranger.send("q", "theirs")[0],
         "another queue's": api.send("r", "other")[0],
-        "an earlier life's": earlier,
+        "an earlier epoch's": earlier,
         "random": str(uuid.uuid4()),
         "nil": str(uuid.UUID(int=0)),
         "rank to come": f"{epoch}-{0:04x}-{rank + 1:012x}",
@@ -181,9 +185,9 @@ def _forged(api: Api) -> dict[str, str]:
     }
 
 
-def test_forged_message_ids_open_nothing(api: Api) -> None:
+def test_forged_message_ids_match_nothing(api: ZaqarTestClient) -> None:
     forged = _forged(api)
-    stranger = api.beside(f"{api.project}-2")
+    stranger = api.another_client(f"{api.project}-2")
     for name, message in forged.items():
         refused(api.message("q", message), 404)
         refused(api.get(f"/queues/q/messages?ids={message}"), 404)
@@ -198,8 +202,8 @@ def test_forged_message_ids_open_nothing(api: Api) -> None:
     assert stranger.bodies("q") == ["theirs"]
 
 
-def test_forged_claim_ids_open_nothing(api: Api) -> None:
-    stranger = api.beside(f"{api.project}-2")
+def test_forged_claim_ids_match_nothing(api: ZaqarTestClient) -> None:
+    stranger = api.another_client(f"{api.project}-2")
     claims = []
     for who, queue in ((stranger, "q"), (api, "r"), (api, "q")):
         who.send(queue, 1)
@@ -231,7 +235,9 @@ def test_forged_claim_ids_open_nothing(api: Api) -> None:
     "query",
     ["ids=,", "ids=,,,", "ids=%00", "pop=1&pop=x", "pop=1e1", "pop=", "limit=%FF", "marker=%FF"],
 )
-def test_odd_queries(api: Api, query: str) -> None:
+def test_malformed_queries_never_cause_a_5xx_or_a_deletion(
+    api: ZaqarTestClient, query: str
+) -> None:
     api.send("q", 1)
     for method in ("GET", "DELETE"):
         assert api.request(method, f"/queues/q/messages?{query}").status_code < 500

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from tests.api.client import Api, refused
+from tests.api.client import ZaqarTestClient, refused
 
 UNKNOWN = "0d9fbb8a-7c5a-4d2e-9a44-0b9a3a9a1c55"
 
 
-def test_create(api: Api) -> None:
+def test_create_claim(api: ZaqarTestClient) -> None:
     ids = api.send("q", *range(3))
     answer = api.claim("q", 2, ttl=100, grace=60)
     assert answer.status_code == 201
@@ -29,7 +29,7 @@ def test_create(api: Api) -> None:
 
 
 @pytest.mark.parametrize("content", [None, b"", b"{}", b'{"ttl": null, "grace": null}'])
-def test_defaults(api: Api, content: bytes | None) -> None:
+def test_claim_without_lease_gets_the_defaults(api: ZaqarTestClient, content: bytes | None) -> None:
     api.send("q", *range(11))
     answer = api.request("POST", "/queues/q/claims", content=content)
     assert answer.status_code == 201
@@ -37,14 +37,14 @@ def test_defaults(api: Api, content: bytes | None) -> None:
     assert api.follow(answer.headers["Location"]).json()["ttl"] == 300
 
 
-def test_what_is_unknown_is_passed_over(api: Api) -> None:
+def test_unknown_fields_of_a_claim_are_ignored(api: ZaqarTestClient) -> None:
     api.send("q", 1, 2)
     answer = api.request("POST", "/queues/q/claims", {"limit": 1, "colour": "blue"}, size=1)
     assert len(answer.json()["messages"]) == 2
 
 
 @pytest.mark.parametrize("lazy", [True, False])
-def test_nothing_to_claim(api: Api, lazy: bool) -> None:
+def test_claim_without_claimable_messages_answers_204(api: ZaqarTestClient, lazy: bool) -> None:
     if not lazy:
         api.create("q")
     answer = api.claim("q")
@@ -54,14 +54,14 @@ def test_nothing_to_claim(api: Api, lazy: bool) -> None:
     assert names == ([] if lazy else ["q"])
 
 
-def test_claims_take_turns(api: Api) -> None:
+def test_successive_claims_get_successive_messages(api: ZaqarTestClient) -> None:
     api.send("q", *range(5))
     taken = [[message["body"] for message in api.hold("q", 2)[1]] for _ in range(3)]
     assert taken == [[0, 1], [2, 3], [4]]
     assert api.claim("q").status_code == 204
 
 
-def test_claimers_at_the_same_time_never_share_a_message(api: Api) -> None:
+def test_concurrent_claimers_never_share_a_message(api: ZaqarTestClient) -> None:
     api.send("q", *range(200))
 
     def drain(_: int) -> list[int]:
@@ -78,7 +78,7 @@ def test_claimers_at_the_same_time_never_share_a_message(api: Api) -> None:
 @pytest.mark.parametrize(
     ("limit", "status"), [(-1, 400), (0, 400), (1, 201), (19, 201), (20, 201), (21, 400)]
 )
-def test_limit(api: Api, limit: int, status: int) -> None:
+def test_limit_of_a_claim_is_checked(api: ZaqarTestClient, limit: int, status: int) -> None:
     api.send("q", *range(21))
     answer = api.claim("q", limit)
     if status == 400:
@@ -90,7 +90,7 @@ def test_limit(api: Api, limit: int, status: int) -> None:
 
 @pytest.mark.parametrize("field", ["ttl", "grace"])
 @pytest.mark.parametrize("value", [60, 61, 43199, 43200])
-def test_lease_within_its_range(api: Api, field: str, value: int) -> None:
+def test_lease_within_its_range_is_accepted(api: ZaqarTestClient, field: str, value: int) -> None:
     api.send("q", 1)
     claim, _ = api.hold("q", **{field: value})
     assert api.renew("q", claim, **{field: value}).status_code == 204
@@ -98,7 +98,7 @@ def test_lease_within_its_range(api: Api, field: str, value: int) -> None:
 
 @pytest.mark.parametrize("field", ["ttl", "grace"])
 @pytest.mark.parametrize("value", [59, 0, -5, 43201, 10**9, 2**63, 10**40])
-def test_lease_out_of_its_range(api: Api, field: str, value: int) -> None:
+def test_lease_out_of_its_range_is_refused(api: ZaqarTestClient, field: str, value: int) -> None:
     api.send("q", 1)
     answer = api.claim("q", **{field: value})
     assert answer.status_code == 400
@@ -111,14 +111,14 @@ def test_lease_out_of_its_range(api: Api, field: str, value: int) -> None:
 
 @pytest.mark.parametrize("field", ["ttl", "grace"])
 @pytest.mark.parametrize("value", ["60", 60.5, True, [60], {}])
-def test_lease_of_the_wrong_type(api: Api, field: str, value: Any) -> None:
+def test_lease_of_the_wrong_type_is_refused(api: ZaqarTestClient, field: str, value: Any) -> None:
     api.send("q", 1)
     refused(api.claim("q", **{field: value}), 400, field)
     claim, _ = api.hold("q")
     refused(api.renew("q", claim, **{field: value}), 400, field)
 
 
-def test_show(api: Api) -> None:
+def test_show_claim(api: ZaqarTestClient) -> None:
     ids = api.send("q", 1, 2, 3)
     began = time.monotonic()
     claim, _ = api.hold("q", 2, ttl=100)
@@ -133,7 +133,7 @@ def test_show(api: Api) -> None:
     assert document["messages"][0]["href"].endswith(f"?claim_id={claim}")
 
 
-def test_show_leaves_out_what_was_deleted(api: Api) -> None:
+def test_show_claim_omits_deleted_messages(api: ZaqarTestClient) -> None:
     ids = api.send("q", 1, 2)
     claim, _ = api.hold("q")
     api.delete("q", ids[0], claim)
@@ -143,7 +143,9 @@ def test_show_leaves_out_what_was_deleted(api: Api) -> None:
 
 
 @pytest.mark.parametrize("claim", ["x", UNKNOWN, UNKNOWN.replace("-", ""), "%2A", "%00", "a.b"])
-def test_unknown_claims(api: Api, claim: str) -> None:
+def test_unknown_claim_is_not_found_and_its_release_is_accepted(
+    api: ZaqarTestClient, claim: str
+) -> None:
     for _ in range(2):
         refused(api.claimed("q", claim), 404, "Claim")
         refused(api.renew("q", claim, ttl=60), 404, "Claim")
@@ -152,7 +154,7 @@ def test_unknown_claims(api: Api, claim: str) -> None:
         api.hold("q")
 
 
-def test_a_claim_belongs_to_its_queue(api: Api) -> None:
+def test_a_claim_belongs_to_its_queue(api: ZaqarTestClient) -> None:
     api.send("q", 1)
     api.send("r", 1)
     claim, _ = api.hold("q")
@@ -162,25 +164,25 @@ def test_a_claim_belongs_to_its_queue(api: Api) -> None:
     assert api.counts("q") == (0, 1, 1)
 
 
-def test_renew(api: Api) -> None:
+def test_renew_claim(api: ZaqarTestClient) -> None:
     api.send("q", 1)
     claim, _ = api.hold("q", ttl=60)
     answer = api.renew("q", claim, ttl=500)
     assert (answer.status_code, answer.content) == (204, b"")
     assert api.claimed("q", claim).json()["ttl"] == 500
-    # What is not given takes the default, and not the old value.
+    # A missing value gets the default, not the old value.
     assert api.renew("q", claim).status_code == 204
     assert api.claimed("q", claim).json()["ttl"] == 300
 
 
-def test_renew_needs_a_document(api: Api) -> None:
+def test_renew_needs_a_document(api: ZaqarTestClient) -> None:
     api.send("q", 1)
     claim, _ = api.hold("q")
     answer = api.request("PATCH", f"/queues/q/claims/{claim}")
     refused(answer, 400, "empty")
 
 
-def test_messages_outlive_their_claim_by_the_grace(api: Api) -> None:
+def test_messages_outlive_their_claim_by_the_grace(api: ZaqarTestClient) -> None:
     api.send("q", "short", ttl=60)
     api.send("q", "long", ttl=5000)
     claim, (short, long) = api.hold("q", ttl=100, grace=70)
@@ -191,13 +193,13 @@ def test_messages_outlive_their_claim_by_the_grace(api: Api) -> None:
     assert ttls == [1060, 5000]
 
 
-def test_a_message_that_outlives_its_claim_is_left_alone(api: Api) -> None:
+def test_message_that_outlives_its_claim_keeps_its_ttl(api: ZaqarTestClient) -> None:
     api.send("q", 1, ttl=400)
     _, (message,) = api.hold("q", ttl=300, grace=43200)
     assert message["ttl"] == 400
 
 
-def test_release_is_idempotent_and_frees_at_once(api: Api) -> None:
+def test_release_is_idempotent_and_frees_at_once(api: ZaqarTestClient) -> None:
     ids = api.send("q", 1, 2)
     claim, _ = api.hold("q")
     for _ in range(2):
@@ -208,7 +210,7 @@ def test_release_is_idempotent_and_frees_at_once(api: Api) -> None:
     assert [message["id"] for message in api.hold("q")[1]] == ids
 
 
-def test_released_messages_keep_their_place(api: Api) -> None:
+def test_released_messages_keep_their_position(api: ZaqarTestClient) -> None:
     api.send("q", *range(4))
     first, _ = api.hold("q", 2)
     api.hold("q", 1)
@@ -216,15 +218,15 @@ def test_released_messages_keep_their_place(api: Api) -> None:
     assert [message["body"] for message in api.hold("q")[1]] == [0, 1, 3]
 
 
-def test_claim_counts_are_shown_by_pop(api: Api) -> None:
+def test_claim_counts_are_shown_by_pop(api: ZaqarTestClient) -> None:
     api.send("q", 1)
     for _ in range(3):
         api.release("q", api.hold("q")[0])
     (popped,) = api.pop("q", 1).json()["messages"]
-    assert popped["claim_count"] == 4  # to pop is to claim once more
+    assert popped["claim_count"] == 4  # a pop counts as a claim
 
 
-def test_claim_of_a_deleted_queue_is_gone(api: Api) -> None:
+def test_claim_of_a_deleted_queue_is_gone(api: ZaqarTestClient) -> None:
     api.send("q", 1)
     claim, _ = api.hold("q")
     api.request("DELETE", "/queues/q")
@@ -235,7 +237,9 @@ def test_claim_of_a_deleted_queue_is_gone(api: Api) -> None:
 
 @pytest.mark.parametrize("most", [1, 2])
 @pytest.mark.parametrize("ttl", [None, 999])
-def test_dead_letters(api: Api, most: int, ttl: int | None) -> None:
+def test_message_over_max_claim_count_goes_to_the_dead_letter_queue(
+    api: ZaqarTestClient, most: int, ttl: int | None
+) -> None:
     api.create(
         "q",
         _max_claim_count=most,
@@ -257,12 +261,12 @@ def test_dead_letters(api: Api, most: int, ttl: int | None) -> None:
     ]
     names = [queue["name"] for queue in api.get("/queues").json()["queues"]]
     assert names == ["my.dlq", "q"]
-    # A dead letter is a message like any other, and begins to count anew.
+    # A dead letter is an ordinary message, and its claim count restarts.
     _, held = api.hold("my.dlq")
     assert [message["body"] for message in held] == [{"n": 1}, {"n": 2}]
 
 
-def test_dead_letters_make_room_for_the_living(api: Api) -> None:
+def test_claim_is_filled_with_live_messages_behind_dead_letters(api: ZaqarTestClient) -> None:
     api.create("q", _max_claim_count=1, _dead_letter_queue="dlq")
     api.send("q", "dead")
     api.release("q", api.hold("q")[0])
@@ -272,7 +276,7 @@ def test_dead_letters_make_room_for_the_living(api: Api) -> None:
     assert api.bodies("dlq") == ["dead"]
 
 
-def test_pop_buries_too(api: Api) -> None:
+def test_pop_moves_exhausted_messages_to_dead_letter_queue(api: ZaqarTestClient) -> None:
     api.create("q", _max_claim_count=1, _dead_letter_queue="dlq")
     api.send("q", 1)
     api.release("q", api.hold("q")[0])
@@ -281,7 +285,9 @@ def test_pop_buries_too(api: Api) -> None:
 
 
 @pytest.mark.parametrize("metadata", [{"_max_claim_count": 1}, {"_dead_letter_queue": "dlq"}, {}])
-def test_only_both_attributes_make_dead_letters(api: Api, metadata: dict[str, object]) -> None:
+def test_dead_letters_need_both_attributes(
+    api: ZaqarTestClient, metadata: dict[str, object]
+) -> None:
     api.create("q", **metadata)
     api.send("q", 1)
     for _ in range(4):
@@ -290,11 +296,11 @@ def test_only_both_attributes_make_dead_letters(api: Api, metadata: dict[str, ob
     assert api.bodies("dlq") == []
 
 
-def test_encrypted_dead_letters_stay_readable(rich: Api) -> None:
+def test_encrypted_dead_letters_stay_readable(rich: ZaqarTestClient) -> None:
     rich.create("q", _max_claim_count=1, _dead_letter_queue="dlq", _enable_encrypt_messages=True)
     rich.send("q", "secret")
     rich.release("q", rich.hold("q")[0])
     assert rich.claim("q").status_code == 204
     assert rich.bodies("dlq") == ["secret"]
-    # One of the plain body would tell what the ciphertext hides.
+    # A checksum of the plain body would reveal what encryption hides.
     assert "checksum" not in rich.list("dlq").json()["messages"][0]

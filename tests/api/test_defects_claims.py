@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Claims: guarantees that are known to be broken elsewhere.
 
-R1 to R34 are numbers of a list of defects; each test is named after what holds here.
+R1 to R34 are numbers of a list of defects; each test is named after the guarantee of this service.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import httpx
 import pytest
 
 from tests import servers
-from tests.api.client import Api
-from tests.api.store import Store
+from tests.api.client import ZaqarTestClient
+from tests.api.store import ProjectStore
 from zaqar_redis.keyspace import keys
 
 
-def test_a_message_held_by_a_live_claim_is_never_claimed_again(api: Api) -> None:
+def test_a_message_held_by_a_live_claim_is_never_claimed_again(api: ZaqarTestClient) -> None:
     """R1."""
     api.send("q", *range(3))
     first, _ = api.hold("q", 1)
@@ -28,7 +28,7 @@ def test_a_message_held_by_a_live_claim_is_never_claimed_again(api: Api) -> None
     assert [message["body"] for message in messages] == [0, 2]
 
 
-def test_a_delayed_message_is_never_claimed(api: Api) -> None:
+def test_a_delayed_message_is_never_claimed(api: ZaqarTestClient) -> None:
     """R1, for delays."""
     api.create("q", _default_message_delay=600)
     api.post("q", {"body": "now", "delay": 0}, {"body": "later"})
@@ -36,8 +36,8 @@ def test_a_delayed_message_is_never_claimed(api: Api) -> None:
     assert [message["body"] for message in messages] == ["now"]
 
 
-def test_a_claimed_message_lives_as_long_as_its_answer_says(
-    store: Store, redis_server: servers.RedisServer
+def test_claimed_message_lives_as_long_as_the_response_says(
+    store: ProjectStore, redis_server: servers.RedisServer
 ) -> None:
     """R2."""
     (message,) = store.post("q", "a", ttl=60)
@@ -45,14 +45,14 @@ def test_a_claimed_message_lives_as_long_as_its_answer_says(
     assert claimed.ttl == 360
     store.advance(359)
     assert store.get("q", message)
-    # Nothing that holds a message has an expiry of its own in Redis.
+    # No key with messages has a TTL in Redis.
     with redis_server.client() as client:
         tag = keys.of_queue(store.project, "q").queue
         found = [key for key in client.scan_iter(count=10_000) if key.startswith(tag)]
         assert {client.ttl(key) for key in found} == {-1}
 
 
-def test_a_claim_works_beyond_the_first_ttl_of_its_messages(store: Store) -> None:
+def test_a_claim_works_beyond_the_first_ttl_of_its_messages(store: ProjectStore) -> None:
     """R3."""
     store.post("q", "a", ttl=60)
     claim = store.held("q", ttl=300)
@@ -63,7 +63,7 @@ def test_a_claim_works_beyond_the_first_ttl_of_its_messages(store: Store) -> Non
     assert store.list("q") == ["a"]
 
 
-def test_releasing_or_renewing_does_not_prolong_a_message(store: Store) -> None:
+def test_releasing_or_renewing_does_not_prolong_a_message(store: ProjectStore) -> None:
     """R4."""
     messages = store.post("q", "released", "renewed", ttl=400)
     released = store.held("q", ttl=60, limit=1)
@@ -80,7 +80,7 @@ def test_releasing_or_renewing_does_not_prolong_a_message(store: Store) -> None:
 
 
 @pytest.mark.parametrize("verb", ["release", "renew"])
-def test_a_deleted_message_stays_deleted(api: Api, verb: str) -> None:
+def test_a_deleted_message_stays_deleted(api: ZaqarTestClient, verb: str) -> None:
     """R5."""
     ids = api.send("q", *range(20))
     claim, _ = api.hold("q", 20)
@@ -105,7 +105,7 @@ def test_a_deleted_message_stays_deleted(api: Api, verb: str) -> None:
     assert api.counts("q") == (0, 0, 0)
 
 
-def test_a_lapsed_claim_is_not_found_and_released_in_peace(store: Store) -> None:
+def test_expired_claim_is_not_found_and_its_release_is_accepted(store: ProjectStore) -> None:
     """R8."""
     store.post("q", "a")
     claim = store.held("q", ttl=60)
@@ -116,7 +116,9 @@ def test_a_lapsed_claim_is_not_found_and_released_in_peace(store: Store) -> None
 
 
 @pytest.mark.parametrize("verb", ["claim", "pop", "list", "stats"])
-def test_any_number_of_expired_messages_at_the_head_is_no_obstacle(store: Store, verb: str) -> None:
+def test_any_number_of_expired_messages_at_the_head_is_skipped(
+    store: ProjectStore, verb: str
+) -> None:
     """R17."""
     store.post("q", *["old"] * 9000, ttl=60)
     store.post("q", "young", ttl=600)
@@ -131,7 +133,7 @@ def test_any_number_of_expired_messages_at_the_head_is_no_obstacle(store: Store,
         assert store.counts("q") == (1, 0, 1)
 
 
-def test_a_claim_and_its_bookkeeping_are_one_step(store: Store) -> None:
+def test_claim_takes_one_round_trip(store: ProjectStore) -> None:
     """R18."""
     store.post("q", *"abcdefghij")
     claims = store.driver.claims
@@ -141,7 +143,9 @@ def test_a_claim_and_its_bookkeeping_are_one_step(store: Store) -> None:
     assert store.counts("q") == (0, 10, 10)
 
 
-def test_no_claim_is_made_of_nothing(store: Store, redis_server: servers.RedisServer) -> None:
+def test_claim_without_messages_is_not_created(
+    store: ProjectStore, redis_server: servers.RedisServer
+) -> None:
     """R19."""
     store.create("q", _default_message_delay=600)
     store.post("q", "later")
@@ -151,7 +155,7 @@ def test_no_claim_is_made_of_nothing(store: Store, redis_server: servers.RedisSe
         assert client.exists(of_queue.claims, of_queue.leases) == 0
 
 
-def test_a_dead_letter_is_free_in_a_queue_that_exists(api: Api) -> None:
+def test_dead_letter_is_claimable_in_a_created_queue(api: ZaqarTestClient) -> None:
     """R20."""
     api.create("q", _max_claim_count=1, _dead_letter_queue="dlq")
     api.send("q", "a", "b")
@@ -164,7 +168,7 @@ def test_a_dead_letter_is_free_in_a_queue_that_exists(api: Api) -> None:
     assert (message["body"], message["claim_count"]) == ("a", 1)
 
 
-def test_popping_exhausted_messages_is_no_fault(api: Api) -> None:
+def test_pop_of_exhausted_messages_does_not_fail(api: ZaqarTestClient) -> None:
     """R20, for pop."""
     api.create("q", _max_claim_count=1, _dead_letter_queue="dlq")
     api.send("q", "a")
@@ -174,14 +178,14 @@ def test_popping_exhausted_messages_is_no_fault(api: Api) -> None:
     assert api.bodies("dlq") == ["a"]
 
 
-def test_a_pop_is_one_step(store: Store) -> None:
+def test_pop_takes_one_round_trip(store: ProjectStore) -> None:
     """R21."""
     store.post("q", *"abcdefghij")
     assert store.trips(store.driver.messages.pop(store.project, "q", 10)) == 1
     assert store.counts("q") == (0, 0, 0)
 
 
-def test_pops_at_the_same_time_never_share_a_message(api: Api) -> None:
+def test_concurrent_pops_never_share_a_message(api: ZaqarTestClient) -> None:
     """R21, with many clients."""
     api.send("q", *range(300))
 

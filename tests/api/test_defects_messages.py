@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Messages: guarantees that are known to be broken elsewhere.
 
-R1 to R34 are numbers of a list of defects; each test is named after what holds here.
+R1 to R34 are numbers of a list of defects; each test is named after the guarantee of this service.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import uuid
 import pytest
 
 from tests import servers
-from tests.api.client import Api, refused
-from tests.api.store import Store
+from tests.api.client import ZaqarTestClient, refused
+from tests.api.store import ProjectStore
 
 
-def test_stats_are_right_when_either_end_has_expired(store: Store) -> None:
+def test_stats_are_right_when_either_end_has_expired(store: ProjectStore) -> None:
     """R7."""
     store.post("q", "first", ttl=60)
     (middle,) = store.post("q", "middle", ttl=600)
@@ -28,14 +28,14 @@ def test_stats_are_right_when_either_end_has_expired(store: Store) -> None:
     assert found.oldest.id == found.newest.id == middle
 
 
-def test_claimed_messages_are_listed_without_a_marker(api: Api) -> None:
+def test_claimed_messages_are_listed_without_a_marker(api: ZaqarTestClient) -> None:
     """R9."""
     api.send("q", 1, 2)
     api.hold("q", 1)
     assert api.bodies("q", include_claimed=True) == [1, 2]
 
 
-def test_small_pages_reach_the_end(api: Api) -> None:
+def test_small_pages_reach_the_end(api: ZaqarTestClient) -> None:
     """R10, for messages."""
     api.send("q", 1, 2, 3)
     answer = api.list("q", limit=1)
@@ -48,7 +48,7 @@ def test_small_pages_reach_the_end(api: Api) -> None:
     assert answer.json() == {"messages": [], "links": []}
 
 
-def test_a_marker_that_is_gone_does_not_start_over(api: Api) -> None:
+def test_deleted_marker_does_not_restart_the_listing(api: ZaqarTestClient) -> None:
     """R10, for markers."""
     ids = api.send("q", 1, 2, 3)
     api.delete_many("q", *ids[:2])
@@ -56,7 +56,9 @@ def test_a_marker_that_is_gone_does_not_start_over(api: Api) -> None:
     assert api.bodies("q", marker=str(uuid.uuid4())) == []
 
 
-def test_a_page_of_hidden_messages_hides_no_others(api: Api, other: Api) -> None:
+def test_hidden_messages_do_not_hide_later_ones(
+    api: ZaqarTestClient, other: ZaqarTestClient
+) -> None:
     """R11."""
     api.send("q", *["mine"] * 10)
     other.send("q", "yours")
@@ -65,7 +67,7 @@ def test_a_page_of_hidden_messages_hides_no_others(api: Api, other: Api) -> None
     assert len(answer.json()["links"]) == 1
 
 
-def test_listing_costs_the_same_however_many_are_claimed(store: Store) -> None:
+def test_listing_costs_the_same_however_many_are_claimed(store: ProjectStore) -> None:
     """R12."""
     costs = []
     for claimed in (0, 1000):
@@ -78,10 +80,10 @@ def test_listing_costs_the_same_however_many_are_claimed(store: Store) -> None:
     assert costs == [1, 1]
 
 
-def test_an_id_opens_nothing_in_another_project(api: Api) -> None:
+def test_message_id_is_invalid_in_another_project(api: ZaqarTestClient) -> None:
     """R13."""
     (message,) = api.send("q", "mine")
-    stranger = api.beside(f"{api.project}-2")
+    stranger = api.another_client(f"{api.project}-2")
     for queue in ("q", "r"):
         stranger.send(queue, "theirs")
         refused(stranger.message(queue, message), 404)
@@ -92,7 +94,7 @@ def test_an_id_opens_nothing_in_another_project(api: Api) -> None:
     assert api.stats("q")["total"] == 1
 
 
-def test_an_id_opens_nothing_in_another_queue(api: Api) -> None:
+def test_message_id_is_invalid_in_another_queue(api: ZaqarTestClient) -> None:
     """R13, for queues."""
     (message,) = api.send("q", "mine")
     api.send("r", "other")
@@ -101,7 +103,9 @@ def test_an_id_opens_nothing_in_another_queue(api: Api) -> None:
     assert (api.bodies("q"), api.bodies("r")) == (["mine"], ["other"])
 
 
-def test_an_id_is_never_a_key(api: Api, redis_server: servers.RedisServer) -> None:
+def test_message_id_is_never_used_as_a_key(
+    api: ZaqarTestClient, redis_server: servers.RedisServer
+) -> None:
     """R14."""
     name = f"somebody-elses-{uuid.uuid4()}"
     api.send("q", 1)
@@ -115,7 +119,7 @@ def test_an_id_is_never_a_key(api: Api, redis_server: servers.RedisServer) -> No
 
 
 @pytest.mark.parametrize("number", [4000, 8001, 17000])
-def test_a_post_may_hold_as_many_messages_as_fit(api: Api, number: int) -> None:
+def test_a_post_may_hold_as_many_messages_as_fit(api: ZaqarTestClient, number: int) -> None:
     """R16."""
     content = b'{"messages":[' + b",".join([b'{"body":1}'] * number) + b"]}"
     assert len(content) < 262144
@@ -125,8 +129,8 @@ def test_a_post_may_hold_as_many_messages_as_fit(api: Api, number: int) -> None:
     assert api.counts("q") == (number, 0, number)
 
 
-def test_a_post_that_is_refused_leaves_nothing_behind(
-    api: Api, redis_server: servers.RedisServer
+def test_refused_post_stores_nothing(
+    api: ZaqarTestClient, redis_server: servers.RedisServer
 ) -> None:
     """R16, for failures."""
     messages = [{"body": 1}] * 50
@@ -138,15 +142,15 @@ def test_a_post_that_is_refused_leaves_nothing_behind(
     assert sorted(key.rpartition(b"/")[2] for key in left if b"/" in key) == [b"r}"]
 
 
-def test_clients_that_are_not_uuids_can_post(rich: Api) -> None:
+def test_clients_that_are_not_uuids_can_post(rich: ZaqarTestClient) -> None:
     """R24."""
-    named = Api(rich.http, rich.url, rich.project, "client-number-1")
+    named = ZaqarTestClient(rich.http, rich.url, rich.project, "client-number-1")
     named.send("q", "mine")
     assert named.bodies("q", echo=False) == []
     assert rich.bodies("q", echo=False) == ["mine"]
 
 
-def test_a_missing_queue_lists_as_an_empty_one(api: Api) -> None:
+def test_a_missing_queue_lists_as_an_empty_one(api: ZaqarTestClient) -> None:
     """R34."""
     answer = api.list("q")
     assert (answer.status_code, answer.json()) == (200, {"messages": [], "links": []})

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Queues: guarantees that are known to be broken elsewhere.
 
-R1 to R34, S8 and S12 are numbers of a list of defects; each test is named after what
-holds here.  R23 speaks of subscriptions and R26 of pools.
+R1 to R34, S8 and S12 are numbers of a list of defects; each test is named after the
+guarantee of this service.  R23 is about subscriptions and R26 of pools.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests import servers
-from tests.api.client import Api, refused
-from tests.api.store import Store
+from tests.api.client import ZaqarTestClient, refused
+from tests.api.store import ProjectStore
 from zaqar_redis.keyspace import keys
 
 
-def test_stats_are_right_after_a_claim_has_lapsed(store: Store) -> None:
+def test_stats_are_right_after_a_claim_has_expired(store: ProjectStore) -> None:
     """R6."""
     store.post("q", "a", "b")
     store.held("q", ttl=60, limit=1)
@@ -29,7 +29,7 @@ def test_stats_are_right_after_a_claim_has_lapsed(store: Store) -> None:
     assert store.counts("q") == (0, 0, 0)
 
 
-def test_small_pages_of_queues_reach_the_end(api: Api) -> None:
+def test_small_pages_of_queues_reach_the_end(api: ZaqarTestClient) -> None:
     """R10, for queues."""
     for name in "abc":
         api.create(name)
@@ -42,7 +42,7 @@ def test_small_pages_of_queues_reach_the_end(api: Api) -> None:
     assert seen == ["a", "b", "c"]
 
 
-def test_no_name_of_a_queue_is_special(api: Api) -> None:
+def test_no_queue_name_is_special(api: ZaqarTestClient) -> None:
     """R15."""
     names = ["Service.one", "catalog", "flavors", "pools", "queues_set"]
     for name in names:
@@ -53,7 +53,7 @@ def test_no_name_of_a_queue_is_special(api: Api) -> None:
     assert [queue["name"] for queue in api.get("/queues").json()["queues"]] == names
 
 
-def test_dots_in_names_are_part_of_the_name(api: Api) -> None:
+def test_dots_in_names_are_part_of_the_name(api: ZaqarTestClient) -> None:
     """R15, for dead letters, and for projects with dots."""
     api.create("my.queue", _max_claim_count=1, _dead_letter_queue="my.dlq")
     api.send("my.queue", 1)
@@ -61,13 +61,15 @@ def test_dots_in_names_are_part_of_the_name(api: Api) -> None:
     api.claim("my.queue")
     assert api.bodies("my.dlq") == [1]
     assert api.bodies("my") == []
-    dotted = api.beside(f"{api.project}.b")
+    dotted = api.another_client(f"{api.project}.b")
     api.send("b.c", "mine")
     dotted.send("c", "theirs")
     assert (api.bodies("b.c"), dotted.bodies("c")) == (["mine"], ["theirs"])
 
 
-def test_a_deleted_queue_leaves_nothing_behind(api: Api, redis_server: servers.RedisServer) -> None:
+def test_a_deleted_queue_leaves_nothing_behind(
+    api: ZaqarTestClient, redis_server: servers.RedisServer
+) -> None:
     """R22."""
     api.create("q", _default_message_delay=600)
     api.post("q", *[{"body": 1, "delay": 0}] * 10, {"body": 2})
@@ -75,13 +77,13 @@ def test_a_deleted_queue_leaves_nothing_behind(api: Api, redis_server: servers.R
     api.request("DELETE", "/queues/q")
     with redis_server.client() as client:
         found = [key for key in client.scan_iter(count=10_000) if api.project.encode() in key]
-    # The catalogue remembers for a minute where it was.
+    # The catalogue keeps the entry of a deleted queue for a minute.
     assert [key for key in found if not key.startswith(keys.CONTROL.prefix)] == []
     api.send("q", 1)
     assert api.counts("q") == (1, 0, 1)
 
 
-def test_queues_are_filtered_by_name_and_metadata(api: Api) -> None:
+def test_queues_are_filtered_by_name_and_metadata(api: ZaqarTestClient) -> None:
     """R25."""
     api.create("red-1", size=1)
     api.create("red-2", size=2)
@@ -96,7 +98,7 @@ def test_queues_are_filtered_by_name_and_metadata(api: Api) -> None:
 
 
 @pytest.mark.parametrize("name", ["queues:x", "sweeper", "x:queues:y", "zr:queues:z", "queues"])
-def test_no_key_of_a_tenant_looks_like_one_of_ours(name: str) -> None:
+def test_keys_of_a_tenant_cannot_collide_with_internal_keys(name: str) -> None:
     """R27."""
     for of_queue in (keys.of_queue(name, "q"), keys.of_queue("p", name)):
         for slot in keys.QueueKeys.__slots__:
@@ -105,7 +107,7 @@ def test_no_key_of_a_tenant_looks_like_one_of_ours(name: str) -> None:
             assert key != keys.SWEEPER.decode()
 
 
-def test_a_queue_is_created_once(api: Api) -> None:
+def test_a_queue_is_created_once(api: ZaqarTestClient) -> None:
     """R32."""
     for number in range(5):
         with ThreadPoolExecutor(8) as pool:
@@ -117,7 +119,7 @@ def test_a_queue_is_created_once(api: Api) -> None:
     assert api.get("/queues", with_count=True).json()["count"] == 5
 
 
-def test_listing_queues_costs_the_same_however_many_they_are(store: Store) -> None:
+def test_listing_queues_costs_the_same_however_many_they_are(store: ProjectStore) -> None:
     """R33."""
     costs = []
     for number in (1, 30):
@@ -129,7 +131,9 @@ def test_listing_queues_costs_the_same_however_many_they_are(store: Store) -> No
     assert costs == [2, 2]
 
 
-def test_sweeping_removes_what_has_expired(store: Store, redis_server: servers.RedisServer) -> None:
+def test_sweeping_removes_what_has_expired(
+    store: ProjectStore, redis_server: servers.RedisServer
+) -> None:
     """S8."""
     store.post("q", *["x"] * 350, ttl=60)
     store.held("q", ttl=60, limit=20)
@@ -143,8 +147,8 @@ def test_sweeping_removes_what_has_expired(store: Store, redis_server: servers.R
         assert client.exists(of_queue.queue) == 1
 
 
-def test_creating_a_queue_again_changes_nothing(api: Api) -> None:
-    """S12: so the API has it; the answer tells the two cases apart."""
+def test_creating_a_queue_again_changes_nothing(api: ZaqarTestClient) -> None:
+    """S12: as the API defines it; the status distinguishes the two cases."""
     assert api.create("q", colour="blue").status_code == 201
     assert api.create("q", colour="red", size=1).status_code == 204
     shown = api.get("/queues/q").json()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The store behind the API: guarantees that are known to be broken elsewhere.
 
-R28 to R31 are numbers of a list of defects; each test is named after what holds here.
+R28 to R31 are numbers of a list of defects; each test is named after the guarantee of this service.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ import pytest
 from redis.crc import key_slot
 
 from tests import servers
-from tests.api.client import Api, refused
-from tests.api.store import Store
+from tests.api.client import ZaqarTestClient, refused
+from tests.api.store import ProjectStore
 from zaqar_redis import errors
 from zaqar_redis.keyspace import client as keyspace
 from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.batch import BatchSettings
 from zaqar_redis.keyspace.script import Script
-from zaqar_redis.storage.drivers.redis import create
+from zaqar_redis.storage.redis import create
 
 SCRIPTS = sorted(
     file.name.removesuffix(".lua")
@@ -36,8 +36,8 @@ SCRIPTS = sorted(
 ALIASES = {
     "waiting": {"claimed", "delayed"},
     "source": {"messages", "ready"},
-    "queues_there": {"queues"},
-    "typed": set(keys.QueueKeys.__slots__) - {"feed", "live"},  # those are channels
+    "pool_queues": {"queues"},
+    "typed": set(keys.QueueKeys.__slots__) - {"feed", "live"},  # those are PUB/SUB channels
     "state": {"claimed", "delayed", "ready"},
     "other": {"claimed", "delayed", "ready"},
     "set": {"messages", "claimed", "delayed", "ready", "expiry"},
@@ -54,7 +54,7 @@ ALL_KEYS = {"UNLINK", "DEL", "EXISTS"}
 
 
 def _reached(source: str) -> str:
-    """The source without those functions of shared files that this script never calls."""
+    """Returns the source without those shared functions that the script never calls."""
     for function in re.finditer(
         r"^local function (\w+)\(.*?^end\n", source, re.DOTALL | re.MULTILINE
     ):
@@ -64,7 +64,7 @@ def _reached(source: str) -> str:
 
 
 def _aliases(source: str) -> dict[str, set[str]]:
-    """Names that a script itself gives its keys, and what each stands for."""
+    """Returns the local names that a script gives its keys, and the keys of each."""
     found = {name: set(of) for name, of in ALIASES.items()}
     lists: dict[str, str] = {}
     for names, values in re.findall(r"^ *local ([\w, ]+) = ([\w, ]+|{[\w, ]+})$", source, re.M):
@@ -85,7 +85,7 @@ def test_a_script_touches_only_the_keys_it_declares(name: str) -> None:
     declared = set(script.keys)
     source = _reached(script.source)
     aliases = _aliases(source)
-    calls = re.findall(r"(?:redis\.call|mend)\(\s*('?)(\w+)'?\s*,?([^()]*)", source)
+    calls = re.findall(r"(?:redis\.call|fix)\(\s*('?)(\w+)'?\s*,?([^()]*)", source)
     assert calls
     for quoted, command, rest in calls:
         if command in KEYLESS:
@@ -93,8 +93,8 @@ def test_a_script_touches_only_the_keys_it_declares(name: str) -> None:
         assert quoted or command == "range", f"{command} is not written out"
         arguments = [argument.strip() for argument in rest.split(",")]
         for key in arguments if command in ALL_KEYS else arguments[:1]:
-            if name == "due_list" and key in ("index", "unpack"):
-                continue  # all its keys are of one kind, and have no names
+            if name == "sweep_list" and key in ("index", "unpack"):
+                continue  # all its keys are of one kind, without names
             key = "generation" if key == "unpack" else key
             assert aliases.get(key, {key}) <= declared, f"{name}: {command} {key}"
 
@@ -113,7 +113,7 @@ def test_all_keys_of_a_queue_are_in_one_slot(project: str, queue: str) -> None:
 
 
 def test_time_is_that_of_the_store(
-    redis_server: servers.RedisServer, store: Store, api: Api
+    redis_server: servers.RedisServer, store: ProjectStore, api: ZaqarTestClient
 ) -> None:
     """R29: not of the host that serves a request, and finer than a second."""
     with redis_server.client() as client:
@@ -136,9 +136,9 @@ def test_time_is_that_of_the_store(
 
 
 def test_verbs_agree_on_the_time_whoever_calls_them(
-    store: Store, redis_server: servers.RedisServer
+    store: ProjectStore, redis_server: servers.RedisServer
 ) -> None:
-    """R29: a second host whose own clock is elsewhere makes no difference."""
+    """R29: a second host with another clock makes no difference."""
     with redis_server.client() as client:
         store.now = 0  # "the store's own"
         store.post("q", "a")
@@ -160,19 +160,19 @@ def lone_redis() -> Iterator[servers.RedisServer]:
 
 
 @pytest.fixture(scope="module")
-def patient(lone_redis: servers.RedisServer) -> Iterator[servers.Service]:
-    """A service that gives an answer of the store some seconds."""
+def patient(lone_redis: servers.RedisServer) -> Iterator[servers.RunningService]:
+    """A service whose timeout for the store is some seconds."""
     with servers.service(lone_redis.uri, options={"redis": {"timeout": 3}}) as running:
         yield running
 
 
 @pytest.fixture
-def slow(http: httpx.Client, patient: servers.Service, project: str) -> Api:
-    return Api(http, patient.url, project)
+def slow(http: httpx.Client, patient: servers.RunningService, project: str) -> ZaqarTestClient:
+    return ZaqarTestClient(http, patient.url, project)
 
 
-def test_a_short_pause_of_the_store_is_waited_for(
-    slow: Api, lone_redis: servers.RedisServer
+def test_requests_outlast_a_short_pause_of_the_store(
+    slow: ZaqarTestClient, lone_redis: servers.RedisServer
 ) -> None:
     """R30."""
     slow.send("q", 1)
@@ -184,10 +184,10 @@ def test_a_short_pause_of_the_store_is_waited_for(
     assert slow.bodies("q") == [1, 2]
 
 
-def test_a_long_pause_is_told_soon_and_posts_nothing_twice(
-    slow: Api, lone_redis: servers.RedisServer
+def test_long_pause_of_the_store_is_reported_and_posts_nothing_twice(
+    slow: ZaqarTestClient, lone_redis: servers.RedisServer
 ) -> None:
-    """R30: what is not known to have failed is not repeated behind the client's back."""
+    """R30: a request with unknown outcome is not repeated by the service."""
     slow.send("q", 1)
     lone_redis.signal(signal.SIGSTOP)
     answers = [slow.post("q", {"body": 2}, key="once"), slow.post("q", {"body": 2}, key="once")]
@@ -211,8 +211,8 @@ def port(lone_redis: servers.RedisServer) -> int:
     return number
 
 
-def _database_of(store: Store, lone_redis: servers.RedisServer, uri: str) -> int:
-    """The database in which a queue made through *uri* stands."""
+def _database_of(store: ProjectStore, lone_redis: servers.RedisServer, uri: str) -> int:
+    """Returns the database that holds a queue created through *uri*."""
     driver = create(uri, {})
     project = f"p-{uuid.uuid4()}"
 
@@ -226,7 +226,7 @@ def _database_of(store: Store, lone_redis: servers.RedisServer, uri: str) -> int
             client.execute_command("SELECT", database)
             if client.exists(keys.of_queue(project, "q").queue):
                 return database
-    raise AssertionError("the queue is nowhere")
+    raise AssertionError("the queue is in no database")
 
 
 @pytest.mark.parametrize(
@@ -244,7 +244,7 @@ def _database_of(store: Store, lone_redis: servers.RedisServer, uri: str) -> int
     ],
 )
 def test_a_uri_names_its_database(
-    store: Store, lone_redis: servers.RedisServer, port: int, form: str, database: int
+    store: ProjectStore, lone_redis: servers.RedisServer, port: int, form: str, database: int
 ) -> None:
     """R31."""
     uri = form.format(port=port, socket=lone_redis.socket)
@@ -253,7 +253,7 @@ def test_a_uri_names_its_database(
 
 @pytest.mark.parametrize("form", ["redis://:{0}@127.0.0.1:{1}/2", "redis://me:{0}@127.0.0.1:{1}/2"])
 def test_a_uri_names_user_and_password(
-    store: Store, lone_redis: servers.RedisServer, port: int, form: str
+    store: ProjectStore, lone_redis: servers.RedisServer, port: int, form: str
 ) -> None:
     """R31."""
     with lone_redis.client() as client:
@@ -261,7 +261,7 @@ def test_a_uri_names_user_and_password(
         client.config_set("requirepass", "s3cret")
         try:
             uri = form.format("s3cret", port)
-            assert "s3cret" not in keyspace.printable(uri)
+            assert "s3cret" not in keyspace.redact_password(uri)
             driver = create(uri, {})
             store.do(driver.start())
             store.do(driver.ping())
@@ -278,16 +278,16 @@ def test_a_uri_names_user_and_password(
 @pytest.mark.parametrize(
     "uri", ["rediss://host", "rediss://me@host:6380/2", "redis://me@host", "redis://[::1]:7000/1"]
 )
-def test_uris_that_are_understood(uri: str) -> None:
+def test_uris_of_the_store_are_accepted(uri: str) -> None:
     """R31: TLS, and a user without a password."""
-    assert keyspace.checked(uri) == uri
+    assert keyspace.validate_uri(uri) == uri
     assert keyspace.client(uri, BatchSettings())
 
 
 @pytest.mark.parametrize(
     "uri", ["", "redis", "http://host", "redis://host/name", "redis://host:port", "unix://"]
 )
-def test_uris_that_are_not_understood_are_refused_at_once(uri: str) -> None:
-    """R31: nothing in a URI is passed over in silence."""
+def test_invalid_uris_are_refused_at_once(uri: str) -> None:
+    """R31: no part of a URI is ignored silently."""
     with pytest.raises(errors.BadConfiguration, match="storage URI"):
-        keyspace.checked(uri)
+        keyspace.validate_uri(uri)

@@ -10,32 +10,34 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from tests.api.client import PATCH, Api, refused
+from tests.api.client import PATCH, ZaqarTestClient, refused
 from zaqar_redis import rules
-from zaqar_redis.api.app import Settings
+from zaqar_redis.api.app import ApiSettings
 
 
 @pytest.mark.parametrize("kind", ["plain", "signing"])
 @pytest.mark.parametrize("signature", ["", "x", "0" * 64])
-def test_a_signature_that_is_there_is_checked(
-    api: Api, rich: Api, kind: str, signature: str
+def test_given_signature_is_always_checked(
+    api: ZaqarTestClient, rich: ZaqarTestClient, kind: str, signature: str
 ) -> None:
     """S1: empty or not, and whether the service has a key or not."""
-    asked = api if kind == "plain" else rich
-    asked.send("q", "private")
+    client = api if kind == "plain" else rich
+    client.send("q", "private")
     for headers in (
         {"URL-Signature": signature},
         {"URL-Signature": signature, "URL-Methods": "GET", "URL-Paths": "/v2/queues"},
     ):
         for path in ("/queues", "/queues/q/messages?echo=true"):
-            answer = asked.request("GET", path, headers=headers)
+            answer = client.request("GET", path, headers=headers)
             assert answer.status_code == 404
             assert "private" not in answer.text
 
 
 @pytest.mark.parametrize("name", ["EXTRA-SPEC", "X-Auth-Token", "X-Roles", "X-Identity-Status"])
-def test_no_other_header_opens_a_door(api: Api, name: str) -> None:
-    """S1: who asks is said by two headers, and no third one takes their place."""
+def test_no_other_header_replaces_required_identity_headers(
+    api: ZaqarTestClient, name: str
+) -> None:
+    """S1: two headers identify the client, and no third one replaces them."""
     for missing in ("Client-ID", "X-Project-ID"):
         identity = {"Client-ID": api.client, "X-Project-ID": api.project}
         del identity[missing]
@@ -48,7 +50,7 @@ def test_no_other_header_opens_a_door(api: Api, name: str) -> None:
     ("queue", "opens"),
     [("a.b", True), ("aXb", False), ("a-b", False), ("a.bc", False), ("xa.b", False)],
 )
-def test_a_signed_path_is_no_pattern(rich: Api, queue: str, opens: bool) -> None:
+def test_signed_path_is_not_a_pattern(rich: ZaqarTestClient, queue: str, opens: bool) -> None:
     """S5."""
     for name in ("a.b", queue):
         rich.send(name, name)
@@ -66,7 +68,7 @@ def test_a_signed_path_is_no_pattern(rich: Api, queue: str, opens: bool) -> None
 @pytest.mark.parametrize(
     "path", ["messages-more", "messagesX", "message", "messages%2F..%2Fclaims"]
 )
-def test_a_signed_path_opens_whole_segments(rich: Api, path: str) -> None:
+def test_signed_path_matches_whole_segments(rich: ZaqarTestClient, path: str) -> None:
     """S5."""
     signed = rich.request("POST", "/queues/q/share", {}).json()
     headers = {
@@ -80,34 +82,34 @@ def test_a_signed_path_opens_whole_segments(rich: Api, path: str) -> None:
 
 def test_settings_cannot_be_changed_while_running() -> None:
     """S6."""
-    settings = Settings()
+    settings = ApiSettings()
     with pytest.raises(AttributeError):
-        settings.admin_mode = True  # type: ignore[misc]  # frozen: that is the test
+        settings.admin_mode = True  # type: ignore[misc]  # the object must be frozen
     with pytest.raises(AttributeError):
-        settings.limits.max_wait = 0  # type: ignore[misc]  # frozen: that is the test
+        settings.limits.max_wait = 0  # type: ignore[misc]  # the object must be frozen
     assert msgspec.structs.replace(settings.limits, max_wait=0) != rules.Limits()
 
 
 @pytest.mark.parametrize("item", ["x", 1, None, True, ["body"], 1.5])
-def test_messages_that_are_no_objects_are_refused(api: Api, item: object) -> None:
+def test_messages_that_are_no_objects_are_refused(api: ZaqarTestClient, item: object) -> None:
     """S7."""
     refused(api.post("q", {"body": 1}, item), 400, "messages[1]")
     assert api.bodies("q") == []
 
 
 @pytest.mark.parametrize("content", [b'["messages"]', b"[]", b'[["messages"]]'])
-def test_arrays_are_no_messages(api: Api, content: bytes) -> None:
+def test_arrays_are_no_messages(api: ZaqarTestClient, content: bytes) -> None:
     """S7."""
     refused(api.request("POST", "/queues/q/messages", content=content), 400, "object")
 
 
 @pytest.mark.parametrize("document", [[], ["paths"], [{"paths": ["messages"]}]])
-def test_arrays_are_no_share(rich: Api, document: object) -> None:
+def test_arrays_are_no_share(rich: ZaqarTestClient, document: object) -> None:
     """S7."""
     refused(rich.request("POST", "/queues/q/share", document), 400, "object")
 
 
-def test_filters_given_twice_are_refused(api: Api) -> None:
+def test_filters_given_twice_are_refused(api: ZaqarTestClient) -> None:
     """S7."""
     api.create("q", colour="blue")
     refused(api.get("/queues?colour=blue&colour=red"), 400, "colour")
@@ -117,13 +119,15 @@ def test_filters_given_twice_are_refused(api: Api) -> None:
 
 @pytest.mark.parametrize("path", [1, None, True, ["/metadata/a"], {"a": 1}])
 @pytest.mark.parametrize("op", ["add", "replace", "remove"])
-def test_patch_paths_that_are_no_text_are_refused(api: Api, op: str, path: object) -> None:
+def test_patch_paths_that_are_no_text_are_refused(
+    api: ZaqarTestClient, op: str, path: object
+) -> None:
     """S7."""
     api.create("q")
     refused(api.patch("q", {"op": op, "path": path, "value": 1}), 400, '"path"')
 
 
-def test_a_patch_that_is_an_object_is_refused(api: Api) -> None:
+def test_a_patch_that_is_an_object_is_refused(api: ZaqarTestClient) -> None:
     """S7."""
     api.create("q")
     answer = api.request("PATCH", "/queues/q", {"op": "add"}, headers={"Content-Type": PATCH})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The head of a request is bounded, and OPTIONS needs none of our headers."""
+"""The head of a request is bounded, and OPTIONS needs no identity headers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import httpx
 from tests import servers
 
 
-def test_a_head_without_an_end_is_refused(service: servers.Service) -> None:
+def test_endless_request_head_is_refused(service: servers.RunningService) -> None:
     with socket.create_connection(("127.0.0.1", service.port), 10) as connection:
         connection.sendall(b"GET / HTTP/1.1\r\nX-Long: ")
         answer = b""
@@ -23,7 +23,9 @@ def test_a_head_without_an_end_is_refused(service: servers.Service) -> None:
     assert answer.startswith((b"HTTP/1.1 431", b"closed"))
 
 
-def test_options_tells_what_is_allowed_without_headers(service: servers.Service) -> None:
+def test_options_lists_allowed_methods_without_identity_headers(
+    service: servers.RunningService,
+) -> None:
     answer = httpx.options(f"{service.url}/v2/queues/orders/messages")
     assert answer.status_code == 200
     assert {"GET", "POST", "DELETE"} <= set(answer.headers["Allow"].split(", "))

@@ -10,11 +10,11 @@ import httpx
 import pytest
 
 from tests import servers
-from tests.api.client import Api, refused
+from tests.api.client import ZaqarTestClient, refused
 from zaqar_redis.keyspace import keys
 
 
-def test_versions_are_open_to_all(http: httpx.Client, service: servers.Service) -> None:
+def test_version_list_needs_no_headers(http: httpx.Client, service: servers.RunningService) -> None:
     answer = http.get(f"{service.url}/")
     assert answer.status_code == 300
     assert answer.headers["Content-Type"] == "application/json"
@@ -34,8 +34,8 @@ def test_versions_are_open_to_all(http: httpx.Client, service: servers.Service) 
 
 
 @pytest.mark.parametrize("path", ["/v1/queues", "/v1.1/queues", "/v2", "/v2/ping/", "/v2/nothing"])
-def test_unknown_paths_are_not_found_without_asking_for_headers(
-    http: httpx.Client, service: servers.Service, path: str
+def test_unknown_paths_answer_404_before_headers_are_checked(
+    http: httpx.Client, service: servers.RunningService, path: str
 ) -> None:
     answer = http.get(service.url + path)
     assert answer.status_code == 404
@@ -61,7 +61,7 @@ HOME = {
 }
 
 
-def test_home_document(api: Api) -> None:
+def test_home_document(api: ZaqarTestClient) -> None:
     answer = api.get("/")
     assert answer.status_code == 200
     assert answer.headers["Content-Type"] == "application/json-home"
@@ -79,15 +79,15 @@ def test_home_document(api: Api) -> None:
     assert "rel/health" not in resources
 
 
-def test_home_document_needs_a_project(api: Api) -> None:
+def test_home_document_needs_a_project(api: ZaqarTestClient) -> None:
     assert api.request("GET", "/", headers={"X-Project-ID": ""}).status_code == 400
 
 
-def test_home_document_of_an_administrator_names_health(rich: Api) -> None:
+def test_home_document_of_an_administrator_names_health(rich: ZaqarTestClient) -> None:
     assert "rel/health" in rich.get("/").json()["resources"]
 
 
-def given(api: Api) -> dict[str, str]:
+def given(api: ZaqarTestClient) -> dict[str, str]:
     return {"Client-ID": api.client, "X-Project-ID": api.project}
 
 
@@ -96,9 +96,7 @@ PROBES = {"/v2/ping": (204, b""), "/healthcheck": (200, b"OK"), "/health": (200,
 
 @pytest.mark.parametrize("path", PROBES)
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
-def test_a_probe_without_headers_is_answered(
-    service: servers.Service, method: str, path: str
-) -> None:
+def test_probes_need_no_headers(service: servers.RunningService, method: str, path: str) -> None:
     status, content = PROBES[path]
     with socket.create_connection(("127.0.0.1", service.port), 10) as connection:
         connection.sendall(
@@ -109,18 +107,20 @@ def test_a_probe_without_headers_is_answered(
     assert body == (content if method == "GET" else b"")
 
 
-def test_probes_are_the_same_with_headers(api: Api, service: servers.Service) -> None:
+def test_probes_are_the_same_with_headers(
+    api: ZaqarTestClient, service: servers.RunningService
+) -> None:
     for path, (status, content) in PROBES.items():
         answer = api.http.get(service.url + path, headers=given(api))
         assert (answer.status_code, answer.content) == (status, content)
 
 
-def test_health_is_for_administrators_only(api: Api) -> None:
+def test_health_is_for_administrators_only(api: ZaqarTestClient) -> None:
     assert api.get("/health").status_code == 404
 
 
-def test_health_tries_every_operation_and_leaves_nothing(
-    rich: Api, redis_server: servers.RedisServer
+def test_health_runs_every_operation_and_leaves_no_keys(
+    rich: ZaqarTestClient, redis_server: servers.RedisServer
 ) -> None:
     began = time.monotonic()
     answer = rich.get("/health")
@@ -144,17 +144,17 @@ def test_health_tries_every_operation_and_leaves_nothing(
         assert 0 <= outcome["seconds"] <= passed
     with redis_server.client() as client:
         found = list(client.scan_iter(b"zr:*health-*"))
-    # The catalogue remembers for a minute where it was.
+    # The catalogue keeps the entry of a deleted queue for a minute.
     assert [key for key in found if not key.startswith(keys.CONTROL.prefix)] == []
 
 
-def test_every_probe_names_the_store_that_is_away(http: httpx.Client, project: str) -> None:
+def test_every_probe_names_the_unreachable_store(http: httpx.Client, project: str) -> None:
     with servers.redis_server() as redis:
         with redis.client() as client:
             client.config_set("requirepass", "se:cr@et")
         uri = f"unix://:se%3Acr%40et@{redis.socket}"
         with servers.service(uri, options={"DEFAULT": {"admin_mode": True}}) as service:
-            api = Api(http, service.url, project)
+            api = ZaqarTestClient(http, service.url, project)
             assert api.get("/health").status_code == 200
             redis.stop()
             servers.wait_for(lambda: api.get("/queues").status_code == 503, "the loss")
@@ -174,7 +174,7 @@ def test_every_probe_names_the_store_that_is_away(http: httpx.Client, project: s
             assert "se%3Acr" not in log
 
 
-def test_health_names_the_store_of_channels_that_is_away(http: httpx.Client) -> None:
+def test_health_names_the_unreachable_store_of_channels(http: httpx.Client) -> None:
     with servers.redis_server() as of_queues, servers.redis_server() as of_channels:
         options = {"channels": {"enabled": True, "uris": of_channels.uri}}
         with servers.service(of_queues.uri, options=options) as service:
@@ -184,6 +184,6 @@ def test_health_names_the_store_of_channels_that_is_away(http: httpx.Client) -> 
                 lambda: http.get(f"{service.url}/health").status_code == 503, "the loss"
             )
             refused(http.get(f"{service.url}/health"), 503, of_channels.uri)
-            # Queues are served all the same.
+            # Queues are still served.
             assert http.get(f"{service.url}/v2/ping").status_code == 204
             assert http.get(f"{service.url}/healthcheck").status_code == 200

@@ -11,10 +11,10 @@ import httpx
 import pytest
 
 from tests import servers
-from tests.api.client import Api, refused
+from tests.api.client import ZaqarTestClient, refused
 
 
-def test_a_retry_gets_the_first_answer(api: Api) -> None:
+def test_retry_gets_the_first_response(api: ZaqarTestClient) -> None:
     first = api.post("q", {"body": 1}, {"body": 2}, key="once")
     again = api.post("q", {"body": 1}, {"body": 2}, key="once")
     assert (first.status_code, again.status_code) == (201, 201)
@@ -25,20 +25,20 @@ def test_a_retry_gets_the_first_answer(api: Api) -> None:
     assert api.bodies("q") == [1, 2]
 
 
-def test_without_a_key_nothing_is_recognised(api: Api) -> None:
+def test_without_a_key_nothing_is_recognised(api: ZaqarTestClient) -> None:
     for _ in range(2):
         api.post("q", {"body": 1})
     assert api.bodies("q") == [1, 1]
 
 
-def test_the_answer_outlives_the_messages(api: Api) -> None:
+def test_response_to_a_retry_outlives_the_messages(api: ZaqarTestClient) -> None:
     first = api.post("q", {"body": 1}, key="once")
     api.pop("q", 1)
     assert api.post("q", {"body": 1}, key="once").json() == first.json()
     assert api.bodies("q") == []
 
 
-def test_a_key_is_refused_for_other_content(api: Api) -> None:
+def test_idempotency_key_reused_for_other_content_is_refused(api: ZaqarTestClient) -> None:
     api.post("q", {"body": 1}, key="once")
     answer = api.post("q", {"body": 2}, key="once")
     refused(answer, 422, "Idempotency-Key")
@@ -46,20 +46,20 @@ def test_a_key_is_refused_for_other_content(api: Api) -> None:
     assert api.post("q", {"body": 1}, key="once").status_code == 201
 
 
-def test_a_key_counts_in_its_queue_only(api: Api) -> None:
+def test_idempotency_key_is_valid_in_its_queue_only(api: ZaqarTestClient) -> None:
     api.post("q", {"body": 1}, key="once")
     assert api.post("r", {"body": 2}, key="once").status_code == 201
     assert (api.bodies("q"), api.bodies("r")) == ([1], [2])
 
 
-def test_a_key_counts_in_its_project_only(api: Api) -> None:
-    stranger = api.beside(f"{api.project}-2")
+def test_idempotency_key_is_valid_in_its_project_only(api: ZaqarTestClient) -> None:
+    stranger = api.another_client(f"{api.project}-2")
     api.post("q", {"body": 1}, key="once")
     assert stranger.post("q", {"body": 2}, key="once").status_code == 201
     assert (api.bodies("q"), stranger.bodies("q")) == ([1], [2])
 
 
-def test_a_key_counts_in_one_life_of_the_queue(api: Api) -> None:
+def test_idempotency_key_is_void_after_queue_is_recreated(api: ZaqarTestClient) -> None:
     api.post("q", {"body": 1}, key="once")
     api.request("DELETE", "/queues/q")
     answer = api.post("q", {"body": 1}, key="once")
@@ -68,13 +68,13 @@ def test_a_key_counts_in_one_life_of_the_queue(api: Api) -> None:
     assert api.bodies("q") == [1]
 
 
-def test_a_refused_post_does_not_use_its_key_up(api: Api) -> None:
+def test_refused_post_does_not_consume_its_key(api: ZaqarTestClient) -> None:
     assert api.post("q", {"body": 1, "ttl": 1}, key="once").status_code == 400
     assert api.post("q", {"body": 1, "ttl": 60}, key="once").status_code == 201
     assert api.bodies("q") == [1]
 
 
-def test_a_queue_that_encrypts_recognises_a_retry(rich: Api) -> None:
+def test_retry_to_an_encrypting_queue_is_recognised(rich: ZaqarTestClient) -> None:
     rich.create("q", _enable_encrypt_messages=True)
     first = rich.post("q", {"body": 1}, key="once")
     assert rich.post("q", {"body": 1}, key="once").json() == first.json()
@@ -83,7 +83,9 @@ def test_a_queue_that_encrypts_recognises_a_retry(rich: Api) -> None:
 
 
 @pytest.mark.parametrize(("length", "status"), [(1, 201), (254, 201), (255, 201), (256, 400)])
-def test_length_of_a_key(api: Api, length: int, status: int) -> None:
+def test_length_of_an_idempotency_key_is_limited(
+    api: ZaqarTestClient, length: int, status: int
+) -> None:
     answer = api.post("q", {"body": 1}, key="k" * length)
     assert answer.status_code == status
     if status == 400:
@@ -92,7 +94,7 @@ def test_length_of_a_key(api: Api, length: int, status: int) -> None:
 
 
 @pytest.mark.parametrize("key", ["", "a b", "a\tb", "ké", "k\x7f"])
-def test_characters_of_a_key(api: Api, key: str) -> None:
+def test_unprintable_idempotency_key_is_refused(api: ZaqarTestClient, key: str) -> None:
     url = f"{api.url}/v2/queues/q/messages"
     headers = [
         (b"Client-ID", api.client.encode()),
@@ -100,7 +102,7 @@ def test_characters_of_a_key(api: Api, key: str) -> None:
         (b"Idempotency-Key", key.encode("latin-1")),
     ]
     answer = api.http.post(url, content=b'{"messages":[{"body":1}]}', headers=headers)
-    # What no header may hold is refused by the HTTP parser, without a document.
+    # Characters that are illegal in headers are refused by the HTTP parser, without a document.
     assert answer.status_code == 400
     if "json" in answer.headers["Content-Type"]:
         refused(answer, 400, "Idempotency-Key")
@@ -108,14 +110,14 @@ def test_characters_of_a_key(api: Api, key: str) -> None:
 
 
 @pytest.mark.parametrize("key", ["!", "~", '"quoted"', "a/b{c}*:d%20", str(uuid.UUID(int=1))])
-def test_any_printable_text_is_a_key(api: Api, key: str) -> None:
+def test_any_printable_text_is_an_idempotency_key(api: ZaqarTestClient, key: str) -> None:
     for _ in range(2):
         assert api.post("q", {"body": 1}, key=key).status_code == 201
     assert api.bodies("q") == [1]
 
 
-def test_retries_at_the_same_time_post_once(api: Api) -> None:
-    async def crowd() -> list[httpx.Response]:
+def test_concurrent_retries_post_once(api: ZaqarTestClient) -> None:
+    async def all_at_once() -> list[httpx.Response]:
         headers = {"Client-ID": api.client, "X-Project-ID": api.project, "Idempotency-Key": "once"}
         async with httpx.AsyncClient(headers=headers, timeout=30) as http:
             posts = (
@@ -124,7 +126,7 @@ def test_retries_at_the_same_time_post_once(api: Api) -> None:
             )
             return await asyncio.gather(*posts)
 
-    answers = asyncio.run(crowd())
+    answers = asyncio.run(all_at_once())
     assert {answer.status_code for answer in answers} == {201}
     assert len({answer.text for answer in answers}) == 1
     assert sum("Idempotency-Replayed" in answer.headers for answer in answers) == 19
@@ -132,30 +134,30 @@ def test_retries_at_the_same_time_post_once(api: Api) -> None:
 
 
 @pytest.fixture(scope="module")
-def forgetful(redis_server: servers.RedisServer) -> Iterator[servers.Service]:
-    """A service that remembers keys for one second."""
+def forgetful(redis_server: servers.RedisServer) -> Iterator[servers.RunningService]:
+    """A service with an idempotency window of one second."""
     options = {"transport": {"idempotency_window": 1, "max_idempotency_window": 100}}
     with servers.service(redis_server.uri, options=options) as running:
         yield running
 
 
-def test_a_key_is_forgotten_after_the_window(
-    http: httpx.Client, forgetful: servers.Service, project: str
+def test_idempotency_key_expires_after_the_window(
+    http: httpx.Client, forgetful: servers.RunningService, project: str
 ) -> None:
-    api = Api(http, forgetful.url, project)
+    api = ZaqarTestClient(http, forgetful.url, project)
     api.post("q", {"body": 1}, key="once")
     servers.wait_for(
         lambda: "Idempotency-Replayed" not in api.post("q", {"body": 1}, key="once").headers,
-        "the key to be forgotten",
+        "the key to expire",
         10,
     )
     assert api.bodies("q") == [1, 1]
 
 
-def test_a_queue_may_remember_keys_for_longer_than_the_service(
-    http: httpx.Client, forgetful: servers.Service, project: str
+def test_queue_may_have_a_longer_window_than_the_service(
+    http: httpx.Client, forgetful: servers.RunningService, project: str
 ) -> None:
-    api = Api(http, forgetful.url, project)
+    api = ZaqarTestClient(http, forgetful.url, project)
     api.create("q", _idempotency_window=100)
     api.post("q", {"body": 1}, key="once")
     api.post("r", {"body": 1}, key="once")
@@ -167,7 +169,7 @@ def test_a_queue_may_remember_keys_for_longer_than_the_service(
     refused(api.create("p", _idempotency_window=101), 400, "_idempotency_window", "1 and 100")
 
 
-def test_keys_that_are_remembered_are_counted_where_there_are_any(api: Api) -> None:
+def test_stats_count_idempotency_records_when_there_are_any(api: ZaqarTestClient) -> None:
     api.post("q", {"body": 1})
     assert set(api.get("/queues/q/stats").json()) == {"messages"}
     for key in ("a", "b", "a"):
@@ -175,7 +177,7 @@ def test_keys_that_are_remembered_are_counted_where_there_are_any(api: Api) -> N
     assert api.get("/queues/q/stats").json()["idempotency_records"] == 2
 
 
-def test_the_window_of_a_queue_is_shown_when_it_has_one(api: Api) -> None:
+def test_queue_shows_its_idempotency_window_when_set(api: ZaqarTestClient) -> None:
     api.create("q", _idempotency_window=60)
     assert api.get("/queues/q").json()["_idempotency_window"] == 60
     assert "_idempotency_window" not in api.get("/queues/r").json()

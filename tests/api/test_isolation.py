@@ -8,9 +8,9 @@ import uuid
 
 import pytest
 
-from tests.api.client import Api
+from tests.api.client import ZaqarTestClient
 
-#: Names that would meet if they were put together carelessly.
+#: Names that would collide if they were joined carelessly.
 NAMES = [
     "a",
     "a.b",
@@ -48,12 +48,12 @@ NAMES = [
 
 
 @pytest.fixture
-def tenants(api: Api) -> list[Api]:
+def tenants(api: ZaqarTestClient) -> list[ZaqarTestClient]:
     suffix = uuid.uuid4().hex
-    return [Api(api.http, api.url, f"{name}{suffix}") for name in NAMES]
+    return [ZaqarTestClient(api.http, api.url, f"{name}{suffix}") for name in NAMES]
 
 
-def test_queues_of_the_same_name_are_apart(tenants: list[Api]) -> None:
+def test_queues_of_the_same_name_are_separate(tenants: list[ZaqarTestClient]) -> None:
     ids = {}
     for place, tenant in enumerate(tenants):
         tenant.create("q", owner=place)
@@ -69,7 +69,7 @@ def test_queues_of_the_same_name_are_apart(tenants: list[Api]) -> None:
         assert tenants[mine].message("q", ids[theirs]).status_code == 404
 
 
-def test_what_one_does_the_others_do_not_feel(tenants: list[Api]) -> None:
+def test_operations_of_one_tenant_do_not_affect_others(tenants: list[ZaqarTestClient]) -> None:
     for place, tenant in enumerate(tenants):
         tenant.send("q", place, place)
     for place, tenant in enumerate(tenants):
@@ -96,10 +96,10 @@ def test_what_one_does_the_others_do_not_feel(tenants: list[Api]) -> None:
     ],
 )
 def test_project_and_queue_cannot_be_shifted_into_each_other(
-    api: Api, mine: tuple[str, str], theirs: tuple[str, str]
+    api: ZaqarTestClient, mine: tuple[str, str], theirs: tuple[str, str]
 ) -> None:
     start = uuid.uuid4().hex
-    me, them = api.beside(start + mine[0]), api.beside(start + theirs[0])
+    me, them = api.another_client(start + mine[0]), api.another_client(start + theirs[0])
     me.send(mine[1], "mine")
     assert them.bodies(theirs[1]) == []
     them.send(theirs[1], "theirs")
@@ -108,8 +108,8 @@ def test_project_and_queue_cannot_be_shifted_into_each_other(
     assert me.bodies(mine[1]) == ["mine"]
 
 
-def test_dead_letters_stay_in_their_project(api: Api) -> None:
-    stranger = api.beside(f"{api.project}-2")
+def test_dead_letters_stay_in_their_project(api: ZaqarTestClient) -> None:
+    stranger = api.another_client(f"{api.project}-2")
     stranger.create("dlq")
     api.create("q", _max_claim_count=1, _dead_letter_queue="dlq")
     api.send("q", "dead")
@@ -119,7 +119,7 @@ def test_dead_letters_stay_in_their_project(api: Api) -> None:
     assert stranger.bodies("dlq") == []
 
 
-def test_a_queue_of_any_name_has_its_own_keys(api: Api) -> None:
+def test_a_queue_of_any_name_has_its_own_keys(api: ZaqarTestClient) -> None:
     """Names that a store might use for something of its own."""
     names = ["queues", "messages", "q", "q.messages", "q.bodies", "zr", "queues_set", "q.feed"]
     for name in names:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operator's limits and defaults: each option counts, at its edge."""
+"""The operator's limits and defaults: each option is tested at its bound."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from tests import servers
-from tests.api.client import Api, refused
+from tests.api.client import ZaqarTestClient, refused
 
 OPTIONS: dict[str, dict[str, object]] = {
     "transport": {
@@ -34,17 +34,19 @@ OPTIONS: dict[str, dict[str, object]] = {
 
 
 @pytest.fixture(scope="module")
-def small_service(redis_server: servers.RedisServer) -> Iterator[servers.Service]:
+def small_service(redis_server: servers.RedisServer) -> Iterator[servers.RunningService]:
     with servers.service(redis_server.uri, options=OPTIONS) as running:
         yield running
 
 
 @pytest.fixture
-def small(http: httpx.Client, small_service: servers.Service, project: str) -> Api:
-    return Api(http, small_service.url, project)
+def small(
+    http: httpx.Client, small_service: servers.RunningService, project: str
+) -> ZaqarTestClient:
+    return ZaqarTestClient(http, small_service.url, project)
 
 
-def test_queues_per_page(small: Api) -> None:
+def test_queues_per_page(small: ZaqarTestClient) -> None:
     for name in "abcde":
         small.create(name)
     for limit, status in ((2, 200), (3, 200), (4, 400)):
@@ -52,11 +54,11 @@ def test_queues_per_page(small: Api) -> None:
         assert answer.status_code == status
         if status == 400:
             refused(answer, 400, "limit", "3")
-    # A default beyond the limit is cut to it.
+    # A default above the limit is reduced to it.
     assert len(small.get("/queues").json()["queues"]) == 3
 
 
-def test_messages_per_page(small: Api) -> None:
+def test_messages_per_page(small: ZaqarTestClient) -> None:
     ids = small.send("q", *range(6))
     for limit, status in ((3, 200), (4, 200), (5, 400)):
         assert small.list("q", limit=limit).status_code == status
@@ -67,7 +69,7 @@ def test_messages_per_page(small: Api) -> None:
 
 
 @pytest.mark.parametrize("verb", ["claim", "pop"])
-def test_messages_per_claim_or_pop(small: Api, verb: str) -> None:
+def test_messages_per_claim_or_pop(small: ZaqarTestClient, verb: str) -> None:
     for number, taken in ((4, True), (5, True), (6, False)):
         small.send("q", *range(8))
         answer = small.claim("q", number) if verb == "claim" else small.pop("q", number)
@@ -79,7 +81,7 @@ def test_messages_per_claim_or_pop(small: Api, verb: str) -> None:
         assert len(small.claim("q").json()["messages"]) == 5
 
 
-def test_size_of_metadata(small: Api) -> None:
+def test_size_of_metadata(small: ZaqarTestClient) -> None:
     frame = len(b'{"a":""}')
     for size, status in ((199, 201), (200, 201), (201, 400)):
         content = b'{"a":"%s"}' % (b"x" * (size - frame))
@@ -88,7 +90,7 @@ def test_size_of_metadata(small: Api) -> None:
     refused(answer, 400, "Queue metadata", "200")
 
 
-def test_size_of_a_post(small: Api) -> None:
+def test_size_of_a_post(small: ZaqarTestClient) -> None:
     frame = len(b'{"messages":[{"body":""}]}')
     for size, status in ((299, 201), (300, 201), (301, 400)):
         content = b'{"messages":[{"body":"%s"}]}' % (b"x" * (size - frame))
@@ -105,17 +107,19 @@ def test_size_of_a_post(small: Api) -> None:
     ("field", "attribute", "most"),
     [("ttl", "_default_message_ttl", 100), ("delay", "_default_message_delay", 50)],
 )
-def test_longest_ttl_and_delay(small: Api, field: str, attribute: str, most: int) -> None:
+def test_ttl_and_delay_over_the_maximum_are_refused(
+    small: ZaqarTestClient, field: str, attribute: str, most: int
+) -> None:
     for value, status in ((most - 1, 201), (most, 201), (most + 1, 400)):
         posted = small.post("q", {"body": 1, field: value})
-        made = small.create(f"q{value}", **{attribute: value})
-        assert (posted.status_code, made.status_code) == (status, status)
+        created = small.create(f"q{value}", **{attribute: value})
+        assert (posted.status_code, created.status_code) == (status, status)
     refused(posted, 400, field, str(most))
-    refused(made, 400, attribute, str(most))
+    refused(created, 400, attribute, str(most))
 
 
 @pytest.mark.parametrize(("field", "most"), [("ttl", 80), ("grace", 90)])
-def test_longest_lease(small: Api, field: str, most: int) -> None:
+def test_lease_over_the_maximum_is_refused(small: ZaqarTestClient, field: str, most: int) -> None:
     small.send("q", *range(3))
     claim, _ = small.hold("q", 1)
     for value, status in ((most - 1, 201), (most, 201), (most + 1, 400)):
@@ -125,24 +129,24 @@ def test_longest_lease(small: Api, field: str, most: int) -> None:
     refused(renewed, 400, field, str(most))
 
 
-def test_defaults(small: Api) -> None:
+def test_configured_defaults_apply(small: ZaqarTestClient) -> None:
     assert small.get("/queues/q").json()["_default_message_ttl"] == 70
     small.send("q", 1)
     assert small.list("q").json()["messages"][0]["ttl"] == 70
     claim, (message,) = small.hold("q")
-    assert message["ttl"] == 70  # it outlives the claim anyway
+    assert message["ttl"] == 70  # it outlives the claim
     assert small.claimed("q", claim).json()["ttl"] == 65
     assert small.renew("q", claim, ttl=80).status_code == 204
     assert small.claimed("q", claim).json()["messages"][0]["ttl"] == 80 + 75
 
 
 @pytest.mark.parametrize(("length", "status"), [(2, 400), (3, 200), (40, 200), (41, 400)])
-def test_length_of_client_ids(small: Api, length: int, status: int) -> None:
-    client = Api(small.http, small.url, small.project, "c" * length)
+def test_length_of_client_ids(small: ZaqarTestClient, length: int, status: int) -> None:
+    client = ZaqarTestClient(small.http, small.url, small.project, "c" * length)
     assert client.list("q").status_code == status
 
 
-def test_longest_wait(small: Api) -> None:
+def test_wait_over_the_maximum_is_refused(small: ZaqarTestClient) -> None:
     small.send("q", 1)
     for wait, status in ((6, 200), (7, 200), (8, 400)):
         assert small.list("q", wait=wait).status_code == status

@@ -10,10 +10,10 @@ import httpx
 import pytest
 
 from tests import servers
-from tests.api.client import Api, refused
+from tests.api.client import ZaqarTestClient, refused
 
 
-def test_get(api: Api) -> None:
+def test_get_message(api: ZaqarTestClient) -> None:
     first, second = api.send("q", "a", "b")
     answer = api.message("q", second)
     assert answer.status_code == 200
@@ -28,7 +28,7 @@ def test_get(api: Api) -> None:
     assert api.message("q", first).json()["body"] == "a"
 
 
-def test_get_of_what_is_not_there(api: Api) -> None:
+def test_get_of_a_missing_message_answers_404(api: ZaqarTestClient) -> None:
     (message,) = api.send("q", 1)
     api.delete("q", message)
     for missing in (message, str(uuid.uuid4()), "x", "%00", "a.b", message.upper() + "0"):
@@ -36,7 +36,7 @@ def test_get_of_what_is_not_there(api: Api) -> None:
     refused(api.message("nowhere", message), 404, "nowhere")
 
 
-def test_get_shows_a_claimed_message_with_its_claim(api: Api) -> None:
+def test_get_shows_a_claimed_message_with_its_claim(api: ZaqarTestClient) -> None:
     (message,) = api.send("q", 1)
     claim, _ = api.hold("q")
     href = api.message("q", message).json()["href"]
@@ -46,7 +46,7 @@ def test_get_shows_a_claimed_message_with_its_claim(api: Api) -> None:
     assert "claim_id" not in api.message("q", message).text
 
 
-def test_get_many(api: Api) -> None:
+def test_get_messages_by_ids(api: ZaqarTestClient) -> None:
     ids = api.send("q", *range(20))
     answer = api.get("/queues/q/messages", ids=",".join(reversed(ids)))
     assert set(answer.json()) == {"messages"}
@@ -56,21 +56,21 @@ def test_get_many(api: Api) -> None:
     assert sorted(item["body"] for item in repeated.json()["messages"]) == [0, 1]
 
 
-def test_get_many_finds_those_that_are_there(api: Api) -> None:
+def test_get_by_ids_returns_the_existing_messages(api: ZaqarTestClient) -> None:
     ids = api.send("q", 1, 2)
     api.delete("q", ids[0])
     answer = api.get("/queues/q/messages", ids=f"{ids[0]},{ids[1]},nonsense,{uuid.uuid4()}")
     assert [item["body"] for item in answer.json()["messages"]] == [2]
 
 
-def test_get_many_finding_none(api: Api) -> None:
+def test_get_by_ids_without_any_match_answers_404(api: ZaqarTestClient) -> None:
     refused(api.get("/queues/q/messages", ids=str(uuid.uuid4())), 404, "q")
     api.send("q", 1)
     refused(api.get("/queues/q/messages", ids=f"x,{uuid.uuid4()}"), 404, "q")
 
 
 @pytest.mark.parametrize(("number", "status"), [(1, 200), (19, 200), (20, 200), (21, 400)])
-def test_number_of_ids(api: Api, number: int, status: int) -> None:
+def test_number_of_ids_is_limited(api: ZaqarTestClient, number: int, status: int) -> None:
     ids = api.send("q", *range(number))
     answer = api.get("/queues/q/messages", ids=",".join(ids))
     assert answer.status_code == status
@@ -82,7 +82,7 @@ def test_number_of_ids(api: Api, number: int, status: int) -> None:
         refused(deletion, 400, '"ids"', "20")
 
 
-def test_delete(api: Api) -> None:
+def test_delete_message(api: ZaqarTestClient) -> None:
     ids = api.send("q", 1, 2)
     for _ in range(2):
         answer = api.delete("q", ids[0])
@@ -91,7 +91,7 @@ def test_delete(api: Api) -> None:
 
 
 @pytest.mark.parametrize("message", ["x", "0d9fbb8a-7c5a-4d2e-9a44-0b9a3a9a1c55", "%7B%7D", "*"])
-def test_delete_of_what_is_not_there(api: Api, message: str) -> None:
+def test_delete_of_a_missing_message_answers_204(api: ZaqarTestClient, message: str) -> None:
     assert api.delete("q", message).status_code == 204
     api.send("q", 1)
     assert api.delete("q", message).status_code == 204
@@ -99,7 +99,7 @@ def test_delete_of_what_is_not_there(api: Api, message: str) -> None:
     assert api.bodies("q") == [1]
 
 
-def test_a_claimed_message_is_deleted_with_its_claim_only(api: Api) -> None:
+def test_a_claimed_message_is_deleted_with_its_claim_only(api: ZaqarTestClient) -> None:
     first, second, free = api.send("q", 1, 2, 3)
     mine, _ = api.hold("q", 1)
     yours, _ = api.hold("q", 1)
@@ -119,7 +119,7 @@ def test_a_claimed_message_is_deleted_with_its_claim_only(api: Api) -> None:
     assert api.counts("q") == (1, 0, 1)
 
 
-def test_the_href_of_a_claimed_message_deletes_it(api: Api) -> None:
+def test_the_href_of_a_claimed_message_deletes_it(api: ZaqarTestClient) -> None:
     api.send("q", 1)
     _, (message,) = api.hold("q")
     answer = api.request("DELETE", message["href"].removeprefix("/v2"))
@@ -127,7 +127,7 @@ def test_the_href_of_a_claimed_message_deletes_it(api: Api) -> None:
     assert api.stats("q")["total"] == 0
 
 
-def test_a_released_claim_deletes_nothing(api: Api) -> None:
+def test_a_released_claim_deletes_nothing(api: ZaqarTestClient) -> None:
     (message,) = api.send("q", 1)
     claim, _ = api.hold("q")
     api.release("q", claim)
@@ -135,7 +135,7 @@ def test_a_released_claim_deletes_nothing(api: Api) -> None:
     assert api.delete("q", message).status_code == 204
 
 
-def test_delete_many(api: Api) -> None:
+def test_delete_messages_by_ids(api: ZaqarTestClient) -> None:
     ids = api.send("q", *range(4))
     answer = api.delete_many("q", ids[0], "nonsense", ids[2], str(uuid.uuid4()), ids[0])
     assert (answer.status_code, answer.content) == (204, b"")
@@ -143,7 +143,7 @@ def test_delete_many(api: Api) -> None:
     assert api.delete_many("q", ids[0]).status_code == 204
 
 
-def test_delete_many_takes_claimed_ones_too(api: Api) -> None:
+def test_delete_by_ids_deletes_claimed_messages_too(api: ZaqarTestClient) -> None:
     ids = api.send("q", 1, 2)
     api.hold("q", 1)
     assert api.delete_many("q", *ids).status_code == 204
@@ -151,13 +151,13 @@ def test_delete_many_takes_claimed_ones_too(api: Api) -> None:
 
 
 @pytest.mark.parametrize("query", ["", "?ids=&pop=", "?ids=a&pop=1", "?limit=5"])
-def test_delete_wants_either_ids_or_pop(api: Api, query: str) -> None:
+def test_bulk_delete_needs_either_ids_or_pop(api: ZaqarTestClient, query: str) -> None:
     api.send("q", 1)
     refused(api.request("DELETE", f"/queues/q/messages{query}"), 400, '"ids"', '"pop"')
     assert api.bodies("q") == [1]
 
 
-def test_pop(api: Api) -> None:
+def test_pop_messages(api: ZaqarTestClient) -> None:
     ids = api.send("q", *range(5))
     answer = api.pop("q", 2)
     assert answer.status_code == 200
@@ -172,14 +172,14 @@ def test_pop(api: Api) -> None:
     assert api.pop("q", 1).json() == {"messages": []}
 
 
-def test_pop_passes_over_claimed_messages(api: Api) -> None:
+def test_pop_skips_claimed_messages(api: ZaqarTestClient) -> None:
     api.send("q", *range(4))
     api.hold("q", 2)
     assert [item["body"] for item in api.pop("q", 4).json()["messages"]] == [2, 3]
     assert api.counts("q") == (0, 2, 2)
 
 
-def test_pop_of_a_missing_queue(api: Api) -> None:
+def test_pop_of_a_missing_queue(api: ZaqarTestClient) -> None:
     answer = api.pop("q", 1)
     assert (answer.status_code, answer.json()) == (200, {"messages": []})
     assert api.get("/queues").json()["queues"] == []
@@ -188,7 +188,7 @@ def test_pop_of_a_missing_queue(api: Api) -> None:
 @pytest.mark.parametrize(
     ("number", "status"), [(-1, 400), (0, 400), (1, 200), (19, 200), (20, 200), (21, 400)]
 )
-def test_number_to_pop(api: Api, number: int, status: int) -> None:
+def test_number_to_pop_is_limited(api: ZaqarTestClient, number: int, status: int) -> None:
     api.send("q", *range(21))
     answer = api.pop("q", number)
     if status == 400:
@@ -199,7 +199,7 @@ def test_number_to_pop(api: Api, number: int, status: int) -> None:
 
 
 @pytest.fixture(scope="module")
-def strict_service(redis_server: servers.RedisServer) -> Iterator[servers.Service]:
+def strict_service(redis_server: servers.RedisServer) -> Iterator[servers.RunningService]:
     """A service where bulk deletion must name the claims."""
     options = {"transport": {"message_delete_with_claim_id": True}}
     with servers.service(redis_server.uri, options=options) as running:
@@ -207,11 +207,13 @@ def strict_service(redis_server: servers.RedisServer) -> Iterator[servers.Servic
 
 
 @pytest.fixture
-def strict(http: httpx.Client, strict_service: servers.Service, project: str) -> Api:
-    return Api(http, strict_service.url, project)
+def strict(
+    http: httpx.Client, strict_service: servers.RunningService, project: str
+) -> ZaqarTestClient:
+    return ZaqarTestClient(http, strict_service.url, project)
 
 
-def test_ids_and_claims_go_together(strict: Api) -> None:
+def test_strict_bulk_delete_needs_both_ids_and_claims(strict: ZaqarTestClient) -> None:
     ids = strict.send("q", 1)
     claim, _ = strict.hold("q")
     refused(strict.delete_many("q", *ids), 400, "claim_ids")
@@ -222,7 +224,7 @@ def test_ids_and_claims_go_together(strict: Api) -> None:
     assert strict.counts("q") == (0, 0, 0)
 
 
-def test_several_claims_delete_what_they_hold(strict: Api) -> None:
+def test_several_claims_delete_what_they_hold(strict: ZaqarTestClient) -> None:
     ids = strict.send("q", 1, 2, 3)
     claims = [strict.hold("q", 1)[0] for _ in range(3)]
     refused(strict.delete_many("q", *ids, claim_ids=",".join(claims[:2])), 403, "another claim")
@@ -231,7 +233,7 @@ def test_several_claims_delete_what_they_hold(strict: Api) -> None:
     assert strict.counts("q") == (0, 1, 1)
 
 
-def test_all_or_nothing_with_claims(strict: Api) -> None:
+def test_bulk_delete_with_claims_deletes_all_or_nothing(strict: ZaqarTestClient) -> None:
     ids = strict.send("q", 1, 2)
     claim, _ = strict.hold("q", 1)
     refused(strict.delete_many("q", *ids, claim_ids=claim), 400, "not currently claimed")
@@ -239,12 +241,12 @@ def test_all_or_nothing_with_claims(strict: Api) -> None:
     assert strict.counts("q") == (1, 1, 2)
 
 
-def test_pop_needs_no_claim(strict: Api) -> None:
+def test_pop_needs_no_claim(strict: ZaqarTestClient) -> None:
     strict.send("q", 1)
     assert len(strict.pop("q", 1).json()["messages"]) == 1
 
 
-def test_claims_beside_ids_are_passed_over_by_default(api: Api) -> None:
+def test_claim_ids_of_a_bulk_delete_are_ignored_by_default(api: ZaqarTestClient) -> None:
     ids = api.send("q", 1)
     assert api.delete_many("q", *ids, claim_ids="x").status_code == 204
     assert api.bodies("q") == []

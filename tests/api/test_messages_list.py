@@ -9,11 +9,11 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from tests.api.client import Api, refused
+from tests.api.client import ZaqarTestClient, refused
 
 
-def _pages(api: Api, queue: str, **params: Any) -> list[list[Any]]:
-    """Bodies of every page, by following links until an empty one."""
+def _pages(api: ZaqarTestClient, queue: str, **params: Any) -> list[list[Any]]:
+    """Returns the bodies of every page, following links until an empty one."""
     answer = api.list(queue, **params)
     pages: list[list[Any]] = []
     while messages := answer.json()["messages"]:
@@ -29,13 +29,13 @@ def _flat(pages: list[list[Any]]) -> list[Any]:
     return [body for page in pages for body in page]
 
 
-def test_of_a_missing_queue(api: Api) -> None:
+def test_list_of_a_missing_queue_is_empty(api: ZaqarTestClient) -> None:
     answer = api.list("q")
     assert (answer.status_code, answer.json()) == (200, {"messages": [], "links": []})
     assert api.get("/queues").json()["queues"] == []
 
 
-def test_shape(api: Api) -> None:
+def test_shape_of_a_listing(api: ZaqarTestClient) -> None:
     began = time.monotonic()
     (message,) = api.send("q", {"a": 1})
     document = api.list("q").json()
@@ -51,7 +51,7 @@ def test_shape(api: Api) -> None:
     assert 0 <= document["messages"][0]["age"] <= time.monotonic() - began + 1
 
 
-def test_order_is_that_of_posting(api: Api) -> None:
+def test_messages_are_listed_in_the_order_of_posting(api: ZaqarTestClient) -> None:
     for start in range(0, 25, 5):
         api.send("q", *range(start, start + 5))
     assert _pages(api, "q") == [list(range(10)), list(range(10, 20)), list(range(20, 25))]
@@ -62,7 +62,7 @@ def test_order_is_that_of_posting(api: Api) -> None:
 @pytest.mark.parametrize(
     ("limit", "status"), [(-1, 400), (0, 400), (1, 200), (19, 200), (20, 200), (21, 400), (99, 400)]
 )
-def test_limit(api: Api, limit: int, status: int) -> None:
+def test_limit_of_a_listing_is_checked(api: ZaqarTestClient, limit: int, status: int) -> None:
     api.send("q", *range(21))
     answer = api.list("q", limit=limit)
     if status == 400:
@@ -71,7 +71,7 @@ def test_limit(api: Api, limit: int, status: int) -> None:
         assert len(answer.json()["messages"]) == limit
 
 
-def test_link_repeats_what_was_asked(api: Api) -> None:
+def test_next_link_repeats_the_parameters(api: ZaqarTestClient) -> None:
     ids = api.send("q", 1, 2, 3)
     answer = api.list("q", limit=2, include_claimed=True, include_delayed=False)
     url = urlsplit(answer.json()["links"][0]["href"])
@@ -85,14 +85,14 @@ def test_link_repeats_what_was_asked(api: Api) -> None:
     }
 
 
-def test_the_id_of_a_message_is_a_marker(api: Api) -> None:
+def test_message_id_can_be_used_as_marker(api: ZaqarTestClient) -> None:
     ids = api.send("q", *range(5))
     assert api.bodies("q", marker=ids[0]) == [1, 2, 3, 4]
     assert api.bodies("q", marker=ids[3]) == [4]
     assert api.bodies("q", marker=ids[4]) == []
 
 
-def test_a_marker_outlives_its_message(api: Api) -> None:
+def test_a_marker_outlives_its_message(api: ZaqarTestClient) -> None:
     ids = api.send("q", *range(5))
     api.delete_many("q", *ids[:3])
     for message in ids[:3]:
@@ -100,36 +100,38 @@ def test_a_marker_outlives_its_message(api: Api) -> None:
 
 
 @pytest.mark.parametrize("marker", ["x", "0", "5f2b1c9e-0000-0000-0000-000000000001", "'", "ä\x00"])
-def test_an_unknown_marker_yields_an_empty_page(api: Api, marker: str) -> None:
+def test_an_unknown_marker_yields_an_empty_page(api: ZaqarTestClient, marker: str) -> None:
     api.send("q", 1)
     answer = api.list("q", marker=marker)
     assert (answer.status_code, answer.json()) == (200, {"messages": [], "links": []})
 
 
-def test_a_marker_of_another_queue_yields_an_empty_page(api: Api) -> None:
+def test_a_marker_of_another_queue_yields_an_empty_page(api: ZaqarTestClient) -> None:
     (foreign,) = api.send("r", 1)
     api.send("q", 1, 2)
     assert api.bodies("q", marker=foreign) == []
 
 
-def test_a_page_behind_the_end_goes_on_with_what_comes(api: Api) -> None:
+def test_marker_of_the_last_message_yields_later_ones(api: ZaqarTestClient) -> None:
     ids = api.send("q", 1)
     assert api.bodies("q", marker=ids[0]) == []
     api.send("q", 2)
     assert api.bodies("q", marker=ids[0]) == [2]
 
 
-def test_own_messages_are_hidden_unless_asked_for(api: Api, other: Api) -> None:
+def test_own_messages_are_hidden_without_echo(api: ZaqarTestClient, other: ZaqarTestClient) -> None:
     for number in range(6):
         (api if number % 2 else other).send("q", number)
     assert api.bodies("q", echo=False) == [0, 2, 4]
     assert other.bodies("q", echo=False) == [1, 3, 5]
-    assert api.beside().bodies("q", echo=False) == list(range(6))
+    assert api.another_client().bodies("q", echo=False) == list(range(6))
     assert [item["body"] for item in api.get("/queues/q/messages").json()["messages"]] == [0, 2, 4]
     assert _pages(api, "q", echo=False, limit=1) == [[0], [2], [4]]
 
 
-def test_a_few_messages_behind_many_of_ones_own(api: Api, other: Api) -> None:
+def test_page_is_filled_across_many_own_messages(
+    api: ZaqarTestClient, other: ZaqarTestClient
+) -> None:
     api.send("q", *["mine"] * 1200)
     other.send("q", "yours")
     api.send("q", *["mine"] * 600)
@@ -138,7 +140,7 @@ def test_a_few_messages_behind_many_of_ones_own(api: Api, other: Api) -> None:
     assert _pages(api, "q", echo=False) == [["yours", "yours too"]]
 
 
-def test_claimed_messages_are_hidden_unless_asked_for(api: Api) -> None:
+def test_claimed_messages_are_hidden_without_include_claimed(api: ZaqarTestClient) -> None:
     api.send("q", *range(4))
     claim, _ = api.hold("q", 2)
     assert api.bodies("q") == [2, 3]
@@ -154,7 +156,7 @@ def test_claimed_messages_are_hidden_unless_asked_for(api: Api) -> None:
     assert "claim_id" not in api.list("q", include_claimed=True).text
 
 
-def test_claimed_and_delayed_are_asked_for_apart(api: Api) -> None:
+def test_claimed_and_delayed_messages_are_included_separately(api: ZaqarTestClient) -> None:
     api.create("q", _default_message_delay=600)
     api.post("q", {"body": "claimed", "delay": 0})
     api.hold("q")
@@ -167,7 +169,7 @@ def test_claimed_and_delayed_are_asked_for_apart(api: Api) -> None:
     assert _pages(api, "q", include_delayed=True, limit=1) == [["delayed"], ["free"]]
 
 
-def test_pages_of_many_claimed(api: Api) -> None:
+def test_page_is_filled_across_many_claimed_messages(api: ZaqarTestClient) -> None:
     api.send("q", *range(45))
     for _ in range(2):
         api.hold("q", 20)

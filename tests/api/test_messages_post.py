@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from tests import servers
-from tests.api.client import Api, refused
+from tests.api.client import ZaqarTestClient, refused
 
 
-def test_post(api: Api) -> None:
+def test_post_messages(api: ZaqarTestClient) -> None:
     answer = api.post("q", {"body": "a"}, {"body": "b", "ttl": 60})
     assert answer.status_code == 201
     first, second = answer.json()["resources"]
@@ -32,7 +32,7 @@ def test_post(api: Api) -> None:
     ]
 
 
-def test_post_makes_the_queue(api: Api) -> None:
+def test_post_creates_the_queue(api: ZaqarTestClient) -> None:
     api.send("q", 1)
     assert [queue["name"] for queue in api.get("/queues").json()["queues"]] == ["q"]
 
@@ -53,7 +53,7 @@ BODIES: list[Any] = [
 ]
 
 
-def test_any_json_is_a_body(api: Api) -> None:
+def test_any_json_value_is_accepted_as_a_body(api: ZaqarTestClient) -> None:
     ids = api.send("q", *BODIES)
     assert api.bodies("q", limit=20) == BODIES
     for message, body in zip(ids, BODIES, strict=True):
@@ -61,32 +61,32 @@ def test_any_json_is_a_body(api: Api) -> None:
     assert [item["body"] for item in api.pop("q", 20).json()["messages"]] == BODIES
 
 
-def test_bodies_come_back_as_they_were_written(api: Api) -> None:
+def test_bodies_are_returned_byte_for_byte(api: ZaqarTestClient) -> None:
     text = b'{ "b" : 1.10, "a":1e2,"a" : "\\u00e4\xc3\xa4" }'
     api.request("POST", "/queues/q/messages", content=b'{"messages":[{"body":' + text + b"}]}")
     assert text in api.list("q").content
 
 
-def test_unknown_fields_are_passed_over(api: Api) -> None:
+def test_unknown_fields_of_a_message_are_ignored(api: ZaqarTestClient) -> None:
     content = {"messages": [{"body": 1, "colour": "blue", "id": "x"}], "more": 1}
     assert api.request("POST", "/queues/q/messages", content).status_code == 201
     (item,) = api.list("q").json()["messages"]
     assert set(item) == {"id", "href", "ttl", "age", "body"}
 
 
-def test_null_lifetimes_mean_the_default(api: Api) -> None:
+def test_null_ttl_and_delay_mean_the_default(api: ZaqarTestClient) -> None:
     assert api.post("q", {"body": 1, "ttl": None, "delay": None}).status_code == 201
     assert api.list("q").json()["messages"][0]["ttl"] == 3600
 
 
 @pytest.mark.parametrize("ttl", [60, 61, 1209599, 1209600])
-def test_ttl_within_its_range(api: Api, ttl: int) -> None:
+def test_ttl_within_its_range(api: ZaqarTestClient, ttl: int) -> None:
     api.send("q", 1, ttl=ttl)
     assert api.list("q").json()["messages"][0]["ttl"] == ttl
 
 
 @pytest.mark.parametrize("ttl", [59, 0, -1, 1209601, 2**31, 2**63, 10**40])
-def test_ttl_out_of_its_range(api: Api, ttl: int) -> None:
+def test_ttl_out_of_its_range(api: ZaqarTestClient, ttl: int) -> None:
     answer = api.post("q", {"body": 0}, {"body": 1, "ttl": ttl})
     assert answer.status_code == 400
     assert "ttl" in answer.text
@@ -94,12 +94,12 @@ def test_ttl_out_of_its_range(api: Api, ttl: int) -> None:
 
 
 @pytest.mark.parametrize("delay", [0, 1, 899, 900])
-def test_delay_within_its_range(api: Api, delay: int) -> None:
+def test_delay_within_its_range(api: ZaqarTestClient, delay: int) -> None:
     assert api.post("q", {"body": 1, "delay": delay}).status_code == 201
 
 
 @pytest.mark.parametrize("delay", [-1, 901, 2**63, 10**40])
-def test_delay_out_of_its_range(api: Api, delay: int) -> None:
+def test_delay_out_of_its_range(api: ZaqarTestClient, delay: int) -> None:
     answer = api.post("q", {"body": 1, "delay": delay})
     assert answer.status_code == 400
     assert "delay" in answer.text
@@ -115,7 +115,7 @@ def _sized(size: int) -> bytes:
     ("size", "status"),
     [(262143, 201), (262144, 201), (262145, 400), (300 * 1024, 400)],
 )
-def test_size_of_a_request(api: Api, size: int, status: int, chunked: bool) -> None:
+def test_size_of_a_request(api: ZaqarTestClient, size: int, status: int, chunked: bool) -> None:
     content = _sized(size)
     assert len(content) == size
     if chunked:
@@ -133,7 +133,7 @@ def test_size_of_a_request(api: Api, size: int, status: int, chunked: bool) -> N
     assert api.stats("q")["total"] == (1 if status == 201 else 0)
 
 
-def test_many_messages_in_one_request(api: Api) -> None:
+def test_many_messages_in_one_request(api: ZaqarTestClient) -> None:
     ids = api.send("q", *range(5000))
     assert len(set(ids)) == 5000
     assert api.counts("q") == (5000, 0, 5000)
@@ -141,7 +141,7 @@ def test_many_messages_in_one_request(api: Api) -> None:
     assert api.message("q", ids[2500]).json()["body"] == 2500
 
 
-def test_delay_is_honoured_where_the_queue_has_one(api: Api) -> None:
+def test_delay_overrides_the_default_of_the_queue(api: ZaqarTestClient) -> None:
     api.create("q", _default_message_delay=600)
     api.post("q", {"body": "later"}, {"body": "now", "delay": 0}, {"body": "own", "delay": 900})
     assert api.bodies("q") == ["now"]
@@ -152,14 +152,14 @@ def test_delay_is_honoured_where_the_queue_has_one(api: Api) -> None:
     assert api.pop("q", 10).json() == {"messages": []}
 
 
-def test_delay_is_honoured_where_the_queue_has_no_default(api: Api) -> None:
+def test_delay_applies_in_a_queue_without_default(api: ZaqarTestClient) -> None:
     api.send("q", 1, delay=600)
     assert api.bodies("q") == []
     assert api.bodies("q", include_delayed=True) == [1]
     assert api.claim("q").status_code == 204
 
 
-def test_a_delayed_message_can_be_read_and_deleted(api: Api) -> None:
+def test_a_delayed_message_can_be_read_and_deleted(api: ZaqarTestClient) -> None:
     api.create("q", _default_message_delay=600)
     (message,) = api.send("q", 1)
     assert api.message("q", message).json()["body"] == 1
@@ -168,7 +168,7 @@ def test_a_delayed_message_can_be_read_and_deleted(api: Api) -> None:
 
 
 @pytest.mark.parametrize("body", BODIES)
-def test_checksum(rich: Api, body: object) -> None:
+def test_checksum(rich: ZaqarTestClient, body: object) -> None:
     (message,) = rich.send("q", body)
     expected = f"MD5:{hashlib.md5(json.dumps(body).encode()).hexdigest()}"
     assert rich.message("q", message).json()["checksum"] == expected
@@ -179,7 +179,7 @@ def test_checksum(rich: Api, body: object) -> None:
     assert rich.pop("q", 1).json()["messages"][0]["checksum"] == expected
 
 
-def test_checksum_does_not_depend_on_how_the_body_was_written(rich: Api) -> None:
+def test_checksum_does_not_depend_on_how_the_body_was_written(rich: ZaqarTestClient) -> None:
     for text in (b'{"a":1,"b":[2]}', b'{ "a" : 1, "b" : [ 2 ] }'):
         rich.request("POST", "/queues/q/messages", content=b'{"messages":[{"body":%s}]}' % text)
     sums = {item["checksum"] for item in rich.list("q").json()["messages"]}
@@ -187,14 +187,16 @@ def test_checksum_does_not_depend_on_how_the_body_was_written(rich: Api) -> None
 
 
 @pytest.mark.parametrize("text", [b"9" * 5000, b"[" * 1500 + b"]" * 1500])
-def test_bodies_beyond_what_a_checksum_can_be_made_of(rich: Api, text: bytes) -> None:
+def test_bodies_too_large_or_deep_for_a_checksum_are_refused(
+    rich: ZaqarTestClient, text: bytes
+) -> None:
     content = b'{"messages":[{"body":%s}]}' % text
     answer = rich.request("POST", "/queues/q/messages", content=content)
     refused(answer, 400, "Request body")
     assert rich.bodies("q") == []
 
 
-def test_no_checksum_unless_asked_for(api: Api) -> None:
+def test_messages_have_no_checksum_by_default(api: ZaqarTestClient) -> None:
     api.send("q", 1)
     assert "checksum" not in api.list("q").json()["messages"][0]
 
@@ -202,8 +204,8 @@ def test_no_checksum_unless_asked_for(api: Api) -> None:
 SECRET = {"secret": "attack at dawn"}
 
 
-def test_encrypted_bodies_are_readable_by_every_way_out(
-    rich: Api, redis_server: servers.RedisServer
+def test_encrypted_bodies_are_decrypted_by_every_read(
+    rich: ZaqarTestClient, redis_server: servers.RedisServer
 ) -> None:
     rich.create("q", _enable_encrypt_messages=True)
     ids = rich.send("q", SECRET, SECRET)
@@ -221,23 +223,23 @@ def test_encrypted_bodies_are_readable_by_every_way_out(
     assert rich.pop("q", 1).json()["messages"][0]["body"] == SECRET
 
 
-def test_encryption_begins_and_ends_with_the_attribute(rich: Api) -> None:
+def test_encryption_begins_and_ends_with_the_attribute(rich: ZaqarTestClient) -> None:
     rich.send("q", "plain")
     change = {"op": "add", "path": "/metadata/_enable_encrypt_messages", "value": True}
     assert rich.patch("q", change).status_code == 200
-    rich.send("q", "sealed")
+    rich.send("q", "encrypted")
     assert rich.patch("q", change | {"value": False}).status_code == 200
     rich.send("q", "plain again")
-    assert rich.bodies("q") == ["plain", "sealed", "plain again"]
+    assert rich.bodies("q") == ["plain", "encrypted", "plain again"]
 
 
-def test_there_is_no_built_in_key(api: Api) -> None:
+def test_encryption_without_configured_key_is_refused(api: ZaqarTestClient) -> None:
     refused(api.create("q", _enable_encrypt_messages=True), 400, "message_encryption_key")
 
 
 @pytest.mark.parametrize(("number", "named"), [(19, True), (20, True), (21, False), (2000, False)])
-def test_location_names_the_ids_as_long_as_one_request_may_read_them(
-    api: Api, number: int, named: bool
+def test_location_names_the_ids_up_to_the_limit_of_one_request(
+    api: ZaqarTestClient, number: int, named: bool
 ) -> None:
     location = api.post("q", *[{"body": 1}] * number).headers["Location"]
     assert ("?ids=" in location) is named

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pools and flavors over HTTP: what an operator may do, and what it does to queues."""
+"""Pools and flavors over HTTP: the operator's requests and their effects on queues."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ import pytest
 import redis
 
 from tests import servers
-from tests.api.client import Api, refused
+from tests.api.client import ZaqarTestClient, refused
 
 ADMIN: dict[str, dict[str, object]] = {"DEFAULT": {"admin_mode": True}}
 
 
-class Operator(Api):
+class OperatorClient(ZaqarTestClient):
     """An operator of a service of its own, with stores for pools."""
 
     stores: list[servers.RedisServer]
-    home: servers.RedisServer
+    default_store: servers.RedisServer
 
     def pool(self, name: str, store: int = 0, weight: int = 100, **more: Any) -> httpx.Response:
         document = {"uri": self.stores[store].uri, "weight": weight} | more
@@ -46,42 +46,44 @@ class Operator(Api):
 
 
 @pytest.fixture(scope="module")
-def running() -> Iterator[tuple[servers.Service, servers.RedisServer, list[servers.RedisServer]]]:
+def running() -> Iterator[
+    tuple[servers.RunningService, servers.RedisServer, list[servers.RedisServer]]
+]:
     with (
-        servers.redis_server() as home,
+        servers.redis_server() as default_store,
         servers.redis_server() as one,
         servers.redis_server(servers.VALKEY) as two,
-        servers.service(home.uri, workers=2, options=ADMIN) as service,
+        servers.service(default_store.uri, workers=2, options=ADMIN) as service,
     ):
-        yield service, home, [one, two]
+        yield service, default_store, [one, two]
 
 
 @pytest.fixture
 def operator(
-    running: tuple[servers.Service, servers.RedisServer, list[servers.RedisServer]],
+    running: tuple[servers.RunningService, servers.RedisServer, list[servers.RedisServer]],
     http: httpx.Client,
     project: str,
-) -> Iterator[Operator]:
-    service, home, stores = running
-    made = Operator(http, service.url, project)
-    made.home, made.stores = home, stores
-    yield made
-    for store in (home, *stores):
-        with store.client() as client:
-            client.flushall()
-    with home.client() as client:
-        client.publish("zr:{control}:news", "pools")
-    servers.wait_for(lambda: made.get("/pools").json()["pools"] == [], "no pools")
+) -> Iterator[OperatorClient]:
+    service, default_store, stores = running
+    client = OperatorClient(http, service.url, project)
+    client.default_store, client.stores = default_store, stores
+    yield client
+    for store in (default_store, *stores):
+        with store.client() as redis:
+            redis.flushall()
+    with default_store.client() as redis:
+        redis.publish("zr:{control}:news", "pools")
+    servers.wait_for(lambda: client.get("/pools").json()["pools"] == [], "no pools")
 
 
-def test_without_pools_everything_is_at_home(operator: Operator) -> None:
+def test_without_pools_queues_are_in_default_pool(operator: OperatorClient) -> None:
     assert operator.get("/pools").json() == {"pools": [], "links": []}
     assert operator.get("/flavors").json() == {"flavors": [], "links": []}
     operator.send("q", 1)
-    assert operator.queues_in(operator.home) == {"q"}
+    assert operator.queues_in(operator.default_store) == {"q"}
 
 
-def test_a_pool_is_made_shown_changed_and_deleted(operator: Operator) -> None:
+def test_pool_is_created_shown_changed_and_deleted(operator: OperatorClient) -> None:
     answer = operator.pool("one", weight=5, options={"timeout": 1})
     assert (answer.status_code, answer.headers["Location"]) == (201, "/v2/pools/one")
     href = "/v2/pools/one"
@@ -109,7 +111,7 @@ def test_a_pool_is_made_shown_changed_and_deleted(operator: Operator) -> None:
     refused(operator.request("PATCH", "/pools/one", {"weight": 7}), 404, "one")
 
 
-def test_pools_are_listed_in_pages(operator: Operator) -> None:
+def test_pools_are_listed_in_pages(operator: OperatorClient) -> None:
     operator.pool("b", 0)
     operator.pool("a", 1)
     first = operator.get("/pools", limit=1, detailed=True).json()
@@ -151,9 +153,7 @@ BAD_POOLS: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("document", "names"), BAD_POOLS)
-def test_a_pool_that_is_not_right_is_refused(
-    operator: Operator, document: object, names: str
-) -> None:
+def test_invalid_pool_is_refused(operator: OperatorClient, document: object, names: str) -> None:
     refused(operator.request("PUT", "/pools/p", document), 400, names)
     assert "secret" not in operator.request("PUT", "/pools/p", document).text
     assert operator.get("/pools").json()["pools"] == []
@@ -162,20 +162,20 @@ def test_a_pool_that_is_not_right_is_refused(
 @pytest.mark.parametrize(
     "name", ["default", "catalog_reachable", "a b", "ä", "x" * 65, "a%2Fb", "%2E%2E"]
 )
-def test_a_pool_needs_a_name(operator: Operator, name: str) -> None:
+def test_pool_needs_a_valid_name(operator: OperatorClient, name: str) -> None:
     assert operator.pool(name).status_code in (400, 404)
     assert operator.get("/pools").json()["pools"] == []
 
 
 @pytest.mark.parametrize("change", [{}, {"weight": -1}, {"uri": "nope"}, {"name": "x"}, [], 5])
-def test_a_change_that_is_not_right_changes_nothing(operator: Operator, change: object) -> None:
+def test_invalid_change_of_a_pool_changes_nothing(operator: OperatorClient, change: object) -> None:
     operator.pool("one")
     before = operator.shown("one")
     assert operator.request("PATCH", "/pools/one", change).status_code == 400
     assert operator.shown("one") == before
 
 
-def test_a_store_is_one_pool_however_it_is_spelt(operator: Operator) -> None:
+def test_store_cannot_be_two_pools_by_different_uris(operator: OperatorClient) -> None:
     operator.pool("one")
     uri = operator.stores[0].uri
     socket = uri.removeprefix("unix://")
@@ -183,13 +183,15 @@ def test_a_store_is_one_pool_however_it_is_spelt(operator: Operator) -> None:
     for spelling in (uri, f"{uri}?db=0", f"unix://{folder}/../{folder.rpartition('/')[2]}/{name}"):
         answer = operator.request("PUT", "/pools/two", {"uri": spelling, "weight": 1})
         refused(answer, 409, '"one"')
-    home = operator.request("PUT", "/pools/two", {"uri": operator.home.uri, "weight": 1})
-    refused(home, 409, '"default"')
+    answer = operator.request("PUT", "/pools/two", {"uri": operator.default_store.uri, "weight": 1})
+    refused(answer, 409, '"default"')
     other = operator.request("PUT", "/pools/two", {"uri": f"{uri}?db=1", "weight": 1})
     assert other.status_code == 201
 
 
-def test_passwords_are_not_shown_and_what_is_shown_may_be_sent_back(operator: Operator) -> None:
+def test_passwords_are_masked_and_masked_uris_are_accepted_back(
+    operator: OperatorClient,
+) -> None:
     with operator.stores[0].client() as client:
         client.config_set("requirepass", "open-sesame")
     try:
@@ -208,7 +210,7 @@ def test_passwords_are_not_shown_and_what_is_shown_may_be_sent_back(operator: Op
             client.config_set("requirepass", "")
 
 
-def test_new_queues_go_to_pools_by_weight_and_old_ones_stay(operator: Operator) -> None:
+def test_new_queues_go_to_pools_by_weight_and_old_ones_stay(operator: OperatorClient) -> None:
     operator.send("old", 1)
     operator.pool("one", 0, weight=100)
     operator.pool("two", 1, weight=0)
@@ -224,17 +226,17 @@ def test_new_queues_go_to_pools_by_weight_and_old_ones_stay(operator: Operator) 
     assert [queue["name"] for queue in listed["queues"]] == sorted(names | {"old"})[:20]
     operator.request("PATCH", "/pools/one", {"weight": 0})
     operator.request("PATCH", "/pools/two", {"weight": 1})
-    assert _lands(operator, 1)
+    assert _is_created_in(operator, 1)
 
 
-def _lands(operator: Operator, store: int) -> bool:
+def _is_created_in(operator: OperatorClient, store: int) -> bool:
     name = uuid.uuid4().hex
     operator.send(name, 1)
     return name in operator.queues_in(operator.stores[store])
 
 
-def test_pages_of_queues_go_on_across_pools(operator: Operator) -> None:
-    operator.send("home", 0)
+def test_pages_of_queues_span_pools(operator: OperatorClient) -> None:
+    operator.send("default_store", 0)
     operator.pool("one", 0)
     operator.pool("two", 1)
     names = {f"q{number:02}" for number in range(30)}
@@ -247,12 +249,12 @@ def test_pages_of_queues_go_on_across_pools(operator: Operator) -> None:
     while queues := answer.json()["queues"]:
         found += [queue["name"] for queue in queues]
         answer = operator.follow(answer.json()["links"][0]["href"])
-    assert found == sorted(names | {"home"})
+    assert found == sorted(names | {"default_store"})
     blue = operator.get("/queues", colour="blue", limit=20).json()["queues"]
     assert [queue["name"] for queue in blue] == [name for name in sorted(names) if name > "q14"]
 
 
-def test_a_flavor_is_made_of_pools(operator: Operator) -> None:
+def test_flavor_is_created_from_pools(operator: OperatorClient) -> None:
     operator.pool("one", 0)
     operator.pool("two", 1)
     answer = operator.request("PUT", "/flavors/fast", {"pool_list": ["two"]})
@@ -272,7 +274,7 @@ def test_a_flavor_is_made_of_pools(operator: Operator) -> None:
     assert operator.shown("two")["flavor"] == ""
 
 
-def test_a_pool_is_freed_of_its_flavor(operator: Operator) -> None:
+def test_pool_is_released_from_its_flavor(operator: OperatorClient) -> None:
     operator.pool("one", 0, flavor="fast")
     refused(operator.request("DELETE", "/pools/one"), 403, "fast")
     answer = operator.request("PATCH", "/pools/one", {"flavor": ""})
@@ -283,7 +285,7 @@ def test_a_pool_is_freed_of_its_flavor(operator: Operator) -> None:
     assert operator.request("DELETE", "/pools/one").status_code == 204
 
 
-def test_a_flavor_takes_the_last_pool_of_another(operator: Operator) -> None:
+def test_a_flavor_takes_the_last_pool_of_another(operator: OperatorClient) -> None:
     operator.pool("one", 0, flavor="fast")
     assert operator.request("PUT", "/flavors/slow", {"pool_list": ["one"]}).status_code == 201
     assert operator.get("/flavors/fast").json()["pool_list"] == []
@@ -292,7 +294,7 @@ def test_a_flavor_takes_the_last_pool_of_another(operator: Operator) -> None:
     assert operator.get("/flavors/slow").json()["pool_list"] == []
 
 
-def test_a_document_that_was_read_can_be_sent_back(operator: Operator) -> None:
+def test_document_as_read_is_accepted_as_a_change(operator: OperatorClient) -> None:
     operator.pool("one", 0, flavor="fast", options={"timeout": 3})
     for path in ("/pools/one", "/flavors/fast"):
         read = operator.get(path, detailed=True).json()
@@ -303,7 +305,7 @@ def test_a_document_that_was_read_can_be_sent_back(operator: Operator) -> None:
         assert operator.get(path, detailed=True).json() == read
 
 
-def test_queues_of_a_flavor_live_in_its_pools(operator: Operator) -> None:
+def test_queues_of_a_flavor_are_created_in_its_pools(operator: OperatorClient) -> None:
     operator.pool("one", 0)
     operator.pool("two", 1)
     operator.request("PUT", "/flavors/fast", {"pool_list": ["two"]})
@@ -328,41 +330,39 @@ BAD_FLAVORS: list[tuple[object, str]] = [
 
 
 @pytest.mark.parametrize(("document", "names"), BAD_FLAVORS)
-def test_a_flavor_that_is_not_right_is_refused(
-    operator: Operator, document: object, names: str
-) -> None:
+def test_invalid_flavor_is_refused(operator: OperatorClient, document: object, names: str) -> None:
     operator.pool("one")
     refused(operator.request("PUT", "/flavors/f", document), 400, names)
     assert operator.request("PATCH", "/flavors/f", document).status_code in (400, 404)
     assert operator.get("/flavors").json()["flavors"] == []
 
 
-def test_what_is_needed_cannot_be_deleted(operator: Operator) -> None:
+def test_pool_with_flavor_or_queues_cannot_be_deleted(operator: OperatorClient) -> None:
     operator.pool("one", 0)
     operator.request("PUT", "/flavors/fast", {"pool_list": ["one"]})
     refused(operator.request("DELETE", "/pools/one"), 403, "fast")
     operator.request("DELETE", "/flavors/fast")
-    assert _lands(operator, 0)
+    assert _is_created_in(operator, 0)
     refused(operator.request("DELETE", "/pools/one"), 403, "drain")
     assert operator.shown("one")["queues"] == 1
 
 
-def test_a_pool_whose_queues_were_deleted_is_free(operator: Operator) -> None:
+def test_pool_whose_queues_were_deleted_can_be_deleted(operator: OperatorClient) -> None:
     operator.pool("one", 0)
     operator.send("q", 1)
     operator.request("DELETE", "/queues/q")
     assert operator.request("DELETE", "/pools/one").status_code == 204
     operator.send("q", 2)
     assert operator.bodies("q") == [2]
-    assert operator.queues_in(operator.home) == {"q"}
+    assert operator.queues_in(operator.default_store) == {"q"}
 
 
-def test_dead_letters_find_their_queue_in_another_pool(operator: Operator) -> None:
+def test_dead_letters_go_to_a_queue_in_another_pool(operator: OperatorClient) -> None:
     operator.pool("one", 0, weight=1)
     operator.create("dlq")
     operator.pool("two", 1, weight=1)
     operator.request("PATCH", "/pools/one", {"weight": 0})
-    assert _lands(operator, 1)
+    assert _is_created_in(operator, 1)
     operator.create("q", _max_claim_count=1, _dead_letter_queue="dlq")
     assert "q" in operator.queues_in(operator.stores[1])
     operator.send("q", "letter")
@@ -372,51 +372,51 @@ def test_dead_letters_find_their_queue_in_another_pool(operator: Operator) -> No
     assert operator.queues_in(operator.stores[0]) == {"dlq"}
 
 
-def test_who_waits_hears_of_a_queue_in_a_pool(operator: Operator) -> None:
+def test_waiting_claim_is_woken_by_post_to_a_pool(operator: OperatorClient) -> None:
     operator.pool("one", 0)
     operator.create("q")
     with httpx.Client(timeout=30) as client:
-        beside = Api(client, operator.url, operator.project)
+        another_client = ZaqarTestClient(client, operator.url, operator.project)
         with ThreadPoolExecutor() as threads:
-            answer = threads.submit(beside.request, "POST", "/queues/q/claims", wait=20)
-            servers.wait_for(lambda: _listened(operator.stores[0]), "the feed to be listened to")
+            answer = threads.submit(another_client.request, "POST", "/queues/q/claims", wait=20)
+            servers.wait_for(lambda: _is_watched(operator.stores[0]), "the feed to be subscribed")
             operator.send("q", 1)
             assert answer.result(5).status_code == 201
 
 
-def _listened(store: servers.RedisServer) -> bool:
+def _is_watched(store: servers.RedisServer) -> bool:
     with store.client() as client:
         return any(b"}:feed" in name for name in client.pubsub_channels())
 
 
-def test_a_dead_pool_takes_only_its_own_queues_along(http: httpx.Client, project: str) -> None:
+def test_dead_pool_affects_only_its_own_queues(http: httpx.Client, project: str) -> None:
     with (
-        servers.redis_server() as home,
+        servers.redis_server() as default_store,
         servers.redis_server() as one,
         servers.redis_server() as two,
-        servers.service(home.uri, options=ADMIN) as service,
+        servers.service(default_store.uri, options=ADMIN) as service,
     ):
-        operator = Operator(http, service.url, project)
-        operator.home, operator.stores = home, [one, two]
-        operator.send("home", 1)
+        operator = OperatorClient(http, service.url, project)
+        operator.default_store, operator.stores = default_store, [one, two]
+        operator.send("default_store", 1)
         operator.pool("one", 0)
         operator.send("first", 1)
         operator.pool("two", 1)
         operator.request("PATCH", "/pools/one", {"weight": 0})
-        assert _lands(operator, 1)
-        elsewhere = operator.beside(f"{project}-else")
+        assert _is_created_in(operator, 1)
+        elsewhere = operator.another_client(f"{project}-else")
         elsewhere.send("q", 1)
         one.signal(signal.SIGKILL)
         servers.wait_for(lambda: operator.get("/queues/first").status_code == 503, "the loss")
         answer = operator.post("first", {"body": 1})
         refused(answer, 503, "The store one cannot be reached")
         assert answer.headers["Retry-After"] == "1"
-        assert operator.bodies("home") == [1]
+        assert operator.bodies("default_store") == [1]
         assert elsewhere.bodies("q") == [1]
         assert elsewhere.get("/queues").status_code == 200
-        assert operator.get("/queues").status_code == 503  # one of them cannot be looked up
-        made = [operator.post(f"new{number}", {"body": 1}).status_code for number in range(8)]
-        assert made == [201] * 8, "new queues go where they can live"
+        assert operator.get("/queues").status_code == 503  # one pool cannot be listed
+        created = [operator.post(f"new{number}", {"body": 1}).status_code for number in range(8)]
+        assert created == [201] * 8, "new queues go to reachable pools"
         assert operator.get("/queues/first/pool").json()["pool"] == "one"
         ping = operator.get("/ping")
         assert (ping.status_code, "one" in ping.text) == (503, True)
@@ -430,7 +430,7 @@ def test_a_dead_pool_takes_only_its_own_queues_along(http: httpx.Client, project
         assert reachable == {"default": True, "one": False, "two": True}
 
 
-def test_a_draining_pool_is_emptied_by_the_service(operator: Operator) -> None:
+def test_a_draining_pool_is_emptied_by_the_service(operator: OperatorClient) -> None:
     operator.pool("one", 0)
     held = {}
     for number in range(20):
@@ -449,7 +449,7 @@ def test_a_draining_pool_is_emptied_by_the_service(operator: Operator) -> None:
     assert operator.request("DELETE", "/pools/one").status_code == 204
 
 
-def test_changes_that_meet_are_all_made(operator: Operator) -> None:
+def test_concurrent_pool_updates_are_all_applied(operator: OperatorClient) -> None:
     operator.pool("one")
     changes = [{"weight": 7}, {"draining": True}, {"options": {"timeout": 3}}] * 5
     with ThreadPoolExecutor(len(changes)) as threads:
@@ -462,7 +462,7 @@ def test_changes_that_meet_are_all_made(operator: Operator) -> None:
     assert (found["weight"], found["draining"], found["options"]) == (7, True, {"timeout": 3})
 
 
-def test_a_queue_that_cannot_move_is_named_with_the_reason(operator: Operator) -> None:
+def test_queue_that_cannot_move_is_reported_with_the_reason(operator: OperatorClient) -> None:
     operator.pool("one", 0)
     operator.request("PUT", "/flavors/fast", {"pool_list": ["one"]})
     operator.request("PUT", "/queues/q", {"_flavor": "fast"})
@@ -476,7 +476,9 @@ def test_a_queue_that_cannot_move_is_named_with_the_reason(operator: Operator) -
     servers.wait_for(lambda: operator.shown("one")["stayed"]["queues"] == 0, "no reason")
 
 
-def test_a_pool_is_not_changed_away_from_its_queues(operator: Operator) -> None:
+def test_uri_of_a_pool_cannot_change_to_a_store_without_its_queues(
+    operator: OperatorClient,
+) -> None:
     operator.pool("one", 0)
     operator.send("q", 1)
     elsewhere = {"uri": operator.stores[1].uri}
@@ -491,13 +493,13 @@ def test_a_pool_is_not_changed_away_from_its_queues(operator: Operator) -> None:
     assert operator.bodies("q") == [1]
 
 
-def test_a_store_of_another_installation_is_a_pool_only_when_it_is_adopted(
-    operator: Operator, http: httpx.Client
+def test_store_of_another_installation_must_be_adopted_as_a_pool(
+    operator: OperatorClient, http: httpx.Client
 ) -> None:
     store = operator.stores[0]
     with servers.service(store.uri) as service:
-        other = Api(http, service.url, operator.project)
-        servers.wait_for(lambda: _owner(store) is not None, "the store is marked")
+        other = ZaqarTestClient(http, service.url, operator.project)
+        servers.wait_for(lambda: _owner(store) is not None, "the store to be marked")
         refused(operator.pool("one"), 409, "another installation")
         for number in range(13):
             other.send(f"q{number}", number)
@@ -514,7 +516,7 @@ def test_a_store_of_another_installation_is_a_pool_only_when_it_is_adopted(
             "zaqar_redis.cli.main",
             "check",
             "--storage",
-            operator.home.uri,
+            operator.default_store.uri,
             "-f",
             "json",
         ],
@@ -524,7 +526,7 @@ def test_a_store_of_another_installation_is_a_pool_only_when_it_is_adopted(
     assert json.loads(check.stdout) == []
 
 
-def test_a_store_with_queues_that_nobody_marked_is_refused(operator: Operator) -> None:
+def test_unmarked_store_with_queues_is_refused_as_a_pool(operator: OperatorClient) -> None:
     operator.pool("one")
     operator.send("q", 1)
     with operator.stores[0].client() as client:
@@ -533,31 +535,31 @@ def test_a_store_with_queues_that_nobody_marked_is_refused(operator: Operator) -
     refused(operator.pool("one"), 409, f'"q" of project "{operator.project}"')
 
 
-def test_a_store_is_not_adopted_with_a_queue_that_is_here_too(operator: Operator) -> None:
+def test_store_with_a_queue_of_an_existing_name_is_not_adopted(operator: OperatorClient) -> None:
     operator.pool("one")
-    operator.send("q", "there")
+    operator.send("q", "other")
     owner = _owner(operator.stores[0])
     _forget_pools(operator)
-    operator.send("q", "here")
+    operator.send("q", "own")
     refused(operator.pool("one", adopt=True), 409, f'"q" of project "{operator.project}"')
     assert operator.get("/pools").json()["pools"] == []
-    assert operator.bodies("q") == ["here"]
+    assert operator.bodies("q") == ["own"]
     assert owner is not None
     assert _owner(operator.stores[0]) == owner
 
 
-def test_a_deleted_pool_leaves_its_store_to_anybody(operator: Operator) -> None:
+def test_deleted_pool_has_no_owner_mark(operator: OperatorClient) -> None:
     operator.pool("one")
     assert _owner(operator.stores[0])
     operator.request("DELETE", "/pools/one")
     assert _owner(operator.stores[0]) is None
 
 
-def test_a_service_on_a_pool_of_another_installation_does_not_start_unless_it_adopts_it(
-    operator: Operator, http: httpx.Client
+def test_service_on_a_foreign_pool_starts_only_with_adopt(
+    operator: OperatorClient, http: httpx.Client
 ) -> None:
     operator.pool("one")
-    operator.send("q", "there")
+    operator.send("q", "other")
     store = operator.stores[0]
     owner = _owner(store)
     serve = [sys.executable, "-m", "zaqar_redis.cli.main", "serve", "--storage", store.uri]
@@ -568,12 +570,12 @@ def test_a_service_on_a_pool_of_another_installation_does_not_start_unless_it_ad
     assert _owner(store) == owner
     with servers.service(store.uri, "--adopt") as service:
         assert _owner(store) not in (None, owner)
-        assert Api(http, service.url, operator.project).bodies("q") == ["there"]
+        assert ZaqarTestClient(http, service.url, operator.project).bodies("q") == ["other"]
 
 
-def _forget_pools(operator: Operator) -> None:
-    """As if the control store had been replaced by another, empty one."""
-    with operator.home.client() as client:
+def _forget_pools(operator: OperatorClient) -> None:
+    """Empties the control store, as if it had been replaced."""
+    with operator.default_store.client() as client:
         client.flushall()
         client.publish("zr:{control}:news", "pools")
     servers.wait_for(lambda: operator.get("/pools").json()["pools"] == [], "no pools")
@@ -586,14 +588,14 @@ def _owner(store: servers.RedisServer) -> bytes | None:
     return owner
 
 
-def test_a_pool_makes_its_flavor(operator: Operator) -> None:
+def test_pool_with_a_flavor_creates_the_flavor(operator: OperatorClient) -> None:
     operator.pool("one", 0, flavor="fast")
     assert operator.get("/flavors/fast").json()["pool_list"] == ["one"]
     assert operator.request("PUT", "/queues/q", {"_flavor": "fast"}).status_code == 201
     refused(operator.request("DELETE", "/pools/one"), 403)
 
 
-def test_a_queue_is_located(operator: Operator) -> None:
+def test_pool_of_a_queue_is_shown(operator: OperatorClient) -> None:
     operator.send("old", 1)
     refused(operator.get("/queues/nothing/pool"), 404, "nothing")
     operator.pool("one", 0)
@@ -603,7 +605,7 @@ def test_a_queue_is_located(operator: Operator) -> None:
         assert operator.get(f"/queues/{queue}/pool").json() == document
 
 
-def test_queues_are_spread_by_weight(operator: Operator) -> None:
+def test_queues_are_spread_by_weight(operator: OperatorClient) -> None:
     names = [f"q{number:02}" for number in range(12)]
     for name in names:
         operator.send(name, name)
@@ -619,10 +621,12 @@ def test_queues_are_spread_by_weight(operator: Operator) -> None:
     assert [tuple(store.values()) for store in before] == due
     answer = operator.request("PUT", "/rebalance")
     assert (answer.status_code, answer.json()["running"]) == (202, True)
-    servers.wait_for(lambda: not operator.get("/rebalance").json()["running"], "the end of it")
+    servers.wait_for(
+        lambda: not operator.get("/rebalance").json()["running"], "the rebalance to end"
+    )
     after = operator.get("/rebalance").json()["stores"]
     assert [store["queues"] for store in after] == [0, 9, 3]
-    found = [operator.queues_in(store) for store in (operator.home, *operator.stores)]
+    found = [operator.queues_in(store) for store in (operator.default_store, *operator.stores)]
     assert (len(found[0]), found[1] | found[2]) == (0, set(names))
     for name in names:
         assert operator.bodies(name) == [name]
@@ -631,7 +635,7 @@ def test_queues_are_spread_by_weight(operator: Operator) -> None:
     assert operator.get("/rebalance").json()["running"] is False
 
 
-def test_pools_are_for_admin_mode_only(api: Api) -> None:
+def test_pools_are_for_admin_mode_only(api: ZaqarTestClient) -> None:
     for path in ("/pools", "/pools/p", "/flavors", "/flavors/f"):
         assert api.get(path).status_code == 404
         assert "pool" not in api.get("/").text

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.api.client import Api, refused
+from tests.api.client import ZaqarTestClient, refused
 from tests.api.test_queues import DEFAULTS
 
 
@@ -23,8 +23,8 @@ def _next(answer: httpx.Response) -> str:
     return str(link["href"])
 
 
-def _all(api: Api, **params: Any) -> list[list[str]]:
-    """Every page, by following links until an empty one."""
+def _all(api: ZaqarTestClient, **params: Any) -> list[list[str]]:
+    """Returns every page, following links until an empty one."""
     answer = api.get("/queues", **params)
     pages = []
     while names := _names(answer):
@@ -37,18 +37,18 @@ def _flat(pages: list[list[str]]) -> list[str]:
     return [name for page in pages for name in page]
 
 
-def test_empty(api: Api) -> None:
+def test_list_without_queues_is_empty(api: ZaqarTestClient) -> None:
     assert api.get("/queues").json() == {"queues": [], "links": []}
 
 
-def test_items(api: Api) -> None:
+def test_items_of_a_listing(api: ZaqarTestClient) -> None:
     api.create("q", colour="blue")
     answer = api.get("/queues")
     assert answer.json()["queues"] == [{"name": "q", "href": "/v2/queues/q"}]
     assert _next(answer) == "/v2/queues?marker=q"
 
 
-def test_detailed(api: Api) -> None:
+def test_detailed_listing_has_metadata(api: ZaqarTestClient) -> None:
     api.create("q", colour="blue")
     api.create("r")
     answer = api.get("/queues", detailed=True)
@@ -57,7 +57,7 @@ def test_detailed(api: Api) -> None:
     assert "detailed=true" in _next(answer)
 
 
-def test_pages_are_in_order_of_name_and_end(api: Api) -> None:
+def test_pages_are_ordered_by_name_and_end(api: ZaqarTestClient) -> None:
     names = [f"q.{number:02}" for number in range(23)]
     for name in reversed(names):
         api.create(name)
@@ -67,7 +67,7 @@ def test_pages_are_in_order_of_name_and_end(api: Api) -> None:
     assert _flat(_all(api, limit=1)) == names
 
 
-def test_a_marker_need_not_name_a_queue(api: Api) -> None:
+def test_a_marker_need_not_name_a_queue(api: ZaqarTestClient) -> None:
     for name in ("a", "c"):
         api.create(name)
     assert _names(api.get("/queues", marker="b")) == ["c"]
@@ -75,7 +75,7 @@ def test_a_marker_need_not_name_a_queue(api: Api) -> None:
     assert _names(api.get("/queues", marker="ä{}\x00 ")) == []
 
 
-def test_a_queue_deleted_meanwhile_does_not_disturb_paging(api: Api) -> None:
+def test_deleted_marker_queue_does_not_disturb_paging(api: ZaqarTestClient) -> None:
     for name in "abcd":
         api.create(name)
     answer = api.get("/queues", limit=2)
@@ -86,7 +86,7 @@ def test_a_queue_deleted_meanwhile_does_not_disturb_paging(api: Api) -> None:
 @pytest.mark.parametrize(
     ("limit", "status"), [(-1, 400), (0, 400), (1, 200), (19, 200), (20, 200), (21, 400), (99, 400)]
 )
-def test_limit(api: Api, limit: int, status: int) -> None:
+def test_limit_of_a_listing_is_checked(api: ZaqarTestClient, limit: int, status: int) -> None:
     for number in range(21 if limit >= 19 else 2):
         api.create(f"q{number}")
     answer = api.get("/queues", limit=limit)
@@ -96,7 +96,7 @@ def test_limit(api: Api, limit: int, status: int) -> None:
         assert len(_names(answer)) == limit
 
 
-def test_count(api: Api) -> None:
+def test_with_count_returns_the_number_of_queues(api: ZaqarTestClient) -> None:
     assert "count" not in api.get("/queues", with_count=True).json()
     for number in range(12):
         api.create(f"q{number}")
@@ -107,12 +107,12 @@ def test_count(api: Api) -> None:
     refused(api.get("/queues", with_count="maybe"), 400, "with_count")
 
 
-def test_filter_by_a_part_of_the_name(api: Api) -> None:
+def test_filter_by_a_part_of_the_name(api: ZaqarTestClient) -> None:
     for name in ("red.apple", "green.apple", "pear", "apple-pie"):
         api.create(name)
     assert _names(api.get("/queues", name="apple")) == ["apple-pie", "green.apple", "red.apple"]
     assert _all(api, name="apple", limit=2) == [["apple-pie", "green.apple"], ["red.apple"]]
-    # A name is text, and no pattern.
+    # A name is a text, not a pattern.
     assert _names(api.get("/queues", name="red.a")) == ["red.apple"]
     assert _names(api.get("/queues", name="r.*")) == []
     assert _names(api.get("/queues", name="(")) == []
@@ -139,13 +139,15 @@ def test_filter_by_a_part_of_the_name(api: Api) -> None:
         (7, "NaN", False),
     ],
 )
-def test_filter_by_metadata(api: Api, stored: object, asked: str, matches: bool) -> None:
+def test_filter_by_metadata(
+    api: ZaqarTestClient, stored: object, asked: str, matches: bool
+) -> None:
     api.create("q", colour=stored)
     api.create("plain")
     assert _names(api.get("/queues", colour=asked)) == (["q"] if matches else [])
 
 
-def test_filters_are_joined_and_kept_in_the_link(api: Api) -> None:
+def test_filters_are_combined_and_repeated_in_the_link(api: ZaqarTestClient) -> None:
     for number in range(12):
         api.create(f"q{number:02}", colour="blue" if number % 2 else "red", size=number % 3)
     wanted = [f"q{number:02}" for number in range(12) if number % 2 and number % 3 == 1]
@@ -153,19 +155,19 @@ def test_filters_are_joined_and_kept_in_the_link(api: Api) -> None:
     assert _flat(_all(api, limit=1, colour="blue", size="1")) == wanted
 
 
-def test_a_filter_behind_many_others_is_found(api: Api) -> None:
+def test_matching_queue_behind_many_others_is_found(api: ZaqarTestClient) -> None:
     for number in range(120):
         api.create(f"q{number:03}")
     api.create("r", colour="blue")
     assert _names(api.get("/queues", colour="blue", limit=1)) == ["r"]
 
 
-def test_reserved_attributes_filter_by_what_was_set(api: Api) -> None:
+def test_reserved_attributes_are_filtered_by_their_set_value(api: ZaqarTestClient) -> None:
     api.create("q", _default_message_ttl=60)
     api.create("r")
     assert _names(api.get("/queues", _default_message_ttl="60")) == ["q"]
 
 
-def test_other_projects_are_not_listed(api: Api) -> None:
+def test_other_projects_are_not_listed(api: ZaqarTestClient) -> None:
     api.create("q")
-    assert _names(api.beside(f"{api.project}-2").get("/queues")) == []
+    assert _names(api.another_client(f"{api.project}-2").get("/queues")) == []

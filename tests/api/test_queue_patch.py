@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.api.client import PATCH, Api, refused
+from tests.api.client import PATCH, ZaqarTestClient, refused
 from tests.api.test_queues import DEFAULTS
 
 
@@ -17,7 +17,7 @@ def _change(op: str, key: str, *value: object) -> dict[str, Any]:
     return change | {"value": value[0]} if value else change
 
 
-def test_add_replace_remove(api: Api) -> None:
+def test_patch_adds_replaces_and_removes_keys(api: ZaqarTestClient) -> None:
     api.create("q", a=1, b=2, c=3)
     answer = api.patch(
         "q", _change("add", "d", [4]), _change("replace", "a", None), _change("remove", "b")
@@ -26,30 +26,30 @@ def test_add_replace_remove(api: Api) -> None:
     assert api.get("/queues/q").json() == answer.json()
 
 
-def test_add_replaces_too(api: Api) -> None:
+def test_add_of_an_existing_key_replaces_it(api: ZaqarTestClient) -> None:
     api.create("q", a=1)
     assert api.patch("q", _change("add", "a", 2)).json()["a"] == 2
 
 
-def test_changes_build_on_each_other(api: Api) -> None:
+def test_operations_apply_in_order(api: ZaqarTestClient) -> None:
     api.create("q")
     answer = api.patch("q", _change("add", "a", 1), _change("replace", "a", 2))
     assert answer.json()["a"] == 2
     assert api.patch("q", _change("remove", "a"), _change("remove", "a")).status_code == 409
 
 
-def test_nothing_to_do(api: Api) -> None:
+def test_empty_patch_changes_nothing(api: ZaqarTestClient) -> None:
     api.create("q", a=1)
     answer = api.patch("q")
     assert (answer.status_code, answer.json()) == (200, DEFAULTS | {"a": 1})
 
 
-def test_missing_queue(api: Api) -> None:
+def test_patch_of_a_missing_queue_answers_404(api: ZaqarTestClient) -> None:
     refused(api.patch("q", _change("add", "a", 1)), 404, "q")
     assert api.get("/queues").json()["queues"] == []
 
 
-def test_all_or_nothing(api: Api) -> None:
+def test_patch_applies_all_operations_or_none(api: ZaqarTestClient) -> None:
     api.create("q", a=1)
     assert api.patch("q", _change("add", "b", 2), _change("remove", "zz")).status_code == 409
     bad = _change("add", "_default_message_ttl", 59)
@@ -58,7 +58,7 @@ def test_all_or_nothing(api: Api) -> None:
 
 
 @pytest.mark.parametrize("op", ["replace", "remove"])
-def test_what_is_not_there(api: Api, op: str) -> None:
+def test_operation_on_a_missing_key_is_a_conflict(api: ZaqarTestClient, op: str) -> None:
     api.create("q")
     answer = api.patch("q", _change(op, "a", 1))
     refused(answer, 409, "a")
@@ -66,21 +66,23 @@ def test_what_is_not_there(api: Api, op: str) -> None:
 
 
 @pytest.mark.parametrize("name", list(DEFAULTS))
-def test_reserved_attributes_are_always_there(api: Api, name: str) -> None:
+def test_reserved_attributes_can_always_be_removed_or_replaced(
+    api: ZaqarTestClient, name: str
+) -> None:
     api.create("q")
     assert api.patch("q", _change("remove", name)).status_code == 200
     assert api.patch("q", _change("replace", name, None)).status_code == 200
     assert api.get("/queues/q").json() == DEFAULTS
 
 
-def test_removing_a_reserved_attribute_restores_the_default(api: Api) -> None:
+def test_removing_a_reserved_attribute_restores_the_default(api: ZaqarTestClient) -> None:
     api.create("q", _default_message_ttl=60)
     assert api.patch("q", _change("remove", "_default_message_ttl")).json() == DEFAULTS
     api.post("q", {"body": 1})
     assert api.list("q").json()["messages"][0]["ttl"] == 3600
 
 
-def test_a_changed_attribute_takes_effect_at_once(api: Api) -> None:
+def test_a_changed_attribute_takes_effect_at_once(api: ZaqarTestClient) -> None:
     api.create("q")
     api.patch("q", _change("add", "_default_message_ttl", 61))
     api.patch("q", _change("replace", "_max_messages_post_size", 60))
@@ -101,7 +103,7 @@ def test_a_changed_attribute_takes_effect_at_once(api: Api) -> None:
         ("/metadata/ü", "ü"),
     ],
 )
-def test_paths(api: Api, path: str, key: str) -> None:
+def test_path_is_parsed_into_a_key(api: ZaqarTestClient, path: str, key: str) -> None:
     api.create("q")
     answer = api.patch("q", {"op": "add", "path": path, "value": 1})
     assert (answer.status_code, answer.json()) == (200, DEFAULTS | {key: 1})
@@ -137,7 +139,7 @@ def test_paths(api: Api, path: str, key: str) -> None:
         ({"op": "remove", "path": "/other/a"}, '"path"'),
     ],
 )
-def test_bad_operations(api: Api, change: object, word: str) -> None:
+def test_invalid_operations_are_refused(api: ZaqarTestClient, change: object, word: str) -> None:
     api.create("q", a=1)
     answer = api.patch("q", {"op": "add", "path": "/metadata/z", "value": 1}, change)
     refused(answer, 400, "Operation 1", word)
@@ -157,7 +159,9 @@ def test_bad_operations(api: Api, change: object, word: str) -> None:
         (b"[NaN]", "parsed"),
     ],
 )
-def test_bad_documents(api: Api, content: bytes, word: str) -> None:
+def test_invalid_patch_documents_are_refused(
+    api: ZaqarTestClient, content: bytes, word: str
+) -> None:
     api.create("q")
     answer = api.request("PATCH", "/queues/q", content=content, headers={"Content-Type": PATCH})
     refused(answer, 400, word)
@@ -165,14 +169,14 @@ def test_bad_documents(api: Api, content: bytes, word: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["application/json", f"{PATCH}; charset=utf-8", "", "text/plain"])
-def test_other_content_types(api: Api, kind: str) -> None:
+def test_other_content_types_are_refused(api: ZaqarTestClient, kind: str) -> None:
     api.create("q")
     headers = {"Content-Type": kind}
     answer = api.request("PATCH", "/queues/q", content=b"[]", headers=headers)
     refused(answer, 415, PATCH)
 
 
-def test_metadata_may_not_grow_beyond_its_limit(api: Api) -> None:
+def test_metadata_may_not_grow_beyond_its_limit(api: ZaqarTestClient) -> None:
     api.create("q", a="x" * 40000)
     answer = api.patch("q", _change("add", "b", "x" * 30000))
     refused(answer, 400, "Queue metadata", "65536")
@@ -180,7 +184,7 @@ def test_metadata_may_not_grow_beyond_its_limit(api: Api) -> None:
     refused(answer, 400, "Queue metadata", "65536")
 
 
-def test_changes_made_at_the_same_time_are_all_kept(api: Api) -> None:
+def test_concurrent_patches_are_all_applied(api: ZaqarTestClient) -> None:
     api.create("q")
 
     def add(key: str) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.api.client import Api, refused
+from tests.api.client import ZaqarTestClient, refused
 
 DEFAULTS = {
     "_max_messages_post_size": 262144,
@@ -23,26 +23,26 @@ DEFAULTS = {
 }
 
 
-def test_create(api: Api) -> None:
+def test_create_queue(api: ZaqarTestClient) -> None:
     answer = api.request("PUT", "/queues/q")
     assert (answer.status_code, answer.content) == (201, b"")
     assert answer.headers["Location"] == "/v2/queues/q"
     assert api.follow(answer.headers["Location"]).json() == DEFAULTS
 
 
-def test_create_with_metadata(api: Api) -> None:
+def test_create_with_metadata(api: ZaqarTestClient) -> None:
     metadata = {"colour": "blue", "größe": [1, {"a": None}], "_default_message_ttl": 60}
     assert api.create("q", **metadata).status_code == 201
     assert api.get("/queues/q").json() == DEFAULTS | metadata
 
 
-def test_show_of_a_missing_queue_has_the_defaults(api: Api) -> None:
+def test_show_of_a_missing_queue_has_the_defaults(api: ZaqarTestClient) -> None:
     answer = api.get("/queues/q")
     assert (answer.status_code, answer.json()) == (200, DEFAULTS)
     assert api.get("/queues").json()["queues"] == []
 
 
-def test_delete_is_idempotent(api: Api) -> None:
+def test_delete_is_idempotent(api: ZaqarTestClient) -> None:
     api.create("q", colour="blue")
     for _ in range(2):
         answer = api.request("DELETE", "/queues/q")
@@ -51,7 +51,7 @@ def test_delete_is_idempotent(api: Api) -> None:
     assert api.get("/queues").json()["queues"] == []
 
 
-def test_delete_takes_the_messages_along(api: Api) -> None:
+def test_delete_removes_the_messages(api: ZaqarTestClient) -> None:
     (message,) = api.send("q", 1)
     api.request("DELETE", "/queues/q")
     assert api.bodies("q") == []
@@ -60,7 +60,7 @@ def test_delete_takes_the_messages_along(api: Api) -> None:
 
 
 @pytest.mark.parametrize("content", [b"[]", b'["a"]', b"1", b'"x"', b"null", b"true"])
-def test_metadata_must_be_an_object(api: Api, content: bytes) -> None:
+def test_metadata_must_be_an_object(api: ZaqarTestClient, content: bytes) -> None:
     answer = api.request("PUT", "/queues/q", content=content)
     refused(answer, 400, "object")
     assert answer.json()["title"] == "Invalid request body"
@@ -76,7 +76,9 @@ EDGES = [
 
 
 @pytest.mark.parametrize(("name", "least", "most"), EDGES)
-def test_edges_of_reserved_attributes(api: Api, name: str, least: int, most: int) -> None:
+def test_reserved_attributes_are_accepted_up_to_their_bounds(
+    api: ZaqarTestClient, name: str, least: int, most: int
+) -> None:
     for value in (least, least + 1, most - 1, most):
         queue = f"q{value}"
         assert api.create(queue, **{name: value}).status_code == 201
@@ -102,7 +104,7 @@ RESERVED_AND_WRONG: list[tuple[str, Any]] = [
 
 
 @pytest.mark.parametrize(("name", "value"), RESERVED_AND_WRONG)
-def test_reserved_attributes_are_checked(api: Api, name: str, value: object) -> None:
+def test_reserved_attributes_are_checked(api: ZaqarTestClient, name: str, value: object) -> None:
     answer = api.create("q", **{name: value})
     assert answer.status_code == 400
     assert name in answer.text
@@ -113,12 +115,12 @@ def test_reserved_attributes_are_checked(api: Api, name: str, value: object) -> 
 
 
 @pytest.mark.parametrize("name", list(DEFAULTS))
-def test_null_means_the_default(api: Api, name: str) -> None:
+def test_null_attribute_means_the_default(api: ZaqarTestClient, name: str) -> None:
     assert api.create("q", **{name: None}).status_code == 201
     assert api.get("/queues/q").json()[name] == DEFAULTS[name]
 
 
-def test_an_empty_dead_letter_queue_is_none(api: Api) -> None:
+def test_empty_dead_letter_queue_name_means_none(api: ZaqarTestClient) -> None:
     assert api.create("q", _dead_letter_queue="", _max_claim_count=1).status_code == 201
     assert api.get("/queues/q").json()["_dead_letter_queue"] is None
     api.send("q", 1)
@@ -128,19 +130,19 @@ def test_an_empty_dead_letter_queue_is_none(api: Api) -> None:
 
 
 @pytest.mark.parametrize("count", [0, -1, 1, 2**63 - 1])
-def test_claim_counts_may_be_any_integer(api: Api, count: int) -> None:
+def test_claim_counts_may_be_any_integer(api: ZaqarTestClient, count: int) -> None:
     assert api.create("q", _max_claim_count=count).status_code == 201
     assert api.get("/queues/q").json()["_max_claim_count"] == (count or None)
 
 
-def test_default_ttl_of_the_queue_is_that_of_its_messages(api: Api) -> None:
+def test_default_ttl_of_the_queue_applies_to_its_messages(api: ZaqarTestClient) -> None:
     api.create("q", _default_message_ttl=77)
     api.post("q", {"body": 1}, {"body": 2, "ttl": 99})
     assert [item["ttl"] for item in api.list("q").json()["messages"]] == [77, 99]
 
 
 @pytest.mark.parametrize(("size", "status"), [(99, 201), (100, 201), (101, 400)])
-def test_size_limit_of_the_queue(api: Api, size: int, status: int) -> None:
+def test_post_size_limit_of_the_queue_applies(api: ZaqarTestClient, size: int, status: int) -> None:
     api.create("q", _max_messages_post_size=100)
     content = b'{"messages":[{"body":"%s"}]}'
     answer = api.request(
@@ -153,7 +155,7 @@ def test_size_limit_of_the_queue(api: Api, size: int, status: int) -> None:
 
 
 @pytest.mark.parametrize(("size", "status"), [(65535, 201), (65536, 201), (65537, 400)])
-def test_size_of_metadata(api: Api, size: int, status: int) -> None:
+def test_size_of_metadata_is_limited(api: ZaqarTestClient, size: int, status: int) -> None:
     content = b'{"a":"%s"}' % (b"x" * (size - len(b'{"a":""}')))
     answer = api.request("PUT", "/queues/q", content=content)
     assert answer.status_code == status
@@ -162,7 +164,7 @@ def test_size_of_metadata(api: Api, size: int, status: int) -> None:
 
 
 @pytest.mark.parametrize(("depth", "status"), [(99, 201), (100, 201), (101, 400), (968, 400)])
-def test_nesting_of_metadata(api: Api, depth: int, status: int) -> None:
+def test_nesting_of_metadata_is_limited(api: ZaqarTestClient, depth: int, status: int) -> None:
     content = b'{"a":' + b"[" * (depth - 1) + b"]" * (depth - 1) + b"}"
     answer = api.request("PUT", "/queues/q", content=content)
     assert answer.status_code == status
@@ -173,13 +175,13 @@ def test_nesting_of_metadata(api: Api, depth: int, status: int) -> None:
 
 
 @pytest.mark.parametrize("lazy", [True, False])
-def test_stats_without_messages(api: Api, lazy: bool) -> None:
+def test_stats_without_messages(api: ZaqarTestClient, lazy: bool) -> None:
     if not lazy:
         api.create("q")
     assert api.stats("q") == {"claimed": 0, "free": 0, "total": 0}
 
 
-def test_stats(api: Api) -> None:
+def test_stats(api: ZaqarTestClient) -> None:
     began = time.monotonic()
     first, _, last = api.send("q", 1, 2, 3)
     api.hold("q", 1)
@@ -196,7 +198,7 @@ def test_stats(api: Api) -> None:
 @pytest.mark.parametrize(
     "content", [b"", b"{}", b'{"resource_types": ["messages"]}', b'{"resource_types": []}']
 )
-def test_purge(api: Api, content: bytes) -> None:
+def test_purge(api: ZaqarTestClient, content: bytes) -> None:
     api.create("q", colour="blue", _default_message_delay=100)
     api.post("q", {"body": "claimed", "delay": 0})
     api.hold("q")
@@ -211,14 +213,14 @@ def test_purge(api: Api, content: bytes) -> None:
     assert api.get("/queues/q").json()["colour"] == "blue"
 
 
-def test_purge_of_subscriptions_leaves_the_messages(api: Api) -> None:
+def test_purge_of_subscriptions_leaves_the_messages(api: ZaqarTestClient) -> None:
     api.send("q", 1)
     answer = api.request("POST", "/queues/q/purge", {"resource_types": ["subscriptions"]})
     assert answer.status_code == 204
     assert api.bodies("q") == [1]
 
 
-def test_purge_of_a_missing_queue(api: Api) -> None:
+def test_purge_of_a_missing_queue(api: ZaqarTestClient) -> None:
     assert api.request("POST", "/queues/q/purge").status_code == 204
 
 
@@ -226,11 +228,11 @@ def test_purge_of_a_missing_queue(api: Api) -> None:
     "document",
     [{"resource_types": ["claims"]}, {"resource_types": "messages"}, {"resource_types": [1]}],
 )
-def test_purge_of_something_else(api: Api, document: object) -> None:
+def test_purge_of_unknown_resource_types_is_refused(api: ZaqarTestClient, document: object) -> None:
     refused(api.request("POST", "/queues/q/purge", document), 400, "resource_types")
 
 
-def test_ids_go_on_after_a_purge(api: Api) -> None:
+def test_ranks_continue_after_a_purge(api: ZaqarTestClient) -> None:
     (before,) = api.send("q", 1)
     api.request("POST", "/queues/q/purge")
     (after,) = api.send("q", 2)
@@ -239,7 +241,7 @@ def test_ids_go_on_after_a_purge(api: Api) -> None:
     assert api.bodies("q", marker=before) == [2]
 
 
-def test_a_new_life_of_a_queue_knows_nothing_of_the_old(api: Api) -> None:
+def test_recreated_queue_has_nothing_of_the_deleted_one(api: ZaqarTestClient) -> None:
     api.create("q", colour="blue")
     (message,) = api.send("q", 1)
     claim, _ = api.hold("q")

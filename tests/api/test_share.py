@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pre-signed URLs: what can be signed, and what a signature opens."""
+"""Pre-signed URLs: what can be signed, and what a signature allows."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.api.client import Api, refused
+from tests.api.client import ZaqarTestClient, refused
 
-SECRET = b"a secret for tests"  # that of the fixture's service
+SECRET = b"a secret for tests"  # the key of the fixture's service
 ALL_METHODS = ["DELETE", "GET", "HEAD", "PATCH", "POST", "PUT"]
 
 
-def _share(api: Api, queue: str = "q", **wanted: Any) -> dict[str, Any]:
+def _share(api: ZaqarTestClient, queue: str = "q", **wanted: Any) -> dict[str, Any]:
     answer = api.request("POST", f"/queues/{queue}/share", wanted)
     assert answer.status_code == 200, answer.text
     signed: dict[str, Any] = answer.json()
@@ -25,7 +25,7 @@ def _share(api: Api, queue: str = "q", **wanted: Any) -> dict[str, Any]:
 
 
 def _sign(signed: dict[str, Any]) -> dict[str, Any]:
-    """The same document with the signature that our service would give it."""
+    """Returns the document with the signature that the service would compute."""
     fields = (",".join(signed["paths"]), ",".join(signed["methods"]))
     text = r"\n".join((*fields, signed["project"], signed["expires"]))
     return signed | {"signature": hmac.new(SECRET, text.encode(), hashlib.sha256).hexdigest()}
@@ -41,7 +41,7 @@ def _headers(signed: dict[str, Any]) -> dict[str, str]:
 
 
 def _use(
-    api: Api,
+    api: ZaqarTestClient,
     signed: dict[str, Any],
     method: str = "GET",
     path: str = "/queues/q/messages",
@@ -52,12 +52,12 @@ def _use(
     return api.request(method, path, content=content, headers=headers)
 
 
-def _closed(answer: httpx.Response) -> None:
+def _refused(answer: httpx.Response) -> None:
     assert answer.status_code == 404
     assert answer.json()["title"] == "404 Not Found"
 
 
-def test_defaults(rich: Api) -> None:
+def test_share_defaults(rich: ZaqarTestClient) -> None:
     signed = _share(rich)
     assert set(signed) == {"paths", "methods", "project", "expires", "signature"}
     assert signed["paths"] == ["/v2/queues/q/messages"]
@@ -68,7 +68,7 @@ def test_defaults(rich: Api) -> None:
     assert timedelta(hours=23, minutes=59) < day <= timedelta(days=1)
 
 
-def test_signature_is_that_of_zaqar(rich: Api) -> None:
+def test_signature_is_that_of_zaqar(rich: ZaqarTestClient) -> None:
     signed = _share(rich, paths=["messages", "claims"], methods=["PUT", "GET", "GET"])
     assert signed["paths"] == ["/v2/queues/q/claims", "/v2/queues/q/messages"]
     assert signed["methods"] == ["GET", "PUT"]
@@ -85,7 +85,7 @@ def test_signature_is_that_of_zaqar(rich: Api) -> None:
         ("2090-01-31", "2090-01-31T00:00:00"),
     ],
 )
-def test_expiry(rich: Api, given: str, shown: str) -> None:
+def test_expiry_is_normalised(rich: ZaqarTestClient, given: str, shown: str) -> None:
     signed = _share(rich, expires=given)
     assert signed["expires"] == shown
     assert _use(rich, signed).status_code == 200
@@ -102,7 +102,7 @@ def test_expiry(rich: Api, given: str, shown: str) -> None:
         "2090-13-01T00:00:00",
     ],
 )
-def test_expiry_must_be_a_time_to_come(rich: Api, expires: str) -> None:
+def test_expiry_must_be_in_the_future(rich: ZaqarTestClient, expires: str) -> None:
     refused(rich.request("POST", "/queues/q/share", {"expires": expires}), 400, "expires")
 
 
@@ -127,28 +127,30 @@ def test_expiry_must_be_a_time_to_come(rich: Api, expires: str) -> None:
         ("x", "object"),
     ],
 )
-def test_documents_that_cannot_be_signed(rich: Api, document: object, word: str) -> None:
+def test_invalid_share_documents_are_refused(
+    rich: ZaqarTestClient, document: object, word: str
+) -> None:
     refused(rich.request("POST", "/queues/q/share", document), 400, word)
 
 
-def test_an_empty_request_signs_nothing(rich: Api) -> None:
+def test_empty_share_request_is_refused(rich: ZaqarTestClient) -> None:
     refused(rich.request("POST", "/queues/q/share"), 400, "empty")
 
 
-def test_without_a_key_nothing_is_signed_nor_opened(api: Api) -> None:
+def test_without_a_secret_key_signing_and_signed_requests_are_refused(api: ZaqarTestClient) -> None:
     refused(api.request("POST", "/queues/q/share", {}), 400, "secret_key")
     signed = {"paths": ["/v2/queues/q/messages"], "methods": ["GET"], "project": api.project}
     signed |= {"expires": "2090-01-01T00:00:00"}
     text = r"\n".join(("/v2/queues/q/messages", "GET", api.project, "2090-01-01T00:00:00"))
     for key in (b"", b"None"):
         signature = hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
-        _closed(_use(api, signed | {"signature": signature}))
+        _refused(_use(api, signed | {"signature": signature}))
 
 
-def test_opens_what_was_signed(rich: Api) -> None:
+def test_signed_requests_are_accepted(rich: ZaqarTestClient) -> None:
     (message,) = rich.send("q", "hello")
     signed = _share(rich, methods=["GET", "POST"])
-    guest = rich.beside()
+    guest = rich.another_client()
     answer = _use(guest, signed)
     assert [item["body"] for item in answer.json()["messages"]] == ["hello"]
     assert _use(guest, signed, "GET", f"/queues/q/messages/{message}").status_code == 200
@@ -156,18 +158,18 @@ def test_opens_what_was_signed(rich: Api) -> None:
     assert _use(guest, signed, "POST").status_code == 201
 
 
-def test_the_order_of_the_lists_does_not_matter(rich: Api) -> None:
+def test_the_order_of_the_lists_does_not_matter(rich: ZaqarTestClient) -> None:
     signed = _share(rich, paths=["messages", "claims"], methods=["POST", "GET"])
     for name in ("paths", "methods"):
         signed[name] = signed[name][::-1]
     assert _use(rich, signed).status_code == 200
 
 
-def test_methods_that_were_not_signed(rich: Api) -> None:
+def test_unsigned_methods_are_refused(rich: ZaqarTestClient) -> None:
     signed = _share(rich)
     for method in ("POST", "DELETE"):
-        _closed(_use(rich, signed, method))
-    _closed(_use(rich, signed | {"methods": ["GET", "POST"]}, "POST"))
+        _refused(_use(rich, signed, method))
+    _refused(_use(rich, signed | {"methods": ["GET", "POST"]}, "POST"))
 
 
 @pytest.mark.parametrize(
@@ -183,26 +185,28 @@ def test_methods_that_were_not_signed(rich: Api) -> None:
         "/ping",
     ],
 )
-def test_paths_that_were_not_signed(rich: Api, path: str) -> None:
-    _closed(_use(rich, _share(rich), "GET", path))
+def test_unsigned_paths_are_refused(rich: ZaqarTestClient, path: str) -> None:
+    _refused(_use(rich, _share(rich), "GET", path))
 
 
 @pytest.mark.parametrize(
     ("path", "opens"),
     [("/queues/q", True), ("/queues/q/stats", True), ("/queues/qq", False), ("/queues", False)],
 )
-def test_a_path_opens_itself_and_what_lies_below(rich: Api, path: str, opens: bool) -> None:
+def test_signed_path_allows_itself_and_paths_below(
+    rich: ZaqarTestClient, path: str, opens: bool
+) -> None:
     signed = _sign(_share(rich) | {"paths": ["/v2/queues/q"]})
     assert _use(rich, signed, "GET", path).status_code == (200 if opens else 404)
 
 
-def test_a_signature_is_of_one_project(rich: Api) -> None:
+def test_signature_is_valid_for_one_project(rich: ZaqarTestClient) -> None:
     signed = _share(rich)
-    _closed(_use(rich.beside(f"{rich.project}-2"), signed))
-    _closed(_use(rich, signed, X_Project_ID=""))
+    _refused(_use(rich.another_client(f"{rich.project}-2"), signed))
+    _refused(_use(rich, signed, X_Project_ID=""))
 
 
-def test_whatever_was_changed_closes(rich: Api) -> None:
+def test_request_with_any_changed_signed_field_is_refused(rich: ZaqarTestClient) -> None:
     signed = _share(rich)
     rich.send("q", 1)
     wrong = ("0" if signed["signature"][0] != "0" else "1") + signed["signature"][1:]
@@ -219,39 +223,39 @@ def test_whatever_was_changed_closes(rich: Api) -> None:
         {"URL_Paths": "/v2/queues/q/messages,/v2/queues/r/messages"},
         {"URL_Paths": "/v2"},
     ):
-        _closed(_use(rich, signed, **change))
+        _refused(_use(rich, signed, **change))
     assert _use(rich, signed).status_code == 200
 
 
-def test_an_expired_signature_closes(rich: Api) -> None:
+def test_expired_signature_is_refused(rich: ZaqarTestClient) -> None:
     signed = _share(rich)
     past = datetime.now(UTC) - timedelta(seconds=5)
     old = _sign(signed | {"expires": past.strftime("%Y-%m-%dT%H:%M:%S")})
-    _closed(_use(rich, old))
+    _refused(_use(rich, old))
     soon = datetime.now(UTC) + timedelta(seconds=60)
     assert _use(rich, _sign(old | {"expires": soon.strftime("%Y-%m-%dT%H:%M:%S")})).is_success
 
 
-def test_the_border_between_two_fields_cannot_be_moved(rich: Api) -> None:
-    """Paths, methods and project are joined by a backslash and an n."""
+def test_separator_of_signed_fields_is_refused_in_a_project(rich: ZaqarTestClient) -> None:
+    """The signed text joins paths, methods and project by a backslash and an n."""
     project = r"b\n2090-01-01T00:00:00"
-    answer = rich.beside(project).request("POST", "/queues/q/share", {})
+    answer = rich.another_client(project).request("POST", "/queues/q/share", {})
     refused(answer, 400, "backslash")
     signed = _sign(_share(rich) | {"project": project})
-    _closed(_use(rich.beside(project), signed))
+    _refused(_use(rich.another_client(project), signed))
 
 
-def test_a_guest_still_says_who_asks(rich: Api) -> None:
+def test_signed_request_still_needs_client_id(rich: ZaqarTestClient) -> None:
     refused(_use(rich, _share(rich), Client_ID="short"), 400, "Client-ID")
 
 
-def test_roles_of_a_guest_change_nothing(rich: Api) -> None:
+def test_roles_header_of_a_signed_request_is_ignored(rich: ZaqarTestClient) -> None:
     signed = _share(rich)
-    _closed(_use(rich, signed, "GET", "/health", X_Roles="admin"))
-    _closed(_use(rich, signed, "DELETE", "/queues/q", X_Roles="admin"))
+    _refused(_use(rich, signed, "GET", "/health", X_Roles="admin"))
+    _refused(_use(rich, signed, "DELETE", "/queues/q", X_Roles="admin"))
 
 
-def test_any_method_may_be_signed(rich: Api) -> None:
+def test_any_method_may_be_signed(rich: ZaqarTestClient) -> None:
     signed = _share(rich, methods=ALL_METHODS, paths=["claims", "messages", "subscriptions"])
     rich.send("q", 1)
     answer = _use(rich, signed, "DELETE", "/queues/q/messages?pop=1")

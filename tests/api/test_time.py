@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What time changes: expiry, delays, leases, dead letters; at the store, whose clock we own."""
+"""Expiry, delays, leases and dead letters, tested on a store with a manual clock."""
 
 from __future__ import annotations
 
-from tests.api.store import Store
+from tests.api.store import ProjectStore
 
 
-def test_a_message_lives_for_its_ttl_and_not_longer(store: Store) -> None:
+def test_a_message_lives_for_its_ttl_and_not_longer(store: ProjectStore) -> None:
     ids = [*store.post("q", "short", ttl=60), *store.post("q", "long", ttl=61)]
     store.advance(59.999)
     assert store.list("q") == ["short", "long"]
@@ -21,7 +21,7 @@ def test_a_message_lives_for_its_ttl_and_not_longer(store: Store) -> None:
     assert store.counts("q") == (0, 0, 0)
 
 
-def test_a_delay_ends_when_it_should(store: Store) -> None:
+def test_delay_ends_on_time(store: ProjectStore) -> None:
     store.create("q", _default_message_delay=100)
     store.post("q", "default")
     store.post("q", "own", delay=50)
@@ -37,7 +37,7 @@ def test_a_delay_ends_when_it_should(store: Store) -> None:
     assert len(store.claim("q").messages) == 3
 
 
-def test_a_delay_counts_towards_the_ttl(store: Store) -> None:
+def test_a_delay_counts_towards_the_ttl(store: ProjectStore) -> None:
     store.create("q", _default_message_delay=900)
     store.post("q", "never seen", ttl=60)
     store.advance(60)
@@ -46,7 +46,7 @@ def test_a_delay_counts_towards_the_ttl(store: Store) -> None:
     assert store.claim("q").claim_id is None
 
 
-def test_a_claim_lasts_for_its_ttl_and_not_longer(store: Store) -> None:
+def test_a_claim_lasts_for_its_ttl_and_not_longer(store: ProjectStore) -> None:
     store.post("q", "a", "b")
     claim = store.held("q", ttl=60, limit=1)
     store.advance(59.999)
@@ -58,7 +58,7 @@ def test_a_claim_lasts_for_its_ttl_and_not_longer(store: Store) -> None:
     assert store.counts("q") == (2, 0, 2)
 
 
-def test_a_renewed_claim_starts_anew(store: Store) -> None:
+def test_renewal_restarts_the_lease(store: ProjectStore) -> None:
     store.post("q", "a")
     claim = store.held("q", ttl=60)
     store.advance(59)
@@ -74,7 +74,7 @@ def test_a_renewed_claim_starts_anew(store: Store) -> None:
     assert store.list("q") == ["a"]
 
 
-def test_a_lapsed_claim_returns_its_messages_in_their_place(store: Store) -> None:
+def test_expired_claim_returns_its_messages_to_their_positions(store: ProjectStore) -> None:
     store.post("q", "a", "b", "c")
     store.held("q", ttl=60, limit=2)
     store.post("q", "d")
@@ -82,7 +82,7 @@ def test_a_lapsed_claim_returns_its_messages_in_their_place(store: Store) -> Non
     assert [message.rank for message in store.claim("q").messages] == [1, 2, 3, 4]
 
 
-def test_a_lapsed_claim_deletes_and_releases_nothing(store: Store) -> None:
+def test_expired_claim_deletes_and_releases_nothing(store: ProjectStore) -> None:
     store.post("q", "a")
     old = store.held("q", ttl=60)
     store.advance(60)
@@ -94,7 +94,7 @@ def test_a_lapsed_claim_deletes_and_releases_nothing(store: Store) -> None:
     assert len(found.messages) == 1
 
 
-def test_grace_is_life_after_the_claim(store: Store) -> None:
+def test_message_outlives_its_claim_by_the_grace(store: ProjectStore) -> None:
     (message,) = store.post("q", "a", ttl=60)
     store.held("q", ttl=100, grace=70)
     assert store.get("q", message)[0].ttl == 170
@@ -104,7 +104,7 @@ def test_grace_is_life_after_the_claim(store: Store) -> None:
     assert store.list("q") == []
 
 
-def test_age_goes_on_while_a_message_is_claimed(store: Store) -> None:
+def test_age_grows_while_a_message_is_claimed(store: ProjectStore) -> None:
     (message,) = store.post("q", "a", ttl=60)
     store.advance(30)
     store.held("q", ttl=300)
@@ -112,7 +112,7 @@ def test_age_goes_on_while_a_message_is_claimed(store: Store) -> None:
     assert store.get("q", message)[0].age == 230
 
 
-def test_claims_that_lapse_count(store: Store) -> None:
+def test_expired_claims_count_towards_max_claim_count(store: ProjectStore) -> None:
     store.create("q", _max_claim_count=2, _dead_letter_queue="dlq")
     store.post("q", "a")
     for _ in range(2):
@@ -123,22 +123,22 @@ def test_claims_that_lapse_count(store: Store) -> None:
     assert store.list("dlq") == ["a"]
 
 
-def test_a_dead_letter_lives_for_the_ttl_that_was_set(store: Store) -> None:
+def test_dead_letter_gets_the_configured_ttl(store: ProjectStore) -> None:
     store.create(
         "q", _max_claim_count=1, _dead_letter_queue="dlq", _dead_letter_queue_messages_ttl=999
     )
     store.post("q", "a", ttl=300)
     store.release("q", store.held("q", ttl=60))
     assert store.claim("q").claim_id is None
-    (letter,) = store.do(store.page("dlq")).items
-    assert (letter.ttl, letter.age, letter.origin) == (999, 0, "q")
+    (dead_letter,) = store.do(store.page("dlq")).items
+    assert (dead_letter.ttl, dead_letter.age, dead_letter.origin) == (999, 0, "q")
     store.advance(998.999)
     assert store.list("dlq") == ["a"]
     store.advance(0.001)
     assert store.list("dlq") == []
 
 
-def test_oldest_and_newest_follow_expiry(store: Store) -> None:
+def test_oldest_and_newest_follow_expiry(store: ProjectStore) -> None:
     first, second, third = (store.post("q", "x", ttl=ttl)[0] for ttl in (60, 200, 100))
 
     def ends() -> tuple[str, str]:
@@ -154,13 +154,13 @@ def test_oldest_and_newest_follow_expiry(store: Store) -> None:
     assert ends() == (second, second)
 
 
-def test_who_waits_is_told_when_something_is_due(store: Store) -> None:
-    assert store.claim("q").due is None
+def test_empty_claims_and_pages_return_next_visible_ms(store: ProjectStore) -> None:
+    assert store.claim("q").next_visible_ms is None
     store.create("q", _default_message_delay=100)
     store.post("q", "later")
-    assert store.claim("q").due == 100_000
+    assert store.claim("q").next_visible_ms == 100_000
     store.post("q", "held", delay=0)
     store.held("q", ttl=60)
     store.advance(10)
-    assert store.claim("q").due == 50_000
-    assert store.do(store.page("q")).due == 50_000
+    assert store.claim("q").next_visible_ms == 50_000
+    assert store.do(store.page("q")).next_visible_ms == 50_000

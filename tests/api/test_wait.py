@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``wait=``: claims and listings that answer as soon as there is something.
+"""``wait=``: claims and listings that answer as soon as there is a message.
 
-That news wake them, and not the slow poll, is in tests/unit/test_waiting.py.
+That hints wake them, not the slow poll, is tested in tests/unit/test_long_poll.py.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from tests import servers
-from tests.api.client import Api, refused
+from tests.api.client import ZaqarTestClient, refused
 from zaqar_redis.keyspace import keys
 
 
@@ -27,30 +27,33 @@ def threads() -> Iterator[ThreadPoolExecutor]:
 
 
 @pytest.fixture(scope="module")
-def patient(redis_server: servers.RedisServer) -> Iterator[servers.Service]:
-    """A service where requests may wait for longer than a test, or its client, does."""
+def patient(redis_server: servers.RedisServer) -> Iterator[servers.RunningService]:
+    """A service with a longer maximum wait than the tests and their clients."""
     with servers.service(redis_server.uri, options={"transport": {"max_wait": 300}}) as running:
         yield running
 
 
 @pytest.fixture
-def api(http: httpx.Client, patient: servers.Service, project: str) -> Api:
-    return Api(http, patient.url, project)
+def api(http: httpx.Client, patient: servers.RunningService, project: str) -> ZaqarTestClient:
+    return ZaqarTestClient(http, patient.url, project)
 
 
-def _wait_until_watched(redis: servers.RedisServer, api: Api, queue: str) -> None:
-    """Somebody waits for news of the queue."""
+def _wait_until_watched(redis: servers.RedisServer, api: ZaqarTestClient, queue: str) -> None:
+    """Waits until a request waits for hints of the queue."""
     feed = keys.of_queue(api.project, queue).feed
     with redis.client() as client:
-        servers.wait_for(lambda: client.pubsub_numsub(feed)[0][1] > 0, "somebody to wait")
+        servers.wait_for(lambda: client.pubsub_numsub(feed)[0][1] > 0, "a waiting request")
 
 
-def _claim(api: Api, queue: str, wait: object, **params: Any) -> httpx.Response:
+def _claim(api: ZaqarTestClient, queue: str, wait: object, **params: Any) -> httpx.Response:
     return api.request("POST", f"/queues/{queue}/claims", wait=wait, **params)
 
 
 def test_a_claim_answers_after_a_post(
-    api: Api, other: Api, threads: ThreadPoolExecutor, redis_server: servers.RedisServer
+    api: ZaqarTestClient,
+    other: ZaqarTestClient,
+    threads: ThreadPoolExecutor,
+    redis_server: servers.RedisServer,
 ) -> None:
     waiting = threads.submit(_claim, api, "q", 300)
     _wait_until_watched(redis_server, api, "q")
@@ -63,7 +66,10 @@ def test_a_claim_answers_after_a_post(
 
 
 def test_a_listing_answers_after_a_post(
-    api: Api, other: Api, threads: ThreadPoolExecutor, redis_server: servers.RedisServer
+    api: ZaqarTestClient,
+    other: ZaqarTestClient,
+    threads: ThreadPoolExecutor,
+    redis_server: servers.RedisServer,
 ) -> None:
     (last,) = other.send("q", "old")
     waiting = threads.submit(api.list, "q", wait=300, echo=False, marker=last)
@@ -73,8 +79,11 @@ def test_a_listing_answers_after_a_post(
     assert [message["body"] for message in answer.json()["messages"]] == ["news"]
 
 
-def test_a_listing_goes_on_waiting_when_the_news_is_ones_own(
-    api: Api, other: Api, threads: ThreadPoolExecutor, redis_server: servers.RedisServer
+def test_waiting_listing_ignores_own_messages(
+    api: ZaqarTestClient,
+    other: ZaqarTestClient,
+    threads: ThreadPoolExecutor,
+    redis_server: servers.RedisServer,
 ) -> None:
     waiting = threads.submit(api.list, "q", wait=300, echo=False)
     _wait_until_watched(redis_server, api, "q")
@@ -87,7 +96,10 @@ def test_a_listing_goes_on_waiting_when_the_news_is_ones_own(
 
 
 def test_a_claim_answers_when_another_is_released(
-    api: Api, other: Api, threads: ThreadPoolExecutor, redis_server: servers.RedisServer
+    api: ZaqarTestClient,
+    other: ZaqarTestClient,
+    threads: ThreadPoolExecutor,
+    redis_server: servers.RedisServer,
 ) -> None:
     other.send("q", 1)
     claim, _ = other.hold("q")
@@ -99,7 +111,7 @@ def test_a_claim_answers_when_another_is_released(
 
 
 @pytest.mark.parametrize("verb", ["claim", "list"])
-def test_the_end_of_a_delay_answers(api: Api, verb: str) -> None:
+def test_end_of_a_delay_answers_a_waiting_request(api: ZaqarTestClient, verb: str) -> None:
     api.create("q", _default_message_delay=1)
     since = time.monotonic()
     api.send("q", "later")
@@ -108,13 +120,13 @@ def test_the_end_of_a_delay_answers(api: Api, verb: str) -> None:
     assert [message["body"] for message in answer.json()["messages"]] == ["later"]
 
 
-def test_what_is_there_is_answered_at_once(api: Api) -> None:
+def test_wait_with_available_messages_answers_at_once(api: ZaqarTestClient) -> None:
     api.send("q", 1, 2)
     assert len(api.list("q", wait=300).json()["messages"]) == 2
     assert len(_claim(api, "q", 300, limit=1).json()["messages"]) == 1
 
 
-def test_when_the_time_is_up_the_answer_is_the_usual_one(api: Api) -> None:
+def test_wait_that_times_out_answers_as_without_wait(api: ZaqarTestClient) -> None:
     since = time.monotonic()
     answer = _claim(api, "q", 1)
     assert (answer.status_code, answer.content) == (204, b"")
@@ -124,42 +136,42 @@ def test_when_the_time_is_up_the_answer_is_the_usual_one(api: Api) -> None:
 
 
 def test_one_message_answers_one_claim(
-    api: Api, threads: ThreadPoolExecutor, redis_server: servers.RedisServer
+    api: ZaqarTestClient, threads: ThreadPoolExecutor, redis_server: servers.RedisServer
 ) -> None:
-    waiting = [threads.submit(_claim, api.beside(), "q", 2, limit=1) for _ in range(4)]
+    waiting = [threads.submit(_claim, api.another_client(), "q", 2, limit=1) for _ in range(4)]
     _wait_until_watched(redis_server, api, "q")
     api.send("q", 1)
     statuses = sorted(answer.result(60).status_code for answer in waiting)
     assert statuses == [201, 204, 204, 204]
 
 
-def test_a_message_each_answers_every_claim(
-    api: Api, threads: ThreadPoolExecutor, redis_server: servers.RedisServer
+def test_as_many_messages_answer_as_many_waiting_claims(
+    api: ZaqarTestClient, threads: ThreadPoolExecutor, redis_server: servers.RedisServer
 ) -> None:
-    waiting = [threads.submit(_claim, api.beside(), "q", 300, limit=1) for _ in range(4)]
+    waiting = [threads.submit(_claim, api.another_client(), "q", 300, limit=1) for _ in range(4)]
     _wait_until_watched(redis_server, api, "q")
     api.send("q", 1, 2, 3, 4)
     bodies = [answer.result(60).json()["messages"][0]["body"] for answer in waiting]
     assert sorted(bodies) == [1, 2, 3, 4]
 
 
-def test_waiting_for_one_queue_does_not_hear_another(
-    api: Api, threads: ThreadPoolExecutor, redis_server: servers.RedisServer
+def test_wait_is_not_ended_by_post_to_another_queue(
+    api: ZaqarTestClient, threads: ThreadPoolExecutor, redis_server: servers.RedisServer
 ) -> None:
     waiting = threads.submit(_claim, api, "q", 1)
     _wait_until_watched(redis_server, api, "q")
     api.send("r", 1)
-    api.beside(f"{api.project}-2").send("q", 1)
+    api.another_client(f"{api.project}-2").send("q", 1)
     assert waiting.result(60).status_code == 204
 
 
 @pytest.mark.parametrize(
     ("wait", "status"), [(-1, 400), (0, 204), (29, 201), (30, 201), (31, 400), (10**9, 400)]
 )
-def test_longest_wait(
-    http: httpx.Client, service: servers.Service, project: str, wait: int, status: int
+def test_wait_over_the_maximum_is_refused(
+    http: httpx.Client, service: servers.RunningService, project: str, wait: int, status: int
 ) -> None:
-    api = Api(http, service.url, project)
+    api = ZaqarTestClient(http, service.url, project)
     if status == 201:
         api.send("q", 1)
     answer = _claim(api, "q", wait)
@@ -172,33 +184,33 @@ def test_longest_wait(
 
 
 @pytest.mark.parametrize("wait", ["x", "1.5", "true"])
-def test_wait_must_be_a_number(api: Api, wait: str) -> None:
+def test_wait_must_be_a_number(api: ZaqarTestClient, wait: str) -> None:
     refused(_claim(api, "q", wait), 400, "wait")
     refused(api.list("q", wait=wait), 400, "wait")
 
 
 @pytest.fixture(scope="module")
-def narrow(redis_server: servers.RedisServer) -> Iterator[servers.Service]:
-    """A service where one request may wait, for longer than a test does."""
+def narrow(redis_server: servers.RedisServer) -> Iterator[servers.RunningService]:
+    """A service where one request may wait, longer than the tests."""
     options = {"transport": {"max_waiting": 1, "max_wait": 300}}
     with servers.service(redis_server.uri, options=options) as running:
         yield running
 
 
-def test_when_too_many_wait_the_next_is_told_to_come_back(
+def test_wait_over_max_waiting_answers_503(
     http: httpx.Client,
-    narrow: servers.Service,
+    narrow: servers.RunningService,
     project: str,
     threads: ThreadPoolExecutor,
     redis_server: servers.RedisServer,
 ) -> None:
-    api = Api(http, narrow.url, project)
+    api = ZaqarTestClient(http, narrow.url, project)
     waiting = threads.submit(_claim, api, "q", 2)
     _wait_until_watched(redis_server, api, "q")
     for answer in (_claim(api, "q", 1), api.list("q", wait=1)):
         refused(answer, 503, "wait")
         assert int(answer.headers["Retry-After"]) >= 1
-    # Who need not wait is served.
+    # A request that need not wait is served.
     assert api.list("q").status_code == 200
     assert waiting.result(60).status_code == 204
     assert _claim(api, "q", 1).status_code == 204
@@ -206,14 +218,14 @@ def test_when_too_many_wait_the_next_is_told_to_come_back(
 
 
 @pytest.mark.parametrize("method", ["claim", "list"])
-def test_a_client_that_leaves_takes_no_message_and_no_place(
+def test_disconnected_client_frees_its_wait_and_takes_no_message(
     http: httpx.Client,
-    narrow: servers.Service,
+    narrow: servers.RunningService,
     project: str,
     redis_server: servers.RedisServer,
     method: str,
 ) -> None:
-    api = Api(http, narrow.url, project)
+    api = ZaqarTestClient(http, narrow.url, project)
     start = "POST /v2/queues/q/claims" if method == "claim" else "GET /v2/queues/q/messages"
     request = (
         f"{start}?wait=300 HTTP/1.1\r\nHost: x\r\n"
@@ -222,7 +234,7 @@ def test_a_client_that_leaves_takes_no_message_and_no_place(
     with socket.create_connection(("127.0.0.1", narrow.port)) as leaving:
         leaving.sendall(request.encode())
         _wait_until_watched(redis_server, api, "q")
-    # The one place there is becomes free once the service has noticed.
+    # The only wait becomes free once the service has noticed the disconnect.
     servers.wait_for(lambda: api.list("r", wait=1).status_code == 200, "the place")
     api.send("q", 1)
     assert api.counts("q") == (1, 0, 1)

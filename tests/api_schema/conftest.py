@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The service that the description of the API is held against."""
+"""The service that is compared with the description of the API."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from tests import servers
 
 
 @pytest.fixture(scope="session")
-def described(redis_server: servers.RedisServer) -> Iterator[servers.Service]:
-    """All that can be switched on is on; nobody waits for long."""
+def described(redis_server: servers.RedisServer) -> Iterator[servers.RunningService]:
+    """A service with every optional feature enabled, and a short maximum wait."""
     options: dict[str, dict[str, object]] = {
         "DEFAULT": {"admin_mode": True, "enable_checksum": True},
         "signed_url": {"secret_key": "a key for the tests of the description"},

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Our OpenAPI description, as users get it and as schemathesis reads it."""
+"""The OpenAPI description, as users get it and as schemathesis reads it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def document() -> dict[str, Any]:
 def schema() -> OpenApiSchema:
     settings = {
         "generation": {
-            # Signatures that are not genuine would turn half of all requests away.
+            # With invalid signatures half of all requests would be refused.
             "with-security-parameters": False,
             "database": "none",
         }

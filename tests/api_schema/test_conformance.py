@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whatever is sent, the answer is one that the description names, and none is a 5xx."""
+"""Every response to random requests is one that the description names, and none is a 5xx."""
 
 from __future__ import annotations
 
@@ -32,5 +32,7 @@ CHECKS = [
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=list(HealthCheck),
 )
-def test_every_operation(case: schemathesis.Case[Any], described: servers.Service) -> None:
+def test_every_operation_conforms_to_the_description(
+    case: schemathesis.Case[Any], described: servers.RunningService
+) -> None:
     case.call_and_validate(base_url=described.url, checks=CHECKS)

@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The description names all that is served, and nothing else."""
+"""The description names all routes of the service, and no others."""
 
 from __future__ import annotations
 
 from falcon import inspect
 
 from tests.api_schema import description
-from zaqar_redis.api.app import App, Settings
-from zaqar_redis.storage import pooled
+from zaqar_redis.api.app import ApiSettings, App
+from zaqar_redis.storage import pools
 
 
 def routed(admin_mode: bool) -> set[tuple[str, str]]:
-    driver = pooled.create("unix:///nowhere", "unix:///nowhere", {})  # it is never started
-    app = App(driver, Settings(admin_mode=admin_mode))
+    driver = pools.create("unix:///nowhere", "unix:///nowhere", {})  # the driver is never started
+    app = App(driver, ApiSettings(admin_mode=admin_mode))
     return {
         (route.path, method.method)
         for route in inspect.inspect_routes(app._app)
@@ -35,7 +35,7 @@ def test_every_route_is_described_and_every_description_is_routed() -> None:
     assert described() == routed(admin_mode=True)
 
 
-def test_stores_are_for_operators_only() -> None:
+def test_descriptions_of_stores_are_for_operators_only() -> None:
     hidden = {path for path, _ in described() - routed(admin_mode=False)}
     assert hidden == {
         "/v2/health",
@@ -49,7 +49,7 @@ def test_the_description_is_valid_openapi() -> None:
     description.schema().validate()
 
 
-def test_every_operation_has_a_name_of_its_own_and_a_summary() -> None:
+def test_every_operation_has_a_distinct_id_and_a_summary() -> None:
     operations = [
         operation
         for item in description.document()["paths"].values()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sequences of requests that build on each other, held against the description.
+"""Sequences of requests that build on each other, checked against the description.
 
 Random requests hardly ever name a message or a claim that exists; these do.
 """
@@ -58,8 +58,8 @@ CLAIM = st.fixed_dictionaries(
 )
 
 
-class Asker:
-    """A client in a project of its own that checks every answer it gets."""
+class CheckingClient:
+    """A client in a project of its own that checks every response."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -82,8 +82,8 @@ class Asker:
         return case.call_and_validate(base_url=self.url, checks=CHECKS)
 
 
-class Conversation(RuleBasedStateMachine):
-    """One client, two queues; the second takes the dead letters of the first."""
+class RequestSequence(RuleBasedStateMachine):
+    """Requests of one client to two queues; the second gets the dead letters of the first."""
 
     url: str
 
@@ -92,7 +92,7 @@ class Conversation(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.ask = Asker(self.url)
+        self.ask = CheckingClient(self.url)
 
     @rule(encrypted=st.booleans())
     def create(self, encrypted: bool) -> None:
@@ -189,7 +189,7 @@ class Conversation(RuleBasedStateMachine):
         assert self.ask("GET", "/v2/queues", detailed=True, with_count=True).status_code == 200
 
     @rule(
-        # Rare, so that there is mostly something to talk about.
+        # Rare, so that the queue mostly has messages.
         message=consumes(messages),
         types=st.sets(st.sampled_from(["messages", "subscriptions"])),
     )
@@ -202,10 +202,10 @@ class Conversation(RuleBasedStateMachine):
         assert self.ask("DELETE", QUEUE).status_code == 204
 
 
-def test_conversations(described: servers.Service) -> None:
-    Conversation.url = described.url
+def test_random_request_sequences_conform_to_schema(described: servers.RunningService) -> None:
+    RequestSequence.url = described.url
     run_state_machine_as_test(
-        Conversation,
+        RequestSequence,
         settings=settings(
             max_examples=40,
             stateful_step_count=30,
@@ -217,8 +217,8 @@ def test_conversations(described: servers.Service) -> None:
     )
 
 
-def test_a_message_from_post_to_grave(described: servers.Service) -> None:
-    ask = Asker(described.url)
+def test_message_lifecycle_conforms_to_schema(described: servers.RunningService) -> None:
+    ask = CheckingClient(described.url)
     item, claim_item = f"{QUEUE}/messages/{{message}}", f"{QUEUE}/claims/{{claim}}"
 
     def status(method: str, path: str, body: Any = None, **parameters: Any) -> int:

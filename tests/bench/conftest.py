@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Short runs of the bench as a user starts it."""
+"""Short runs of the benchmark command."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-#: Exit status, output, progress, and the JSON if any was written.
-Ran = tuple[int, str, str, dict[str, Any]]
-Bench = Callable[..., Ran]
+#: Exit status, stdout, stderr (progress), and the JSON report or {}.
+BenchResult = tuple[int, str, str, dict[str, Any]]
+RunBench = Callable[..., BenchResult]
 
 
 def command(*arguments: str) -> list[str]:
@@ -23,8 +23,8 @@ def command(*arguments: str) -> list[str]:
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Bench:
-    def run(*arguments: str, path: str | None = None) -> Ran:
+def bench(tmp_path: Path) -> RunBench:
+    def run(*arguments: str, path: str | None = None) -> BenchResult:
         file = tmp_path / "found.json"
         done = subprocess.run(
             command(*arguments, "--json", str(file)),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the bench refuses, and how plainly."""
+"""Invalid arguments of the benchmark, and their error texts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests import servers
-from tests.bench.conftest import Bench
+from tests.bench.conftest import RunBench
 from zaqar_redis import errors
 from zaqar_redis.bench.service import local_store, local_url
 
@@ -25,15 +25,15 @@ from zaqar_redis.bench.service import local_store, local_url
         "http://0.0.0.0:8888",
     ],
 )
-def test_only_loopback_gets_load(url: str, bench: Bench) -> None:
-    status, output, told, _ = bench("--url", url)
+def test_url_beyond_loopback_is_refused(url: str, bench: RunBench) -> None:
+    status, output, stderr, _ = bench("--url", url)
     assert status != 0
     assert output == ""
-    assert "only does so on this machine's loopback addresses" in told
+    assert "it must be on a loopback address" in stderr
 
 
 @pytest.mark.parametrize("url", ["https://127.0.0.1", "127.0.0.1:8888", "http://127.0.0.1:x", ""])
-def test_a_url_must_be_one(url: str) -> None:
+def test_invalid_url_is_refused(url: str) -> None:
     with pytest.raises(errors.BadConfiguration):
         local_url(url)
 
@@ -47,12 +47,12 @@ def test_a_url_must_be_one(url: str) -> None:
         ("http://[::1]:9", "http://[::1]:9"),
     ],
 )
-def test_loopback_urls_are_understood(given: str, understood: str) -> None:
+def test_loopback_url_is_normalized(given: str, understood: str) -> None:
     assert local_url(given) == understood
 
 
 @pytest.mark.parametrize("uri", ["redis://192.0.2.1/0", "rediss://localhost", "memory://"])
-def test_a_store_must_be_a_local_redis(uri: str) -> None:
+def test_store_other_than_local_redis_is_refused(uri: str) -> None:
     with pytest.raises(errors.BadConfiguration):
         local_store(uri)
 
@@ -71,36 +71,36 @@ def test_a_store_must_be_a_local_redis(uri: str) -> None:
         ["--against-store", "redis://localhost"],
     ],
 )
-def test_arguments_out_of_bounds_are_refused(arguments: list[str], bench: Bench) -> None:
-    status, output, told, _ = bench("--url", "http://127.0.0.1:1", *arguments)
+def test_out_of_range_argument_is_refused(arguments: list[str], bench: RunBench) -> None:
+    status, output, stderr, _ = bench("--url", "http://127.0.0.1:1", *arguments)
     assert status != 0
     assert output == ""
-    assert arguments[0].lstrip("-") in told or arguments[1] in told
+    assert arguments[0].lstrip("-") in stderr or arguments[1] in stderr
 
 
-def test_a_service_that_is_not_there_is_told(bench: Bench) -> None:
-    status, _, told, _ = bench("--url", f"http://127.0.0.1:{servers.free_port()}")
+def test_unreachable_service_is_reported(bench: RunBench) -> None:
+    status, _, stderr, _ = bench("--url", f"http://127.0.0.1:{servers.free_port()}")
     assert status != 0
-    assert "does not answer" in told
+    assert "does not answer" in stderr
 
 
-def test_something_else_than_zaqar_is_told(bench: Bench, tmp_path: Path) -> None:
+def test_server_other_than_zaqar_is_reported(bench: RunBench, tmp_path: Path) -> None:
     from http.server import HTTPServer, SimpleHTTPRequestHandler
     from threading import Thread
 
-    class Quiet(SimpleHTTPRequestHandler):
+    class NonZaqarHandler(SimpleHTTPRequestHandler):
         def log_message(self, *_: object) -> None: ...
 
-    with HTTPServer(("127.0.0.1", 0), Quiet) as server:
+    with HTTPServer(("127.0.0.1", 0), NonZaqarHandler) as server:
         Thread(target=server.serve_forever, daemon=True).start()
-        status, _, told, _ = bench("--url", f"http://127.0.0.1:{server.server_port}")
+        status, _, stderr, _ = bench("--url", f"http://127.0.0.1:{server.server_port}")
         server.shutdown()
     assert status != 0
-    assert "does not speak Zaqar v2" in told
+    assert "is not a Zaqar v2 service" in stderr
 
 
-def test_without_wrk_it_says_how_to_get_it(bench: Bench, tmp_path: Path) -> None:
+def test_missing_wrk_is_reported_with_the_remedy(bench: RunBench, tmp_path: Path) -> None:
     assert shutil.which("wrk")
-    status, _, told, _ = bench("--url", "http://127.0.0.1:1", path=str(tmp_path))
+    status, _, stderr, _ = bench("--url", "http://127.0.0.1:1", path=str(tmp_path))
     assert status != 0
-    assert "apt-get install wrk" in told
+    assert "apt-get install wrk" in stderr

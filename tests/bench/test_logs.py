@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A server that failed where nobody reads it fails whoever started it."""
+"""Failures in a server's log fail the test or run that started it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 
 from tests import servers
 from zaqar_redis.bench import logs
-from zaqar_redis.bench.service import Failed
+from zaqar_redis.bench.service import BenchmarkFailed
 
 _LINE = "[2026-11-22 01:24:16,000] [6928] [WARNING] "
 
@@ -21,22 +21,22 @@ _LINE = "[2026-11-22 01:24:16,000] [6928] [WARNING] "
         f"{_LINE}no connection to redis://localhost:",
     ],
 )
-def test_what_a_log_must_not_have_is_found_and_shown(wrong: str) -> None:
-    with pytest.raises(Failed, match="the log of the service has") as failure:
+def test_unexplained_failure_in_log_is_reported(wrong: str) -> None:
+    with pytest.raises(BenchmarkFailed, match="the log of the service shows a bug") as failure:
         logs.check("the service", f"{_LINE}store: redis://localhost\n{wrong}")
     assert wrong.strip() in str(failure.value)
 
 
-def test_a_log_that_tells_of_faults_with_their_reasons_is_fine() -> None:
+def test_explained_failure_in_log_is_accepted() -> None:
     logs.check("the service", f"{_LINE}no connection to redis://localhost: TimeoutError\n")
     logs.check("the service", "")
 
 
-def test_a_service_whose_log_has_a_traceback_fails_its_test(
+def test_traceback_in_service_log_fails_the_test(
     redis_server: servers.RedisServer,
 ) -> None:
     with (
-        pytest.raises(Failed, match="the log of the service has"),
+        pytest.raises(BenchmarkFailed, match="the log of the service shows a bug"),
         servers.service(redis_server.uri) as service,
         service.log.open("a") as log,
     ):

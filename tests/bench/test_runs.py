@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every workload measures a real service and leaves nothing behind."""
+"""Every workload measures a real service and cleans up."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import pytest
 import redis
 
 from tests import servers
-from tests.bench.conftest import Bench, command
-from zaqar_redis.bench.service import Service
+from tests.bench.conftest import RunBench, command
+from zaqar_redis.bench.service import MeasuredService
 from zaqar_redis.bench.workloads import WORKLOADS
 from zaqar_redis.keyspace import keys
 
@@ -23,8 +23,8 @@ _SMALL = ["--claimed", "40", "--preload", "2000"]
 
 
 @pytest.mark.parametrize("name", WORKLOADS)
-def test_a_workload_counts_work_and_no_errors(
-    name: str, bench: Bench, service: servers.Service
+def test_workload_counts_work_without_errors(
+    name: str, bench: RunBench, service: servers.RunningService
 ) -> None:
     status, output, progress, found = bench(
         "--url", service.url, "--workload", name, *_SHORT, *_SMALL
@@ -42,8 +42,8 @@ def test_a_workload_counts_work_and_no_errors(
     assert f"{name}: round 1 of 1" in progress
 
 
-def test_two_services_and_the_floor_take_turns(
-    bench: Bench, service: servers.Service, redis_server: servers.RedisServer
+def test_services_and_floor_are_measured_in_turns(
+    bench: RunBench, service: servers.RunningService, redis_server: servers.RedisServer
 ) -> None:
     with servers.service(redis_server.uri) as other:
         status, output, progress, found = bench(
@@ -60,14 +60,14 @@ def test_two_services_and_the_floor_take_turns(
     assert "url : floor" in output
 
 
-def _left(client: redis.Redis) -> list[bytes]:
-    """Keys, but for the catalogue's, which remembers for a minute where queues were, and whose
-    the store is."""
-    stays = (keys.CONTROL.prefix, keys.OWNER)
-    return [key for key in client.scan_iter(count=1000) if not key.startswith(stays)]
+def _leftover_keys(client: redis.Redis) -> list[bytes]:
+    """Returns the keys, except those of the catalogue, which caches routes for a minute, and the
+    owner."""
+    ignored = (keys.CONTROL.prefix, keys.OWNER)
+    return [key for key in client.scan_iter(count=1000) if not key.startswith(ignored)]
 
 
-def test_no_queue_and_no_key_is_left(bench: Bench) -> None:
+def test_run_leaves_no_queues_and_keys(bench: RunBench) -> None:
     with servers.redis_server() as store, servers.service(store.uri) as service:
         status, _, progress, _ = bench(
             *["--url", service.url, "--workload", "post-1", "claim-delete", "claim-20000"],
@@ -75,10 +75,10 @@ def test_no_queue_and_no_key_is_left(bench: Bench) -> None:
         )
         assert status == 0, progress
         with store.client() as client:
-            servers.wait_for(lambda: not _left(client), "no keys")
+            servers.wait_for(lambda: not _leftover_keys(client), "no keys")
 
 
-def test_memory_of_a_message_is_measured(bench: Bench) -> None:
+def test_memory_per_message_is_measured(bench: RunBench) -> None:
     with servers.redis_server() as store, servers.service(store.uri) as service:
         status, output, progress, found = bench(
             *["--url", service.url, "--store", store.uri, "--memory-messages", "10000"],
@@ -90,9 +90,7 @@ def test_memory_of_a_message_is_measured(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_run_reports_what_it_has_and_cleans_up(
-    number: signal.Signals, tmp_path: Path
-) -> None:
+def test_interrupted_run_reports_and_cleans_up(number: signal.Signals, tmp_path: Path) -> None:
     with servers.redis_server() as store, servers.service(store.uri) as service:
         arguments = ["--url", service.url, "--workload", "list-10", "--rounds", "90"]
         with (tmp_path / "progress").open("w") as progress:
@@ -112,17 +110,17 @@ def test_an_interrupted_run_reports_what_it_has_and_cleans_up(
         assert "| list-10 " in output
         assert "the run was interrupted" in output
         with store.client() as client:
-            servers.wait_for(lambda: not _left(client), "no keys")
+            servers.wait_for(lambda: not _leftover_keys(client), "no keys")
 
 
-def test_preparation_fills_claims_and_deletes_queues(
-    service: servers.Service,
+def test_preparation_fills_claims_from_and_deletes_queues(
+    service: servers.RunningService,
 ) -> None:
-    with contextlib.closing(Service(service.url)) as ours:
+    with contextlib.closing(MeasuredService(service.url)) as ours:
         queue = ours.queue()
         ours.fill(queue, 45)
-        ours.hold(queue, 40)
+        ours.claim_messages(queue, 40)
         assert ours.total(queue) == 45
         assert len(ours.first_ids(queue, 10)) == 5
-        assert ours.drop_all() == []
+        assert ours.delete_queues() == []
         assert ours.total(queue) == 0

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures about this service alone, which `zaqar-redis bench` has no contender for."""
+"""Benchmarks beyond `zaqar-redis bench`, which only compares services of the Zaqar API."""

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How fast one worker gives the publications of a channel to all its subscribers.
+"""How fast one worker delivers the publications of a channel to all its subscribers.
 
-The same clients count what arrived, at ours and at python-socketio's, and as many
-publications are on their way at both.  One of the clients is looked at closely: it must get
-every publication once, and in order.
+The same clients count deliveries of our service and of python-socketio, with the same
+number of publications in flight.  One of the clients is checked in full: it must get every
+publication once, and in order.
 """
 
 from __future__ import annotations
@@ -24,36 +24,36 @@ import msgspec
 import socketio
 
 from tests import servers
-from tests.benchmarks import house
-from tests.benchmarks.crowd import Crowd, Dialogue, Peer, frames
-from tests.benchmarks.found import Found
-from tests.benchmarks.rounds import cpu_seconds, tell
+from tests.benchmarks import deployment
+from tests.benchmarks.figures import Figures
+from tests.benchmarks.rounds import cpu_seconds, print_progress
 from tests.benchmarks.socketio_server import ROOM
+from tests.benchmarks.websocket_peers import Dialogue, WebSocketPeer, WebSocketPeers, frames
 from zaqar_redis import clock
 from zaqar_redis.bench import logs
 from zaqar_redis.bench.report import spread
-from zaqar_redis.bench.service import Failed
+from zaqar_redis.bench.service import BenchmarkFailed
 from zaqar_redis.keyspace import client as keyspace
 from zaqar_redis.keyspace.batch import BatchSettings
-from zaqar_redis.realtime import packing
-from zaqar_redis.realtime.engine import Keep
+from zaqar_redis.realtime.engine import HistoryOptions
 from zaqar_redis.realtime.engines.redis import RedisEngine
+from zaqar_redis.realtime.node import packing
 
 CHANNEL = "news"
-#: It is in each publication once.
+#: Occurs once in each publication.
 _MARK = b'"delivered"'
 _NUMBER = re.compile(rb'"n":(\d+)')
-#: Makes 150 bytes of JSON.
+#: Fills a publication up to 150 bytes of JSON.
 _FILL = "x" * 120
-#: Publications that are on their way at a time: a busy channel, and one with pauses.
+#: Publications in flight: of a busy channel, and of one with pauses.
 _BUSY, _QUIET = 32, 1
 #: Clients that connect at a time.
 _AT_ONCE = 200
-#: Seconds without a word after which deliveries that miss are lost.
-_LOST = 20.0
-#: Seconds of the round that nobody counts.
+#: Seconds without a delivery after which missing deliveries count as lost.
+_LOST_AFTER_SECONDS = 20.0
+#: Seconds of the warm-up round.
 _WARM_UP = 1
-_KEEP = Keep(size=100, ttl=300, meta_ttl=3600)
+_HISTORY_OPTIONS = HistoryOptions(size=100, ttl=300, meta_ttl=3600)
 
 _JOIN: Dialogue = [
     (b'{"id":1,"connect":{}}', lambda data: b'"id":1' in data),
@@ -61,54 +61,62 @@ _JOIN: Dialogue = [
 ]
 _JOIN_ROOM: Dialogue = [(b"", lambda data: b'"sid"' in data), (b"40", lambda data: b"40{" in data)]
 
-#: Publishes the publications of these numbers.
+#: Publishes the publications with these numbers.
 Publish = Callable[[range], None]
 
 
-class Pass(msgspec.Struct, frozen=True):
-    """Of one round: deliveries/s, µs of the server's CPU for each, and seconds until a
-    publication had arrived everywhere."""
+class FanoutRound(msgspec.Struct, frozen=True):
+    """The result of one round: deliveries/s, µs of the server's CPU for each, and the median
+    of the seconds until a publication had reached all subscribers."""
 
     rate: float
     cpu: float
     delay: float
 
 
-class Witness:
-    """The client that is looked at closely."""
+class OrderChecker:
+    """A check of one client's publications: each once, and in order."""
 
     def __init__(self) -> None:
         self.next = 0
         self.frames = 0
 
-    def hears(self, messages: list[bytes]) -> int:
-        """How many publications these are.  Raises Failed for one that is not the next."""
+    def count_publications(self, messages: list[bytes]) -> int:
+        """Returns the number of publications.
+
+        Raises BenchmarkFailed for one that is not the next.
+        """
         self.frames += len(messages)
         before = self.next
         for message in messages:
             for number in map(int, _NUMBER.findall(message)):
                 if number != self.next:
-                    raise Failed(f"publication {number} came in the place of {self.next}")
+                    raise BenchmarkFailed(f"publication {number} arrived instead of {self.next}")
                 self.next += 1
         return self.next - before
 
 
-class Contender:
-    """A server with its subscribers, and a way to publish to them."""
+class FanoutContender:
+    """A server with its subscribers, and the function that publishes to them."""
 
-    def __init__(self, label: str, process: int, crowd: Crowd, publish: Publish) -> None:
+    def __init__(
+        self, label: str, process: int, websocket_peers: WebSocketPeers, publish: Publish
+    ) -> None:
         self.label = label
         self._process = process
-        self._crowd = crowd
+        self._websocket_peers = websocket_peers
         self._publish = publish
-        self._witness = Witness()
+        self._order_checker = OrderChecker()
 
-    def run(self, seconds: float, window: int) -> Pass:
-        """Publish for so long, and wait until all has arrived.  Raises Failed."""
-        many, published, arrived = len(self._crowd.peers), 0, 0
+    def run(self, seconds: float, window: int) -> FanoutRound:
+        """Publishes for *seconds*, with *window* publications in flight, until all arrived.
+
+        Raises BenchmarkFailed when deliveries are lost.
+        """
+        many, published, arrived = len(self._websocket_peers.peers), 0, 0
         sent: deque[float] = deque()
         delays: list[float] = []
-        base, used = self._witness.next, cpu_seconds(self._process)
+        base, used = self._order_checker.next, cpu_seconds(self._process)
         start = last = time.perf_counter()
         while sent or last < start + seconds:
             free = window - len(sent)
@@ -116,45 +124,49 @@ class Contender:
                 sent.extend([time.perf_counter()] * free)
                 self._publish(range(base + published, base + published + free))
                 published += free
-            arrived += sum(map(self._count, self._crowd.poll(_LOST)))
+            arrived += sum(map(self._count, self._websocket_peers.poll(_LOST_AFTER_SECONDS)))
             before, last = last, time.perf_counter()
-            if last > before + _LOST:
-                raise Failed(f"{self.label}: {published * many - arrived} deliveries are missing")
+            if last > before + _LOST_AFTER_SECONDS:
+                raise BenchmarkFailed(
+                    f"{self.label}: {published * many - arrived} deliveries are missing"
+                )
             while sent and arrived >= (published - len(sent) + 1) * many:
                 delays.append(last - sent.popleft())
         used = cpu_seconds(self._process) - used
-        if arrived != published * many or self._witness.next != base + published:
-            raise Failed(f"{self.label}: {arrived} deliveries of {published} publications")
-        return Pass(arrived / (last - start), used / arrived * 1e6, spread(delays).median)
+        if arrived != published * many or self._order_checker.next != base + published:
+            raise BenchmarkFailed(f"{self.label}: {arrived} deliveries of {published} publications")
+        return FanoutRound(arrived / (last - start), used / arrived * 1e6, spread(delays).median)
 
-    def _count(self, peer: Peer) -> int:
+    def _count(self, peer: WebSocketPeer) -> int:
         if peer.number == 0:
-            whole, peer.data = frames(peer.data)
-            return self._witness.hears(whole)
+            messages, peer.data = frames(peer.data)
+            return self._order_checker.count_publications(messages)
         found = peer.data.count(_MARK)
-        # Less than a whole mark: the next piece may begin in the midst of one.
+        # The data may end within a mark; less than one mark is kept for the next piece.
         peer.data = peer.data[1 - len(_MARK) :]
         return found
 
 
 def measure(
-    found: Found, runner: asyncio.Runner, rounds: int, seconds: float, subscribers: int
+    found: Figures, runner: asyncio.Runner, rounds: int, seconds: float, subscribers: int
 ) -> None:
     with contextlib.ExitStack() as stack:
         contenders = [
-            _ours(stack, runner, "zaqar-redis", subscribers, keep=None),
+            _ours(stack, runner, "zaqar-redis", subscribers, history_options=None),
             _socketio(stack, "python-socketio", subscribers),
-            _ours(stack, runner, "zaqar-redis, kept", subscribers, keep=_KEEP),
+            _ours(
+                stack, runner, "zaqar-redis, kept", subscribers, history_options=_HISTORY_OPTIONS
+            ),
         ]
         for window, name in ((_BUSY, "busy"), (_QUIET, "quiet")):
             _take_turns(found, name, window, contenders, rounds, seconds)
 
 
 def _take_turns(
-    found: Found,
+    found: Figures,
     name: str,
     window: int,
-    contenders: list[Contender],
+    contenders: list[FanoutContender],
     rounds: int,
     seconds: float,
 ) -> None:
@@ -165,7 +177,7 @@ def _take_turns(
         target = found.figure(part, ours, "deliveries/s", ("≥", 100_000))
     ratio = found.figure(part, f"{ours} : {theirs}", "ratio", ("≥", 5) if busy else None)
     by_cpu = found.figure(part, f"{theirs} : {ours}", "CPU time", ("≥", 5) if busy else None)
-    told = {
+    values_by_label = {
         each.label: [
             found.figure(part, each.label, unit) for unit in ("deliveries/s", "µs of CPU", "ms")
         ]
@@ -179,10 +191,10 @@ def _take_turns(
         for each in order:
             done = passes[each.label] = each.run(seconds, window)
             for values, value in zip(
-                told[each.label], (done.rate, done.cpu, done.delay * 1e3), strict=True
+                values_by_label[each.label], (done.rate, done.cpu, done.delay * 1e3), strict=True
             ):
                 values.append(value)
-            tell(
+            print_progress(
                 f"{part}: round {number} of {rounds}, {each.label}: {done.rate:.0f} deliveries/s, "
                 f"{done.cpu:.2f} µs of CPU each"
             )
@@ -198,45 +210,51 @@ def _ours(
     runner: asyncio.Runner,
     label: str,
     subscribers: int,
-    keep: Keep | None,
-) -> Contender:
-    store = house.redis_server(stack)
+    history_options: HistoryOptions | None,
+) -> FanoutContender:
+    store = deployment.redis_server(stack)
     channels: dict[str, object] = {"insecure": True, "ping_interval": 3600}
-    if keep is not None:
+    if history_options is not None:
         channels |= {
-            "history_size": keep.size,
-            "history_ttl": keep.ttl,
+            "history_size": history_options.size,
+            "history_ttl": history_options.ttl,
             "force_recovery": True,
         }
     running = stack.enter_context(servers.service(store.uri, options={"channels": channels}))
     [worker] = running.workers()
-    crowd = Crowd(running.port, "/connection/websocket")
-    stack.callback(crowd.close)
-    crowd.grow([_JOIN] * subscribers, _AT_ONCE)
-    engine = started(stack, runner, store.uri)
+    websocket_peers = WebSocketPeers(running.port, "/connection/websocket")
+    stack.callback(websocket_peers.close)
+    websocket_peers.connect([_JOIN] * subscribers, _AT_ONCE)
+    engine = start_engine(stack, runner, store.uri)
 
     async def publish(numbers: range) -> None:
         now = round(time.time() * 1000)
         payloads = [
-            packing.publication(msgspec.Raw(msgspec.json.encode(_data(n))), now) for n in numbers
+            packing.pack_publication(msgspec.Raw(msgspec.json.encode(_data(n))), now)
+            for n in numbers
         ]
         await asyncio.gather(
-            *(engine.history.publish(f"default/{CHANNEL}", each, keep) for each in payloads)
+            *(
+                engine.history.publish(f"default/{CHANNEL}", each, history_options)
+                for each in payloads
+            )
         )
 
-    return Contender(label, worker, crowd, lambda numbers: runner.run(publish(numbers)))
+    return FanoutContender(
+        label, worker, websocket_peers, lambda numbers: runner.run(publish(numbers))
+    )
 
 
-def started(stack: contextlib.ExitStack, runner: asyncio.Runner, uri: str) -> RedisEngine:
-    """An engine of this process, that only publishes."""
+def start_engine(stack: contextlib.ExitStack, runner: asyncio.Runner, uri: str) -> RedisEngine:
+    """Returns an engine in this process, which only publishes."""
     client = keyspace.client(uri, BatchSettings())
     runner.run(client.start())
     stack.callback(lambda: runner.run(client.close()))
     return RedisEngine(client, clock.process)
 
 
-def _socketio(stack: contextlib.ExitStack, label: str, subscribers: int) -> Contender:
-    store = house.redis_server(stack)
+def _socketio(stack: contextlib.ExitStack, label: str, subscribers: int) -> FanoutContender:
+    store = deployment.redis_server(stack)
     port = servers.free_port()
     folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="zr-"))
     log = Path(folder) / "log"
@@ -251,16 +269,16 @@ def _socketio(stack: contextlib.ExitStack, label: str, subscribers: int) -> Cont
     stack.callback(process.wait)
     stack.callback(process.kill)
     servers.wait_for(lambda: _listens(port), "python-socketio to start")
-    crowd = Crowd(port, "/socket.io/?EIO=4&transport=websocket")
-    stack.callback(crowd.close)
-    crowd.grow([_JOIN_ROOM] * subscribers, _AT_ONCE)
+    websocket_peers = WebSocketPeers(port, "/socket.io/?EIO=4&transport=websocket")
+    stack.callback(websocket_peers.close)
+    websocket_peers.connect([_JOIN_ROOM] * subscribers, _AT_ONCE)
     manager = socketio.RedisManager(store.uri, write_only=True)
 
     def publish(numbers: range) -> None:
         for number in numbers:
             manager.emit(CHANNEL, _data(number), room=ROOM)
 
-    return Contender(label, process.pid, crowd, publish)
+    return FanoutContender(label, process.pid, websocket_peers, publish)
 
 
 def _data(number: int) -> dict[str, object]:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How fast one process publishes with history, beside the script alone.
+"""How fast one process publishes with history, compared with the bare script.
 
-*raw EVALSHA* has its commands packed before the clock runs, keeps as many on their way as
-the engine has callers, sends them by halves so that Redis is never without work, and only
-counts the answers.
+*raw EVALSHA* has its commands packed before the clock starts, keeps as many in flight as
+the engine has callers, sends them in halves so that Redis is never idle, and only counts
+the replies.
 """
 
 from __future__ import annotations
@@ -17,33 +17,33 @@ from collections.abc import Callable
 
 import hiredis
 
-from tests.benchmarks import house
-from tests.benchmarks.channels_fanout import started
-from tests.benchmarks.found import Found
-from tests.benchmarks.rounds import cpu_seconds, tell
+from tests.benchmarks import deployment
+from tests.benchmarks.channels_fanout import start_engine
+from tests.benchmarks.figures import Figures
+from tests.benchmarks.rounds import cpu_seconds, print_progress
 from tests.servers import RedisServer
-from zaqar_redis.bench.service import Failed
+from zaqar_redis.bench.service import BenchmarkFailed
 from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.script import Script
-from zaqar_redis.realtime.engine import Keep
+from zaqar_redis.realtime.engine import HistoryOptions
 from zaqar_redis.realtime.engines.memory import new_epoch
 from zaqar_redis.realtime.engines.redis import RedisEngine
 
-#: Who publishes at a time, each one after the other.
+#: Concurrent publishers, each with one publication at a time.
 _CALLERS = 64
 _CHANNELS = [f"default/channel-{number}" for number in range(100)]
-_KEEP = Keep(size=100, ttl=300, meta_ttl=3600)
+_HISTORY_OPTIONS = HistoryOptions(size=100, ttl=300, meta_ttl=3600)
 _PAYLOAD = b"x" * 150
-#: Seconds of the round that nobody counts.
+#: Seconds of the warm-up round.
 _WARM_UP = 1
 _CPU = "µs of CPU"
 _ENGINE, _RAW = "engine", "raw EVALSHA"
 
 
-def measure(found: Found, runner: asyncio.Runner, rounds: int, seconds: float) -> None:
+def measure(figures: Figures, runner: asyncio.Runner, rounds: int, seconds: float) -> None:
     with contextlib.ExitStack() as stack:
-        store = house.redis_server(stack)
-        engine = started(stack, runner, store.uri)
+        store = deployment.redis_server(stack)
+        engine = start_engine(stack, runner, store.uri)
         contenders: dict[str, Callable[[float], float]] = {
             _ENGINE: lambda seconds: runner.run(_by_engine(engine, seconds)),
             _RAW: lambda seconds: _raw(store, seconds),
@@ -51,12 +51,14 @@ def measure(found: Found, runner: asyncio.Runner, rounds: int, seconds: float) -
         for run in contenders.values():
             run(_WARM_UP)
         unit = "publications/s"
-        target = found.figure("publish", _ENGINE, unit, ("≥", 20_000))
-        ratio = found.figure("publish", f"{_ENGINE} : {_RAW}", "ratio", ("≥", 0.7))
-        rates = {label: found.figure("publish", label, unit) for label in contenders}
-        of_redis = {label: found.figure("publish", f"{label}, Redis", _CPU) for label in contenders}
+        target = figures.figure("publish", _ENGINE, unit, ("≥", 20_000))
+        ratio = figures.figure("publish", f"{_ENGINE} : {_RAW}", "ratio", ("≥", 0.7))
+        rates = {label: figures.figure("publish", label, unit) for label in contenders}
+        of_redis = {
+            label: figures.figure("publish", f"{label}, Redis", _CPU) for label in contenders
+        }
         own = {
-            label: found.figure("publish", f"{label}, who publishes", _CPU) for label in contenders
+            label: figures.figure("publish", f"{label}, publisher", _CPU) for label in contenders
         }
         for number in range(1, rounds + 1):
             for label in (_ENGINE, _RAW) if number % 2 else (_RAW, _ENGINE):
@@ -65,7 +67,9 @@ def measure(found: Found, runner: asyncio.Runner, rounds: int, seconds: float) -
                 rates[label].append(rate)
                 of_redis[label].append((cpu_seconds(store.pid) - before[0]) / rate / seconds * 1e6)
                 own[label].append((time.process_time() - before[1]) / rate / seconds * 1e6)
-                tell(f"publish: round {number} of {rounds}, {label}: {rates[label][-1]:.0f}/s")
+                print_progress(
+                    f"publish: round {number} of {rounds}, {label}: {rates[label][-1]:.0f}/s"
+                )
             target.append(rates[_ENGINE][-1])
             ratio.append(rates[_ENGINE][-1] / rates[_RAW][-1])
 
@@ -78,7 +82,7 @@ async def _by_engine(engine: RedisEngine, seconds: float) -> float:
     async def publish() -> None:
         nonlocal done
         while time.perf_counter() < end:
-            await engine.history.publish(next(channels), _PAYLOAD, _KEEP)
+            await engine.history.publish(next(channels), _PAYLOAD, _HISTORY_OPTIONS)
             done += 1
 
     start = time.perf_counter()
@@ -104,16 +108,16 @@ def _raw(store: RedisServer, seconds: float) -> float:
 
 
 def _packed() -> list[bytes]:
-    """Halves of what is on its way at a time, for all channels."""
+    """Returns packed commands for all channels; each item is half of those in flight."""
     script = Script("channel_publish")
     commands = [
         hiredis.pack_command(
             script(
-                keys.OnceKeys(keys.of_channel(channel), ""),
+                keys.DedupKeys(keys.of_channel(channel), ""),
                 payload=_PAYLOAD,
-                size=_KEEP.size,
-                ttl=_KEEP.ttl,
-                meta_ttl=_KEEP.meta_ttl,
+                size=_HISTORY_OPTIONS.size,
+                ttl=_HISTORY_OPTIONS.ttl,
+                meta_ttl=_HISTORY_OPTIONS.meta_ttl,
                 epoch=new_epoch(),
                 remember=0,
                 version=0,
@@ -123,16 +127,16 @@ def _packed() -> list[bytes]:
         for channel in _CHANNELS
     ]
     half = _CALLERS // 2
-    turns = list(itertools.islice(itertools.cycle(commands), len(commands) * half))
-    return [b"".join(turns[at : at + half]) for at in range(0, len(turns), half)]
+    repeated = list(itertools.islice(itertools.cycle(commands), len(commands) * half))
+    return [b"".join(repeated[at : at + half]) for at in range(0, len(repeated), half)]
 
 
 def _answers(connection: socket.socket, reader: hiredis.Reader) -> int:
-    """How many there were.  Raises Failed for one that is no success."""
+    """Returns the number of replies.  Raises BenchmarkFailed for an error."""
     reader.feed(connection.recv(65536))
     answers = 0
     while (answer := reader.gets()) is not False:
         if not isinstance(answer, list) or answer[2] != 1:
-            raise Failed(f"Redis does not publish: {answer}")
+            raise BenchmarkFailed(f"Redis did not publish: {answer}")
         answers += 1
     return answers

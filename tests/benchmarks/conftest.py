@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where runs of benchmarks have their servers."""
+"""Fixtures of the tests of benchmarks."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pytest
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """Not pytest's: the path of a socket must be short."""
-    with tempfile.TemporaryDirectory(prefix="zr-") as made:
-        inside = Path(made) / "run"
+    """A folder for servers, not in pytest's: the path of a unix socket must be short."""
+    with tempfile.TemporaryDirectory(prefix="zr-") as parent:
+        inside = Path(parent) / "run"
         inside.mkdir()
         yield inside

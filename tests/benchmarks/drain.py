@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A pool is drained while clients post, claim and delete; what became of every message.
+"""Drain of a pool while clients post, claim and delete, with an audit of every message.
 
     python -m tests.benchmarks.drain --queues 20 --messages 20000
 
 starts a service of two workers, its store and two pools of its own, and stops them. It
-calls the operator's commands as a person would, and prints them with their output.
+runs the commands that an operator would, and prints them with their output.
 """
 
 from __future__ import annotations
@@ -27,17 +27,19 @@ _FILL = 1000
 _PROJECT = "idle"
 
 
-class Run:
-    def __init__(self, service: servers.Service, stores: dict[str, servers.RedisServer]) -> None:
+class DrainRun:
+    def __init__(
+        self, service: servers.RunningService, stores: dict[str, servers.RedisServer]
+    ) -> None:
         self.service = service
-        #: how the stores' URIs are shown
+        #: names printed in place of the stores' URIs
         self._names = {store.uri: name for name, store in stores.items()}
 
     def command(self, *words: str) -> None:
-        """Call ``zaqar-redis``, show it, and what it says."""
-        where = () if "--storage" in words else ("--url", self.service.url)
+        """Runs ``zaqar-redis``; prints the command and its output."""
+        target = () if "--storage" in words else ("--url", self.service.url)
         done = subprocess.run(
-            [sys.executable, "-m", "zaqar_redis.cli.main", *words, *where],
+            [sys.executable, "-m", "zaqar_redis.cli.main", *words, *target],
             capture_output=True,
             text=True,
         )
@@ -62,7 +64,7 @@ class Run:
                     ).raise_for_status()
 
     def wrong_idle(self, queues: int, messages: int) -> list[str]:
-        """Idle queues that do not hold just what was posted, in order."""
+        """Returns the idle queues that do not hold exactly what was posted, in order."""
         return [
             f"idle-{queue}"
             for queue in range(queues)
@@ -76,20 +78,22 @@ def main() -> int:
     parser.add_argument("--queues", type=int, default=20, help="idle ones (20, at most 1000)")
     parser.add_argument("--messages", type=int, default=20_000, help="in each (20000)")
     parser.add_argument("--busy", type=int, default=3, help="queues with clients (3, at most 10)")
-    asked = parser.parse_args()
-    queues, messages = min(asked.queues, 1000), min(asked.messages, 100_000)
+    args = parser.parse_args()
+    queues, messages = min(args.queues, 1000), min(args.messages, 100_000)
     options = _OPTIONS | {
         "transport": {"max_messages_per_page": 1000, "max_messages_post_size": 2**20}
     }
     with contextlib.ExitStack() as stack:
-        home, one, two = (stack.enter_context(servers.redis_server()) for _ in range(3))
-        service = stack.enter_context(servers.service(home.uri, workers=2, options=options))
-        run = Run(service, {"HOME": home, "ONE": one, "TWO": two})
+        default_store, one, two = (stack.enter_context(servers.redis_server()) for _ in range(3))
+        service = stack.enter_context(
+            servers.service(default_store.uri, workers=2, options=options)
+        )
+        run = DrainRun(service, {"DEFAULT": default_store, "ONE": one, "TWO": two})
         run.command("pool", "create", "one", "--uri", one.uri, "-f", "value", "-c", "name")
         run.fill(queues, messages)
         loads = [
-            stack.enter_context(load.Load(service, f"busy-{uuid.uuid4().hex[:8]}"))
-            for _ in range(min(asked.busy, 10))
+            stack.enter_context(load.QueueLoad(service, f"busy-{uuid.uuid4().hex[:8]}"))
+            for _ in range(min(args.busy, 10))
         ]
         for clients in loads:
             clients.wait_for_more()
@@ -104,11 +108,13 @@ def main() -> int:
         for clients in loads:
             clients.stop()
         run.command("pool", "show", "two", "-c", "name", "-c", "queues", "-c", "draining")
-        run.command("check", "--storage", home.uri)
+        run.command("check", "--storage", default_store.uri)
         return _report(run, loads, queues, messages, took)
 
 
-def _report(run: Run, loads: list[load.Load], queues: int, messages: int, took: float) -> int:
+def _report(
+    run: DrainRun, loads: list[load.QueueLoad], queues: int, messages: int, took: float
+) -> int:
     audits = [clients.audit() for clients in loads]
     wrong = run.wrong_idle(queues, messages)
     statuses = sum((clients.statuses for clients in loads), start=loads[0].statuses.__class__())
@@ -119,11 +125,11 @@ def _report(run: Run, loads: list[load.Load], queues: int, messages: int, took: 
     print(
         f"\n{queues} idle queues of {messages} messages and {len(loads)} busy ones moved in "
         f"{took:.1f} s.\n"
-        f"Idle queues that are not as they were posted: {len(wrong)}.\n"
+        f"Idle queues with other messages than were posted: {len(wrong)}.\n"
         f"Busy queues: {sum(len(clients.posted) for clients in loads)} posts acknowledged, "
         f"{sum(len(clients.deleted) for clients in loads)} deletions; {lost} messages lost, "
         f"{doubled} doubled, {undead} back after their deletion.\n"
-        f"Answers: {dict(sorted(statuses.items()))}; the slowest took "
+        f"Responses by status: {dict(sorted(statuses.items()))}; the slowest took "
         f"{max(clients.slowest for clients in loads):.2f} s; unexpected: {len(failures)}."
     )
     for text in failures[:10]:

@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What pools cost, what many queues cost, and how fast a pool is emptied.
+"""What pools cost, what many queues cost, and how fast a pool is drained.
 
     python -m tests.benchmarks.pools
     python -m tests.benchmarks.pools --part routing --rounds 9
 
 starts servers of its own in temporary folders, loads them over loopback and unix
-sockets only, and stops them, also after Ctrl-C. It prints Markdown: all of it is
-ratios of what was measured side by side, round by round in turn. It wants
-redis-server and wrk on PATH, and a machine that does nothing else: rates say little
-otherwise, and CPU times a bit less.
+sockets only, and stops them, also after Ctrl-C. It prints Markdown: ratios of
+contenders that were measured in turn, round by round. It needs redis-server and wrk on
+PATH, and an idle machine: on a busy one rates mean little, and CPU times vary too.
 
-A round of draining is a whole drain, however many seconds that takes. What takes
-part: one worker, one machine, no network, no append-only file.
+A round of draining is a complete drain, however many seconds that takes. All of it is
+with one worker, on one machine, without network and append-only file.
 """
 
 from __future__ import annotations
@@ -28,9 +27,9 @@ from types import FrameType
 import uvloop
 
 from tests.benchmarks import draining, queues, routing
-from tests.benchmarks.rounds import Measured, cpu_table, targets_table, tell
+from tests.benchmarks.rounds import Measurement, cpu_table, print_progress, targets_table
 from zaqar_redis.bench import report
-from zaqar_redis.cli.arguments import between
+from zaqar_redis.cli.arguments import bounded_int
 
 PARTS = ("routing", "queues", "draining")
 
@@ -39,37 +38,37 @@ def main() -> int:
     assert __doc__
     given = _arguments(__doc__)
     machine = report.machine()
-    found: list[Measured] = []
+    measurements: list[Measurement] = []
     notes: list[str] = []
     try:
         with _terminable(), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             for part in given.part or PARTS:
-                _measure(part, given, found, runner)
+                _measure(part, given, measurements, runner)
     except KeyboardInterrupt:
         notes.append("the run was interrupted; the last rows have fewer rounds")
-    if any(any(measured.cpu.values()) for measured in found):
-        print(_text(found, machine, notes))
+    if any(any(measured.cpu.values()) for measured in measurements):
+        print(_text(measurements, machine, notes))
     return 130 if notes else 0
 
 
 def _measure(
-    part: str, given: argparse.Namespace, found: list[Measured], runner: asyncio.Runner
+    part: str, given: argparse.Namespace, measurements: list[Measurement], runner: asyncio.Runner
 ) -> None:
-    tell(f"part: {part}")
+    print_progress(f"part: {part}")
     if part == "routing":
-        routing.measure(found, runner, given.rounds, given.seconds)
+        routing.measure(measurements, runner, given.rounds, given.seconds)
     elif part == "queues":
-        queues.measure(found, runner, given.rounds, given.seconds, given.queues)
+        queues.measure(measurements, runner, given.rounds, given.seconds, given.queues)
     else:
-        draining.measure(found, runner, given.rounds, given.messages)
+        draining.measure(measurements, runner, given.rounds, given.messages)
 
 
-def _text(found: list[Measured], machine: dict[str, str], notes: list[str]) -> str:
-    findings = [measured.finding for measured in found]
+def _text(measurements: list[Measurement], machine: dict[str, str], notes: list[str]) -> str:
+    findings = [measured.finding for measured in measurements]
     notes = report.warnings(findings) + notes
     command = shlex.join(["python", "-m", "tests.benchmarks.pools", *sys.argv[1:]])
-    rates = report.text(report.Report(command, machine, findings, {}, notes))
-    return f"{targets_table(found)}\n\n{cpu_table(found)}\n\n{rates}".rstrip()
+    rates = report.text(report.BenchmarkReport(command, machine, findings, {}, notes))
+    return f"{targets_table(measurements)}\n\n{cpu_table(measurements)}\n\n{rates}".rstrip()
 
 
 def _arguments(text: str) -> argparse.Namespace:
@@ -78,7 +77,7 @@ def _arguments(text: str) -> argparse.Namespace:
         description=text,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    add, number = parser.add_argument, between
+    add, number = parser.add_argument, bounded_int
     add("--part", action="append", choices=PARTS, help="which to measure, may be repeated (all)")
     add("--rounds", type=number(1, 100), default=5, metavar="N", help="of each (5)")
     add("--seconds", type=number(1, 60), default=3, metavar="S", help="of a round (3)")
@@ -101,11 +100,11 @@ def _arguments(text: str) -> argparse.Namespace:
 
 @contextlib.contextmanager
 def _terminable() -> Iterator[None]:
-    """Being told to terminate cleans up as Ctrl-C does."""
+    """Makes SIGTERM clean up as Ctrl-C does."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
-        # Not KeyboardInterrupt here: in the midst of uvloop it may be lost. What
-        # asyncio does at a Ctrl-C is to cancel what runs.
+        # Not KeyboardInterrupt: raised within uvloop it may be lost. At SIGINT asyncio
+        # cancels the task that runs.
         signal.raise_signal(signal.SIGINT)
 
     before = signal.signal(signal.SIGTERM, interrupt)

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What verbs cost Redis here and in another checkout, in turns, over the same Redis.
+"""What verbs cost Redis in this checkout and in another one, in turns, over the same Redis.
 
     python -m tests.benchmarks.posting --beside ../other --rounds 30
 
-CPU time of Redis for each call, networking and all, as the kernel counts it in nanoseconds;
-a round of one checkout is compared with that of the other next to it.  Each checkout runs
-its verbs in a process of its own.
+CPU time of Redis for each call, networking included, as the kernel counts it in nanoseconds;
+each round of one checkout is compared with the adjacent round of the other.  Each checkout
+runs its verbs in a process of its own.
 """
 
 from __future__ import annotations
@@ -16,26 +16,28 @@ import sys
 from pathlib import Path
 
 from tests import servers
-from tests.benchmarks.rounds import cpu_seconds, tell
+from tests.benchmarks.rounds import cpu_seconds, print_progress
 from zaqar_redis.bench import report
 
-#: What a process of each checkout runs: it knows nothing but the contract of storage.
+#: Code for a process of each checkout: it depends only on the contract of storage.
 _PROCESS = """
 import asyncio, sys
-from zaqar_redis.records import Draft
+from zaqar_redis import records
 from zaqar_redis.storage.load import load
 
 CLIENT = "5f0c6f5e-9a0b-4c0e-8a55-0d5d3c1f7a10"
 QUEUES, TOGETHER = 32, 32
-DRAFT = Draft(body=b'"' + b"x" * 150 + b'"', ttl=3600)
+# An older revision may be compared too, in which the class had another name.
+NewMessage = getattr(records, "NewMessage", None) or records.Draft
+MESSAGE = NewMessage(body=b'"' + b"x" * 150 + b'"', ttl=3600)
 
 async def main(uri, side):
     driver = load(uri, {"timeout": 60.0})
     await driver.start()
 
-    def post(number, drafts):
+    def post(number, messages):
         return driver.messages.post(
-            side, f"q{number % QUEUES}", drafts, client=CLIENT, default_ttl=60, size=0
+            side, f"q{number % QUEUES}", messages, client=CLIENT, default_ttl=60, size=0
         )
 
     async def claim(number):
@@ -46,8 +48,8 @@ async def main(uri, side):
         )
 
     work = {
-        "post-1": lambda number: post(number, [DRAFT]),
-        "post-100": lambda number: post(number, [DRAFT] * 100),
+        "post-1": lambda number: post(number, [MESSAGE]),
+        "post-100": lambda number: post(number, [MESSAGE] * 100),
         "claim-delete": claim,
     }
 
@@ -77,7 +79,7 @@ asyncio.run(main(*sys.argv[1:]))
 _CALLS = {"post-1": 8000, "post-100": 400, "claim-delete": 4000}
 
 
-class Side:
+class CheckoutProcess:
     def __init__(self, checkout: Path, server: servers.RedisServer, label: str) -> None:
         self.label = label
         self._redis = server.pid
@@ -89,27 +91,27 @@ class Side:
             stdout=subprocess.PIPE,
             text=True,
         )
-        self._answered()
+        self._await_reply()
 
     def round(self, name: str) -> float:
-        """Microseconds of Redis' CPU time for a call."""
+        """Runs one round; returns the microseconds of Redis' CPU time per call."""
         calls = _CALLS[name]
-        self._ask("clear", calls if name == "claim-delete" else 320)
+        self._command("clear", calls if name == "claim-delete" else 320)
         before = cpu_seconds(self._redis)
-        self._ask(name, calls)
+        self._command(name, calls)
         return (cpu_seconds(self._redis) - before) / calls * 1e6
 
     def stop(self) -> None:
         self._process.kill()
         self._process.wait()
 
-    def _ask(self, name: str, calls: int) -> None:
+    def _command(self, name: str, calls: int) -> None:
         assert self._process.stdin
         self._process.stdin.write(f"{name} {calls}\n")
         self._process.stdin.flush()
-        self._answered()
+        self._await_reply()
 
-    def _answered(self) -> None:
+    def _await_reply(self) -> None:
         assert self._process.stdout
         if not self._process.stdout.readline():
             raise SystemExit(f"the process of {self.label} ended")
@@ -118,10 +120,10 @@ class Side:
 def run(beside: Path, names: list[str], rounds: int) -> str:
     rows = []
     with servers.redis_server() as server:
-        sides: list[Side] = []
+        sides: list[CheckoutProcess] = []
         try:
-            sides.append(Side(beside.resolve(), server, "beside"))
-            sides.append(Side(Path.cwd(), server, "here"))
+            sides.append(CheckoutProcess(beside.resolve(), server, "beside"))
+            sides.append(CheckoutProcess(Path.cwd(), server, "here"))
             rows = [_measured(name, sides, rounds) for name in names]
         finally:
             for side in sides:
@@ -130,15 +132,17 @@ def run(beside: Path, names: list[str], rounds: int) -> str:
     return report.table(head, rows)
 
 
-def _measured(name: str, sides: list[Side], rounds: int) -> list[str]:
+def _measured(name: str, sides: list[CheckoutProcess], rounds: int) -> list[str]:
     costs: dict[str, list[float]] = {side.label: [] for side in sides}
     for side in sides:
-        side.round(name)  # which nobody counts
+        side.round(name)  # the warm-up
     for number in range(rounds):
         for side in sides if number % 2 else reversed(sides):
             costs[side.label].append(side.round(name))
-        tell(f"{name}: " + ", ".join(f"{label} {own[-1]:.2f}" for label, own in costs.items()))
-    ratios = [here / there for there, here in zip(*costs.values(), strict=True)]
+        print_progress(
+            f"{name}: " + ", ".join(f"{label} {own[-1]:.2f}" for label, own in costs.items())
+        )
+    ratios = [here / beside for beside, here in zip(*costs.values(), strict=True)]
     spread = report.spread(ratios)
     medians = [f"{report.spread(own).median:.2f}" for own in costs.values()]
     return [name, *medians, *(f"{x:.3f}" for x in (spread.median, spread.min, spread.max))]
@@ -149,8 +153,8 @@ def main() -> None:
     parser.add_argument("--beside", type=Path, required=True, help="folder of another checkout")
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--workload", nargs="*", choices=_CALLS, default=list(_CALLS))
-    asked = parser.parse_args()
-    print(run(asked.beside, asked.workload, asked.rounds))
+    args = parser.parse_args()
+    print(run(args.beside, args.workload, args.rounds))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two contenders in turn, and what the second costs beside the first.
+"""Rounds of two contenders in turn, and what the second costs compared with the first.
 
-Rates depend on whatever else the machine does; the CPU time that a process used
-for each unit of work hardly does. So both are kept, round by round.
+Rates depend on the machine's other load; the CPU time of a process per unit of work
+hardly does. So both are recorded, round by round.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from zaqar_redis.bench import report
-from zaqar_redis.bench.load import Sample
-from zaqar_redis.bench.service import Failed
+from zaqar_redis.bench.load import LoadSample
+from zaqar_redis.bench.service import BenchmarkFailed
 
-#: Seconds of the round that nobody counts.
+#: Seconds of the warm-up round.
 _WARM_UP = 1
 
-#: What a target is about: the rate of the second contender, or what it costs beside
-#: the first, in time or in CPU time.
+#: Kinds of targets: the rate of the second contender, or its cost compared with the
+#: first, in time or in CPU time.
 RATE, TIME, CPU = "rate", "time", "CPU time"
 
 
-class Contender(msgspec.Struct, frozen=True):
+class CpuContender(msgspec.Struct, frozen=True):
     label: str
-    #: for so many seconds
-    measure: Callable[[int], Sample]
+    #: runs a round of so many seconds
+    measure: Callable[[int], LoadSample]
     #: the process whose CPU time counts
     process: int
 
 
-class Target(msgspec.Struct, frozen=True):
+class BenchmarkTarget(msgspec.Struct, frozen=True):
     kind: str
     sign: str
     limit: float
@@ -44,46 +44,47 @@ class Target(msgspec.Struct, frozen=True):
         return signs[self.sign]
 
 
-class Measured(msgspec.Struct, frozen=True):
-    """One thing that was measured: its rounds, by contender."""
+class Measurement(msgspec.Struct, frozen=True):
+    """One measured workload: its rounds, by contender."""
 
-    finding: report.Finding
-    targets: Sequence[Target]
-    #: microseconds of CPU time for a unit of work
+    finding: report.WorkloadResult
+    targets: Sequence[BenchmarkTarget]
+    #: microseconds of CPU time per unit of work
     cpu: Mapping[str, list[float]]
 
     def values(self, kind: str) -> list[float]:
-        """Round by round, as far as there are rounds of both contenders."""
+        """Returns the values for a kind of target, for rounds that both contenders have."""
         first, second = self.cpu
         if kind == RATE:
             return [sample.rate for sample in self.finding.samples[second]]
         if kind == TIME:
             return self.finding.ratios(second)
         pairs = zip(self.cpu[first], self.cpu[second], strict=False)
-        return [there / here for here, there in pairs if here]
+        return [theirs / ours for ours, theirs in pairs if ours]
 
 
 def take_turns(
-    found: list[Measured],
+    measurements: list[Measurement],
     name: str,
     what: str,
     unit: str,
-    targets: Sequence[Target],
-    contenders: tuple[Contender, Contender],
+    targets: Sequence[BenchmarkTarget],
+    contenders: tuple[CpuContender, CpuContender],
     *,
     rounds: int,
     seconds: int,
 ) -> None:
-    """A B B A A B …, after a round of each that does not count.
+    """Runs rounds A B B A A B …, after a warm-up round of each.
 
-    Who comes second would be at a disadvantage of one or two percent.
+    Always second, a contender would be at a disadvantage of one or two percent.
 
-    *found* gets what is measured when that begins, so that it is there however it ends.
+    The measurement is added to *measurements* first, so that it is reported however the
+    run ends.
     """
-    samples: dict[str, list[Sample]] = {contender.label: [] for contender in contenders}
+    samples: dict[str, list[LoadSample]] = {contender.label: [] for contender in contenders}
     cpu: dict[str, list[float]] = {contender.label: [] for contender in contenders}
-    found.append(Measured(report.Finding(name, what, unit, samples), targets, cpu))
-    tell(f"{name}: {what}")
+    measurements.append(Measurement(report.WorkloadResult(name, what, unit, samples), targets, cpu))
+    print_progress(f"{name}: {what}")
     for contender in contenders:
         contender.measure(_WARM_UP)
     for number, turn in itertools.product(range(1, rounds + 1), (0, 1)):
@@ -93,7 +94,7 @@ def take_turns(
         used = cpu_seconds(contender.process) - before
         samples[contender.label].append(sample)
         cpu[contender.label].append(used / max(sample.work, 1) * 1e6)
-        tell(
+        print_progress(
             f"{name}: round {number} of {rounds}, {contender.label}: {sample.rate:.0f} {unit}, "
             f"{cpu[contender.label][-1]:.1f} µs of CPU each"
         )
@@ -106,16 +107,17 @@ def sample(
     *,
     work: int | None = None,
     generator: float = 0.0,
-) -> Sample:
-    """Out of the nanoseconds that each of so many things took, or *work* in all.
+) -> LoadSample:
+    """Returns a sample from the nanoseconds of each operation; *work* is the units done.
 
-    *generator* stays 0 when what is measured happens in this very process.
+    *generator* stays 0 when the measured code runs in this process.  Raises
+    BenchmarkFailed when no operation succeeded.
     """
     if not delays:
-        raise Failed(f"nothing was done, and {errors} failed")
+        raise BenchmarkFailed(f"nothing was done, and {errors} failed")
     delays.sort()
     work = len(delays) if work is None else work
-    return Sample(
+    return LoadSample(
         rate=work / passed,
         p50=delays[len(delays) // 2] / 1e6,
         p99=delays[len(delays) * 99 // 100] / 1e6,
@@ -126,24 +128,24 @@ def sample(
 
 
 def cpu_seconds(process: int) -> float:
-    """CPU time that a process has used.
+    """Returns the CPU time that a process has used.
 
-    Of the clock that clock_getcpuclockid(3) gives for it: /proc counts in ticks of 10 ms, which
-    is more than a few idle connections take in a second.
+    It reads the clock of clock_getcpuclockid(3): /proc counts in ticks of 10 ms, which is more
+    than a few idle connections take in a second.
     """
     return time.clock_gettime(~process << 3 | 2)
 
 
-def tell(text: str) -> None:
+def print_progress(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def targets_table(found: Sequence[Measured]) -> str:
+def targets_table(measurements: Sequence[Measurement]) -> str:
     head = ["measured", "of", "", "median", "min", "max", "target", "is"]
-    return report.table(head, [row for measured in found for row in _target_rows(measured)])
+    return report.table(head, [row for measured in measurements for row in _target_rows(measured)])
 
 
-def _target_rows(measured: Measured) -> list[list[str]]:
+def _target_rows(measured: Measurement) -> list[list[str]]:
     first, second = measured.cpu
     rows = []
     for target in measured.targets:
@@ -165,9 +167,9 @@ def _target_rows(measured: Measured) -> list[list[str]]:
     return rows
 
 
-def cpu_table(found: Sequence[Measured]) -> str:
+def cpu_table(measurements: Sequence[Measurement]) -> str:
     rows = []
-    for measured in found:
+    for measured in measurements:
         for label, values in measured.cpu.items():
             if values:
                 spread = report.spread(values)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What pools cost a post: a queue in a pool beside one of a service without pools.
+"""What pools cost a post: a queue in a pool, compared with a service without pools.
 
-The difference is of the size of what differs between two processes anyhow: on a busy
-machine, a service beside its like has come out at 0.97 to 1.02 in CPU time. So look at
+The difference is no larger than that between two identical processes: on a busy machine,
+two identical services have differed in CPU time by factors of 0.97 to 1.02. So compare
 several runs.
 """
 
@@ -11,37 +11,47 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
-from tests.benchmarks import house
-from tests.benchmarks.rounds import CPU, TIME, Contender, Measured, Target, take_turns, tell
-from zaqar_redis.bench.load import Load
-from zaqar_redis.bench.service import Failed
-from zaqar_redis.bench.workloads import WORKLOADS, Plan
+from tests.benchmarks import deployment
+from tests.benchmarks.rounds import (
+    CPU,
+    TIME,
+    BenchmarkTarget,
+    CpuContender,
+    Measurement,
+    print_progress,
+    take_turns,
+)
+from zaqar_redis.bench.load import WrkLoad
+from zaqar_redis.bench.service import BenchmarkFailed
+from zaqar_redis.bench.workloads import WORKLOADS, BenchmarkPlan
 
 _POOLS = 2
 _CONNECTIONS = 32
-_TARGETS = (Target(CPU, "≤", 1.05), Target(TIME, "≤", 1.05))
+_TARGETS = (BenchmarkTarget(CPU, "≤", 1.05), BenchmarkTarget(TIME, "≤", 1.05))
 
 
-def measure(found: list[Measured], runner: asyncio.Runner, rounds: int, seconds: int) -> None:
-    """One worker each, over servers of their own."""
+def measure(
+    measurements: list[Measurement], runner: asyncio.Runner, rounds: int, seconds: int
+) -> None:
+    """Measures services of one worker each, over servers of their own."""
     with contextlib.ExitStack() as stack:
-        pools = house.House(stack, runner, _POOLS)
-        plain = house.redis_server(stack)
+        pools = deployment.PooledDeployment(stack, runner, _POOLS)
+        plain = deployment.redis_server(stack)
         started = {
-            "plain": house.service(stack, plain, pooling=False),
-            "pools": house.service(stack, pools.home),
+            "plain": deployment.service(stack, plain, pooling=False),
+            "pools": deployment.service(stack, pools.default_store),
         }
         services = {label: service for label, (service, _) in started.items()}
         post = WORKLOADS["post-1"]
-        # Of a plan post-1 needs what to load and with what. Each round it makes a new
-        # queue: one request of some ten thousand finds no place remembered.
-        plan = Plan(Load(_CONNECTIONS), services, None, 0, 0, tell)
+        # Of a plan, post-1 needs only the load generator and the services. It posts to a new
+        # queue each round: for one request of some ten thousand the route is not cached.
+        plan = BenchmarkPlan(WrkLoad(_CONNECTIONS), services, None, 0, 0, print_progress)
         first, second = (
-            Contender(one.label, one.measure, started[one.label][1])
+            CpuContender(one.label, one.measure, started[one.label][1])
             for one in post.contenders(plan)
         )
         take_turns(
-            found,
+            measurements,
             post.name,
             post.what,
             post.unit,
@@ -51,5 +61,5 @@ def measure(found: list[Measured], runner: asyncio.Runner, rounds: int, seconds:
             seconds=seconds,
         )
         counts = [pools.run(pools.driver.control.catalogue.count(name)) for name in pools.pools]
-        if not any(counts):  # the places of deleted queues are kept for a minute
-            raise Failed("no queue was in a pool")
+        if not any(counts):  # catalogue entries of deleted queues are stored for a minute
+            raise BenchmarkFailed("no queue was in a pool")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""python-socketio as its documentation has it: one room, filled by whoever connects.
+"""A python-socketio server as in its documentation: all clients join one room.
 
 python -m tests.benchmarks.socketio_server PORT REDIS-URI
 """
@@ -38,7 +38,7 @@ def main() -> None:
         port=int(port),
         log_level="warning",
         access_log=False,
-        # As ours: the clients of a benchmark answer no pings of sockets either.
+        # As in ours: the clients of a benchmark do not answer WebSocket pings either.
         ws_ping_interval=None,
     )
 

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The data source of Spark, beside what Redis can do and beside other ways to do it.
+"""The Spark data source, compared with what Redis can do and with other implementations.
 
     python -m tests.benchmarks.spark
     python -m tests.benchmarks.spark --part read --part write --rounds 9
 
 starts a redis-server and a Spark session of its own with two cores, and posts messages of
 200 bytes.  In a round each contender makes a whole pass over them; they take turns, and the
-first round does not count.  Targets are about the median of what was found in the rounds.
-The run stops what it started, also after Ctrl-C, and prints Markdown.  It wants
+first round does not count.  Targets are compared with the median of the rounds.
+The run stops what it started, also after Ctrl-C, and prints Markdown.  It needs
 redis-server, wrk and Java 17, 1 GB of memory for each million messages, ten times that for
-the part *memory*, and a machine of two cores that does nothing else.
+the part *memory*, and an idle machine with two cores.
 
 All is on one machine, over a unix socket.  *latency* has one run instead of rounds.
 """
@@ -31,31 +31,31 @@ from tests.benchmarks import (
     spark_together,
     spark_write,
 )
-from tests.benchmarks.found import Found
-from tests.benchmarks.rounds import tell
-from tests.benchmarks.spark_site import Site
+from tests.benchmarks.figures import Figures
+from tests.benchmarks.rounds import print_progress
+from tests.benchmarks.spark_testbed import SparkTestbed
 from zaqar_redis.bench import report
-from zaqar_redis.cli.arguments import between
+from zaqar_redis.cli.arguments import bounded_int
 
-#: In the order in which they are measured, whatever the order they are asked for in:
-#: workers of the other parts would still have the memory that those took.
+#: The parts in the order in which they run, whatever the order of the options: workers keep
+#: the memory of earlier parts, so *memory* runs first.
 PARTS = ("memory", "read", "write", "stream", "latency", "together")
 
 
-def _measure(part: str, site: Site, found: Found, given: argparse.Namespace) -> None:
+def _measure(part: str, testbed: SparkTestbed, figures: Figures, given: argparse.Namespace) -> None:
     match part:
         case "memory":
-            spark_memory.measure(site, found, given.rounds)
+            spark_memory.measure(testbed, figures, given.rounds)
         case "read":
-            spark_read.measure(site, found, given.rounds)
+            spark_read.measure(testbed, figures, given.rounds)
         case "write":
-            spark_write.measure(site, found, given.rounds)
+            spark_write.measure(testbed, figures, given.rounds)
         case "stream":
-            spark_stream.measure(site, found, given.rounds)
+            spark_stream.measure(testbed, figures, given.rounds)
         case "latency":
-            spark_stream.measure_latency(site, found, given.seconds)
+            spark_stream.measure_latency(testbed, figures, given.seconds)
         case "together":
-            spark_together.measure(site, found, given.rounds, max(1, given.seconds // 6))
+            spark_together.measure(testbed, figures, given.rounds, max(1, given.seconds // 6))
 
 
 def main() -> int:
@@ -63,29 +63,29 @@ def main() -> int:
     given = _arguments(__doc__)
     machine = report.machine() | {"pyspark": pyspark.__version__}
     notes: list[str] = []
-    found = Found()
-    # Being told to terminate cleans up as Ctrl-C does.
+    figures = Figures()
+    # SIGTERM cleans up as Ctrl-C does.
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with contextlib.ExitStack() as stack:
-            site = Site(stack, given.messages)
+            testbed = SparkTestbed(stack, given.messages)
             for part in PARTS:
                 if part in (given.part or PARTS):
-                    tell(f"part: {part}")
-                    _measure(part, site, found, given)
+                    print_progress(f"part: {part}")
+                    _measure(part, testbed, figures, given)
     except KeyboardInterrupt:
         notes.append("the run was interrupted; the last rows have fewer rounds")
     finally:
         signal.signal(signal.SIGTERM, before)
-    if found:
-        print(_text(found, machine, notes))
+    if figures:
+        print(_text(figures, machine, notes))
     return 130 if notes else 0
 
 
-def _text(found: Found, machine: dict[str, str], notes: list[str]) -> str:
+def _text(figures: Figures, machine: dict[str, str], notes: list[str]) -> str:
     command = shlex.join(["python", "-m", "tests.benchmarks.spark", *sys.argv[1:]])
-    about = report.text(report.Report(command, machine, [], {}, notes))
-    return "\n\n".join(part for part in (*found.tables(), about) if part).rstrip()
+    about = report.text(report.BenchmarkReport(command, machine, [], {}, notes))
+    return "\n\n".join(part for part in (*figures.tables(), about) if part).rstrip()
 
 
 def _arguments(text: str) -> argparse.Namespace:
@@ -94,7 +94,7 @@ def _arguments(text: str) -> argparse.Namespace:
         description=text,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    add, number = parser.add_argument, between
+    add, number = parser.add_argument, bounded_int
     add("--part", action="append", choices=PARTS, help="which to measure, may be repeated (all)")
     add("--rounds", type=number(1, 100), default=5, metavar="N", help="of each (5)")
     add(
@@ -109,7 +109,7 @@ def _arguments(text: str) -> argparse.Namespace:
         type=number(3, 600),
         default=60,
         metavar="S",
-        help="for which latency is measured; posts together with a job for a sixth of it (60)",
+        help="for which latency is measured; *together* measures posts for a sixth of it (60)",
     )
     return parser.parse_args()
 

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Spark's reader makes of stored messages, beside msgpack's own Unpacker.
+"""How fast Spark's reader decodes stored messages, compared with msgpack's Unpacker.
 
     python -m tests.benchmarks.spark_decode
 
-makes 1,000,000 messages with bodies of 200 bytes in chunks as Redis hands them out, and
-turns them into Arrow batches of all default columns, and with the Unpacker into lists;
-the two take turns, without the collector, and both throw away what they made. It prints
-Markdown. Neither Redis nor Spark has a part in it. It wants the package msgpack.
+creates 1,000,000 messages with bodies of 200 bytes, in chunks as Redis returns them, and
+decodes them into Arrow batches of all default columns, and with the Unpacker into lists;
+the two take turns, without garbage collection, and both discard their results. It prints
+Markdown. It uses neither Redis nor Spark. It needs the package msgpack.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from contextlib import contextmanager
 
 import msgpack
 
-from tests.benchmarks.rounds import tell
+from tests.benchmarks.rounds import print_progress
 from zaqar_redis.bench import report
 from zaqar_redis.keyspace import envelope
-from zaqar_redis.records import Draft
+from zaqar_redis.records import NewMessage
 from zaqar_redis.spark import columns, decode
 
 _TARGET = 0.5
 _BODY = 200
 _HEAD = struct.Struct(">BBQBQBIBI")
 _CREATED, _TTL = 1_700_000_000_000, 3600
-_ORIGIN = decode.Origin("project", "queue", "default", "9f2c51d07a3be486")
+_ORIGIN = decode.MessageSource("project", "queue", "default", "9f2c51d07a3be486")
 _COLUMNS = tuple(columns.default_schema().names)
 
 Chunks = list[list[bytes]]
@@ -44,7 +44,7 @@ def _message(number: int, client: bytes) -> bytes:
     created = _CREATED + number
     expires = created + _TTL * 1000
     head = _HEAD.pack(0x99, 0xCF, created, 0xCF, expires, 0xCE, _TTL, 0xCE, 0)
-    return head + envelope.tail(Draft(os.urandom(_BODY // 2).hex().encode()), client)
+    return head + envelope.tail(NewMessage(os.urandom(_BODY // 2).hex().encode()), client)
 
 
 def _chunks(messages: int, size: int) -> Chunks:
@@ -66,16 +66,16 @@ def _batches(chunks: Chunks) -> int:
 def _unpacked(chunks: Chunks) -> int:
     total = 0
     for chunk in chunks:
-        whole = b"".join(chunk)
-        # raw: a body is what it is; strings would only cost the Unpacker time.
-        unpacker = msgpack.Unpacker(raw=True, max_buffer_size=len(whole))
-        unpacker.feed(whole)
+        data = b"".join(chunk)
+        # raw: bodies are bytes; to decode strings would only cost the Unpacker time.
+        unpacker = msgpack.Unpacker(raw=True, max_buffer_size=len(data))
+        unpacker.feed(data)
         total += len(list(unpacker))
     return total
 
 
 def _nanoseconds(run: Callable[[Chunks], int], chunks: Chunks) -> float:
-    """For each message."""
+    """Returns the time per message."""
     start = time.perf_counter_ns()
     total = run(chunks)
     return (time.perf_counter_ns() - start) / total
@@ -96,28 +96,30 @@ def main() -> int:
     parser.add_argument("--messages", type=int, default=1_000_000, help="(1000000)")
     parser.add_argument("--chunk", type=int, default=2000, help="messages in a batch (2000)")
     parser.add_argument("--rounds", type=int, default=7, help="(7)")
-    asked = parser.parse_args()
-    chunks = _chunks(asked.messages, asked.chunk)
+    args = parser.parse_args()
+    chunks = _chunks(args.messages, args.chunk)
     contenders = deque([("Arrow batches", _batches), ("Unpacker", _unpacked)])
     times: dict[str, list[float]] = {label: [] for label, _ in contenders}
     with _no_collector():
         for _, run in contenders:
-            run(chunks[:10])  # nobody counts what is slow only once
-        for number in range(1, asked.rounds + 1):
+            run(chunks[:10])  # warm up what is slow only once
+        for number in range(1, args.rounds + 1):
             for label, run in contenders:
                 times[label].append(_nanoseconds(run, chunks))
-                tell(f"round {number} of {asked.rounds}, {label}: {times[label][-1]:.0f} ns each")
+                print_progress(
+                    f"round {number} of {args.rounds}, {label}: {times[label][-1]:.0f} ns each"
+                )
             contenders.rotate()
-    print(_told(times))
+    print(_table(times))
     return 0
 
 
-def _told(times: dict[str, list[float]]) -> str:
+def _table(times: dict[str, list[float]]) -> str:
     ours, theirs = times["Arrow batches"], times["Unpacker"]
-    ratios = [there / here for here, there in zip(ours, theirs, strict=True)]
-    rows = [[f"{label}, ns a message", *_figures(found, 0)] for label, found in times.items()]
+    ratios = [their_time / our_time for our_time, their_time in zip(ours, theirs, strict=True)]
+    rows = [[f"{label}, ns per message", *_figures(found, 0)] for label, found in times.items()]
     met = "met" if report.spread(ratios).median >= _TARGET else "missed"
-    rows.append([f"speed beside the Unpacker (target ≥ {_TARGET:g}: {met})", *_figures(ratios, 2)])
+    rows.append([f"speed : Unpacker's (target ≥ {_TARGET:g}: {met})", *_figures(ratios, 2)])
     return report.table(["decoding", "median", "min", "max"], rows)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Python workers while a queue is read, and one that is ten times as long."""
+"""Memory of Python workers that read a queue, and one that is ten times as long."""
 
 from __future__ import annotations
 
@@ -10,34 +10,34 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from tests.benchmarks.found import Found
-from tests.benchmarks.rounds import tell
-from tests.benchmarks.runs import descendants
+from tests.benchmarks.benchmark_process import descendants
+from tests.benchmarks.figures import Figures
+from tests.benchmarks.rounds import print_progress
 from tests.benchmarks.spark_passes import timed
-from tests.benchmarks.spark_site import QUEUE, Site, drain
+from tests.benchmarks.spark_testbed import QUEUE, SparkTestbed, drain
 
-#: How much longer the other queue is.
+#: Length of the other queue, as a multiple of the first.
 TIMES = 10
-#: Seconds between two looks: a planner lives for longer.
-_LOOK = 0.1
+#: Seconds between two readings: short enough to catch planners.
+_POLL_INTERVAL_SECONDS = 0.1
 _LONG = "long"
 
 
-def measure(site: Site, found: Found, rounds: int) -> None:
-    lengths = {QUEUE: site.messages, _LONG: TIMES * site.messages}
+def measure(testbed: SparkTestbed, figures: Figures, rounds: int) -> None:
+    lengths = {QUEUE: testbed.messages, _LONG: TIMES * testbed.messages}
     memory = {
-        queue: found.figure("memory", f"largest worker, {length} messages", "MB", ("≤", 200))
+        queue: figures.figure("memory", f"largest worker, {length} messages", "MB", ("≤", 200))
         for queue, length in lengths.items()
     }
-    times = found.figure("memory", f"time for {TIMES} times as many", "ratio", ("≤", 11.5))
+    times = figures.figure("memory", f"time for {TIMES} times as many", "ratio", ("≤", 11.5))
     try:
         for queue, length in lengths.items():
-            site.fill(queue, length)
+            testbed.fill(queue, length)
         for number in range(rounds + 1):
             seconds = {}
             for queue in lengths:
-                largest, seconds[queue] = _read(site, queue)
-                tell(
+                largest, seconds[queue] = _read(testbed, queue)
+                print_progress(
                     f"memory: round {number} of {rounds}, {lengths[queue]} messages: "
                     f"{largest:.0f} MB, {seconds[queue]:.1f} s"
                 )
@@ -46,34 +46,34 @@ def measure(site: Site, found: Found, rounds: int) -> None:
             if number:
                 times.append(seconds[_LONG] / seconds[QUEUE])
     finally:
-        site.remove(_LONG)
+        testbed.remove(_LONG)
 
 
-def _read(site: Site, queue: str) -> tuple[float, float]:
-    """Megabytes of the largest worker, planners among them; seconds."""
-    with _largest(site.spark) as sizes:
-        seconds = timed(lambda: drain(site.frame(queue)))
+def _read(testbed: SparkTestbed, queue: str) -> tuple[float, float]:
+    """Returns the megabytes of the largest worker, planners included, and the seconds."""
+    with _largest(testbed.spark) as sizes:
+        seconds = timed(lambda: drain(testbed.frame(queue)))
     return max(sizes), seconds
 
 
 @contextlib.contextmanager
 def _largest(spark: SparkSession) -> Iterator[list[float]]:
-    """Megabytes of the largest worker at each look while the block runs."""
+    """Yields a list, to which megabytes of the largest worker are added while the block runs."""
     java = java_pid(spark)
     sizes: list[float] = []
     ended = threading.Event()
 
-    def look() -> None:
-        while not ended.wait(_LOOK):
+    def poll() -> None:
+        while not ended.wait(_POLL_INTERVAL_SECONDS):
             sizes.append(max(map(_resident, descendants(java)), default=0.0))
 
-    looking = threading.Thread(target=look)
-    looking.start()
+    polling = threading.Thread(target=poll)
+    polling.start()
     try:
         yield sizes
     finally:
         ended.set()
-        looking.join()
+        polling.join()
 
 
 def java_pid(spark: SparkSession) -> int:
@@ -83,7 +83,7 @@ def java_pid(spark: SparkSession) -> int:
 
 
 def _resident(process: int) -> float:
-    """Megabytes; 0 for one that has ended."""
+    """Returns the resident megabytes of a process; 0 for one that has ended."""
     with contextlib.suppress(OSError):
         for line in Path(f"/proc/{process}/status").read_text().splitlines():
             if line.startswith("VmRSS:"):

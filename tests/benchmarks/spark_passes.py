@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whole passes over the same messages, by several contenders in turn.
 
-What the machine does beside it changes from minute to minute: so what counts are ratios
-within a round, and of those the median.
+The machine's other load changes from minute to minute: so the result is the median of the
+ratios within a round.
 """
 
 from __future__ import annotations
@@ -13,48 +13,52 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from tests.benchmarks.found import Found
-from tests.benchmarks.rounds import tell
+from tests.benchmarks.figures import Figures
+from tests.benchmarks.rounds import print_progress
 
-#: Units of figures: a ratio of speeds, and messages in a second.
+#: Units of figures: a ratio of speeds, and messages per second.
 RATIO, RATE = "ratio", "rows/s"
 
 
-class Contender(msgspec.Struct, frozen=True):
+class PassContender(msgspec.Struct, frozen=True):
     label: str
-    #: a whole pass: its seconds, without those of preparing it
+    #: runs a whole pass; returns its seconds, without its preparation
     run: Callable[[], float]
-    #: how much faster than it the first contender has to be
-    times: float = 0.0
-    #: rounds at most, for one that takes very long
-    most: int = 100
+    #: target for the speed of the first contender, as a multiple of this one's
+    min_ratio: float = 0.0
+    #: maximum number of rounds, for a slow contender
+    max_rounds: int = 100
 
 
 def timed(action: Callable[[], object]) -> float:
-    """Seconds that it takes."""
+    """Returns the seconds that the action takes."""
     start = time.perf_counter()
     action()
     return time.perf_counter() - start
 
 
 def take_turns(
-    found: Found, part: str, messages: int, contenders: Sequence[Contender], rounds: int
+    figures: Figures, part: str, messages: int, contenders: Sequence[PassContender], rounds: int
 ) -> None:
-    """A B C, B C A, …; the first round does not count: Java, caches and files are cold."""
+    """Runs rounds A B C, B C A, …; the first is a warm-up of Java, caches and files."""
     first, *others = contenders
-    rates = {each.label: found.figure(part, each.label, RATE) for each in contenders}
+    rates = {each.label: figures.figure(part, each.label, RATE) for each in contenders}
     ratios = {
-        each.label: found.figure(part, f"{first.label} : {each.label}", RATIO, ("≥", each.times))
+        each.label: figures.figure(
+            part, f"{first.label} : {each.label}", RATIO, ("≥", each.min_ratio)
+        )
         for each in others
     }
     order = deque(contenders)
     for number in range(rounds + 1):
         seconds: dict[str, float] = {}
         for each in order:
-            if number <= each.most:
+            if number <= each.max_rounds:
                 seconds[each.label] = each.run()
                 rate = messages / seconds[each.label]
-                tell(f"{part}: round {number} of {rounds}, {each.label}: {rate:.0f} {RATE}")
+                print_progress(
+                    f"{part}: round {number} of {rounds}, {each.label}: {rate:.0f} {RATE}"
+                )
         order.rotate(-1)
         if number:
             for label, took in seconds.items():

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A job that reads a queue over and over while it is told to; part of another benchmark.
+"""A job that reads a queue repeatedly between two commands; part of another benchmark.
 
     python -m tests.benchmarks.spark_reader URI QUEUE FOLDER
 
-It has the priority that jobs have, and its files in the folder.  A line says that it is
-ready; a line to it begins, and the next one ends; then it prints how many rows it had in a
-second.
+It has the priority of jobs, and its files in the folder.  It prints a line when it is ready.
+A line on standard input starts the reading, and the next one ends it; then it prints the
+rows per second.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import time
 
 from pyspark.sql import DataFrame
 
-from tests.benchmarks.spark_site import MASTER, drain, read_options, spark_settings
+from tests.benchmarks.spark_testbed import MASTER, drain, read_options, spark_settings
 from zaqar_redis.spark.jobs import session
 
 
@@ -24,7 +24,7 @@ def main() -> int:
     _, uri, queue, folder = sys.argv
     with session.session("benchmark reader", MASTER, spark_settings(folder)) as spark:
         frame = spark.read.format("zaqar").options(**read_options(uri, queue)).load()
-        rows = frame.count()  # that was cold
+        rows = frame.count()  # also the warm-up
         print("ready", flush=True)
         while sys.stdin.readline():
             print(_reading(frame, rows), flush=True)
@@ -33,7 +33,7 @@ def main() -> int:
 
 
 def _reading(frame: DataFrame, rows: int) -> float:
-    """Rows a second until somebody has something to say, or is not there any more."""
+    """Reads until there is a line, or the end, of standard input; returns rows per second."""
     passes, start = 0, time.monotonic()
     while not select.select([sys.stdin], [], [], 0)[0]:
         drain(frame)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Streams: how fast they go through what is there, how soon they see what comes, and how
-much they ask while nothing does.
+"""Streams: how fast they read existing messages, how soon they see new ones, and how many
+commands they send while idle.
 """
 
 from __future__ import annotations
@@ -16,54 +16,54 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from tests.benchmarks.found import Found
-from tests.benchmarks.rounds import tell
+from tests.benchmarks.figures import Figures
+from tests.benchmarks.rounds import print_progress
 from tests.benchmarks.spark_passes import RATE
-from tests.benchmarks.spark_site import PROJECT, QUEUE, Site
-from zaqar_redis.bench.service import Failed
+from tests.benchmarks.spark_testbed import PROJECT, QUEUE, SparkTestbed
+from zaqar_redis.bench.service import BenchmarkFailed
 
-#: Messages of a batch, as far as there are enough for five of them.
+#: Messages of a micro-batch, or a fifth of all if there are fewer; number of batches.
 _BATCH, _BATCHES = 200_000, 5
-#: Seconds from one message to the next.
+#: Seconds between two messages.
 _PAUSE = 0.25
-#: Seconds for the first batch of a session, and for a batch that is late.
-_PATIENCE = 60.0
-#: Seconds after which a stream without news is idle: none of what Spark does behind a
-#: batch takes so long.
-_QUIET = 2.0
+#: Timeout of the first batch of a session, and of a late batch.
+_BATCH_TIMEOUT_SECONDS = 60.0
+#: Seconds without messages after which a stream is idle: what Spark does after a batch
+#: takes less.
+_IDLE_AFTER_SECONDS = 2.0
 _LIVE = "live"
 
 
-def measure(site: Site, found: Found, rounds: int) -> None:
-    site.fill(QUEUE, site.messages)
-    batch = min(_BATCH, site.messages // _BATCHES)
-    rates = found.figure("stream", f"batches of {batch} after the first", RATE, ("≥", 120_000))
+def measure(testbed: SparkTestbed, figures: Figures, rounds: int) -> None:
+    testbed.fill(QUEUE, testbed.messages)
+    batch = min(_BATCH, testbed.messages // _BATCHES)
+    rates = figures.figure("stream", f"batches of {batch} after the first", RATE, ("≥", 120_000))
     for number in range(rounds + 1):
-        rate = _pass(site, batch)
-        tell(f"stream: round {number} of {rounds}: {rate:.0f} {RATE}")
+        rate = _pass(testbed, batch)
+        print_progress(f"stream: round {number} of {rounds}: {rate:.0f} {RATE}")
         if number:  # the first is cold
             rates.append(rate)
 
 
-def _pass(site: Site, batch: int) -> float:
-    frame = _stream(site, QUEUE, startingOffsets="earliest", maxOffsetsPerTrigger=str(batch))
-    with _running(site, frame.writeStream.format("noop").trigger(availableNow=True)) as query:
+def _pass(testbed: SparkTestbed, batch: int) -> float:
+    frame = _stream(testbed, QUEUE, startingOffsets="earliest", maxOffsetsPerTrigger=str(batch))
+    with _running(testbed, frame.writeStream.format("noop").trigger(availableNow=True)) as query:
         query.awaitTermination()
         progress = _with_rows(query)
-    if (number := sum(each["numInputRows"] for each in progress)) != site.messages:
-        raise Failed(f"{number} of {site.messages} messages were streamed")
+    if (number := sum(each["numInputRows"] for each in progress)) != testbed.messages:
+        raise BenchmarkFailed(f"{number} of {testbed.messages} messages were streamed")
     rows: int = sum(each["numInputRows"] for each in progress[1:])
     return rows * 1000 / sum(_took(each) for each in progress[1:])
 
 
-def _stream(site: Site, queue: str, **options: str) -> DataFrame:
-    given = {"uri": site.store.uri, "project": PROJECT, "subscribe": queue} | options
-    return site.spark.readStream.format("zaqar").options(**given).load()
+def _stream(testbed: SparkTestbed, queue: str, **options: str) -> DataFrame:
+    given = {"uri": testbed.store.uri, "project": PROJECT, "subscribe": queue} | options
+    return testbed.spark.readStream.format("zaqar").options(**given).load()
 
 
 @contextlib.contextmanager
-def _running(site: Site, writer: DataStreamWriter) -> Iterator[StreamingQuery]:
-    with tempfile.TemporaryDirectory(dir=site.folder) as checkpoint:
+def _running(testbed: SparkTestbed, writer: DataStreamWriter) -> Iterator[StreamingQuery]:
+    with tempfile.TemporaryDirectory(dir=testbed.folder) as checkpoint:
         query = writer.option("checkpointLocation", checkpoint).start()
         try:
             yield query
@@ -72,7 +72,7 @@ def _running(site: Site, writer: DataStreamWriter) -> Iterator[StreamingQuery]:
 
 
 def _with_rows(query: StreamingQuery) -> list[dict[str, Any]]:
-    """What Spark tells of its batches, but of those without a message."""
+    """Returns Spark's progress reports of batches that have messages."""
     return [each for each in query.recentProgress if each["numInputRows"]]
 
 
@@ -80,11 +80,11 @@ def _took(progress: dict[str, Any]) -> int:
     return int(progress["durationMs"]["triggerExecution"])
 
 
-class _Seen:
-    """What came out at the end of a stream."""
+class _LatencyRecorder:
+    """A writer of a stream, which records the latency of each message."""
 
     def __init__(self) -> None:
-        #: ms from when Redis took a message to when it was here
+        #: ms from when Redis stored a message to when it arrived here
         self.delays: list[float] = []
         self.batch = -1
 
@@ -95,76 +95,78 @@ class _Seen:
         self.batch = batch
 
 
-def measure_latency(site: Site, found: Found, seconds: int) -> None:
-    """A message each 250 ms for so many seconds, then nothing for a third of that."""
-    median = found.figure("latency", "posted to seen, p50", "ms")
-    late = found.figure("latency", "posted to seen, p95", "ms", ("≤", 1000))
-    # It contains the wait for the next message, when there is none yet.
-    took = found.figure("latency", "a small trigger, warm", "ms", ("≤", 400))
-    idle = found.figure("latency", "Redis calls of an idle stream", "calls/s", ("≤", 5))
-    site.remove(_LIVE)
-    site.post(_LIVE)
-    frame, seen = _stream(site, _LIVE, startingOffsets="latest"), _Seen()
-    tell("latency: warming up")
-    with _running(site, frame.writeStream.foreachBatch(seen)) as query:
-        posted = _post_until_seen(site, query, seen)
-        posted += _post(site, query, seconds / 6)
-        _wait(query, seen, posted)
-        warm, before = len(seen.delays), seen.batch
-        tell(f"latency: a message each {1000 * _PAUSE:.0f} ms for {seconds} s")
-        posted += _post(site, query, seconds)
-        _wait(query, seen, posted)
-        delays = seen.delays[warm:]
+def measure_latency(testbed: SparkTestbed, figures: Figures, seconds: int) -> None:
+    """Measures a message each 250 ms for *seconds*, then an idle stream for a third of that."""
+    median = figures.figure("latency", "posted to seen, p50", "ms")
+    late = figures.figure("latency", "posted to seen, p95", "ms", ("≤", 1000))
+    # It includes the wait for the next message, when there is none yet.
+    took = figures.figure("latency", "a small trigger, warm", "ms", ("≤", 400))
+    idle = figures.figure("latency", "Redis calls of an idle stream", "calls/s", ("≤", 5))
+    testbed.remove(_LIVE)
+    testbed.post(_LIVE)
+    frame, recorder = _stream(testbed, _LIVE, startingOffsets="latest"), _LatencyRecorder()
+    print_progress("latency: warming up")
+    with _running(testbed, frame.writeStream.foreachBatch(recorder)) as query:
+        posted = _post_until_seen(testbed, query, recorder)
+        posted += _post(testbed, query, seconds / 6)
+        _wait(query, recorder, posted)
+        warm, before = len(recorder.delays), recorder.batch
+        print_progress(f"latency: a message each {1000 * _PAUSE:.0f} ms for {seconds} s")
+        posted += _post(testbed, query, seconds)
+        _wait(query, recorder, posted)
+        delays = recorder.delays[warm:]
         median.append(statistics.median(delays))
         late.append(sorted(delays)[len(delays) * 95 // 100])
-        time.sleep(_QUIET)  # what Spark tells of the last batch comes behind it
+        time.sleep(_IDLE_AFTER_SECONDS)  # Spark's report of the last batch comes after it
         took += [float(_took(each)) for each in _with_rows(query) if each["batchId"] > before]
-        tell(f"latency: nothing for {seconds / 3:.0f} s")
-        idle.append(_calls_per_second(site, seconds / 3))
-    site.remove(_LIVE)
+        print_progress(f"latency: nothing for {seconds / 3:.0f} s")
+        idle.append(_calls_per_second(testbed, seconds / 3))
+    testbed.remove(_LIVE)
 
 
-def _post_until_seen(site: Site, query: StreamingQuery, seen: _Seen) -> int:
-    posted, end = 0, time.monotonic() + _PATIENCE
-    while not seen.delays:
+def _post_until_seen(
+    testbed: SparkTestbed, query: StreamingQuery, recorder: _LatencyRecorder
+) -> int:
+    posted, end = 0, time.monotonic() + _BATCH_TIMEOUT_SECONDS
+    while not recorder.delays:
         if time.monotonic() > end:
-            raise Failed(f"no message was seen within {_PATIENCE:.0f} s")
-        # A stream that begins with the latest does not see what came before it began.
-        if query.recentProgress or seen.batch >= 0:
-            posted += _post(site, query, _PAUSE)
+            raise BenchmarkFailed(f"no message was seen within {_BATCH_TIMEOUT_SECONDS:.0f} s")
+        # A stream that starts at the latest offset skips messages from before its start.
+        if query.recentProgress or recorder.batch >= 0:
+            posted += _post(testbed, query, _PAUSE)
         else:
             time.sleep(_PAUSE)
     return posted
 
 
-def _post(site: Site, query: StreamingQuery, seconds: float) -> int:
-    """A message each *_PAUSE*, whatever posting takes; how many."""
+def _post(testbed: SparkTestbed, query: StreamingQuery, seconds: float) -> int:
+    """Posts a message each *_PAUSE*, however long a post takes; returns how many."""
     number, start = max(1, round(seconds / _PAUSE)), time.monotonic()
-    for place in range(1, number + 1):
-        site.post(_LIVE)
-        time.sleep(max(0.0, start + place * _PAUSE - time.monotonic()))
+    for posted in range(1, number + 1):
+        testbed.post(_LIVE)
+        time.sleep(max(0.0, start + posted * _PAUSE - time.monotonic()))
         if not query.isActive:
-            raise Failed(f"the stream has ended: {query.exception()}")
+            raise BenchmarkFailed(f"the stream has ended: {query.exception()}")
     return number
 
 
-def _wait(query: StreamingQuery, seen: _Seen, posted: int) -> None:
-    end = time.monotonic() + _PATIENCE
-    while len(seen.delays) < posted:
+def _wait(query: StreamingQuery, recorder: _LatencyRecorder, posted: int) -> None:
+    end = time.monotonic() + _BATCH_TIMEOUT_SECONDS
+    while len(recorder.delays) < posted:
         if time.monotonic() > end or not query.isActive:
-            raise Failed(f"{len(seen.delays)} of {posted} messages were seen")
+            raise BenchmarkFailed(f"{len(recorder.delays)} of {posted} messages were seen")
         time.sleep(_PAUSE)
-    if len(seen.delays) > posted:
-        raise Failed(f"{len(seen.delays)} messages were seen of {posted}")
+    if len(recorder.delays) > posted:
+        raise BenchmarkFailed(f"{len(recorder.delays)} messages were seen of {posted}")
 
 
-def _calls_per_second(site: Site, seconds: float) -> float:
-    """Of commands in Redis, those within scripts too, but for what asks here."""
-    before, start = _calls(site), time.monotonic()
+def _calls_per_second(testbed: SparkTestbed, seconds: float) -> float:
+    """Returns the rate of Redis commands, those in scripts included, without this INFO."""
+    before, start = _calls(testbed), time.monotonic()
     time.sleep(seconds)
-    return (_calls(site) - before) / (time.monotonic() - start)
+    return (_calls(testbed) - before) / (time.monotonic() - start)
 
 
-def _calls(site: Site) -> int:
-    stats = site.redis.info("commandstats")
-    return sum(told["calls"] for name, told in stats.items() if name != "cmdstat_info")
+def _calls(testbed: SparkTestbed) -> int:
+    stats = testbed.redis.info("commandstats")
+    return sum(stat["calls"] for name, stat in stats.items() if name != "cmdstat_info")

@@ -11,36 +11,36 @@ import sys
 import time
 from collections.abc import Callable
 
-from tests.benchmarks import house
-from tests.benchmarks.found import Found
-from tests.benchmarks.rounds import tell
+from tests.benchmarks import deployment
+from tests.benchmarks.figures import Figures
+from tests.benchmarks.rounds import print_progress
 from tests.benchmarks.spark_passes import RATE, RATIO
-from tests.benchmarks.spark_site import QUEUE, Site
-from zaqar_redis.bench.load import Load
-from zaqar_redis.bench.service import Failed
+from tests.benchmarks.spark_testbed import QUEUE, SparkTestbed
+from zaqar_redis.bench.load import WrkLoad
+from zaqar_redis.bench.service import BenchmarkFailed
 
 _CONNECTIONS = 64
 #: Seconds that the job reads before posts are counted.
 _AHEAD = 1.0
-#: Seconds for a session to end.
-_PATIENCE = 30.0
+#: Timeout for the end of a session.
+_EXIT_TIMEOUT_SECONDS = 30.0
 
 
-def measure(site: Site, found: Found, rounds: int, seconds: int) -> None:
-    alone = found.figure("together", "posts alone", "posts/s")
-    beside = found.figure("together", "posts beside a job", "posts/s")
-    reading = found.figure("together", "the job beside posts", RATE)
-    ratios = found.figure("together", "posts beside a job : alone", RATIO, ("≥", 0.6))
-    site.fill(QUEUE, site.messages)
+def measure(testbed: SparkTestbed, figures: Figures, rounds: int, seconds: int) -> None:
+    alone = figures.figure("together", "posts alone", "posts/s")
+    beside = figures.figure("together", "posts beside a job", "posts/s")
+    reading = figures.figure("together", "the job beside posts", RATE)
+    ratios = figures.figure("together", "posts beside a job : alone", RATIO, ("≥", 0.6))
+    testbed.fill(QUEUE, testbed.messages)
     with contextlib.ExitStack() as stack:
-        posts = _posts(stack, site, seconds)
-        reader = Reader(stack, site)
+        posts = _posts(stack, testbed, seconds)
+        reader = ReadingJob(stack, testbed)
         for number in range(rounds + 1):
-            # First one, then the other way round.
+            # The order alternates.
             free = posts() if number % 2 else 0.0
-            busy, read = reader.during(posts)
+            busy, read = reader.measure_during(posts)
             free = free or posts()
-            tell(
+            print_progress(
                 f"together: round {number} of {rounds}: {free:.0f} posts/s alone, "
                 f"{busy:.0f} beside {read:.0f} {RATE}"
             )
@@ -51,63 +51,66 @@ def measure(site: Site, found: Found, rounds: int, seconds: int) -> None:
                 ratios.append(busy / free)
 
 
-def _posts(stack: contextlib.ExitStack, site: Site, seconds: int) -> Callable[[], float]:
-    """Posts of one message of 150 bytes to a service of one worker, in a second."""
-    service, _ = house.service(stack, site.store)
-    load = Load(_CONNECTIONS)
+def _posts(stack: contextlib.ExitStack, testbed: SparkTestbed, seconds: int) -> Callable[[], float]:
+    """Returns a function that loads a service of one worker; it returns posts per second.
+
+    Each post is one message of 150 bytes.
+    """
+    service, _ = deployment.service(stack, testbed.store)
+    load = WrkLoad(_CONNECTIONS)
 
     def run() -> float:
         queue = service.queue()
         url = f"{service.url}/v2/queues/{queue}/messages"
         sample = load.run("post", url, service.headers, seconds, 1)
         if sample.errors:
-            raise Failed(f"{sample.errors} of {sample.work} posts failed")
-        service.drop(queue)
+            raise BenchmarkFailed(f"{sample.errors} of {sample.work} posts failed")
+        service.delete_queue(queue)
         return sample.rate
 
     return run
 
 
-class Reader:
-    """The job, in a process that leads a session, as one that cron or systemd starts."""
+class ReadingJob:
+    """The job, in a process of its own session, as cron or systemd would start it."""
 
-    def __init__(self, stack: contextlib.ExitStack, site: Site) -> None:
+    def __init__(self, stack: contextlib.ExitStack, testbed: SparkTestbed) -> None:
         command = [sys.executable, "-m", "tests.benchmarks.spark_reader"]
         self._process = subprocess.Popen(
-            [*command, site.store.uri, QUEUE, str(site.folder)],
+            [*command, testbed.store.uri, QUEUE, str(testbed.folder)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
             start_new_session=True,
         )
         stack.callback(self._stop)
-        self._hear()
+        self._read_line()
 
-    def during(self, posts: Callable[[], float]) -> tuple[float, float]:
-        """What *posts* gives while the job reads, and the job's rows a second."""
-        self._say("begin")
+    def measure_during(self, posts: Callable[[], float]) -> tuple[float, float]:
+        """Returns the result of *posts* while the job reads, and the job's rows per second."""
+        self._write_line("begin")
         time.sleep(_AHEAD)
         rate = posts()
-        self._say("end")
-        return rate, float(self._hear())
+        self._write_line("end")
+        return rate, float(self._read_line())
 
-    def _say(self, line: str) -> None:
+    def _write_line(self, line: str) -> None:
         assert self._process.stdin
         self._process.stdin.write(f"{line}\n")
         self._process.stdin.flush()
 
-    def _hear(self) -> str:
+    def _read_line(self) -> str:
         assert self._process.stdout
         line = self._process.stdout.readline()
         if not line:
-            raise Failed("the job has ended")
+            raise BenchmarkFailed("the job has ended")
         return line
 
     def _stop(self) -> None:
-        # To all of it: Java would end by itself, but only when its pass is done.
+        # To the process group: Java alone would end only after its current pass.
         os.killpg(self._process.pid, signal.SIGTERM)
         try:
-            self._process.communicate(timeout=_PATIENCE)  # until Java has ended too
+            self._process.communicate(timeout=_EXIT_TIMEOUT_SECONDS)  # until Java has ended too
         except subprocess.TimeoutExpired:
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.communicate()

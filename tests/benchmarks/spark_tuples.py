@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading with a tuple for each message: what the data source would be without Arrow.
+"""A data source with a tuple for each message: what ours would be without Arrow.
 
-The same commands to Redis in the same tasks, and the same columns; only what is made of
-the answers differs.  Nothing is claimed in the queue that is read, so that there are no
-claims to look at either.
+It sends the same commands to Redis in the same tasks, and has the same columns; only the
+decoding of the replies differs.  The queue that is read has no claims, so none are read.
 """
 
 from __future__ import annotations
@@ -18,24 +17,24 @@ from typing import Any, cast
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from tests.benchmarks.spark_site import PROJECT, TASKS
+from tests.benchmarks.spark_testbed import PROJECT, TASKS
 from zaqar_redis.keyspace import envelope
 from zaqar_redis.keyspace.client import BlockingClient
 from zaqar_redis.spark import columns
-from zaqar_redis.spark.stores import Stores, Where
-from zaqar_redis.storage.control import DEFAULT
-from zaqar_redis.storage.drivers.redis import identity
-from zaqar_redis.storage.drivers.redis.range_reader import Content, RangeReader, RawPage
+from zaqar_redis.spark.stores import StoreConfig, StoreConnections
+from zaqar_redis.storage.control import DEFAULT_POOL
+from zaqar_redis.storage.redis import identity
+from zaqar_redis.storage.redis.range_reader import RangeFields, RangeReader, RawPage
 
-#: Messages of a page: as the data source has it by default.
+#: Messages of a page: the default of the data source.
 PAGE = 2000
 
 Row = tuple[Any, ...]
 
 
 @dataclass
-class Range(InputPartition):
-    """Ranks of a task, the last one excluded."""
+class TupleRange(InputPartition):
+    """The ranks of a task, *end* excluded."""
 
     start: int
     end: int
@@ -53,30 +52,30 @@ class TupleSource(DataSource):
         return columns.default_schema()
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return _Reader(dict(self.options))
+        return _TupleReader(dict(self.options))
 
 
-class _Reader(DataSourceReader):
+class _TupleReader(DataSourceReader):
     def __init__(self, options: dict[str, str]) -> None:
-        self._where = Where(options["uri"], options["uri"], PROJECT, timeout=30.0)
+        self._store_config = StoreConfig(options["uri"], options["uri"], PROJECT, timeout=30.0)
         self._queue, self._epoch = options["queue"], options["epoch"]
         self._following = int(options["following"])
 
     def partitions(self) -> Sequence[InputPartition]:
         bounds = [1 + (self._following - 1) * part // TASKS for part in range(TASKS + 1)]
-        return [Range(start, end) for start, end in pairwise(bounds)]
+        return [TupleRange(start, end) for start, end in pairwise(bounds)]
 
     def read(self, partition: InputPartition) -> Iterator[Row]:
-        part = cast(Range, partition)
-        with Stores(self._where) as stores:
-            client = stores.client(self._where.uri)
+        part = cast(TupleRange, partition)
+        with StoreConnections(self._store_config) as stores:
+            client = stores.client(self._store_config.uri)
             yield from rows(client, self._queue, self._epoch, part.start, part.end)
 
 
 def rows(client: BlockingClient, queue: str, epoch: str, start: int, end: int) -> Iterator[Row]:
-    """Messages from the rank *start* to before *end*: all default columns of each."""
+    """Yields all default columns of the messages from the rank *start* to before *end*."""
     reader = RangeReader(client, PROJECT, queue, epoch)
-    for page in reader.pages(start, end, PAGE, Content(holds=True)):
+    for page in reader.pages(start, end, PAGE, RangeFields(holds=True)):
         yield from _of_page(page, queue, epoch)
 
 
@@ -93,7 +92,7 @@ def _of_page(page: RawPage, queue: str, epoch: str) -> Iterator[Row]:
             PROJECT,
             queue,
             "queue",
-            DEFAULT,
+            DEFAULT_POOL,
             identity.message_id(prefix, rank),
             rank,
             epoch,
@@ -107,5 +106,5 @@ def _of_page(page: RawPage, queue: str, epoch: str) -> Iterator[Row]:
             None,
             0,
             origin or None,
-            envelope.is_sealed(flags),
+            envelope.is_encrypted(flags),
         )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writing messages to a new queue: the sink beside other ways to do it."""
+"""Writing messages to a new queue: the sink compared with other ways to do it."""
 
 from __future__ import annotations
 
@@ -16,51 +16,53 @@ import redis
 from pyspark.sql import DataFrame, Row
 from pyspark.sql.functions import lit
 
-from tests.benchmarks.found import Found
-from tests.benchmarks.spark_passes import Contender, take_turns, timed
-from tests.benchmarks.spark_site import BODY, CLIENT, PROJECT, PUT, TASKS, TTL, Site
-from zaqar_redis.bench.service import Failed
+from tests.benchmarks.figures import Figures
+from tests.benchmarks.spark_passes import PassContender, take_turns, timed
+from tests.benchmarks.spark_testbed import BODY, CLIENT, PROJECT, PUT, TASKS, TTL, SparkTestbed
+from zaqar_redis.bench.service import BenchmarkFailed
 from zaqar_redis.keyspace import envelope, keys
-from zaqar_redis.records import Draft
-from zaqar_redis.storage.drivers.redis import identity, posting
+from zaqar_redis.records import NewMessage
+from zaqar_redis.storage.redis import identity, posting
 
 _QUEUE = "written"
 
 
-def measure(site: Site, found: Found, rounds: int) -> None:
-    frame = site.spark.range(0, site.messages, 1, TASKS).select(lit(BODY.decode()).alias("body"))
-    site.redis.script_load(posting.POST.source)
-    by_hand = functools.partial(_store, str(site.store.socket))
-    written = functools.partial(_written, site)
+def measure(testbed: SparkTestbed, figures: Figures, rounds: int) -> None:
+    frame = testbed.spark.range(0, testbed.messages, 1, TASKS).select(
+        lit(BODY.decode()).alias("body")
+    )
+    testbed.redis.script_load(posting.POST.source)
+    by_hand = functools.partial(_store, str(testbed.store.socket))
+    written = functools.partial(_written, testbed)
     contenders = (
-        Contender("data source, ledger", written(lambda: _append(site, frame))),
-        Contender("raw Lua put", written(_raw(site.store.socket, site.messages)), 0.85),
-        Contender("foreachPartition", written(lambda: frame.foreachPartition(by_hand)), 2.5),
+        PassContender("data source, ledger", written(lambda: _append(testbed, frame))),
+        PassContender("raw Lua put", written(_raw(testbed.store.socket, testbed.messages)), 0.85),
+        PassContender("foreachPartition", written(lambda: frame.foreachPartition(by_hand)), 2.5),
     )
     try:
-        take_turns(found, "write", site.messages, contenders, rounds)
+        take_turns(figures, "write", testbed.messages, contenders, rounds)
     finally:
-        site.remove(_QUEUE)
+        testbed.remove(_QUEUE)
 
 
-def _written(site: Site, action: Callable[[], object]) -> Callable[[], float]:
+def _written(testbed: SparkTestbed, action: Callable[[], object]) -> Callable[[], float]:
     def run() -> float:
-        site.remove(_QUEUE)
+        testbed.remove(_QUEUE)
         seconds = timed(action)
-        if (number := site.count(_QUEUE)) != site.messages:
-            raise Failed(f"{number} of {site.messages} messages were written")
+        if (number := testbed.count(_QUEUE)) != testbed.messages:
+            raise BenchmarkFailed(f"{number} of {testbed.messages} messages were written")
         return seconds
 
     return run
 
 
-def _append(site: Site, frame: DataFrame) -> None:
-    options = {"uri": site.store.uri, "project": PROJECT, "queue": _QUEUE, "delivery": "ledger"}
+def _append(testbed: SparkTestbed, frame: DataFrame) -> None:
+    options = {"uri": testbed.store.uri, "project": PROJECT, "queue": _QUEUE, "delivery": "ledger"}
     frame.write.format("zaqar").mode("append").options(**options).save()
 
 
 def _raw(path: Path, messages: int) -> Callable[[], None]:
-    """One connection that posts what was packed before, without Spark."""
+    """Returns a function that posts packed commands over one connection, without Spark."""
     full, rest = divmod(messages, PUT)
     packed = [_packed(PUT)] * full + [_packed(rest)] * bool(rest)
 
@@ -73,13 +75,13 @@ def _raw(path: Path, messages: int) -> Callable[[], None]:
                 while (answer := reader.gets()) is False:
                     reader.feed(connection.recv(4096))
                 if isinstance(answer, Exception) or answer[0] != b"posted":
-                    raise Failed(f"Redis answered {answer!r}")
+                    raise BenchmarkFailed(f"Redis answered {answer!r}")
 
     return run
 
 
 def _packed(messages: int) -> bytes:
-    message = (-1, -1, envelope.tail(Draft(body=BODY), CLIENT))
+    message = (-1, -1, envelope.tail(NewMessage(body=BODY), CLIENT))
     call = posting.POST(
         keys.of_queue(PROJECT, _QUEUE),
         *(message * messages),
@@ -87,30 +89,30 @@ def _packed(messages: int) -> bytes:
         epoch=identity.new_epoch(),
         size=len(BODY),
         default_ttl=TTL,
-        sealed=0,
-        retry="",
+        encrypted=0,
+        idempotency_key="",
         fingerprint="",
         window=0,
     )
-    command: Any = call.command()  # hiredis says that it takes one element
+    command: Any = call.command()  # hiredis' type hint allows one element only
     return bytes(hiredis.pack_command(command))
 
 
 def _store(path: str, rows: Iterable[Row]) -> None:
-    """The same in Redis, with redis-py alone: ranks first, then a command for each thing."""
-    known, rest = keys.of_queue(PROJECT, _QUEUE), iter(rows)
+    """Stores the same as the sink with redis-py: ranks first, then a command for each key."""
+    queue_keys, rest = keys.of_queue(PROJECT, _QUEUE), iter(rows)
     with redis.Redis(unix_socket_path=path) as client:
-        client.hsetnx(known.queue, "epoch", identity.new_epoch())
+        client.hsetnx(queue_keys.queue, "epoch", identity.new_epoch())
         while chunk := list(itertools.islice(rest, PUT)):
-            first = client.hincrby(known.queue, "rank", len(chunk)) - len(chunk) + 1
+            first = client.hincrby(queue_keys.queue, "rank", len(chunk)) - len(chunk) + 1
             created = time.time_ns() // 1_000_000
             expires = created + TTL * 1000
             front = envelope.front(created, expires, TTL, 0)
             pipeline = client.pipeline(transaction=False)
             for rank, row in enumerate(chunk, first):
-                tail = envelope.tail(Draft(body=row.body.encode()), CLIENT)
-                pipeline.hset(known.bodies, str(rank), front + tail)
-                pipeline.zadd(known.messages, {rank: rank})
-                pipeline.zadd(known.expiry, {rank: expires})
-                pipeline.zadd(known.ready, {rank: rank})
+                tail = envelope.tail(NewMessage(body=row.body.encode()), CLIENT)
+                pipeline.hset(queue_keys.bodies, str(rank), front + tail)
+                pipeline.zadd(queue_keys.messages, {rank: rank})
+                pipeline.zadd(queue_keys.expiry, {rank: expires})
+                pipeline.zadd(queue_keys.ready, {rank: rank})
             pipeline.execute()

@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stock Zaqar with its own Redis driver, and with ours.
+"""Stock Zaqar with its own Redis driver, compared with ours.
 
     python -m tests.benchmarks.stock
     python -m tests.benchmarks.stock --part plain --rounds 9
 
 starts, for each driver, a redis-server of its own and two processes with stock's WSGI
-application: one that is measured, and one that prepares what it needs, so that this is
-not counted. They are configured as an operator would, without authentication, and take
-turns. The run stops what it started, also after Ctrl-C, and prints Markdown. It wants
-redis-server on PATH, and a machine that does nothing else.
+application: one that is measured, and one for the preparation, which is not counted.
+They are configured as by an operator, without authentication, and take turns. The run
+stops what it started, also after Ctrl-C, and prints Markdown. It needs redis-server on
+PATH, and an idle machine.
 
-One call at a time, made within the process: no HTTP server, no network, no append-only
-file. A server in front would add the same to both, and bring the ratios nearer to 1; a
-network would add more to who asks its store more often. Behind so many claimed messages
-stock's driver takes seconds for one listing: its rounds of those count few answers.
+One call at a time, within the process: no HTTP server, no network, no append-only file.
+A server in front would add the same to both, and bring the ratios nearer to 1; a network
+would add more to the driver with more commands. Behind so many claimed messages stock's
+driver takes seconds for one listing: its rounds of those have few samples.
 """
 
 from __future__ import annotations
@@ -28,29 +28,29 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tests.benchmarks import house
+from tests.benchmarks import deployment
 from tests.benchmarks.rounds import (
     CPU,
     TIME,
-    Contender,
-    Measured,
-    Target,
+    BenchmarkTarget,
+    CpuContender,
+    Measurement,
     cpu_table,
+    print_progress,
     take_turns,
     targets_table,
-    tell,
 )
-from tests.benchmarks.stock_worker import CLAIMED, Worker
+from tests.benchmarks.stock_worker import CLAIMED, StockWorker
 from zaqar_redis.bench import report
-from zaqar_redis.bench.load import Sample
-from zaqar_redis.bench.service import Failed
-from zaqar_redis.cli.arguments import between
+from zaqar_redis.bench.load import LoadSample
+from zaqar_redis.bench.service import BenchmarkFailed
+from zaqar_redis.cli.arguments import bounded_int
 
 PARTS = ("plain", "claimed")
-#: What the drivers are called in stock's configuration, ours first, and their URIs.
+#: Names of the drivers in stock's configuration, ours first, and their URIs.
 _DRIVERS = {
     "zaqar-redis": "unix://{socket}",
-    # Its own 0.1 s of patience would end what it is about to answer.
+    # Its default timeout of 0.1 s is too short for the slow commands that are measured.
     "redis": "redis://{socket}?socket_timeout=10",
 }
 _CONFIGURATION = """\
@@ -67,19 +67,19 @@ uri = {uri}
 [drivers:management_store:{name}]
 uri = {uri}
 """
-#: Messages that there are to claim, and to claim and delete, for each second of a round.
+#: Messages prepared to claim, and to claim and delete, for each second of a round.
 _TO_CLAIM = 20_000
 _TO_DELETE = 5000
-#: Messages that are listed from, and that lie behind claimed ones.
+#: Messages in the listed queue, and behind claimed messages.
 _FEW = 1000
 
 
-class Side:
+class StockZaqar:
     """Stock Zaqar with one of the drivers."""
 
     def __init__(self, stack: contextlib.ExitStack, name: str) -> None:
         self.name = name
-        store = house.redis_server(stack)
+        store = deployment.redis_server(stack)
         home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="zr-stock-")))
         uri = _DRIVERS[name].format(socket=store.socket)
         (home / ".zaqar").mkdir()
@@ -92,20 +92,20 @@ class Side:
         self._helper.call("fill", queue, count)
 
     def hold(self, queue: str, count: int) -> None:
-        tell(f"{self.name}: claiming {count} messages")
+        print_progress(f"{self.name}: claiming {count} messages")
         self._helper.call("fill", queue, count)
         self._helper.call("hold", queue, count)
         if (claimed := self._helper.call("claimed", queue)) != count:
-            raise Failed(f"{self.name}: {claimed} messages are claimed, not {count}")
+            raise BenchmarkFailed(f"{self.name}: {claimed} messages are claimed, not {count}")
 
-    def doing(self, workload: str, queue: str) -> Contender:
+    def contender_for(self, workload: str, queue: str) -> CpuContender:
         return self._contender(lambda seconds: self._measure(workload, queue, seconds))
 
-    def emptying(self, workload: str, queue: str) -> Contender:
-        """Claims and deletes; gone messages are replaced before the next round."""
+    def claim_delete_contender(self, workload: str, queue: str) -> CpuContender:
+        """Returns a contender that claims and deletes; messages are refilled before a round."""
         left = 0
 
-        def measure(seconds: int) -> Sample:
+        def measure(seconds: int) -> LoadSample:
             nonlocal left
             wanted = _TO_DELETE * seconds
             self.fill(queue, wanted - left)
@@ -115,11 +115,11 @@ class Side:
 
         return self._contender(measure)
 
-    def claiming(self, queue: str) -> Contender:
-        """Claims only; what a round has claimed is free again before the next."""
+    def claim_contender(self, queue: str) -> CpuContender:
+        """Returns a contender that only claims; claims are released before the next round."""
         filled = 0
 
-        def measure(seconds: int) -> Sample:
+        def measure(seconds: int) -> LoadSample:
             nonlocal filled
             self._helper.call("release", self._measured.call("made"))
             self.fill(queue, _TO_CLAIM * seconds - filled)
@@ -128,38 +128,38 @@ class Side:
 
         return self._contender(measure)
 
-    def _measure(self, workload: str, queue: str, seconds: int) -> Sample:
-        found: Sample = self._measured.call("measure", workload, queue, seconds)
+    def _measure(self, workload: str, queue: str, seconds: int) -> LoadSample:
+        found: LoadSample = self._measured.call("measure", workload, queue, seconds)
         return found
 
-    def _contender(self, measure: Callable[[int], Sample]) -> Contender:
-        return Contender(self.name, measure, self._measured.pid)
+    def _contender(self, measure: Callable[[int], LoadSample]) -> CpuContender:
+        return CpuContender(self.name, measure, self._measured.pid)
 
 
-def _worker(stack: contextlib.ExitStack, home: Path) -> Worker:
-    worker = Worker(home)
+def _worker(stack: contextlib.ExitStack, home: Path) -> StockWorker:
+    worker = StockWorker(home)
     stack.callback(worker.stop)
     return worker
 
 
 def _pin(process: int, store: int) -> None:
-    """Keep who is measured and its store on cores of their own.
+    """Pins the measured process and its store to separate cores.
 
-    Else they share one for some rounds, where waking each other costs a fraction.
+    Else they share a core in some rounds, in which waking each other is much cheaper.
     """
     first, *_, last = 2 * sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(process, {first})
     os.sched_setaffinity(store, {last})
 
 
-class Run:
-    """Both sides, and what is found about them."""
+class StockComparison:
+    """The measurements of both drivers."""
 
     def __init__(
-        self, sides: Sequence[Side], found: list[Measured], rounds: int, seconds: int
+        self, sides: Sequence[StockZaqar], found: list[Measurement], rounds: int, seconds: int
     ) -> None:
         self._sides = sides
-        self._found = found
+        self._measurements = found
         self._rounds = rounds
         self._seconds = seconds
 
@@ -167,24 +167,32 @@ class Run:
         for side in self._sides:
             side.fill("listed", _FEW)
         self._compare(
-            "post-1", "post 1 message of 150 bytes", "posts/s", 1.5, _doing("post_one", "posted")
+            "post-1",
+            "post 1 message of 150 bytes",
+            "posts/s",
+            1.5,
+            _contender_for("post_one", "posted"),
         )
         self._compare(
             "claim-delete",
             "claim 10, delete those by their ids",
             "claims/s",
             3,
-            lambda side: side.emptying("claim_delete", "taken"),
+            lambda side: side.claim_delete_contender("claim_delete", "taken"),
         )
         self._compare(
             "claim-delete-each",
             "claim 10, delete one after the other",
             "claims/s",
             None,
-            lambda side: side.emptying("claim_delete_each", "taken-each"),
+            lambda side: side.claim_delete_contender("claim_delete_each", "taken-each"),
         )
         self._compare(
-            "list-10", "list 10 of 1000 messages", "listings/s", 5, _doing("list_some", "listed")
+            "list-10",
+            "list 10 of 1000 messages",
+            "listings/s",
+            5,
+            _contender_for("list_some", "listed"),
         )
 
     def claimed(self, count: int) -> None:
@@ -193,10 +201,18 @@ class Run:
             side.fill("held", _FEW)
         behind = "10 behind claimed messages"
         self._compare(
-            f"list-{count}", f"list {behind}", "listings/s", 100, _doing("list_some", "held")
+            f"list-{count}",
+            f"list {behind}",
+            "listings/s",
+            100,
+            _contender_for("list_some", "held"),
         )
         self._compare(
-            f"claim-{count}", f"claim {behind}", "claims/s", 30, lambda side: side.claiming("held")
+            f"claim-{count}",
+            f"claim {behind}",
+            "claims/s",
+            30,
+            lambda side: side.claim_contender("held"),
         )
 
     def _compare(
@@ -205,24 +221,24 @@ class Run:
         what: str,
         unit: str,
         times: float | None,
-        contender: Callable[[Side], Contender],
+        contender: Callable[[StockZaqar], CpuContender],
     ) -> None:
-        """*times*: as long as ours is what stock's driver has to take; None: no target."""
+        """Measures both.  *times*: target for stock's time per unit of ours; None: no target."""
         ours, stock = map(contender, self._sides)
         take_turns(
-            self._found,
+            self._measurements,
             name,
             what,
             unit,
-            [Target(TIME, "≥", times)] if times else [],
+            [BenchmarkTarget(TIME, "≥", times)] if times else [],
             (ours, stock),
             rounds=self._rounds,
             seconds=self._seconds,
         )
 
 
-def _doing(workload: str, queue: str) -> Callable[[Side], Contender]:
-    return lambda side: side.doing(workload, queue)
+def _contender_for(workload: str, queue: str) -> Callable[[StockZaqar], CpuContender]:
+    return lambda side: side.contender_for(workload, queue)
 
 
 def main() -> int:
@@ -230,15 +246,15 @@ def main() -> int:
     given = _arguments(__doc__)
     machine = report.machine()
     notes: list[str] = []
-    found: list[Measured] = []
-    # Being told to terminate cleans up as Ctrl-C does.
+    found: list[Measurement] = []
+    # SIGTERM cleans up as Ctrl-C does.
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with contextlib.ExitStack() as stack:
-            sides = [Side(stack, name) for name in _DRIVERS]
-            run = Run(sides, found, given.rounds, given.seconds)
+            sides = [StockZaqar(stack, name) for name in _DRIVERS]
+            run = StockComparison(sides, found, given.rounds, given.seconds)
             for part in given.part or PARTS:
-                tell(f"part: {part}")
+                print_progress(f"part: {part}")
                 if part == "plain":
                     run.plain()
                 else:
@@ -252,16 +268,16 @@ def main() -> int:
     return 130 if notes else 0
 
 
-def _text(found: list[Measured], machine: dict[str, str], notes: list[str]) -> str:
+def _text(found: list[Measurement], machine: dict[str, str], notes: list[str]) -> str:
     findings = [measured.finding for measured in found]
     notes = report.warnings(findings) + notes
     command = shlex.join(["python", "-m", "tests.benchmarks.stock", *sys.argv[1:]])
-    rates = report.text(report.Report(command, machine, findings, {}, notes))
+    rates = report.text(report.BenchmarkReport(command, machine, findings, {}, notes))
     tables = [targets_table(found), _cpu_ratios(found), cpu_table(found), rates]
     return "\n\n".join(tables).rstrip()
 
 
-def _cpu_ratios(found: list[Measured]) -> str:
+def _cpu_ratios(found: list[Measurement]) -> str:
     rows = []
     for measured in found:
         if ratios := measured.values(CPU):
@@ -278,7 +294,7 @@ def _arguments(text: str) -> argparse.Namespace:
         description=text,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    add, number = parser.add_argument, between
+    add, number = parser.add_argument, bounded_int
     add("--part", action="append", choices=PARTS, help="which to measure, may be repeated (all)")
     add("--rounds", type=number(1, 100), default=5, metavar="N", help="of each (5)")
     add("--seconds", type=number(1, 60), default=3, metavar="S", help="of a round (3)")
@@ -287,7 +303,7 @@ def _arguments(text: str) -> argparse.Namespace:
         type=number(20, 50_000),
         default=20_000,
         metavar="N",
-        help="messages that lie claimed before what is listed and claimed (20000)",
+        help="claimed messages before those that are listed and claimed (20000)",
     )
     return parser.parse_args()
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A process with stock Zaqar's WSGI application in it, and who calls that there.
+"""A process that runs stock Zaqar's WSGI application, and calls it.
 
-No HTTP server and no client: they cost the same whatever the driver is, and would
-only hide what differs. What is called is all of stock's own, from its outermost
+Without HTTP server and client: they cost the same whatever the driver is, and would
+only hide differences. The calls run all of stock's own code, from its outermost
 middleware on.
 """
 
@@ -24,25 +24,25 @@ from typing import Any
 import msgspec
 
 from tests.benchmarks.rounds import sample
-from zaqar_redis.bench.load import Sample
-from zaqar_redis.bench.service import Failed, message
+from zaqar_redis.bench.load import LoadSample
+from zaqar_redis.bench.service import BenchmarkFailed, message
 
-#: One post of the preparation: stock takes 256 KiB at most.
+#: Messages in one post of the preparation: stock accepts at most 256 KiB.
 _FILL = 1000
-#: The most that stock's configuration lets one claim take.
+#: Maximum number of messages in one claim, by stock's default configuration.
 _CLAIM = 20
-#: Messages of one claim or listing that is measured.
+#: Messages in one measured claim or listing.
 CLAIMED = LISTED = 10
-#: Seconds that anything may take, of which claiming so many messages is the longest.
-_PATIENCE = 300.0
+#: Timeout of any call; the longest claims many messages.
+_CALL_TIMEOUT_SECONDS = 300.0
 _CLAIMING = b'{"ttl":43200,"grace":60}'
 
 
-class Worker:
-    """The process, as the one that measures sees it; it ends with that one."""
+class StockWorker:
+    """A handle of the process, which ends with the one that has the handle."""
 
     def __init__(self, home: Path) -> None:
-        """*home*: where stock looks for its configuration."""
+        """*home*: the folder with stock's configuration."""
         context = multiprocessing.get_context("spawn")
         self._connection, theirs = context.Pipe()
         self._process = context.Process(target=_serve, args=(theirs, home), daemon=True)
@@ -55,16 +55,19 @@ class Worker:
         return self._process.pid
 
     def call(self, name: str, *arguments: object) -> Any:
-        """Let `Calls` do something.  Raises Failed when that fails or takes too long."""
+        """Calls a method of `WsgiCalls`; returns its result.
+
+        Raises BenchmarkFailed when it fails or takes too long.
+        """
         self._connection.send((name, arguments))
-        if not self._connection.poll(_PATIENCE):
-            raise Failed(f"{name} took more than {_PATIENCE:.0f} s")
+        if not self._connection.poll(_CALL_TIMEOUT_SECONDS):
+            raise BenchmarkFailed(f"{name} took more than {_CALL_TIMEOUT_SECONDS:.0f} s")
         try:
             answer, failure = self._connection.recv()
         except EOFError:
-            raise Failed(f"the process ended at {name}") from None
+            raise BenchmarkFailed(f"the process ended during {name}") from None
         if failure:
-            raise Failed(failure)
+            raise BenchmarkFailed(failure)
         return answer
 
     def stop(self) -> None:
@@ -72,13 +75,13 @@ class Worker:
         self._process.join()
 
 
-class Calls:
-    """What can be asked of the application."""
+class WsgiCalls:
+    """Calls of the application."""
 
     def __init__(self, application: Any) -> None:
         self._application = application
-        #: WSGI's variables that are the same in every call
-        self._same = {
+        #: WSGI variables that are the same in every call
+        self._environ = {
             "SCRIPT_NAME": "",
             "SERVER_NAME": "127.0.0.1",
             "SERVER_PORT": "8888",
@@ -97,11 +100,11 @@ class Calls:
             "wsgi.run_once": False,
         }
         self._one = _posting(1)
-        #: claims that were made while it was measured
-        self._made: list[str] = []
+        #: claims created while it was measured
+        self._claims: list[str] = []
 
-    def measure(self, workload: str, queue: str, seconds: int) -> Sample:
-        """Do one thing after another until the time is over, at least once."""
+    def measure(self, workload: str, queue: str, seconds: int) -> LoadSample:
+        """Repeats one call until the time is over, at least once; returns a sample."""
         step: Callable[[str], bool] = getattr(self, workload)
         delays: list[int] = []
         start = now = time.monotonic_ns()
@@ -125,11 +128,11 @@ class Calls:
 
     def claim_some(self, queue: str) -> bool:
         location, _ = self._claimed(queue, CLAIMED)
-        self._made.append(location)
+        self._claims.append(location)
         return bool(location)
 
     def claim_delete(self, queue: str) -> bool:
-        """Claim some, and delete them by their ids in one request."""
+        """Claims some messages, and deletes them by their ids in one request."""
         location, data = self._claimed(queue, CLAIMED)
         if location:
             ids = ",".join(found["id"] for found in json.loads(data)["messages"])
@@ -152,14 +155,14 @@ class Calls:
             count -= _FILL
 
     def hold(self, queue: str, count: int) -> None:
-        """Claim so many messages for long."""
+        """Claims *count* messages, longer than any run."""
         for start in range(0, count, _CLAIM):
             self._claimed(queue, min(_CLAIM, count - start))
 
     def made(self) -> list[str]:
-        """The claims that were made since it was asked last."""
-        made, self._made = self._made, []
-        return made
+        """Returns the claims created since its last call."""
+        claims, self._claims = self._claims, []
+        return claims
 
     def release(self, claims: list[str]) -> None:
         for claim in filter(None, claims):
@@ -170,7 +173,7 @@ class Calls:
         return int(json.loads(data)["messages"]["claimed"])
 
     def _claimed(self, queue: str, limit: int) -> tuple[str, bytes]:
-        """The claim, or "" when there was nothing to claim, and its messages."""
+        """Returns the claim's path, or "" when there was nothing to claim, and its body."""
         path = f"{queue}/claims"
         headers, data = self._expect(201, "POST", path, _CLAIMING, f"limit={limit}", or_else=204)
         return headers.get("location", ""), data
@@ -189,26 +192,26 @@ class Calls:
         def start_response(*answer: Any) -> None:
             given.extend(answer)
 
-        asked = {
+        variables = {
             "REQUEST_METHOD": method,
             "PATH_INFO": f"/v2/queues/{path}",
             "QUERY_STRING": query,
             "CONTENT_LENGTH": str(len(data)),
             "wsgi.input": io.BytesIO(data),
         }
-        answer = b"".join(self._application(self._same | asked, start_response))
+        answer = b"".join(self._application(self._environ | variables, start_response))
         if int(given[0][:3]) not in (status, or_else):
             text = answer.decode("utf-8", "replace")
-            raise Failed(f"{method} {path} answered {given[0]}: {text}")
+            raise BenchmarkFailed(f"{method} {path} answered {given[0]}: {text}")
         return {name.lower(): value for name, value in given[1]}, answer
 
 
 def _serve(connection: Connection, home: Path) -> None:
-    """In the process itself.  What fails is told, and the process goes on."""
+    """Serves calls, in the process itself; reports failures, and goes on."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal's Ctrl-C is not for us
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     os.environ["HOME"] = str(home)
-    calls: Calls | None = None
+    calls: WsgiCalls | None = None
     while True:
         try:
             name, arguments = connection.recv()
@@ -217,10 +220,10 @@ def _serve(connection: Connection, home: Path) -> None:
         answer, failure = None, ""
         try:
             if calls is None:
-                # Reads its configuration where it is imported, as in any WSGI server.
+                # Its import reads the configuration, as in any WSGI server.
                 from zaqar.transport.wsgi import app
 
-                calls = Calls(app.application)
+                calls = WsgiCalls(app.application)
             answer = getattr(calls, name)(*arguments)
         except Exception as error:
             failure = f"{name}: {error!r}"

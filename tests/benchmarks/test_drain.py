@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The recorded drain, small."""
+"""The recorded drain, with small numbers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 
-def test_nothing_is_lost_or_doubled_and_that_is_said() -> None:
+def test_drain_reports_no_lost_or_doubled_messages() -> None:
     small = ["--queues", "2", "--messages", "1500", "--busy", "1"]
     done = subprocess.run(
         [sys.executable, "-m", "tests.benchmarks.drain", *small],

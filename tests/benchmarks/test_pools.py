@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every part measures what it says it does, and stops what it started."""
+"""Each part of the pool benchmark fills its tables, and stops its servers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.benchmarks.runs import Bench, rows
+from tests.benchmarks.benchmark_process import BenchmarkProcess, rows
 
 _SHORT = ["--rounds", "1", "--seconds", "1", "--queues", "200", "--messages", "100"]
 _ROWS = {
@@ -26,7 +26,7 @@ _ROWS = {
 
 @pytest.mark.parametrize("part", _ROWS)
 def test_a_part_fills_every_table_without_errors(part: str, folder: Path) -> None:
-    output = Bench("pools", folder).output("--part", part, *_SHORT)
+    output = BenchmarkProcess("pools", folder).output("--part", part, *_SHORT)
     rates = rows(output, "unit", "workload")
     assert {(row[0], row[1]) for row in rates} == _ROWS[part]
     assert all(float(row[2]) > 0 and row[8] == "0" for row in rates)
@@ -45,8 +45,8 @@ def test_an_interrupted_run_reports_what_it_has_and_stops_its_servers(
     number: signal.Signals, folder: Path
 ) -> None:
     many = ["--part", "draining", "--rounds", "90", "--messages", "1000"]
-    bench = Bench("pools", folder)
-    output, started = bench.interrupted(*many, behind="round 1 of 90, move", by=number)
+    bench = BenchmarkProcess("pools", folder)
+    output, started = bench.run_interrupted(*many, after="round 1 of 90, move", stop_signal=number)
     assert "| drain-large " in output
     assert started == 3
 
@@ -62,4 +62,4 @@ def test_an_interrupted_run_reports_what_it_has_and_stops_its_servers(
     ],
 )
 def test_arguments_out_of_bounds_are_refused(arguments: list[str], folder: Path) -> None:
-    Bench("pools", folder).refuses(*arguments)
+    BenchmarkProcess("pools", folder).expect_usage_error(*arguments)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every part of the benchmark of the data source runs, and nothing is left behind."""
+"""Each part of the Spark benchmark runs, and leaves no files or processes."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.benchmarks.runs import Bench, rows
+from tests.benchmarks.benchmark_process import BenchmarkProcess, rows
 
 _SMALL = ["--messages", "20000", "--rounds", "1", "--seconds", "3"]
 _SOURCE = "data source, 2 tasks"
-#: What has a target, and what is only told, by part.
+#: Figures with a target, and figures that are only reported, by part.
 _TARGETS = {
     ("memory", "largest worker, 20000 messages"),
     ("memory", "largest worker, 200000 messages"),
@@ -27,7 +27,7 @@ _TARGETS = {
     ("latency", "Redis calls of an idle stream"),
     ("together", "posts beside a job : alone"),
 }
-_TOLD = {
+_WITHOUT_TARGET = {
     ("read", _SOURCE),
     ("read", "raw HMGET"),
     ("read", "row tuples, 2 tasks"),
@@ -42,21 +42,23 @@ _TOLD = {
 }
 
 
-@pytest.mark.timeout(600)  # the job steps back for whatever else the machine does
+@pytest.mark.timeout(600)  # the job has a low priority: other load slows it down
 def test_all_parts_are_measured_beside_their_targets(folder: Path) -> None:
-    output = Bench("spark", folder).output(*_SMALL, seconds=540)
-    targets, told = rows(output, "is"), rows(output, "rounds")
+    output = BenchmarkProcess("spark", folder).output(*_SMALL, seconds=540)
+    targets, others = rows(output, "is"), rows(output, "rounds")
     assert {(row[0], row[1]) for row in targets} == _TARGETS
-    assert {(row[0], row[1]) for row in told} == _TOLD
-    # An idle stream may ask nothing at all.
-    busy = [row for row in (*targets, *told) if row[2] != "calls/s"]
+    assert {(row[0], row[1]) for row in others} == _WITHOUT_TARGET
+    # An idle stream may send no commands at all.
+    busy = [row for row in (*targets, *others) if row[2] != "calls/s"]
     assert all(0 < float(row[4]) <= float(row[3]) <= float(row[5]) for row in busy)
     assert {row[-1] for row in targets} <= {"met", "missed"}
 
 
 def test_an_interrupted_run_reports_what_it_has_and_stops_what_it_started(folder: Path) -> None:
     many = ["--part", "write", "--messages", "20000", "--rounds", "90"]
-    output, started = Bench("spark", folder).interrupted(*many, behind="round 2 of 90")
+    output, started = BenchmarkProcess("spark", folder).run_interrupted(
+        *many, after="round 2 of 90"
+    )
     assert "| data source, ledger : raw Lua put " in output
     # Redis, Java, and Python's workers.
     assert started >= 3
@@ -67,4 +69,4 @@ def test_an_interrupted_run_reports_what_it_has_and_stops_what_it_started(folder
     [["--part", "nonsense"], ["--rounds", "0"], ["--seconds", "2"], ["--messages", "9999"]],
 )
 def test_arguments_out_of_bounds_are_refused(arguments: list[str], folder: Path) -> None:
-    Bench("spark", folder).refuses(*arguments)
+    BenchmarkProcess("spark", folder).expect_usage_error(*arguments)

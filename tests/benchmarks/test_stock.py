@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Both drivers are measured in stock Zaqar, and nothing is left behind."""
+"""The stock benchmark measures both drivers, and leaves no files or processes."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.benchmarks.runs import Bench, rows
+from tests.benchmarks.benchmark_process import BenchmarkProcess, rows
 
 _PLAIN = ("post-1", "claim-delete", "claim-delete-each", "list-10")
-#: What is only told.
+#: Workloads without a target.
 _NO_TARGET = ("claim-delete-each",)
 _CLAIMED = ("list-100", "claim-100")
 _DRIVERS = ("zaqar-redis", "redis")
@@ -21,7 +21,7 @@ def test_a_part_measures_both_drivers_without_errors(
     part: str, workloads: tuple[str, ...], folder: Path
 ) -> None:
     small = ["--rounds", "1", "--seconds", "1", "--claimed", "100"]
-    output = Bench("stock", folder).output("--part", part, *small)
+    output = BenchmarkProcess("stock", folder).output("--part", part, *small)
     both = {(name, driver) for name in workloads for driver in _DRIVERS}
     rates = rows(output, "unit", "workload")
     assert {(row[0], row[1]) for row in rates} == both
@@ -37,9 +37,11 @@ def test_a_part_measures_both_drivers_without_errors(
 
 def test_an_interrupted_run_reports_what_it_has_and_stops_what_it_started(folder: Path) -> None:
     many = ["--part", "plain", "--rounds", "90", "--seconds", "1"]
-    output, started = Bench("stock", folder).interrupted(*many, behind="round 1 of 90, redis")
+    output, started = BenchmarkProcess("stock", folder).run_interrupted(
+        *many, after="round 1 of 90, redis"
+    )
     assert "| post-1 " in output
-    # Two servers, four workers, and what Python watches over them with.
+    # Two servers, four workers, and Python's resource tracker.
     assert started >= 6
 
 
@@ -48,4 +50,4 @@ def test_an_interrupted_run_reports_what_it_has_and_stops_what_it_started(folder
     [["--part", "nonsense"], ["--rounds", "0"], ["--seconds", "61"], ["--claimed", "50001"]],
 )
 def test_arguments_out_of_bounds_are_refused(arguments: list[str], folder: Path) -> None:
-    Bench("stock", folder).refuses(*arguments)
+    BenchmarkProcess("stock", folder).expect_usage_error(*arguments)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The recorded costs of the sweeper, and of verbs in two checkouts, small."""
+"""The recorded costs of the sweeper, and of verbs in two checkouts, with small numbers."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ def _table(*words: str) -> str:
     return done.stdout
 
 
-def test_a_turn_over_idle_queues_tidies_nothing_and_then_all() -> None:
+def test_a_round_sweeps_nothing_in_idle_queues_and_all_after_expiry() -> None:
     table = _table("tests.benchmarks.sweeping", "--queues", "20")
-    tidied = [line.split("|")[-2].strip() for line in table.splitlines()[2:] if line]
-    assert tidied == ["0", "0", "0", "20", "0"]
+    swept = [line.split("|")[-2].strip() for line in table.splitlines()[2:] if line]
+    assert swept == ["0", "0", "0", "20", "0"]
 
 
 def test_a_checkout_is_compared_with_itself() -> None:

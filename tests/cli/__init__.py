@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command line as a person uses it."""
+"""The command line, end to end."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands as a person calls them, at a service and straight at the store."""
+"""Commands against a service, and directly against the store."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from zaqar_redis.cli.main import main
 ADMIN: dict[str, dict[str, object]] = {"DEFAULT": {"admin_mode": True}}
 
 
-class Shell:
-    """``zaqar-redis`` as a person calls it."""
+class SubprocessCli:
+    """``zaqar-redis`` in processes of its own."""
 
-    def __init__(self, where: list[str]) -> None:
-        self.where = where
+    def __init__(self, target_options: list[str]) -> None:
+        self.target_options = target_options
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, "-m", "zaqar_redis.cli.main", *words, *self.where],
+            [sys.executable, "-m", "zaqar_redis.cli.main", *words, *self.target_options],
             capture_output=True,
             text=True,
             timeout=60,
@@ -54,8 +54,8 @@ class Shell:
         return outcome.stderr
 
 
-class Running:
-    """A command that goes on; what it writes is in files."""
+class RunningCommand:
+    """A running command; its output is in files."""
 
     def __init__(self, process: subprocess.Popen[bytes], out: Path, err: Path) -> None:
         self.process = process
@@ -70,17 +70,17 @@ class Running:
     def notices(self) -> str:
         return self._err.read_text()
 
-    def writes(self, number: int) -> list[str]:
-        """Its lines, once there are so many."""
+    def wait_for_lines(self, number: int) -> list[str]:
+        """Waits for *number* lines on stdout; returns all lines."""
         servers.wait_for(lambda: len(self.lines) >= number, f"{number} lines")
         return self.lines
 
-    def tells(self, text: str, times: int = 1) -> None:
-        """Returns once it has said this so often."""
+    def wait_for_notice(self, text: str, times: int = 1) -> None:
+        """Waits until *text* is on stderr *times* times."""
         servers.wait_for(lambda: self.notices.count(text) >= times, text)
 
-    def interrupted(self) -> str:
-        """What it says when it is interrupted."""
+    def interrupt(self) -> str:
+        """Sends SIGINT; checks exit code 130 and returns stderr."""
         self.process.send_signal(signal.SIGINT)
         assert self.process.wait(30) == 130
         assert "Traceback" not in self.notices
@@ -89,48 +89,48 @@ class Running:
 
 
 @contextlib.contextmanager
-def running(shell: Shell, folder: Path, *words: str) -> Iterator[Running]:
+def running(shell: SubprocessCli, folder: Path, *words: str) -> Iterator[RunningCommand]:
     out, err = folder / "out", folder / "err"
     with out.open("wb") as stdout, err.open("wb") as stderr:
         process = subprocess.Popen(
-            [sys.executable, "-m", "zaqar_redis.cli.main", *words, *shell.where],
+            [sys.executable, "-m", "zaqar_redis.cli.main", *words, *shell.target_options],
             stdin=subprocess.DEVNULL,
             stdout=stdout,
             stderr=stderr,
         )
     try:
-        yield Running(process, out, err)
+        yield RunningCommand(process, out, err)
     finally:
         process.kill()
         process.wait()
 
 
 @pytest.fixture(params=["storage", "url"])
-def shell(request: pytest.FixtureRequest) -> Iterator[Shell]:
-    with servers.redis_server() as home:
+def shell(request: pytest.FixtureRequest) -> Iterator[SubprocessCli]:
+    with servers.redis_server() as server:
         if request.param == "storage":
-            yield Shell(["--storage", home.uri])
+            yield SubprocessCli(["--storage", server.uri])
         else:
-            with servers.service(home.uri, options=ADMIN) as service:
-                yield Shell(["--url", service.url])
+            with servers.service(server.uri, options=ADMIN) as service:
+                yield SubprocessCli(["--url", service.url])
 
 
-class Here:
-    """``zaqar-redis`` within this process: much faster than a `Shell`."""
+class InProcessCli:
+    """``zaqar-redis`` within this process: much faster than a `SubprocessCli`."""
 
     def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
         self._capsys = capsys
 
     def run(self, *words: str) -> tuple[int, str, str]:
-        """Exit code, standard output and standard error."""
+        """Returns exit code, stdout and stderr."""
         self._capsys.readouterr()
-        with _logging_as_it_was():
+        with _logging_restored():
             try:
                 code = main(list(words))
-            except SystemExit as usage:  # argparse's
+            except SystemExit as usage:  # raised by argparse
                 code = int(usage.code or 0)
-        said = self._capsys.readouterr()
-        return code, said.out, said.err
+        captured = self._capsys.readouterr()
+        return code, captured.out, captured.err
 
     def done(self, *words: str) -> tuple[str, str]:
         code, out, err = self.run(*words)
@@ -147,30 +147,30 @@ class Here:
 
 
 @contextlib.contextmanager
-def _logging_as_it_was() -> Iterator[None]:
-    """A command arranges logging for its process, and writes to its own stderr."""
-    rooms = [logging.getLogger(name) for name in (None, "zaqar_redis", "httpx")]
-    levels = [room.level for room in rooms]
+def _logging_restored() -> Iterator[None]:
+    """Restores logging: a command configures it for the whole process."""
+    loggers = [logging.getLogger(name) for name in (None, "zaqar_redis", "httpx")]
+    levels = [logger.level for logger in loggers]
     handlers = logging.root.handlers[:]
     try:
         yield
     finally:
         logging.root.handlers[:] = handlers
-        for room, level in zip(rooms, levels, strict=True):
-            room.setLevel(level)
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
 
 
 @pytest.fixture
-def here(capsys: pytest.CaptureFixture[str]) -> Here:
-    return Here(capsys)
+def in_process(capsys: pytest.CaptureFixture[str]) -> InProcessCli:
+    return InProcessCli(capsys)
 
 
 @pytest.fixture
 def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A home folder of the test's own, without profiles, configuration and data."""
-    for name in (target.URL, target.URI, "XDG_CONFIG_HOME", "XDG_DATA_HOME"):
+    """An empty home directory without profiles, configuration and data."""
+    for name in (target.URL_VARIABLE, target.URI_VARIABLE, "XDG_CONFIG_HOME", "XDG_DATA_HOME"):
         monkeypatch.delenv(name, raising=False)
-    # Not pytest's: the path of a socket must be short.
+    # Not pytest's tmp_path: the path of a socket must be short.
     with tempfile.TemporaryDirectory(prefix="zr-home-") as folder:
         monkeypatch.setenv("HOME", folder)
         yield Path(folder)

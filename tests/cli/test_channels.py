@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``zaqar-redis channel …``, at a service and at its store, while somebody is connected."""
+"""``zaqar-redis channel …`` against a service and its store, with connected clients."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import httpx
 import pytest
 
 from tests import servers
-from tests.cli.conftest import Shell
-from tests.realtime.someone import LEFT_BEHIND, SECRET, Someone
+from tests.cli.conftest import SubprocessCli
+from tests.realtime.sdk_client import IGNORE_UNCLOSED_SOCKETS, SECRET, SdkClient
 
-pytestmark = LEFT_BEHIND
+pytestmark = IGNORE_UNCLOSED_SOCKETS
 
 KEY = "the operator's key"
 CHANNELS: dict[str, object] = {
@@ -31,36 +31,41 @@ OPTIONS: dict[str, dict[str, object]] = {
 }
 
 
-class Place:
-    """A service, and a shell that reaches it, or its store."""
+class ChannelsCli:
+    """A service, and a shell whose target is it or its store."""
 
-    def __init__(self, service: servers.Service, shell: Shell) -> None:
+    def __init__(self, service: servers.RunningService, shell: SubprocessCli) -> None:
         self.service = service
         self.shell = shell
 
 
 @pytest.fixture(params=["storage", "url"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+def cli_target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ChannelsCli]:
     with (
-        servers.redis_server() as home,
-        servers.service(home.uri, workers=2, options=OPTIONS) as service,
+        servers.redis_server() as server,
+        servers.service(server.uri, workers=2, options=OPTIONS) as service,
     ):
-        where = ["--url", service.url, "--api-key", KEY]
+        target_options = ["--url", service.url, "--api-key", KEY]
         if request.param == "storage":
             lines = []
             for group, values in OPTIONS.items():
                 lines += [f"[{group}]", *(f"{name} = {value}" for name, value in values.items())]
             config = tmp_path / "zaqar_redis.conf"
             config.write_text("\n".join(lines))
-            where = ["--storage", home.uri, "--config-file", str(config)]
-        yield Place(service, Shell(where))
+            target_options = ["--storage", server.uri, "--config-file", str(config)]
+        yield ChannelsCli(service, SubprocessCli(target_options))
 
 
-def test_channels_are_listed_shown_and_published_to_while_people_are_there(place: Place) -> None:
-    shell = place.shell
+def test_channel_commands_with_connected_clients(
+    cli_target: ChannelsCli,
+) -> None:
+    shell = cli_target.shell
 
     async def scenario() -> None:
-        async with Someone(place.service, "ann") as ann, Someone(place.service, "bob") as bob:
+        async with (
+            SdkClient(cli_target.service, "ann") as ann,
+            SdkClient(cli_target.service, "bob") as bob,
+        ):
             await ann.subscribe("news")
             await bob.subscribe("news")
             await bob.subscribe("bare:x")
@@ -74,10 +79,10 @@ def test_channels_are_listed_shown_and_published_to_while_people_are_there(place
             done = await show(shell.shown, "channel", "publish", "news", '{"n": 1}')
             assert done["offset"] == 1
             assert await ann.next() == await bob.next() == ("publication", {"n": 1})
-            about = await show(shell.shown, "channel", "info", "news")
-            assert about["epoch"] == done["epoch"]
-            del about["epoch"]
-            assert about == {
+            info = await show(shell.shown, "channel", "info", "news")
+            assert info["epoch"] == done["epoch"]
+            del info["epoch"]
+            assert info == {
                 "channel": "news",
                 "subscribers": 2,
                 "clients": 2,
@@ -86,22 +91,22 @@ def test_channels_are_listed_shown_and_published_to_while_people_are_there(place
             }
             bare = await show(shell.shown, "channel", "info", "bare:x")
             assert (bare["subscribers"], bare["clients"], bare["offset"]) == (1, None, None)
-            there = await show(shell.shown, "channel", "presence", "news")
-            assert sorted(each["user"] for each in there) == ["ann", "bob"]
+            present = await show(shell.shown, "channel", "presence", "news")
+            assert sorted(each["user"] for each in present) == ["ann", "bob"]
             nodes = await show(shell.shown, "channel", "nodes")
             assert len(nodes) == 2
             assert sum(node["clients"] for node in nodes) == 2
             assert "--yes" in await show(shell.refused, "channel", "disconnect", "ann")
             await show(shell.done, "channel", "disconnect", "ann", "--yes", "--reason", "enough")
             assert await ann.next() == ("disconnected", (3503, "enough"))
-            assert bob.news.empty()
+            assert bob.events.empty()
 
     asyncio.run(scenario())
 
 
-@pytest.mark.parametrize("place", ["storage"], indirect=True)
-def test_history_is_listed_from_where_it_is_wanted(place: Place) -> None:
-    shell = place.shell
+@pytest.mark.parametrize("cli_target", ["storage"], indirect=True)
+def test_history_is_listed_from_any_offset_in_both_directions(cli_target: ChannelsCli) -> None:
+    shell = cli_target.shell
     for word in ("a", "b", "c"):
         shell.done("channel", "publish", "news", word)
     assert [each["data"] for each in shell.shown("channel", "history", "news")] == ["a", "b", "c"]
@@ -114,41 +119,41 @@ def test_history_is_listed_from_where_it_is_wanted(place: Place) -> None:
     assert shell.shown("channel", "publish", "news", "d", *key) == first
     binary = {"channel": "news", "b64data": "AP8="}
     headers = {"X-API-Key": KEY}
-    httpx.post(f"{place.service.url}/api/publish", json=binary, headers=headers)
+    httpx.post(f"{cli_target.service.url}/api/publish", json=binary, headers=headers)
     (shown,) = shell.shown("channel", "history", "news", "--reverse", "--limit", "1")
     assert (shown["offset"], shown["data"]) == (5, {"b64data": "AP8="})
 
 
-def test_what_cannot_be_done_is_said(place: Place) -> None:
-    assert "unknown channel (102)" in place.shell.refused("channel", "publish", "no:x", "1")
-    assert "unknown channel (102)" in place.shell.refused("channel", "info", "no:x")
-    assert "not available (108)" in place.shell.refused("channel", "history", "bare:x")
-    if "--url" in place.shell.where:
-        place.shell.where[-1] = "wrong"
-        told = place.shell.refused("channel", "list")
-        assert "--api-key" in told
-        assert "or has none" in told
+def test_refused_channel_command_reports_the_reason(cli_target: ChannelsCli) -> None:
+    assert "unknown channel (102)" in cli_target.shell.refused("channel", "publish", "no:x", "1")
+    assert "unknown channel (102)" in cli_target.shell.refused("channel", "info", "no:x")
+    assert "not available (108)" in cli_target.shell.refused("channel", "history", "bare:x")
+    if "--url" in cli_target.shell.target_options:
+        cli_target.shell.target_options[-1] = "wrong"
+        message = cli_target.shell.refused("channel", "list")
+        assert "--api-key" in message
+        assert "or has none" in message
 
 
 @pytest.mark.parametrize(
     "words", [("publish", "news", "1"), ("info", "news"), ("history", "news"), ("presence", "news")]
 )
-def test_the_store_alone_does_not_know_the_options_of_channels(words: tuple[str, ...]) -> None:
-    told = Shell(["--storage", "redis://127.0.0.1:1"]).refused("channel", *words)
-    assert told == (
+def test_storage_target_without_configuration_is_refused(words: tuple[str, ...]) -> None:
+    message = SubprocessCli(["--storage", "redis://127.0.0.1:1"]).refused("channel", *words)
+    assert message == (
         "--storage needs the service's configuration: give --config-file, or ask the service by "
         "--url\n"
     )
 
 
-def test_a_store_that_is_away_is_told_once() -> None:
-    told = Shell(["--storage", "redis://127.0.0.1:1"]).refused("channel", "list")
-    assert told == "the store redis://127.0.0.1:1 does not answer as it should (100)\n"
+def test_unreachable_store_is_reported_once() -> None:
+    message = SubprocessCli(["--storage", "redis://127.0.0.1:1"]).refused("channel", "list")
+    assert message == "the store redis://127.0.0.1:1 failed with an internal error (100)\n"
 
 
-def test_a_service_without_channels_is_told(tmp_path: Path) -> None:
+def test_disabled_channels_are_reported(tmp_path: Path) -> None:
     config = tmp_path / "zaqar_redis.conf"
     config.write_text("[channels]\nenabled = false\n")
-    with servers.redis_server() as home:
-        shell = Shell(["--storage", home.uri, "--config-file", str(config)])
+    with servers.redis_server() as server:
+        shell = SubprocessCli(["--storage", server.uri, "--config-file", str(config)])
         assert shell.refused("channel", "nodes") == "the service has no channels\n"

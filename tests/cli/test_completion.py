@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ``zaqar-redis complete`` writes completes commands and options in a real bash."""
+"""The script of ``zaqar-redis complete`` completes commands and options in a real bash."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Shell
+from tests.cli.conftest import SubprocessCli
 
-#: The bash-completion package's, or where it is missing as much of it as is needed.
+#: Loads bash-completion, or defines the needed part of it where it is missing.
 _PREPARED = """
 for library in /usr/share/bash-completion/bash_completion; do
     [ -r $library ] && source $library
@@ -35,7 +35,7 @@ printf '%s\\n' "${COMPREPLY[@]}"
 @pytest.fixture(scope="module")
 def script(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("completion") / "zaqar-redis"
-    path.write_text(Shell([]).done("complete", "--name", "zaqar-redis"))
+    path.write_text(SubprocessCli([]).done("complete", "--name", "zaqar-redis"))
     return path
 
 
@@ -58,7 +58,7 @@ def script(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("nothing-like-it", set()),
     ],
 )
-def test_words_are_completed(script: Path, words: str, completed: set[str]) -> None:
+def test_commands_and_options_are_completed(script: Path, words: str, completed: set[str]) -> None:
     bash = shutil.which("bash")
     assert bash
     outcome = subprocess.run(

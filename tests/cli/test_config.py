@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A configuration that is wrong is told: by ``config check``, and by whatever reads it."""
+"""Invalid configurations: ``config check``, and commands that read them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Here
-from tests.house.test_sample_config import SAMPLE
+from tests.cli.conftest import InProcessCli
+from tests.conventions.test_sample_config import SAMPLE
 
 WRONG = """
 admin_mode = true
@@ -34,8 +34,8 @@ def wrong(tmp_path: Path) -> Path:
     return file
 
 
-def test_every_problem_of_a_configuration_is_told(here: Here, wrong: Path) -> None:
-    assert here.refused("config", "check", "--config-file", str(wrong)).splitlines() == [
+def test_config_check_reports_every_problem(in_process: InProcessCli, wrong: Path) -> None:
+    assert in_process.refused("config", "check", "--config-file", str(wrong)).splitlines() == [
         f"[sever] in {wrong}: there is no such group; did you mean [server]?",
         f'[server] worker: there is no such option ({wrong}); did you mean "workers"?',
         f"[transport] uri: there is no such option ({wrong}); there is one in [storage]",
@@ -58,18 +58,18 @@ def test_every_problem_of_a_configuration_is_told(here: Here, wrong: Path) -> No
     ],
     ids=lambda words: words[0],
 )
-def test_whatever_reads_a_configuration_tells_its_unknown_names(
-    home: Path, here: Here, wrong: Path, words: tuple[str, ...]
+def test_commands_refuse_a_configuration_with_unknown_names(
+    home: Path, in_process: InProcessCli, wrong: Path, words: tuple[str, ...]
 ) -> None:
-    told = here.refused(*words, "--config-file", str(wrong))
-    assert f"[sever] in {wrong}: there is no such group" in told
-    assert f"[server] worker: there is no such option ({wrong})" in told
-    assert "geheim" not in told
+    message = in_process.refused(*words, "--config-file", str(wrong))
+    assert f"[sever] in {wrong}: there is no such group" in message
+    assert f"[server] worker: there is no such option ({wrong})" in message
+    assert "geheim" not in message
     assert list(home.iterdir()) == []
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("[default]\nadmin_mode = true", "[default] in {}: there is no such group"),
         ("[storage]\nurl = redis://h", "[storage] url: there is no such option ({}); did you mean"),
@@ -83,35 +83,37 @@ def test_whatever_reads_a_configuration_tells_its_unknown_names(
         ("no = group", "{}"),
     ],
 )
-def test_one_problem_of_a_configuration_is_told(
-    here: Here, tmp_path: Path, text: str, told: str
+def test_config_check_reports_a_single_problem(
+    in_process: InProcessCli, tmp_path: Path, text: str, message: str
 ) -> None:
     file = tmp_path / "zaqar_redis.conf"
     file.write_text(text)
-    said = here.refused("config", "check", "--config-file", str(file))
-    assert told.format(file) in said
-    assert "geheim" not in said
+    captured = in_process.refused("config", "check", "--config-file", str(file))
+    assert message.format(file) in captured
+    assert "geheim" not in captured
 
 
 @pytest.mark.parametrize(
     "text", [SAMPLE.read_text(), "[Server]\nworkers = 2\n[channels:Queue]\npresence = true"]
 )
-def test_a_configuration_without_problems_is_fine(here: Here, tmp_path: Path, text: str) -> None:
+def test_config_check_accepts_a_valid_configuration(
+    in_process: InProcessCli, tmp_path: Path, text: str
+) -> None:
     file = tmp_path / "zaqar_redis.conf"
     file.write_text(text)
-    assert here.done("config", "check", "--config-file", str(file)) == (
-        f"{file}: nothing is wrong\n",
+    assert in_process.done("config", "check", "--config-file", str(file)) == (
+        f"{file}: no problems found\n",
         "",
     )
 
 
-def test_no_configuration_is_a_file_less(home: Path, here: Here) -> None:
-    assert here.done("config", "check")[0] == "no configuration file: nothing is wrong\n"
-    assert "nowhere.conf" in here.refused("config", "check", "--config-file", "nowhere.conf")
+def test_config_check_works_without_a_file(home: Path, in_process: InProcessCli) -> None:
+    assert in_process.done("config", "check")[0] == "no configuration file: no problems found\n"
+    assert "nowhere.conf" in in_process.refused("config", "check", "--config-file", "nowhere.conf")
 
 
-def test_values_are_shown_with_their_origin_and_without_secrets(
-    here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_config_show_names_origins_and_hides_secrets(
+    in_process: InProcessCli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, two = tmp_path / "one.conf", tmp_path / "two.conf"
     one.write_text(
@@ -122,7 +124,7 @@ def test_values_are_shown_with_their_origin_and_without_secrets(
     two.write_text("[server]\nworkers = 3")
     monkeypatch.setenv("OS_SERVER__LOG_LEVEL", "debug")
     files = ("--config-file", str(one), "--config-file", str(two))
-    rows = here.shown("config", "show", *files)
+    rows = in_process.shown("config", "show", *files)
     shown = {(row["group"], row["option"]): (row["value"], row["from"]) for row in rows}
     assert shown["server", "workers"] == ("3", str(two))
     assert shown["server", "log_level"] == ("debug", "OS_SERVER__LOG_LEVEL")

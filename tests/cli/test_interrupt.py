@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands that are interrupted, or that nobody reads, end in order and quietly."""
+"""Commands that are interrupted, or whose stdout is closed, end cleanly and quietly."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from tests import servers
-from tests.cli.conftest import ADMIN, Shell, running
+from tests.cli.conftest import ADMIN, SubprocessCli, running
 from zaqar_redis.keyspace import embedded
 from zaqar_redis.keyspace.keys import CONTROL
 
@@ -20,24 +20,24 @@ _MANY = 60_000
 _HEADERS = {"Client-ID": "9d3f6c0e-8f0d-4c55-a2f3-6b3a0f4d6a10", "X-Project-ID": "default"}
 
 
-def test_a_command_that_waits_is_interrupted(shell: Shell, tmp_path: Path) -> None:
+def test_interrupted_tail_ends_without_traceback(shell: SubprocessCli, tmp_path: Path) -> None:
     shell.done("message", "post", "q", "first")
     with running(shell, tmp_path, "message", "tail", "q") as tail:
-        assert tail.writes(1)[0].endswith('  "first"')
-        assert tail.interrupted() == "\ninterrupted\n"
+        assert tail.wait_for_lines(1)[0].endswith('  "first"')
+        assert tail.interrupt() == "\ninterrupted\n"
     assert len(shell.shown("message", "list", "q")) == 1
 
 
-def test_a_private_store_is_left_in_order(tmp_path: Path) -> None:
+def test_interrupted_command_stops_the_embedded_store(tmp_path: Path) -> None:
     with embedded.running(f"embedded://{tmp_path}/data"):
-        pass  # no command makes one
-    shell = Shell(["--storage", f"embedded://{tmp_path}/data"])
+        pass  # creates it: commands do not
+    shell = SubprocessCli(["--storage", f"embedded://{tmp_path}/data"])
     shell.done("message", "post", "q", "first")
     with running(shell, tmp_path, "message", "tail", "q") as tail:
-        tail.writes(1)
+        tail.wait_for_lines(1)
         (user,) = (tmp_path / "data").glob("*.pid")
-        tail.interrupted()
-        assert not user.exists()  # nobody uses the store any more, and so it ended
+        tail.interrupt()
+        assert not user.exists()  # the last user is gone, so the server ended
     assert len(shell.shown("message", "list", "q")) == 1
 
 
@@ -45,16 +45,16 @@ def test_a_private_store_is_left_in_order(tmp_path: Path) -> None:
 def pools() -> Iterator[tuple[servers.RedisServer, servers.RedisServer]]:
     """A service's own store with a queue of many messages in a pool, and an empty pool."""
     with (
-        servers.redis_server() as home,
+        servers.redis_server() as server,
         servers.redis_server() as one,
         servers.redis_server() as two,
     ):
-        shell = Shell(["--storage", home.uri])
+        shell = SubprocessCli(["--storage", server.uri])
         shell.done("pool", "create", "one", "--uri", one.uri)
-        with servers.service(home.uri) as service:
+        with servers.service(server.uri) as service:
             _fill(f"{service.url}/v2/queues/q/messages")
         shell.done("pool", "create", "two", "--uri", two.uri)
-        yield home, two
+        yield server, two
 
 
 def _fill(url: str) -> None:
@@ -64,50 +64,50 @@ def _fill(url: str) -> None:
             client.post(url, json=document).raise_for_status()
 
 
-def test_a_move_is_undone_or_finished_when_a_drain_is_interrupted(
+def test_interrupted_drain_undoes_or_finishes_the_move(
     pools: tuple[servers.RedisServer, servers.RedisServer], tmp_path: Path
 ) -> None:
-    home, two = pools
-    shell = Shell(["--storage", home.uri])
-    with running(shell, tmp_path, "pool", "drain", "one") as drain, two.client() as there:
-        before = there.dbsize()
-        servers.wait_for(lambda: there.dbsize() > before, "the move to begin")
-        assert "draining one" in drain.interrupted()
-    # At once: a move that was left as it stood would keep everybody out for seconds.
+    server, two = pools
+    shell = SubprocessCli(["--storage", server.uri])
+    with running(shell, tmp_path, "pool", "drain", "one") as drain, two.client() as target:
+        before = target.dbsize()
+        servers.wait_for(lambda: target.dbsize() > before, "the move to begin")
+        assert "draining one" in drain.interrupt()
+    # At once: an abandoned move would lock the queue for seconds.
     shell.done("message", "post", "q", "another")
     assert shell.shown("queue", "stats", "q")["total"] == _MANY + 1
     queues = [shell.shown("pool", "show", name)["queues"] for name in ("one", "two")]
     assert sum(queues) == 1
-    with home.client() as catalogue:
+    with server.client() as catalogue:
         assert catalogue.hlen(CONTROL.moves.decode()) == 0
 
 
-def test_a_service_goes_on_when_the_drain_that_began_it_is_interrupted(
+def test_service_continues_a_drain_whose_command_is_interrupted(
     pools: tuple[servers.RedisServer, servers.RedisServer], tmp_path: Path
 ) -> None:
-    home, _ = pools
-    with servers.service(home.uri, options=ADMIN) as service:
-        shell = Shell(["--url", service.url])
+    server, _ = pools
+    with servers.service(server.uri, options=ADMIN) as service:
+        shell = SubprocessCli(["--url", service.url])
         with running(shell, tmp_path, "pool", "drain", "one") as drain:
-            drain.tells("draining one")
-            drain.interrupted()
+            drain.wait_for_notice("draining one")
+            drain.interrupt()
         servers.wait_for(lambda: shell.shown("pool", "show", "two")["queues"] == 1, "the move")
 
 
 @pytest.mark.parametrize(
     "words", [["message", "list", "q"], ["message", "tail", "q"], ["pool", "list"], ["--help"]]
 )
-def test_a_command_that_nobody_reads_ends_quietly(shell: Shell, words: list[str]) -> None:
+def test_command_with_closed_stdout_ends_quietly(shell: SubprocessCli, words: list[str]) -> None:
     shell.done("message", "post", "q", "first")
-    where = [] if words == ["--help"] else shell.where
+    target_options = [] if words == ["--help"] else shell.target_options
     process = subprocess.Popen(
-        [sys.executable, "-m", "zaqar_redis.cli.main", *words, *where],
+        [sys.executable, "-m", "zaqar_redis.cli.main", *words, *target_options],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
     assert process.stdout
     process.stdout.close()
-    _, said = process.communicate(timeout=30)
-    assert said == b""
+    _, stderr = process.communicate(timeout=30)
+    assert stderr == b""
     assert process.returncode in (0, 141)

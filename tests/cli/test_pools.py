@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands for pools and flavors, at a service and straight at the store."""
+"""Pool and flavor commands against a service, and directly against the store."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from tests import servers
-from tests.cli.conftest import Shell
+from tests.cli.conftest import SubprocessCli
 
 
 @pytest.fixture
@@ -18,9 +18,13 @@ def stores() -> Iterator[list[str]]:
         yield [one.uri, two.uri]
 
 
-def test_pools_are_made_shown_changed_and_deleted(shell: Shell, stores: list[str]) -> None:
-    made = shell.shown("pool", "create", "one", "--uri", stores[0], "--options", '{"timeout": 2}')
-    assert (made["name"], made["weight"], made["options"]) == ("one", 100, {"timeout": 2})
+def test_pools_are_created_shown_updated_and_deleted(
+    shell: SubprocessCli, stores: list[str]
+) -> None:
+    created = shell.shown(
+        "pool", "create", "one", "--uri", stores[0], "--options", '{"timeout": 2}'
+    )
+    assert (created["name"], created["weight"], created["options"]) == ("one", 100, {"timeout": 2})
     shell.done("pool", "create", "two", "--uri", stores[1], "--weight", "0")
     listed = shell.shown("pool", "list")
     assert [(pool["name"], pool["weight"]) for pool in listed] == [("one", 100), ("two", 0)]
@@ -32,7 +36,9 @@ def test_pools_are_made_shown_changed_and_deleted(shell: Shell, stores: list[str
     assert [pool["name"] for pool in shell.shown("pool", "list")] == ["one"]
 
 
-def test_what_is_not_right_is_said_and_changes_nothing(shell: Shell, stores: list[str]) -> None:
+def test_invalid_pool_and_flavor_commands_change_nothing(
+    shell: SubprocessCli, stores: list[str]
+) -> None:
     assert "cannot connect" in shell.refused(
         "pool", "create", "one", "--uri", "redis://127.0.0.1:1"
     )
@@ -47,11 +53,13 @@ def test_what_is_not_right_is_said_and_changes_nothing(shell: Shell, stores: lis
     assert "not JSON" in usage.stderr
 
 
-def test_flavors(shell: Shell, stores: list[str]) -> None:
+def test_flavors_are_created_shown_updated_and_deleted(
+    shell: SubprocessCli, stores: list[str]
+) -> None:
     for name, uri in zip(("one", "two"), stores, strict=True):
         shell.done("pool", "create", name, "--uri", uri)
-    made = shell.shown("flavor", "create", "fast", "one", "two")
-    assert made == {"name": "fast", "pools": ["one", "two"]}
+    created = shell.shown("flavor", "create", "fast", "one", "two")
+    assert created == {"name": "fast", "pools": ["one", "two"]}
     assert shell.done("flavor", "list", "-f", "value") == "fast one two\n"
     assert shell.shown("flavor", "list") == [{"name": "fast", "pools": ["one", "two"]}]
     shell.done("flavor", "update", "fast", "two")
@@ -62,13 +70,13 @@ def test_flavors(shell: Shell, stores: list[str]) -> None:
     assert shell.shown("flavor", "list") == []
 
 
-def test_a_pool_is_drained(stores: list[str], project: str) -> None:
-    with servers.redis_server() as home:
-        shell = Shell(["--storage", home.uri])
+def test_drained_pool_has_no_queues(stores: list[str], project: str) -> None:
+    with servers.redis_server() as server:
+        shell = SubprocessCli(["--storage", server.uri])
         shell.done("pool", "create", "one", "--uri", stores[0])
         headers = {"Client-ID": "9d3f6c0e-8f0d-4c55-a2f3-6b3a0f4d6a10", "X-Project-ID": project}
         document = {"messages": [{"body": number} for number in range(5)]}
-        with servers.service(home.uri) as service:
+        with servers.service(server.uri) as service:
             for number in range(12):
                 url = f"{service.url}/v2/queues/q{number}/messages"
                 assert httpx.post(url, json=document, headers=headers).status_code == 201
@@ -81,13 +89,13 @@ def test_a_pool_is_drained(stores: list[str], project: str) -> None:
         assert shell.shown("pool", "show", "two")["queues"] == 12
         shell.done("pool", "drain", "one", "--undo")
         assert shell.shown("pool", "show", "one")["draining"] is False
-        with servers.service(home.uri) as service:
+        with servers.service(server.uri) as service:
             url = f"{service.url}/v2/queues/q7/messages?echo=true"
             found = httpx.get(url, headers=headers).json()["messages"]
         assert [message["body"] for message in found] == list(range(5))
 
 
-def test_queues_are_spread_and_located(shell: Shell, stores: list[str]) -> None:
+def test_rebalanced_queues_are_spread_and_located(shell: SubprocessCli, stores: list[str]) -> None:
     for number in range(8):
         shell.done("message", "post", f"q{number}", str(number))
     assert shell.shown("queue", "locate", "q3")["pool"] == "default"
@@ -108,36 +116,40 @@ def test_queues_are_spread_and_located(shell: Shell, stores: list[str]) -> None:
     assert shell.shown("message", "list", "q3")[0]["body"] == 3
 
 
-def test_draining_that_cannot_be_done_says_why(shell: Shell, stores: list[str]) -> None:
+def test_impossible_drain_reports_the_reason(shell: SubprocessCli, stores: list[str]) -> None:
     shell.done("pool", "create", "one", "--uri", stores[0])
     shell.done("flavor", "create", "fast", "one")
     shell.done("queue", "create", "orders", "--metadata", '{"_flavor": "fast"}')
-    said = shell.refused("pool", "drain", "one")
-    assert "default/orders: " in said
-    assert '"fast" has no other pool' in said
+    message = shell.refused("pool", "drain", "one")
+    assert "default/orders: " in message
+    assert '"fast" has no other pool' in message
 
 
-def test_draining_a_dead_pool_ends_and_says_why(shell: Shell, stores: list[str]) -> None:
-    with servers.redis_server() as gone:
-        shell.done("pool", "create", "one", "--uri", gone.uri)
+def test_drain_of_unreachable_pool_ends_with_the_reason(
+    shell: SubprocessCli, stores: list[str]
+) -> None:
+    with servers.redis_server() as stopped:
+        shell.done("pool", "create", "one", "--uri", stopped.uri)
         for number in range(12):
             shell.done("queue", "create", f"q{number}")
     shell.done("pool", "create", "two", "--uri", stores[0])
-    said = shell.refused("pool", "drain", "one")
-    assert "12 queues stay" in said
-    assert "cannot be reached" in said
+    message = shell.refused("pool", "drain", "one")
+    assert "12 queues could not be moved" in message
+    assert "cannot be reached" in message
     assert shell.shown("queue", "locate", "q3")["pool"] == "one"
     assert shell.shown("pool", "show", "one")["queues"] == 12
 
 
-def test_a_service_or_a_store_not_both(shell: Shell) -> None:
+def test_url_and_storage_exclude_each_other(shell: SubprocessCli) -> None:
     both = shell.run("pool", "list", "--url", "http://127.0.0.1:1", "--storage", "redis://x")
     assert both.returncode == 2
 
 
-def test_a_service_that_is_not_there_is_named() -> None:
-    assert "http://127.0.0.1:1" in Shell(["--url", "http://127.0.0.1:1"]).refused("pool", "list")
+def test_unreachable_service_is_named() -> None:
+    assert "http://127.0.0.1:1" in SubprocessCli(["--url", "http://127.0.0.1:1"]).refused(
+        "pool", "list"
+    )
 
 
-def test_a_service_without_admin_mode_says_so(service: servers.Service) -> None:
-    assert "admin mode" in Shell(["--url", service.url]).refused("pool", "list")
+def test_service_without_admin_mode_is_reported(service: servers.RunningService) -> None:
+    assert "admin mode" in SubprocessCli(["--url", service.url]).refused("pool", "list")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The clients that people use, pointed at a service with two workers.
+"""The public clients, pointed at a service with two workers.
 
-Any request may reach either worker, so nothing that a client relies on may
-live in one of them.
+Any request may reach either worker, so no state that a client relies on may
+be in one worker only.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from zaqarclient.queues import client as zaqarclient
 
 from tests import servers
 
-#: Of the tests' service only.
+#: For the service of the tests only.
 SIGNING_KEY = "a key for the tests of the clients"
 
 
 @pytest.fixture(scope="session")
-def two_workers(redis_server: servers.RedisServer) -> Iterator[servers.Service]:
+def two_workers(redis_server: servers.RedisServer) -> Iterator[servers.RunningService]:
     options: dict[str, dict[str, object]] = {
         "DEFAULT": {"admin_mode": True},
         "signed_url": {"secret_key": SIGNING_KEY},
@@ -38,11 +38,11 @@ def two_workers(redis_server: servers.RedisServer) -> Iterator[servers.Service]:
 
 class MakeClient(Protocol):
     def __call__(self, options: dict[str, Any] | None = None, backend: str = "noauth") -> Any:
-        """A client of python-zaqarclient with a Client-ID of its own."""
+        """Creates a client of python-zaqarclient with a Client-ID of its own."""
 
 
 @pytest.fixture
-def make_client(two_workers: servers.Service, project: str) -> MakeClient:
+def make_client(two_workers: servers.RunningService, project: str) -> MakeClient:
     def make(options: dict[str, Any] | None = None, backend: str = "noauth") -> Any:
         auth = {"backend": backend, "options": options or {"os_project_id": project}}
         return zaqarclient.Client(two_workers.url, 2, conf={"auth_opts": auth})
@@ -68,11 +68,11 @@ class InProject(token_endpoint.Token):
 
 @pytest.fixture(params=["root", "v2"])
 def cloud(
-    two_workers: servers.Service, project: str, request: pytest.FixtureRequest
+    two_workers: servers.RunningService, project: str, request: pytest.FixtureRequest
 ) -> Iterator[_proxy.Proxy]:
-    """What a connection offers as ``message``, with either endpoint configured.
+    """The ``message`` proxy of an SDK connection, with either endpoint configured.
 
-    From the root the SDK finds the API by version discovery.
+    From the root URL the SDK finds the API by version discovery.
     """
     root: dict[str, Any] = {"message_endpoint_override": two_workers.url}
     given = root if request.param == "root" else {}
@@ -86,7 +86,7 @@ def cloud(
 
 @pytest.fixture
 def queue_name() -> str:
-    """As python-zaqarclient wants names: without dots."""
+    """A queue name without dots, as python-zaqarclient requires."""
     return f"queue-{uuid.uuid4().hex[:12]}"
 
 
@@ -95,7 +95,7 @@ Post = Callable[[int], list[str]]
 
 @pytest.fixture
 def post_from_another(make_client: MakeClient, queue_name: str) -> Post:
-    """Post numbered messages as another client; returns their ids."""
+    """A function that posts numbered messages as another client and returns their ids."""
 
     def post(count: int) -> list[str]:
         answer = make_client().queue(queue_name).post([{"body": n} for n in range(count)])

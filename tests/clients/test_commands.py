@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ``openstack messaging`` commands that python-zaqarclient brings."""
+"""The ``openstack messaging`` commands of python-zaqarclient."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-#: osc-lib warns about a module of its own when it is imported.
+#: osc-lib warns about one of its own modules at import.
 pytestmark = pytest.mark.filterwarnings("ignore:The osc_lib.version module:DeprecationWarning")
 
 Run = Callable[..., Any]
@@ -21,10 +21,9 @@ Run = Callable[..., Any]
 
 @pytest.fixture
 def openstack(zaqar: Any, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run ``openstack messaging <words>``; returns what it prints, as JSON.
+    """A function that runs ``openstack messaging <words>`` and returns its output, as JSON.
 
-    The shell finds commands by their entry points and hands them its clients;
-    so does this.
+    Like the shell, it finds commands by their entry points and gives them its clients.
     """
     points = metadata.entry_points(group="openstack.messaging.v2")
 
@@ -119,7 +118,7 @@ def test_signed_urls(openstack: Run, queue_name: str, project: str) -> None:
     assert len(shown["Signature"]) == 64
 
 
-def test_the_service_itself(openstack: Run) -> None:
+def test_ping_and_health_commands(openstack: Run) -> None:
     assert openstack("ping") == {"Pingable": True}
     assert openstack("health")["storage_reachable"] is True
     assert "rel/queues" in openstack("homedoc")["resources"]

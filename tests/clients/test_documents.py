@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the README and the tutorial say to type does what they say it does."""
+"""The commands in the README and the tutorial do what the text says."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ import subprocess
 from typing import Any
 
 from tests import servers
-from tests.house.files import ROOT
+from tests.conventions.files import ROOT
 
-#: Where the documents' service is, and whose queues they are.
+#: The service and the project that the documents use.
 _ADDRESS, _PROJECT = "http://127.0.0.1:8888", "X-Project-ID: demo"
 
 
 def blocks(document: str, first: str, last: str) -> list[str]:
-    """Commands in sections of a document, from one heading to another."""
+    """Returns the commands in sections of a document, from one heading to another."""
     text = (ROOT / document).read_text()
     text = text[text.index(f"## {first}") : text.index(f"## {last}")]
     found = re.findall(r"(?:^    .*\n|^\n(?=    ))+", text, re.MULTILINE)
-    return [block for block in found if not block.lstrip().startswith("{")]  # that is an answer
+    return [block for block in found if not block.lstrip().startswith("{")]  # those are responses
 
 
-def typed(commands: list[str], service: servers.Service, project: str) -> None:
+def typed(commands: list[str], service: servers.RunningService, project: str) -> None:
     script = "\n".join(["set -eu", *commands])
     script = script.replace(_ADDRESS, service.url).replace(_PROJECT, f"X-Project-ID: {project}")
     assert service.url in script
@@ -31,14 +31,14 @@ def typed(commands: list[str], service: servers.Service, project: str) -> None:
 
 
 def test_the_readme_claims_one_message_and_deletes_it(
-    two_workers: servers.Service, project: str, zaqar: Any
+    two_workers: servers.RunningService, project: str, zaqar: Any
 ) -> None:
     typed(blocks("README.md", "Use it", "Install it"), two_workers, project)
     assert zaqar.queue("orders").stats["messages"]["total"] == 1
 
 
-def test_the_tutorial_deletes_all_that_it_has_claimed(
-    two_workers: servers.Service, project: str, zaqar: Any
+def test_the_tutorial_deletes_all_claimed_messages(
+    two_workers: servers.RunningService, project: str, zaqar: Any
 ) -> None:
     commands = blocks("doc/tutorial.md", "2. Say who you are", "6. Wait instead")
     typed(commands, two_workers, project)
@@ -46,8 +46,8 @@ def test_the_tutorial_deletes_all_that_it_has_claimed(
     assert (left["total"], left["claimed"]) == (2, 0)
 
 
-def test_the_tutorial_makes_queues_that_python_zaqarclient_lists(
-    two_workers: servers.Service, project: str, zaqar: Any
+def test_the_tutorial_creates_queues_that_python_zaqarclient_lists(
+    two_workers: servers.RunningService, project: str, zaqar: Any
 ) -> None:
     typed(blocks("doc/tutorial.md", "2. Say", "8. From Python"), two_workers, project)
     listed, _ = zaqar.queues()

@@ -13,7 +13,7 @@ from openstack.message.v2 import claim as claims
 from openstack.message.v2 import message as messages
 from openstack.message.v2 import queue as queues
 
-#: The SDK warns of its own future.
+#: The SDK emits deprecation warnings of its own.
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
     pytest.mark.filterwarnings("ignore::PendingDeprecationWarning"),
@@ -30,12 +30,12 @@ def post(cloud: _proxy.Proxy, queue: str, count: int) -> list[str]:
 
 
 def claim_messages(cloud: _proxy.Proxy, queue: str, **attributes: int) -> claims.Claim:
-    # What cloud.create_claim() does, but for the connection: that makes the SDK put a
-    # location of its own in the place of the header from which it takes the claim's id.
+    # As cloud.create_claim(), but without the connection: with it the SDK replaces the
+    # Location header, from which it reads the claim's id, by a location of its own.
     return claims.Claim.new(queue_name=queue, **attributes).create(cloud)
 
 
-def test_a_queue_is_made_with_its_attributes(cloud: _proxy.Proxy, queue_name: str) -> None:
+def test_a_queue_is_created_with_its_attributes(cloud: _proxy.Proxy, queue_name: str) -> None:
     made = cloud.create_queue(
         name=queue_name,
         description="what comes in",
@@ -51,7 +51,7 @@ def test_a_queue_is_made_with_its_attributes(cloud: _proxy.Proxy, queue_name: st
     assert found.name == queue_name
 
 
-def test_a_queue_may_be_made_twice(cloud: _proxy.Proxy, queue_name: str) -> None:
+def test_a_queue_may_be_created_twice(cloud: _proxy.Proxy, queue_name: str) -> None:
     cloud.create_queue(name=queue_name)
     cloud.create_queue(name=queue_name)
     assert [queue.name for queue in cloud.queues()] == [queue_name]
@@ -105,7 +105,7 @@ def test_messages_are_paged_by_their_ids(
     assert bodies(listed) == list(range(23))
 
 
-def test_paging_goes_on_although_messages_are_deleted_meanwhile(
+def test_paging_continues_although_messages_are_deleted_meanwhile(
     cloud: _proxy.Proxy, queue_name: str
 ) -> None:
     post(cloud, queue_name, 11)
@@ -116,9 +116,7 @@ def test_paging_goes_on_although_messages_are_deleted_meanwhile(
     assert seen == list(range(11))
 
 
-def test_a_client_does_not_hear_itself_unless_it_wants_to(
-    cloud: _proxy.Proxy, queue_name: str
-) -> None:
+def test_own_messages_are_hidden_without_echo(cloud: _proxy.Proxy, queue_name: str) -> None:
     me = str(uuid.uuid4())
     mine = messages.Message.new(queue_name=queue_name, client_id=me)
     mine.post(cloud, [{"body": "mine", "ttl": 60}])
@@ -126,7 +124,9 @@ def test_a_client_does_not_hear_itself_unless_it_wants_to(
     assert bodies(cloud.messages(queue_name, client_id=me, echo=True)) == ["mine"]
 
 
-def test_claimed_messages_are_listed_when_asked_for(cloud: _proxy.Proxy, queue_name: str) -> None:
+def test_claimed_messages_are_listed_with_include_claimed(
+    cloud: _proxy.Proxy, queue_name: str
+) -> None:
     post(cloud, queue_name, 13)
     claim_messages(cloud, queue_name, ttl=60, grace=60)
     assert bodies(cloud.messages(queue_name)) == [10, 11, 12]
@@ -160,16 +160,14 @@ def test_messages_are_claimed_renewed_and_released(cloud: _proxy.Proxy, queue_na
     assert bodies(cloud.messages(queue_name)) == [0, 1, 2]
 
 
-def test_a_claim_takes_the_defaults(cloud: _proxy.Proxy, queue_name: str) -> None:
+def test_a_claim_without_lease_gets_the_defaults(cloud: _proxy.Proxy, queue_name: str) -> None:
     post(cloud, queue_name, 1)
     claim = claim_messages(cloud, queue_name)
     assert cloud.get_claim(queue_name, claim.id).ttl == 300
 
 
-def test_a_limit_in_the_body_of_a_claim_is_passed_over(
-    cloud: _proxy.Proxy, queue_name: str
-) -> None:
-    # API: the limit of a claim is a parameter; the SDK puts it elsewhere.
+def test_a_limit_in_the_body_of_a_claim_is_ignored(cloud: _proxy.Proxy, queue_name: str) -> None:
+    # In the API the limit of a claim is a query parameter; the SDK puts it into the body.
     post(cloud, queue_name, 12)
     claim = claim_messages(cloud, queue_name, ttl=60, grace=60, limit=3)
     assert len(claim.messages) == 10
@@ -189,7 +187,7 @@ def test_a_claimed_message_is_deleted_through_its_claim(
     with pytest.raises(exceptions.ForbiddenException):
         cloud.delete_message(queue_name, first)
     cloud.delete_message(queue_name, first, claim.id)
-    # The SDK takes the claim itself as well.
+    # The SDK accepts the claim object as well.
     cloud.delete_message(queue_name, second, claim)  # type: ignore[arg-type]  # the SDK says str
     assert list(cloud.messages(queue_name, include_claimed=True)) == []
     assert cloud.get_claim(queue_name, claim.id).messages == []

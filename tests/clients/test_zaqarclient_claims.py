@@ -17,7 +17,7 @@ def bodies(messages: Any) -> list[Any]:
     return [message.body for message in messages]
 
 
-def test_a_claim_without_ttl_and_grace_takes_the_defaults(
+def test_a_claim_without_ttl_and_grace_gets_the_defaults(
     zaqar: Any, queue_name: str, post_from_another: Post
 ) -> None:
     # The client sends null for both.
@@ -39,11 +39,11 @@ def test_a_claim_takes_as_many_as_its_limit(
     assert len({claim.id for claim in claims}) == 3
 
 
-@pytest.mark.parametrize("made", [True, False])
+@pytest.mark.parametrize("created", [True, False])
 def test_a_claim_on_a_queue_without_messages_is_empty(
-    zaqar: Any, queue_name: str, made: bool
+    zaqar: Any, queue_name: str, created: bool
 ) -> None:
-    claim = zaqar.queue(queue_name, force_create=made).claim(ttl=60, grace=60)
+    claim = zaqar.queue(queue_name, force_create=created).claim(ttl=60, grace=60)
     assert list(claim) == []
     assert claim.id is None
 
@@ -75,11 +75,11 @@ def test_a_claim_is_renewed(zaqar: Any, queue_name: str, post_from_another: Post
     found = queue.claim(id=claim.id)
     (message,) = found
     assert found.ttl == 7200
-    # The claim outlives the hour that the message had: it lives until the grace ends.
+    # The claim outlives the message's TTL of an hour: the message lives until the grace ends.
     assert message.ttl == 7300
 
 
-def test_a_renewal_without_values_takes_the_defaults(
+def test_a_renewal_without_values_gets_the_defaults(
     zaqar: Any, queue_name: str, post_from_another: Post
 ) -> None:
     post_from_another(1)
@@ -104,7 +104,7 @@ def test_wrong_values_are_refused(
         claim.update(**values)
 
 
-def test_a_released_claim_gives_its_messages_back(
+def test_messages_of_a_released_claim_are_claimable_again(
     zaqar: Any, queue_name: str, post_from_another: Post
 ) -> None:
     post_from_another(4)
@@ -114,7 +114,7 @@ def test_a_released_claim_gives_its_messages_back(
     first.delete()
     first.delete()
 
-    # Not what the second claim holds.
+    # But not the messages of the second claim.
     assert bodies(queue.claim(ttl=60, grace=60)) == [0, 1, 3]
     assert bodies(queue.claim(id=second.id)) == [2]
     with pytest.raises(errors.ResourceNotFound):
@@ -153,13 +153,13 @@ def test_a_claimed_message_is_not_deleted_without_its_claim(
 def test_messages_claimed_too_often_become_dead_letters(
     zaqar: Any, make_client: MakeClient, queue_name: str
 ) -> None:
-    letters = f"{queue_name}-dead"
+    dead_letters = f"{queue_name}-dead"
     metadata = {
         "_max_claim_count": 2,
-        "_dead_letter_queue": letters,
+        "_dead_letter_queue": dead_letters,
         "_dead_letter_queue_messages_ttl": 700,
     }
-    # Not Queue.metadata(): it adds what was shown as null and then removes it again.
+    # Not Queue.metadata(): it adds attributes that were shown as null and then removes them.
     request, transport = zaqar._request_and_transport()
     core.queue_create(transport, request, queue_name, metadata=metadata)
     queue = zaqar.queue(queue_name)
@@ -172,7 +172,10 @@ def test_messages_claimed_too_often_become_dead_letters(
 
     assert bodies(queue.claim(ttl=60, grace=60)) == []
     assert queue.stats["messages"]["total"] == 0
-    dead = list(zaqar.queue(letters).messages(echo=True))
+    dead = list(zaqar.queue(dead_letters).messages(echo=True))
     assert bodies(dead) == ["poison", "poison too"]
     assert [message.ttl for message in dead] == [700, 700]
-    assert bodies(make_client().queue(letters).claim(ttl=60, grace=60)) == ["poison", "poison too"]
+    assert bodies(make_client().queue(dead_letters).claim(ttl=60, grace=60)) == [
+        "poison",
+        "poison too",
+    ]

@@ -38,7 +38,7 @@ def test_a_list_of_messages_is_posted_in_order(zaqar: Any, queue_name: str) -> N
     assert bodies(queue.messages(*ids)) == list(range(12))
 
 
-def test_own_messages_are_hidden_unless_asked_for(zaqar: Any, queue_name: str) -> None:
+def test_own_messages_are_hidden_without_echo(zaqar: Any, queue_name: str) -> None:
     queue = zaqar.queue(queue_name)
     queue.post([{"body": "mine"}])
     assert bodies(queue.messages()) == []
@@ -54,17 +54,15 @@ def test_messages_are_paged_by_following_links(
     assert bodies(listed) == list(range(21))
 
 
-def test_pages_skip_what_the_client_may_not_see(
-    make_client: MakeClient, zaqar: Any, queue_name: str
-) -> None:
-    # More hidden messages in a row than fit a page.
+def test_pages_skip_hidden_messages(make_client: MakeClient, zaqar: Any, queue_name: str) -> None:
+    # More consecutive hidden messages than fit a page.
     zaqar.queue(queue_name).post([{"body": f"own {n}"} for n in range(9)])
     make_client().queue(queue_name).post([{"body": "other"}])
     zaqar.queue(queue_name).post([{"body": "own, last"}])
     assert bodies(zaqar.queue(queue_name).messages(limit=2).stream()) == ["other"]
 
 
-def test_paging_goes_on_where_it_was_although_messages_were_deleted(
+def test_paging_continues_although_messages_were_deleted(
     zaqar: Any, queue_name: str, post_from_another: Post
 ) -> None:
     post_from_another(9)
@@ -83,7 +81,7 @@ def test_a_marker_is_the_id_of_a_message(
     assert bodies(zaqar.queue(queue_name).messages(marker=ids[2])) == [3, 4]
 
 
-def test_claimed_messages_are_listed_when_asked_for(
+def test_claimed_messages_are_listed_with_include_claimed(
     zaqar: Any, queue_name: str, post_from_another: Post
 ) -> None:
     post_from_another(8)
@@ -95,7 +93,7 @@ def test_claimed_messages_are_listed_when_asked_for(
     assert [message.claim_id for message in listed] == [claim.id] * 5 + [None] * 3
 
 
-def test_delayed_messages_are_listed_when_asked_for(
+def test_delayed_messages_are_listed_with_include_delayed(
     make_client: MakeClient, zaqar: Any, queue_name: str
 ) -> None:
     queue = zaqar.queue(queue_name, force_create=True)
@@ -117,7 +115,7 @@ def test_a_missing_message_is_not_found(zaqar: Any, queue_name: str) -> None:
         queue.messages(id, "no-such-message")
 
 
-def test_a_message_is_deleted_once_and_again_without_harm(zaqar: Any, queue_name: str) -> None:
+def test_deletion_of_a_message_is_idempotent(zaqar: Any, queue_name: str) -> None:
     queue = zaqar.queue(queue_name)
     queue.post([{"body": 1}, {"body": 2}])
     first, _ = queue.messages(echo=True)
@@ -181,7 +179,7 @@ def test_a_post_without_messages_is_refused(zaqar: Any, queue_name: str) -> None
         zaqar.queue(queue_name).post([])
 
 
-def test_the_limit_of_a_post_is_the_queues_own(zaqar: Any, queue_name: str) -> None:
+def test_post_size_limit_of_the_queue_applies(zaqar: Any, queue_name: str) -> None:
     queue = zaqar.queue(queue_name, force_create=True)
     queue.metadata({"_max_messages_post_size": 100})
     queue.post({"body": "x" * 50})

@@ -15,11 +15,11 @@ from tests import servers
 
 @pytest.fixture
 def admin(redis_server: servers.RedisServer) -> Iterator[Any]:
-    """A client of a service with two workers, over a store that no other test uses."""
+    """A client of a service with two workers, on a store that no other test uses."""
     options: dict[str, dict[str, object]] = {"DEFAULT": {"admin_mode": True}}
     with (
-        servers.redis_server() as home,
-        servers.service(home.uri, workers=2, options=options) as service,
+        servers.redis_server() as default_pool,
+        servers.service(default_pool.uri, workers=2, options=options) as service,
     ):
         conf = {"auth_opts": {"backend": "noauth", "options": {"os_project_id": "p"}}}
         yield zaqarclient.Client(service.url, conf=conf, version=2)

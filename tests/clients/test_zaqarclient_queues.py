@@ -28,21 +28,21 @@ def names(listed: Any) -> list[str]:
     return [queue.name for queue in listed]
 
 
-def test_a_queue_is_made_and_made_again_without_harm(zaqar: Any, queue_name: str) -> None:
+def test_creation_of_a_queue_is_idempotent(zaqar: Any, queue_name: str) -> None:
     zaqar.queue(queue_name, force_create=True)
     zaqar.queue(queue_name, force_create=True)
     listed, _ = zaqar.queues()
     assert names(listed) == [queue_name]
 
 
-def test_a_name_with_a_dot_is_refused_by_this_client_and_not_by_the_service(
-    zaqar: Any, two_workers: servers.Service, project: str, queue_name: str
+def test_name_with_a_dot_is_refused_by_the_client_but_not_by_the_service(
+    zaqar: Any, two_workers: servers.RunningService, project: str, queue_name: str
 ) -> None:
-    """As doc/tutorial.md says."""
+    """doc/tutorial.md says so."""
     dotted = f"{queue_name}.dead"
     headers = {"Client-ID": str(uuid.uuid4()), "X-Project-ID": project}
-    made = httpx.put(f"{two_workers.url}/v2/queues/{dotted}", headers=headers)
-    assert made.status_code == 201
+    created = httpx.put(f"{two_workers.url}/v2/queues/{dotted}", headers=headers)
+    assert created.status_code == 201
     with pytest.raises(ValueError, match="letters, digits, underscores and dashes"):
         zaqar.queue(dotted)
     listed, _ = zaqar.queues()
@@ -50,7 +50,7 @@ def test_a_name_with_a_dot_is_refused_by_this_client_and_not_by_the_service(
         names(listed)
 
 
-def test_ensure_exists_makes_the_queue(zaqar: Any, queue_name: str) -> None:
+def test_ensure_exists_creates_the_queue(zaqar: Any, queue_name: str) -> None:
     queue = zaqar.queue(queue_name, auto_create=False)
     queue.ensure_exists(force_create=True)
     listed, _ = zaqar.queues()
@@ -72,16 +72,16 @@ def test_a_deleted_queue_is_not_listed_and_can_be_deleted_again(
 
 
 def test_queues_are_paged_by_following_links(zaqar: Any) -> None:
-    made = [f"queue-{n:02}" for n in range(23)]
-    for name in made:
+    created = [f"queue-{n:02}" for n in range(23)]
+    for name in created:
         zaqar.queue(name, force_create=True)
 
     first, count = zaqar.queues(limit=5, detailed=True, with_count=True)
     assert count == 23
     queues = list(first.stream())
 
-    assert names(queues) == made
-    assert [queue.href for queue in queues] == [f"/v2/queues/{name}" for name in made]
+    assert names(queues) == created
+    assert [queue.href for queue in queues] == [f"/v2/queues/{name}" for name in created]
     assert all(queue.metadata_dict == RESERVED for queue in queues)
 
 
@@ -127,7 +127,8 @@ def test_new_metadata_replaces_all_of_the_old(zaqar: Any, queue_name: str) -> No
         "_default_message_ttl": 120,
     }
 
-    # The client removes every key it saw and does not get anew: ours and the reserved.
+    # The client removes every key that it saw and that is not in the new metadata: ours and
+    # the reserved ones.
     queue.metadata({"size": 4, "shape": {"sides": [1, 2]}})
     shown = RESERVED | {"size": 4, "shape": {"sides": [1, 2]}}
     assert queue.metadata() == shown
@@ -139,7 +140,7 @@ def test_new_metadata_replaces_all_of_the_old(zaqar: Any, queue_name: str) -> No
 
 def test_metadata_may_have_keys_with_slashes_and_tildes(zaqar: Any, queue_name: str) -> None:
     queue = zaqar.queue(queue_name, force_create=True)
-    # The client does not escape; this is how its users do.
+    # The client does not escape keys; its users must.
     queue.metadata({"a~1b": 1, "c~0d": 2})
     assert queue.metadata(force_reload=True) == RESERVED | {"a/b": 1, "c~d": 2}
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""python-zaqarclient: pre-signed URLs, made and used."""
+"""python-zaqarclient: creation and use of pre-signed URLs."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tests.clients.conftest import MakeClient
 
 
 def holder(make_client: MakeClient, shared: dict[str, Any]) -> Any:
-    """A client that knows nothing but what was shared with it."""
+    """A client with nothing but the shared document."""
     options = {name: shared[name] for name in ("expires", "methods", "paths", "signature")}
     return make_client(options | {"os_project_id": shared["project"]}, backend="signed-url")
 
 
-def test_by_default_messages_may_be_read_for_a_day(
+def test_default_share_allows_reading_messages_for_a_day(
     make_client: MakeClient, zaqar: Any, queue_name: str, project: str
 ) -> None:
     queue = zaqar.queue(queue_name)
@@ -36,7 +36,7 @@ def test_by_default_messages_may_be_read_for_a_day(
     assert theirs.message(message.id).body == "for the holder"
 
 
-def test_what_was_not_shared_stays_closed(
+def test_requests_that_were_not_shared_are_refused(
     make_client: MakeClient, zaqar: Any, queue_name: str
 ) -> None:
     zaqar.queue(queue_name).post({"body": 1})
@@ -53,10 +53,10 @@ def test_what_was_not_shared_stays_closed(
         client.queues()
 
 
-def test_a_worker_can_be_given_all_that_it_needs(
+def test_share_can_allow_all_that_a_worker_needs(
     make_client: MakeClient, zaqar: Any, queue_name: str
 ) -> None:
-    # The client sends the time of expiry with microseconds.
+    # The client sends the expiry with microseconds.
     shared = zaqar.queue(queue_name).signed_url(
         paths=["messages", "claims"], ttl_seconds=600, methods=["GET", "POST", "PATCH", "DELETE"]
     )
@@ -70,7 +70,7 @@ def test_a_worker_can_be_given_all_that_it_needs(
     assert zaqar.queue(queue_name).stats["messages"]["total"] == 0
 
 
-def test_a_changed_document_opens_nothing(
+def test_changed_share_document_is_refused(
     make_client: MakeClient, zaqar: Any, queue_name: str, project: str
 ) -> None:
     zaqar.queue(queue_name).post({"body": 1})
@@ -87,6 +87,6 @@ def test_a_changed_document_opens_nothing(
             theirs.messages()
 
 
-def test_the_past_is_not_shared(zaqar: Any, queue_name: str) -> None:
+def test_share_with_past_expiry_is_refused(zaqar: Any, queue_name: str) -> None:
     with pytest.raises(errors.MalformedRequest):
         zaqar.queue(queue_name).signed_url(ttl_seconds=-60)

@@ -1,47 +1,47 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A store as threads and Spark use it: verbs that are run, not awaited."""
+"""A store as threads and Spark use it: verbs are run to the end, not awaited."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
-from tests.contract.stores import CLIENT, TTL, OwnedClock, drafts
+from tests.contract.stores import CLIENT, TTL, ManualClock, new_messages
 from zaqar_redis.keyspace import envelope, keys
 from zaqar_redis.keyspace.batch import BatchSettings
 from zaqar_redis.keyspace.client import BlockingClient
-from zaqar_redis.records import Draft, Retry, Taken
-from zaqar_redis.storage.drivers.redis.claims import Claims
-from zaqar_redis.storage.drivers.redis.ledger import Digest, Ledger
-from zaqar_redis.storage.drivers.redis.messages import Messages
-from zaqar_redis.storage.drivers.redis.queues import Queues
-from zaqar_redis.storage.drivers.redis.ranges import Ranges
-from zaqar_redis.storage.drivers.redis.stages import Stages
+from zaqar_redis.records import ClaimResult, IdempotencyKey, NewMessage
+from zaqar_redis.storage.redis.claims import RedisClaims
+from zaqar_redis.storage.redis.ledger import BatchDigest, RedisLedger
+from zaqar_redis.storage.redis.messages import RedisMessages
+from zaqar_redis.storage.redis.queues import RedisQueues
+from zaqar_redis.storage.redis.ranges import RedisRanges
+from zaqar_redis.storage.redis.staged_chunks import RedisStagedChunks
 
-#: A chunk as the ledger and the stages take it.
+#: A chunk in the form that the ledger and the staged writes take.
 Chunk = list[tuple[int, int, bytes]]
 
 
-def chunk_of(*names: str, ttl: int = -1, delay: int = -1, sealed: bool = False) -> Chunk:
+def chunk_of(*names: str, ttl: int = -1, delay: int = -1, encrypted: bool = False) -> Chunk:
     client = envelope.client_bytes(CLIENT)
-    bodies = [Draft(body=json.dumps(name).encode(), sealed=sealed) for name in names]
+    bodies = [NewMessage(body=json.dumps(name).encode(), encrypted=encrypted) for name in names]
     return [(ttl, delay, envelope.tail(body, client)) for body in bodies]
 
 
-class Blocking:
-    """What is not said otherwise happens to the queue "q" of the test's project."""
+class BlockingStore:
+    """A blocking client of a store; its default queue is "q" of the test's project."""
 
-    def __init__(self, uri: str, project: str, clock: OwnedClock | None = None) -> None:
+    def __init__(self, uri: str, project: str, clock: ManualClock | None = None) -> None:
         self.uri = uri
         self.project = project
-        self.clock = clock or OwnedClock()
+        self.clock = clock or ManualClock()
         self.client = BlockingClient(uri, BatchSettings())
-        self.queues = Queues(self.client, self.clock)
-        self.messages = Messages(self.client, self.clock)
-        self.claims = Claims(self.client, self.clock, self.messages.bury)
-        self.ranges = Ranges(self.client, self.clock)
-        self.ledger = Ledger(self.client, self.clock)
-        self.stages = Stages(self.client, self.clock)
+        self.queues = RedisQueues(self.client, self.clock)
+        self.messages = RedisMessages(self.client, self.clock)
+        self.claims = RedisClaims(self.client, self.clock, self.messages.dead_letter)
+        self.ranges = RedisRanges(self.client, self.clock)
+        self.ledger = RedisLedger(self.client, self.clock)
+        self.stages = RedisStagedChunks(self.client, self.clock)
 
     def key(self, slot: str, queue: str = "q") -> bytes:
         key: bytes = getattr(keys.of_queue(self.project, queue), slot)
@@ -57,16 +57,20 @@ class Blocking:
         self.queues.delete(self.project, queue).run()
 
     def post(
-        self, *names: str, retry: Retry | None = None, ttl: int | None = None, queue: str = "q"
+        self,
+        *names: str,
+        idempotency_key: IdempotencyKey | None = None,
+        ttl: int | None = None,
+        queue: str = "q",
     ) -> list[str]:
         posted = self.messages.post(
             self.project,
             queue,
-            drafts(names, ttl, None),
+            new_messages(names, ttl, None),
             client=CLIENT,
             default_ttl=TTL,
             size=0,
-            retry=retry,
+            idempotency_key=idempotency_key,
         ).run()
         return list(posted.ids)
 
@@ -77,11 +81,11 @@ class Blocking:
         messages: Chunk,
         *,
         name: str = "writer",
-        digest: Digest | None = None,
+        digest: BatchDigest | None = None,
         size: int = 0,
-        sealed: bool = False,
+        encrypted: bool = False,
     ) -> bool:
-        """By the ledger; without a *digest* of what came before, as if that were nothing."""
+        """Writes through the ledger; without a *digest*, nothing was written before."""
         return self.ledger.post(
             self.project,
             "q",
@@ -89,14 +93,14 @@ class Blocking:
             name=name,
             batch=batch,
             chunk=chunk,
-            digest=(digest or Digest()).add(messages),
+            digest=(digest or BatchDigest()).add(messages),
             size=size,
             default_ttl=TTL,
-            sealed=sealed,
+            encrypted=encrypted,
         ).run()
 
-    def end(self, batch: int, chunk: int, digest: Digest) -> None:
-        """*digest* is of all that was sent."""
+    def end(self, batch: int, chunk: int, digest: BatchDigest) -> None:
+        """Ends the batch; *digest* covers all chunks that were sent."""
         self.ledger.end(
             self.project, "q", name="writer", batch=batch, chunk=chunk, digest=str(digest)
         ).run()
@@ -107,11 +111,11 @@ class Blocking:
     def remove(self, *ids: str) -> None:
         self.messages.delete(self.project, "q", ids, claims=None, force=True).run()
 
-    def claim(self, limit: int, ttl: int = 600) -> Taken:
+    def claim(self, limit: int, ttl: int = 600) -> ClaimResult:
         return self.claims.create(self.project, "q", ttl=ttl, grace=60, limit=limit).run()
 
     def bodies(self, queue: str = "q") -> list[str]:
-        """What the bodies of all messages say, by rank."""
+        """Returns the decoded bodies of all messages, by rank."""
         ranks = self.command("ZRANGE", self.key("messages", queue), 0, -1)
         if not ranks:
             return []

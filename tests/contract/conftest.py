@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every backend that keeps the contract, as a fixture parameter."""
+"""Every backend that implements the contract, as a fixture parameter."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ import pytest
 import redis
 
 from tests import servers
-from tests.contract.blocking import Blocking
-from tests.contract.stores import POOLED, Store, opened
+from tests.contract.blocking import BlockingStore
+from tests.contract.stores import POOLED, ContractStore, opened
 from zaqar_redis.keyspace import embedded
 
 
@@ -49,7 +49,7 @@ def _tcp() -> Iterator[str]:
 
 
 def _on_a_port(folder: Path) -> tuple[subprocess.Popen[bytes], int]:
-    """A server on TCP; somebody else may be faster at taking a port that was free."""
+    """Starts a server on TCP; retried, as another process may take a free port first."""
     for _ in range(10):
         port = servers.free_port()
         process = subprocess.Popen(
@@ -88,8 +88,8 @@ def _embedded() -> Iterator[str]:
 
 @contextlib.contextmanager
 def _pooled() -> Iterator[str]:
-    with _redis() as home, _redis() as other:
-        yield f"{POOLED}{home}|{home}?db=1|{other}"
+    with _redis() as default, _redis() as other:
+        yield f"{POOLED}{default}|{default}?db=1|{other}"
 
 
 BACKENDS: dict[str, Callable[[], contextlib.AbstractContextManager[str]]] = {
@@ -104,28 +104,28 @@ BACKENDS: dict[str, Callable[[], contextlib.AbstractContextManager[str]]] = {
 
 @pytest.fixture(scope="session", params=list(BACKENDS))
 def uri(request: pytest.FixtureRequest) -> Iterator[str]:
-    """A store of this process's own."""
+    """The URI of a store that only this process uses."""
     with BACKENDS[request.param]() as found:
         yield found
 
 
 @pytest.fixture
-def store(uri: str, project: str) -> Iterator[Store]:
-    with opened(uri, project) as made:
-        yield made
+def store(uri: str, project: str) -> Iterator[ContractStore]:
+    with opened(uri, project) as store:
+        yield store
 
 
 @pytest.fixture(scope="session")
 def own_redis() -> Iterator[str]:
-    """One real Redis, for what need not be said of every backend."""
+    """One real Redis, for what need not be tested on every backend."""
     with _redis() as found:
         yield found
 
 
 @pytest.fixture
-def real(own_redis: str, project: str) -> Iterator[Store]:
-    with opened(own_redis, project) as made:
-        yield made
+def real(own_redis: str, project: str) -> Iterator[ContractStore]:
+    with opened(own_redis, project) as store:
+        yield store
 
 
 @pytest.fixture(scope="session", params=["redis", "valkey"])
@@ -135,8 +135,8 @@ def server_of_each_kind(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 @pytest.fixture
-def blocking(server_of_each_kind: str, project: str) -> Iterator[Blocking]:
-    """What Spark uses: verbs that are run, over a real server."""
-    made = Blocking(server_of_each_kind, project)
-    yield made
-    made.close()
+def blocking(server_of_each_kind: str, project: str) -> Iterator[BlockingStore]:
+    """The store as Spark uses it: blocking, over a real server."""
+    store = BlockingStore(server_of_each_kind, project)
+    yield store
+    store.close()

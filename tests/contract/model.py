@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Queues with claims, delays, expiry and dead letters, in the plainest words.
+"""A plain model of queues with claims, delays, expiry and dead letters.
 
-This is the readable definition of what a store does; it is slow and forgets
+This is the readable definition of what a store does; it is slow and removes
 nothing.  Times are milliseconds, lifetimes seconds.
 """
 
@@ -13,7 +13,7 @@ from zaqar_redis import errors
 
 
 @dataclass
-class Entry:
+class ModelMessage:
     rank: int
     body: str
     created: int
@@ -27,7 +27,7 @@ class Entry:
 
 
 @dataclass
-class Lease:
+class ModelClaim:
     ttl: int
     start: int
     ranks: list[int]
@@ -44,42 +44,42 @@ class ModelQueue:
     dead_queue: str = ""
     dead_ttl: int | None = None
     last_rank: int = 0
-    entries: dict[int, Entry] = field(default_factory=dict)
-    leases: dict[str, Lease] = field(default_factory=dict)
+    entries: dict[int, ModelMessage] = field(default_factory=dict)
+    leases: dict[str, ModelClaim] = field(default_factory=dict)
 
 
-class Model:
-    """Queues by name."""
+class ReferenceModel:
+    """The queues of the model, by name."""
 
     def __init__(self) -> None:
         self.now = 0
         self.queues: dict[str, ModelQueue] = {}
 
-    # What is true now.
+    # State at the current time.
 
-    def alive(self, name: str) -> list[Entry]:
+    def alive(self, name: str) -> list[ModelMessage]:
         queue = self.queues.get(name) or ModelQueue()
         return [entry for _, entry in sorted(queue.entries.items()) if entry.expires > self.now]
 
-    def is_held(self, entry: Entry) -> bool:
+    def is_held(self, entry: ModelMessage) -> bool:
         return entry.claim is not None and entry.held_until > self.now
 
-    def is_delayed(self, entry: Entry) -> bool:
+    def is_delayed(self, entry: ModelMessage) -> bool:
         return entry.created + entry.delay * 1000 > self.now
 
-    def ready(self, name: str) -> list[Entry]:
+    def ready(self, name: str) -> list[ModelMessage]:
         return [
             entry
             for entry in self.alive(name)
             if not self.is_held(entry) and not self.is_delayed(entry)
         ]
 
-    def lease(self, name: str, claim: str) -> Lease | None:
+    def lease(self, name: str, claim: str) -> ModelClaim | None:
         queue = self.queues.get(name)
         lease = queue.leases.get(claim) if queue else None
         return lease if lease and lease.ends > self.now else None
 
-    def held(self, name: str, claim: str) -> list[Entry]:
+    def held(self, name: str, claim: str) -> list[ModelMessage]:
         lease = self.lease(name, claim)
         return [
             entry
@@ -87,13 +87,13 @@ class Model:
             if lease and entry.rank in lease.ranks and entry.claim == claim and self.is_held(entry)
         ]
 
-    # What can be done.
+    # Operations.
 
     def post(self, name: str, body: str, ttl: int, delay: int | None, origin: str = "") -> int:
         queue = self.queues.setdefault(name, ModelQueue())
         queue.last_rank += 1
         own_delay = queue.delay if delay is None else delay
-        queue.entries[queue.last_rank] = Entry(
+        queue.entries[queue.last_rank] = ModelMessage(
             rank=queue.last_rank,
             body=body,
             created=self.now,
@@ -104,10 +104,10 @@ class Model:
         )
         return queue.last_rank
 
-    def take(self, name: str, limit: int) -> list[Entry]:
-        """The oldest that may be had; those claimed too often move away first."""
+    def take(self, name: str, limit: int) -> list[ModelMessage]:
+        """Returns the oldest claimable messages; dead-letters those claimed too often first."""
         queue = self.queues.get(name)
-        taken: list[Entry] = []
+        taken: list[ModelMessage] = []
         for entry in self.ready(name):
             if len(taken) == limit:
                 break
@@ -118,11 +118,11 @@ class Model:
                 taken.append(entry)
         return taken
 
-    def claim(self, name: str, claim: str, ttl: int, grace: int, limit: int) -> list[Entry]:
+    def claim(self, name: str, claim: str, ttl: int, grace: int, limit: int) -> list[ModelMessage]:
         taken = self.take(name, limit)
         if taken:
             ranks = [entry.rank for entry in taken]
-            self.queues[name].leases[claim] = Lease(ttl, self.now, ranks)
+            self.queues[name].leases[claim] = ModelClaim(ttl, self.now, ranks)
         for entry in taken:
             entry.claim = claim
             entry.count += 1
@@ -138,7 +138,7 @@ class Model:
         lease.ttl, lease.start = ttl, self.now
         return True
 
-    def _hold(self, entry: Entry, ttl: int, grace: int) -> None:
+    def _hold(self, entry: ModelMessage, ttl: int, grace: int) -> None:
         entry.held_until = self.now + ttl * 1000
         if entry.expires < entry.held_until:
             entry.expires = entry.held_until + grace * 1000
@@ -150,7 +150,7 @@ class Model:
         if name in self.queues:
             self.queues[name].leases.pop(claim, None)
 
-    def pop(self, name: str, limit: int) -> list[Entry]:
+    def pop(self, name: str, limit: int) -> list[ModelMessage]:
         taken = self.take(name, limit)
         for entry in taken:
             del self.queues[name].entries[entry.rank]
@@ -159,7 +159,7 @@ class Model:
     def delete(
         self, name: str, ranks: list[int], claims: list[str] | None, force: bool
     ) -> type[errors.Problem] | None:
-        """What is refused, and why; None: it was done."""
+        """Deletes the messages, or returns the reason of the refusal."""
         chosen = [entry for rank in ranks for entry in self.alive(name) if entry.rank == rank]
         for entry in chosen:
             if refusal := self._refusal(name, entry, claims, force):
@@ -169,12 +169,12 @@ class Model:
         return None
 
     def _refusal(
-        self, name: str, entry: Entry, claims: list[str] | None, force: bool
+        self, name: str, entry: ModelMessage, claims: list[str] | None, force: bool
     ) -> type[errors.Problem] | None:
         if claims is None:
             return errors.MessageClaimed if self.is_held(entry) and not force else None
         if not any(self.lease(name, claim) for claim in claims):
-            return errors.ClaimLapsed
+            return errors.ClaimExpired
         if not self.is_held(entry):
             return errors.MessageNotClaimed
         return None if entry.claim in claims else errors.ClaimedByOther

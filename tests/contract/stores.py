@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A store as tests want it: synchronous, short to call, with a clock of its own."""
+"""A store for tests: synchronous, short to call, with a clock of its own."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ from zaqar_redis.keyspace import client as keyspace
 from zaqar_redis.keyspace.batch import BatchSettings
 from zaqar_redis.keyspace.script import Call
 from zaqar_redis.records import (
-    Checked,
-    Draft,
+    CheckResult,
+    ClaimResult,
     Finding,
+    IdempotencyKey,
     Message,
+    NewMessage,
     Page,
     Pool,
-    Posted,
+    PostResult,
     Queue,
-    Retry,
     Stats,
-    Taken,
 )
-from zaqar_redis.storage.driver import Driver
-from zaqar_redis.storage.drivers.redis import RedisDriver
-from zaqar_redis.storage.drivers.redis.control import RedisControl
-from zaqar_redis.storage.pooled import PooledDriver
+from zaqar_redis.storage.contract import Driver
+from zaqar_redis.storage.pools import PooledDriver
+from zaqar_redis.storage.redis import RedisDriver
+from zaqar_redis.storage.redis.control import RedisControl
 
 T = TypeVar("T")
 
 CLIENT = "8f4c1f2e-3c56-4b5e-9e0a-6f5a5d0c7b11"
 OTHER_CLIENT = "b7a1d9b0-0d0f-4f52-8c8c-2f8d8f3f1a22"
-#: What is posted when nobody says for how long, in seconds.
+#: Default TTL of posted messages, in seconds.
 TTL = 3600
 
-#: Ids that no queue ever gave, some of them hardly ids.
+#: Ids that no queue ever issued, some of them malformed.
 STRANGE_IDS = [
     str(uuid.UUID(int=0)),
     str(uuid.UUID(int=2**128 - 1)),
@@ -55,8 +55,8 @@ STRANGE_IDS = [
 ]
 
 
-class OwnedClock:
-    """Milliseconds that pass when a test says so, and not before."""
+class ManualClock:
+    """A clock in milliseconds that only a test advances."""
 
     def __init__(self) -> None:
         self.now = 1_800_000_000_000
@@ -68,11 +68,11 @@ class OwnedClock:
         self.now += round(seconds * 1000)
 
 
-class Died(Exception):
-    """The process is gone: nothing after this is done."""
+class ProcessDied(Exception):
+    """The simulated process has died: nothing after this is executed."""
 
 
-class Dying:
+class CrashBeforeScript:
     """A client of a process that dies before it sends a certain script."""
 
     def __init__(self, client: keyspace.AsyncClient, script: str, after: int) -> None:
@@ -89,7 +89,7 @@ class Dying:
     async def call(self, call: Call) -> Any:
         if call.script.name == self._script:
             if self._after == 0:
-                raise Died
+                raise ProcessDied
             self._after -= 1
         return await self._client.call(call)
 
@@ -103,25 +103,25 @@ class Dying:
         return self._client.connection()
 
 
-def drafts(names: Iterable[str], ttl: int | None, delay: int | None) -> list[Draft]:
-    return [Draft(body=json.dumps(name).encode(), ttl=ttl, delay=delay) for name in names]
+def new_messages(names: Iterable[str], ttl: int | None, delay: int | None) -> list[NewMessage]:
+    return [NewMessage(body=json.dumps(name).encode(), ttl=ttl, delay=delay) for name in names]
 
 
 def names(messages: Iterable[Message]) -> list[str]:
-    """What the bodies say."""
+    """Returns the decoded bodies, which name the messages."""
     return [json.loads(message.body) for message in messages]
 
 
-class Store:
-    """A started driver; every call is done when it returns.
+class ContractStore:
+    """A started driver whose calls block until they are done.
 
-    What is not said otherwise happens to the queue "q" of the test's project.
+    The default queue is "q" of the test's project.
     """
 
     driver: Driver
 
     def __init__(self, uri: str, runner: asyncio.Runner, project: str) -> None:
-        self.clock = OwnedClock()
+        self.clock = ManualClock()
         self.project = project
         self.uri = uri
         self.runner = runner
@@ -132,23 +132,23 @@ class Store:
         self.driver = self.part(uri)
 
     def part(self, uri: str) -> RedisDriver:
-        """A driver whose time is the test's."""
+        """Returns a driver that uses the clock of the test."""
         client = keyspace.client(uri, BatchSettings())
         driver = RedisDriver(client, now=self.clock)
         self._parts.append((driver, client))
         return driver
 
     def command(self, *parts: bytes | str | int) -> list[Any]:
-        """Straight to Redis, or to each there is; their answers."""
+        """Sends a command to each Redis of the store; returns their replies."""
         return [self.run(client.command(*parts)) for _, client in self._parts]
 
     def reset(self) -> None:
-        """Nothing is in it any more."""
+        """Empties the store."""
         self.command("FLUSHDB")
 
-    def sweep(self, turn: float = 60) -> int:
+    def sweep(self, lease: float = 60) -> int:
         assert self.driver.sweeper
-        return self.run(self.driver.sweeper.sweep(turn))
+        return self.run(self.driver.sweeper.sweep(lease))
 
     def run(self, awaitable: Awaitable[T]) -> T:
         async def awaited() -> T:
@@ -157,7 +157,7 @@ class Store:
         return self.runner.run(awaited())
 
     def wait_for(self, condition: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
-        """Let the event loop go on until *condition* holds."""
+        """Runs the event loop until *condition* holds."""
 
         async def polled() -> None:
             async with asyncio.timeout(seconds):
@@ -170,7 +170,7 @@ class Store:
             raise TimeoutError(what) from error
 
     def wait_until_back(self) -> None:
-        """Let the event loop go on until the store answers."""
+        """Runs the event loop until the store answers."""
 
         async def pinged() -> None:
             async with asyncio.timeout(60):
@@ -183,22 +183,22 @@ class Store:
 
     @contextlib.contextmanager
     def dying_before(self, script: str, after: int = 0) -> Iterator[None]:
-        """In here the process dies before *script*, the first *after* times excepted."""
-        rooms = [
-            (room, client)
+        """Lets the process die before *script*, but not the first *after* times."""
+        clients = [
+            (resource, client)
             for driver, client in self._parts
-            for room in (driver.queues, driver.messages, driver.claims)
+            for resource in (driver.queues, driver.messages, driver.claims)
         ]
-        for room, client in rooms:
-            room.client = Dying(client, script, after)
+        for resource, client in clients:
+            resource.client = CrashBeforeScript(client, script, after)
         try:
             yield
             raise AssertionError(f"{script} was not needed")
-        except Died:
+        except ProcessDied:
             pass
         finally:
-            for room, client in rooms:
-                room.client = client
+            for resource, client in clients:
+                resource.client = client
 
     def create(self, queue: str = "q", **metadata: Any) -> bool:
         return self.run(self.driver.queues.create(self.project, queue, metadata))
@@ -206,7 +206,7 @@ class Store:
     def queue(self, queue: str = "q") -> Queue | None:
         return self.run(self.driver.queues.get(self.project, queue))
 
-    def known(self, queue: str = "q") -> Queue:
+    def existing_queue(self, queue: str = "q") -> Queue:
         found = self.queue(queue)
         assert found
         return found
@@ -227,21 +227,21 @@ class Store:
         delay: int | None = None,
         client: str = CLIENT,
         size: int = 0,
-        retry: Retry | None = None,
-    ) -> Posted:
+        idempotency_key: IdempotencyKey | None = None,
+    ) -> PostResult:
         return self.run(
             self.driver.messages.post(
                 self.project,
                 queue,
-                drafts(bodies, ttl, delay),
+                new_messages(bodies, ttl, delay),
                 client=client,
                 default_ttl=TTL,
                 size=size,
-                retry=retry,
+                idempotency_key=idempotency_key,
             )
         )
 
-    def post_many(self, number: int, queue: str = "q", ttl: int = TTL) -> Posted:
+    def post_many(self, number: int, queue: str = "q", ttl: int = TTL) -> PostResult:
         return self.post(*map(str, range(number)), queue=queue, ttl=ttl)
 
     def page(
@@ -267,7 +267,7 @@ class Store:
         )
 
     def listed(self, queue: str = "q") -> list[str]:
-        """Every message's name, page by page, whatever its state."""
+        """Returns the names of all messages, in every state, read page by page."""
         found: list[str] = []
         after: str | None = None
         while True:
@@ -287,20 +287,22 @@ class Store:
         claims: Iterable[str | None] | None = None,
         force: bool = False,
     ) -> None:
-        """Delete messages; a claim of None, what an empty-handed claimer has, is left out."""
+        """Deletes messages; a claim of None, the result of an empty claim, is left out."""
         holders = None if claims is None else [claim for claim in claims if claim]
         self.run(self.driver.messages.delete(self.project, queue, ids, claims=holders, force=force))
 
     def pop(self, limit: int = 100, queue: str = "q") -> list[str]:
         return names(self.run(self.driver.messages.pop(self.project, queue, limit)).messages)
 
-    def claim(self, limit: int = 100, *, queue: str = "q", ttl: int = 60, grace: int = 60) -> Taken:
+    def claim(
+        self, limit: int = 100, *, queue: str = "q", ttl: int = 60, grace: int = 60
+    ) -> ClaimResult:
         return self.run(
             self.driver.claims.create(self.project, queue, ttl=ttl, grace=grace, limit=limit)
         )
 
     def held(self, claim: str | None, queue: str = "q") -> list[str] | None:
-        """What the claim holds; None when it is not alive."""
+        """Returns the names of the claim's messages; None when the claim does not exist."""
         found = self.run(self.driver.claims.get(self.project, queue, claim or ""))
         return None if found is None else names(found.messages)
 
@@ -313,38 +315,38 @@ class Store:
         self.run(self.driver.claims.delete(self.project, queue, claim or ""))
 
 
-class PooledStore(Store):
-    """A pooled driver over ``pooled://<home>|<pool>|<pool>``."""
+class PooledContractStore(ContractStore):
+    """A pooled driver over ``pooled://<default pool>|<pool>|<pool>``."""
 
     driver: PooledDriver
 
     def _make(self, uri: str) -> None:
-        home, *self._pools = uri.removeprefix(POOLED).split("|")
-        control = RedisControl(keyspace.client(home, BatchSettings()), self.clock)
-        self.driver = PooledDriver(self.part(home), control, lambda pool: self.part(pool.uri))
+        default, *self._pools = uri.removeprefix(POOLED).split("|")
+        control = RedisControl(keyspace.client(default, BatchSettings()), self.clock)
+        self.driver = PooledDriver(self.part(default), control, lambda pool: self.part(pool.uri))
 
     def begin(self) -> None:
-        """Make the pools that are not there yet."""
+        """Creates the pools that do not exist yet."""
         for number, uri in enumerate(self._pools, 1):
             pool = Pool(name=f"p{number}", uri=uri, weight=100)
             self.run(self.driver.control.pools.put(pool, canonical=uri))
-        self.driver.places.hear(None)
-        self.run(self.driver.places.places(list(self.run(self.driver.places.pools()))))
+        self.driver.router.invalidate(None)
+        self.run(self.driver.router.routes(list(self.run(self.driver.router.pools()))))
 
     def reset(self) -> None:
         super().reset()
         self.begin()
 
 
-def checked(store: Store, repair: bool = False) -> list[Checked]:
-    async def steps() -> list[Checked]:
+def checked(store: ContractStore, repair: bool = False) -> list[CheckResult]:
+    async def steps() -> list[CheckResult]:
         assert store.driver.checker
         return [step async for step in store.driver.checker.check(repair)]
 
     return store.run(steps())
 
 
-def findings(store: Store, repair: bool = False) -> list[Finding]:
+def findings(store: ContractStore, repair: bool = False) -> list[Finding]:
     return [finding for step in checked(store, repair) for finding in step.findings]
 
 
@@ -352,8 +354,8 @@ POOLED = "pooled://"
 
 
 @contextlib.contextmanager
-def beside(store: Store) -> Iterator[Store]:
-    """What another process has of it, in the same loop."""
+def other_process(store: ContractStore) -> Iterator[ContractStore]:
+    """The same store as another process opens it, in the same event loop."""
     other = type(store)(store.uri, store.runner, store.project)
     other.run(other.driver.start())
     try:
@@ -363,12 +365,14 @@ def beside(store: Store) -> Iterator[Store]:
 
 
 @contextlib.contextmanager
-def opened(uri: str, project: str) -> Iterator[Store]:
-    """A store at *uri*, started, and closed behind the test."""
+def opened(uri: str, project: str) -> Iterator[ContractStore]:
+    """A started store at *uri*, closed after the test."""
     with asyncio.Runner() as runner:
-        store = (PooledStore if uri.startswith(POOLED) else Store)(uri, runner, project)
+        store = (PooledContractStore if uri.startswith(POOLED) else ContractStore)(
+            uri, runner, project
+        )
         store.run(store.driver.start())
-        if isinstance(store, PooledStore):
+        if isinstance(store, PooledContractStore):
             store.begin()
         try:
             yield store

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every store promises about claims and dead letters."""
+"""What every store guarantees for claims and dead letters."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from typing import Any
 
 import pytest
 
-from tests.contract.stores import Store, names
+from tests.contract.stores import ContractStore, names
 from zaqar_redis import errors
 from zaqar_redis.keyspace import keys
 
 
-def _create_with_dead_letters(store: Store, most: int = 2, **more: Any) -> None:
+def _create_with_dead_letters(store: ContractStore, most: int = 2, **more: Any) -> None:
     store.create(_max_claim_count=most, _dead_letter_queue="dead", **more)
 
 
-def _claim_and_lapse(store: Store, times: int, limit: int = 100) -> None:
+def _claim_and_expire(store: ContractStore, times: int, limit: int = 100) -> None:
     for _ in range(times):
         assert store.claim(limit=limit, ttl=60).messages
         store.clock.tick(60)
 
 
-def test_a_claim_takes_the_oldest_claimable(store: Store) -> None:
+def test_a_claim_takes_the_oldest_claimable(store: ContractStore) -> None:
     ids = store.post("a", "b", "c").ids
     taken = store.claim(limit=2)
     assert names(taken.messages) == ["a", "b"]
@@ -33,25 +33,25 @@ def test_a_claim_takes_the_oldest_claimable(store: Store) -> None:
     assert store.get(ids[0])[0].claim_id == taken.claim_id
 
 
-def test_no_claim_is_made_when_nothing_is_claimable(store: Store) -> None:
+def test_claim_without_claimable_messages_is_not_created(store: ContractStore) -> None:
     assert store.claim().claim_id is None
     assert store.queue() is None
     store.create()
     empty = store.claim()
-    assert (empty.claim_id, empty.messages, empty.due) == (None, (), None)
+    assert (empty.claim_id, empty.messages, empty.next_visible_ms) == (None, (), None)
 
 
-def test_an_empty_claim_says_when_to_come_again(store: Store) -> None:
+def test_empty_claim_returns_next_visible_ms(store: ContractStore) -> None:
     store.post("a")
     store.claim(ttl=60)
     store.clock.tick(20)
-    assert store.claim().due == 40_000
+    assert store.claim().next_visible_ms == 40_000
     store.create("later", _default_message_delay=30)
     store.post("b", queue="later")
-    assert store.claim(queue="later").due == 30_000
+    assert store.claim(queue="later").next_visible_ms == 30_000
 
 
-def test_a_message_is_held_by_one_claim_only(store: Store) -> None:
+def test_a_message_is_held_by_one_claim_only(store: ContractStore) -> None:
     store.post("a", "b", "c")
     one, two = store.claim(limit=1), store.claim(limit=1)
     store.release(one.claim_id)
@@ -62,7 +62,7 @@ def test_a_message_is_held_by_one_claim_only(store: Store) -> None:
     assert store.held(one.claim_id) is None
 
 
-def test_messages_behind_a_claimed_or_delayed_one_are_claimed_alone(store: Store) -> None:
+def test_messages_behind_a_claimed_or_delayed_one_are_claimed(store: ContractStore) -> None:
     store.create(_default_message_delay=300)
     store.post("free", delay=0)
     store.post("later")
@@ -73,7 +73,7 @@ def test_messages_behind_a_claimed_or_delayed_one_are_claimed_alone(store: Store
     assert names(store.claim(limit=10).messages) == ["free"]
 
 
-def test_a_claim_lapses_on_time_and_its_messages_come_back_in_order(store: Store) -> None:
+def test_claim_expires_on_time_and_returns_its_messages_in_order(store: ContractStore) -> None:
     store.post("a", "b", "c")
     claim = store.claim(limit=2, ttl=60).claim_id
     store.clock.tick(59.999)
@@ -87,7 +87,7 @@ def test_a_claim_lapses_on_time_and_its_messages_come_back_in_order(store: Store
     assert [message.claim_count for message in again.messages] == [2, 2]
 
 
-def test_thousands_that_lapse_together_come_back_in_order(store: Store) -> None:
+def test_thousands_of_messages_of_expired_claims_return_in_order(store: ContractStore) -> None:
     store.post_many(2500)
     for _ in range(25):
         store.claim(limit=100, ttl=60)
@@ -97,7 +97,7 @@ def test_thousands_that_lapse_together_come_back_in_order(store: Store) -> None:
     assert store.pop(limit=3) == ["5", "6", "7"]
 
 
-def test_a_thousand_single_claims_lapse_together(store: Store) -> None:
+def test_a_thousand_claims_expire_together(store: ContractStore) -> None:
     store.post_many(1000)
     claims = [store.claim(limit=1, ttl=60).claim_id for _ in range(1000)]
     assert len(set(claims)) == 1000
@@ -106,7 +106,7 @@ def test_a_thousand_single_claims_lapse_together(store: Store) -> None:
     assert {store.held(claim) is None for claim in claims} == {True}
 
 
-def test_a_large_claim_is_whole(store: Store) -> None:
+def test_claim_of_a_thousand_messages_holds_all_of_them(store: ContractStore) -> None:
     store.post_many(1100)
     taken = store.claim(limit=1000)
     assert names(taken.messages) == [str(number) for number in range(1000)]
@@ -117,21 +117,21 @@ def test_a_large_claim_is_whole(store: Store) -> None:
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 2, 1, 0), (2, 0, 3, 1)])
-def test_a_claim_whose_messages_are_deleted_one_by_one_is_spent_with_the_last(
-    store: Store, order: tuple[int, ...]
+def test_claim_is_spent_when_its_last_message_is_deleted(
+    store: ContractStore, order: tuple[int, ...]
 ) -> None:
     ids = store.post("a", "b", "c", "d").ids
     claim = store.claim().claim_id
-    for place in order:
+    for position in order:
         assert _spent(store) == []
-        store.delete(ids[place], claims=[claim])
+        store.delete(ids[position], claims=[claim])
     assert _spent(store) == [claim]
-    store.delete(ids[order[-1]], claims=[claim])  # a repetition whose first answer was lost
+    store.delete(ids[order[-1]], claims=[claim])  # a retry whose first response was lost
     assert _spent(store) == [claim]
 
 
-def test_claims_whose_messages_are_deleted_together_are_spent_each_with_its_last(
-    store: Store,
+def test_bulk_delete_spends_each_claim_whose_last_message_it_deletes(
+    store: ContractStore,
 ) -> None:
     ids = store.post("a", "b", "c").ids
     one, two = store.claim(limit=1).claim_id, store.claim(limit=2).claim_id
@@ -141,7 +141,7 @@ def test_claims_whose_messages_are_deleted_together_are_spent_each_with_its_last
     assert _spent(store) == [one, two]
 
 
-def test_a_spent_claim_of_late_is_shown_and_renewed_without_messages(store: Store) -> None:
+def test_recently_spent_claim_is_shown_and_renewed_without_messages(store: ContractStore) -> None:
     ids = store.post("a", "b").ids
     claim = store.claim(ttl=60).claim_id
     store.delete(ids[1], claims=[claim])
@@ -155,7 +155,7 @@ def test_a_spent_claim_of_late_is_shown_and_renewed_without_messages(store: Stor
     assert store.held(claim) is None
 
 
-def test_only_the_latest_spent_claims_are_kept_whatever_their_lease(store: Store) -> None:
+def test_number_of_recorded_spent_claims_is_limited(store: ContractStore) -> None:
     queue = keys.of_queue(store.project, "q")
     claims = []
     for _ in range(200):
@@ -171,7 +171,7 @@ def test_only_the_latest_spent_claims_are_kept_whatever_their_lease(store: Store
 
 
 @pytest.mark.parametrize("end", ["purge", "delete", "sweep"])
-def test_nothing_is_kept_of_spent_claims_behind_their_end(store: Store, end: str) -> None:
+def test_records_of_spent_claims_are_removed_at_their_end(store: ContractStore, end: str) -> None:
     store.delete(*store.post("a").ids, claims=[store.claim(ttl=60).claim_id])
     if end == "sweep":
         store.clock.tick(60)
@@ -181,13 +181,13 @@ def test_nothing_is_kept_of_spent_claims_behind_their_end(store: Store, end: str
     assert _spent(store) == []
 
 
-def _spent(store: Store) -> list[str]:
-    """Claims on record as those without messages, oldest first."""
+def _spent(store: ContractStore) -> list[str]:
+    """Returns the claims recorded as spent, oldest first."""
     listed = store.command("LRANGE", keys.of_queue(store.project, "q").spent, 0, -1)
     return [claim.decode() for part in listed for claim in part]
 
 
-def test_a_claim_shows_its_ttl_and_age(store: Store) -> None:
+def test_a_claim_shows_its_ttl_and_age(store: ContractStore) -> None:
     store.post("a")
     claim = store.claim(ttl=90).claim_id
     store.clock.tick(12.9)
@@ -199,7 +199,7 @@ def test_a_claim_shows_its_ttl_and_age(store: Store) -> None:
     assert found.messages[0].age == 12
 
 
-def test_renewing_starts_the_lease_anew(store: Store) -> None:
+def test_renewing_restarts_the_lease(store: ContractStore) -> None:
     store.post("a", "b")
     claim = store.claim(ttl=60).claim_id
     store.clock.tick(50)
@@ -215,7 +215,7 @@ def test_renewing_starts_the_lease_anew(store: Store) -> None:
     assert names(store.claim().messages) == ["a", "b"]
 
 
-def test_renewing_may_shorten_the_lease(store: Store) -> None:
+def test_renewing_may_shorten_the_lease(store: ContractStore) -> None:
     store.post("a")
     claim = store.claim(ttl=600).claim_id
     assert store.renew(claim, 60)
@@ -224,7 +224,7 @@ def test_renewing_may_shorten_the_lease(store: Store) -> None:
     assert names(store.claim().messages) == ["a"]
 
 
-def test_renewing_does_not_count_as_claiming(store: Store) -> None:
+def test_renewing_does_not_count_as_claiming(store: ContractStore) -> None:
     store.post("a")
     claim = store.claim().claim_id
     store.renew(claim, 60)
@@ -235,7 +235,7 @@ def test_renewing_does_not_count_as_claiming(store: Store) -> None:
     assert [message.claim_count for message in found.messages] == [1]
 
 
-def test_a_message_outlives_its_claim_by_the_grace(store: Store) -> None:
+def test_a_message_outlives_its_claim_by_the_grace(store: ContractStore) -> None:
     [message_id] = store.post("a", ttl=60).ids
     start = store.clock.now
     claim = store.claim(ttl=100, grace=50).claim_id
@@ -249,7 +249,7 @@ def test_a_message_outlives_its_claim_by_the_grace(store: Store) -> None:
     assert store.listed() == []
 
 
-def test_renewing_lets_a_message_outlive_the_new_lease(store: Store) -> None:
+def test_renewing_lets_a_message_outlive_the_new_lease(store: ContractStore) -> None:
     [message_id] = store.post("a", ttl=60).ids
     claim = store.claim(ttl=60, grace=60).claim_id
     store.clock.tick(30)
@@ -259,7 +259,7 @@ def test_renewing_lets_a_message_outlive_the_new_lease(store: Store) -> None:
     assert store.held(claim) == ["a"]
 
 
-def test_a_message_that_outlives_the_claim_anyway_keeps_its_time(store: Store) -> None:
+def test_message_that_outlives_the_claim_keeps_its_expiry(store: ContractStore) -> None:
     [message_id] = store.post("a", ttl=600).ids
     expires = store.get(message_id)[0].expires
     claim = store.claim(ttl=100, grace=1000).claim_id
@@ -267,7 +267,7 @@ def test_a_message_that_outlives_the_claim_anyway_keeps_its_time(store: Store) -
     assert (store.get(message_id)[0].ttl, store.get(message_id)[0].expires) == (600, expires)
 
 
-def test_releasing_makes_messages_claimable_at_once(store: Store) -> None:
+def test_releasing_makes_messages_claimable_at_once(store: ContractStore) -> None:
     ids = store.post("a", "b").ids
     claim = store.claim().claim_id
     store.delete(ids[0], claims=[claim])
@@ -277,7 +277,9 @@ def test_releasing_makes_messages_claimable_at_once(store: Store) -> None:
     assert names(store.claim().messages) == ["b"]
 
 
-def test_releasing_a_lapsed_claim_does_not_free_what_others_hold_now(store: Store) -> None:
+def test_release_of_expired_claim_does_not_free_messages_claimed_since(
+    store: ContractStore,
+) -> None:
     store.post("a")
     old = store.claim(ttl=60).claim_id
     store.clock.tick(60)
@@ -288,7 +290,7 @@ def test_releasing_a_lapsed_claim_does_not_free_what_others_hold_now(store: Stor
     assert store.claim().messages == ()
 
 
-def test_a_claim_is_known_by_any_spelling_of_its_id(store: Store) -> None:
+def test_claim_is_found_by_any_spelling_of_its_id(store: ContractStore) -> None:
     store.post("a")
     claim = store.claim().claim_id
     spelled = str(uuid.UUID(claim)).upper()
@@ -299,7 +301,7 @@ def test_a_claim_is_known_by_any_spelling_of_its_id(store: Store) -> None:
 
 
 @pytest.mark.parametrize("claim", ["", "x", "☃", "0" * 32, "g" * 32, "a" * 1000])
-def test_a_claim_that_never_was_is_not_there(store: Store, claim: str) -> None:
+def test_unknown_claim_is_not_found(store: ContractStore, claim: str) -> None:
     store.post("a")
     store.claim()
     assert store.held(claim) is None
@@ -308,7 +310,7 @@ def test_a_claim_that_never_was_is_not_there(store: Store, claim: str) -> None:
     assert store.stats().claimed == 1
 
 
-def test_a_claim_belongs_to_its_queue(store: Store) -> None:
+def test_a_claim_belongs_to_its_queue(store: ContractStore) -> None:
     store.post("a")
     store.post("b", queue="other")
     claim = store.claim().claim_id
@@ -318,10 +320,10 @@ def test_a_claim_belongs_to_its_queue(store: Store) -> None:
     assert store.held(claim) == ["a"]
 
 
-def test_a_message_claimed_too_often_goes_to_the_dead_letter_queue(store: Store) -> None:
+def test_message_over_max_claim_count_goes_to_dead_letter_queue(store: ContractStore) -> None:
     _create_with_dead_letters(store, 2)
     store.post("a", ttl=600)
-    _claim_and_lapse(store, 2)
+    _claim_and_expire(store, 2)
     assert store.claim().claim_id is None
     assert store.listed() == []
     [dead] = store.page(queue="dead").items
@@ -332,62 +334,62 @@ def test_a_message_claimed_too_often_goes_to_the_dead_letter_queue(store: Store)
     assert names(store.claim(queue="dead").messages) == ["a"]
 
 
-def test_dead_letters_live_as_long_as_the_queue_says(store: Store) -> None:
+def test_dead_letters_get_the_ttl_set_by_their_origin_queue(store: ContractStore) -> None:
     _create_with_dead_letters(store, 1, _dead_letter_queue_messages_ttl=77)
     store.create("dead", _default_message_ttl=99, _default_message_delay=30)
     store.post("a", ttl=600)
-    _claim_and_lapse(store, 1)
+    _claim_and_expire(store, 1)
     store.claim()
     assert [(found.ttl, found.delay) for found in store.page(queue="dead").items] == [(77, 0)]
 
 
-def test_dead_letters_pass_the_limits_of_their_queue(store: Store) -> None:
+def test_dead_letters_are_exempt_from_limits_of_the_dead_letter_queue(store: ContractStore) -> None:
     _create_with_dead_letters(store, 1)
     store.create("dead", _max_messages_post_size=1, _enable_encrypt_messages=True)
     store.post("a")
-    _claim_and_lapse(store, 1)
+    _claim_and_expire(store, 1)
     store.claim()
     [dead] = store.page(queue="dead").items
-    assert (names([dead]), dead.sealed) == (["a"], False)
+    assert (names([dead]), dead.encrypted) == (["a"], False)
 
 
-def test_a_claim_is_filled_behind_dead_letters(store: Store) -> None:
+def test_claim_is_filled_with_messages_behind_dead_letters(store: ContractStore) -> None:
     _create_with_dead_letters(store, 1)
     store.post_many(70)
-    _claim_and_lapse(store, 1)
+    _claim_and_expire(store, 1)
     store.post("a", "b")
     assert names(store.claim(limit=2).messages) == ["a", "b"]
     assert store.listed("dead") == [str(number) for number in range(70)]
     assert store.listed() == ["a", "b"]
 
 
-def test_one_is_found_behind_many_dead_letters(store: Store) -> None:
+def test_claimable_message_behind_many_dead_letters_is_claimed(store: ContractStore) -> None:
     _create_with_dead_letters(store, 1)
     store.post_many(120)
-    _claim_and_lapse(store, 1, limit=120)
+    _claim_and_expire(store, 1, limit=120)
     store.post("a")
     assert names(store.claim(limit=1).messages) == ["a"]
     assert store.stats("dead").total == 120
 
 
-def test_a_pop_passes_dead_letters_too(store: Store) -> None:
+def test_pop_dead_letters_exhausted_messages(store: ContractStore) -> None:
     _create_with_dead_letters(store, 1)
     store.post("old", "older")
-    _claim_and_lapse(store, 1)
+    _claim_and_expire(store, 1)
     store.post("new")
     assert store.pop(limit=2) == ["new"]
     assert store.listed("dead") == ["old", "older"]
 
 
-def test_a_limit_without_a_queue_for_the_dead_is_none(store: Store) -> None:
+def test_max_claim_count_without_dead_letter_queue_has_no_effect(store: ContractStore) -> None:
     store.create(_max_claim_count=1)
     store.post("a")
-    _claim_and_lapse(store, 5)
+    _claim_and_expire(store, 5)
     assert names(store.claim().messages) == ["a"]
 
 
 @pytest.mark.parametrize("most", [-1, 1])
-def test_a_queue_is_not_its_own_dead_letter_queue(store: Store, most: int) -> None:
+def test_a_queue_is_not_its_own_dead_letter_queue(store: ContractStore, most: int) -> None:
     store.create(_max_claim_count=most, _dead_letter_queue="q")
     store.post_many(120)
     assert names(store.claim(limit=1).messages) == ["0"]
@@ -397,18 +399,18 @@ def test_a_queue_is_not_its_own_dead_letter_queue(store: Store, most: int) -> No
 
 
 @pytest.mark.parametrize(
-    ("script", "after"), [("letter_post", 0), ("letter_post", 1), ("message_drop", 0)]
+    ("script", "after"), [("dead_letter_post", 0), ("dead_letter_post", 1), ("message_drop", 0)]
 )
-def test_a_death_in_the_middle_of_a_move_loses_and_doubles_nothing(
-    store: Store, script: str, after: int
+def test_crash_while_dead_lettering_loses_and_duplicates_nothing(
+    store: ContractStore, script: str, after: int
 ) -> None:
     _create_with_dead_letters(store, 1)
     store.post("a", "b", "c")
     store.create("dead")
-    _claim_and_lapse(store, 1)
+    _claim_and_expire(store, 1)
     with store.dying_before(script, after):
         store.claim()
-    # Meanwhile nobody else may have them, nor take them for free ones.
+    # Meanwhile no other client may claim them, and they do not count as free.
     assert store.claim().messages == ()
     assert store.pop() == []
     assert store.listed() == ["a", "b", "c"]
@@ -418,12 +420,12 @@ def test_a_death_in_the_middle_of_a_move_loses_and_doubles_nothing(
     assert sorted(store.listed("dead")) == ["a", "b", "c"]
 
 
-def test_what_is_being_moved_may_still_be_deleted_by_force(store: Store) -> None:
+def test_message_being_dead_lettered_can_be_force_deleted(store: ContractStore) -> None:
     _create_with_dead_letters(store, 1)
     ids = store.post("a").ids
     store.create("dead")
-    _claim_and_lapse(store, 1)
-    with store.dying_before("letter_post"):
+    _claim_and_expire(store, 1)
+    with store.dying_before("dead_letter_post"):
         store.claim()
     with pytest.raises(errors.MessageClaimed):
         store.delete(*ids)

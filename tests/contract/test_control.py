@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a control store promises: pools, flavors, the catalogue, moves."""
+"""What a control store guarantees: pools, flavors, the catalogue, moves."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from typing import Any, TypeVar
 import pytest
 
 from tests.contract.conftest import BACKENDS
-from tests.contract.stores import OwnedClock
+from tests.contract.stores import ManualClock
 from zaqar_redis import errors
 from zaqar_redis.keyspace import client as keyspace
 from zaqar_redis.keyspace.batch import BatchSettings
-from zaqar_redis.records import Flavor, Job, Located, Move, Pool
-from zaqar_redis.storage.control import DEFAULT, POOLS_MAX
-from zaqar_redis.storage.drivers.redis.control import RedisControl
+from zaqar_redis.records import Flavor, Job, Move, Pool, QueueLocation
+from zaqar_redis.storage.control import DEFAULT_POOL, POOLS_MAX
+from zaqar_redis.storage.redis.control import RedisControl
 
 T = TypeVar("T")
 P = "a project/with {signs}"
 
 
-class Operator:
-    """A control store whose calls are done when they return."""
+class ControlStoreHarness:
+    """A control store whose calls block until they are done."""
 
     def __init__(self, uri: str, runner: asyncio.Runner) -> None:
-        self.clock = OwnedClock()
+        self.clock = ManualClock()
         self.client = keyspace.client(uri, BatchSettings())
         self.control = RedisControl(self.client, self.clock)
         self.catalogue = self.control.catalogue
@@ -75,18 +75,18 @@ def own_uri(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 @pytest.fixture
-def operator(own_uri: str) -> Iterator[Operator]:
+def operator(own_uri: str) -> Iterator[ControlStoreHarness]:
     with asyncio.Runner() as runner:
-        made = Operator(own_uri, runner)
-        made.run(made.control.start())
-        made.run(made.client.command("FLUSHDB"))
+        harness = ControlStoreHarness(own_uri, runner)
+        harness.run(harness.control.start())
+        harness.run(harness.client.command("FLUSHDB"))
         try:
-            yield made
+            yield harness
         finally:
-            made.run(made.control.close())
+            harness.run(harness.control.close())
 
 
-def test_a_pool_is_kept_as_it_was_given(operator: Operator) -> None:
+def test_a_pool_is_stored_as_given(operator: ControlStoreHarness) -> None:
     pool = Pool(
         name="p.1",
         uri="redis://h\tx",
@@ -101,7 +101,7 @@ def test_a_pool_is_kept_as_it_was_given(operator: Operator) -> None:
     assert operator.run(operator.control.pools.get("p.2")) is None
 
 
-def test_pools_are_listed_by_name_and_replaced_in_place(operator: Operator) -> None:
+def test_pools_are_listed_by_name_and_replaced_in_place(operator: ControlStoreHarness) -> None:
     assert [operator.pool(name) for name in ("b", "c", "a", "b")] == [True, True, True, False]
     assert operator.pools() == ["a", "b", "c"]
     operator.run(operator.control.pools.delete("b"))
@@ -109,7 +109,7 @@ def test_pools_are_listed_by_name_and_replaced_in_place(operator: Operator) -> N
     assert operator.pools() == ["a", "c"]
 
 
-def test_two_pools_are_never_one_store(operator: Operator) -> None:
+def test_two_pools_cannot_share_a_store(operator: ControlStoreHarness) -> None:
     operator.pool("a")
     same = Pool(name="b", uri="redis://A", weight=1)
     with pytest.raises(errors.UriTaken, match='"a"'):
@@ -119,42 +119,44 @@ def test_two_pools_are_never_one_store(operator: Operator) -> None:
     assert operator.run(operator.control.pools.put(same, canonical="redis://a"))
 
 
-def test_a_queue_gets_a_pool_that_was_told_its_epoch(operator: Operator) -> None:
+def test_assignment_of_queue_with_reserved_epoch_needs_that_epoch(
+    operator: ControlStoreHarness,
+) -> None:
     catalogue = operator.catalogue
     operator.pool("a")
     version = operator.run(operator.control.pools.list()).version
 
-    def assign(told: str | None) -> str | None:
-        return operator.run(catalogue.assign(P, "q", "a", version, told))
+    def assign(expected_epoch: str | None) -> str | None:
+        return operator.run(catalogue.assign(P, "q", "a", version, expected_epoch))
 
-    assert operator.run(catalogue.locate(P, "q")).promised == ""
-    promised = operator.run(catalogue.promise(P, "q"))
-    assert promised.pool is None
-    assert promised.promised
-    assert operator.run(catalogue.promise(P, "q")) == promised
-    assert operator.run(catalogue.locate(P, "q")) == promised
-    assert [assign(told) for told in ("", "another")] == [None, None]
+    assert operator.run(catalogue.locate(P, "q")).reserved_epoch == ""
+    reserved_epoch = operator.run(catalogue.reserve_epoch(P, "q"))
+    assert reserved_epoch.pool is None
+    assert reserved_epoch.reserved_epoch
+    assert operator.run(catalogue.reserve_epoch(P, "q")) == reserved_epoch
+    assert operator.run(catalogue.locate(P, "q")) == reserved_epoch
+    assert [assign(expected_epoch) for expected_epoch in ("", "another")] == [None, None]
     assert operator.where("q") is None
-    assert assign(promised.promised) == "a"
-    assert operator.run(catalogue.promise(P, "q")) == Located("a")
-    assert operator.run(catalogue.locate(P, "q")) == Located("a")
+    assert assign(reserved_epoch.reserved_epoch) == "a"
+    assert operator.run(catalogue.reserve_epoch(P, "q")) == QueueLocation("a")
+    assert operator.run(catalogue.locate(P, "q")) == QueueLocation("a")
     assert assign("") == assign(None) == "a"
 
 
-def test_what_was_promised_is_over_when_a_queue_gets_a_pool_that_was_not_told(
-    operator: Operator,
+def test_reserved_epoch_is_dropped_when_pool_is_assigned_without_it(
+    operator: ControlStoreHarness,
 ) -> None:
     catalogue = operator.catalogue
     operator.pool("a")
-    for queue in ("is there", "put"):
-        operator.run(catalogue.promise(P, queue))
-    operator.assign("is there", "a")
+    for queue in ("existing", "put"):
+        operator.run(catalogue.reserve_epoch(P, queue))
+    operator.assign("existing", "a")
     operator.run(catalogue.put(P, "put", "a"))
-    for queue in ("is there", "put"):
-        assert operator.run(catalogue.locate(P, queue)) == Located("a")
+    for queue in ("existing", "put"):
+        assert operator.run(catalogue.locate(P, queue)) == QueueLocation("a")
 
 
-def test_a_change_of_what_has_changed_since_does_not_count(operator: Operator) -> None:
+def test_pool_update_with_stale_version_is_rejected(operator: ControlStoreHarness) -> None:
     pools = operator.control.pools
     one = Pool(name="one", uri="redis://one", weight=1)
     known = operator.run(pools.list()).version
@@ -164,7 +166,7 @@ def test_a_change_of_what_has_changed_since_does_not_count(operator: Operator) -
     assert operator.run(pools.put(one, canonical=one.uri, version=known)) is False
 
 
-def test_a_job_is_kept_until_it_ends(operator: Operator) -> None:
+def test_a_job_is_stored_until_it_ends(operator: ControlStoreHarness) -> None:
     jobs = operator.control.jobs
     assert operator.run(jobs.get("drain:one")) is None
     for job in (Job(running=True), Job(running=False, stayed=3, why=("p/q: full \u2603",))):
@@ -175,7 +177,7 @@ def test_a_job_is_kept_until_it_ends(operator: Operator) -> None:
     assert operator.run(jobs.get("drain:one")) is None
 
 
-def test_a_pool_with_queues_stays(operator: Operator) -> None:
+def test_pool_with_queues_cannot_be_deleted(operator: ControlStoreHarness) -> None:
     operator.pool("a")
     operator.assign("q", "a")
     with pytest.raises(errors.PoolInUse, match=r"queues \(1\)"):
@@ -183,7 +185,9 @@ def test_a_pool_with_queues_stays(operator: Operator) -> None:
     assert operator.pools() == ["a"]
 
 
-def test_a_flavor_is_its_pools(operator: Operator) -> None:
+def test_flavor_lists_its_pools_and_frees_them_when_replaced_or_deleted(
+    operator: ControlStoreHarness,
+) -> None:
     for name in ("a", "b", "c"):
         operator.pool(name)
     assert operator.flavor("fast", "b", "a")
@@ -199,7 +203,9 @@ def test_a_flavor_is_its_pools(operator: Operator) -> None:
     assert not any(pool.flavor for pool in operator.all_pools())
 
 
-def test_a_flavor_of_a_pool_that_is_not_there_changes_nothing(operator: Operator) -> None:
+def test_flavor_of_a_missing_pool_is_refused_and_changes_nothing(
+    operator: ControlStoreHarness,
+) -> None:
     operator.pool("a")
     with pytest.raises(errors.NoSuchPool, match='"b"'):
         operator.flavor("fast", "a", "b")
@@ -207,7 +213,9 @@ def test_a_flavor_of_a_pool_that_is_not_there_changes_nothing(operator: Operator
     assert [pool.flavor for pool in operator.all_pools()] == [""]
 
 
-def test_a_pool_that_a_flavor_needs_stays_until_it_is_freed(operator: Operator) -> None:
+def test_last_pool_of_a_flavor_cannot_be_deleted_before_it_leaves_the_flavor(
+    operator: ControlStoreHarness,
+) -> None:
     operator.pool("a")
     operator.pool("b")
     operator.flavor("fast", "a", "b")
@@ -220,7 +228,7 @@ def test_a_pool_that_a_flavor_needs_stays_until_it_is_freed(operator: Operator) 
     assert operator.pools() == []
 
 
-def test_a_flavor_may_take_the_last_pool_of_another(operator: Operator) -> None:
+def test_a_flavor_may_take_the_last_pool_of_another(operator: ControlStoreHarness) -> None:
     operator.pool("a")
     operator.flavor("fast", "a")
     assert operator.flavor("slow", "a")
@@ -232,30 +240,32 @@ def test_a_flavor_may_take_the_last_pool_of_another(operator: Operator) -> None:
     assert operator.run(operator.control.flavors.get("slow")) == Flavor(name="slow", pools=())
 
 
-def test_there_is_an_end_to_pools(operator: Operator) -> None:
+def test_number_of_pools_is_limited(operator: ControlStoreHarness) -> None:
     for number in range(POOLS_MAX):
         operator.pool(f"p{number}")
-    with pytest.raises(errors.TooMany, match=str(POOLS_MAX)):
+    with pytest.raises(errors.LimitExceeded, match=str(POOLS_MAX)):
         operator.pool("one more")
     assert not operator.pool("p1")
     assert len(operator.pools()) == POOLS_MAX
 
 
-def test_whoever_comes_second_gets_the_first_s_pool(operator: Operator) -> None:
+def test_second_assignment_of_a_queue_returns_the_pool_of_the_first(
+    operator: ControlStoreHarness,
+) -> None:
     operator.pool("a")
     operator.pool("b")
     assert operator.where("q") is None
     assert operator.assign("q", "a") == "a"
     assert operator.assign("q", "b") == "a"
-    assert operator.assign("q", DEFAULT) == "a"
-    assert operator.assign("other", DEFAULT) == DEFAULT
+    assert operator.assign("q", DEFAULT_POOL) == "a"
+    assert operator.assign("other", DEFAULT_POOL) == DEFAULT_POOL
     assert operator.assign("q", "b", project="another") == "b"
     assert (operator.where("q"), operator.where("q", "another")) == ("a", "b")
-    assert operator.run(operator.catalogue.pools_of(P)) == {"a": 1, DEFAULT: 1}
+    assert operator.run(operator.catalogue.pools_of(P)) == {"a": 1, DEFAULT_POOL: 1}
     assert operator.queues_of("a") == [(P, "q")]
 
 
-def test_a_choice_among_pools_that_have_changed_does_not_count(operator: Operator) -> None:
+def test_assignment_with_stale_pool_version_is_rejected(operator: ControlStoreHarness) -> None:
     operator.pool("a")
     changes = (
         lambda: operator.pool("a", weight=0),
@@ -273,7 +283,7 @@ def test_a_choice_among_pools_that_have_changed_does_not_count(operator: Operato
     assert operator.run(operator.catalogue.pools_of(P)) == {}
 
 
-def test_the_queues_of_a_pool_come_in_pages(operator: Operator) -> None:
+def test_the_queues_of_a_pool_come_in_pages(operator: ControlStoreHarness) -> None:
     operator.pool("a")
     for number in range(25):
         operator.assign(f"q{number:02}", "a")
@@ -286,7 +296,7 @@ def test_the_queues_of_a_pool_come_in_pages(operator: Operator) -> None:
     assert operator.run(operator.catalogue.count("a")) == 25
 
 
-def test_a_deleted_queue_keeps_its_place_for_a_while(operator: Operator) -> None:
+def test_deleted_queue_keeps_its_catalogue_entry_for_a_while(operator: ControlStoreHarness) -> None:
     operator.pool("a")
     operator.assign("q", "a")
     operator.run(operator.catalogue.deleted(P, "q"))
@@ -304,7 +314,7 @@ def test_a_deleted_queue_keeps_its_place_for_a_while(operator: Operator) -> None
     operator.run(operator.control.pools.delete("a"))
 
 
-def test_a_queue_that_is_made_again_is_not_forgotten(operator: Operator) -> None:
+def test_catalogue_entry_of_recreated_queue_is_not_released(operator: ControlStoreHarness) -> None:
     operator.pool("a")
     for queue in ("again", "alive"):
         operator.assign(queue, "a")
@@ -317,14 +327,14 @@ def test_a_queue_that_is_made_again_is_not_forgotten(operator: Operator) -> None
         assert operator.where(queue) == "a"
 
 
-def test_a_move_is_committed_once_and_for_all(operator: Operator) -> None:
+def test_a_move_is_committed_once_and_for_all(operator: ControlStoreHarness) -> None:
     operator.pool("a")
     operator.pool("b")
     operator.assign("q", "a")
     move, earlier = operator.begin("q", "a", "b")
     assert earlier is None
     located = operator.run(operator.catalogue.locate(P, "q"))
-    assert located == Located(pool="a", move=move)
+    assert located == QueueLocation(pool="a", move=move)
     for _ in range(2):
         assert operator.run(operator.catalogue.commit(P, "q", move))
     located = operator.run(operator.catalogue.locate(P, "q"))
@@ -341,7 +351,7 @@ def test_a_move_is_committed_once_and_for_all(operator: Operator) -> None:
     assert operator.run(operator.catalogue.moves()) == []
 
 
-def test_an_earlier_move_is_settled_first(operator: Operator) -> None:
+def test_unfinished_move_blocks_commit_of_a_later_one(operator: ControlStoreHarness) -> None:
     operator.pool("a")
     operator.pool("b")
     operator.assign("q", "a")
@@ -352,11 +362,11 @@ def test_an_earlier_move_is_settled_first(operator: Operator) -> None:
     assert operator.where("q") == "a"
 
 
-def test_a_move_from_or_to_elsewhere_is_refused(operator: Operator) -> None:
+def test_move_from_wrong_pool_or_to_unusable_pool_is_refused(operator: ControlStoreHarness) -> None:
     operator.pool("a")
     operator.pool("shut", draining=True)
     operator.assign("q", "a")
-    with pytest.raises(errors.NotThere, match='"a"'):
+    with pytest.raises(errors.QueueNotInPool, match='"a"'):
         operator.begin("q", "b", "a")
     for target in ("shut", "gone"):
         with pytest.raises(errors.NoSuchPool, match=target):
@@ -364,18 +374,22 @@ def test_a_move_from_or_to_elsewhere_is_refused(operator: Operator) -> None:
     assert operator.run(operator.catalogue.moves()) == []
 
 
-def test_a_queue_older_than_the_catalogue_moves_from_home(operator: Operator) -> None:
+def test_queue_without_catalogue_entry_moves_from_default_pool(
+    operator: ControlStoreHarness,
+) -> None:
     operator.pool("a")
-    move, _ = operator.begin("old", DEFAULT, "a")
-    assert operator.where("old") == DEFAULT
+    move, _ = operator.begin("old", DEFAULT_POOL, "a")
+    assert operator.where("old") == DEFAULT_POOL
     operator.run(operator.catalogue.commit(P, "old", move))
     assert operator.where("old") == "a"
     assert operator.run(operator.catalogue.pools_of(P)) == {"a": 1}
 
 
-def test_one_process_leads(own_uri: str, operator: Operator) -> None:
+def test_leader_role_is_held_by_one_process_at_a_time(
+    own_uri: str, operator: ControlStoreHarness
+) -> None:
     with asyncio.Runner() as runner:
-        other = Operator(own_uri, runner)
+        other = ControlStoreHarness(own_uri, runner)
         other.run(other.control.start())
         try:
             assert operator.run(operator.control.lead("mover", 60))
@@ -385,7 +399,7 @@ def test_one_process_leads(own_uri: str, operator: Operator) -> None:
                     break
                 other.run(asyncio.sleep(0.01))
             assert not operator.run(operator.control.lead("mover", 60))
-            operator.run(operator.control.resign("mover"))  # not its to give up
+            operator.run(operator.control.resign("mover"))  # it does not hold the role
             assert not operator.run(operator.control.lead("mover", 60))
             other.run(other.control.resign("mover"))
             assert operator.run(operator.control.lead("mover", 60))
@@ -394,27 +408,27 @@ def test_one_process_leads(own_uri: str, operator: Operator) -> None:
             other.run(other.control.close())
 
 
-def test_changes_are_news(operator: Operator) -> None:
-    heard: list[tuple[str, str] | None] = []
-    operator.run(operator.control.watch(heard.append))
+def test_changes_of_pools_and_queues_notify_watchers(operator: ControlStoreHarness) -> None:
+    events: list[tuple[str, str] | None] = []
+    operator.run(operator.control.watch(events.append))
 
-    def hears(expected: tuple[str, str] | None) -> None:
+    def expect(expected: tuple[str, str] | None) -> None:
         for _ in range(500):
-            if heard:
+            if events:
                 break
             operator.run(asyncio.sleep(0.01))
-        assert heard == [expected]
-        heard.clear()
+        assert events == [expected]
+        events.clear()
 
-    hears(None)  # to begin with: what was before is not known
+    expect(None)  # the first event: earlier changes are unknown
     operator.pool("a")
-    hears(None)
+    expect(None)
     operator.pool("b")
-    hears(None)
+    expect(None)
     operator.assign("q", "a")
-    hears((P, "q"))
+    expect((P, "q"))
     move, _ = operator.begin("q", "a", "b")
     operator.run(operator.catalogue.commit(P, "q", move))
-    hears((P, "q"))
+    expect((P, "q"))
     operator.flavor("fast", "a")
-    hears(None)
+    expect(None)

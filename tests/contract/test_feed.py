@@ -1,175 +1,175 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What stores promise that give hints."""
+"""What stores guarantee that send hints."""
 
 from __future__ import annotations
 
 import signal
 
 from tests import servers
-from tests.contract.stores import Store, opened
-from zaqar_redis.storage.driver import Feed
+from tests.contract.stores import ContractStore, opened
+from zaqar_redis.storage.contract import Feed
 
 
-class Ear:
-    """Remembers the hints it was given."""
+class HintRecorder:
+    """Records the hints it receives."""
 
-    def __init__(self, store: Store, queue: str = "q") -> None:
-        self.heard: list[int] = []
+    def __init__(self, store: ContractStore, queue: str = "q") -> None:
+        self.counts: list[int] = []
         self._store = store
         self._queue = queue
-        self.hint = self.heard.append  # one object: it is told apart by itself
+        self.hint = self.counts.append  # watchers are compared by identity
 
     @property
     def _feed(self) -> Feed:
         assert self._store.driver.feed
         return self._store.driver.feed
 
-    def watch(self) -> Ear:
+    def watch(self) -> HintRecorder:
         self._store.create(self._queue)
-        return self.watch_unmade()
+        return self.watch_missing()
 
-    def watch_unmade(self) -> Ear:
+    def watch_missing(self) -> HintRecorder:
         self._store.run(self._feed.watch(self._store.project, self._queue, self.hint))
-        self.heard.clear()
+        self.counts.clear()
         return self
 
     def unwatch(self) -> None:
         self._feed.unwatch(self._store.project, self._queue, self.hint)
 
     def wait(self, number: int = 1) -> None:
-        """Until hints have spoken of *number* messages."""
-        self._store.wait_for(lambda: sum(self.heard) >= number, "a hint")
-        assert sum(self.heard) == number
+        """Waits until hints have announced *number* messages."""
+        self._store.wait_for(lambda: sum(self.counts) >= number, "a hint")
+        assert sum(self.counts) == number
 
 
-def test_a_post_hints_at_how_many_came(store: Store) -> None:
-    ear = Ear(store).watch()
+def test_post_sends_hint_with_message_count(store: ContractStore) -> None:
+    recorder = HintRecorder(store).watch()
     store.post("a", "b", "c")
-    ear.wait(3)
+    recorder.wait(3)
 
 
-def test_what_others_post_is_hinted_at(store: Store) -> None:
-    ear = Ear(store).watch()
+def test_post_by_another_process_sends_hint(store: ContractStore) -> None:
+    recorder = HintRecorder(store).watch()
     with opened(store.uri, store.project) as other:
         other.post("a", "b")
-    ear.wait(2)
+    recorder.wait(2)
 
 
-def test_a_queue_may_be_watched_before_it_is_made(store: Store) -> None:
-    ear = Ear(store).watch_unmade()
+def test_missing_queue_can_be_watched_before_its_creation(store: ContractStore) -> None:
+    recorder = HintRecorder(store).watch_missing()
     store.post("a")
-    store.wait_for(lambda: len(ear.heard) > 0, "a hint, of whatever number")
+    store.wait_for(lambda: len(recorder.counts) > 0, "a hint of any number")
 
 
-def test_nothing_is_missed_once_watch_has_returned(store: Store) -> None:
+def test_post_right_after_watch_returns_sends_hint(store: ContractStore) -> None:
     ears = []
     for number in range(50):
-        ears.append(Ear(store, f"q{number}").watch())
+        ears.append(HintRecorder(store, f"q{number}").watch())
         store.post("a", queue=f"q{number}")
-    for ear in ears:
-        ear.wait()
+    for recorder in ears:
+        recorder.wait()
 
 
-def test_a_release_hints_at_what_it_frees(store: Store) -> None:
+def test_release_sends_hint_with_released_count(store: ContractStore) -> None:
     store.post("a", "b", "c")
     claim = store.claim(limit=2).claim_id
-    ear = Ear(store).watch()
+    recorder = HintRecorder(store).watch()
     store.release(claim)
-    ear.wait(2)
+    recorder.wait(2)
 
 
-def test_lapsed_claims_and_ended_delays_are_hinted_at_when_found(store: Store) -> None:
+def test_expired_claims_and_delays_send_hint_when_settled(store: ContractStore) -> None:
     store.create(_default_message_delay=30)
     store.post("later", "later too")
     store.post("held", delay=0)
     assert store.claim(ttl=60).messages
-    ear = Ear(store).watch()
+    recorder = HintRecorder(store).watch()
     store.clock.tick(61)
     store.stats()
-    ear.wait(3)
+    recorder.wait(3)
 
 
-def test_a_release_that_frees_nothing_hints_at_nothing(store: Store) -> None:
+def test_release_of_expired_claim_sends_no_hint(store: ContractStore) -> None:
     store.post("a")
     claim = store.claim().claim_id
     store.clock.tick(60)
-    ear, mark = Ear(store).watch(), Ear(store, "mark").watch()
+    recorder, mark = HintRecorder(store).watch(), HintRecorder(store, "mark").watch()
     store.release(claim)
     store.post("b", queue="mark")
     mark.wait()
-    assert ear.heard == []
+    assert recorder.counts == []
 
 
-def test_hints_are_of_the_queue_that_is_watched(store: Store) -> None:
-    ear, mark = Ear(store).watch(), Ear(store, "mark").watch()
+def test_hints_reach_watchers_of_their_queue_only(store: ContractStore) -> None:
+    recorder, mark = HintRecorder(store).watch(), HintRecorder(store, "mark").watch()
     store.post("a", queue="other")
     project, store.project = store.project, store.project + "-other"
     store.post("a")
     store.project = project
     store.post("a", queue="mark")
     mark.wait()
-    assert ear.heard == []
+    assert recorder.counts == []
 
 
-def test_everybody_who_watches_is_told(store: Store) -> None:
-    ears = [Ear(store).watch() for _ in range(3)]
+def test_every_watcher_of_a_queue_gets_the_hint(store: ContractStore) -> None:
+    ears = [HintRecorder(store).watch() for _ in range(3)]
     store.post("a")
-    for ear in ears:
-        ear.wait()
+    for recorder in ears:
+        recorder.wait()
 
 
-def test_who_stopped_watching_is_not_told(store: Store) -> None:
-    gone, stays = Ear(store).watch(), Ear(store).watch()
+def test_stopped_watcher_gets_no_hint(store: ContractStore) -> None:
+    gone, stays = HintRecorder(store).watch(), HintRecorder(store).watch()
     gone.unwatch()
     gone.unwatch()
     store.post("a")
     stays.wait()
-    assert gone.heard == []
+    assert gone.counts == []
 
 
-def test_a_queue_may_be_watched_again(store: Store) -> None:
-    ear = Ear(store)
+def test_a_queue_can_be_watched_again(store: ContractStore) -> None:
+    recorder = HintRecorder(store)
     for _ in range(3):
-        ear.watch()
+        recorder.watch()
         store.post("a")
-        ear.wait()
-        ear.unwatch()
+        recorder.wait()
+        recorder.unwatch()
 
 
-def test_what_nobody_watches_any_more_is_let_go_and_may_come_back(store: Store) -> None:
-    # More queues than are kept subscribed when nobody watches them.
+def test_unwatched_queues_are_unsubscribed_and_can_be_watched_again(store: ContractStore) -> None:
+    # More queues than stay subscribed without a watcher.
     for number in range(300):
-        ear = Ear(store, f"q{number}").watch()
-        ear.unwatch()
+        recorder = HintRecorder(store, f"q{number}").watch()
+        recorder.unwatch()
     for number in (0, 299):
-        ear = Ear(store, f"q{number}").watch()
+        recorder = HintRecorder(store, f"q{number}").watch()
         store.post("a", queue=f"q{number}")
-        ear.wait()
+        recorder.wait()
 
 
-def test_hints_come_again_after_the_store_was_away(project: str) -> None:
+def test_hints_resume_after_a_store_outage(project: str) -> None:
     with servers.redis_server() as server, opened(server.uri, project) as store:
-        before = Ear(store).watch_unmade()
+        before = HintRecorder(store).watch_missing()
         server.signal(signal.SIGKILL)
-        meanwhile = Ear(store, "meanwhile").watch_unmade()
+        meanwhile = HintRecorder(store, "meanwhile").watch_missing()
         server.start()
         store.wait_until_back()
-        store.wait_for(lambda: 0 in before.heard, "word that hints may have been lost")
-        after = Ear(store, "after").watch_unmade()
-        again = Ear(store, "meanwhile").watch_unmade()
+        store.wait_for(lambda: 0 in before.counts, "the notice that hints may have been lost")
+        after = HintRecorder(store, "after").watch_missing()
+        again = HintRecorder(store, "meanwhile").watch_missing()
         for queue in ("q", "meanwhile", "after"):
             store.post("a", queue=queue)
-        for ear in (before, meanwhile, again, after):
-            ear.wait()
+        for recorder in (before, meanwhile, again, after):
+            recorder.wait()
 
 
-def test_who_watched_while_the_store_was_away_is_told_later(project: str) -> None:
+def test_watch_begun_during_outage_gets_hints_after_recovery(project: str) -> None:
     with servers.redis_server() as server, opened(server.uri, project) as store:
         server.signal(signal.SIGKILL)
-        first = Ear(store).watch_unmade()
+        first = HintRecorder(store).watch_missing()
         server.start()
         store.wait_until_back()
-        second = Ear(store).watch_unmade()
+        second = HintRecorder(store).watch_missing()
         store.post("a")
-        for ear in (first, second):
-            ear.wait()
+        for recorder in (first, second):
+            recorder.wait()

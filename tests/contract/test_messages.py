@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every store promises about messages."""
+"""What every store guarantees for messages."""
 
 from __future__ import annotations
 
@@ -7,27 +7,29 @@ import uuid
 
 import pytest
 
-from tests.contract.stores import CLIENT, STRANGE_IDS, TTL, Store, names
+from tests.contract.stores import CLIENT, STRANGE_IDS, TTL, ContractStore, names
 from zaqar_redis import errors
 from zaqar_redis.keyspace import envelope
-from zaqar_redis.records import Draft, Retry
-from zaqar_redis.storage.driver import NeedsSealing
+from zaqar_redis.records import IdempotencyKey, NewMessage
+from zaqar_redis.storage.contract import EncryptionRequired
 
 
-def _retry(key: str = "key", content: bytes = b"content", window: int = 60_000) -> Retry:
-    return Retry(key=key, fingerprint=content, window=window)
+def _idempotency_key(
+    key: str = "key", content: bytes = b"content", window: int = 60_000
+) -> IdempotencyKey:
+    return IdempotencyKey(key=key, fingerprint=content, window=window)
 
 
-def _draft(store: Store, draft: Draft) -> str:
+def _post_one(store: ContractStore, message: NewMessage) -> str:
     posted = store.run(
         store.driver.messages.post(
-            store.project, "q", [draft], client=CLIENT, default_ttl=TTL, size=0
+            store.project, "q", [message], client=CLIENT, default_ttl=TTL, size=0
         )
     )
     return posted.ids[0]
 
 
-def test_messages_come_in_the_order_in_which_they_were_posted(store: Store) -> None:
+def test_messages_are_listed_in_the_order_of_posting(store: ContractStore) -> None:
     ids = store.post("a", "b").ids + store.post("c").ids
     page = store.page()
     assert names(page.items) == ["a", "b", "c"]
@@ -35,13 +37,13 @@ def test_messages_come_in_the_order_in_which_they_were_posted(store: Store) -> N
     assert [message.rank for message in page.items] == [1, 2, 3]
 
 
-def test_a_message_comes_back_as_it_went_in(store: Store) -> None:
+def test_message_is_read_as_it_was_posted(store: ContractStore) -> None:
     body = '{"ü": [1, 2.50, "\\u2603"], "spaces":  true}'.encode()
     checksum = bytes(range(16))
-    message_id = _draft(store, Draft(body=body, ttl=77, checksum=checksum, origin="é.from"))
+    message_id = _post_one(store, NewMessage(body=body, ttl=77, checksum=checksum, origin="é.from"))
     [message] = store.get(message_id)
     assert message.body == body
-    assert (message.checksum, message.origin, message.sealed) == (checksum, "é.from", False)
+    assert (message.checksum, message.origin, message.encrypted) == (checksum, "é.from", False)
     assert (message.ttl, message.age, message.delay) == (77, 0, 0)
     assert (message.created, message.expires) == (store.clock.now, store.clock.now + 77_000)
     assert (message.claim_id, message.claim_count) == (None, 0)
@@ -51,12 +53,14 @@ def test_a_message_comes_back_as_it_went_in(store: Store) -> None:
     assert store.page().items == store.get(message_id)
 
 
-def test_a_body_may_be_large_and_hold_any_byte(store: Store) -> None:
+def test_a_body_may_be_large_and_hold_any_byte(store: ContractStore) -> None:
     body = bytes(range(256)) * 4096
-    assert store.get(_draft(store, Draft(body=body)))[0].body == body
+    assert store.get(_post_one(store, NewMessage(body=body)))[0].body == body
 
 
-def test_a_message_that_names_no_ttl_takes_the_queues_else_the_services(store: Store) -> None:
+def test_message_without_ttl_gets_the_default_of_queue_or_service(
+    store: ContractStore,
+) -> None:
     [early] = store.post("a", ttl=None).ids
     store.create("short", _default_message_ttl=90)
     [queued] = store.post("b", queue="short", ttl=None).ids
@@ -65,7 +69,7 @@ def test_a_message_that_names_no_ttl_takes_the_queues_else_the_services(store: S
     assert [message.ttl for message in store.get(queued, own, queue="short")] == [90, 100]
 
 
-def test_a_message_is_gone_everywhere_when_its_time_is_up(store: Store) -> None:
+def test_expired_message_is_not_visible_to_any_operation(store: ContractStore) -> None:
     ids = store.post("short", ttl=60).ids + store.post("long", ttl=61).ids
     store.clock.tick(59.999)
     assert len(store.get(*ids)) == len(store.page().items) == 2
@@ -76,7 +80,7 @@ def test_a_message_is_gone_everywhere_when_its_time_is_up(store: Store) -> None:
     store.delete(ids[0])
 
 
-def test_a_delayed_message_is_hidden_until_its_delay_ends(store: Store) -> None:
+def test_a_delayed_message_is_hidden_until_its_delay_ends(store: ContractStore) -> None:
     store.create(_default_message_delay=30)
     [default] = store.post("default").ids
     [own] = store.post("own", delay=10).ids
@@ -85,7 +89,7 @@ def test_a_delayed_message_is_hidden_until_its_delay_ends(store: Store) -> None:
     assert store.listed() == ["default", "own", "none"]
     assert [message.delay for message in store.get(default, own)] == [30, 10]
     assert store.pop() == ["none"]
-    assert store.page().due == 10_000
+    assert store.page().next_visible_ms == 10_000
     store.clock.tick(9.999)
     assert names(store.claim().messages) == []
     store.clock.tick(0.001)
@@ -94,7 +98,7 @@ def test_a_delayed_message_is_hidden_until_its_delay_ends(store: Store) -> None:
     assert names(store.page().items) == ["default"]
 
 
-def test_thousands_of_delays_end_together(store: Store) -> None:
+def test_thousands_of_messages_become_visible_when_their_delay_ends(store: ContractStore) -> None:
     store.create(_default_message_delay=30)
     store.post_many(2500)
     store.clock.tick(30)
@@ -103,7 +107,9 @@ def test_thousands_of_delays_end_together(store: Store) -> None:
 
 
 @pytest.mark.parametrize("number", [4001, 20_500])
-def test_a_post_of_thousands_is_one_post(store: Store, number: int) -> None:
+def test_post_of_thousands_of_messages_is_stored_in_order(
+    store: ContractStore, number: int
+) -> None:
     store.post("before")
     ids = store.post_many(number).ids
     assert len(set(ids)) == number
@@ -113,7 +119,7 @@ def test_a_post_of_thousands_is_one_post(store: Store, number: int) -> None:
     assert store.pop(limit=2) == ["before", "0"]
 
 
-def test_a_post_larger_than_the_queue_allows_posts_nothing(store: Store) -> None:
+def test_post_over_the_size_limit_of_the_queue_stores_nothing(store: ContractStore) -> None:
     store.create(_max_messages_post_size=100)
     with pytest.raises(errors.BadRequest, match="at most 100 bytes"):
         store.post("a", "b", size=101)
@@ -122,74 +128,76 @@ def test_a_post_larger_than_the_queue_allows_posts_nothing(store: Store) -> None
     assert store.stats().total == 1
 
 
-def test_a_queue_that_wants_bodies_encrypted_takes_no_others(store: Store) -> None:
+def test_queue_with_encryption_refuses_plain_bodies(store: ContractStore) -> None:
     store.create(_enable_encrypt_messages=True)
-    with pytest.raises(NeedsSealing):
+    with pytest.raises(EncryptionRequired):
         store.post("a")
     assert store.stats().total == 0
-    sealed = _draft(store, Draft(body=b"\x00\xff", sealed=True))
-    assert store.get(sealed)[0].sealed
+    encrypted = _post_one(store, NewMessage(body=b"\x00\xff", encrypted=True))
+    assert store.get(encrypted)[0].encrypted
 
 
-def test_a_retried_post_posts_once_and_is_answered_the_same(store: Store) -> None:
-    first = store.post("a", "b", retry=_retry())
-    again = store.post("a", "b", retry=_retry())
+def test_retried_post_stores_once_and_returns_the_same_ids(store: ContractStore) -> None:
+    first = store.post("a", "b", idempotency_key=_idempotency_key())
+    again = store.post("a", "b", idempotency_key=_idempotency_key())
     assert again.ids == first.ids
     assert (first.replayed, again.replayed) == (False, True)
     assert store.listed() == ["a", "b"]
 
 
-def test_a_retry_is_known_though_its_messages_are_gone(store: Store) -> None:
-    first = store.post("a", retry=_retry())
+def test_retry_is_recognised_after_its_messages_were_deleted(store: ContractStore) -> None:
+    first = store.post("a", idempotency_key=_idempotency_key())
     store.delete(*first.ids)
-    assert store.post("a", retry=_retry()).ids == first.ids
+    assert store.post("a", idempotency_key=_idempotency_key()).ids == first.ids
     store.run(store.driver.queues.purge(store.project, "q"))
-    assert store.post("a", retry=_retry()).ids == first.ids
+    assert store.post("a", idempotency_key=_idempotency_key()).ids == first.ids
     assert store.listed() == []
 
 
-def test_a_key_that_comes_with_another_request_is_refused(store: Store) -> None:
-    store.post("a", retry=_retry())
-    with pytest.raises(errors.KeyReused):
-        store.post("b", retry=_retry(content=b"other"))
+def test_idempotency_key_reused_for_another_request_is_refused(store: ContractStore) -> None:
+    store.post("a", idempotency_key=_idempotency_key())
+    with pytest.raises(errors.IdempotencyKeyReused):
+        store.post("b", idempotency_key=_idempotency_key(content=b"other"))
     assert store.listed() == ["a"]
 
 
-def test_keys_are_each_queues_own(store: Store) -> None:
-    store.post("a", retry=_retry())
-    store.post("a", retry=_retry("KEY"))
-    assert not store.post("a", queue="other", retry=_retry(content=b"other")).replayed
+def test_idempotency_keys_are_separate_for_each_queue_and_epoch(store: ContractStore) -> None:
+    store.post("a", idempotency_key=_idempotency_key())
+    store.post("a", idempotency_key=_idempotency_key("KEY"))
+    assert not store.post(
+        "a", queue="other", idempotency_key=_idempotency_key(content=b"other")
+    ).replayed
     assert store.listed() == ["a", "a"]
     store.run(store.driver.queues.delete(store.project, "q"))
-    assert not store.post("new life", retry=_retry(content=b"new")).replayed
-    assert store.listed() == ["new life"]
+    assert not store.post("recreated", idempotency_key=_idempotency_key(content=b"new")).replayed
+    assert store.listed() == ["recreated"]
 
 
-def test_a_key_is_free_again_after_its_window(store: Store) -> None:
-    short = _retry(window=40_000)
-    store.post("a", retry=short)
+def test_idempotency_key_can_be_reused_after_its_window(store: ContractStore) -> None:
+    short = _idempotency_key(window=40_000)
+    store.post("a", idempotency_key=short)
     store.clock.tick(40)
-    assert store.post("a", retry=short).replayed
+    assert store.post("a", idempotency_key=short).replayed
     store.clock.tick(40)
-    assert not store.post("a", retry=short).replayed
+    assert not store.post("a", idempotency_key=short).replayed
     assert store.listed() == ["a", "a"]
 
 
-def test_a_retry_that_was_refused_may_be_made_good(store: Store) -> None:
+def test_retry_of_a_refused_post_with_same_key_is_accepted(store: ContractStore) -> None:
     store.create(_max_messages_post_size=100)
     with pytest.raises(errors.BadRequest):
-        store.post("a", size=101, retry=_retry())
-    assert not store.post("a", size=99, retry=_retry()).replayed
+        store.post("a", size=101, idempotency_key=_idempotency_key())
+    assert not store.post("a", size=99, idempotency_key=_idempotency_key()).replayed
     assert store.listed() == ["a"]
 
 
-def test_messages_are_given_in_the_order_asked(store: Store) -> None:
+def test_messages_are_returned_in_the_order_of_the_requested_ids(store: ContractStore) -> None:
     ids = store.post("a", "b", "c").ids
-    asked = (ids[2], str(uuid.uuid4()), ids[0], "nonsense", ids[2])
-    assert names(store.get(*asked)) == ["c", "a", "c"]
+    requested = (ids[2], str(uuid.uuid4()), ids[0], "nonsense", ids[2])
+    assert names(store.get(*requested)) == ["c", "a", "c"]
 
 
-def test_claimed_and_delayed_messages_are_given_too(store: Store) -> None:
+def test_claimed_and_delayed_messages_are_returned_by_id(store: ContractStore) -> None:
     store.create(_default_message_delay=30)
     [later] = store.post("later").ids
     [held] = store.post("held", delay=0).ids
@@ -200,7 +208,7 @@ def test_claimed_and_delayed_messages_are_given_too(store: Store) -> None:
 
 
 @pytest.mark.parametrize("strange", STRANGE_IDS)
-def test_an_id_of_nothing_gives_and_deletes_nothing(store: Store, strange: str) -> None:
+def test_unknown_message_id_gets_and_deletes_nothing(store: ContractStore, strange: str) -> None:
     store.post("a")
     assert store.get(strange) == []
     store.delete(strange)
@@ -208,7 +216,7 @@ def test_an_id_of_nothing_gives_and_deletes_nothing(store: Store, strange: str) 
     assert store.listed() == ["a"]
 
 
-def test_an_id_opens_only_the_queue_that_gave_it(store: Store) -> None:
+def test_message_id_is_valid_in_its_own_queue_only(store: ContractStore) -> None:
     [mine] = store.post("mine").ids
     [other] = store.post("other", queue="other").ids
     assert store.get(other) == []
@@ -222,7 +230,7 @@ def test_an_id_opens_only_the_queue_that_gave_it(store: Store) -> None:
     assert (store.listed(), store.listed("other")) == (["mine"], ["other"])
 
 
-def test_an_id_of_an_earlier_life_of_the_queue_is_nobodys(store: Store) -> None:
+def test_id_from_earlier_incarnation_of_queue_matches_nothing(store: ContractStore) -> None:
     [earlier] = store.post("old").ids
     store.run(store.driver.queues.delete(store.project, "q"))
     store.post("new")
@@ -231,7 +239,7 @@ def test_an_id_of_an_earlier_life_of_the_queue_is_nobodys(store: Store) -> None:
     assert store.listed() == ["new"]
 
 
-def test_deleting_removes_and_is_idempotent(store: Store) -> None:
+def test_deleting_removes_and_is_idempotent(store: ContractStore) -> None:
     ids = store.post("a", "b", "c").ids
     store.delete(ids[1])
     store.delete(ids[1], ids[1], ids[0])
@@ -239,7 +247,7 @@ def test_deleting_removes_and_is_idempotent(store: Store) -> None:
     assert store.get(*ids) == store.page().items
 
 
-def test_a_claimed_message_is_not_deleted_without_its_claim(store: Store) -> None:
+def test_a_claimed_message_is_not_deleted_without_its_claim(store: ContractStore) -> None:
     ids = store.post("a", "b").ids
     claim = store.claim(limit=1).claim_id
     with pytest.raises(errors.MessageClaimed):
@@ -250,7 +258,7 @@ def test_a_claimed_message_is_not_deleted_without_its_claim(store: Store) -> Non
     assert store.held(claim) == []
 
 
-def test_force_deletes_claimed_messages_too(store: Store) -> None:
+def test_force_deletes_claimed_messages_too(store: ContractStore) -> None:
     ids = store.post("a", "b").ids
     claim = store.claim(limit=1).claim_id
     store.delete(*ids, force=True)
@@ -258,7 +266,7 @@ def test_force_deletes_claimed_messages_too(store: Store) -> None:
     assert store.held(claim) == []
 
 
-def test_a_claim_deletes_only_what_it_holds(store: Store) -> None:
+def test_a_claim_deletes_only_what_it_holds(store: ContractStore) -> None:
     ids = store.post("a", "b", "c").ids
     one, two = (store.claim(limit=1).claim_id for _ in range(2))
     with pytest.raises(errors.ClaimedByOther):
@@ -271,33 +279,33 @@ def test_a_claim_deletes_only_what_it_holds(store: Store) -> None:
 
 
 @pytest.mark.parametrize("claim", ["", "nonsense", "0" * 32, str(uuid.UUID(int=7))])
-def test_a_claim_that_never_was_deletes_nothing(store: Store, claim: str) -> None:
+def test_unknown_claim_deletes_nothing(store: ContractStore, claim: str) -> None:
     ids = store.post("a", "b").ids
     store.claim(limit=1)
     for message_id in ids:
-        with pytest.raises(errors.ClaimLapsed):
+        with pytest.raises(errors.ClaimExpired):
             store.delete(message_id, claims=[claim])
     assert store.listed() == ["a", "b"]
 
 
-def test_a_lapsed_claim_deletes_nothing(store: Store) -> None:
+def test_expired_claim_deletes_nothing(store: ContractStore) -> None:
     ids = store.post("a").ids
     claim = store.claim(ttl=60).claim_id
     store.clock.tick(60)
-    with pytest.raises(errors.ClaimLapsed):
+    with pytest.raises(errors.ClaimExpired):
         store.delete(*ids, claims=[claim])
     store.delete(*ids)
     assert store.listed() == []
 
 
-def test_as_many_as_a_page_may_hold_are_deleted_at_once(store: Store) -> None:
+def test_as_many_messages_as_a_page_holds_are_deleted_at_once(store: ContractStore) -> None:
     ids = store.post_many(1001).ids
     assert len(store.get(*ids[:1000])) == 1000
     store.delete(*ids[:1000])
     assert store.listed() == ["1000"]
 
 
-def test_popping_takes_the_oldest_claimable_out_for_good(store: Store) -> None:
+def test_pop_removes_the_oldest_claimable_messages(store: ContractStore) -> None:
     ids = store.post("a", "b", "c", "d").ids
     store.claim(limit=1)
     assert store.pop(limit=2) == ["b", "c"]
@@ -309,20 +317,20 @@ def test_popping_takes_the_oldest_claimable_out_for_good(store: Store) -> None:
     assert store.pop() == ["a"]
 
 
-def test_a_large_pop_is_whole(store: Store) -> None:
+def test_large_pop_returns_all_messages(store: ContractStore) -> None:
     store.post_many(1500)
     assert store.pop(limit=1000) == [str(number) for number in range(1000)]
     assert store.stats().total == 500
 
 
-def test_an_empty_pop_says_when_to_come_again(store: Store) -> None:
-    def due() -> int | None:
-        return store.run(store.driver.messages.pop(store.project, "q", 10)).due
+def test_empty_pop_returns_next_visible_ms(store: ContractStore) -> None:
+    def next_visible_ms() -> int | None:
+        return store.run(store.driver.messages.pop(store.project, "q", 10)).next_visible_ms
 
     store.post("a")
     store.claim(ttl=60)
     store.clock.tick(20)
-    assert due() == 40_000
+    assert next_visible_ms() == 40_000
     store.clock.tick(40)
     assert store.pop() == ["a"]
-    assert due() is None
+    assert next_visible_ms() is None

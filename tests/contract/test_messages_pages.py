@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every store promises about pages of messages."""
+"""What every store guarantees for pages of messages."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import uuid
 
 import pytest
 
-from tests.contract.stores import CLIENT, OTHER_CLIENT, STRANGE_IDS, Store, names
+from tests.contract.stores import CLIENT, OTHER_CLIENT, STRANGE_IDS, ContractStore, names
 
 
-def test_pages_follow_one_another_without_gap_or_overlap(store: Store) -> None:
+def test_pages_follow_one_another_without_gap_or_overlap(store: ContractStore) -> None:
     store.post_many(25)
     found: list[str] = []
     marker: str | None = None
@@ -22,7 +22,7 @@ def test_pages_follow_one_another_without_gap_or_overlap(store: Store) -> None:
     assert found == [str(number) for number in range(25)]
 
 
-def test_a_marker_outlives_its_message(store: Store) -> None:
+def test_a_marker_outlives_its_message(store: ContractStore) -> None:
     ids = store.post_many(10).ids
     store.delete(ids[0], ids[4])
     assert names(store.page(ids[0], 2).items) == ["1", "2"]
@@ -33,13 +33,13 @@ def test_a_marker_outlives_its_message(store: Store) -> None:
 
 
 @pytest.mark.parametrize("marker", STRANGE_IDS)
-def test_a_marker_that_the_queue_never_gave_yields_an_empty_page(store: Store, marker: str) -> None:
+def test_unknown_marker_yields_an_empty_page(store: ContractStore, marker: str) -> None:
     store.post_many(3)
     page = store.page(marker)
     assert (page.items, page.marker) == ([], "")
 
 
-def test_a_marker_of_another_queue_or_life_yields_an_empty_page(store: Store) -> None:
+def test_marker_of_another_queue_or_epoch_yields_an_empty_page(store: ContractStore) -> None:
     [other] = store.post("a", queue="other").ids
     [earlier] = store.post("a").ids
     store.run(store.driver.queues.delete(store.project, "q"))
@@ -48,14 +48,14 @@ def test_a_marker_of_another_queue_or_life_yields_an_empty_page(store: Store) ->
     assert store.page(earlier).items == []
 
 
-def test_a_marker_at_the_end_yields_what_comes_later(store: Store) -> None:
+def test_marker_of_the_last_message_yields_later_ones(store: ContractStore) -> None:
     *_, last = store.post("a", "b").ids
     assert store.page(last).items == []
     store.post("c")
     assert names(store.page(last).items) == ["c"]
 
 
-def test_a_missing_queue_has_no_messages(store: Store) -> None:
+def test_a_missing_queue_has_no_messages(store: ContractStore) -> None:
     assert store.page().items == []
     assert store.page(str(uuid.uuid4())).items == []
     assert store.get(str(uuid.uuid4())) == []
@@ -64,7 +64,7 @@ def test_a_missing_queue_has_no_messages(store: Store) -> None:
     assert store.queue() is None
 
 
-def test_a_page_is_filled_across_hidden_messages(store: Store) -> None:
+def test_a_page_is_filled_across_hidden_messages(store: ContractStore) -> None:
     store.post("first")
     for _ in range(3):
         store.post_many(700)
@@ -77,7 +77,7 @@ def test_a_page_is_filled_across_hidden_messages(store: Store) -> None:
     assert names(store.page(limit=2, hide=OTHER_CLIENT).items) == ["first", "0"]
 
 
-def test_a_page_is_filled_across_claimed_messages(store: Store) -> None:
+def test_a_page_is_filled_across_claimed_messages(store: ContractStore) -> None:
     store.post_many(1300)
     for _ in range(13):
         store.claim(limit=100)
@@ -89,7 +89,7 @@ def test_a_page_is_filled_across_claimed_messages(store: Store) -> None:
     assert all(message.claim_id for message in claimed)
 
 
-def test_a_page_is_filled_across_delayed_messages(store: Store) -> None:
+def test_a_page_is_filled_across_delayed_messages(store: ContractStore) -> None:
     store.create(_default_message_delay=30)
     store.post_many(1300)
     store.post("now", delay=0)
@@ -101,19 +101,19 @@ def test_a_page_is_filled_across_delayed_messages(store: Store) -> None:
 
 
 @pytest.mark.parametrize("number", [8000])
-def test_thousands_of_expired_messages_at_the_head_are_in_nobodys_way(
-    store: Store, number: int
+def test_thousands_of_expired_messages_at_the_head_are_skipped(
+    store: ContractStore, number: int
 ) -> None:
-    def with_old_ones(queue: str) -> None:
+    def post_behind_expiring(queue: str) -> None:
         store.post_many(number, queue=queue, ttl=60)
         store.post("a", "b", queue=queue, ttl=6000)
 
     for queue in ("listed", "claimed", "popped"):
-        with_old_ones(queue)
+        post_behind_expiring(queue)
     store.clock.tick(60)
     assert names(store.page(limit=10, queue="listed").items) == ["a", "b"]
     assert names(store.claim(limit=10, queue="claimed").messages) == ["a", "b"]
     assert store.pop(limit=10, queue="popped") == ["a", "b"]
-    with_old_ones("popped")
+    post_behind_expiring("popped")
     store.clock.tick(60)
     assert store.pop(limit=1, queue="popped") == ["a"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The store beside the model: whatever is done to both, they answer the same."""
+"""The store compared with the model: both give the same results."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from tests.contract.model import Entry, Model, ModelQueue
-from tests.contract.stores import CLIENT, Store, findings
+from tests.contract.model import ModelMessage, ModelQueue, ReferenceModel
+from tests.contract.stores import CLIENT, ContractStore, findings
 from zaqar_redis import errors
-from zaqar_redis.records import Draft, Message, Retry
-from zaqar_redis.storage.drivers.redis import identity
+from zaqar_redis.records import IdempotencyKey, Message, NewMessage
+from zaqar_redis.storage.redis import identity
 
 QUEUES = st.sampled_from(["plain", "delayed", "strict", "dead"])
 SECONDS = st.sampled_from([60, 61, 90, 120, 300])
@@ -44,18 +44,18 @@ def _seen(message: Message) -> tuple[Any, ...]:
     )
 
 
-class Beside(RuleBasedStateMachine):
-    """Every rule does one thing to both."""
+class ModelComparison(RuleBasedStateMachine):
+    """A state machine whose rules apply one operation to the store and to the model."""
 
-    store: Store
+    store: ContractStore
     claims = Bundle("claims")
     retries = Bundle("retries")
 
     def __init__(self) -> None:
         super().__init__()
-        self.store.reset()  # what is at rest is checked as a whole
+        self.store.reset()  # the checker reads the whole store
         self.store.project = f"model-{uuid.uuid4()}"
-        self.model = Model()
+        self.model = ReferenceModel()
         self.model.now = self.store.clock.now
         self.number = 0
         self.ids: dict[str, dict[int, str]] = {}
@@ -80,11 +80,11 @@ class Beside(RuleBasedStateMachine):
         )
 
     def teardown(self) -> None:
-        """Whatever was done, what is at rest fits together."""
+        """Checks that the stored data are consistent."""
         assert findings(self.store) == []
         self.store.reset()
 
-    def view(self, entries: Iterable[Entry]) -> list[tuple[Any, ...]]:
+    def view(self, entries: Iterable[ModelMessage]) -> list[tuple[Any, ...]]:
         return [
             (
                 entry.rank,
@@ -100,11 +100,11 @@ class Beside(RuleBasedStateMachine):
         ]
 
     def some_id(self, queue: str, rank: int) -> str:
-        """An id of the queue, whether or not its message is there or ever was."""
+        """Returns an id of the queue; its message may have been deleted or never existed."""
         known = self.ids.get(queue)
         if not known:
             return str(uuid.UUID(int=rank))
-        epoch, _ = identity.parse(next(iter(known.values())))
+        epoch, _ = identity.parse_message_id(next(iter(known.values())))
         return identity.message_id(identity.prefix(epoch), rank)
 
     @rule(seconds=st.sampled_from([0.001, 1, 29.999, 30, 60, 61, 120]))
@@ -120,37 +120,47 @@ class Beside(RuleBasedStateMachine):
         retried=st.booleans(),
     )
     def post(self, queue: str, ttls: list[int], delay: int | None, retried: bool) -> Any:
-        bodies = [str(self.number + place) for place in range(len(ttls))]
+        bodies = [str(self.number + index) for index in range(len(ttls))]
         self.number += len(ttls)
-        drafts = [
-            Draft(body=json.dumps(body).encode(), ttl=ttl, delay=delay)
+        messages = [
+            NewMessage(body=json.dumps(body).encode(), ttl=ttl, delay=delay)
             for body, ttl in zip(bodies, ttls, strict=True)
         ]
-        # Longer than any time that passes here.
-        retry = Retry(key=f"key {self.number}", fingerprint=b"1", window=10**12)
-        ids = self.send(queue, drafts, retry if retried else None)
+        # Longer than any time that passes in this test.
+        idempotency_key = IdempotencyKey(key=f"key {self.number}", fingerprint=b"1", window=10**12)
+        ids = self.send(queue, messages, idempotency_key if retried else None)
         for body, ttl, message_id in zip(bodies, ttls, ids, strict=True):
             rank = self.model.post(queue, body, ttl, delay)
-            assert identity.parse(message_id)[1] == rank
+            assert identity.parse_message_id(message_id)[1] == rank
             self.ids.setdefault(queue, {})[rank] = message_id
-        return (queue, drafts, retry, ids) if retried else multiple()
+        return (queue, messages, idempotency_key, ids) if retried else multiple()
 
-    def send(self, queue: str, drafts: list[Draft], retry: Retry | None) -> tuple[str, ...]:
+    def send(
+        self, queue: str, messages: list[NewMessage], idempotency_key: IdempotencyKey | None
+    ) -> tuple[str, ...]:
         store = self.store
         posted = store.run(
             store.driver.messages.post(
-                store.project, queue, drafts, client=CLIENT, default_ttl=60, size=0, retry=retry
+                store.project,
+                queue,
+                messages,
+                client=CLIENT,
+                default_ttl=60,
+                size=0,
+                idempotency_key=idempotency_key,
             )
         )
         return posted.ids
 
     @rule(sent=retries)
-    def post_again(self, sent: tuple[str, list[Draft], Retry, tuple[str, ...]]) -> None:
-        queue, drafts, retry, ids = sent
-        rank = identity.parse(ids[0])[1]
+    def post_again(
+        self, sent: tuple[str, list[NewMessage], IdempotencyKey, tuple[str, ...]]
+    ) -> None:
+        queue, messages, idempotency_key, ids = sent
+        rank = identity.parse_message_id(ids[0])[1]
         if self.ids.get(queue, {}).get(rank) != ids[0]:
-            return  # the queue was deleted: in its next life this is a new post
-        assert self.send(queue, drafts, retry) == ids
+            return  # the queue was deleted: in its next epoch this is a new post
+        assert self.send(queue, messages, idempotency_key) == ids
 
     @rule(target=claims, queue=QUEUES, ttl=SECONDS, grace=st.sampled_from([60, 120]), limit=LIMITS)
     def claim(self, queue: str, ttl: int, grace: int, limit: int) -> Any:
@@ -169,7 +179,7 @@ class Beside(RuleBasedStateMachine):
         )
 
     @rule(claimed=claims)
-    def look_at_claim(self, claimed: tuple[str, str]) -> None:
+    def show_claim(self, claimed: tuple[str, str]) -> None:
         queue, claim = claimed
         store = self.store
         found = store.run(store.driver.claims.get(store.project, queue, claim))
@@ -186,14 +196,14 @@ class Beside(RuleBasedStateMachine):
         self.store.release(claim, queue)
         self.model.release(queue, claim)
 
-    @rule(claimed=claims, others=st.lists(claims, max_size=1), place=st.integers(0, 3))
+    @rule(claimed=claims, others=st.lists(claims, max_size=1), index=st.integers(0, 3))
     def acknowledge(
-        self, claimed: tuple[str, str], others: list[tuple[str, str]], place: int
+        self, claimed: tuple[str, str], others: list[tuple[str, str]], index: int
     ) -> None:
         queue, claim = claimed
         known = self.model.queues.get(queue)
         lease = known.leases.get(claim) if known else None
-        ranks = lease.ranks[place : place + 2] if lease else []
+        ranks = lease.ranks[index : index + 2] if lease else []
         self.delete(queue, ranks or [1], [claim, *(other for _, other in others)], False)
 
     @rule(
@@ -225,9 +235,7 @@ class Beside(RuleBasedStateMachine):
         claimed=st.booleans(),
         delayed=st.booleans(),
     )
-    def look_at_page(
-        self, queue: str, after: int, limit: int, claimed: bool, delayed: bool
-    ) -> None:
+    def list_page(self, queue: str, after: int, limit: int, claimed: bool, delayed: bool) -> None:
         marker = self.some_id(queue, after) if after and self.ids.get(queue) else None
         page = self.store.page(marker, limit, queue=queue, claimed=claimed, delayed=delayed)
         entries = [
@@ -273,8 +281,8 @@ class Beside(RuleBasedStateMachine):
             assert [_seen(end) for end in ends] == self.view(alive[:1] + alive[-1:])
 
 
-def test_the_store_answers_as_the_model_does(real: Store) -> None:
-    machine = type("Beside", (Beside,), {"store": real})
+def test_store_returns_the_same_results_as_the_model(real: ContractStore) -> None:
+    machine = type("Beside", (ModelComparison,), {"store": real})
     run_state_machine_as_test(
         machine,
         settings=settings(

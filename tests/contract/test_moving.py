@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A queue moves from pool to pool with everything it has, whoever dies on the way."""
+"""A queue moves from pool to pool with all its data, also when movers die on the way."""
 
 from __future__ import annotations
 
@@ -13,40 +13,49 @@ import pytest
 
 from tests import servers
 from tests.contract.conftest import BACKENDS
-from tests.contract.stores import CLIENT, POOLED, TTL, Died, Dying, PooledStore, drafts, opened
-from tests.contract.test_live import Follower, past
+from tests.contract.stores import (
+    CLIENT,
+    POOLED,
+    TTL,
+    CrashBeforeScript,
+    PooledContractStore,
+    ProcessDied,
+    new_messages,
+    opened,
+)
+from tests.contract.test_live import LiveRecorder, history_page
 from zaqar_redis import errors
 from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.batch import BatchSettings
 from zaqar_redis.keyspace.client import BlockingClient
-from zaqar_redis.records import Job, Message, Move, Pool, Retry
-from zaqar_redis.storage.control import DEFAULT
-from zaqar_redis.storage.pooled.jobs import REBALANCE
+from zaqar_redis.records import IdempotencyKey, Job, Message, Move, Pool
+from zaqar_redis.storage.control import DEFAULT_POOL
+from zaqar_redis.storage.pools.rebalance import REBALANCE_JOB
 
-RETRY = Retry(key="once", fingerprint=b"1", window=3_600_000)
+RETRY = IdempotencyKey(key="once", fingerprint=b"1", window=3_600_000)
 
-#: Every script of a move, in the order in which they come.
+#: The scripts of a move, in the order of execution.
 STEPS = [
     "move_begin",
-    "transfer_stage",
-    "transfer_read",
-    "transfer_write",
+    "transfer_begin_import",
+    "transfer_export_messages",
+    "transfer_import_messages",
     "transfer_freeze",
-    "transfer_index",
-    "transfer_place",
-    "transfer_terms",
-    "transfer_keep",
-    "transfer_subscribe",
-    "transfer_scan",
-    "transfer_remember",
-    "transfer_settings",
-    "transfer_complete",
+    "transfer_export_index",
+    "transfer_import_index",
+    "transfer_export_terms",
+    "transfer_import_terms",
+    "transfer_import_subscriptions",
+    "transfer_export_records",
+    "transfer_import_records",
+    "transfer_export_settings",
+    "transfer_import_settings",
     "transfer_seal",
     "move_commit",
-    "gate_open",
+    "move_unlock",
     "project_add",
     "queue_listed",
-    "transfer_retire",
+    "transfer_tombstone",
     "project_remove",
     "move_end",
 ]
@@ -59,34 +68,34 @@ def pools_uri() -> Iterator[str]:
 
 
 @pytest.fixture
-def pools(pools_uri: str, project: str) -> Iterator[PooledStore]:
-    with opened(pools_uri, project) as made:
-        assert isinstance(made, PooledStore)
-        yield made
+def pools(pools_uri: str, project: str) -> Iterator[PooledContractStore]:
+    with opened(pools_uri, project) as store:
+        assert isinstance(store, PooledContractStore)
+        yield store
 
 
-def place(store: PooledStore, queue: str = "q") -> str | None:
+def pool_of(store: PooledContractStore, queue: str = "q") -> str | None:
     return store.run(store.driver.control.catalogue.locate(store.project, queue)).pool
 
 
-def move(store: PooledStore, target: str, queue: str = "q") -> int:
-    source = place(store, queue) or DEFAULT
+def move_queue(store: PooledContractStore, target: str, queue: str = "q") -> int:
+    source = pool_of(store, queue) or DEFAULT_POOL
     return store.run(store.driver.mover.move(store.project, queue, source, target))
 
 
-def other(store: PooledStore, queue: str = "q") -> str:
-    return "p2" if place(store, queue) == "p1" else "p1"
+def other(store: PooledContractStore, queue: str = "q") -> str:
+    return "p2" if pool_of(store, queue) == "p1" else "p1"
 
 
-def fill(store: PooledStore, number: int = 2500) -> tuple[str | None, str | None]:
-    """Messages in every state, claims live and lapsed, an idempotency record; the live claims."""
+def fill(store: PooledContractStore, number: int = 2500) -> tuple[str | None, str | None]:
+    """Creates messages in every state, claims (one expired), a record; the live claims."""
     store.create(_default_message_delay=900, colour="blue", _max_claim_count=9)
     store.post(*[f"old {each}" for each in range(number)], delay=0)
-    store.post("first", "second", delay=0, retry=RETRY)
+    store.post("first", "second", delay=0, idempotency_key=RETRY)
     store.post("later", delay=600)
     store.post("gone", ttl=60, delay=0)
-    lapsed = store.claim(5, ttl=60)
-    assert lapsed.claim_id
+    expired = store.claim(5, ttl=60)
+    assert expired.claim_id
     store.clock.tick(61)
     held = store.claim(20, ttl=600).claim_id
     prolonged = store.claim(3, ttl=7200).claim_id
@@ -98,9 +107,9 @@ def fill(store: PooledStore, number: int = 2500) -> tuple[str | None, str | None
     return held, prolonged
 
 
-def everything(store: PooledStore, queue: str = "q") -> Any:
-    """All that can be seen of the queue, ids and times included."""
-    found = store.known(queue)
+def everything(store: PooledContractStore, queue: str = "q") -> Any:
+    """Returns everything visible of the queue, with ids and times."""
+    found = store.existing_queue(queue)
     messages: list[Message] = []
     after = None
     while True:
@@ -119,8 +128,8 @@ def everything(store: PooledStore, queue: str = "q") -> Any:
     return found, messages, ready, store.stats(queue), subscribed
 
 
-def left_over(store: PooledStore, queue: str = "q") -> list[str]:
-    """Kinds of keys that hold the queue, one for each store that has one."""
+def left_over(store: PooledContractStore, queue: str = "q") -> list[str]:
+    """Returns, for each store, the kinds of keys that exist for the queue."""
     of_queue = keys.of_queue(store.project, queue)
     return [
         slot
@@ -130,183 +139,193 @@ def left_over(store: PooledStore, queue: str = "q") -> list[str]:
     ]
 
 
-def test_a_queue_moves_with_everything_it_has(pools: PooledStore) -> None:
+def test_queue_moves_with_all_its_data(pools: PooledContractStore) -> None:
     held, prolonged = fill(pools)
     before = everything(pools)
     target = other(pools)
-    count = move(pools, target)
+    count = move_queue(pools, target)
     assert count >= 2500
-    assert place(pools) == target
+    assert pool_of(pools) == target
     assert everything(pools) == before
     for claim in (held, prolonged):
         assert claim
         assert pools.renew(claim, ttl=600)
     assert len(pools.held(held) or []) == 20
-    assert pools.post("first", "second", delay=0, retry=RETRY).replayed
+    assert pools.post("first", "second", delay=0, idempotency_key=RETRY).replayed
     last = max(message.rank for message in before[1])
     new = pools.post("new", delay=0).ids[0]
     assert pools.get(new)[0].rank > last
     assert [queue.name for queue in pools.queues().items] == ["q"]
     assert pools.run(pools.driver.queues.count(pools.project)) == 1
-    # One store has it, and the other a gate.
+    # One store has the queue, and the other a move lock.
     found = left_over(pools)
     assert sorted(found) == sorted(set(found))
-    assert "gate" in found
+    assert "move_lock" in found
     assert pools.run(pools.driver.control.catalogue.moves()) == []
 
 
-def test_a_queue_moves_there_and_back_and_home(pools: PooledStore) -> None:
+def test_queue_moves_between_pools_and_back_to_default_pool(pools: PooledContractStore) -> None:
     fill(pools, 100)
     before = everything(pools)
-    first = place(pools)
-    for target in (other(pools), first, DEFAULT, "p1", "p2", DEFAULT):
+    first = pool_of(pools)
+    for target in (other(pools), first, DEFAULT_POOL, "p1", "p2", DEFAULT_POOL):
         assert target
-        if target != place(pools):
-            move(pools, target)
-        assert place(pools) == target
+        if target != pool_of(pools):
+            move_queue(pools, target)
+        assert pool_of(pools) == target
         assert everything(pools) == before
 
 
-def test_a_queue_that_moved_is_tidied_where_it_is(pools: PooledStore) -> None:
+def test_moved_queue_is_swept_in_its_new_pool(pools: PooledContractStore) -> None:
     pools.reset()
     pools.post("long", ttl=600)
     pools.post("short", ttl=60)
-    move(pools, other(pools))
+    move_queue(pools, other(pools))
     pools.clock.tick(61)
     assert pools.sweep() == 1
-    move(pools, other(pools))
+    move_queue(pools, other(pools))
     pools.command("DEL", keys.SWEEPER)
     assert pools.sweep() == 0
     pools.clock.tick(600)
     pools.command("DEL", keys.SWEEPER)
     assert pools.sweep() == 1
-    assert sum(pools.command("EXISTS", keys.of_queue(pools.project, "q").due)) == 0
+    assert sum(pools.command("EXISTS", keys.of_queue(pools.project, "q").sweep_index)) == 0
 
 
-def test_an_empty_queue_moves_too(pools: PooledStore) -> None:
+def test_an_empty_queue_moves_too(pools: PooledContractStore) -> None:
     pools.create(colour="red")
-    assert move(pools, other(pools)) == 0
-    assert pools.known().metadata == {"colour": "red"}
+    assert move_queue(pools, other(pools)) == 0
+    assert pools.existing_queue().metadata == {"colour": "red"}
 
 
-def test_a_deleted_queue_leaves_the_pool_without_a_move(pools: PooledStore) -> None:
+def test_move_of_a_deleted_queue_only_removes_it_from_the_pool(pools: PooledContractStore) -> None:
     pools.post("a")
     pools.run(pools.driver.queues.delete(pools.project, "q"))
-    assert move(pools, other(pools)) == 0
-    assert place(pools) is None
+    assert move_queue(pools, other(pools)) == 0
+    assert pool_of(pools) is None
     pools.post("b")
     assert pools.listed() == ["b"]
 
 
-def test_what_happens_while_messages_are_copied_is_not_lost(
-    pools: PooledStore, monkeypatch: pytest.MonkeyPatch
+def test_changes_during_copy_are_not_lost(
+    pools: PooledContractStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Posts, claims, deletions and expiry between the first copy and the last."""
+    """Changes are posts, claims, deletions and expiry between the first copy and the last."""
     ids = pools.post(*map(str, range(2500)), ttl=600).ids
     short = pools.post("short", ttl=60).ids[0]
     mover = pools.driver.mover
     copy_live = mover._copy_live
     claimed: list[str | None] = []
 
-    async def and_then(*where: Any) -> int:
-        staged = await copy_live(*where)
+    async def change_after(*where: Any) -> int:
+        copied_rank = await copy_live(*where)
         driver = pools.driver
         for message in ids[:700]:
             await driver.messages.delete(pools.project, "q", [message], claims=None, force=True)
         taken = await driver.claims.create(pools.project, "q", ttl=3600, grace=60, limit=50)
         claimed.append(taken.claim_id)
         await pools.driver.messages.delete(pools.project, "q", [short], claims=None, force=True)
-        return staged
+        return copied_rank
 
-    monkeypatch.setattr(mover, "_copy_live", and_then)
-    move(pools, other(pools))
+    monkeypatch.setattr(mover, "_copy_live", change_after)
+    move_queue(pools, other(pools))
     assert pools.listed() == [str(number) for number in range(700, 2500)]
     assert pools.held(claimed[0]) == [str(number) for number in range(700, 750)]
     held = pools.get(ids[700])[0]
-    assert held.ttl == 3660  # prolonged by its claim, after it was copied
+    assert held.ttl == 3660  # extended by its claim, after it was copied
     assert pools.stats().claimed == 50
 
 
-def test_a_queue_that_is_made_anew_while_it_is_copied_keeps_its_new_messages(
-    pools: PooledStore, monkeypatch: pytest.MonkeyPatch
+def test_queue_recreated_during_copy_keeps_its_new_messages(
+    pools: PooledContractStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Their ranks are those of messages that were copied, and are no more."""
+    """The new messages have the ranks of deleted ones that were already copied."""
     pools.post_many(2500)
     mover = pools.driver.mover
     copy_live = mover._copy_live
 
-    async def and_then(*where: Any) -> int:
-        staged = await copy_live(*where)
+    async def change_after(*where: Any) -> int:
+        copied_rank = await copy_live(*where)
         await pools.driver.queues.delete(pools.project, "q")
         pools.clock.tick(1)
         await pools.driver.messages.post(
-            pools.project, "q", drafts(["new"], TTL, None), client=CLIENT, default_ttl=TTL, size=0
+            pools.project,
+            "q",
+            new_messages(["new"], TTL, None),
+            client=CLIENT,
+            default_ttl=TTL,
+            size=0,
         )
-        return staged
+        return copied_rank
 
-    source, target = place(pools), other(pools)
-    monkeypatch.setattr(mover, "_copy_live", and_then)
-    with pytest.raises(errors.Gated):
-        move(pools, target)
-    assert place(pools) == source
+    source, target = pool_of(pools), other(pools)
+    monkeypatch.setattr(mover, "_copy_live", change_after)
+    with pytest.raises(errors.MoveLocked):
+        move_queue(pools, target)
+    assert pool_of(pools) == source
     assert pools.listed() == ["new"]
     monkeypatch.undo()
-    move(pools, target)
+    move_queue(pools, target)
     assert pools.listed() == ["new"]
 
 
-def test_where_a_queue_was_once_nobody_makes_it_after_a_move_back_that_failed(
-    pools: PooledStore, monkeypatch: pytest.MonkeyPatch
+def test_queue_is_not_created_in_its_former_pool_after_an_undone_move_back(
+    pools: PooledContractStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pools.post("old", delay=0)
-    home, before = str(place(pools)), other(pools)
-    move(pools, before)
-    move(pools, home)
+    current, former = str(pool_of(pools)), other(pools)
+    move_queue(pools, former)
+    move_queue(pools, current)
 
-    async def fails(*where: Any) -> int:
-        raise errors.StoreUnavailable(before)
+    async def fails(*endpoints: Any) -> int:
+        raise errors.StoreUnavailable(former)
 
     monkeypatch.setattr(pools.driver.mover, "_copy_live", fails)
     with pytest.raises(errors.StoreUnavailable):
-        move(pools, before)
+        move_queue(pools, former)
     monkeypatch.undo()
-    # Another worker that has not heard yet that the queue went home.
-    remembered = pools.run(pools.driver.places.place(before)).driver
-    with pytest.raises(errors.Gated):
+    # The route of another worker, which has not been notified of the moves.
+    old_route = pools.run(pools.driver.router.store(former)).driver
+    with pytest.raises(errors.MoveLocked):
         pools.run(
-            remembered.messages.post(
-                pools.project, "q", drafts(["new"], TTL, 0), client=CLIENT, default_ttl=TTL, size=0
+            old_route.messages.post(
+                pools.project,
+                "q",
+                new_messages(["new"], TTL, 0),
+                client=CLIENT,
+                default_ttl=TTL,
+                size=0,
             )
         )
     assert pools.listed() == ["old"]
-    move(pools, before)
+    move_queue(pools, former)
     assert pools.listed() == ["old"]
 
 
 @pytest.mark.parametrize("after", [0, 1])
 @pytest.mark.parametrize("script", STEPS)
-def test_a_mover_that_dies_anywhere_is_made_good(
-    pools: PooledStore, script: str, after: int
+def test_move_killed_at_any_script_is_completed_or_undone(
+    pools: PooledContractStore, script: str, after: int
 ) -> None:
     held, _ = fill(pools, 2500)
     before = everything(pools)
-    source, target = place(pools), other(pools)
+    source, target = pool_of(pools), other(pools)
     assert source
     if _dies(pools, source, target, script, after):
-        # Whoever uses the queue meanwhile finds it whole, or is asked to come back.
+        # Meanwhile clients see the complete queue, or are told to retry.
         pools.clock.tick(0)
-        pools.driver.places.hear(None)
+        pools.driver.router.invalidate(None)
         try:
             assert everything(pools) == before
-        except errors.Gated:
-            assert place(pools) == source
+        except errors.MoveLocked:
+            assert pool_of(pools) == source
     mover = pools.driver.mover
     pools.run(mover.settle_all())
     assert pools.run(pools.driver.control.catalogue.moves()) == []
     assert everything(pools) == before
-    if place(pools) == source:
+    if pool_of(pools) == source:
         pools.run(mover.move(pools.project, "q", source, target))
-    assert place(pools) == target
+    assert pool_of(pools) == target
     assert everything(pools) == before
     assert len(pools.held(held) or []) == 20
     found = left_over(pools)
@@ -314,40 +333,42 @@ def test_a_mover_that_dies_anywhere_is_made_good(
     assert [queue.name for queue in pools.queues().items] == ["q"]
 
 
-def _dies(store: PooledStore, source: str, target: str, script: str, after: int) -> bool:
-    """Move with a mover that dies before *script*; False: it was not needed that often."""
+def _dies(store: PooledContractStore, source: str, target: str, script: str, after: int) -> bool:
+    """Moves with a mover that dies before *script*; False: it was not called that often."""
     catalogue = store.driver.control.catalogue
-    rooms: list[Any] = [driver.transfer for driver, _ in store._parts]
-    before = [room.client for room in (*rooms, catalogue)]
-    for room in (*rooms, catalogue):
-        room.client = Dying(room.client, script, after)
+    transfers: list[Any] = [driver.transfer for driver, _ in store._parts]
+    before = [part.client for part in (*transfers, catalogue)]
+    for part in (*transfers, catalogue):
+        part.client = CrashBeforeScript(part.client, script, after)
     try:
         store.run(store.driver.mover.move(store.project, "q", source, target))
-    except (Died, BaseExceptionGroup):
+    except (ProcessDied, BaseExceptionGroup):
         return True
     finally:
-        for room, client in zip((*rooms, catalogue), before, strict=True):
-            room.client = client
+        for part, client in zip((*transfers, catalogue), before, strict=True):
+            part.client = client
     return False
 
 
-def test_a_move_to_where_it_may_not_go_changes_nothing(pools: PooledStore) -> None:
+def test_move_to_invalid_pool_changes_nothing(pools: PooledContractStore) -> None:
     fill(pools, 100)
     before = everything(pools)
-    source = place(pools)
+    source = pool_of(pools)
     assert source
     with pytest.raises(errors.NoSuchPool):
-        move(pools, "nowhere")
-    with pytest.raises(errors.NotThere):
+        move_queue(pools, "nowhere")
+    with pytest.raises(errors.QueueNotInPool):
         pools.run(pools.driver.mover.move(pools.project, "q", other(pools), source))
     assert everything(pools) == before
     assert pools.run(pools.driver.control.catalogue.moves()) == []
 
 
-def test_two_movers_do_no_harm(pools: PooledStore, pools_uri: str) -> None:
+def test_concurrent_moves_of_one_queue_do_no_harm(
+    pools: PooledContractStore, pools_uri: str
+) -> None:
     fill(pools, 2500)
     before = everything(pools)
-    source, target = place(pools), other(pools)
+    source, target = pool_of(pools), other(pools)
     assert source
 
     async def both() -> list[Any]:
@@ -359,38 +380,36 @@ def test_two_movers_do_no_harm(pools: PooledStore, pools_uri: str) -> None:
 
     outcomes = pools.run(both())
     for outcome in outcomes:
-        assert isinstance(outcome, (int, errors.Gated, errors.NotThere)), outcome
+        assert isinstance(outcome, (int, errors.MoveLocked, errors.QueueNotInPool)), outcome
     pools.run(pools.driver.mover.settle_all())
     assert everything(pools) == before
     found = left_over(pools)
     assert sorted(found) == sorted(set(found))
 
 
-def test_a_mover_that_is_stopped_leaves_its_role_to_the_next(
-    pools: PooledStore, pools_uri: str
-) -> None:
+def test_stopped_mover_releases_leader_role(pools: PooledContractStore, pools_uri: str) -> None:
     async def stopped(turns: int) -> None:
-        tending = asyncio.create_task(pools.driver.jobs.tend())
+        tending = asyncio.create_task(pools.driver.jobs.run_pending())
         for _ in range(turns):
             await asyncio.sleep(0)
         tending.cancel()
         await asyncio.gather(tending, return_exceptions=True)
 
-    home = pools_uri.removeprefix(POOLED).split("|")[0]
+    control_uri = pools_uri.removeprefix(POOLED).split("|")[0]
     with (
         opened(pools_uri, pools.project) as other_process,
-        contextlib.closing(BlockingClient(home, BatchSettings())) as operator,
+        contextlib.closing(BlockingClient(control_uri, BatchSettings())) as operator,
     ):
-        assert isinstance(other_process, PooledStore)
+        assert isinstance(other_process, PooledContractStore)
         control = other_process.driver.control
         for turns in range(60):
-            operator.command("SCRIPT", "FLUSH")  # a script that is not known takes two trips
+            operator.command("SCRIPT", "FLUSH")  # an unknown script takes two round trips
             pools.run(stopped(turns))
             assert other_process.run(control.lead("mover", 1)), turns
             other_process.run(control.resign("mover"))
 
 
-def test_draining_empties_a_pool(pools: PooledStore) -> None:
+def test_draining_empties_a_pool(pools: PooledContractStore) -> None:
     names = [f"q{number:03}" for number in range(150)]
     for name in names:
         pools.post(name, queue=name)
@@ -414,11 +433,11 @@ def test_draining_empties_a_pool(pools: PooledStore) -> None:
     assert pools.listed("q000") == ["q000"]
 
 
-def test_the_last_pool_of_a_flavor_is_not_drained_past_it(pools: PooledStore) -> None:
+def test_draining_last_pool_of_a_flavor_keeps_its_queues(pools: PooledContractStore) -> None:
     control = pools.driver.control
     pools.run(control.flavors.put("fast", ["p1"]))
     pools.create("q", _flavor="fast")
-    before = place(pools)
+    before = pool_of(pools)
     pool = pools.run(control.pools.get("p1"))
     assert pool
     draining = msgspec.structs.replace(pool, draining=True)
@@ -431,15 +450,15 @@ def test_the_last_pool_of_a_flavor_is_not_drained_past_it(pools: PooledStore) ->
         ((_, why),) = [step for step in pools.run(drain()) if step[0].project == pools.project]
         assert isinstance(why, errors.CannotMove)
         assert '"fast" has no other pool' in why.text
-        assert place(pools) == before == "p1"
+        assert pool_of(pools) == before == "p1"
     finally:
         pools.run(control.flavors.delete("fast"))
 
 
-def spread(pools: PooledStore) -> list[Any]:
-    """Rebalance; every step of it."""
+def spread(pools: PooledContractStore) -> list[Any]:
+    """Rebalances; returns every step."""
     jobs = pools.driver.control.jobs
-    pools.run(jobs.put(REBALANCE, Job(running=True)))
+    pools.run(jobs.put(REBALANCE_JOB, Job(running=True)))
 
     async def steps() -> list[Any]:
         return [step async for step in pools.driver.jobs.rebalance()]
@@ -447,14 +466,14 @@ def spread(pools: PooledStore) -> list[Any]:
     return pools.run(steps())
 
 
-def counts(pools: PooledStore) -> list[int]:
+def counts(pools: PooledContractStore) -> list[int]:
     found = pools.run(pools.driver.jobs.counts())
-    return [found[name] for name in (DEFAULT, "p1", "p2")]
+    return [found[name] for name in (DEFAULT_POOL, "p1", "p2")]
 
 
 def test_queues_are_spread_by_weight_and_by_flavor(pools_uri: str, project: str) -> None:
     with opened(pools_uri, project) as pools:
-        assert isinstance(pools, PooledStore)
+        assert isinstance(pools, PooledContractStore)
         pools.reset()
         control = pools.driver.control
         names = [f"q{number:02}" for number in range(30)]
@@ -469,62 +488,66 @@ def test_queues_are_spread_by_weight_and_by_flavor(pools_uri: str, project: str)
         assert counts(pools) == [0, 20, 10]
         assert spread(pools) == []
         pools.run(control.flavors.put("fast", ["p2"]))
-        queue = pools.known(names[0])
+        queue = pools.existing_queue(names[0])
         pools.run(pools.driver.queues.update(project, queue, {"_flavor": "fast"}))
         assert [placed.pool for placed, _ in spread(pools)].count("p2") >= 9
         assert counts(pools) == [0, 29, 1]
-        assert place(pools, names[0]) == "p2"
+        assert pool_of(pools, names[0]) == "p2"
         assert all(pools.listed(name) == [name] for name in names)
         pools.run(control.flavors.delete("fast"))
-        pools.run(control.jobs.end(REBALANCE))
+        pools.run(control.jobs.end(REBALANCE_JOB))
         pools.reset()
 
 
-def test_spreading_stops_when_nobody_wants_it_any_more(pools: PooledStore) -> None:
+def test_rebalance_stops_when_its_job_is_removed(pools: PooledContractStore) -> None:
     for number in range(20):
         pools.post("x", queue=f"q{number}")
     pool = pools.run(pools.driver.control.pools.get("p1"))
     assert pool
     idle = msgspec.structs.replace(pool, weight=0)
     pools.run(pools.driver.control.pools.put(idle, canonical=pool.uri))
-    pools.run(pools.driver.control.jobs.put(REBALANCE, Job(running=True)))
+    pools.run(pools.driver.control.jobs.put(REBALANCE_JOB, Job(running=True)))
 
     async def begun() -> int:
         moved = 0
         async for _ in pools.driver.jobs.rebalance():
             moved += 1
-            await pools.driver.control.jobs.end(REBALANCE)
+            await pools.driver.control.jobs.end(REBALANCE_JOB)
         return moved
 
     assert pools.run(begun()) == 1
 
 
-def test_a_gate_of_a_mover_that_is_gone_lapses(pools: PooledStore) -> None:
+def test_move_lock_of_dead_mover_expires(pools: PooledContractStore) -> None:
     pools.post("a")
-    source = place(pools)
+    source = pool_of(pools)
     assert source
-    transfer = pools.run(pools.driver.places.place(source)).driver.transfer
+    transfer = pools.run(pools.driver.router.store(source)).driver.transfer
     assert transfer
     record = Move(token="0" * 32, source=source, target=other(pools))
     pools.run(pools.driver.control.catalogue.begin(pools.project, "q", record))
     pools.run(transfer.freeze(pools.project, "q", record.token))
-    with pytest.raises(errors.Gated):
+    with pytest.raises(errors.MoveLocked):
         pools.post("b")
-    pools.command("PEXPIRE", keys.of_queue(pools.project, "q").gate, 1)
-    servers.wait_for(lambda: pools.run(transfer.gate(pools.project, "q")) == "", "the end of it")
+    pools.command("PEXPIRE", keys.of_queue(pools.project, "q").move_lock, 1)
+    servers.wait_for(
+        lambda: pools.run(transfer.move_lock(pools.project, "q")) == "", "the move lock to expire"
+    )
     pools.post("b")
     assert pools.listed() == ["a", "b"]
     pools.run(pools.driver.mover.settle_all())
 
 
-def test_who_follows_a_queue_follows_it_to_where_it_goes(pools: PooledStore) -> None:
+def test_watcher_of_moved_queue_is_notified_of_a_gap_and_continues(
+    pools: PooledContractStore,
+) -> None:
     pools.create()
-    follower = Follower(pools)
+    follower = LiveRecorder(pools)
     pools.post("a")
     assert follower.wait(1) == ["a"]
-    move(pools, other(pools))
+    move_queue(pools, other(pools))
     pools.wait_for(lambda: follower.gaps > 0, "a gap")
     pools.post("b")
     assert follower.wait(2) == ["a", "b"]
     assert [message.rank for message in follower.messages] == [1, 2]
-    assert [message.rank for message in past(pools).messages] == [1, 2]
+    assert [message.rank for message in history_page(pools).messages] == [1, 2]

@@ -1,27 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Readers of ranges know where a queue begins and ends, and change nothing by asking."""
+"""Watermarks and seeks of range readers are correct, and reading changes nothing."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.contract.blocking import Blocking
+from tests.contract.blocking import BlockingStore
 from tests.contract.stores import STRANGE_IDS
 from zaqar_redis import errors
-from zaqar_redis.records import Top
+from zaqar_redis.records import Watermarks
 
 
-def top(store: Blocking) -> Top:
-    found = store.ranges.top(store.project, "q").run()
+def watermarks(store: BlockingStore) -> Watermarks:
+    found = store.ranges.watermarks(store.project, "q").run()
     assert found
     return found
 
 
-def seek(store: Blocking, created: int) -> int | None:
+def seek(store: BlockingStore, created: int) -> int | None:
     return store.ranges.seek(store.project, "q", created).run()
 
 
-def post_each_second(store: Blocking, number: int) -> list[str]:
+def post_each_second(store: BlockingStore, number: int) -> list[str]:
     ids = []
     for each in range(number):
         ids += store.post(f"m{each}")
@@ -29,69 +29,69 @@ def post_each_second(store: Blocking, number: int) -> list[str]:
     return ids
 
 
-def test_there_is_no_top_of_no_queue(blocking: Blocking) -> None:
-    assert blocking.ranges.top(blocking.project, "q").run() is None
+def test_watermarks_of_missing_queue_are_none(blocking: BlockingStore) -> None:
+    assert blocking.ranges.watermarks(blocking.project, "q").run() is None
     assert seek(blocking, 0) is None
-    assert blocking.ranges.of_claim(blocking.project, "q", "0" * 32).run() is None
+    assert blocking.ranges.raw_claim(blocking.project, "q", "0" * 32).run() is None
     assert blocking.command("KEYS", f"*{blocking.project}*") == []
 
 
-def test_an_empty_queue_begins_where_the_next_message_goes(blocking: Blocking) -> None:
+def test_first_rank_of_empty_queue_is_its_next_rank(blocking: BlockingStore) -> None:
     blocking.create()
-    first = top(blocking)
-    assert (first.first, first.following, first.count, first.size) == (1, 1, 0, 0)
+    first = watermarks(blocking)
+    assert (first.first, first.next_rank, first.count, first.size) == (1, 1, 0, 0)
     assert seek(blocking, 0) == 1
     blocking.remove(*blocking.post("a", "b", "c"))
-    then = top(blocking)
-    assert (then.first, then.following, then.count, then.size) == (4, 4, 0, 0)
+    then = watermarks(blocking)
+    assert (then.first, then.next_rank, then.count, then.size) == (4, 4, 0, 0)
     assert seek(blocking, 0) == 4
     blocking.post("d")
-    assert (top(blocking).first, top(blocking).following) == (4, 5)
+    assert (watermarks(blocking).first, watermarks(blocking).next_rank) == (4, 5)
 
 
-def test_the_top_of_a_queue_with_holes(blocking: Blocking) -> None:
+def test_watermarks_of_queue_with_deleted_messages_skip_the_holes(blocking: BlockingStore) -> None:
     ids = blocking.post(*[f"m{number}" for number in range(2000)])
     blocking.remove(*ids[:700], *ids[900:950], ids[-1])
-    found = top(blocking)
-    assert (found.first, found.following, found.count) == (701, 2001, 1249)
+    found = watermarks(blocking)
+    assert (found.first, found.next_rank, found.count) == (701, 2001, 1249)
 
 
-def test_a_remade_queue_has_another_epoch(blocking: Blocking) -> None:
+def test_recreated_queue_has_new_epoch(blocking: BlockingStore) -> None:
     blocking.post("a", "b")
-    before = top(blocking)
+    before = watermarks(blocking)
     blocking.destroy()
-    assert blocking.ranges.top(blocking.project, "q").run() is None
+    assert blocking.ranges.watermarks(blocking.project, "q").run() is None
     blocking.post("c")
-    after = top(blocking)
+    after = watermarks(blocking)
     assert after.epoch != before.epoch
-    assert (after.first, after.following, after.count) == (1, 2, 1)
+    assert (after.first, after.next_rank, after.count) == (1, 2, 1)
 
 
-def test_the_size_is_the_mean_of_what_is_stored(blocking: Blocking) -> None:
+def test_watermark_size_is_mean_stored_message_size(blocking: BlockingStore) -> None:
     blocking.post("x" * 100)
-    one = top(blocking).size
+    one = watermarks(blocking).size
     assert one == blocking.command("HSTRLEN", blocking.key("bodies"), 1)
     blocking.post("x" * 300)
-    assert top(blocking).size == one + 100
-    # Half of them long, in the middle: the sample is taken from everywhere.
+    assert watermarks(blocking).size == one + 100
+    # The long half is in the middle: the sample is spread over the whole queue.
     blocking.destroy()
     blocking.post(*["s" * 100] * 250, *["l" * 900] * 500, *["s" * 100] * 250)
-    assert top(blocking).size == one + 400
+    assert watermarks(blocking).size == one + 400
 
 
-def test_looking_changes_nothing(blocking: Blocking) -> None:
+def test_reading_watermarks_and_seeking_do_not_change_keys(blocking: BlockingStore) -> None:
     blocking.create(_default_message_delay=100)
     blocking.post("a", "b", ttl=60)
     blocking.claim(1, ttl=60)
-    blocking.clock.tick(1000)  # all of it is over, and nobody has tidied
+    blocking.clock.tick(1000)  # everything has expired, and nothing was swept
     slots = ("messages", "ready", "claimed", "delayed", "expiry", "claims", "leases")
     before = [blocking.command("DUMP", blocking.key(slot)) for slot in slots]
-    assert top(blocking).count == 2
+    assert watermarks(blocking).count == 2
     assert seek(blocking, 0) == 1
     assert [blocking.command("DUMP", blocking.key(slot)) for slot in slots] == before
 
 
-def test_seek_finds_the_first_of_a_time_or_later(blocking: Blocking) -> None:
+def test_seek_returns_first_rank_at_or_after_a_time(blocking: BlockingStore) -> None:
     begun = blocking.clock()
     ids = post_each_second(blocking, 40)
     for second in range(40):
@@ -108,7 +108,7 @@ def test_seek_finds_the_first_of_a_time_or_later(blocking: Blocking) -> None:
     assert seek(blocking, begun + 39000) == 41
 
 
-def test_seek_finds_the_first_of_many_of_one_time(blocking: Blocking) -> None:
+def test_seek_with_equal_times_returns_the_lowest_rank(blocking: BlockingStore) -> None:
     blocking.post(*"abcde")
     blocking.clock.tick(1)
     middle = blocking.clock()
@@ -119,22 +119,22 @@ def test_seek_finds_the_first_of_many_of_one_time(blocking: Blocking) -> None:
     assert seek(blocking, middle + 1) == 1506
 
 
-def test_a_claim_that_prolonged_its_messages_does_not_mislead(blocking: Blocking) -> None:
+def test_seek_ignores_expiry_extended_by_a_claim(blocking: BlockingStore) -> None:
     begun = blocking.clock()
     post_each_second(blocking, 10)
     blocking.claim(5, ttl=7200)
     assert [seek(blocking, begun + 1000 * second) for second in range(10)] == list(range(1, 11))
 
 
-def test_what_a_claim_holds_comes_as_it_is_stored(blocking: Blocking) -> None:
+def test_messages_of_a_claim_are_returned_as_stored(blocking: BlockingStore) -> None:
     ids = blocking.post(*[f"m{number}" for number in range(30)])
     taken = blocking.claim(20)
     assert taken.claim_id
     blocking.remove(ids[3])
-    held = blocking.ranges.of_claim(blocking.project, "q", taken.claim_id).run()
+    held = blocking.ranges.raw_claim(blocking.project, "q", taken.claim_id).run()
     assert held
     assert held.now == blocking.clock()
-    assert held.epoch == top(blocking).epoch
+    assert held.epoch == watermarks(blocking).epoch
     assert [int(rank) for rank in held.ranks] == [*range(1, 4), *range(5, 21)]
     stored = blocking.command("HMGET", blocking.key("bodies"), *held.ranks)
     assert list(held.envelopes) == stored
@@ -142,15 +142,15 @@ def test_what_a_claim_holds_comes_as_it_is_stored(blocking: Blocking) -> None:
 
 
 @pytest.mark.parametrize("claim", STRANGE_IDS)
-def test_a_strange_claim_is_none(blocking: Blocking, claim: str) -> None:
+def test_unknown_claim_id_returns_none(blocking: BlockingStore, claim: str) -> None:
     blocking.post("a")
     blocking.claim(1)
-    assert blocking.ranges.of_claim(blocking.project, "q", claim).run() is None
+    assert blocking.ranges.raw_claim(blocking.project, "q", claim).run() is None
     assert blocking.claims.consume(blocking.project, "q", claim).run() is None
     assert blocking.bodies() == ["a"]
 
 
-def test_a_claim_is_consumed_once(blocking: Blocking) -> None:
+def test_a_claim_is_consumed_once(blocking: BlockingStore) -> None:
     ids = blocking.post(*[f"m{number}" for number in range(1500)])
     taken = blocking.claim(1000)
     other = blocking.claim(100)
@@ -170,7 +170,7 @@ def test_a_claim_is_consumed_once(blocking: Blocking) -> None:
     assert blocking.claims.get(blocking.project, "q", taken.claim_id).run() is None
 
 
-def test_a_claim_whose_lease_ended_is_not_consumed(blocking: Blocking) -> None:
+def test_a_claim_whose_lease_ended_is_not_consumed(blocking: BlockingStore) -> None:
     blocking.post(*"abc")
     first = blocking.claim(3, ttl=60)
     assert first.claim_id
@@ -185,23 +185,23 @@ def test_a_claim_whose_lease_ended_is_not_consumed(blocking: Blocking) -> None:
     assert blocking.bodies() == ["c"]
 
 
-def test_nobody_looks_into_a_queue_that_moves(blocking: Blocking) -> None:
+def test_reads_of_a_queue_under_move_lock_are_refused(blocking: BlockingStore) -> None:
     blocking.post("a")
     claim = blocking.claim(1).claim_id
     assert claim
-    blocking.command("SET", blocking.key("gate"), "out:x")
+    blocking.command("SET", blocking.key("move_lock"), "out:x")
     for verb in (
-        blocking.ranges.top(blocking.project, "q"),
+        blocking.ranges.watermarks(blocking.project, "q"),
         blocking.ranges.seek(blocking.project, "q", 0),
-        blocking.ranges.of_claim(blocking.project, "q", claim),
+        blocking.ranges.raw_claim(blocking.project, "q", claim),
         blocking.claims.consume(blocking.project, "q", claim),
     ):
-        with pytest.raises(errors.Gated):
+        with pytest.raises(errors.MoveLocked):
             verb.run()
 
 
-def test_a_seek_costs_no_more_than_halving(blocking: Blocking) -> None:
-    """Counted by Redis itself: bodies read for one search among 4000 messages."""
+def test_seek_reads_logarithmically_many_bodies(blocking: BlockingStore) -> None:
+    """Redis counts the bodies read by one search among 4000 messages."""
     for _ in range(4):
         blocking.post(*["x"] * 1000)
         blocking.clock.tick(1)

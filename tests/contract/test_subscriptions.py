@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every store promises about subscriptions."""
+"""What every store guarantees for subscriptions."""
 
 from __future__ import annotations
 
@@ -7,54 +7,60 @@ from typing import Any
 
 import pytest
 
-from tests.contract.stores import STRANGE_IDS, Store, findings
+from tests.contract.stores import STRANGE_IDS, ContractStore, findings
 from zaqar_redis import errors
 from zaqar_redis.records import Page, Subscription
-from zaqar_redis.storage.driver import Subscriptions
+from zaqar_redis.storage.contract import Subscriptions
 
 HOOK = "http://example.org/hook"
 
 
-def of(store: Store) -> Subscriptions:
+def subscriptions_of(store: ContractStore) -> Subscriptions:
     return store.driver.subscriptions
 
 
 def subscribe(
-    store: Store, subscriber: str = HOOK, queue: str = "q", ttl: int = 600, **options: Any
+    store: ContractStore, subscriber: str = HOOK, queue: str = "q", ttl: int = 600, **options: Any
 ) -> str | None:
-    return store.run(of(store).create(store.project, queue, subscriber, ttl=ttl, options=options))
+    return store.run(
+        subscriptions_of(store).create(store.project, queue, subscriber, ttl=ttl, options=options)
+    )
 
 
-def made(store: Store, subscriber: str = HOOK, **how: Any) -> str:
+def new_subscription(store: ContractStore, subscriber: str = HOOK, **how: Any) -> str:
     id = subscribe(store, subscriber, **how)
     assert id
     return id
 
 
-def got(store: Store, id: str, queue: str = "q") -> Subscription | None:
-    return store.run(of(store).get(store.project, queue, id))
+def get(store: ContractStore, id: str, queue: str = "q") -> Subscription | None:
+    return store.run(subscriptions_of(store).get(store.project, queue, id))
 
 
-def found(store: Store, subscriber: str = HOOK, queue: str = "q") -> Subscription | None:
-    return store.run(of(store).find(store.project, queue, subscriber))
+def find(store: ContractStore, subscriber: str = HOOK, queue: str = "q") -> Subscription | None:
+    return store.run(subscriptions_of(store).find(store.project, queue, subscriber))
 
 
-def page(store: Store, after: str = "", limit: int = 10, queue: str = "q") -> Page[Subscription]:
-    return store.run(of(store).list(store.project, queue, after, limit))
+def page(
+    store: ContractStore, after: str = "", limit: int = 10, queue: str = "q"
+) -> Page[Subscription]:
+    return store.run(subscriptions_of(store).list(store.project, queue, after, limit))
 
 
-def update(store: Store, id: str, queue: str = "q", **changes: Any) -> bool:
-    return store.run(of(store).update(store.project, queue, id, **changes))
+def update(store: ContractStore, id: str, queue: str = "q", **changes: Any) -> bool:
+    return store.run(subscriptions_of(store).update(store.project, queue, id, **changes))
 
 
-def delete(store: Store, id: str, queue: str = "q") -> None:
-    store.run(of(store).delete(store.project, queue, id))
+def delete(store: ContractStore, id: str, queue: str = "q") -> None:
+    store.run(subscriptions_of(store).delete(store.project, queue, id))
 
 
-def test_a_subscription_comes_back_as_it_went_in(store: Store) -> None:
-    id = made(store, "mailto:größe ☃\n@example.org", ttl=600, color="blue", deep={"a": [1, None]})
+def test_subscription_is_read_as_it_was_created(store: ContractStore) -> None:
+    id = new_subscription(
+        store, "mailto:größe ☃\n@example.org", ttl=600, color="blue", deep={"a": [1, None]}
+    )
     store.clock.tick(7)
-    assert got(store, id) == Subscription(
+    assert get(store, id) == Subscription(
         id=id,
         source="q",
         subscriber="mailto:größe ☃\n@example.org",
@@ -63,32 +69,32 @@ def test_a_subscription_comes_back_as_it_went_in(store: Store) -> None:
         options={"color": "blue", "deep": {"a": [1, None]}},
         confirmed=False,
     )
-    assert found(store, "mailto:größe ☃\n@example.org") == got(store, id)
+    assert find(store, "mailto:größe ☃\n@example.org") == get(store, id)
 
 
-def test_a_subscriber_subscribes_once_to_a_queue(store: Store) -> None:
-    first = made(store)
+def test_a_subscriber_subscribes_once_to_a_queue(store: ContractStore) -> None:
+    first = new_subscription(store)
     assert subscribe(store) is None
-    assert made(store, queue="other") != first
-    assert made(store, HOOK + "2") != first
-    known = got(store, first)
+    assert new_subscription(store, queue="other") != first
+    assert new_subscription(store, HOOK + "2") != first
+    known = get(store, first)
     assert known
     assert known.ttl == 600
 
 
-def test_a_subscription_is_one_of_its_queue_and_project(store: Store) -> None:
-    id = made(store)
+def test_subscription_is_visible_in_its_queue_and_project_only(store: ContractStore) -> None:
+    id = new_subscription(store)
     for project, queue in ((store.project, "other"), (store.project + "2", "q")):
-        assert store.run(of(store).get(project, queue, id)) is None
-        assert store.run(of(store).find(project, queue, HOOK)) is None
-        assert store.run(of(store).list(project, queue, "", 10)).items == []
-        assert not store.run(of(store).update(project, queue, id, ttl=5))
-        store.run(of(store).delete(project, queue, id))
-    assert got(store, id)
+        assert store.run(subscriptions_of(store).get(project, queue, id)) is None
+        assert store.run(subscriptions_of(store).find(project, queue, HOOK)) is None
+        assert store.run(subscriptions_of(store).list(project, queue, "", 10)).items == []
+        assert not store.run(subscriptions_of(store).update(project, queue, id, ttl=5))
+        store.run(subscriptions_of(store).delete(project, queue, id))
+    assert get(store, id)
 
 
-def test_pages_go_on_behind_an_id(store: Store) -> None:
-    ids = sorted(made(store, f"{HOOK}/{number}") for number in range(25))
+def test_pages_continue_after_an_id(store: ContractStore) -> None:
+    ids = sorted(new_subscription(store, f"{HOOK}/{number}") for number in range(25))
     first = page(store)
     assert [subscription.id for subscription in first.items] == ids[:10]
     assert first.marker == ids[9]
@@ -98,34 +104,34 @@ def test_pages_go_on_behind_an_id(store: Store) -> None:
     assert page(store, ids[-1]) == Page(items=[], marker="")
 
 
-def test_time_ends_a_subscription(store: Store) -> None:
-    short, long = made(store, ttl=60), made(store, HOOK + "2", ttl=120)
+def test_subscription_expires_after_its_ttl(store: ContractStore) -> None:
+    short, long = new_subscription(store, ttl=60), new_subscription(store, HOOK + "2", ttl=120)
     store.clock.tick(59.999)
-    assert got(store, short)
+    assert get(store, short)
     store.clock.tick(0.001)
-    assert got(store, short) is None
-    assert found(store) is None
+    assert get(store, short) is None
+    assert find(store) is None
     assert [subscription.id for subscription in page(store).items] == [long]
     assert not update(store, short, ttl=600)
-    again = made(store)
+    again = new_subscription(store)
     assert again != short
-    assert found(store) == got(store, again)
+    assert find(store) == get(store, again)
 
 
-def test_a_page_is_filled_past_those_that_ended(store: Store) -> None:
+def test_page_is_filled_across_expired_subscriptions(store: ContractStore) -> None:
     for number in range(30):
-        made(store, f"{HOOK}/{number}", ttl=60 if number % 3 else 600)
+        new_subscription(store, f"{HOOK}/{number}", ttl=60 if number % 3 else 600)
     store.clock.tick(60)
     assert len(page(store, limit=10).items) == 10
     assert len(page(store, limit=20).items) == 10
 
 
-def test_what_is_given_is_changed(store: Store) -> None:
-    id = made(store, ttl=600, color="blue")
+def test_update_changes_only_given_fields(store: ContractStore) -> None:
+    id = new_subscription(store, ttl=600, color="blue")
     store.clock.tick(100)
     assert update(store, id, confirmed=True)
     assert update(store, id, options={"color": "red"})
-    known = got(store, id)
+    known = get(store, id)
     assert known
     assert (known.confirmed, known.options, known.ttl, known.age) == (
         True,
@@ -135,22 +141,22 @@ def test_what_is_given_is_changed(store: Store) -> None:
     )
     assert update(store, id, ttl=300)
     assert update(store, id, subscriber=HOOK + "2")
-    known = got(store, id)
+    known = get(store, id)
     assert known
     assert (known.confirmed, known.ttl, known.age) == (True, 300, 0)
-    assert found(store) is None
-    assert found(store, HOOK + "2") == known
+    assert find(store) is None
+    assert find(store, HOOK + "2") == known
     assert update(store, id, confirmed=False)
     assert update(store, id)
     store.clock.tick(300)
-    assert got(store, id) is None
+    assert get(store, id) is None
 
 
-def test_a_subscriber_is_not_taken_over(store: Store) -> None:
-    first, second = made(store), made(store, HOOK + "2")
+def test_update_to_a_subscriber_in_use_is_refused(store: ContractStore) -> None:
+    first, second = new_subscription(store), new_subscription(store, HOOK + "2")
     with pytest.raises(errors.SubscriberTaken, match=HOOK):
         update(store, second, subscriber=HOOK, ttl=5)
-    known = got(store, second)
+    known = get(store, second)
     assert known
     assert (known.subscriber, known.ttl) == (HOOK + "2", 600)
     assert update(store, first, subscriber=HOOK)
@@ -158,69 +164,71 @@ def test_a_subscriber_is_not_taken_over(store: Store) -> None:
     assert update(store, second, subscriber=HOOK)
 
 
-def test_a_subscriber_whose_time_is_over_is_free(store: Store) -> None:
-    made(store, ttl=60)
-    second = made(store, HOOK + "2")
+def test_update_to_a_subscriber_of_an_expired_subscription_is_accepted(
+    store: ContractStore,
+) -> None:
+    new_subscription(store, ttl=60)
+    second = new_subscription(store, HOOK + "2")
     store.clock.tick(60)
     assert update(store, second, subscriber=HOOK)
-    known = found(store)
+    known = find(store)
     assert known
     assert known.id == second
 
 
-def test_deleting_is_idempotent(store: Store) -> None:
-    id = made(store)
+def test_deleting_is_idempotent(store: ContractStore) -> None:
+    id = new_subscription(store)
     for _ in range(2):
         delete(store, id)
-        assert got(store, id) is None
+        assert get(store, id) is None
     assert page(store).items == []
-    assert made(store)
+    assert new_subscription(store)
 
 
 @pytest.mark.parametrize("id", STRANGE_IDS)
-def test_an_id_that_was_never_given_is_of_nothing(store: Store, id: str) -> None:
-    known = made(store)
-    assert got(store, id) is None
+def test_unknown_subscription_id_matches_nothing(store: ContractStore, id: str) -> None:
+    known = new_subscription(store)
+    assert get(store, id) is None
     assert not update(store, id, ttl=5)
     delete(store, id)
-    assert page(store, id).items in ([], [got(store, known)])
+    assert page(store, id).items in ([], [get(store, known)])
 
 
-def test_a_deleted_queue_takes_its_subscriptions_along(store: Store) -> None:
+def test_subscriptions_are_deleted_with_their_queue(store: ContractStore) -> None:
     store.post("x")
-    id = made(store)
+    id = new_subscription(store)
     store.run(store.driver.queues.delete(store.project, "q"))
     store.post("x")
-    assert got(store, id) is None
+    assert get(store, id) is None
     assert page(store).items == []
-    assert made(store)
+    assert new_subscription(store)
 
 
-def test_purging_messages_leaves_subscriptions(store: Store) -> None:
+def test_purging_messages_leaves_subscriptions(store: ContractStore) -> None:
     store.post("x")
-    id = made(store)
+    id = new_subscription(store)
     store.run(store.driver.queues.purge(store.project, "q"))
-    assert got(store, id)
+    assert get(store, id)
 
 
-def test_the_sweeper_forgets_those_that_ended(real: Store) -> None:
-    real.reset()  # it sweeps what other tests have left, too
+def test_expired_subscriptions_are_swept(real: ContractStore) -> None:
+    real.reset()  # the sweeper would also count what other tests left
     real.create()
     (before,) = real.command("KEYS", "*")
     for number in range(250):
-        made(real, f"{HOOK}/{number}", ttl=60)
+        new_subscription(real, f"{HOOK}/{number}", ttl=60)
     real.clock.tick(60)
     real.sweep(0)
     (after,) = real.command("KEYS", "*")
     assert sorted(after) == sorted(before)
 
 
-def test_what_is_at_rest_fits_together(real: Store) -> None:
+def test_checker_finds_no_damage_after_subscription_changes(real: ContractStore) -> None:
     real.reset()
-    ids = [made(real, f"{HOOK}/{number}", ttl=60 + number) for number in range(40)]
+    ids = [new_subscription(real, f"{HOOK}/{number}", ttl=60 + number) for number in range(40)]
     update(real, ids[5], subscriber=HOOK)
     delete(real, ids[6])
     real.clock.tick(70)
-    made(real)
+    new_subscription(real)
     assert findings(real) == []
     real.reset()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What stores promise that need sweeping."""
+"""What stores guarantee that need sweeping."""
 
 from __future__ import annotations
 
@@ -11,71 +11,71 @@ from collections.abc import Callable
 import pytest
 
 from tests import servers
-from tests.contract.blocking import Blocking, chunk_of
-from tests.contract.stores import CLIENT, Store, drafts, findings, opened
+from tests.contract.blocking import BlockingStore, chunk_of
+from tests.contract.stores import CLIENT, ContractStore, findings, new_messages, opened
 from zaqar_redis.keyspace import keys
-from zaqar_redis.records import Retry, Stats
-from zaqar_redis.storage.drivers.redis import RedisDriver, ledger
+from zaqar_redis.records import IdempotencyKey, Stats
+from zaqar_redis.storage.redis import RedisDriver, ledger
 
 
 @pytest.fixture
-def empty(store: Store) -> Store:
-    """The sweeper looks at every queue: only those of this test shall be there."""
+def empty(store: ContractStore) -> ContractStore:
+    """An empty store: the sweeper reads every queue, so only those of the test may exist."""
     store.reset()
     return store
 
 
-def _next_turn(store: Store) -> None:
+def _free_sweeper_lease(store: ContractStore) -> None:
     store.command("DEL", keys.SWEEPER)
 
 
-def _kept(store: Store, project: str, queue: str) -> int:
-    """Messages that take up room, whether or not anybody may still see them."""
+def _stored(store: ContractStore, project: str, queue: str) -> int:
+    """Counts the messages that take up memory, visible or expired."""
     return sum(store.command("HLEN", keys.of_queue(project, queue).bodies))
 
 
-def test_messages_that_expired_in_idle_queues_are_removed(empty: Store) -> None:
+def test_messages_that_expired_in_idle_queues_are_removed(empty: ContractStore) -> None:
     for queue in ("a", "b", "c.d"):
         empty.post_many(350, queue=queue, ttl=60)
         empty.post("stays", queue=queue, ttl=600)
     empty.clock.tick(61)
     assert empty.sweep() == 3 * 350
     for queue in ("a", "b", "c.d"):
-        assert _kept(empty, empty.project, queue) == 1
+        assert _stored(empty, empty.project, queue) == 1
         assert empty.listed(queue) == ["stays"]
 
 
-def test_queues_of_every_project_are_swept(empty: Store) -> None:
+def test_queues_of_every_project_are_swept(empty: ContractStore) -> None:
     projects = ["", "plain", "a/b", "{a}", "%", "ü"]
     for project in projects:
         empty.project = project
         empty.post("old", ttl=60)
     empty.clock.tick(61)
     assert empty.sweep() == len(projects)
-    assert [_kept(empty, project, "q") for project in projects] == [0] * len(projects)
+    assert [_stored(empty, project, "q") for project in projects] == [0] * len(projects)
 
 
-def test_many_queues_are_swept_in_one_round(empty: Store) -> None:
+def test_many_queues_are_swept_in_one_round(empty: ContractStore) -> None:
     for number in range(205):
         empty.post("old", queue=f"q{number}", ttl=60)
     empty.clock.tick(61)
     assert empty.sweep() == 205
 
 
-def test_lapsed_claims_and_ended_delays_are_settled(empty: Store) -> None:
+def test_expired_claims_and_delays_are_settled_by_the_sweep(empty: ContractStore) -> None:
     empty.create(_default_message_delay=30)
     empty.post("later")
     empty.post("now", delay=0)
     taken = empty.claim()
     assert len(taken.messages) == 1
     empty.clock.tick(61)
-    # A claim, the message it held, and the message that was delayed.
+    # A claim, the message it held, and the delayed message.
     assert empty.sweep() == 3
     assert empty.listed() == ["later", "now"]
     assert empty.stats().claimed == 0
 
 
-def test_what_is_alive_is_left_alone(empty: Store) -> None:
+def test_live_messages_claims_and_delays_are_not_swept(empty: ContractStore) -> None:
     empty.create(_default_message_delay=300)
     empty.post("later")
     empty.post("held", "free", delay=0)
@@ -87,16 +87,16 @@ def test_what_is_alive_is_left_alone(empty: Store) -> None:
     assert empty.held(claim) == ["held"]
 
 
-def test_a_turn_lasts_as_long_as_was_asked(empty: Store) -> None:
+def test_sweeper_lease_lasts_as_long_as_requested(empty: ContractStore) -> None:
     with opened(empty.uri, empty.project) as other:
         empty.sweep(0.01)
         empty.post("old", ttl=60)
         empty.clock.tick(61)
         other.clock.now = empty.clock.now
-        servers.wait_for(lambda: other.sweep() == 1, "the next turn")
+        servers.wait_for(lambda: other.sweep() == 1, "the sweeper's lease to end")
 
 
-def test_one_process_sweeps_at_a_time(empty: Store) -> None:
+def test_one_process_sweeps_at_a_time(empty: ContractStore) -> None:
     with opened(empty.uri, empty.project) as other:
         empty.post("old", ttl=60)
         empty.clock.tick(61)
@@ -106,24 +106,24 @@ def test_one_process_sweeps_at_a_time(empty: Store) -> None:
         empty.clock.tick(61)
         other.clock.now = empty.clock.now
         assert other.sweep() == 0
-        _next_turn(other)
+        _free_sweeper_lease(other)
         assert other.sweep() == 1
 
 
-def _noted(store: Store, queue: str = "q") -> list[float]:
-    """When something of the queue is due, as the index of each store has it."""
-    index = keys.of_queue(store.project, queue).due
+def _next_sweeps(store: ContractStore, queue: str = "q") -> list[float]:
+    """Returns the queue's next sweep times, in milliseconds, from the index of each store."""
+    index = keys.of_queue(store.project, queue).sweep_index
     scores = store.command("ZSCORE", index, keys.entry(store.project, queue))
     return [float(score) for score in scores if score is not None]
 
 
-def test_idle_queues_cost_a_turn_nothing(real: Store) -> None:
+def test_idle_queues_add_no_commands_to_a_sweep(real: ContractStore) -> None:
     def calls() -> list[bytes]:
-        _next_turn(real)
+        _free_sweeper_lease(real)
         real.command("CONFIG", "RESETSTAT")
         assert real.sweep() == 0
         (stats,) = real.command("INFO", "commandstats")
-        # An index that is there is read, one of each slot at most.
+        # Each existing index is read, at most one per slot.
         return re.findall(rb"cmdstat_(?!config|info|zrangebyscore)([\w|]+):calls=(\d+)", stats)
 
     real.reset()
@@ -135,59 +135,59 @@ def test_idle_queues_cost_a_turn_nothing(real: Store) -> None:
     assert calls() == without
 
 
-def _post(store: Store) -> None:
+def _post(store: ContractStore) -> None:
     store.post("x", ttl=60)
 
 
-def _post_with_key(store: Store) -> None:
-    store.post("x", ttl=3600, retry=Retry("k", b"f", window=30_000))
+def _post_with_key(store: ContractStore) -> None:
+    store.post("x", ttl=3600, idempotency_key=IdempotencyKey("k", b"f", window=30_000))
 
 
-def _post_what_expires_sooner(store: Store) -> None:
+def _post_what_expires_sooner(store: ContractStore) -> None:
     store.post("x", ttl=3600)
     store.post("y", ttl=60)
 
 
-def _delay(store: Store) -> None:
+def _delay(store: ContractStore) -> None:
     store.create(_default_message_delay=900)
     store.post("x", "y", ttl=3600, delay=60)
 
 
-def _claim(store: Store) -> None:
+def _claim(store: ContractStore) -> None:
     store.post("x", ttl=3600)
     store.claim(1, ttl=60)
 
 
-def _hold_for_less(store: Store) -> None:
+def _hold_for_less(store: ContractStore) -> None:
     store.post("x", ttl=3600)
     assert store.renew(store.claim(1, ttl=600).claim_id, ttl=60)
 
 
-def _bury(store: Store) -> None:
-    """A process dies when it has taken a dead letter, before that is anywhere else."""
+def _dead_letter(store: ContractStore) -> None:
+    """The process dies between taking a dead letter from its queue and posting it."""
     store.create(_max_claim_count=1, _dead_letter_queue="dead")
     store.post("x")
     store.release(store.claim(1, ttl=60).claim_id)
     store.clock.tick(61)
     store.sweep(0)
-    with store.dying_before("letter_post"):
+    with store.dying_before("dead_letter_post"):
         store.pop(1)
 
 
-def _subscribe(store: Store) -> None:
+def _subscribe(store: ContractStore) -> None:
     store.run(
         store.driver.subscriptions.create(store.project, "q", "http://a.b", ttl=60, options={})
     )
 
 
-def _subscribe_for_less(store: Store) -> None:
+def _subscribe_for_less(store: ContractStore) -> None:
     of = store.driver.subscriptions
     subscription = store.run(of.create(store.project, "q", "http://a.b", ttl=900, options={}))
     assert subscription
     assert store.run(of.update(store.project, "q", subscription, ttl=60))
 
 
-def _subscribe_to_a_queue(store: Store) -> None:
+def _subscribe_to_a_queue(store: ContractStore) -> None:
     store.create()
     _subscribe(store)
 
@@ -201,29 +201,31 @@ def _subscribe_to_a_queue(store: Store) -> None:
         _delay,
         _claim,
         _hold_for_less,
-        _bury,
+        _dead_letter,
         _subscribe,
         _subscribe_for_less,
         _subscribe_to_a_queue,
     ],
 )
-def test_whatever_becomes_due_is_tidied_in_the_next_turn(
-    empty: Store, happens: Callable[[Store], None]
+def test_everything_that_expires_is_swept_in_the_next_round(
+    empty: ContractStore, happens: Callable[[ContractStore], None]
 ) -> None:
     happens(empty)
-    _next_turn(empty)
+    _free_sweeper_lease(empty)
     assert empty.sweep() == 0
-    assert min(_noted(empty)) == empty.clock.now + 60_000
+    assert min(_next_sweeps(empty)) == empty.clock.now + 60_000
     empty.clock.tick(61)
-    _next_turn(empty)
+    _free_sweeper_lease(empty)
     assert empty.sweep() > 0
-    assert all(at > empty.clock.now for at in _noted(empty))
+    assert all(at > empty.clock.now for at in _next_sweeps(empty))
     assert not any(finding.damage for finding in findings(empty))
 
 
-def test_entries_of_the_ledger_become_due_without_messages(blocking: Blocking) -> None:
-    def is_due() -> bool:
-        at = blocking.command("ZSCORE", blocking.key("due"), keys.entry(blocking.project, "q"))
+def test_ledger_entries_are_swept_in_queues_without_messages(blocking: BlockingStore) -> None:
+    def may_be_swept() -> bool:
+        at = blocking.command(
+            "ZSCORE", blocking.key("sweep_index"), keys.entry(blocking.project, "q")
+        )
         return at is not None and float(at) <= blocking.clock.now
 
     def sweep() -> None:
@@ -240,42 +242,42 @@ def test_entries_of_the_ledger_become_due_without_messages(blocking: Blocking) -
         digest="00",
         size=0,
         default_ttl=60,
-        sealed=False,
+        encrypted=False,
     ).run()
     blocking.clock.tick(61)
-    assert is_due()
+    assert may_be_swept()
     sweep()
-    assert not is_due()
+    assert not may_be_swept()
     of = blocking.ledger
     of.end(blocking.project, "q", name="w", batch=0, chunk=1, digest="00").run()
     blocking.stages.end(blocking.project, "q", "other", 0).run()
-    blocking.clock.tick(ledger.WINDOW / 1000 - 1)
+    blocking.clock.tick(ledger.LEDGER_WINDOW_MS / 1000 - 1)
     sweep()
     assert blocking.command("HLEN", blocking.key("ledger")) == 2
     blocking.clock.tick(2)
-    assert is_due()
+    assert may_be_swept()
     sweep()
     assert blocking.command("EXISTS", blocking.key("ledger"), blocking.key("ledger_ends")) == 0
 
 
-def test_a_queue_that_is_deleted_is_not_due_any_more(empty: Store) -> None:
+def test_deleted_queue_leaves_the_expiry_index(empty: ContractStore) -> None:
     empty.post("x", ttl=60)
-    assert _noted(empty)
+    assert _next_sweeps(empty)
     empty.run(empty.driver.queues.delete(empty.project, "q"))
-    assert _noted(empty) == []
+    assert _next_sweeps(empty) == []
 
 
-def test_a_post_that_is_due_later_than_another_is_not_noted(real: Store) -> None:
+def test_later_expiry_does_not_change_the_expiry_index(real: ContractStore) -> None:
     real.reset()
     real.create()
     real.post("x", ttl=60)
-    (before,) = _noted(real)
+    (before,) = _next_sweeps(real)
     real.clock.tick(1)
     real.post("y", ttl=60)
-    assert _noted(real) == [before]
+    assert _next_sweeps(real) == [before]
 
 
-def test_a_queue_whose_process_died_before_it_was_listed_is_tidied(real: Store) -> None:
+def test_unlisted_queue_of_a_crashed_process_is_swept_and_listed_again(real: ContractStore) -> None:
     real.reset()
     with real.dying_before("queue_listed"):
         real.post("x", ttl=60)
@@ -286,21 +288,21 @@ def test_a_queue_whose_process_died_before_it_was_listed_is_tidied(real: Store) 
     assert findings(real) == []
 
 
-def test_a_turn_of_a_moment_gives_every_queue_a_step(real: Store) -> None:
+def test_shortest_sweep_gives_every_queue_one_step(real: ContractStore) -> None:
     real.reset()
     real.post_many(1000, queue="large", ttl=60)
     real.post("x", queue="small", ttl=60)
     real.clock.tick(61)
     settled = real.sweep(0.001)
-    assert _kept(real, real.project, "small") == 0
+    assert _stored(real, real.project, "small") == 0
     assert settled >= 101
     while settled < 1001:
-        _next_turn(real)
+        _free_sweeper_lease(real)
         settled += real.sweep(0.001)
-    assert _kept(real, real.project, "large") == 0
+    assert _stored(real, real.project, "large") == 0
 
 
-def test_a_full_store_is_swept_of_what_has_expired(real: Store) -> None:
+def test_expired_messages_are_swept_from_a_full_store(real: ContractStore) -> None:
     real.reset()
     real.post_many(150, ttl=60)
     ids = real.post("deleted", queue="early", ttl=60).ids
@@ -312,24 +314,24 @@ def test_a_full_store_is_swept_of_what_has_expired(real: Store) -> None:
         assert real.sweep(0) == 150
     finally:
         real.command("CONFIG", "SET", "maxmemory", 0)
-    assert _kept(real, real.project, "q") == 0
-    assert _noted(real, "early") == [real.clock.now + 539_000]
+    assert _stored(real, real.project, "q") == 0
+    assert _next_sweeps(real, "early") == [real.clock.now + 539_000]
 
 
-def test_the_command_finds_what_the_index_has_lost(real: Store) -> None:
+def test_full_sweep_adds_queues_missing_from_the_expiry_index(real: ContractStore) -> None:
     real.reset()
     real.post("x", ttl=60)
     real.post("y", ttl=600)
-    before = _noted(real)
-    real.command("DEL", keys.of_queue(real.project, "q").due)
+    before = _next_sweeps(real)
+    real.command("DEL", keys.of_queue(real.project, "q").sweep_index)
     assert real.sweep(0) == 0
-    assert _noted(real) == before
+    assert _next_sweeps(real) == before
     real.clock.tick(61)
     assert real.sweep() == 1
 
 
-def test_what_is_due_is_noted_whatever_happens_in_turns(real: Store) -> None:
-    """Posts, claims, deletions and moves of the clock, beside sweepers: in any order."""
+def test_expiry_index_is_right_after_any_interleaving(real: ContractStore) -> None:
+    """Runs posts, claims, deletions, clock changes and sweeps in random order."""
     real.reset()
     chosen = random.Random(13)
     of = real.driver
@@ -339,7 +341,9 @@ def test_what_is_due_is_noted_whatever_happens_in_turns(real: Store) -> None:
         for _ in range(60):
             match chosen.randrange(6):
                 case 0 | 1:
-                    some = drafts(["x"] * chosen.choice([1, 5]), chosen.choice([60, 300]), None)
+                    some = new_messages(
+                        ["x"] * chosen.choice([1, 5]), chosen.choice([60, 300]), None
+                    )
                     await of.messages.post(
                         real.project, queue, some, client=CLIENT, default_ttl=60, size=0
                     )
@@ -365,7 +369,7 @@ def test_what_is_due_is_noted_whatever_happens_in_turns(real: Store) -> None:
     real.run(all_at_once())
     assert findings(real) == []
     real.clock.tick(1000)
-    _next_turn(real)
+    _free_sweeper_lease(real)
     real.sweep()
-    assert [_kept(real, real.project, f"q{number}") for number in range(4)] == [0] * 4
+    assert [_stored(real, real.project, f"q{number}") for number in range(4)] == [0] * 4
     assert findings(real) == []

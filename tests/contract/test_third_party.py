@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A storage driver of somebody else's: installed by pip, chosen by its scheme, served."""
+"""A third-party storage driver: installed by pip, chosen by its scheme, served."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PACKAGE = Path(__file__).parents[1] / "plugin_package"
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder in which pip has put the package."""
+    """The folder into which pip has installed the package."""
     source = tmp_path_factory.mktemp("source") / "package"
     shutil.copytree(PACKAGE, source, ignore=shutil.ignore_patterns("__pycache__"))
     target = tmp_path_factory.mktemp("installed")
@@ -77,7 +77,7 @@ def test_messages_are_posted_listed_claimed_and_deleted(http: httpx.Client) -> N
     assert [message["body"]["number"] for message in popped] == [1, 2]
 
 
-def test_a_claim_may_wait_though_the_store_gives_no_hints(http: httpx.Client) -> None:
+def test_claim_can_wait_on_a_store_without_hints(http: httpx.Client) -> None:
     assert http.post("/queues/w/claims", json={}, params={"wait": 1}).status_code == 204
     http.post("/queues/w/messages", json={"messages": [{"body": 1}]})
     assert http.post("/queues/w/claims", json={}, params={"wait": 5}).status_code == 201
@@ -92,7 +92,7 @@ def test_a_claim_may_wait_though_the_store_gives_no_hints(http: httpx.Client) ->
         (["--bind", "h:99999"], "--bind h:99999"),
     ],
 )
-def test_what_cannot_be_served_is_told_before_anything_is(arguments: list[str], why: str) -> None:
+def test_unusable_storage_configuration_fails_at_start(arguments: list[str], why: str) -> None:
     outcome = subprocess.run(
         [sys.executable, "-m", "zaqar_redis.cli.main", "serve", *arguments],
         capture_output=True,

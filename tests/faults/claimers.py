@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One process of claimers that write down what they held, and from when to when.
+"""One process of claimers that record which messages they held, and when.
 
 Every line of its file is a JSON list. Times are milliseconds by the clock of
-Redis. A hold begins and would end when the lease of the claim says so; a release
-or a deletion ends it at the earliest when it is asked for.
+Redis. A hold begins and ends with the lease of the claim; a release or a deletion
+ends it at the time of its request, at the earliest.
 
     ["grant", claim, start, end, [message, ...]]
     ["renew", claim, end]
@@ -25,19 +25,19 @@ import sys
 from zaqar_redis import errors
 from zaqar_redis.keyspace import client, keys
 from zaqar_redis.keyspace.batch import BatchSettings
-from zaqar_redis.storage.drivers.redis import RedisDriver
+from zaqar_redis.storage.redis import RedisDriver
 
 QUEUE = "contended"
-#: A key that tells all processes to end.
+#: A key whose existence ends all processes.
 OVER = "over"
-#: Seconds; the shortest there is, so that many claims lapse.
+#: Seconds; the shortest there is, so that many claims expire.
 TTL = 1
 
 
 class Claimer:
-    """One of many in this process."""
+    """One claimer of many in this process."""
 
-    def __init__(self, process: Process) -> None:
+    def __init__(self, process: ClaimerProcess) -> None:
         self._driver = process.driver
         self._process = process
         self._project = process.project
@@ -57,7 +57,7 @@ class Claimer:
     async def _hold(self, claim: str, messages: list[str]) -> None:
         end = await self._process.lease(claim)
         if end is None:
-            return  # lapsed before it could be looked at
+            return  # it expired before it could be read
         self._process.note("grant", claim, end - TTL * 1000, end, messages)
         await asyncio.sleep(random.uniform(0, 0.3))
         while random.random() < 0.3:
@@ -65,12 +65,12 @@ class Claimer:
             await asyncio.sleep(random.uniform(0, 0.3))
         fate = random.random()
         if fate < 0.2:
-            # Some are too late, and must be refused.
+            # Some of these are too late, and must be refused.
             await asyncio.sleep(random.choice([0, 0, 0, 0.7, 1.1]))
             for message in messages:
                 await self._delete(claim, message)
         elif fate < 0.6:
-            # Before it is done: a process that is killed right behind could not say so.
+            # Before the deletion: a process that is killed right after it could not record it.
             self._process.note("release", claim, await self._process.now())
             await self._driver.claims.delete(self._project, QUEUE, claim)
         else:
@@ -94,8 +94,8 @@ class Claimer:
         self._process.note("delete", claim, message, asked, await self._process.now())
 
 
-class Process:
-    """What all claimers of a process share."""
+class ClaimerProcess:
+    """A process of claimers, with its connection and its file."""
 
     def __init__(self, uri: str, project: str, file: str) -> None:
         self._client = client.client(uri, BatchSettings())
@@ -115,7 +115,7 @@ class Process:
         return int(seconds) * 1000 + int(micros) // 1000
 
     async def lease(self, claim: str) -> int | None:
-        """When it ends, by the store's own book."""
+        """Returns when the lease ends, as recorded in the store."""
         leases = keys.of_queue(self.project, QUEUE).leases
         score = await self._client.command("ZSCORE", leases, claim)
         return None if score is None else int(score)
@@ -132,4 +132,4 @@ class Process:
 
 if __name__ == "__main__":
     uri, project, file, claimers = sys.argv[1:]
-    asyncio.run(Process(uri, project, file).run(int(claimers)))
+    asyncio.run(ClaimerProcess(uri, project, file).run(int(claimers)))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Clients that post, claim and delete at a bounded rate, and note every answer.
+"""Clients that post, claim and delete at a bounded rate, and record every response.
 
-What they noted is compared with what the queue holds when all is over.
+The records are compared with the content of the queue at the end.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ def headers(project: str) -> dict[str, str]:
 
 
 @dataclass
-class Audit:
-    """Messages that are not as they should be."""
+class MessageAudit:
+    """The messages that violate a guarantee."""
 
     lost: set[str] = field(default_factory=set)
     doubled: set[str] = field(default_factory=set)
-    #: deleted, and there
+    #: deleted, but still in the queue
     undead: set[str] = field(default_factory=set)
     #: never posted
     strange: set[str] = field(default_factory=set)
 
 
-class Load:
-    """Three kinds of clients on one queue; used as a context."""
+class QueueLoad:
+    """Three kinds of clients on one queue, as a context manager."""
 
     def __init__(
         self,
-        service: servers.Service,
+        service: servers.RunningService,
         project: str,
         *,
         keyed: int = 2,
@@ -59,7 +59,7 @@ class Load:
         self.project = project
         self.messages = f"{service.url}/v2/queues/busy/messages"
         self.claims = f"{service.url}/v2/queues/busy/claims"
-        #: texts by what is known of them
+        #: bodies by their known state
         self.posted: set[str] = set()
         self.unsure: set[str] = set()
         self.deleted: set[str] = set()
@@ -75,7 +75,7 @@ class Load:
         work = [self._post_keyed] * keyed + [self._post_plain] * plain + [self._take] * takers
         self._threads = [threading.Thread(target=self._run, args=(step,)) for step in work]
 
-    def __enter__(self) -> Load:
+    def __enter__(self) -> QueueLoad:
         for thread in self._threads:
             thread.start()
         return self
@@ -90,31 +90,31 @@ class Load:
             thread.join()
 
     def give_up(self) -> None:
-        """Stop although keyed posts may not have been acknowledged: they count as unsure."""
+        """Stops; keyed posts that were not acknowledged count as unsure."""
         self._giving_up = True
         self.stop()
 
     def wait_for_more(self, count: int = 100) -> None:
-        """Until *count* more posts were acknowledged, and some more deletions."""
+        """Waits until *count* more posts and count / 20 more deletions were acknowledged."""
         posted, deleted = len(self.posted) + count, len(self.deleted) + count // 20
         servers.wait_for(
             lambda: len(self.posted) >= posted and len(self.deleted) >= deleted, "the load to go on"
         )
 
-    def check(self, service: servers.Service | None = None) -> None:
-        """Every acknowledged message is there exactly once, deleted ones are not."""
+    def check(self, service: servers.RunningService | None = None) -> None:
+        """Asserts that acknowledged messages exist exactly once, and deleted ones do not."""
         assert self.wrong == []
-        assert self.audit(service) == Audit()
+        assert self.audit(service) == MessageAudit()
 
-    def audit(self, service: servers.Service | None = None) -> Audit:
-        """What is there, compared with what was acknowledged."""
+    def audit(self, service: servers.RunningService | None = None) -> MessageAudit:
+        """Compares the content of the queue with what was acknowledged."""
         found = Counter(held(service or self._service, self.project, "busy"))
-        there = set(found)
-        return Audit(
-            lost=self.posted - self.deleted - self.perhaps_deleted - there,
+        present = set(found)
+        return MessageAudit(
+            lost=self.posted - self.deleted - self.perhaps_deleted - present,
             doubled={text for text, times in found.items() if times > 1},
-            undead=there & self.deleted,
-            strange=there - self.posted - self.unsure,
+            undead=present & self.deleted,
+            strange=present - self.posted - self.unsure,
         )
 
     def _run(self, step: Callable[[httpx.Client], None]) -> None:
@@ -122,13 +122,13 @@ class Load:
             while not self._stopping.is_set():
                 try:
                     step(client)
-                except Exception as error:  # a thread must not die unseen
+                except Exception as error:  # a thread must not die unnoticed
                     self.wrong.append(repr(error))
                     raise
                 time.sleep(_PAUSE)
 
     def _post_keyed(self, client: httpx.Client) -> None:
-        """One logical post, tried again until it is acknowledged."""
+        """Posts with an idempotency key, and retries until it is acknowledged."""
         text = str(uuid.uuid4())
         while self._post(client, text, {"Idempotency-Key": text}) is None:
             if self._giving_up:
@@ -138,7 +138,7 @@ class Load:
         self.posted.add(text)
 
     def _post_plain(self, client: httpx.Client) -> None:
-        """Posted once: without an acknowledgement it may be there or not."""
+        """Posts once: without an acknowledgement the message may exist or not."""
         text = str(uuid.uuid4())
         known = self._post(client, text, {}) is not None
         (self.posted if known else self.unsure).add(text)
@@ -148,7 +148,7 @@ class Load:
         return self.ask(client, "POST", self.messages, 201, json=document, headers=more)
 
     def _take(self, client: httpx.Client) -> None:
-        """Claim three, delete the first, give the others back."""
+        """Claims three messages, deletes the first, releases the others."""
         claimed = self.ask(client, "POST", f"{self.claims}?limit=3", 201, 204)
         if claimed is None or claimed.status_code == 204:
             return
@@ -162,7 +162,7 @@ class Load:
     def ask(
         self, client: httpx.Client, method: str, url: str, *good: int, **more: Any
     ) -> httpx.Response | None:
-        """The answer if it is a good one; None if the client should try again."""
+        """Returns a successful response; None if the client should retry."""
         start = time.monotonic()
         try:
             answer = client.request(method, url, **more)
@@ -184,8 +184,8 @@ class Load:
         return None
 
 
-def held(service: servers.Service, project: str, queue: str) -> list[Any]:
-    """The bodies of all messages in the queue, claimed ones too, in order."""
+def held(service: servers.RunningService, project: str, queue: str) -> list[Any]:
+    """Returns the bodies of all messages in the queue, claimed ones too, in order."""
     bodies: list[Any] = []
     url = f"/v2/queues/{queue}/messages?limit={_PAGE}&echo=true&include_claimed=true"
     with httpx.Client(base_url=service.url, headers=headers(project), timeout=_HANGS) as client:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A process that moves one queue to and fro between two pools until it is told to end.
+"""A process that moves one queue back and forth between two pools until it is stopped.
 
     python -m tests.faults.mover STORE PROJECT QUEUE
 
-Prints a line for each move that it finished, and "again: ..." for one that failed.
-SIGTERM ends it between two moves, anything harder in the middle of one.
+Prints a line for each finished move, and "again: ..." for a failed one. SIGTERM
+ends it between two moves, SIGKILL at any point of a move.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import signal
 import sys
 
 from zaqar_redis import errors
-from zaqar_redis.storage import pooled
+from zaqar_redis.storage import pools
 
 
 async def main(uri: str, project: str, queue: str) -> None:
-    driver = pooled.create(uri, uri, {})
+    driver = pools.create(uri, uri, {})
     await driver.start()
     ending = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ending.set)
@@ -30,7 +30,7 @@ async def main(uri: str, project: str, queue: str) -> None:
                 target = "two" if source == "one" else "one"
                 await driver.mover.move(project, queue, source, target)
                 print(target, flush=True)
-        except (errors.Unavailable, errors.NotThere) as error:
+        except (errors.Unavailable, errors.QueueNotInPool) as error:
             print(f"again: {error}", flush=True)
         await asyncio.sleep(0.05)
     await driver.close()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Long polls as bare connections: hundreds of them cost a test next to nothing."""
+"""Long polls as bare connections: hundreds of them are cheap for a test."""
 
 from __future__ import annotations
 
@@ -11,49 +11,51 @@ from typing import Any
 from tests import servers
 
 
-class Poll:
-    """One claim that waits; its answer is read when it comes."""
+class PendingClaim:
+    """One waiting claim request; its response is read when it arrives."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writer = writer
         self.answer: asyncio.Task[tuple[int, Any]] = asyncio.create_task(answer_of(reader))
 
     async def leave(self) -> None:
-        """Close the connection, answered or not."""
+        """Closes the connection, answered or not."""
         self.answer.cancel()
         await asyncio.gather(self.answer, return_exceptions=True)
         self._writer.close()
         await asyncio.gather(self._writer.wait_closed(), return_exceptions=True)
 
 
-class Crowd:
-    """Those who wait at one queue; whoever is left leaves at the end of the context."""
+class LongPollClients:
+    """Waiting clients of one queue; all are disconnected at the end of the context."""
 
-    def __init__(self, service: servers.Service, project: str, queue: str, wait: int = 30) -> None:
+    def __init__(
+        self, service: servers.RunningService, project: str, queue: str, wait: int = 30
+    ) -> None:
         self._service = service
         self._project = project
         self._path = f"/v2/queues/{queue}/claims?limit=1&wait={wait}"
-        self.polls: list[Poll] = []
+        self.polls: list[PendingClaim] = []
 
-    async def __aenter__(self) -> Crowd:
+    async def __aenter__(self) -> LongPollClients:
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await asyncio.gather(*[poll.leave() for poll in self.polls])
 
-    async def claim(self, count: int) -> list[Poll]:
-        """So many more, each asking for one message."""
+    async def claim(self, count: int) -> list[PendingClaim]:
+        """Adds *count* clients, each of which claims one message."""
         arrived = []
         for _ in range(count):
             reader, writer = await asyncio.open_connection("127.0.0.1", self._service.port)
             writer.write(request("POST", self._path, self._project, 0))
-            arrived.append(Poll(reader, writer))
+            arrived.append(PendingClaim(reader, writer))
         self.polls += arrived
         return arrived
 
 
-async def answered(waiting: list[Poll], count: int) -> None:
-    """Until *count* of them have their answer."""
+async def answered(waiting: list[PendingClaim], count: int) -> None:
+    """Waits until *count* of them have a response."""
     pending = [poll.answer for poll in waiting]
     async with asyncio.timeout(60):
         while len(waiting) - len(pending) < count:
@@ -63,7 +65,7 @@ async def answered(waiting: list[Poll], count: int) -> None:
 
 
 def request(method: str, path: str, project: str, length: int) -> bytes:
-    """The head of a request whose body has *length* bytes."""
+    """Returns the head of a request whose body has *length* bytes."""
     lines = (
         f"{method} {path} HTTP/1.1",
         "Host: localhost",
@@ -75,7 +77,7 @@ def request(method: str, path: str, project: str, length: int) -> bytes:
 
 
 async def answer_of(reader: asyncio.StreamReader) -> tuple[int, Any]:
-    """Status and document.  Raises IncompleteReadError when none comes."""
+    """Returns status and document.  Raises IncompleteReadError without a response."""
     head = await reader.readuntil(b"\r\n\r\n")
     status, *fields = head.decode().split("\r\n")
     lengths = [line.split(":")[1] for line in fields if line.lower().startswith("content-length:")]
@@ -84,14 +86,14 @@ async def answer_of(reader: asyncio.StreamReader) -> tuple[int, Any]:
 
 
 def calls(redis: servers.RedisServer) -> int:
-    """How many scripts Redis has run."""
+    """Returns how many scripts Redis has run."""
     with redis.client() as console:
         stats: dict[str, Any] = console.info("commandstats")
     return sum(stats.get(f"cmdstat_{name}", {}).get("calls", 0) for name in ("evalsha", "eval"))
 
 
 async def settled(redis: servers.RedisServer, least: int) -> int:
-    """Number of scripts run, once it is at least *least* and stands still."""
+    """Returns the number of scripts run, once it is at least *least* and no longer grows."""
     async with asyncio.timeout(60):
         before, now = -1, calls(redis)
         while now < least or now != before:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A process that sweeps a store once, or is killed when it has tidied so many queues.
+"""A process that sweeps a store once, or kills itself after so many swept queues.
 
     python -m tests.faults.sweeping STORE [QUEUES]
 
-Prints how much was settled.
+Prints how many items were settled.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ async def main(uri: str, most: int = sys.maxsize) -> None:
     driver = load(uri, {})
     await driver.start()
     assert driver.sweeper
-    tidied: list[str] = []
+    swept: list[str] = []
 
-    def told(queue: str) -> None:
-        tidied.append(queue)
-        if len(tidied) == most:
+    def on_progress(queue: str) -> None:
+        swept.append(queue)
+        if len(swept) == most:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    print(await driver.sweeper.sweep(60, told), flush=True)
+    print(await driver.sweeper.sweep(60, on_progress), flush=True)
     await driver.close()
 
 

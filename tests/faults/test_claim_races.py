@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hundreds of claimers in many processes, some of which die: what their books say.
+"""Hundreds of claimers in many processes, some of which die: their histories.
 
-Leases lapse while others claim, renew, release and delete. Afterwards the books
+Leases expire while others claim, renew, release and delete. Afterwards the histories
 must show no message in two live claims, none deleted twice or held once it was
 deleted, and none lost.
 """
@@ -21,31 +21,31 @@ from typing import Any, NamedTuple
 
 from tests import servers
 from tests.faults import claimers
-from zaqar_redis.records import Draft
-from zaqar_redis.storage.drivers.redis import RedisDriver, create
+from zaqar_redis.records import NewMessage
+from zaqar_redis.storage.redis import RedisDriver, create
 
 PROCESSES = 8
 CLAIMERS = 50
 MESSAGES = 1500
 #: Long enough for several leases one after the other.
 SECONDS = 8
-#: Grants there must be for the run to say something, ten times what there must be of the
-#: others; a busy machine takes longer for them.
+#: Grants that a meaningful run needs, and ten times the number that it needs of the other
+#: operations; a busy machine takes longer for them.
 _ENOUGH = 1000
 _OTHERS = ("renew", "release", "delete")
 #: Processes that are killed in the middle of it, each with its claims.
 KILLED = 3
 
 
-class Hold(NamedTuple):
+class ClaimHold(NamedTuple):
     start: int
-    #: until then the claim was surely alive
+    #: until then the claim was certainly alive
     end: int
     claim: str
 
 
-class Book:
-    """The histories of all processes, put together."""
+class ClaimHistory:
+    """The merged histories of all processes."""
 
     def __init__(self, files: list[Path]) -> None:
         self.messages: dict[str, list[str]] = {}
@@ -57,7 +57,7 @@ class Book:
         self.kinds: Counter[str] = Counter()
         for file in files:
             lines = file.read_bytes().split(b"\n")
-            for line in lines[:-1]:  # behind the last line break: nothing, or half a line
+            for line in lines[:-1]:  # after the last line break: nothing, or half a line
                 self._read(*json.loads(line))
 
     def _read(self, kind: str, claim: str, *rest: Any) -> None:
@@ -73,19 +73,19 @@ class Book:
             self.tried.add(rest[0])
         else:
             message, asked, answered = rest
-            # Behind the end of its lease a claim may have found the message gone already.
+            # After the end of its lease a claim may have found the message already deleted.
             if answered < self.holds[claim][1]:
                 self.deletions[message].append((claim, asked, answered))
 
-    def of_messages(self) -> dict[str, list[Hold]]:
-        """Message -> its holds in order of time."""
-        found: dict[str, list[Hold]] = defaultdict(list)
+    def of_messages(self) -> dict[str, list[ClaimHold]]:
+        """Returns the holds of each message, in order of time."""
+        found: dict[str, list[ClaimHold]] = defaultdict(list)
         for claim, messages in self.messages.items():
             start, end = self.holds[claim]
             end = min(end, self.released.get(claim, end))
             for message in messages:
                 deleted = [asked for by, asked, _ in self.deletions[message] if by == claim]
-                found[message].append(Hold(start, min([end, *deleted]), claim))
+                found[message].append(ClaimHold(start, min([end, *deleted]), claim))
         return {message: sorted(holds) for message, holds in found.items()}
 
 
@@ -95,36 +95,38 @@ def test_claims_of_many_processes_never_overlap(tmp_path: Path, project: str) ->
         files = [tmp_path / f"{number}.jsonl" for number in range(PROCESSES)]
         _run(redis, project, files)
         left, drained = asyncio.run(_drained(redis.uri, project))
-    book = Book(files)
-    _check_holds(book)
-    _check_messages(book, posted, left, drained)
-    # The run has to have been what it is meant to be.
+    history = ClaimHistory(files)
+    _check_holds(history)
+    _check_messages(history, posted, left, drained)
+    # The run must have done enough work.
     assert all(file.stat().st_size for file in files)
-    assert book.kinds["grant"] >= _ENOUGH
-    assert min(book.kinds[kind] for kind in _OTHERS) >= _ENOUGH / 10
+    assert history.kinds["grant"] >= _ENOUGH
+    assert min(history.kinds[kind] for kind in _OTHERS) >= _ENOUGH / 10
     assert left
 
 
-def _check_holds(book: Book) -> None:
-    lapsed = 0
-    for message, holds in book.of_messages().items():
+def _check_holds(history: ClaimHistory) -> None:
+    expired = 0
+    for message, holds in history.of_messages().items():
         for before, after in itertools.pairwise(holds):
             assert before.end <= after.start, (message, before, after)
-            lapsed += before.claim not in book.released
-        for claim, _, answered in book.deletions[message]:
+            expired += before.claim not in history.released
+        for claim, _, answered in history.deletions[message]:
             later = [hold for hold in holds if hold.start > answered and hold.claim != claim]
             assert later == [], message
-    assert lapsed > book.kinds["grant"] / 20  # claims did run out, and others took over
+    assert expired > history.kinds["grant"] / 20  # claims did expire, and others took over
 
 
-def _check_messages(book: Book, posted: set[str], left: list[str], drained: list[str]) -> None:
-    deleted = {message for message, times in book.deletions.items() if times}
-    assert [message for message, times in book.deletions.items() if len(times) > 1] == []
+def _check_messages(
+    history: ClaimHistory, posted: set[str], left: list[str], drained: list[str]
+) -> None:
+    deleted = {message for message, times in history.deletions.items() if times}
+    assert [message for message, times in history.deletions.items() if len(times) > 1] == []
     assert len(set(left)) == len(left)
     assert sorted(drained) == sorted(left)
     assert deleted & set(left) == set()
-    # Who was killed, or too late, may have deleted without an entry that counts.
-    assert posted - deleted - set(left) <= book.tried
+    # A killed or late claimer may have deleted without a counted entry.
+    assert posted - deleted - set(left) <= history.tried
     assert deleted | set(left) <= posted
 
 
@@ -136,7 +138,7 @@ async def _posted(uri: str, project: str) -> set[str]:
         posted = await driver.messages.post(
             project,
             claimers.QUEUE,
-            [Draft(body=b"1")] * 100,
+            [NewMessage(body=b"1")] * 100,
             client="",
             default_ttl=3600,
             size=0,
@@ -147,7 +149,7 @@ async def _posted(uri: str, project: str) -> set[str]:
 
 
 def _has_enough(files: list[Path]) -> bool:
-    """However busy the machine is: a run has this much in it."""
+    """Whether the run has done enough, however busy the machine is."""
     text = "".join(file.read_text() for file in files)
     counts = {kind: text.count(f'["{kind}"') for kind in ("grant", *_OTHERS)}
     return counts["grant"] >= _ENOUGH and min(counts[kind] for kind in _OTHERS) >= _ENOUGH / 10
@@ -182,7 +184,7 @@ def _has_begun(file: Path) -> bool:
 
 
 async def _drained(uri: str, project: str) -> tuple[list[str], list[str]]:
-    """What the queue lists, and what claims get out of it once all leases have lapsed."""
+    """Returns what the queue lists, and what claims return once all leases have expired."""
     driver = create(uri, {})
     await driver.start()
     await asyncio.sleep(claimers.TTL + 0.1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The private server of a data directory: stopped with the service, found again, shared."""
+"""The embedded server of a data directory: stopped with the service, reused, shared."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from tests.faults import load
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    # Not pytest's folder: the path of a socket must be short.
+    # Not tmp_path: the path of a socket must be short.
     with tempfile.TemporaryDirectory(prefix="zr-") as name:
         yield Path(name)
         assert server(Path(name)) is None, "the private server was left behind"
 
 
-def serve(folder: Path, workers: int = 1) -> AbstractContextManager[servers.Service]:
-    # What does not end by itself is killed long after a test has given up waiting for it.
+def serve(folder: Path, workers: int = 1) -> AbstractContextManager[servers.RunningService]:
+    # A service that does not end by itself is killed long after the test has timed out.
     options = load.OPTIONS | {"server": {"graceful_timeout": 300}}
     return servers.service(f"embedded://{folder}", workers=workers, options=options)
 
 
 def server(folder: Path) -> int | None:
-    """Pid of the directory's server, if it runs."""
+    """Returns the pid of the directory's server; None when it does not run."""
     at_once = Retry(NoBackoff(), 0)
     with redis.Redis(unix_socket_path=str(folder / "redis.sock"), retry=at_once) as client:
         try:
@@ -48,24 +48,24 @@ def server(folder: Path) -> int | None:
 
 
 def kill_server(folder: Path) -> None:
-    """Returns when there is another one."""
+    """Kills the server; returns when another one runs."""
     gone = server(folder)
     assert gone
     os.kill(gone, signal.SIGKILL)
     servers.wait_for(lambda: server(folder) not in (None, gone), "another server")
 
 
-def told(service: servers.Service, times: int) -> bool:
+def restarts_logged(service: servers.RunningService, times: int) -> bool:
     return service.log.read_text().count("ended; it was started again as process") == times
 
 
-def lives(process: int) -> bool:
+def is_alive(process: int) -> bool:
     return Path(f"/proc/{process}/cmdline").exists() and bool(
         Path(f"/proc/{process}/cmdline").read_bytes()
     )
 
 
-def post(service: servers.Service, project: str, *bodies: str) -> None:
+def post(service: servers.RunningService, project: str, *bodies: str) -> None:
     document = {"messages": [{"body": body} for body in bodies]}
     url = f"{service.url}/v2/queues/q/messages"
     httpx.post(url, json=document, headers=load.headers(project)).raise_for_status()
@@ -79,7 +79,7 @@ def test_ctrl_c_stops_everything_and_a_second_start_has_the_queue(
         everything = [service.process.pid, *service.workers(), server(folder) or 0]
         os.killpg(service.process.pid, signal.SIGINT)  # as a terminal does
         assert service.process.wait(60) == 0
-        assert [process for process in everything if lives(process)] == []
+        assert [process for process in everything if is_alive(process)] == []
     with serve(folder) as service:
         assert load.held(service, project, "q") == ["one", "two"]
         post(service, project, "three")
@@ -95,10 +95,10 @@ def test_a_signal_to_the_master_stops_everything(
         everything = [service.process.pid, *service.workers(), server(folder) or 0]
         service.process.send_signal(number)
         service.process.wait(60)
-        assert [process for process in everything if lives(process)] == []
+        assert [process for process in everything if is_alive(process)] == []
 
 
-def test_services_that_start_at_once_share_one_server(folder: Path, project: str) -> None:
+def test_services_started_at_once_share_one_server(folder: Path, project: str) -> None:
     first, second = ExitStack(), ExitStack()
     with ThreadPoolExecutor(2) as pool, first, second:
         starting = [
@@ -116,14 +116,14 @@ def test_services_that_start_at_once_share_one_server(folder: Path, project: str
         post(other, project, "later")
         assert load.held(other, project, "q") == ["from one", "from the other", "later"]
         second.close()
-        assert not lives(shared)
+        assert not is_alive(shared)
 
 
-def test_a_worker_that_leaves_does_not_stop_the_server(folder: Path, project: str) -> None:
+def test_exit_of_a_worker_does_not_stop_the_server(folder: Path, project: str) -> None:
     with serve(folder, workers=2) as service:
         post(service, project, "one")
         before, shared = service.workers(), server(folder)
-        os.kill(before[0], signal.SIGQUIT)  # it ends in order, of its own accord
+        os.kill(before[0], signal.SIGQUIT)  # it shuts down gracefully
         servers.wait_for(
             lambda: before[0] not in service.workers() and len(service.workers()) == 2,
             "a new worker",
@@ -132,39 +132,41 @@ def test_a_worker_that_leaves_does_not_stop_the_server(folder: Path, project: st
         assert load.held(service, project, "q") == ["one"]
 
 
-def test_a_killed_service_leaves_the_data_and_no_workers(folder: Path, project: str) -> None:
+def test_killed_service_leaves_its_data_and_no_workers(folder: Path, project: str) -> None:
     with serve(folder, workers=2) as service:
         post(service, project, "one")
         workers, shared = service.workers(), server(folder)
         service.process.kill()
         service.process.wait()
-        # Else they would hold the port against the next start.
-        servers.wait_for(lambda: not any(map(lives, workers)), "the workers to leave")
+        # Otherwise they would keep the port from the next start.
+        servers.wait_for(lambda: not any(map(is_alive, workers)), "the workers to end")
     with serve(folder) as service:
         assert server(folder) == shared
         assert load.held(service, project, "q") == ["one"]
 
 
-def test_a_killed_server_comes_back_and_loses_nothing(folder: Path, project: str) -> None:
+def test_killed_server_is_restarted_and_loses_nothing(folder: Path, project: str) -> None:
     uri = f"embedded://{folder}?appendfsync=always"
     with servers.service(uri, workers=2, options=load.OPTIONS) as service:
         servers.wait_for(lambda: len(service.workers()) == 2, "both workers")
         before = service.workers()
-        with load.Load(service, project) as clients:
+        with load.QueueLoad(service, project) as clients:
             for number in range(3):
                 clients.wait_for_more()
                 kill_server(folder)
                 clients.wait_for_more()
-                servers.wait_for(partial(told, service, number + 1), "the log to say so")
+                servers.wait_for(
+                    partial(restarts_logged, service, number + 1), "the log line of the restart"
+                )
         clients.check()
         assert clients.broken == 0
         assert service.workers() == before
 
 
-def test_everything_killed_is_found_again(folder: Path, project: str) -> None:
+def test_data_survive_a_kill_of_service_and_server(folder: Path, project: str) -> None:
     with serve(folder, workers=2) as service:
         post(service, project, "one", "two")
-        time.sleep(1.2)  # the file is synced every second
+        time.sleep(1.2)  # the append-only file is synced every second
         everything = [service.process.pid, *service.workers(), server(folder) or 0]
         for process in everything:
             os.kill(process, signal.SIGKILL)

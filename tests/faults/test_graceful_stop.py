@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stopping answers everybody: who waits at once, who is being served properly."""
+"""A stopping service answers all requests: long polls at once, others when they are done."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from tests.faults import load, polls
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_those_who_wait_are_answered(number: signal.Signals, project: str) -> None:
-    async def scenario(redis: servers.RedisServer, service: servers.Service) -> None:
-        async with polls.Crowd(service, project, "q", wait=300) as crowd:
+def test_long_polls_are_answered_at_the_stop(number: signal.Signals, project: str) -> None:
+    async def scenario(redis: servers.RedisServer, service: servers.RunningService) -> None:
+        async with polls.LongPollClients(service, project, "q", wait=300) as crowd:
             waiting = await crowd.claim(20)
             await polls.settled(redis, 40)
             service.process.send_signal(number)  # to the master alone
@@ -23,7 +23,8 @@ def test_those_who_wait_are_answered(number: signal.Signals, project: str) -> No
             assert {status for status, _ in answers} == {204}
             await asyncio.to_thread(service.process.wait, 60)
 
-    # Who is not answered waits longer than the test, and so does who kills what does not end.
+    # Both a long poll without a response and the kill of a hanging service take longer than
+    # the test.
     options = {"transport": {"max_wait": 300}, "server": {"graceful_timeout": 300}}
     with (
         servers.redis_server() as redis,
@@ -32,11 +33,11 @@ def test_those_who_wait_are_answered(number: signal.Signals, project: str) -> No
         asyncio.run(scenario(redis, service))
 
 
-def test_posts_on_their_way_are_finished(project: str) -> None:
-    """Held up in Redis when the stop begins, they are answered when it goes on."""
+def test_posts_in_progress_are_finished(project: str) -> None:
+    """Redis is paused when the stop begins; the posts are answered when it resumes."""
     document = b'{"messages": [{"body": "kept"}]}'
 
-    async def posted(service: servers.Service) -> tuple[int, object]:
+    async def posted(service: servers.RunningService) -> tuple[int, object]:
         reader, writer = await asyncio.open_connection("127.0.0.1", service.port)
         head = polls.request("POST", "/v2/queues/q/messages", project, len(document))
         writer.write(head + document)
@@ -45,7 +46,7 @@ def test_posts_on_their_way_are_finished(project: str) -> None:
         await writer.wait_closed()
         return answer
 
-    async def scenario(redis: servers.RedisServer, service: servers.Service) -> None:
+    async def scenario(redis: servers.RedisServer, service: servers.RunningService) -> None:
         redis.signal(signal.SIGSTOP)
         posts = [asyncio.create_task(posted(service)) for _ in range(20)]
         await asyncio.sleep(0.5)
@@ -66,7 +67,7 @@ def test_posts_on_their_way_are_finished(project: str) -> None:
 def test_stopping_under_load_loses_nothing(project: str) -> None:
     with servers.redis_server() as redis:
         with servers.service(redis.uri, workers=2) as service:
-            clients = load.Load(service, project)
+            clients = load.QueueLoad(service, project)
             with clients:
                 clients.wait_for_more()
                 service.process.send_signal(signal.SIGTERM)

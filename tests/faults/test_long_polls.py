@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Waiting for messages costs Redis nothing, and who left takes nothing."""
+"""Waiting clients cost Redis nothing, and disconnected ones take no message."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tests.faults import load, polls
 WAITERS = 500
 
 
-def post(service: servers.Service, project: str, count: int = 1) -> None:
+def post(service: servers.RunningService, project: str, count: int = 1) -> None:
     document = {"messages": [{"body": number} for number in range(count)]}
     url = f"{service.url}/v2/queues/q/messages"
     httpx.post(url, json=document, headers=load.headers(project)).raise_for_status()
 
 
-def stats(service: servers.Service, project: str) -> Any:
+def stats(service: servers.RunningService, project: str) -> Any:
     url = f"{service.url}/v2/queues/q/stats"
     return httpx.get(url, headers=load.headers(project)).json()["messages"]
 
@@ -31,39 +31,39 @@ def connections(redis: servers.RedisServer) -> int:
         return len(console.client_list())
 
 
-def test_one_message_wakes_one_of_many(project: str) -> None:
-    async def scenario(redis: servers.RedisServer, service: servers.Service) -> None:
-        async with polls.Crowd(service, project, "q") as crowd:
-            await crowd.claim(1)
+def test_one_message_wakes_one_of_many_long_polls(project: str) -> None:
+    async def scenario(redis: servers.RedisServer, service: servers.RunningService) -> None:
+        async with polls.LongPollClients(service, project, "q") as clients:
+            await clients.claim(1)
             before = await polls.settled(redis, 2)
             held = connections(redis)
-            await crowd.claim(WAITERS - 1)
-            # Each looks when it comes, and again when it stands in line.
-            looked = await polls.settled(redis, before + 2 * (WAITERS - 1))
+            await clients.claim(WAITERS - 1)
+            # Each client polls when it arrives, and again when it is in the wait line.
+            polled = await polls.settled(redis, before + 2 * (WAITERS - 1))
             assert connections(redis) == held
 
             for number in range(1, 6):
                 await asyncio.to_thread(post, service, project)
-                await polls.answered(crowd.polls, number)
-            await asyncio.sleep(5.5)  # the slow poll has come by, too
-            done = [poll for poll in crowd.polls if poll.answer.done()]
+                await polls.answered(clients.polls, number)
+            await asyncio.sleep(5.5)  # the slow poll has run, too
+            done = [poll for poll in clients.polls if poll.answer.done()]
             assert [poll.answer.result()[0] for poll in done] == [201] * 5
-            # A post, a claim, a look of the next in line: three a message, a few polls, and
-            # where the queue lives.
-            assert polls.calls(redis) - looked < 40
+            # A post, a claim, a poll of the next in line: three per message, a few slow polls,
+            # and the look-up of the queue's pool.
+            assert polls.calls(redis) - polled < 40
 
             await asyncio.to_thread(post, service, project, 20)
-            await polls.answered(crowd.polls, 25)
+            await polls.answered(clients.polls, 25)
 
     with servers.redis_server() as redis, servers.service(redis.uri) as service:
         asyncio.run(scenario(redis, service))
 
 
-def test_who_left_takes_no_message(project: str) -> None:
-    async def scenario(redis: servers.RedisServer, service: servers.Service) -> None:
-        async with polls.Crowd(service, project, "q", wait=300) as crowd:
-            leaving = await crowd.claim(20)
-            (staying,) = await crowd.claim(1)
+def test_disconnected_long_poll_takes_no_message(project: str) -> None:
+    async def scenario(redis: servers.RedisServer, service: servers.RunningService) -> None:
+        async with polls.LongPollClients(service, project, "q", wait=300) as clients:
+            leaving = await clients.claim(20)
+            (staying,) = await clients.claim(1)
             await polls.settled(redis, 42)
             await asyncio.gather(*[poll.leave() for poll in leaving])
             await polls.settled(redis, 42)
@@ -71,7 +71,7 @@ def test_who_left_takes_no_message(project: str) -> None:
             status, document = await asyncio.wait_for(staying.answer, 60)
             assert (status, len(document["messages"])) == (201, 1)
 
-            (alone,) = await crowd.claim(1)
+            (alone,) = await clients.claim(1)
             await polls.settled(redis, 45)
             await alone.leave()
             await polls.settled(redis, 45)
@@ -79,24 +79,26 @@ def test_who_left_takes_no_message(project: str) -> None:
         found = await asyncio.to_thread(stats, service, project)
         assert (found["claimed"], found["free"]) == (1, 1)
 
-    # Longer than anything here waits for them: only news answer.
+    # Longer than the test waits: only hints end a long poll.
     options = {"transport": {"max_wait": 300}}
     with servers.redis_server() as redis, servers.service(redis.uri, options=options) as service:
         asyncio.run(scenario(redis, service))
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_who_leaves_while_woken_hands_the_news_on(workers: int, project: str) -> None:
-    async def scenario(redis: servers.RedisServer, service: servers.Service) -> None:
+def test_long_poll_disconnected_while_woken_passes_the_wakeup_on(
+    workers: int, project: str
+) -> None:
+    async def scenario(redis: servers.RedisServer, service: servers.RunningService) -> None:
         for round_ in range(5):
-            # A project of its own: messages taken by who left just too late stay held.
+            # A project of its own: messages claimed by a client that left too late stay held.
             own = f"{project}-{round_}"
-            async with polls.Crowd(service, own, "q") as crowd:
+            async with polls.LongPollClients(service, own, "q") as clients:
                 before = polls.calls(redis)
-                leaving = await crowd.claim(10)
-                staying = await crowd.claim(10)
+                leaving = await clients.claim(10)
+                staying = await clients.claim(10)
                 await polls.settled(redis, before + 40)
-                # Room for those who leave just after a message was theirs.
+                # More messages than waiting clients: those who leave too late may hold some.
                 await asyncio.gather(
                     asyncio.to_thread(post, service, own, 20),
                     *[poll.leave() for poll in leaving],
@@ -108,12 +110,12 @@ def test_who_leaves_while_woken_hands_the_news_on(workers: int, project: str) ->
         asyncio.run(scenario(redis, service))
 
 
-def test_those_who_wait_get_what_a_lapsed_delay_frees(project: str) -> None:
-    """Nobody posts when a delay ends: the first in line sees to it for all."""
+def test_long_polls_get_messages_whose_delay_ended(project: str) -> None:
+    """No post wakes the clients when a delay ends: the first in line polls for all."""
 
-    async def scenario(redis: servers.RedisServer, service: servers.Service) -> None:
-        async with polls.Crowd(service, project, "q") as crowd:
-            waiting = await crowd.claim(20)
+    async def scenario(redis: servers.RedisServer, service: servers.RunningService) -> None:
+        async with polls.LongPollClients(service, project, "q") as clients:
+            waiting = await clients.claim(20)
             before = await polls.settled(redis, 40)
             await asyncio.to_thread(post, service, project, 10)
             await polls.answered(waiting, 10)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Queues move under load, movers and pools die: nothing is lost and nothing doubled."""
+"""Queues move under load while movers and pools die: nothing is lost or duplicated."""
 
 from __future__ import annotations
 
@@ -22,14 +22,17 @@ from tests.faults import load
 _OPTIONS: dict[str, dict[str, object]] = load.OPTIONS | {"DEFAULT": {"admin_mode": True}}
 
 
-class House:
-    """A service with two workers, its own store, and two pools."""
+class PooledCluster:
+    """A service with two workers, its default pool, and two other pools."""
 
     def __init__(
-        self, service: servers.Service, home: servers.RedisServer, pools: list[servers.RedisServer]
+        self,
+        service: servers.RunningService,
+        default_pool: servers.RedisServer,
+        pools: list[servers.RedisServer],
     ) -> None:
         self.service = service
-        self.home = home
+        self.default_pool = default_pool
         self.pools = pools
 
     def ask(self, method: str, path: str, document: object | None = None) -> httpx.Response:
@@ -42,7 +45,7 @@ class House:
         return bool(self.ask("GET", f"/pools/{pool}?detailed=true").json()["queues"] == 0)
 
     def check(self) -> None:
-        """No damage was done, and what was left behind can be tidied away."""
+        """Asserts that there is no damage, and that a repair removes all leftovers."""
         assert [found for found in self._checked() if found["kind"] == "damage"] == []
         self._checked("--repair")
         assert self._checked() == []
@@ -51,7 +54,7 @@ class House:
         done = subprocess.run(
             [
                 *(sys.executable, "-m", "zaqar_redis.cli.main", "check", *options),
-                *("--storage", self.home.uri, "-f", "json"),
+                *("--storage", self.default_pool.uri, "-f", "json"),
             ],
             capture_output=True,
             text=True,
@@ -63,10 +66,17 @@ class House:
 
     @contextlib.contextmanager
     def mover(self, project: str, log: Path) -> Iterator[subprocess.Popen[bytes]]:
-        """Ends between two moves unless a test kills it: no queue stays locked."""
+        """A mover that ends between two moves unless a test kills it: no queue stays locked."""
         with log.open("ab") as output:
             process = subprocess.Popen(
-                [sys.executable, "-m", "tests.faults.mover", self.home.uri, project, "busy"],
+                [
+                    sys.executable,
+                    "-m",
+                    "tests.faults.mover",
+                    self.default_pool.uri,
+                    project,
+                    "busy",
+                ],
                 stdout=output,
             )
         try:
@@ -80,17 +90,17 @@ class House:
 
 
 @pytest.fixture
-def house() -> Iterator[House]:
+def cluster() -> Iterator[PooledCluster]:
     with (
-        servers.redis_server(fsync="always") as home,
+        servers.redis_server(fsync="always") as default_pool,
         servers.redis_server(fsync="always") as one,
         servers.redis_server(servers.VALKEY, fsync="always") as two,
-        servers.service(home.uri, workers=2, options=_OPTIONS) as service,
+        servers.service(default_pool.uri, workers=2, options=_OPTIONS) as service,
     ):
-        made = House(service, home, [one, two])
+        cluster = PooledCluster(service, default_pool, [one, two])
         for name, store in (("one", one), ("two", two)):
-            made.ask("PUT", f"/pools/{name}", {"uri": store.uri, "weight": 1})
-        yield made
+            cluster.ask("PUT", f"/pools/{name}", {"uri": store.uri, "weight": 1})
+        yield cluster
 
 
 def _lines(log: Path, failed: bool) -> int:
@@ -99,16 +109,18 @@ def _lines(log: Path, failed: bool) -> int:
 
 
 def _wait_for_moves(log: Path, count: int, failed: bool = False) -> None:
-    """Until the mover has done, or failed at, *count* more."""
+    """Waits until the mover has finished, or failed at, *count* more moves."""
     wanted = _lines(log, failed) + count
     servers.wait_for(lambda: _lines(log, failed) >= wanted, f"{count} moves")
 
 
-def test_a_queue_moves_to_and_fro_under_load(house: House, project: str, tmp_path: Path) -> None:
+def test_queue_moves_back_and_forth_under_load(
+    cluster: PooledCluster, project: str, tmp_path: Path
+) -> None:
     log = tmp_path / "moves"
-    with load.Load(house.service, project) as clients:
+    with load.QueueLoad(cluster.service, project) as clients:
         clients.wait_for_more()
-        with house.mover(project, log):
+        with cluster.mover(project, log):
             _wait_for_moves(log, 20)
             clients.wait_for_more()
     clients.check()
@@ -117,32 +129,32 @@ def test_a_queue_moves_to_and_fro_under_load(house: House, project: str, tmp_pat
     assert clients.broken == 0
 
 
-def test_movers_that_are_killed_lose_and_double_nothing(
-    house: House, project: str, tmp_path: Path
+def test_killed_movers_lose_and_duplicate_nothing(
+    cluster: PooledCluster, project: str, tmp_path: Path
 ) -> None:
     log = tmp_path / "moves"
-    with load.Load(house.service, project) as clients:
+    with load.QueueLoad(cluster.service, project) as clients:
         clients.wait_for_more()
         for round_ in range(8):
-            with house.mover(project, log) as mover:
+            with cluster.mover(project, log) as mover:
                 _wait_for_moves(log, 1)
-                # At another place in the next move each time.
+                # Each time at another point of the move.
                 servers.wait_for(_after(round_ * 7), "the next to be under way")
                 mover.send_signal(signal.SIGKILL)
-        with house.mover(project, log):
+        with cluster.mover(project, log):
             _wait_for_moves(log, 2)
             clients.wait_for_more()
     clients.check()
     assert set(clients.statuses) <= {201, 204, 503}
-    house.check()
+    cluster.check()
 
 
-def test_a_pool_that_dies_in_mid_move_loses_and_doubles_nothing(
-    house: House, project: str, tmp_path: Path
+def test_pool_killed_during_a_move_loses_and_duplicates_nothing(
+    cluster: PooledCluster, project: str, tmp_path: Path
 ) -> None:
     log = tmp_path / "moves"
-    with load.Load(house.service, project) as clients, house.mover(project, log):
-        for store in (*house.pools, house.home):
+    with load.QueueLoad(cluster.service, project) as clients, cluster.mover(project, log):
+        for store in (*cluster.pools, cluster.default_pool):
             clients.wait_for_more()
             _wait_for_moves(log, 1)
             store.signal(signal.SIGKILL)
@@ -151,27 +163,27 @@ def test_a_pool_that_dies_in_mid_move_loses_and_doubles_nothing(
         clients.wait_for_more()
         _wait_for_moves(log, 2)
     clients.check()
-    house.check()
+    cluster.check()
 
 
-def test_a_pool_is_drained_under_load(house: House, project: str) -> None:
-    with load.Load(house.service, project) as clients:
+def test_a_pool_is_drained_under_load(cluster: PooledCluster, project: str) -> None:
+    with load.QueueLoad(cluster.service, project) as clients:
         clients.wait_for_more()
         for name in ("one", "two", "one"):
             other = "two" if name == "one" else "one"
-            house.ask("PATCH", f"/pools/{other}", {"draining": False})
-            house.ask("PATCH", f"/pools/{name}", {"draining": True})
-            servers.wait_for(functools.partial(house.is_empty, name), f"{name} to be empty")
+            cluster.ask("PATCH", f"/pools/{other}", {"draining": False})
+            cluster.ask("PATCH", f"/pools/{name}", {"draining": True})
+            servers.wait_for(functools.partial(cluster.is_empty, name), f"{name} to be empty")
             clients.wait_for_more()
     clients.check()
-    house.ask("DELETE", "/pools/one")
+    cluster.ask("DELETE", "/pools/one")
     clients.check()
-    house.check()
+    cluster.check()
 
 
-def _after(looks: int) -> Callable[[], bool]:
-    """A condition that holds after being looked at so often."""
-    left = iter(range(looks, -1, -1))
+def _after(calls: int) -> Callable[[], bool]:
+    """Returns a condition that holds after so many calls."""
+    left = iter(range(calls, -1, -1))
 
     def holds() -> bool:
         return next(left) == 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Too much at once is refused at once: nothing is queued without a bound."""
+"""Excess load is refused at once: no backlog is unbounded."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ CLIENTS = 16
 IN_FLIGHT = 4
 
 
-def post(service: servers.Service, project: str, body: str) -> httpx.Response:
+def post(service: servers.RunningService, project: str, body: str) -> httpx.Response:
     url = f"{service.url}/v2/queues/q/messages"
     document = {"messages": [{"body": body}]}
     return httpx.post(url, json=document, headers=load.headers(project), timeout=100)
 
 
-def statuses(waiting: list[polls.Poll]) -> list[int]:
+def statuses(waiting: list[polls.PendingClaim]) -> list[int]:
     return [poll.answer.result()[0] for poll in waiting if poll.answer.done()]
 
 
-async def free_again(service: servers.Service, project: str) -> None:
-    """Until three may wait, the service has noticed that those before have left."""
+async def wait_for_free_waits(service: servers.RunningService, project: str) -> None:
+    """Waits until three clients may wait: the service has noticed the disconnects."""
     async with asyncio.timeout(60):
         while True:
-            async with polls.Crowd(service, project, "q", wait=1) as crowd:
-                trying = await crowd.claim(3)
+            async with polls.LongPollClients(service, project, "q", wait=1) as clients:
+                trying = await clients.claim(3)
                 await polls.answered(trying, 3)
                 if 503 not in statuses(trying):
                     return
@@ -43,50 +43,51 @@ async def free_again(service: servers.Service, project: str) -> None:
     ("options", "size", "accepted"),
     [
         ({"in_flight": IN_FLIGHT}, 1, IN_FLIGHT),
-        # A store that does not read takes a socket buffer full, then the backlog, no more.
+        # A store that does not read accepts a full socket buffer, then the backlog, no more.
         ({"backlog_bytes": 1024 * 1024}, 200_000, 8),
     ],
 )
-def test_more_than_the_store_may_owe_is_refused(
+def test_requests_over_store_backlog_are_refused(
     project: str, options: dict[str, object], size: int, accepted: int
 ) -> None:
     with servers.redis_server() as redis:
-        # Nothing is given up for being late: who has an answer before the store goes on was
-        # refused.
+        # No request times out: a response before the store resumes is a refusal.
         settings = {"redis": {"timeout": 300, **options}} | load.OPTIONS
         with servers.service(redis.uri, options=settings) as service:
             assert post(service, project, "first").status_code == 201
             redis.signal(signal.SIGSTOP)
             with ThreadPoolExecutor(CLIENTS) as pool:
-                asked = [pool.submit(post, service, project, "x" * size) for _ in range(CLIENTS)]
+                requests = [pool.submit(post, service, project, "x" * size) for _ in range(CLIENTS)]
                 servers.wait_for(
-                    lambda: sum(one.done() for one in asked) >= CLIENTS - accepted, "refusals"
+                    lambda: sum(one.done() for one in requests) >= CLIENTS - accepted, "refusals"
                 )
-                refused = [one.result() for one in asked if one.done()]
+                refused = [one.result() for one in requests if one.done()]
                 redis.signal(signal.SIGCONT)
-                counts = Counter(one.result().status_code for one in asked)
+                counts = Counter(one.result().status_code for one in requests)
             assert {answer.status_code for answer in refused} == {503}
             assert {answer.headers["Retry-After"] for answer in refused} == {"1"}
-            # How much a socket takes is not known, nor how many have been asked by then.
+            # The size of the socket buffer is unknown, and so is the number of requests sent.
             assert 0 < counts[201] <= accepted
             assert counts[201] + counts[503] == CLIENTS
-            # What was refused was not done, what was accepted was.
+            # Refused requests were not executed, accepted ones were.
             assert len(load.held(service, project, "q")) == 1 + counts[201]
             assert post(service, project, "last").status_code == 201
 
 
-def test_more_than_may_wait_are_refused(redis_server: servers.RedisServer, project: str) -> None:
-    async def scenario(service: servers.Service) -> None:
-        async with polls.Crowd(service, project, "q") as crowd:
-            waiting = await crowd.claim(5)
+def test_long_polls_over_the_limit_are_refused(
+    redis_server: servers.RedisServer, project: str
+) -> None:
+    async def scenario(service: servers.RunningService) -> None:
+        async with polls.LongPollClients(service, project, "q") as clients:
+            waiting = await clients.claim(5)
             await polls.answered(waiting, 2)
             assert statuses(waiting) == [503] * 2
-            # Refused is waiting, not the queue; and places that are left can be taken.
+            # Only waiting is refused, not other requests; and freed waits can be used again.
             assert (await asyncio.to_thread(post, service, project, "x")).status_code == 201
             await polls.answered(waiting, 3)
             await asyncio.gather(*[poll.leave() for poll in waiting])
-            await free_again(service, project)
-            again = await crowd.claim(2)
+            await wait_for_free_waits(service, project)
+            again = await clients.claim(2)
             for body in "yz":
                 await asyncio.to_thread(post, service, project, body)
             await polls.answered(again, 2)

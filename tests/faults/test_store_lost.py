@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The store dies, stops for a while, or forgets: the service says so and recovers."""
+"""The store dies, pauses, or loses data: the service reports it and recovers."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from tests.faults import load
 from zaqar_redis import errors
 from zaqar_redis.keyspace import client, keys
 from zaqar_redis.keyspace.batch import BatchSettings
-from zaqar_redis.storage.drivers.redis import create
+from zaqar_redis.storage.redis import create
 
 
-def wait_for_status(clients: load.Load, status: int, count: int) -> None:
+def wait_for_status(clients: load.QueueLoad, status: int, count: int) -> None:
     servers.wait_for(lambda: clients.statuses[status] >= count, f"{count} answers {status}")
 
 
-def test_killed_store_loses_and_doubles_nothing(project: str) -> None:
+def test_killed_store_loses_and_duplicates_nothing(project: str) -> None:
     with (
         servers.redis_server(fsync="always") as redis,
         servers.service(redis.uri, workers=2, options=load.OPTIONS) as service,
     ):
-        with load.Load(service, project) as clients:
+        with load.QueueLoad(service, project) as clients:
             clients.wait_for_more()
             for _ in range(2):
                 redis.signal(signal.SIGKILL)
@@ -41,8 +41,8 @@ def test_killed_store_loses_and_doubles_nothing(project: str) -> None:
         assert clients.broken == 0
 
 
-def test_killed_store_refuses_at_once(project: str) -> None:
-    # Who waits for the store, or for messages, waits longer than the test.
+def test_requests_fail_at_once_while_the_store_is_dead(project: str) -> None:
+    # A wait for the store, or for messages, would take longer than the test.
     options = {"redis": {"timeout": 300}, "transport": {"max_wait": 300}}
     with servers.redis_server() as redis, servers.service(redis.uri, options=options) as service:
         redis.signal(signal.SIGKILL)
@@ -57,7 +57,7 @@ def test_killed_store_refuses_at_once(project: str) -> None:
             assert client.get(f"{service.url}/").status_code == 300
 
 
-def test_paused_store_is_given_up_within_the_timeout(project: str) -> None:
+def test_requests_to_a_paused_store_fail_within_the_timeout(project: str) -> None:
     timeout = 0.5
     with (
         servers.redis_server() as redis,
@@ -82,25 +82,25 @@ def test_paused_store_is_given_up_within_the_timeout(project: str) -> None:
 
 def test_flushed_scripts_and_data_are_no_errors(project: str) -> None:
     with servers.redis_server() as redis, servers.service(redis.uri, workers=2) as service:
-        with load.Load(service, project) as clients, redis.client() as console:
+        with load.QueueLoad(service, project) as clients, redis.client() as console:
             for round_ in range(30):
                 (console.flushall if round_ % 3 == 0 else console.script_flush)()
                 clients.wait_for_more(20)
-        # A claim whose queue was flushed away is no longer there to delete with.
+        # A flushed claim does not exist any more, so deletions with it fail.
         assert [text for text in clients.wrong if ": 400 " not in text] == []
         assert clients.statuses[503] == clients.statuses[500] == clients.broken == 0
 
 
-def test_waiting_resumes_when_the_store_is_back(project: str) -> None:
-    """News reach those who wait as before, not only by the slow poll."""
+def test_long_polls_are_woken_again_after_a_store_outage(project: str) -> None:
+    """Hints wake long polls as before the outage, not only the slow poll."""
 
     async def watched(redis: servers.RedisServer) -> None:
         driver = create(redis.uri, {"timeout": 1.0})
         await driver.start()
-        news = asyncio.Event()
+        hinted = asyncio.Event()
 
         def hint(_: int) -> None:
-            news.set()
+            hinted.set()
 
         try:
             await driver.feed.watch(project, "before", hint)
@@ -110,11 +110,11 @@ def test_waiting_resumes_when_the_store_is_back(project: str) -> None:
             await asyncio.to_thread(redis.start)
             for queue in ("before", "meanwhile", "after"):
                 await driver.feed.watch(project, queue, hint)
-                await asyncio.sleep(1)  # whatever a reconnection tells is told by now
-                news.clear()
+                await asyncio.sleep(1)  # the hints of the reconnection have arrived by now
+                hinted.clear()
                 with redis.client() as console:
                     console.publish(keys.of_queue(project, queue).feed, 1)
-                await asyncio.wait_for(news.wait(), 60)
+                await asyncio.wait_for(hinted.wait(), 60)
         finally:
             await driver.close()
 
@@ -122,8 +122,8 @@ def test_waiting_resumes_when_the_store_is_back(project: str) -> None:
         asyncio.run(watched(redis))
 
 
-def test_answers_that_come_just_too_late_leave_no_connection_dead() -> None:
-    """The store resumes in the very moment in which commands are given up."""
+def test_replies_just_after_the_timeout_do_not_break_the_connection() -> None:
+    """The store resumes at the moment when commands time out."""
     timeout = 0.2
     connections = 50
 
@@ -161,4 +161,4 @@ def test_answers_that_come_just_too_late_leave_no_connection_dead() -> None:
                     dead = [one for one in dead if not await works(one)]
 
     with servers.redis_server() as redis:
-        uvloop.run(scenario(redis))  # as the workers do
+        uvloop.run(scenario(redis))  # the event loop of the workers

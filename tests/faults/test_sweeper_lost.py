@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A sweeper is killed in its turn: the next one finds what it had not done."""
+"""A sweeper is killed in its round: the next one does the remaining work."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _COMMAND = (sys.executable, "-m", "tests.faults.sweeping")
 
 
 def _left(client: redis.Redis) -> int:
-    """Queues whose message still takes up room."""
+    """Counts the queues whose message still takes up memory."""
     of_queues = (keys.of_queue("p", f"q{number}") for number in range(_QUEUES))
     return int(client.exists(*[of_queue.bodies for of_queue in of_queues]))
 
 
-def test_what_a_killed_sweeper_left_is_due_in_the_next_turn() -> None:
+def test_work_of_a_killed_sweeper_is_done_in_the_next_round() -> None:
     with servers.redis_server() as server, server.client() as client:
         with opened(server.uri, "p") as store:
             store.clock.now = round((time.time() - 3600) * 1000)
@@ -35,7 +35,7 @@ def test_what_a_killed_sweeper_left_is_due_in_the_next_turn() -> None:
         assert killed.returncode == -signal.SIGKILL
         left = _left(client)
         assert 0 < left < _QUEUES
-        client.delete(keys.SWEEPER)  # as it lapses a minute later
+        client.delete(keys.SWEEPER)  # as its expiry does a minute later
         done = subprocess.run([*_COMMAND, server.uri], capture_output=True, text=True, timeout=100)
         assert done.stdout == f"{left}\n", done.stderr
         assert _left(client) == 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A worker dies in mid-work: the others go on, a new one comes, nothing is lost."""
+"""A worker dies while it serves: others continue, a new one starts, nothing is lost."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from tests import servers
 from tests.faults import load
 
 
-def test_killed_worker_loses_and_doubles_nothing(
+def test_killed_worker_loses_and_duplicates_nothing(
     redis_server: servers.RedisServer, project: str
 ) -> None:
     with servers.service(redis_server.uri, workers=2, options=load.OPTIONS) as service:
-        # As many clients as make sure that both workers have some.
-        with load.Load(service, project, keyed=6, plain=3, takers=3) as clients:
+        # Enough clients for both workers to have some.
+        with load.QueueLoad(service, project, keyed=6, plain=3, takers=3) as clients:
             clients.wait_for_more()
             for _ in range(2):
                 before = service.workers()
@@ -27,10 +27,10 @@ def test_killed_worker_loses_and_doubles_nothing(
                     "a new worker",
                 )
         clients.check()
-        # Redis was there all the time, so nobody may have been refused.
+        # Redis was available all the time, so no request may have been refused.
         assert clients.statuses[503] == 0
 
 
-def _replaced(service: servers.Service, gone: int) -> bool:
+def _replaced(service: servers.RunningService, gone: int) -> bool:
     workers = service.workers()
     return len(workers) == 2 and gone not in workers

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds this package's wheel with nothing but the standard library.
+"""A build backend for this package's wheel, with the standard library only.
 
-A real package would name setuptools; the tests are to need no build tool.
+A real package would use setuptools; these tests need no build tool.
 """
 
 from __future__ import annotations

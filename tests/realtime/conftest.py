@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Engines of channels, each started with somebody who writes down what is heard."""
+"""Channel engines, each started with a handler that records its events."""
 
 from __future__ import annotations
 
@@ -23,30 +23,30 @@ from zaqar_redis.realtime.engines.sharded import ShardedEngine
 T = TypeVar("T")
 
 
-class Heard:
-    """What a node heard, in order."""
+class RecordingEventHandler:
+    """Records the events that a node received, in order."""
 
     def __init__(self) -> None:
-        self.news: list[tuple[Any, ...]] = []
+        self.events: list[tuple[Any, ...]] = []
 
     def on_publication(self, channel: str, payload: bytes, position: Position) -> None:
-        self.news.append(("publication", channel, payload, position))
+        self.events.append(("publication", channel, payload, position))
 
     def on_join(self, channel: str, info: bytes) -> None:
-        self.news.append(("join", channel, info))
+        self.events.append(("join", channel, info))
 
     def on_leave(self, channel: str, info: bytes) -> None:
-        self.news.append(("leave", channel, info))
+        self.events.append(("leave", channel, info))
 
     def on_control(self, payload: bytes) -> None:
-        self.news.append(("control", payload))
+        self.events.append(("control", payload))
 
     def on_gap(self) -> None:
-        self.news.append(("gap",))
+        self.events.append(("gap",))
 
 
-class OwnedClock:
-    """Milliseconds that pass when a test says so."""
+class EngineClock:
+    """A clock in milliseconds that only a test advances."""
 
     def __init__(self) -> None:
         self.now = 1_800_000_000_000
@@ -58,34 +58,34 @@ class OwnedClock:
         self.now += round(seconds * 1000)
 
 
-class Backend:
-    """An engine that is started, and the loop it runs in."""
+class EngineHarness:
+    """A started engine, and the event loop it runs in."""
 
-    def __init__(self, engine: Engine, clock: OwnedClock, runner: asyncio.Runner) -> None:
+    def __init__(self, engine: Engine, clock: EngineClock, runner: asyncio.Runner) -> None:
         self.engine = engine
         self.clock = clock
-        self.heard = Heard()
+        self.handler = RecordingEventHandler()
         self._runner = runner
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         return self._runner.run(work)
 
-    def hears(self, *expected: tuple[Any, ...]) -> None:
-        """Just this, soon."""
+    def expect_events(self, *expected: tuple[Any, ...]) -> None:
+        """Waits for the expected events; fails at any other or missing one."""
 
-        async def soon() -> None:
+        async def wait() -> None:
             for _ in range(500):
-                if len(self.heard.news) >= len(expected):
+                if len(self.handler.events) >= len(expected):
                     return
                 await asyncio.sleep(0.01)
 
-        self.run(soon())
-        assert self.heard.news == list(expected)
-        self.heard.news.clear()
+        self.run(wait())
+        assert self.handler.events == list(expected)
+        self.handler.events.clear()
 
 
 def engine(uris: Sequence[str], now: clock.Clock) -> Engine:
-    """In the process when there is no URI, and sharded when there are several."""
+    """Returns a memory engine without URIs, and a sharded one with several."""
     engines = [RedisEngine(keyspace.client(uri, BatchSettings()), now) for uri in uris]
     if not engines:
         return MemoryEngine(now)
@@ -93,11 +93,11 @@ def engine(uris: Sequence[str], now: clock.Clock) -> Engine:
 
 
 @contextlib.contextmanager
-def started(*uris: str) -> Iterator[Backend]:
+def started(*uris: str) -> Iterator[EngineHarness]:
     with asyncio.Runner() as runner:
-        time = OwnedClock()
-        backend = Backend(engine(uris, time), time, runner)
-        backend.run(backend.engine.start("node", backend.heard))
+        time = EngineClock()
+        backend = EngineHarness(engine(uris, time), time, runner)
+        backend.run(backend.engine.start("node", backend.handler))
         try:
             yield backend
         finally:
@@ -114,7 +114,7 @@ _SERVERS = {
 
 
 @pytest.fixture(params=_SERVERS)
-def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
+def backend(request: pytest.FixtureRequest) -> Iterator[EngineHarness]:
     with contextlib.ExitStack() as stack:
         kinds = _SERVERS[request.param]
         uris = [stack.enter_context(servers.redis_server(kind)).uri for kind in kinds]
@@ -122,8 +122,8 @@ def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
 
 
 @pytest.fixture(scope="module")
-def service(request: pytest.FixtureRequest) -> Iterator[servers.Service]:
-    """Of two workers, with the OPTIONS of the module, and a Redis that has no other nodes."""
+def service(request: pytest.FixtureRequest) -> Iterator[servers.RunningService]:
+    """A service of two workers, with the OPTIONS of the module and a Redis of its own."""
     with (
         servers.redis_server() as redis,
         servers.service(redis.uri, workers=2, options=request.module.OPTIONS) as running,
@@ -131,10 +131,10 @@ def service(request: pytest.FixtureRequest) -> Iterator[servers.Service]:
         yield running
 
 
-@pytest.fixture(scope="module")  # its loop would be in the way of tests with one of their own
+@pytest.fixture(scope="module")  # its event loop conflicts with tests that run their own
 def browser() -> Iterator[Browser]:
     with sync_playwright() as playwright:
-        # Without its sandbox, which needs what containers do not give.
+        # The sandbox needs privileges that containers lack.
         browser = playwright.chromium.launch(
             executable_path=servers.program("chromium"), args=["--no-sandbox"]
         )

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Clients that write down all that they get, and publishers that note every answer.
+"""Subscribers that record all publications, and publishers that record every reply.
 
-What was got is compared with what the channels hold when all is over.
+At the end the received publications are compared with the channels' histories.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from centrifuge import (
 )
 
 from tests import servers
-from tests.realtime.conftest import Heard, engine
+from tests.realtime.conftest import RecordingEventHandler, engine
 from zaqar_redis import clock
-from zaqar_redis.realtime import packing
-from zaqar_redis.realtime.engine import Keep, Since
+from zaqar_redis.realtime.engine import HistoryFilter, HistoryOptions
+from zaqar_redis.realtime.node import packing
 
 CHANNELS = ("left", "right")
-#: Everybody may do everything; more is kept than a test publishes.
+#: All permissions; the history is larger than what a test publishes.
 OPTIONS: dict[str, dict[str, object]] = {
     "channels": {
         "insecure": True,
@@ -42,60 +42,60 @@ OPTIONS: dict[str, dict[str, object]] = {
         "force_recovery": True,
     }
 }
-_KEEP = Keep(size=10_000, ttl=600, meta_ttl=3600)
-#: Seconds between publications of a channel: what can be missed in a few seconds is less
-#: than what is recovered at once.
+_KEEP = HistoryOptions(size=10_000, ttl=600, meta_ttl=3600)
+#: Seconds between publications of a channel: what a client misses in a few seconds
+#: is recovered at once.
 _PAUSE = 0.02
 
 
 @dataclass
-class Stretch:
-    """What a subscriber got since it was told that it begins anew."""
+class EpochSegment:
+    """Publications received since a subscription that was not recovered."""
 
     epoch: str
-    #: behind which it begins
+    #: offset before the first publication
     offset: int
-    got: list[tuple[int, int]] = field(default_factory=list)
+    publications: list[tuple[int, int]] = field(default_factory=list)
 
 
-class Subscriber(SubscriptionEventHandler):  # type: ignore[misc]  # the SDK has no types
+class FleetSubscription(SubscriptionEventHandler):  # type: ignore[misc]  # the SDK has no types
     def __init__(self, channel: str) -> None:
         self.channel = channel
-        self.stretches: list[Stretch] = []
-        #: why it had to subscribe, each time
+        self.segments: list[EpochSegment] = []
+        #: codes of its subscribing events
         self.codes: list[int] = []
-        #: what cannot be
-        self.wrong: list[str] = []
+        #: violations of the protocol's rules
+        self.violations: list[str] = []
 
     @property
     def count(self) -> int:
-        return sum(len(each.got) for each in self.stretches)
+        return sum(len(each.publications) for each in self.segments)
 
     async def on_subscribing(self, ctx: SubscribingContext) -> None:
         self.codes.append(ctx.code)
 
     async def on_subscribed(self, ctx: SubscribedContext) -> None:
         at = ctx.stream_position
-        if not self.stretches or not ctx.recovered:
-            self.stretches.append(Stretch(at.epoch, at.offset))
-        elif at.epoch != self.stretches[-1].epoch:
-            self.wrong.append(f"recovered in another epoch: {ctx}")
+        if not self.segments or not ctx.recovered:
+            self.segments.append(EpochSegment(at.epoch, at.offset))
+        elif at.epoch != self.segments[-1].epoch:
+            self.violations.append(f"recovered in another epoch: {ctx}")
 
     async def on_publication(self, ctx: PublicationContext) -> None:
-        self.stretches[-1].got.append((ctx.pub.offset, ctx.pub.data))
+        self.segments[-1].publications.append((ctx.pub.offset, ctx.pub.data))
 
 
-class Member(ClientEventHandler):  # type: ignore[misc]  # the SDK has no types
-    """A client that is subscribed to all channels."""
+class FleetClient(ClientEventHandler):  # type: ignore[misc]  # the SDK has no types
+    """A client with subscriptions to all channels."""
 
-    def __init__(self, service: servers.Service) -> None:
+    def __init__(self, service: servers.RunningService) -> None:
         address = f"ws://127.0.0.1:{service.port}/connection/websocket"
         self.client = Client(address, events=self, max_reconnect_delay=1.0)
         self.id = ""
-        #: why it had to connect, each time
+        #: codes of its connecting events
         self.codes: list[int] = []
         self.is_over = False
-        self.subscribers = [Subscriber(channel) for channel in CHANNELS]
+        self.subscribers = [FleetSubscription(channel) for channel in CHANNELS]
 
     async def on_connecting(self, ctx: ConnectingContext) -> None:
         self.codes.append(ctx.code)
@@ -114,8 +114,8 @@ class Member(ClientEventHandler):  # type: ignore[misc]  # the SDK has no types
             await subscription.ready(10)
 
 
-class Publisher:
-    """Sends numbers to one channel, each once."""
+class SequencePublisher:
+    """Publishes ascending numbers to one channel, each once."""
 
     def __init__(self, client: Client, channel: str) -> None:
         self._client = client
@@ -126,7 +126,7 @@ class Publisher:
         self.refused = 0
 
     async def publish(self) -> bool:
-        """Whether it was acknowledged."""
+        """Publishes the next number; returns whether it was acknowledged."""
         number = self._next
         self._next += 1
         self.sent.add(number)
@@ -144,16 +144,18 @@ class Publisher:
             await asyncio.sleep(_PAUSE)
 
 
-class Crowd:
-    def __init__(self, uris: Sequence[str], members: Sequence[Member]) -> None:
+class SubscriberFleet:
+    def __init__(self, uris: Sequence[str], members: Sequence[FleetClient]) -> None:
         self.uris = uris
         self.members = members
         self.subscribers = [each for member in members for each in member.subscribers]
-        self.publishers = {channel: Publisher(members[-1].client, channel) for channel in CHANNELS}
+        self.publishers = {
+            channel: SequencePublisher(members[-1].client, channel) for channel in CHANNELS
+        }
         self._work: list[asyncio.Task[None]] = []
 
     def publish(self) -> None:
-        """From now on."""
+        """Starts to publish to all channels."""
         self._work = [asyncio.create_task(each.run()) for each in self.publishers.values()]
 
     async def stop(self) -> None:
@@ -162,25 +164,26 @@ class Crowd:
         await asyncio.gather(*self._work, return_exceptions=True)
 
     async def pause(self) -> None:
-        """No more, and what is under way arrives."""
+        """Stops publishing, and waits until all subscribers received everything."""
         await self.stop()
-        for channel in CHANNELS:  # one that is certain, behind those that are not
+        for channel in CHANNELS:  # an acknowledged one, after those of unknown outcome
             publisher = self.publishers[channel]
             await until(publisher.publish, "a publication to be acknowledged")
-        await self.has_heard_all()
+        await self.wait_until_all_received()
 
-    async def has_heard_all(self) -> None:
-        async def all_heard() -> bool:
+    async def wait_until_all_received(self) -> None:
+        async def all_received() -> bool:
             return all(
-                each.stretches[-1].got[-1:]
-                and each.stretches[-1].got[-1][1] == self.publishers[each.channel].acknowledged[-1]
+                each.segments[-1].publications[-1:]
+                and each.segments[-1].publications[-1][1]
+                == self.publishers[each.channel].acknowledged[-1]
                 for each in self.subscribers
             )
 
-        await until(all_heard, "everybody to hear the last one")
+        await until(all_received, "all subscribers to receive the last publication")
 
-    async def more(self, count: int = 10) -> None:
-        """So many more are acknowledged in each channel."""
+    async def wait_for_acknowledged(self, count: int = 10) -> None:
+        """Waits until *count* more publications are acknowledged in each channel."""
         goals = {name: len(each.acknowledged) + count for name, each in self.publishers.items()}
 
         async def reached() -> bool:
@@ -188,8 +191,8 @@ class Crowd:
 
         await until(reached, "publications")
 
-    async def refusals(self, count: int = 3) -> None:
-        """So many more are refused in each channel."""
+    async def wait_for_refused(self, count: int = 3) -> None:
+        """Waits until *count* more publications are refused in each channel."""
         goals = {name: each.refused + count for name, each in self.publishers.items()}
 
         async def reached() -> bool:
@@ -197,55 +200,55 @@ class Crowd:
 
         await until(reached, "refusals")
 
-    async def check(self, *, lives: int = 1) -> None:
-        """Everybody was told of each of the channels' *lives*, and got all of the last one.
+    async def check(self, *, epochs: int = 1) -> None:
+        """Checks that all subscribers saw *epochs* epochs, and all publications of the last one.
 
-        Of the lives before they got what they got in order, without a hole.
+        In earlier epochs, what they received is in order and without gaps.
         """
         for channel, publisher in self.publishers.items():
-            epoch, held = await _held(self.uris, channel)
-            assert set(held.values()) <= publisher.sent
-            if lives == 1:
-                assert set(publisher.acknowledged) <= set(held.values())
+            epoch, stored = await _stored_history(self.uris, channel)
+            assert set(stored.values()) <= publisher.sent
+            if epochs == 1:
+                assert set(publisher.acknowledged) <= set(stored.values())
             for each in self.subscribers:
                 if each.channel == channel:
-                    _check(each, lives, epoch, held)
+                    _check(each, epochs, epoch, stored)
 
-    def check_sockets(self, members: Sequence[Member] | None = None) -> None:
-        """All of them are those of the beginning."""
+    def check_sockets(self, members: Sequence[FleetClient] | None = None) -> None:
+        """Checks that no member ever reconnected."""
         for member in self.members if members is None else members:
             assert not member.is_over
             assert len(member.codes) == 1, member.codes
 
 
-def _check(subscriber: Subscriber, lives: int, epoch: str, held: dict[int, int]) -> None:
-    assert subscriber.wrong == []
-    assert len(subscriber.stretches) == lives, subscriber.codes
-    for stretch in subscriber.stretches:
-        offsets = [offset for offset, _ in stretch.got]
-        first = stretch.offset + 1
+def _check(subscriber: FleetSubscription, epochs: int, epoch: str, stored: dict[int, int]) -> None:
+    assert subscriber.violations == []
+    assert len(subscriber.segments) == epochs, subscriber.codes
+    for segment in subscriber.segments:
+        offsets = [offset for offset, _ in segment.publications]
+        first = segment.offset + 1
         assert offsets == list(range(first, first + len(offsets)))
-        numbers = [number for _, number in stretch.got]
+        numbers = [number for _, number in segment.publications]
         assert numbers == sorted(set(numbers))
-    last = subscriber.stretches[-1]
+    last = subscriber.segments[-1]
     assert last.epoch == epoch
-    assert last.got == [each for each in sorted(held.items()) if each[0] > last.offset]
+    assert last.publications == [each for each in sorted(stored.items()) if each[0] > last.offset]
 
 
-async def _held(uris: Sequence[str], channel: str) -> tuple[str, dict[int, int]]:
-    """The epoch of a channel, and what it holds by offset."""
+async def _stored_history(uris: Sequence[str], channel: str) -> tuple[str, dict[int, int]]:
+    """Returns the epoch of a channel, and its history by offset."""
     store = engine(uris, clock.store)
-    await store.start("judge", Heard())
+    await store.start("judge", RecordingEventHandler())
     try:
-        kept, top = await store.history.history(f"default/{channel}", Since(), _KEEP)
+        kept, position = await store.history.history(f"default/{channel}", HistoryFilter(), _KEEP)
     finally:
         await store.close()
-    found = [packing.unpacked(each.payload, each.offset) for each in kept]
-    return top.epoch, {each.offset: msgspec.json.decode(bytes(each.data)) for each in found}
+    found = [packing.unpack_publication(each.payload, each.offset) for each in kept]
+    return position.epoch, {each.offset: msgspec.json.decode(bytes(each.data)) for each in found}
 
 
 async def until(condition: Callable[[], object], what: str, seconds: float = 60.0) -> None:
-    """Unlike `servers.wait_for` it lets clients work.  Raises TimeoutError."""
+    """Waits without blocking the event loop, unlike `servers.wait_for`; raises TimeoutError."""
     try:
         async with asyncio.timeout(seconds):
             while True:
@@ -258,21 +261,21 @@ async def until(condition: Callable[[], object], what: str, seconds: float = 60.
 
 
 @contextlib.asynccontextmanager
-async def gathered(
-    uris: Sequence[str], *services: servers.Service, each: int = 4
-) -> AsyncIterator[Crowd]:
-    """So many clients of each service, over these Redis; the last one publishes too."""
-    members = [Member(service) for service in services for _ in range(each)]
-    crowd = Crowd(uris, members)
+async def subscriber_fleet(
+    uris: Sequence[str], *services: servers.RunningService, each: int = 4
+) -> AsyncIterator[SubscriberFleet]:
+    """Yields a fleet of *each* clients per service; the last client publishes too."""
+    members = [FleetClient(service) for service in services for _ in range(each)]
+    fleet = SubscriberFleet(uris, members)
     try:
         for member in members:
             await member.start()
-        crowd.publish()
-        await crowd.more()
-        yield crowd
+        fleet.publish()
+        await fleet.wait_for_acknowledged()
+        yield fleet
     finally:
-        await crowd.stop()
+        await fleet.stop()
         for member in members:
             await member.client.disconnect()
-        # The SDK closes sockets in tasks of its own.
+        # The SDK closes sockets in background tasks.
         await asyncio.wait(asyncio.all_tasks() - {asyncio.current_task()}, timeout=10)

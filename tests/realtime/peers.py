@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Clients of channels that see every byte, and what they must see.
+"""Protocol clients that check every byte that they receive.
 
-Messages of Protobuf are put together by hand, so that neither the service nor an SDK says what is
-right.
+Protobuf messages are built by hand, so that the expectation depends on neither the service
+nor an SDK.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from websockets.sync.client import connect
 from websockets.typing import Subprotocol
 
 from tests import servers
-from tests.realtime.someone import token
+from tests.realtime.sdk_client import token
 
 
-class Who(NamedTuple):
+class PeerIdentity(NamedTuple):
     user: str
     client: str
 
 
-class Peer(abc.ABC):
-    """What is the same in both formats.  Data are given as bytes."""
+class ProtocolPeer(abc.ABC):
+    """A client of either format; data are bytes."""
 
     subprotocol: str
 
-    def __init__(self, service: servers.Service, user: str, **claims: Any) -> None:
+    def __init__(self, service: servers.RunningService, user: str, **claims: Any) -> None:
         url = f"ws://127.0.0.1:{service.port}/connection/websocket"
         self._connecting = connect(url, subprotocols=[Subprotocol(self.subprotocol)])
         self._user, self._token = user, token(user, **claims)
@@ -43,35 +43,35 @@ class Peer(abc.ABC):
 
     def __enter__(self) -> Self:
         self._socket = self._connecting.__enter__()
-        connected = self.ask("connect", token=self._token)
-        self.who = Who(self._user, self.client_of(connected))
+        connected = self.request("connect", token=self._token)
+        self.identity = PeerIdentity(self._user, self.client_of(connected))
         return self
 
     def __exit__(self, *error: Any) -> None:
         self._connecting.__exit__(*error)
 
-    def ask(self, method: str, **asked: Any) -> bytes:
-        """The reply, which is the next thing that is heard."""
-        head = self.head(self._say(method, **asked))
+    def request(self, method: str, **params: Any) -> bytes:
+        """Sends a command; returns its reply, which must be the next message."""
+        head = self.head(self._send(method, **params))
         reply = self.next()
         assert reply.startswith(head)
         return reply
 
-    def _say(self, method: str, **asked: Any) -> int:
+    def _send(self, method: str, **params: Any) -> int:
         number = next(self._ids)
-        self._socket.send(self.command(number, method, asked))
+        self._socket.send(self.command(number, method, params))
         return number
 
     def next(self) -> bytes:
-        """A reply or a push."""
+        """Returns the next reply or push."""
         while not self._waiting:
             self._waiting = self.messages(self._socket.recv(10))
         return self._waiting.pop(0)
 
-    def ends(self, method: str = "", **asked: Any) -> tuple[int, str]:
-        """How, when it says that, without another word."""
+    def expect_close(self, method: str = "", **params: Any) -> tuple[int, str]:
+        """Returns code and reason of the close, which must be the next thing to come."""
         if method:
-            self._say(method, **asked)
+            self._send(method, **params)
         with pytest.raises(ConnectionClosed) as ended:
             raise AssertionError(self.next())
         close = ended.value.rcvd
@@ -82,7 +82,7 @@ class Peer(abc.ABC):
     def client_of(self, connected: bytes) -> str: ...
 
     @abc.abstractmethod
-    def command(self, number: int, method: str, asked: dict[str, Any]) -> bytes | str: ...
+    def command(self, number: int, method: str, params: dict[str, Any]) -> bytes | str: ...
 
     @abc.abstractmethod
     def head(self, number: int) -> bytes: ...
@@ -91,32 +91,36 @@ class Peer(abc.ABC):
     def messages(self, frame: bytes | str) -> list[bytes]: ...
 
     @abc.abstractmethod
-    def publication(self, data: bytes, time: int, offset: int = 0, by: Who | None = None) -> bytes:
-        """As it must be written."""
+    def publication(
+        self, data: bytes, time: int, offset: int = 0, by: PeerIdentity | None = None
+    ) -> bytes:
+        """Returns the encoded publication."""
 
     @abc.abstractmethod
     def push(self, channel: str, publication: bytes) -> bytes: ...
 
     @abc.abstractmethod
     def times(self, message: bytes) -> list[int]:
-        """Of the publications in it."""
+        """Returns the times of the publications in *message*."""
 
-    def hears(self, channel: str, data: bytes, *, offset: int = 0, by: Who | None = None) -> None:
-        """Just this publication, and nothing before it."""
-        came = self.next()
-        (time,) = self.times(came)
-        assert came == self.push(channel, self.publication(data, time, offset, by))
+    def expect_publication(
+        self, channel: str, data: bytes, *, offset: int = 0, by: PeerIdentity | None = None
+    ) -> None:
+        """Checks that the next message is exactly this publication."""
+        message = self.next()
+        (time,) = self.times(message)
+        assert message == self.push(channel, self.publication(data, time, offset, by))
 
 
-class JsonPeer(Peer):
+class JsonPeer(ProtocolPeer):
     subprotocol = "centrifuge-json"
 
     def client_of(self, connected: bytes) -> str:
         return str(json.loads(connected)["connect"]["client"])
 
-    def command(self, number: int, method: str, asked: dict[str, Any]) -> str:
-        data = asked.pop("data", None)
-        text = json.dumps(asked)
+    def command(self, number: int, method: str, params: dict[str, Any]) -> str:
+        data = params.pop("data", None)
+        text = json.dumps(params)
         if data is not None:
             text = f'{text[:-1]},"data":{data.decode()}}}'
         return f'{{"id":{number},"{method}":{text}}}'
@@ -128,7 +132,9 @@ class JsonPeer(Peer):
         assert isinstance(frame, str)
         return frame.encode().split(b"\n")
 
-    def publication(self, data: bytes, time: int, offset: int = 0, by: Who | None = None) -> bytes:
+    def publication(
+        self, data: bytes, time: int, offset: int = 0, by: PeerIdentity | None = None
+    ) -> bytes:
         parts = [b'"data":' + data] if data else []
         if by is not None:
             parts.append('"info":{{"user":"{}","client":"{}"}}'.format(*by).encode())
@@ -143,14 +149,14 @@ class JsonPeer(Peer):
         return [int(time) for time in re.findall(rb'"time":(\d+)', message)]
 
 
-class ProtobufPeer(Peer):
+class ProtobufPeer(ProtocolPeer):
     subprotocol = "centrifuge-protobuf"
 
     def client_of(self, connected: bytes) -> str:
         return str(client_pb2.Reply.FromString(connected).connect.client)
 
-    def command(self, number: int, method: str, asked: dict[str, Any]) -> bytes:
-        text: bytes = client_pb2.Command(id=number, **{method: asked}).SerializeToString()
+    def command(self, number: int, method: str, params: dict[str, Any]) -> bytes:
+        text: bytes = client_pb2.Command(id=number, **{method: params}).SerializeToString()
         return _varint(len(text)) + text
 
     def head(self, number: int) -> bytes:
@@ -165,7 +171,7 @@ class ProtobufPeer(Peer):
         data: bytes,
         time: int,
         offset: int = 0,
-        by: Who | None = None,
+        by: PeerIdentity | None = None,
         *,
         delta: bool = False,
     ) -> bytes:
@@ -182,7 +188,7 @@ class ProtobufPeer(Peer):
 
 
 def field(number: int, value: bytes | int) -> bytes:
-    """Of a message of Protobuf; what is nothing is left out."""
+    """Returns an encoded Protobuf field; default values are omitted."""
     if not value:
         return b""
     if isinstance(value, int):
@@ -196,7 +202,7 @@ def _varint(number: int) -> bytes:
 
 
 def _messages(frame: bytes) -> Iterator[bytes]:
-    """Each is behind its length."""
+    """Yields length-prefixed messages."""
     while frame:
         size = shift = 0
         while True:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Clients of channels over HTTP, that see what is on the wire."""
+"""HTTP streaming clients that see the raw replies."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import httpx
 import jwt
 
 from tests import servers
-from tests.realtime.someone import KEY, SECRET
+from tests.realtime.sdk_client import KEY, SECRET
 
 PAGE = "https://app.example.org"
 OPTIONS: dict[str, dict[str, object]] = {
@@ -19,7 +19,7 @@ OPTIONS: dict[str, dict[str, object]] = {
         "token_hmac_secret_key": SECRET,
         "api_key": KEY,
         "allowed_origins": "https://*.example.org",
-        # Pings come at once, and need not be answered while a test lasts.
+        # The first ping comes at once; pongs are not due within a test.
         "ping_interval": 5,
         "pong_timeout": 4.9,
         "namespaces": "chat,flood",
@@ -39,7 +39,7 @@ UNIDIRECTIONAL = ["uni_http_stream", "uni_sse"]
 
 
 def token(*channels: str, **claims: Any) -> str:
-    """Of ann, who is subscribed to *channels*."""
+    """Returns a token of the user "ann" with *channels*."""
     return jwt.encode({"sub": "ann", "channels": channels} | claims, SECRET, algorithm="HS256")
 
 
@@ -51,49 +51,49 @@ def lines(*commands: dict[str, Any]) -> str:
     return "\n".join(json.dumps(command) for command in commands)
 
 
-class Stream:
-    """A client of a stream that does not end."""
+class StreamingClient:
+    """A client of an open HTTP stream."""
 
-    def __init__(self, service: servers.Service, transport: str, first: str) -> None:
+    def __init__(self, service: servers.RunningService, transport: str, first: str) -> None:
         self._service = service
         self._stack = contextlib.ExitStack()
         client = self._stack.enter_context(httpx.Client(base_url=service.url, timeout=60))
         path = f"/connection/{transport}"
         if transport.endswith("sse"):
-            asked = client.stream("GET", path, params={"cf_connect": first})
+            request = client.stream("GET", path, params={"cf_connect": first})
         else:
-            asked = client.stream("POST", path, content=first)
-        self.response = self._stack.enter_context(asked)
+            request = client.stream("POST", path, content=first)
+        self.response = self._stack.enter_context(request)
         self.lines = self.response.iter_lines()
         self.session = self.node = ""
 
-    def __enter__(self) -> Stream:
+    def __enter__(self) -> StreamingClient:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
     def next(self, *, pings: bool = False) -> Any:
-        """The next reply or push; pings are passed over."""
+        """Returns the next reply or push; skips pings unless *pings*."""
         for line in self.lines:
-            said = json.loads(line.removeprefix("data: ")) if line else {}
-            if said or (pings and line):
-                return said
+            reply = json.loads(line.removeprefix("data: ")) if line else {}
+            if reply or (pings and line):
+                return reply
         raise EOFError
 
     def connected(self) -> Any:
-        """The result of connect; from then on the client can `say` something."""
-        said = self.next()
-        result = said["connect"]
+        """Returns the connect result; from then on `send` works."""
+        reply = self.next()
+        result = reply["connect"]
         self.session, self.node = result["session"], result["node"]
         return result
 
-    def say(self, *commands: dict[str, Any]) -> None:
+    def send(self, *commands: dict[str, Any]) -> None:
         answer = emulate(self._service, self.session, self.node, lines(*commands))
         assert answer.status_code == 204
 
-    def ends(self) -> Any:
-        """With which push it does; whatever comes before is passed over."""
+    def last_push(self) -> Any:
+        """Returns the last message before the stream ended, or None."""
         last: Any = None
         with contextlib.suppress(EOFError):
             while True:
@@ -101,20 +101,20 @@ class Stream:
         return last
 
 
-def emulate(service: servers.Service, session: str, node: str, data: str) -> httpx.Response:
+def emulate(service: servers.RunningService, session: str, node: str, data: str) -> httpx.Response:
     body = {"session": session, "node": node, "data": data}
     return httpx.post(f"{service.url}/emulation", json=body)
 
 
-def api(service: servers.Service, method: str, **asked: Any) -> Any:
-    answer = httpx.post(f"{service.url}/api/{method}", json=asked, headers={"X-API-Key": KEY})
+def api(service: servers.RunningService, method: str, **params: Any) -> Any:
+    answer = httpx.post(f"{service.url}/api/{method}", json=params, headers={"X-API-Key": KEY})
     return answer.json()["result"]
 
 
-def present(service: servers.Service, channel: str) -> int:
+def present(service: servers.RunningService, channel: str) -> int:
     return int(api(service, "presence_stats", channel=channel)["num_clients"])
 
 
 def disconnect(code: int, reason: str) -> dict[str, Any]:
-    again = {} if 3500 <= code < 4000 else {"reconnect": True}
-    return {"disconnect": {"code": code, "reason": reason} | again}
+    reconnect = {} if 3500 <= code < 4000 else {"reconnect": True}
+    return {"disconnect": {"code": code, "reason": reason} | reconnect}

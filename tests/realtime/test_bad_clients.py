@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Clients that do what they should not: each is told so, and nobody else notices.
+"""Misbehaving clients: each gets its error, and other clients are unaffected.
 
-One worker, so that all of them share it with somebody who behaves.
+One worker, so that all of them share it with a well-behaved client.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
 from tests import servers
-from tests.realtime.someone import KEY, LEFT_BEHIND, SECRET, Someone, token, until
+from tests.realtime.sdk_client import IGNORE_UNCLOSED_SOCKETS, KEY, SECRET, SdkClient, token, until
 
-pytestmark = LEFT_BEHIND
+pytestmark = IGNORE_UNCLOSED_SOCKETS
 
 OPTIONS: dict[str, dict[str, object]] = {
     "channels": {
@@ -41,7 +41,7 @@ OPTIONS: dict[str, dict[str, object]] = {
 
 
 @pytest.fixture(scope="module")
-def service() -> Iterator[servers.Service]:
+def service() -> Iterator[servers.RunningService]:
     with (
         servers.redis_server() as server,
         servers.service(server.uri, workers=1, options=OPTIONS) as running,
@@ -49,13 +49,13 @@ def service() -> Iterator[servers.Service]:
         yield running
 
 
-class Raw:
-    """A client that sends what it likes."""
+class RawClient:
+    """A client that sends arbitrary frames."""
 
     def __init__(self, socket: ClientConnection) -> None:
         self.socket = socket
 
-    async def say(self, *commands: dict[str, Any]) -> None:
+    async def send(self, *commands: dict[str, Any]) -> None:
         await self.socket.send("\n".join(map(json.dumps, commands)))
 
     async def replies(self, number: int) -> list[dict[str, Any]]:
@@ -68,7 +68,7 @@ class Raw:
         return found
 
     async def code(self) -> int:
-        """With which the server closes."""
+        """Returns the code with which the server closes the socket."""
         async with asyncio.timeout(60):
             with contextlib.suppress(ConnectionClosed):
                 while True:
@@ -78,18 +78,20 @@ class Raw:
 
 
 @asynccontextmanager
-async def raw(service: servers.Service, user: str | None = "bad") -> AsyncIterator[Raw]:
-    """Connected as the user, unless there is none."""
+async def raw(
+    service: servers.RunningService, user: str | None = "bad"
+) -> AsyncIterator[RawClient]:
+    """Yields a client that is connected as *user*, or not connected for None."""
     url = f"ws://127.0.0.1:{service.port}/connection/websocket"
     async with connect(url, max_size=None, compression=None) as socket:
-        client = Raw(socket)
+        client = RawClient(socket)
         if user is not None:
-            await client.say({"id": 1, "connect": {"token": token(user)}})
+            await client.send({"id": 1, "connect": {"token": token(user)}})
             await client.replies(1)
         yield client
 
 
-async def published(service: servers.Service, channel: str, number: int) -> None:
+async def publish_numbers(service: servers.RunningService, channel: str, number: int) -> None:
     async with httpx.AsyncClient(headers={"X-API-Key": KEY}) as client:
         for n in range(number):
             body = {"channel": channel, "data": n}
@@ -97,25 +99,25 @@ async def published(service: servers.Service, channel: str, number: int) -> None
             assert "result" in answer.json()
 
 
-def beside(service: servers.Service, *bad: Any) -> None:
-    """All the bad ones at once, while somebody who behaves misses nothing."""
+def run_beside_good_client(service: servers.RunningService, *scenes: Any) -> None:
+    """Runs all scenes at once; checks that a well-behaved subscriber misses nothing."""
 
     async def scenario() -> None:
         channel = f"good-{uuid.uuid4()}"
-        async with Someone(service, "good") as good:
-            _, heard = await good.subscribe(channel)
+        async with SdkClient(service, "good") as good:
+            _, recorder = await good.subscribe(channel)
             async with asyncio.TaskGroup() as group:
-                for scene in bad:
+                for scene in scenes:
                     group.create_task(scene())
-                group.create_task(published(service, channel, 300))
-            await until(lambda: len(heard.publications) == 300, "all publications")
-            assert [each.data for each in heard.publications] == list(range(300))
-            assert heard.recovered == []
+                group.create_task(publish_numbers(service, channel, 300))
+            await until(lambda: len(recorder.publications) == 300, "all publications")
+            assert [each.data for each in recorder.publications] == list(range(300))
+            assert recorder.recovered == []
 
     asyncio.run(scenario())
 
 
-def test_what_cannot_be_read_closes_its_own_connection(service: servers.Service) -> None:
+def test_malformed_frame_closes_only_its_own_connection(service: servers.RunningService) -> None:
     async def garbage() -> None:
         for frame in ("{", "[]", '{"id": 1}{"id": 2}', "\x00" * 10, b"\xff\xfe", ""):
             async with raw(service) as client:
@@ -124,31 +126,35 @@ def test_what_cannot_be_read_closes_its_own_connection(service: servers.Service)
 
     async def second_connect() -> None:
         async with raw(service) as client:
-            await client.say({"id": 2, "connect": {"token": token("bad")}})
+            await client.send({"id": 2, "connect": {"token": token("bad")}})
             assert await client.code() == 3501
 
     async def too_large() -> None:
         async with raw(service) as client:
-            await client.say({"id": 2, "publish": {"channel": "x", "data": "x" * 70_000}})
+            await client.send({"id": 2, "publish": {"channel": "x", "data": "x" * 70_000}})
             assert await client.code() == 1009
 
     async def wrong_token() -> None:
         async with raw(service, None) as client:
-            await client.say({"id": 1, "connect": {"token": token("bad") + "x"}})
+            await client.send({"id": 1, "connect": {"token": token("bad") + "x"}})
             assert await client.code() == 3500
 
     async def first_something_else() -> None:
         async with raw(service, None) as client:
-            await client.say({"id": 1, "subscribe": {"channel": "x"}})
+            await client.send({"id": 1, "subscribe": {"channel": "x"}})
             assert await client.code() == 3501
 
-    beside(service, garbage, second_connect, too_large, wrong_token, first_something_else)
+    run_beside_good_client(
+        service, garbage, second_connect, too_large, wrong_token, first_something_else
+    )
 
 
-def test_limits_of_channels_and_connections_are_told(service: servers.Service) -> None:
+def test_exceeded_channel_and_connection_limits_are_reported(
+    service: servers.RunningService,
+) -> None:
     async def too_many_channels() -> None:
         async with raw(service, "many") as client:
-            await client.say(
+            await client.send(
                 *({"id": n, "subscribe": {"channel": f"many-{n}"}} for n in range(2, 131))
             )
             replies = await client.replies(129)
@@ -160,33 +166,33 @@ def test_limits_of_channels_and_connections_are_told(service: servers.Service) -
             stop = asyncio.Event()
             ready = [asyncio.Event() for _ in range(5)]
 
-            async def stays(number: int) -> None:
+            async def stay(number: int) -> None:
                 async with raw(service, "crowd"):
                     ready[number].set()
                     await stop.wait()
 
             for number in range(5):
-                group.create_task(stays(number))
+                group.create_task(stay(number))
             for each in ready:
                 await each.wait()
             async with raw(service, None) as client:
-                await client.say({"id": 1, "connect": {"token": token("crowd")}})
+                await client.send({"id": 1, "connect": {"token": token("crowd")}})
                 assert await client.code() == 3504
             stop.set()
 
-    beside(service, too_many_channels, too_many_connections)
+    run_beside_good_client(service, too_many_channels, too_many_connections)
 
 
-def test_a_flood_of_commands_is_done_in_order_and_holds_up_nobody(
-    service: servers.Service,
+def test_command_flood_is_answered_in_order_without_delaying_others(
+    service: servers.RunningService,
 ) -> None:
     async def flood() -> None:
         async with raw(service, "flood") as client:
-            await client.say({"id": 2, "subscribe": {"channel": "flood"}})
+            await client.send({"id": 2, "subscribe": {"channel": "flood"}})
             await client.replies(1)
             ids = range(3, 3003)
             for start in range(0, len(ids), 100):
-                await client.say(
+                await client.send(
                     *(
                         {"id": id, "history": {"channel": "flood", "limit": 1}}
                         for id in ids[start : start + 100]
@@ -194,15 +200,15 @@ def test_a_flood_of_commands_is_done_in_order_and_holds_up_nobody(
                 )
             assert [reply["id"] for reply in await client.replies(len(ids))] == list(ids)
 
-    beside(service, flood)
+    run_beside_good_client(service, flood)
 
 
-def test_who_does_not_read_is_closed_as_slow(service: servers.Service) -> None:
+def test_client_that_does_not_read_is_closed_as_slow(service: servers.RunningService) -> None:
     async def slow() -> None:
         async with raw(service, "slow") as client:
-            await client.say({"id": 2, "subscribe": {"channel": "wide"}})
+            await client.send({"id": 2, "subscribe": {"channel": "wide"}})
             await client.replies(1)
-            # Nobody takes what comes: the client's buffers are full, then the server's.
+            # The client stops reading: its buffers fill up, then the server's.
             client.socket.transport.pause_reading()
             async with httpx.AsyncClient(headers={"X-API-Key": KEY}) as publisher:
                 for _ in range(300):
@@ -211,10 +217,10 @@ def test_who_does_not_read_is_closed_as_slow(service: servers.Service) -> None:
             client.socket.transport.resume_reading()
             assert await client.code() == 3008
 
-    beside(service, slow)
+    run_beside_good_client(service, slow)
 
 
-def test_who_vanishes_is_gone_soon(service: servers.Service) -> None:
+def test_vanished_clients_leave_presence_soon(service: servers.RunningService) -> None:
     async def present() -> int:
         async with httpx.AsyncClient(headers={"X-API-Key": KEY}) as client:
             asked = {"channel": "crowd"}
@@ -226,15 +232,15 @@ def test_who_vanishes_is_gone_soon(service: servers.Service) -> None:
         async with asyncio.TaskGroup() as group:
             for number in range(30):
                 group.create_task(one(number))
-        async with asyncio.timeout(30):  # half of the time after which they lapse
-            while await present():  # noqa: ASYNC110  # what another process knows
+        async with asyncio.timeout(30):  # half of the presence TTL
+            while await present():  # noqa: ASYNC110  # state of another process
                 await asyncio.sleep(0.1)
 
     async def one(number: int) -> None:
         async with raw(service, f"ghost-{number}") as client:
-            await client.say({"id": 2, "subscribe": {"channel": "crowd"}})
+            await client.send({"id": 2, "subscribe": {"channel": "crowd"}})
             await client.replies(1)
             assert await present() > 0
             client.socket.transport.abort()
 
-    beside(service, vanish)
+    run_beside_good_client(service, vanish)

@@ -22,7 +22,7 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from tests import servers
-from tests.realtime.someone import KEY, SECRET
+from tests.realtime.sdk_client import KEY, SECRET
 
 OPTIONS: dict[str, dict[str, object]] = {
     "channels": {
@@ -41,12 +41,12 @@ OPTIONS: dict[str, dict[str, object]] = {
         "delta_publish": True,
     }
 }
-#: What it does is told in `news`: [what, details].
+#: Its events are in `events`: [kind, details].
 PAGE = """
 <!doctype html>
 <script src="SDK"></script>
 <script>
-const news = [], binary = BINARY;
+const events = [], binary = BINARY;
 const pack = (data) => binary ? new TextEncoder().encode(JSON.stringify(data)) : data;
 const unpack = (data) => binary ? JSON.parse(new TextDecoder().decode(data)) : data;
 // Bytes that are no text, as numbers.
@@ -61,20 +61,20 @@ function start(transport, service, token, channel, options) {
     emulationEndpoint: `http://${service}/emulation`,
     minReconnectDelay: 1000,
   });
-  client.on('connecting', (ctx) => news.push(['connecting', ctx.code]));
-  client.on('connected', (ctx) => news.push(['connected', ctx.transport]));
-  client.on('disconnected', (ctx) => news.push(['disconnected', [ctx.code, ctx.reason]]));
+  client.on('connecting', (ctx) => events.push(['connecting', ctx.code]));
+  client.on('connected', (ctx) => events.push(['connected', ctx.transport]));
+  client.on('disconnected', (ctx) => events.push(['disconnected', [ctx.code, ctx.reason]]));
   subscription = client.newSubscription(channel, options);
   subscription.on('subscribed', (ctx) =>
-    news.push(['subscribed', [ctx.wasRecovering, ctx.recovered]]));
+    events.push(['subscribed', [ctx.wasRecovering, ctx.recovered]]));
   subscription.on('publication', (ctx) =>
-    news.push(['publication', [ctx.offset, read(ctx.data)]]));
+    events.push(['publication', [ctx.offset, read(ctx.data)]]));
   subscription.subscribe();
   client.connect();
   return subscription.ready();
 }
 
-async function asks() {
+async function readState() {
   const {publications, offset} = await subscription.history({limit: -1});
   const {clients} = await subscription.presence();
   const {numClients, numUsers} = await subscription.presenceStats();
@@ -89,15 +89,15 @@ async function asks() {
 """
 
 
-class Quiet(http.server.SimpleHTTPRequestHandler):
+class SilentFileHandler(http.server.SimpleHTTPRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:
         pass
 
 
 @contextlib.contextmanager
 def served(folder: Path) -> Iterator[str]:
-    """The address of its files."""
-    handler = functools.partial(Quiet, directory=str(folder))
+    """Serves the files of *folder*; yields the base URL."""
+    handler = functools.partial(SilentFileHandler, directory=str(folder))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
@@ -108,7 +108,7 @@ def served(folder: Path) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Where a page for each format is."""
+    """The base URL of one page for each format."""
     folder = tmp_path_factory.mktemp("pages")
     npm = ["npm", "pack", "--silent", "centrifuge@5.8.0"]
     subprocess.run(npm, cwd=folder, check=True, timeout=60, stdout=subprocess.DEVNULL)
@@ -124,25 +124,25 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield address
 
 
-def api(service: servers.Service, method: str, **asked: Any) -> Any:
+def api(service: servers.RunningService, method: str, **asked: Any) -> Any:
     answer = httpx.post(f"{service.url}/api/{method}", json=asked, headers={"X-API-Key": KEY})
     return answer.json()["result"]
 
 
-def said(n: int) -> dict[str, Any]:
-    """Data, long enough to be worth a delta."""
+def payload(n: int) -> dict[str, Any]:
+    """Returns data long enough for a delta."""
     return {"n": n, "text": "the same again, é" * 5}
 
 
-def news(page: Page, what: str) -> list[Any]:
-    return [details for said, details in page.evaluate("news") if said == what]
+def events(page: Page, what: str) -> list[Any]:
+    return [details for kind, details in page.evaluate("events") if kind == what]
 
 
 def until(page: Page, what: str, count: int) -> list[Any]:
-    """All news of this kind, when there are so many."""
-    enough = "([what, count]) => news.filter((each) => each[0] === what).length >= count"
+    """Waits for *count* events of a kind; returns the details of all of them."""
+    enough = "([what, count]) => events.filter((each) => each[0] === what).length >= count"
     page.wait_for_function(enough, arg=[what, count], timeout=15_000)
-    return news(page, what)
+    return events(page, what)
 
 
 @pytest.mark.parametrize(
@@ -155,10 +155,10 @@ def until(page: Page, what: str, count: int) -> list[Any]:
         ("sse", "json", {}),
     ],
 )
-def test_centrifuge_js_talks_and_recovers_what_it_missed(
+def test_centrifuge_js_recovers_missed_publications(
     browser: Browser,
     pages: str,
-    service: servers.Service,
+    service: servers.RunningService,
     transport: str,
     format: str,
     options: dict[str, str],
@@ -173,39 +173,39 @@ def test_centrifuge_js_talks_and_recovers_what_it_missed(
     given = [transport, f"127.0.0.1:{service.port}", token, channel, options]
     page.evaluate("(given) => start(...given)", given)
     assert until(page, "connected", 1) == [transport]
-    page.evaluate("(data) => subscription.publish(pack(data))", said(1))
-    assert until(page, "publication", 1) == [[1, said(1)]]
-    assert page.evaluate("asks()") == {
-        "history": [said(1)],
+    page.evaluate("(data) => subscription.publish(pack(data))", payload(1))
+    assert until(page, "publication", 1) == [[1, payload(1)]]
+    assert page.evaluate("readState()") == {
+        "history": [payload(1)],
         "offset": 1,
         "users": [user],
         "stats": [1, 1],
     }
 
-    # The server sends it away for a second, and it misses something.
+    # The server disconnects it for a second, and it misses publications.
     api(service, "disconnect", user=user, disconnect={"code": 3011, "reason": "force reconnect"})
     assert until(page, "connecting", 2)[1] == 3011
     for n in (2, 3, 4):
-        api(service, "publish", channel=channel, data=said(n))
+        api(service, "publish", channel=channel, data=payload(n))
     assert until(page, "subscribed", 2) == [[False, False], [True, True]]
-    assert until(page, "publication", 4) == [[n, said(n)] for n in (1, 2, 3, 4)]
+    assert until(page, "publication", 4) == [[n, payload(n)] for n in (1, 2, 3, 4)]
 
-    # Its connection is lost without a word.
+    # Its connection is lost without a close frame.
     for worker in service.workers():
         os.kill(worker, signal.SIGKILL)
     servers.wait_for(service.answers, "other workers")
     for n in (5, 6):
-        api(service, "publish", channel=channel, data=said(n))
+        api(service, "publish", channel=channel, data=payload(n))
     assert until(page, "subscribed", 3)[2] == [True, True]
-    assert until(page, "publication", 6) == [[n, said(n)] for n in range(1, 7)]
-    # Each time the first one came whole, and where that was asked for the others as deltas.
+    assert until(page, "publication", 6) == [[n, payload(n)] for n in range(1, 7)]
+    # After each subscribe the first publication was full, later ones deltas if requested.
     came = "".join(map(str, frames)).count('"delta":true,"time":')
     assert came == (3 if options else 0)
     page.close()
 
 
-def test_bytes_reach_protobuf_and_send_json_away_for_good(
-    browser: Browser, pages: str, service: servers.Service
+def test_binary_publication_reaches_protobuf_and_disconnects_json_client(
+    browser: Browser, pages: str, service: servers.RunningService
 ) -> None:
     channel = str(uuid.uuid4())
     both = {}
@@ -215,10 +215,10 @@ def test_bytes_reach_protobuf_and_send_json_away_for_good(
         page.goto(f"{pages}/{format}.html")
         given = ["websocket", f"127.0.0.1:{service.port}", token, channel, {}]
         page.evaluate("(given) => start(...given)", given)
-    both["json"].evaluate("(data) => subscription.publish(pack(data))", said(1))
-    both["protobuf"].evaluate("(data) => subscription.publish(pack(data))", said(2))
+    both["json"].evaluate("(data) => subscription.publish(pack(data))", payload(1))
+    both["protobuf"].evaluate("(data) => subscription.publish(pack(data))", payload(2))
     for page in both.values():
-        assert until(page, "publication", 2) == [[1, said(1)], [2, said(2)]]
+        assert until(page, "publication", 2) == [[1, payload(1)], [2, payload(2)]]
     bytes_ = [255, 0, 10, 123]
     both["protobuf"].evaluate("(data) => subscription.publish(new Uint8Array(data))", bytes_)
     assert until(both["protobuf"], "publication", 3)[2] == [3, bytes_]

@@ -29,33 +29,35 @@ OPTIONS: dict[str, dict[str, object]] = {
     "channels:kept": {"history_size": 100, "history_ttl": 60, "presence": True},
     "channels:latest": {"history_size": 9, "history_ttl": 60, "force_recovery_mode": "cache"},
 }
-#: The page asks every two seconds, and machines are shared.
+#: Seconds; the page polls every two, and machines are shared.
 expect.set_options(timeout=15_000)
-#: Whoever makes HTML of it opens a dialog.
+#: Opens a dialog if it is rendered as HTML.
 MARKUP = "<img src=x onerror=alert(1)><script>alert(2)</script>"
 
 
 @pytest.fixture
 def page(browser: Browser) -> Iterator[Page]:
-    """Of somebody who has not been here before; it must have had no mishap at the end."""
-    mishaps: list[str] = []
+    """A page in a fresh browser context; it fails the test after script errors or dialogs."""
+    errors: list[str] = []
     with browser.new_context() as context:
         page = context.new_page()
-        page.on("pageerror", lambda error: mishaps.append(str(error)))
-        page.on("dialog", lambda dialog: mishaps.append(dialog.message))
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.on("dialog", lambda dialog: errors.append(dialog.message))
         yield page
-    assert mishaps == []
+    assert errors == []
 
 
 @pytest.fixture
-def api(service: servers.Service, project: str) -> Iterator[Callable[..., httpx.Response]]:
+def api(service: servers.RunningService, project: str) -> Iterator[Callable[..., httpx.Response]]:
     headers = {"X-API-Key": KEY, "X-Project-ID": project, "Client-ID": str(uuid.uuid4())}
     with httpx.Client(base_url=service.url, headers=headers) as client:
         yield client.request
 
 
-def signed_in(page: Page, service: servers.Service, project: str, view: str = "queues") -> None:
-    """As after a reload of somebody who has signed in."""
+def signed_in(
+    page: Page, service: servers.RunningService, project: str, view: str = "queues"
+) -> None:
+    """Opens a view with the key and project of a signed-in session."""
     known = {"zaqar-redis.key": KEY, "zaqar-redis.project": project}
     page.add_init_script(f"Object.assign(sessionStorage, {json.dumps(known)})")
     page.goto(f"{service.url}/console/#/{view}")
@@ -65,8 +67,8 @@ def figure(page: Page, name: str) -> str:
     return page.locator(f"[data-figure={name}]").inner_text()
 
 
-def heard(page: Page) -> list[object]:
-    """What the live tail shows, the oldest first."""
+def tail_messages(page: Page) -> list[object]:
+    """Returns the messages in the live tail, oldest first."""
     return [json.loads(text) for text in page.locator(".feed code").all_inner_texts()][::-1]
 
 
@@ -80,8 +82,8 @@ def post(request: Callable[..., httpx.Response], queue: str, *bodies: object) ->
     assert posted.status_code == 201
 
 
-def test_only_who_has_the_key_signs_in(
-    page: Page, service: servers.Service, project: str, api: Callable[..., httpx.Response]
+def test_sign_in_needs_the_api_key(
+    page: Page, service: servers.RunningService, project: str, api: Callable[..., httpx.Response]
 ) -> None:
     post(api, "orders", 1)
     page.goto(f"{service.url}/console")
@@ -103,8 +105,8 @@ def test_only_who_has_the_key_signs_in(
     expect(page.get_by_label("API key")).to_be_visible()
 
 
-def test_a_queue_shows_how_deep_it_is_and_how_fast_it_is(
-    page: Page, service: servers.Service, project: str, api: Callable[..., httpx.Response]
+def test_queue_view_shows_depth_and_rates(
+    page: Page, service: servers.RunningService, project: str, api: Callable[..., httpx.Response]
 ) -> None:
     post(api, "orders", 1, 2)
     signed_in(page, service, project)
@@ -124,56 +126,56 @@ def test_a_queue_shows_how_deep_it_is_and_how_fast_it_is(
     expect(page.locator(".chart .scatterlayer .trace")).to_have_count(4)
 
 
-def test_what_is_posted_to_a_queue_is_seen(
-    page: Page, service: servers.Service, project: str, api: Callable[..., httpx.Response]
+def test_posted_messages_appear_in_queue_tail(
+    page: Page, service: servers.RunningService, project: str, api: Callable[..., httpx.Response]
 ) -> None:
     post(api, "orders", "before")
     signed_in(page, service, project, "queues/orders")
     state(page, "live")
     page.get_by_label("Data, as JSON").fill('{"from": "the box"}')
-    page.get_by_label("Life in seconds").fill("120")
+    page.get_by_label("TTL in seconds").fill("120")
     page.get_by_role("button", name="Post").click()
     expect(page.locator(".publish [role=status]")).to_contain_text("Posted: ")
     post(api, "orders", MARKUP, {MARKUP: 1})
     expect(page.locator(".feed li")).to_have_count(3)
-    assert heard(page) == [{"from": "the box"}, MARKUP, {MARKUP: 1}]
+    assert tail_messages(page) == [{"from": "the box"}, MARKUP, {MARKUP: 1}]
     expect(page.locator(".feed li").last).to_contain_text(re.compile("#2 .*id .*ttl 120"))
     listed = api("GET", "/v2/queues/orders/messages?echo=true").json()["messages"]
     assert [message["ttl"] for message in listed] == [300, 120, 300, 300]
 
 
-def test_rates_count_what_came_and_went_between_two_looks(
-    page: Page, service: servers.Service
+def test_rates_are_computed_between_two_readings(
+    page: Page, service: servers.RunningService
 ) -> None:
-    def look(total: int, newest: int | None, epoch: str = "0" * 16) -> dict[str, object]:
+    def reading(total: int, newest: int | None, epoch: str = "0" * 16) -> dict[str, object]:
         href = f"/v2/queues/q/messages/{epoch}{newest:016x}" if newest else None
         messages = {"free": total, "claimed": 0, "total": total}
         return {"messages": messages | ({"newest": {"href": href}} if href else {})}
 
     page.goto(f"{service.url}/console/")
-    looks = [
-        look(2, 2),  # nothing is known before
-        look(4, 8),  # in two seconds six came and four left
-        look(0, None),  # four left; whether any came is not seen yet
-        look(1, 20),  # twelve came, eleven left
-        look(3, 3, "1" * 16),  # it was made anew
+    readings = [
+        reading(2, 2),  # the first reading has no rates
+        reading(4, 8),  # in two seconds 6 were posted and 4 taken
+        reading(0, None),  # 4 taken; posts are unknown while the queue is empty
+        reading(1, 20),  # 12 posted, 11 taken
+        reading(3, 3, "1" * 16),  # the queue was recreated
     ]
     rates = page.evaluate(
-        """async (looks) => {
+        """async (readings) => {
             const { Rates } = await import("/console/rates.js");
             const rates = new Rates();
-            return looks.map((each, at) => {
-                const { posts, takes } = rates.look(each, 2 * at);
+            return readings.map((each, at) => {
+                const { posts, takes } = rates.sample(each, 2 * at);
                 return [posts, takes];
             });
         }""",
-        looks,
+        readings,
     )
     assert rates == [[None, None], [3, 2], [0, 2], [6, 5.5], [None, None]]
 
 
-def test_queues_come_in_pages_and_can_be_looked_for(
-    page: Page, service: servers.Service, project: str, api: Callable[..., httpx.Response]
+def test_queue_list_has_pages_and_a_name_filter(
+    page: Page, service: servers.RunningService, project: str, api: Callable[..., httpx.Response]
 ) -> None:
     for number in range(12):
         assert api("PUT", f"/v2/queues/queue-{number:02}").status_code == 201
@@ -193,10 +195,10 @@ def test_queues_come_in_pages_and_can_be_looked_for(
     expect(page.locator("tbody tr")).to_have_text([re.compile("queue-11")])
 
 
-def test_what_is_published_is_seen_whoever_publishes_it(
-    page: Page, service: servers.Service
+def test_publications_of_any_client_appear_in_channel_tail(
+    page: Page, service: servers.RunningService
 ) -> None:
-    channel = f"kept:{uuid.uuid4()}"  # cent knows no projects: it is one of the default one
+    channel = f"kept:{uuid.uuid4()}"  # cent has no projects: a channel of the default one
     signed_in(page, service, "default", "channels")
     page.get_by_label("Any channel").fill(channel)
     page.get_by_role("button", name="Open").click()
@@ -211,10 +213,12 @@ def test_what_is_published_is_seen_whoever_publishes_it(
     client = cent.Client(f"{service.url}/api", KEY)
     client.publish(cent.PublishRequest(channel=channel, data={"from": MARKUP}))
     expect(page.locator(".feed li")).to_have_count(2)
-    assert heard(page) == [{"from": "the box", "n": 12345678901234567890}, {"from": MARKUP}]
+    assert tail_messages(page) == [{"from": "the box", "n": 12345678901234567890}, {"from": MARKUP}]
     page.get_by_text("Presence", exact=True).click()
     page.get_by_text("History", exact=True).click()
-    expect(page.locator("details").nth(0)).to_contain_text("Nobody.")  # who looks on is not seen
+    expect(page.locator("details").nth(0)).to_contain_text(
+        "Nobody."
+    )  # the console's own subscription is hidden
     expect(page.locator("details").nth(1).locator("tbody tr")).to_have_count(2)
     client.publish(cent.PublishRequest(channel=channel, data=None, b64data="AP8="))
     client.close()
@@ -222,8 +226,8 @@ def test_what_is_published_is_seen_whoever_publishes_it(
     expect(page.locator("details").nth(1)).to_contain_text("base64: AP8=")
 
 
-def test_a_channel_that_is_not_there_is_told(
-    page: Page, service: servers.Service, project: str
+def test_unknown_channel_is_reported(
+    page: Page, service: servers.RunningService, project: str
 ) -> None:
     signed_in(page, service, project, "channels/%E0%nowhere:x")
     expect(page.get_by_role("heading", name="%E0%nowhere:x")).to_be_visible()
@@ -236,8 +240,8 @@ def test_a_channel_that_is_not_there_is_told(
     expect(page.get_by_text("Nobody.")).to_be_hidden()
 
 
-def test_a_tail_that_is_refused_for_good_stops_and_says_why(
-    page: Page, service: servers.Service, project: str
+def test_permanently_refused_tail_stops_with_the_reason(
+    page: Page, service: servers.RunningService, project: str
 ) -> None:
     ticket = tickets.issue(b"of another service, thirty-two bytes", project, "kept:x", time.time())
     page.route("**/console/token", lambda route: route.fulfill(json={"token": ticket}))
@@ -254,8 +258,8 @@ def test_a_tail_that_is_refused_for_good_stops_and_says_why(
     expect(page.locator(".tail .state")).to_have_attribute("data-kind", "ended")
 
 
-def test_names_and_messages_are_text_whatever_is_in_them(
-    page: Page, service: servers.Service, project: str, api: Callable[..., httpx.Response]
+def test_markup_in_names_and_messages_is_shown_as_text(
+    page: Page, service: servers.RunningService, project: str, api: Callable[..., httpx.Response]
 ) -> None:
     name = f"bare:{MARKUP}"
     signed_in(page, service, project, "channels")
@@ -267,14 +271,14 @@ def test_names_and_messages_are_text_whatever_is_in_them(
     expect(page.locator(".feed li")).to_have_count(1)
     expect(page.get_by_role("link", name=name)).to_be_visible()
     expect(page.get_by_role("heading", name=name)).to_be_visible()
-    assert heard(page) == [{MARKUP: MARKUP}]
+    assert tail_messages(page) == [{MARKUP: MARKUP}]
     assert page.locator("main img, main script").count() == 0
 
 
-def test_a_tail_goes_on_where_it_was_and_tells_what_it_missed(
+def test_reconnected_tail_recovers_or_reports_missed_publications(
     page: Page, redis_server: servers.RedisServer, project: str
 ) -> None:
-    def ask(service: servers.Service, method: str, **body: object) -> None:
+    def call_api(service: servers.RunningService, method: str, **body: object) -> None:
         headers = {"X-API-Key": KEY, "X-Project-ID": project}
         done = httpx.post(f"{service.url}/api/{method}", headers=headers, json=body)
         assert "error" not in done.json()
@@ -286,24 +290,24 @@ def test_a_tail_goes_on_where_it_was_and_tells_what_it_missed(
         for channel, tab in tabs.items():
             signed_in(tab, service, project, f"channels/{channel}")
             state(tab, re.compile("^live"))
-            ask(service, "publish", channel=channel, data=0)
+            call_api(service, "publish", channel=channel, data=0)
             expect(tab.locator(".feed code")).to_have_count(1)
     for tab in tabs.values():
         state(tab, re.compile("again in"))
     with servers.service(redis_server.uri, options=OPTIONS) as elsewhere:
         for channel in channels:
             for number in (1, 2):
-                ask(elsewhere, "publish", channel=channel, data=number)
-        ask(elsewhere, "history_remove", channel="kept:removed")
+                call_api(elsewhere, "publish", channel=channel, data=number)
+        call_api(elsewhere, "history_remove", channel="kept:removed")
     with servers.service(redis_server.uri, options=OPTIONS, port=port) as service:
         for channel, tab in tabs.items():
-            # It may be on its way by itself, and then the button is gone.
+            # The button is gone if it already reconnects by itself.
             tab.locator("button", has_text="Connect now").evaluate("button => button.click()")
             state(tab, re.compile("^live"))
-            ask(service, "publish", channel=channel, data=3)
+            call_api(service, "publish", channel=channel, data=3)
         for channel in ("kept:whole", "queue:whole"):
             expect(tabs[channel].locator(".feed li")).to_have_count(4)
-            assert heard(tabs[channel]) == [0, 1, 2, 3]
+            assert tail_messages(tabs[channel]) == [0, 1, 2, 3]
         for channel, why, shown in (
             ("kept:removed", "More was published than is kept", [0, 3]),
             ("bare:unkept", "This channel keeps no history", [0, 3]),
@@ -312,10 +316,12 @@ def test_a_tail_goes_on_where_it_was_and_tells_what_it_missed(
             tab = tabs[channel]
             expect(tab.locator(".feed li")).to_have_count(len(shown) + 1)
             expect(tab.locator(".feed .missed")).to_contain_text(why)
-            assert heard(tab) == shown
+            assert tail_messages(tab) == shown
 
 
-def test_nodes_are_the_workers(page: Page, service: servers.Service, project: str) -> None:
+def test_nodes_view_lists_the_workers(
+    page: Page, service: servers.RunningService, project: str
+) -> None:
     signed_in(page, service, project, "nodes")
     expect(page.locator("[data-figure=nodes]")).to_have_text("2")
     names = page.locator("tbody th").all_inner_texts()
@@ -332,7 +338,7 @@ def test_pools_are_shown_in_admin_mode(page: Page, project: str) -> None:
         httpx.Client(base_url=service.url, headers=headers) as client,
     ):
         signed_in(page, service, project, "pools")
-        expect(page.get_by_text("No pools: all queues live in [storage] uri.")).to_be_visible()
+        expect(page.get_by_text("No pools: all queues are in [storage] uri.")).to_be_visible()
         pool = {"uri": another.uri, "weight": 70}
         assert client.put("/v2/pools/east", json=pool).status_code == 201
         post(client.request, "orders", 1)
@@ -340,7 +346,7 @@ def test_pools_are_shown_in_admin_mode(page: Page, project: str) -> None:
         expect(row).to_contain_text(re.compile(r"70\W*1\s*in use"), timeout=20_000)
 
 
-def test_the_page_says_what_is_to_be_done_without_a_key_admin_mode_or_charts(
+def test_page_names_the_remedy_for_missing_key_admin_mode_or_charts(
     page: Page, redis_server: servers.RedisServer, tmp_path: Path
 ) -> None:
     with servers.service(redis_server.uri) as service:
@@ -349,7 +355,7 @@ def test_the_page_says_what_is_to_be_done_without_a_key_admin_mode_or_charts(
         token = httpx.post(f"{service.url}/console/token", json={"channel": "news"})
         assert token.status_code == 401
     insecure: dict[str, dict[str, object]] = {"channels": {"api_insecure": True}}
-    (tmp_path / "plotly.py").touch()  # found first, and has no charts in it
+    (tmp_path / "plotly.py").touch()  # shadows the real package
     path = {"PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])}
     with servers.service(
         redis_server.uri, workers=2, options=insecure, environment=path
@@ -367,8 +373,8 @@ def test_the_page_says_what_is_to_be_done_without_a_key_admin_mode_or_charts(
         assert httpx.get(f"{service.url}/console/").status_code == 404
 
 
-def test_the_page_takes_nothing_from_elsewhere_and_is_kept_by_browsers(
-    service: servers.Service,
+def test_page_loads_no_foreign_resources_and_is_cacheable(
+    service: servers.RunningService,
 ) -> None:
     found = httpx.get(f"{service.url}/console/")
     policy = found.headers["Content-Security-Policy"]
@@ -383,28 +389,28 @@ def test_the_page_takes_nothing_from_elsewhere_and_is_kept_by_browsers(
     assert httpx.get(f"{service.url}/console/__init__.py").status_code == 404
 
 
-def test_a_ticket_opens_its_channel_and_nothing_else(
-    service: servers.Service, project: str, api: Callable[..., httpx.Response]
+def test_ticket_is_valid_for_its_channel_only(
+    service: servers.RunningService, project: str, api: Callable[..., httpx.Response]
 ) -> None:
     ticket = api("POST", "/console/token", json={"channel": "kept:news"}).json()["token"]
     claims = jwt.decode(ticket, options={"verify_signature": False})
     assert (claims["sub"], claims["project"], list(claims["subs"])) == ("", project, ["kept:news"])
     assert 0 < claims["exp"] - time.time() <= 60
-    # Signed with anything else, with what signs it or without, it is none.
+    # A ticket with any other signature is invalid.
     for forged in (
         jwt.encode(claims, KEY, headers={"kid": claims["aud"]}),
         jwt.encode(claims, KEY),
         jwt.encode(claims, "", algorithm="none", headers={"kid": claims["aud"]}),
     ):
         with pytest.raises(ConnectionClosed) as closed:
-            spoken(service, forged)
+            send_commands(service, forged)
         assert closed.value.rcvd is not None
         assert closed.value.rcvd.code == 3500
-    assert list(spoken(service, ticket)[0]["connect"]["subs"]) == ["kept:news"]
-    refused = spoken(service, ticket, {"id": 2, "subscribe": {"channel": "kept:other"}})
+    assert list(send_commands(service, ticket)[0]["connect"]["subs"]) == ["kept:news"]
+    refused = send_commands(service, ticket, {"id": 2, "subscribe": {"channel": "kept:other"}})
     assert refused[1]["error"]["code"] == 103
     old = tickets.issue(tickets.secret(KEY), project, "kept:news", time.time() - 61)
-    assert spoken(service, old)[0]["error"]["code"] == 109
+    assert send_commands(service, old)[0]["error"]["code"] == 109
     for channel, status in (("kept:news", 401), ("nowhere:news", 400)):
         headers = {"X-API-Key": KEY} if status == 400 else {}
         asked = httpx.post(
@@ -413,8 +419,10 @@ def test_a_ticket_opens_its_channel_and_nothing_else(
         assert asked.status_code == status
 
 
-def spoken(service: servers.Service, token: str, *commands: dict[str, Any]) -> list[dict[str, Any]]:
-    """What a connection with the token answers to each command, connecting first."""
+def send_commands(
+    service: servers.RunningService, token: str, *commands: dict[str, Any]
+) -> list[dict[str, Any]]:
+    """Connects with the token, sends the commands and returns all replies."""
     replies = []
     with connect(f"ws://127.0.0.1:{service.port}/connection/websocket") as socket:
         for command in ({"id": 1, "connect": {"token": token}}, *commands):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Deltas in the conversation, without a socket; they are read as the SDK reads them."""
+"""Deltas in channel sessions, without a socket; decoded as the SDK decodes them."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from centrifuge.protocol import client_pb2
 from msgspec import Raw
 from msgspec.structs import replace
 
-from tests.realtime.test_session import OPEN, Client, House, token
-from zaqar_redis.realtime import fossil
-from zaqar_redis.realtime.codec import PUSHES
-from zaqar_redis.realtime.codes import Close
-from zaqar_redis.realtime.protobuf import PROTOBUF
-from zaqar_redis.realtime.session import Session
-from zaqar_redis.realtime.world import Settings
-from zaqar_redis.service.channels import Channels
+from tests.realtime.test_session import OPEN, NodeHarness, SessionClient, token
+from zaqar_redis.realtime.protocol import fossil
+from zaqar_redis.realtime.protocol.codec import UNI_JSON
+from zaqar_redis.realtime.protocol.codes import DisconnectCode
+from zaqar_redis.realtime.protocol.protobuf import PROTOBUF
+from zaqar_redis.realtime.session.context import SessionSettings
+from zaqar_redis.realtime.session.session import Session
+from zaqar_redis.service.channels import ChannelService
 
-#: Long enough that a delta is smaller.
+#: Long enough for a delta to be smaller.
 TEXT = "a text that does not change, and is long enough for that to matter: é€😀"
 DELTA = replace(
     OPEN,
@@ -43,149 +43,149 @@ NAMESPACES = {
 
 
 @pytest.fixture
-def house() -> Iterator[House]:
+def harness() -> Iterator[NodeHarness]:
     with asyncio.Runner() as runner:
-        made = House(runner)
-        made.build(Settings(), OPEN, **NAMESPACES)
-        yield made
-        made.run(made.node.close())
+        node_harness = NodeHarness(runner)
+        node_harness.build(SessionSettings(), OPEN, **NAMESPACES)
+        yield node_harness
+        node_harness.run(node_harness.node.close())
 
 
-class Reader:
-    """What a subscription has of a channel."""
+class DeltaSubscriber:
+    """A subscription that applies deltas."""
 
-    def __init__(self, client: Client, channel: str) -> None:
+    def __init__(self, client: SessionClient, channel: str) -> None:
         self._client = client
         self._channel = channel
         self._data = b""
         self.offset, self.epoch = 0, ""
-        #: what it has read, and whether that came as a delta
-        self.read: list[tuple[Any, bool]] = []
+        #: values read, and whether each came as a delta
+        self.values_read: list[tuple[Any, bool]] = []
 
     def subscribe(self, **how: Any) -> dict[str, Any]:
         request = {"channel": self._channel, "delta": "fossil"} | how
-        result: dict[str, Any] = self._client.ask(subscribe=request)["subscribe"]
+        result: dict[str, Any] = self._client.request(subscribe=request)["subscribe"]
         self.offset, self.epoch = result.get("offset", 0), result.get("epoch", "")
         for publication in result.get("publications", []):
-            self.take(publication)
+            self.apply(publication)
         return result
 
     def leave(self) -> None:
-        self._client.ask(unsubscribe={"channel": self._channel})
+        self._client.request(unsubscribe={"channel": self._channel})
 
-    def comes_back(self) -> dict[str, Any]:
+    def resubscribe(self) -> dict[str, Any]:
         self.leave()
         return self.subscribe(recover=True, offset=self.offset, epoch=self.epoch)
 
-    def take(self, publication: dict[str, Any]) -> None:
+    def apply(self, publication: dict[str, Any]) -> None:
         given, is_delta = publication["data"].encode(), publication.get("delta", False)
         self._data = apply_delta(self._data, given) if is_delta else given
-        self.read.append((json.loads(self._data), is_delta))
+        self.values_read.append((json.loads(self._data), is_delta))
         self.offset = publication.get("offset", 0)
 
-    def reads(self) -> list[tuple[Any, bool]]:
-        """What is new."""
-        for each in self._client.heard():
+    def new_values(self) -> list[tuple[Any, bool]]:
+        """Returns the values received since the last call."""
+        for each in self._client.received():
             if "pub" in each.get("push", {}):
-                self.take(each["push"]["pub"])
-        found, self.read = self.read, []
+                self.apply(each["push"]["pub"])
+        found, self.values_read = self.values_read, []
         return found
 
 
-def publish(house: House, channel: str, *values: Any, **how: Any) -> None:
+def publish(harness: NodeHarness, channel: str, *values: Any, **how: Any) -> None:
     for value in values:
-        house.run(house.scope.publish(channel, Raw(json.dumps(value).encode()), **how))
+        harness.run(harness.scope.publish(channel, Raw(json.dumps(value).encode()), **how))
 
 
 def long(n: int) -> dict[str, Any]:
     return {"n": n, "text": TEXT}
 
 
-def test_the_first_is_whole_and_the_others_are_what_has_changed(house: House) -> None:
-    ann = Reader(house.connected(), "delta:a")
+def test_first_publication_is_full_and_later_ones_are_deltas(harness: NodeHarness) -> None:
+    ann = DeltaSubscriber(harness.connected(), "delta:a")
     assert ann.subscribe()["delta"] is True
-    publish(house, "delta:a", *map(long, range(3)))
-    assert ann.reads() == [(long(0), False), (long(1), True), (long(2), True)]
-    # Whoever comes later has another base; whoever did not ask sees nothing of it.
-    bob, cid = Reader(house.connected("bob"), "delta:a"), house.connected("cid")
+    publish(harness, "delta:a", *map(long, range(3)))
+    assert ann.new_values() == [(long(0), False), (long(1), True), (long(2), True)]
+    # A later subscriber has another base; one that did not request deltas gets none.
+    bob, cid = DeltaSubscriber(harness.connected("bob"), "delta:a"), harness.connected("cid")
     bob.subscribe()
-    assert "delta" not in cid.ask(subscribe={"channel": "delta:a"})["subscribe"]
-    publish(house, "delta:a", long(3))
-    assert (ann.reads(), bob.reads()) == ([(long(3), True)], [(long(3), False)])
-    (push,) = cid.heard()
+    assert "delta" not in cid.request(subscribe={"channel": "delta:a"})["subscribe"]
+    publish(harness, "delta:a", long(3))
+    assert (ann.new_values(), bob.new_values()) == ([(long(3), True)], [(long(3), False)])
+    (push,) = cid.received()
     assert push["push"]["pub"]["data"] == long(3)
     assert "delta" not in push["push"]["pub"]
-    kept = cid.ask(history={"channel": "delta:a", "limit": -1})["history"]["publications"]
+    kept = cid.request(history={"channel": "delta:a", "limit": -1})["history"]["publications"]
     assert [each["data"] for each in kept] == list(map(long, range(4)))
-    # What has nothing of the one before is shorter as it is.
-    publish(house, "delta:a", "short", [1], long(4))
-    assert ann.reads() == [("short", False), ([1], False), (long(4), False)]
+    # A value unlike the previous one is shorter than its delta.
+    publish(harness, "delta:a", "short", [1], long(4))
+    assert ann.new_values() == [("short", False), ([1], False), (long(4), False)]
 
 
-def test_what_is_recovered_is_whole_and_then_what_has_changed(house: House) -> None:
-    ann = Reader(house.connected(), "delta:a")
+def test_recovered_publications_are_full_first_then_deltas(harness: NodeHarness) -> None:
+    ann = DeltaSubscriber(harness.connected(), "delta:a")
     ann.subscribe()
-    publish(house, "delta:a", long(0), long(1))
-    ann.reads()
-    result = ann.comes_back()
+    publish(harness, "delta:a", long(0), long(1))
+    ann.new_values()
+    result = ann.resubscribe()
     assert (result["recovered"], result["delta"]) == (True, True)
-    publish(house, "delta:a", long(2))
-    assert ann.reads() == [(long(2), False)]
+    publish(harness, "delta:a", long(2))
+    assert ann.new_values() == [(long(2), False)]
     ann.leave()
-    publish(house, "delta:a", long(3), long(4), long(5))
-    assert ann.comes_back()["recovered"]
-    publish(house, "delta:a", long(6))
-    assert ann.reads() == [(long(3), False), *((long(n), True) for n in (4, 5, 6))]
-    cached = Reader(house.connected(), "cache:a")
-    publish(house, "cache:a", long(1), long(2))
+    publish(harness, "delta:a", long(3), long(4), long(5))
+    assert ann.resubscribe()["recovered"]
+    publish(harness, "delta:a", long(6))
+    assert ann.new_values() == [(long(3), False), *((long(n), True) for n in (4, 5, 6))]
+    cached = DeltaSubscriber(harness.connected(), "cache:a")
+    publish(harness, "cache:a", long(1), long(2))
     assert cached.subscribe()["recovered"]
-    publish(house, "cache:a", long(3))
-    assert cached.reads() == [(long(2), False), (long(3), True)]
+    publish(harness, "cache:a", long(3))
+    assert cached.new_values() == [(long(2), False), (long(3), True)]
 
 
-def test_a_publication_says_whether_it_is_to_be_a_delta(house: House) -> None:
-    ann = Reader(house.connected(), "asked:a")
+def test_publish_request_chooses_delta(harness: NodeHarness) -> None:
+    ann = DeltaSubscriber(harness.connected(), "asked:a")
     ann.subscribe()
-    publish(house, "asked:a", long(0), long(1))
+    publish(harness, "asked:a", long(0), long(1))
     for n in (2, 3):
         asked = {"channel": "asked:a", "data": long(n), "delta": True}
-        house.run(Channels(house.scope).call("publish", json.dumps(asked).encode()))
-    publish(house, "asked:a", long(4))
-    assert ann.reads() == [(long(n), n in (2, 3)) for n in range(5)]
+        harness.run(ChannelService(harness.scope).call("publish", json.dumps(asked).encode()))
+    publish(harness, "asked:a", long(4))
+    assert ann.new_values() == [(long(n), n in (2, 3)) for n in range(5)]
 
 
-def test_where_nothing_is_kept_a_delta_is_of_what_the_client_has(house: House) -> None:
-    ann = Reader(house.connected(), "bare:a")
+def test_delta_without_history_is_against_the_last_publication(harness: NodeHarness) -> None:
+    ann = DeltaSubscriber(harness.connected(), "bare:a")
     ann.subscribe()
-    publish(house, "bare:a", long(0))
-    bus = house.node.engine.bus
-    house.run(bus.unsubscribe("default/bare:a"))
-    publish(house, "bare:a", long(1))
-    house.run(bus.subscribe("default/bare:a"))
-    publish(house, "bare:a", long(2))
-    assert ann.reads() == [(long(0), False), (long(2), True)]
+    publish(harness, "bare:a", long(0))
+    bus = harness.node.engine.bus
+    harness.run(bus.unsubscribe("default/bare:a"))
+    publish(harness, "bare:a", long(1))
+    harness.run(bus.subscribe("default/bare:a"))
+    publish(harness, "bare:a", long(2))
+    assert ann.new_values() == [(long(0), False), (long(2), True)]
 
 
 @pytest.mark.parametrize(
     ("channel", "request_"),
     [
-        ("a", {}),  # it is not allowed there
+        ("a", {}),  # not allowed in this namespace
         ("tags:a", {"tf": {"key": "kind", "cmp": "nex"}}),
     ],
 )
-def test_deltas_are_left_out_where_they_cannot_be(
-    house: House, channel: str, request_: dict[str, Any]
+def test_delta_request_is_ignored_where_deltas_are_not_allowed(
+    harness: NodeHarness, channel: str, request_: dict[str, Any]
 ) -> None:
-    ann = house.connected()
+    ann = harness.connected()
     asked = {"channel": channel, "delta": "fossil"} | request_
-    assert "delta" not in ann.ask(subscribe=asked)["subscribe"]
-    ann.heard()
-    publish(house, channel, long(0), long(1), delta=True)
-    assert [each["push"]["pub"]["data"] for each in ann.heard()] == [long(0), long(1)]
+    assert "delta" not in ann.request(subscribe=asked)["subscribe"]
+    ann.received()
+    publish(harness, channel, long(0), long(1), delta=True)
+    assert [each["push"]["pub"]["data"] for each in ann.received()] == [long(0), long(1)]
 
 
-class Frames:
-    """What a session of Protobuf said."""
+class RecordingProtobufTransport:
+    """Records the replies of a Protobuf session."""
 
     def __init__(self) -> None:
         self.replies: list[client_pb2.Reply] = []
@@ -194,13 +194,13 @@ class Frames:
         size = 1 + (reply[0] > 127)
         self.replies.append(client_pb2.Reply.FromString(reply[size:]))
 
-    def close(self, close: Close) -> None:
+    def close(self, close: DisconnectCode) -> None:
         raise AssertionError(close)
 
 
-def test_clients_of_protobuf_get_bytes(house: House) -> None:
-    out = Frames()
-    session = Session(house.scope, PROTOBUF, out)
+def test_protobuf_client_gets_deltas_as_bytes(harness: NodeHarness) -> None:
+    out = RecordingProtobufTransport()
+    session = Session(harness.scope, PROTOBUF, out)
     for command in (
         client_pb2.Command(id=1, connect=client_pb2.ConnectRequest(token=token())),
         client_pb2.Command(
@@ -209,73 +209,73 @@ def test_clients_of_protobuf_get_bytes(house: House) -> None:
     ):
         text = command.SerializeToString()
         size = bytes([len(text) & 127 | 128, len(text) >> 7])
-        house.run(session.receive(size + text))
+        harness.run(session.receive(size + text))
     assert out.replies[-1].subscribe.delta
-    publish(house, "delta:a", long(0), long(1))
+    publish(harness, "delta:a", long(0), long(1))
     first, second = (each.push.pub for each in out.replies[-2:])
     assert (json.loads(first.data), first.delta) == (long(0), False)
     assert json.loads(apply_delta(first.data, second.data)) == long(1)
     assert second.delta
 
 
-def test_who_only_listens_may_ask_for_deltas_too(house: House) -> None:
-    client = Client(house)
-    client.session.codec = PUSHES
+def test_unidirectional_client_may_request_deltas(harness: NodeHarness) -> None:
+    client = SessionClient(harness)
+    client.session.codec = UNI_JSON
     subs = {"delta:a": {"delta": "fossil"}}
-    client.says(json.dumps({"token": token(channels=["delta:a"]), "subs": subs}))
-    publish(house, "delta:a", long(0), long(1))
-    publications = [each["pub"] for each in client.heard()]
-    whole, delta = (each["data"].encode() for each in publications)
-    assert (json.loads(whole), json.loads(apply_delta(whole, delta))) == (long(0), long(1))
+    client.send(json.dumps({"token": token(channels=["delta:a"]), "subs": subs}))
+    publish(harness, "delta:a", long(0), long(1))
+    publications = [each["pub"] for each in client.received()]
+    full, delta = (each["data"].encode() for each in publications)
+    assert (json.loads(full), json.loads(apply_delta(full, delta))) == (long(0), long(1))
 
 
-def test_a_delta_is_made_once_however_many_get_it(
-    house: House, monkeypatch: pytest.MonkeyPatch
+def test_delta_is_computed_once_for_all_subscribers(
+    harness: NodeHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = []
+    created = []
 
     def create(source: bytes, target: bytes) -> bytes:
-        made.append(target)
+        created.append(target)
         return real(source, target)
 
     real = fossil.create
     monkeypatch.setattr(fossil, "create", create)
-    readers = [Reader(house.connected(), "delta:a") for _ in range(5)]
+    readers = [DeltaSubscriber(harness.connected(), "delta:a") for _ in range(5)]
     for reader in readers:
         reader.subscribe()
     values = [{"once": n, "text": TEXT} for n in range(4)]
-    publish(house, "delta:a", *values)
+    publish(harness, "delta:a", *values)
     for reader in readers:
-        assert reader.reads() == [(value, n > 0) for n, value in enumerate(values)]
-    assert len(made) == 3
-    for reader in readers:  # those who recover get the same
+        assert reader.new_values() == [(value, n > 0) for n, value in enumerate(values)]
+    assert len(created) == 3
+    for reader in readers:  # recovering subscribers share the deltas
         reader.offset = 0
-        reader.comes_back()
-        assert len(reader.reads()) == 4
-    assert len(made) == 3
+        reader.resubscribe()
+        assert len(reader.new_values()) == 4
+    assert len(created) == 3
 
 
-def test_whatever_happens_who_gets_deltas_reads_what_was_published(house: House) -> None:
+def test_delta_subscribers_read_all_publications_at_random_reconnects(harness: NodeHarness) -> None:
     chance = random.Random(6)
-    readers = [Reader(house.connected(f"user {n}"), "delta:a") for n in range(3)]
-    away, read = set(readers), {reader: list[Any]() for reader in readers}
+    readers = [DeltaSubscriber(harness.connected(f"user {n}"), "delta:a") for n in range(3)]
+    disconnected, values = set(readers), {reader: list[Any]() for reader in readers}
     published = []
     for _ in range(400):
         reader = chance.choice(readers)
         if chance.random() < 0.8:
             value = {"é": chance.sample(["é" * 20, "€" * 10, "😀😀😀", "letters " * 3], k=3)}
             published.append(value)
-            publish(house, "delta:a", value)
-        elif reader in away:
-            away.remove(reader)
-            assert reader.comes_back()["recovered"]
+            publish(harness, "delta:a", value)
+        elif reader in disconnected:
+            disconnected.remove(reader)
+            assert reader.resubscribe()["recovered"]
         else:
-            away.add(reader)
-            read[reader] += reader.reads()
+            disconnected.add(reader)
+            values[reader] += reader.new_values()
             reader.leave()
     for reader in readers:
-        if reader in away:
-            reader.comes_back()
-        whole = read[reader] + reader.reads()
-        assert [value for value, _ in whole] == published
-        assert sum(is_delta for _, is_delta in whole) > 200
+        if reader in disconnected:
+            reader.resubscribe()
+        received = values[reader] + reader.new_values()
+        assert [value for value, _ in received] == published
+        assert sum(is_delta for _, is_delta in received) > 200

@@ -1,70 +1,79 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every engine promises."""
+"""The contract of channel engines."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.realtime.conftest import Backend
-from zaqar_redis.realtime.engine import NOWHERE, Keep, Once, Position, PresenceStats, Since
+from tests.realtime.conftest import EngineHarness
+from zaqar_redis.realtime.engine import (
+    NO_POSITION,
+    Dedup,
+    HistoryFilter,
+    HistoryOptions,
+    Position,
+    PresenceStats,
+)
 
-KEEP = Keep(size=10, ttl=60, meta_ttl=3600)
+KEEP = HistoryOptions(size=10, ttl=60, meta_ttl=3600)
 
 
-def publish(backend: Backend, *payloads: bytes, keep: Keep | None = KEEP) -> list[Position]:
+def publish(
+    backend: EngineHarness, *payloads: bytes, keep: HistoryOptions | None = KEEP
+) -> list[Position]:
     publish = backend.engine.history.publish
     return [backend.run(publish("p/news", each, keep)).position for each in payloads]
 
 
 def history(
-    backend: Backend,
+    backend: EngineHarness,
     at: Position | None = None,
     limit: int | None = None,
     reverse: bool = False,
 ) -> list[bytes]:
-    since = Since(at, limit=limit, reverse=reverse)
+    since = HistoryFilter(at, limit=limit, reverse=reverse)
     kept, _ = backend.run(backend.engine.history.history("p/news", since, KEEP))
     return [each.payload for each in kept]
 
 
-def top(backend: Backend, keep: Keep = KEEP) -> Position:
-    return backend.run(backend.engine.history.history("p/news", Since(limit=0), keep))[1]
+def position(backend: EngineHarness, keep: HistoryOptions = KEEP) -> Position:
+    return backend.run(backend.engine.history.history("p/news", HistoryFilter(limit=0), keep))[1]
 
 
-def test_publications_are_heard_by_who_listens(backend: Backend) -> None:
+def test_publications_reach_subscribed_nodes_only(backend: EngineHarness) -> None:
     backend.run(backend.engine.bus.subscribe("p/news"))
     first, second = publish(backend, b"1", b"2")
     backend.run(backend.engine.history.publish("p/other", b"3", KEEP))
     (without,) = publish(backend, b"4", keep=None)
-    backend.hears(
+    backend.expect_events(
         ("publication", "p/news", b"1", first),
         ("publication", "p/news", b"2", second),
         ("publication", "p/news", b"4", without),
     )
-    assert without == NOWHERE
+    assert without == NO_POSITION
     backend.run(backend.engine.bus.unsubscribe("p/news"))
     publish(backend, b"5")
     backend.run(backend.engine.bus.subscribe("p/news"))
     (last,) = publish(backend, b"6")
-    backend.hears(("publication", "p/news", b"6", last))
+    backend.expect_events(("publication", "p/news", b"6", last))
 
 
-def test_payloads_may_be_any_bytes(backend: Backend) -> None:
+def test_payloads_may_be_any_bytes(backend: EngineHarness) -> None:
     backend.run(backend.engine.bus.subscribe("p/news"))
     payloads = [b"", b":", b"\x00\xff\n", bytes(range(256)) * 300]
     positions = publish(backend, *payloads)
     pairs = zip(payloads, positions, strict=True)
-    backend.hears(*[("publication", "p/news", payload, at) for payload, at in pairs])
+    backend.expect_events(*[("publication", "p/news", payload, at) for payload, at in pairs])
     assert history(backend) == payloads
 
 
-def test_offsets_grow_by_one_within_an_epoch(backend: Backend) -> None:
-    start = top(backend)
+def test_offsets_grow_by_one_within_an_epoch(backend: EngineHarness) -> None:
+    start = position(backend)
     assert start.offset == 0
     assert start.epoch
     positions = publish(backend, b"1", b"2", b"3")
     assert positions == [Position(offset, start.epoch) for offset in (1, 2, 3)]
-    assert top(backend) == positions[-1]
+    assert position(backend) == positions[-1]
     assert backend.run(
         backend.engine.history.publish("p/other", b"1", KEEP)
     ).position.epoch not in ("", start.epoch)
@@ -89,8 +98,8 @@ def test_offsets_grow_by_one_within_an_epoch(backend: Backend) -> None:
         (99, 1, True, "6"),
     ],
 )
-def test_the_history_is_read_from_anywhere_to_either_side(
-    backend: Backend, at: int | None, limit: int | None, reverse: bool, expected: str
+def test_history_is_read_from_any_offset_in_both_directions(
+    backend: EngineHarness, at: int | None, limit: int | None, reverse: bool, expected: str
 ) -> None:
     publish(backend, *(str(number).encode() for number in range(1, 7)))
     since = None if at is None else Position(at, "")
@@ -98,66 +107,68 @@ def test_the_history_is_read_from_anywhere_to_either_side(
     assert b"".join(found).decode() == expected
 
 
-def test_history_keeps_the_latest_only(backend: Backend) -> None:
-    publish(backend, *(str(number).encode() for number in range(25)), keep=Keep(3, 60, 600))
+def test_history_keeps_the_latest_only(backend: EngineHarness) -> None:
+    publish(
+        backend, *(str(number).encode() for number in range(25)), keep=HistoryOptions(3, 60, 600)
+    )
     assert history(backend) == [b"22", b"23", b"24"]
-    assert top(backend).offset == 25
+    assert position(backend).offset == 25
 
 
-def test_a_history_that_is_removed_keeps_its_position(backend: Backend) -> None:
+def test_removed_history_keeps_its_stream_position(backend: EngineHarness) -> None:
     before = publish(backend, b"1", b"2")[-1]
     for _ in range(2):
         backend.run(backend.engine.history.remove_history("p/news"))
     assert history(backend) == []
-    assert top(backend) == before
+    assert position(backend) == before
     assert publish(backend, b"3") == [Position(3, before.epoch)]
     assert history(backend) == [b"3"]
 
 
-def test_an_epoch_that_is_over_is_followed_by_another(backend: Backend) -> None:
+def test_rotated_epoch_keeps_offset_and_history(backend: EngineHarness) -> None:
     before = publish(backend, b"1", b"2")[-1]
-    backend.run(backend.engine.history.renew("p/news", before.epoch))
-    after = top(backend)
+    backend.run(backend.engine.history.rotate_epoch("p/news", before.epoch))
+    after = position(backend)
     assert after.offset == before.offset
     assert after.epoch not in ("", before.epoch)
     assert history(backend) == [b"1", b"2"]
     assert publish(backend, b"3") == [Position(3, after.epoch)]
     for channel in ("p/news", "p/other"):
-        backend.run(backend.engine.history.renew(channel, before.epoch))
-    assert top(backend) == Position(3, after.epoch)
+        backend.run(backend.engine.history.rotate_epoch(channel, before.epoch))
+    assert position(backend) == Position(3, after.epoch)
 
 
-def test_a_key_is_published_once(backend: Backend) -> None:
+def test_publication_with_same_idempotency_key_is_skipped(backend: EngineHarness) -> None:
     backend.run(backend.engine.bus.subscribe("p/news"))
     send = backend.engine.history.publish
-    once = Once(key="a:b")
-    first = backend.run(send("p/news", b"1", KEEP, once))
+    dedup = Dedup(key="a:b")
+    first = backend.run(send("p/news", b"1", KEEP, dedup))
     publish(backend, b"2")
-    again = backend.run(send("p/news", b"1", KEEP, once))
+    again = backend.run(send("p/news", b"1", KEEP, dedup))
     assert (first.new, again.new) == (True, False)
     assert again.position == first.position
-    other = backend.run(send("p/other", b"1", KEEP, once))
+    other = backend.run(send("p/other", b"1", KEEP, dedup))
     assert other.new
     assert history(backend) == [b"1", b"2"]
     for keep, new in ((None, True), (None, False)):
-        assert backend.run(send("p/bare", b"1", keep, once)) == (NOWHERE, new)
+        assert backend.run(send("p/bare", b"1", keep, dedup)) == (NO_POSITION, new)
 
 
-def test_a_version_that_is_known_is_not_published(backend: Backend) -> None:
+def test_publication_with_old_version_is_skipped(backend: EngineHarness) -> None:
     send = backend.engine.history.publish
 
     def versioned(version: int, epoch: str = "") -> bool:
-        once = Once(version=version, version_epoch=epoch)
-        return backend.run(send("p/news", str(version).encode(), KEEP, once)).new
+        dedup = Dedup(version=version, version_epoch=epoch)
+        return backend.run(send("p/news", str(version).encode(), KEEP, dedup)).new
 
     assert [versioned(version) for version in (3, 3, 2, 5)] == [True, False, False, True]
     assert [versioned(1, "x"), versioned(1, "x"), versioned(4, "")] == [True, False, True]
     assert history(backend) == [b"3", b"5", b"1", b"4"]
-    refused = backend.run(send("p/news", b"4", KEEP, Once(version=4)))
-    assert refused == (Position(4, top(backend).epoch), False)
+    refused = backend.run(send("p/news", b"4", KEEP, Dedup(version=4)))
+    assert refused == (Position(4, position(backend).epoch), False)
 
 
-def test_joins_and_leaves_are_told_to_who_listens(backend: Backend) -> None:
+def test_joins_leaves_and_control_reach_subscribed_nodes(backend: EngineHarness) -> None:
     bus = backend.engine.bus
     backend.run(bus.subscribe("p/news"))
     backend.run(bus.publish_join("p/news", b"\x01"))
@@ -165,7 +176,7 @@ def test_joins_and_leaves_are_told_to_who_listens(backend: Backend) -> None:
     backend.run(bus.publish_join("p/other", b"\x03"))
     backend.run(bus.publish_control(b"to all"))
     backend.run(bus.publish_control(b"to me", "node"))
-    backend.hears(
+    backend.expect_events(
         ("join", "p/news", b"\x01"),
         ("leave", "p/news", b"\x02"),
         ("control", b"to all"),
@@ -173,11 +184,11 @@ def test_joins_and_leaves_are_told_to_who_listens(backend: Backend) -> None:
     )
 
 
-def test_who_is_present_is_known_until_that_lapses(backend: Backend) -> None:
+def test_presence_entries_expire(backend: EngineHarness) -> None:
     presence = backend.engine.presence
     for client, user in (("1", "ann"), ("2", "ann"), ("3", ""), ("4", "1:\x00é")):
         backend.run(presence.add("p/news", client, user, client.encode() + b"\x00:", 60))
-    assert backend.run(presence.present("p/news")) == {
+    assert backend.run(presence.clients("p/news")) == {
         client: client.encode() + b"\x00:" for client in "1234"
     }
     assert backend.run(presence.stats("p/news")) == PresenceStats(4, 3)
@@ -187,10 +198,10 @@ def test_who_is_present_is_known_until_that_lapses(backend: Backend) -> None:
         backend.run(presence.add("p/news", client, user, b"new", 60))
     backend.clock.tick(30)
     assert backend.run(presence.stats("p/news")) == PresenceStats(2, 2)
-    assert backend.run(presence.present("p/news")) == {"2": b"new", "3": b"new"}
+    assert backend.run(presence.clients("p/news")) == {"2": b"new", "3": b"new"}
     for _ in range(2):
         backend.run(presence.remove("p/news", "2", "ann"))
     assert backend.run(presence.stats("p/news")) == PresenceStats(1, 1)
     assert backend.run(presence.stats("p/other")) == PresenceStats(0, 0)
     backend.clock.tick(61)
-    assert backend.run(presence.present("p/news")) == {}
+    assert backend.run(presence.clients("p/news")) == {}

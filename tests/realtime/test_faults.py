@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Redis is lost, or a node: sockets stay or come back, and nothing is missed unsaid."""
+"""Redis or a node is lost: sockets stay or reconnect, and no loss goes unreported."""
 
 from __future__ import annotations
 
@@ -10,133 +10,135 @@ from collections.abc import Sequence
 
 from tests import servers
 from tests.realtime import crowd
-from tests.realtime.someone import LEFT_BEHIND
+from tests.realtime.sdk_client import IGNORE_UNCLOSED_SOCKETS
 from zaqar_redis.realtime.engines.sharded import shard
 
-pytestmark = LEFT_BEHIND
+pytestmark = IGNORE_UNCLOSED_SOCKETS
 
 
-def test_redis_that_comes_back_with_its_data_costs_nothing() -> None:
-    async def story(redis: servers.RedisServer, service: servers.Service) -> None:
-        async with crowd.gathered([redis.uri], service) as house:
+def test_redis_restart_with_data_loses_nothing() -> None:
+    async def scenario(redis: servers.RedisServer, service: servers.RunningService) -> None:
+        async with crowd.subscriber_fleet([redis.uri], service) as fleet:
             for _ in range(2):
                 redis.signal(signal.SIGKILL)
-                await house.refusals()
+                await fleet.wait_for_refused()
                 await asyncio.to_thread(redis.start)
-                await house.more()
-            await house.pause()
-            await house.check()
-            house.check_sockets()
+                await fleet.wait_for_acknowledged()
+            await fleet.pause()
+            await fleet.check()
+            fleet.check_sockets()
 
     with (
         servers.redis_server(fsync="always") as redis,
         servers.service(redis.uri, workers=2, options=crowd.OPTIONS) as service,
     ):
-        asyncio.run(story(redis, service))
+        asyncio.run(scenario(redis, service))
 
 
-def test_redis_that_comes_back_empty_is_told_to_everybody() -> None:
-    async def story(redis: servers.RedisServer, service: servers.Service) -> None:
-        async with crowd.gathered([redis.uri], service) as house:
+def test_redis_restart_without_data_resubscribes_everybody() -> None:
+    async def scenario(redis: servers.RedisServer, service: servers.RunningService) -> None:
+        async with crowd.subscriber_fleet([redis.uri], service) as fleet:
             redis.signal(signal.SIGKILL)
-            await house.refusals()
+            await fleet.wait_for_refused()
             await asyncio.to_thread(redis.start)
-            await house.more()
-            await house.pause()
-            await house.check(lives=2)
-            house.check_sockets()
+            await fleet.wait_for_acknowledged()
+            await fleet.pause()
+            await fleet.check(epochs=2)
+            fleet.check_sockets()
 
     with (
         servers.redis_server() as redis,
         servers.service(redis.uri, workers=2, options=crowd.OPTIONS) as service,
     ):
-        asyncio.run(story(redis, service))
+        asyncio.run(scenario(redis, service))
 
 
-def test_redis_that_comes_back_older_is_told_to_everybody() -> None:
-    async def story(redis: servers.RedisServer, service: servers.Service) -> None:
-        async with crowd.gathered([redis.uri], service) as house:
+def test_redis_restart_from_old_snapshot_resubscribes_everybody() -> None:
+    async def scenario(redis: servers.RedisServer, service: servers.RunningService) -> None:
+        async with crowd.subscriber_fleet([redis.uri], service) as fleet:
             with redis.client() as client:
                 client.save()
-            await house.more(50)
-            away = house.members[0]
-            await away.client.disconnect()
+            await fleet.wait_for_acknowledged(50)
+            disconnected = fleet.members[0]
+            await disconnected.client.disconnect()
             redis.signal(signal.SIGKILL)
             await asyncio.to_thread(redis.start)
-            await house.more(100)  # offsets that were given before are given again
-            await away.client.connect()
+            await fleet.wait_for_acknowledged(100)  # reuses offsets of the lost publications
+            await disconnected.client.connect()
             await crowd.until(
-                lambda: all(len(each.stretches) == 2 for each in house.subscribers),
-                "everybody to be told",
+                lambda: all(len(each.segments) == 2 for each in fleet.subscribers),
+                "all subscribers to resubscribe",
             )
-            await house.more()
-            await house.pause()
-            await house.check(lives=2)
-            house.check_sockets(house.members[1:])
+            await fleet.wait_for_acknowledged()
+            await fleet.pause()
+            await fleet.check(epochs=2)
+            fleet.check_sockets(fleet.members[1:])
 
     with (
         servers.redis_server() as redis,
         servers.service(redis.uri, workers=2, options=crowd.OPTIONS) as service,
     ):
-        asyncio.run(story(redis, service))
+        asyncio.run(scenario(redis, service))
 
 
-def test_redis_that_stood_still_costs_nothing() -> None:
-    async def story(redis: servers.RedisServer, service: servers.Service) -> None:
-        async with crowd.gathered([redis.uri], service) as house:
+def test_paused_redis_loses_nothing() -> None:
+    async def scenario(redis: servers.RedisServer, service: servers.RunningService) -> None:
+        async with crowd.subscriber_fleet([redis.uri], service) as fleet:
             redis.signal(signal.SIGSTOP)
-            await house.refusals()
+            await fleet.wait_for_refused()
             redis.signal(signal.SIGCONT)
-            await house.more()
-            await house.pause()
-            await house.check()
-            house.check_sockets()
+            await fleet.wait_for_acknowledged()
+            await fleet.pause()
+            await fleet.check()
+            fleet.check_sockets()
 
     options = crowd.OPTIONS | {"redis": {"timeout": 1.0}}
     with (
         servers.redis_server() as redis,
         servers.service(redis.uri, workers=2, options=options) as service,
     ):
-        asyncio.run(story(redis, service))
+        asyncio.run(scenario(redis, service))
 
 
-def test_what_nobody_listened_to_is_found_soon() -> None:
-    async def story(redis: servers.RedisServer, service: servers.Service) -> None:
-        async with crowd.gathered([redis.uri], service) as house:
+def test_publications_lost_by_pubsub_are_recovered_by_position_check() -> None:
+    async def scenario(redis: servers.RedisServer, service: servers.RunningService) -> None:
+        async with crowd.subscriber_fleet([redis.uri], service) as fleet:
             with redis.client() as client:
                 for _ in range(5):
                     assert client.client_kill_filter(_type="pubsub") > 0
-                    await house.more(15)
-                await house.pause()
-                # Now nothing follows that could show the hole.
+                    await fleet.wait_for_acknowledged(15)
+                await fleet.pause()
+                # No later publication reveals the gap.
                 assert client.client_kill_filter(_type="pubsub") > 0
-                for publisher in house.publishers.values():
+                for publisher in fleet.publishers.values():
                     assert await publisher.publish()
-            await house.has_heard_all()
-            await house.check()
-            house.check_sockets()
-            assert all(2500 in subscriber.codes for subscriber in house.subscribers)
+            await fleet.wait_until_all_received()
+            await fleet.check()
+            fleet.check_sockets()
+            assert all(2500 in subscriber.codes for subscriber in fleet.subscribers)
 
     with (
         servers.redis_server() as redis,
         servers.service(redis.uri, workers=2, options=crowd.OPTIONS) as service,
     ):
-        asyncio.run(story(redis, service))
+        asyncio.run(scenario(redis, service))
 
 
-def test_one_of_several_redis_is_lost_alone() -> None:
-    async def story(redis: Sequence[servers.RedisServer], service: servers.Service) -> None:
-        async with crowd.gathered([each.uri for each in redis], service) as house:
+def test_lost_shard_affects_only_its_channels() -> None:
+    async def scenario(
+        redis: Sequence[servers.RedisServer], service: servers.RunningService
+    ) -> None:
+        async with crowd.subscriber_fleet([each.uri for each in redis], service) as fleet:
             lost, other = sorted(crowd.CHANNELS, key=lambda name: shard(f"default/{name}", 2))
             redis[0].signal(signal.SIGKILL)
-            before = house.publishers[other].refused
-            await crowd.until(lambda: house.publishers[lost].refused > 10, "refusals")
-            assert house.publishers[other].refused == before == 0
+            before = fleet.publishers[other].refused
+            await crowd.until(lambda: fleet.publishers[lost].refused > 10, "refusals")
+            assert fleet.publishers[other].refused == before == 0
             await asyncio.to_thread(redis[0].start)
-            await house.more()
-            await house.pause()
-            await house.check()
-            house.check_sockets()
+            await fleet.wait_for_acknowledged()
+            await fleet.pause()
+            await fleet.check()
+            fleet.check_sockets()
 
     with (
         servers.redis_server(fsync="always") as first,
@@ -146,36 +148,36 @@ def test_one_of_several_redis_is_lost_alone() -> None:
         uris = {"uris": f"{first.uri}, {second.uri}"}
         options = {"channels": crowd.OPTIONS["channels"] | uris}
         with servers.service(queues.uri, workers=2, options=options) as service:
-            asyncio.run(story([first, second], service))
+            asyncio.run(scenario([first, second], service))
 
 
 def test_clients_of_a_killed_node_come_back_and_miss_nothing() -> None:
-    async def story(
-        redis: servers.RedisServer, killed: servers.Service, other: servers.Service
+    async def scenario(
+        redis: servers.RedisServer, killed: servers.RunningService, other: servers.RunningService
     ) -> None:
-        async with crowd.gathered([redis.uri], killed, other, each=3) as house:
-            theirs, others = house.members[:3], house.members[3:]
+        async with crowd.subscriber_fleet([redis.uri], killed, other, each=3) as fleet:
+            theirs, others = fleet.members[:3], fleet.members[3:]
             for _ in range(2):
                 before = {member.id for member in theirs}
                 (worker,) = killed.workers()
                 os.kill(worker, signal.SIGKILL)
                 await crowd.until(
                     lambda gone=before: gone.isdisjoint(each.id for each in theirs),  # type: ignore[misc]  # mypy: lambda defaults
-                    "the clients to come back",
+                    "the clients to reconnect",
                 )
-                await house.more()
-            await house.pause()
-            await house.check()
-            house.check_sockets(others)
+                await fleet.wait_for_acknowledged()
+            await fleet.pause()
+            await fleet.check()
+            fleet.check_sockets(others)
 
-            async def only_those_that_live_are_present() -> bool:
+            async def only_live_clients_are_present() -> bool:
                 for channel in crowd.CHANNELS:
                     found = await others[0].client.presence(channel)
-                    if set(found.clients) != {each.id for each in house.members}:
+                    if set(found.clients) != {each.id for each in fleet.members}:
                         return False
                 return True
 
-            await crowd.until(only_those_that_live_are_present, "presence of the dead to fade")
+            await crowd.until(only_live_clients_are_present, "presence of lost clients to expire")
 
     options = {"channels": crowd.OPTIONS["channels"] | {"presence_ttl": 3}}
     with (
@@ -183,4 +185,4 @@ def test_clients_of_a_killed_node_come_back_and_miss_nothing() -> None:
         servers.service(redis.uri, options=options) as killed,
         servers.service(redis.uri, options=options) as other,
     ):
-        asyncio.run(story(redis, killed, other))
+        asyncio.run(scenario(redis, killed, other))

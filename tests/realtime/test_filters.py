@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Filters by tags, by themselves."""
+"""Tag filters without a session."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import msgspec
 import pytest
 from centrifuge.filter import Filter
 
-from zaqar_redis.realtime import filters
-from zaqar_redis.realtime.wire import FilterNode
+from zaqar_redis.realtime.protocol import filters
+from zaqar_redis.realtime.protocol.wire import FilterNode
 
 TAGS = {"ticker": "AAPL", "price": "101.50", "source": "NYSE", "empty": ""}
 
 
 def matches(node: dict[str, Any], tags: dict[str, str] = TAGS) -> bool:
-    return filters.compiled(msgspec.convert(node, FilterNode))(tags)
+    return filters.compile_filter(msgspec.convert(node, FilterNode))(tags)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def matches(node: dict[str, Any], tags: dict[str, str] = TAGS) -> bool:
         (Filter.contains("ticker", "PA"), False),
         (Filter.gt("price", "101.5"), False),
         (Filter.gte("price", "101.5"), True),
-        (Filter.gt("price", "99"), True),  # as numbers, not as texts
+        (Filter.gt("price", "99"), True),  # compared as numbers, not as text
         (Filter.lt("price", "99"), False),
         (Filter.lt("price", "+1000"), True),
         (Filter.lte("price", "101.49999999999999999999"), False),
@@ -65,7 +65,7 @@ def matches(node: dict[str, Any], tags: dict[str, str] = TAGS) -> bool:
         (Filter.negate(Filter.eq("source", "NYSE")), False),
     ],
 )
-def test_a_filter_says_what_it_is_said_to(built: Any, expected: bool) -> None:
+def test_filter_matches_as_the_sdk_builder_defines(built: Any, expected: bool) -> None:
     assert matches(built.node) is expected
 
 
@@ -106,13 +106,13 @@ def _chain(levels: int) -> dict[str, Any]:
         {"key": "a", "cmp": "eq", "val": "v" * 8192},
     ],
 )
-def test_what_is_no_filter_is_refused(node: dict[str, Any]) -> None:
+def test_invalid_filter_is_refused(node: dict[str, Any]) -> None:
     read = msgspec.convert(node, FilterNode)
     with pytest.raises(ValueError, match=r"^(a filter has|op|cmp|[a-z]+ has) "):
-        filters.compiled(read)
+        filters.compile_filter(read)
 
 
-def test_a_filter_may_be_as_large_as_the_limits() -> None:
+def test_filter_at_the_limits_is_accepted() -> None:
     assert matches(_chain(16), {"k0": ""}) is False
     assert matches({"op": "and", "nodes": [_leaf(n) for n in range(127)]}) is False
     assert matches({"key": "a", "cmp": "in", "vals": ["v" * 15] * 512}, {"a": "v" * 15})
@@ -122,7 +122,7 @@ def test_a_filter_may_be_as_large_as_the_limits() -> None:
 _JOIN: dict[str, Callable[[bool, bool], bool]] = {"and": operator.and_, "or": operator.or_}
 
 
-def test_trees_mean_what_their_parts_say() -> None:
+def test_filter_trees_combine_their_children() -> None:
     chance = random.Random(6)
 
     def grown(depth: int) -> tuple[dict[str, Any], Callable[[dict[str, str]], bool]]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Deltas by themselves; the judge is the SDK that applies them."""
+"""Deltas without a session, checked with the SDK's own `apply_delta`."""
 
 from __future__ import annotations
 
@@ -10,22 +10,23 @@ from collections.abc import Iterator
 import pytest
 from centrifuge.fossil import apply_delta
 
-from zaqar_redis.realtime import fossil
+from zaqar_redis.realtime.protocol import fossil
 
-#: Letters of texts: few, so that much repeats; any bytes; characters of all lengths.
-LETTERS: dict[str, list[bytes]] = {
+#: Alphabets of texts: few symbols, so that much repeats; any bytes; characters of all
+#: UTF-8 lengths.
+ALPHABETS: dict[str, list[bytes]] = {
     "few": [b"a", b"b"],
     "bytes": [bytes([each]) for each in range(256)],
     "characters": [each.encode() for each in 'abc{}":, éжש€漢😀🙂'],
 }
 
 
-def pairs(letters: list[bytes], count: int) -> Iterator[tuple[bytes, bytes]]:
-    """Texts, and what somebody made of them."""
-    chance = random.Random(repr(letters))
+def pairs(alphabet: list[bytes], count: int) -> Iterator[tuple[bytes, bytes]]:
+    """Yields random texts and edited versions of them."""
+    chance = random.Random(repr(alphabet))
 
     def text(most: int) -> list[bytes]:
-        return chance.choices(letters, k=chance.randrange(most))
+        return chance.choices(alphabet, k=chance.randrange(most))
 
     for _ in range(count):
         source = text(300)
@@ -39,14 +40,14 @@ def pairs(letters: list[bytes], count: int) -> Iterator[tuple[bytes, bytes]]:
         yield b"".join(source), b"".join(target)
 
 
-@pytest.mark.parametrize("letters", LETTERS)
-def test_whoever_has_the_source_gets_the_target(letters: str) -> None:
+@pytest.mark.parametrize("alphabet", ALPHABETS)
+def test_delta_applied_to_source_gives_target(alphabet: str) -> None:
     smaller = 0
-    for source, target in pairs(LETTERS[letters], 1500):
+    for source, target in pairs(ALPHABETS[alphabet], 1500):
         delta = fossil.create(source, target)
         assert apply_delta(source, delta) == target
         smaller += len(delta) < len(target)
-        if letters == "characters":
+        if alphabet == "characters":
             delta.decode()
     assert smaller > 1000
 
@@ -64,11 +65,11 @@ def test_whoever_has_the_source_gets_the_target(letters: str) -> None:
         (b"\x80" * 300, b"\x81" + b"\x80" * 300 + b"\x81"),
     ],
 )
-def test_extremes_are_no_different(source: bytes, target: bytes) -> None:
+def test_delta_of_extreme_inputs_gives_target(source: bytes, target: bytes) -> None:
     assert apply_delta(source, fossil.create(source, target)) == target
 
 
-def test_a_small_change_is_a_small_delta() -> None:
+def test_small_change_gives_small_delta() -> None:
     rows = [{"id": n, "name": f"row {n}"} for n in range(500)]
     source = json.dumps(rows).encode()
     rows[100]["name"], rows[400]["name"] = "another", "name"

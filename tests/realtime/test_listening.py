@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The PUB/SUB connection of a node: it comes back by itself, with all that was wanted."""
+"""The PUB/SUB connection of a node reconnects by itself and restores all subscriptions."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from collections.abc import Iterator
 import pytest
 
 from tests import servers
-from tests.realtime.conftest import Backend, started
+from tests.realtime.conftest import EngineHarness, started
 from tests.realtime.crowd import until
 from zaqar_redis import errors
-from zaqar_redis.keyspace import listening
+from zaqar_redis.keyspace import pubsub
 
-#: More than fit into one command.
+#: More channels than fit into one command.
 NAMES = [f"p/{number}" for number in range(600)]
 
 
@@ -27,21 +27,21 @@ def redis() -> Iterator[servers.RedisServer]:
 
 
 @pytest.fixture
-def backend(redis: servers.RedisServer) -> Iterator[Backend]:
+def backend(redis: servers.RedisServer) -> Iterator[EngineHarness]:
     with started(redis.uri) as backend:
         yield backend
 
 
-def _gaps(backend: Backend) -> int:
-    return backend.heard.news.count(("gap",))
+def _gaps(backend: EngineHarness) -> int:
+    return backend.handler.events.count(("gap",))
 
 
-async def _all_are_heard(backend: Backend) -> None:
-    backend.heard.news.clear()
+async def _expect_all_channels(backend: EngineHarness) -> None:
+    backend.handler.events.clear()
     for name in NAMES:
         await backend.engine.history.publish(name, b"x", None)
-    await until(lambda: len(backend.heard.news) >= len(NAMES), "all to be heard")
-    assert sorted(each[1] for each in backend.heard.news) == sorted(NAMES)
+    await until(lambda: len(backend.handler.events) >= len(NAMES), "publications of all channels")
+    assert sorted(each[1] for each in backend.handler.events) == sorted(NAMES)
 
 
 def _listeners(redis: servers.RedisServer) -> int:
@@ -49,21 +49,25 @@ def _listeners(redis: servers.RedisServer) -> int:
         return len(client.client_list(_type="pubsub"))
 
 
-def test_all_channels_are_there_again(redis: servers.RedisServer, backend: Backend) -> None:
-    async def story() -> None:
+def test_all_channels_are_resubscribed_after_lost_connection(
+    redis: servers.RedisServer, backend: EngineHarness
+) -> None:
+    async def scenario() -> None:
         bus = backend.engine.bus
         await asyncio.gather(*(bus.subscribe(name) for name in NAMES))
         with redis.client() as client:
             client.client_kill_filter(_type="pubsub")
         await until(lambda: _gaps(backend) == 1, "the connection to come back")
-        await _all_are_heard(backend)
+        await _expect_all_channels(backend)
         assert _listeners(redis) == 1
 
-    backend.run(story())
+    backend.run(scenario())
 
 
-def test_who_comes_while_it_is_away_is_heard(redis: servers.RedisServer, backend: Backend) -> None:
-    async def story() -> None:
+def test_channels_subscribed_during_outage_are_received_after_it(
+    redis: servers.RedisServer, backend: EngineHarness
+) -> None:
+    async def scenario() -> None:
         bus = backend.engine.bus
         with redis.client() as client:
             await bus.subscribe(NAMES[0])
@@ -73,10 +77,10 @@ def test_who_comes_while_it_is_away_is_heard(redis: servers.RedisServer, backend
         await bus.unsubscribe("p/left")
         await asyncio.gather(*coming)
         await backend.engine.history.publish("p/left", b"x", None)
-        await _all_are_heard(backend)
+        await _expect_all_channels(backend)
         assert _listeners(redis) == 1
 
-    backend.run(story())
+    backend.run(scenario())
 
 
 def _pings(redis: servers.RedisServer) -> int:
@@ -84,27 +88,31 @@ def _pings(redis: servers.RedisServer) -> int:
         return int(client.info("commandstats").get("cmdstat_ping", {"calls": 0})["calls"])
 
 
-def test_a_connection_that_is_dead_is_found(
+def test_unresponsive_pubsub_connection_is_replaced(
     redis: servers.RedisServer,
-    backend: Backend,
+    backend: EngineHarness,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    for name, seconds in (("_QUIET", 0.3), ("_ANSWER", 2.0), ("_CONFIRM", 2.0)):
-        monkeypatch.setattr(listening, name, seconds)
-    caplog.set_level(logging.WARNING, "zaqar_redis.keyspace.listening")  # commands ask for less
+    for name, seconds in (
+        ("_PING_INTERVAL_SECONDS", 0.3),
+        ("_PONG_TIMEOUT_SECONDS", 2.0),
+        ("_CONFIRM_TIMEOUT_SECONDS", 2.0),
+    ):
+        monkeypatch.setattr(pubsub, name, seconds)
+    caplog.set_level(logging.WARNING, "zaqar_redis.keyspace.pubsub")  # commands set a lower level
 
-    async def story() -> None:
+    async def scenario() -> None:
         bus = backend.engine.bus
         await bus.subscribe(NAMES[0])
-        with redis.client() as client:  # the next connection has these times
+        with redis.client() as client:  # the next connection uses these timeouts
             client.client_kill_filter(_type="pubsub")
         await until(lambda: _gaps(backend) == 1, "the connection to come back")
         await asyncio.gather(*(bus.subscribe(name) for name in NAMES))
         before = _gaps(backend)
-        asked = _pings(redis)
-        await until(lambda: _pings(redis) >= asked + 2, "it to be asked twice")
-        assert _gaps(backend) == before  # it answered, and lives
+        pings = _pings(redis)
+        await until(lambda: _pings(redis) >= pings + 2, "two pings")
+        assert _gaps(backend) == before  # it answered: the connection is kept
         redis.signal(signal.SIGSTOP)
         with pytest.raises(errors.StoreUnavailable):
             await bus.subscribe("p/late")
@@ -113,6 +121,6 @@ def test_a_connection_that_is_dead_is_found(
         redis.signal(signal.SIGCONT)
         await until(lambda: _gaps(backend) > before, "the connection to come back")
         await until(lambda: _listeners(redis) == 1, "the others to be closed")
-        await _all_are_heard(backend)
+        await _expect_all_channels(backend)
 
-    backend.run(story())
+    backend.run(scenario())

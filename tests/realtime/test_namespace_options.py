@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What options of a namespace change in the conversation, without a socket."""
+"""The effect of namespace options on channel sessions, without a socket."""
 
 from __future__ import annotations
 
@@ -13,131 +13,133 @@ from centrifuge.protocol import client_pb2
 from msgspec import Raw
 from msgspec.structs import replace
 
-from tests.realtime.test_session import OPEN, Client, House, token
-from zaqar_redis.realtime.protobuf import PROTOBUF
-from zaqar_redis.realtime.wire import FilterNode
-from zaqar_redis.realtime.world import Settings
+from tests.realtime.test_session import OPEN, NodeHarness, SessionClient, token
+from zaqar_redis.realtime.protocol.protobuf import PROTOBUF
+from zaqar_redis.realtime.protocol.wire import FilterNode
+from zaqar_redis.realtime.session.context import SessionSettings
 
 FILTERED = replace(OPEN, join_leave=False, allow_tags_filter=True)
 CACHE = replace(OPEN, join_leave=False, force_recovery_mode="cache", auto_cache_recover=True)
 
 
 @pytest.fixture
-def house() -> Iterator[House]:
+def harness() -> Iterator[NodeHarness]:
     with asyncio.Runner() as runner:
-        made = House(runner)
-        made.build(Settings(), OPEN, cache=CACHE, tags=FILTERED)
-        yield made
-        made.run(made.node.close())
+        node_harness = NodeHarness(runner)
+        node_harness.build(SessionSettings(), OPEN, cache=CACHE, tags=FILTERED)
+        yield node_harness
+        node_harness.run(node_harness.node.close())
 
 
-def publish(house: House, channel: str, *values: object) -> None:
-    """By a client."""
-    bob = house.connected("bob")
-    bob.ask(subscribe={"channel": channel})
+def publish(harness: NodeHarness, channel: str, *values: object) -> None:
+    """Publishes as a client."""
+    bob = harness.connected("bob")
+    bob.request(subscribe={"channel": channel})
     for value in values:
-        bob.ask(publish={"channel": channel, "data": value})
+        bob.request(publish={"channel": channel, "data": value})
 
 
-def pushed(client: Client) -> list[dict[str, Any]]:
-    """Publications that came by themselves."""
-    return [each["push"]["pub"] for each in client.heard() if "pub" in each.get("push", {})]
+def pushed(client: SessionClient) -> list[dict[str, Any]]:
+    """Returns the pushed publications."""
+    return [each["push"]["pub"] for each in client.received() if "pub" in each.get("push", {})]
 
 
-def test_a_cache_gives_its_latest_publication_also_to_who_did_not_ask(house: House) -> None:
-    ann = house.connected()
-    empty = ann.ask(subscribe={"channel": "cache:a", "flag": 2})["subscribe"]
-    assert empty["was_recovering"]  # there was nothing yet
+def test_cache_channel_sends_latest_publication_to_every_subscriber(harness: NodeHarness) -> None:
+    ann = harness.connected()
+    empty = ann.request(subscribe={"channel": "cache:a", "flag": 2})["subscribe"]
+    assert empty["was_recovering"]  # the history was empty
     assert not {"recovered", "publications"} & set(empty)
-    publish(house, "cache:a", 1, 2)
+    publish(harness, "cache:a", 1, 2)
     assert [each["data"] for each in pushed(ann)] == [1, 2]
-    cid = house.connected("cid")
-    result = cid.ask(subscribe={"channel": "cache:a"})["subscribe"]
+    cid = harness.connected("cid")
+    result = cid.request(subscribe={"channel": "cache:a"})["subscribe"]
     assert [(each["data"], each["offset"]) for each in result["publications"]] == [(2, 2)]
     assert (result["recovered"], result["was_recovering"]) == (True, True)
-    publish(house, "cache:a", 3)
+    publish(harness, "cache:a", 3)
     assert [each["offset"] for each in pushed(cid)] == [3]
-    # Who comes back and says where it was gets nothing twice.
-    cid.ask(unsubscribe={"channel": "cache:a"})
+    # A client that resubscribes with its position gets no duplicate.
+    cid.request(unsubscribe={"channel": "cache:a"})
     again = {"channel": "cache:a", "recover": True, "offset": 3, "epoch": result["epoch"]}
-    result = cid.ask(subscribe=again)["subscribe"]
+    result = cid.request(subscribe=again)["subscribe"]
     assert (result["recovered"], result["was_recovering"]) == (True, True)
     assert "publications" not in result
 
 
-def test_a_cache_is_also_for_who_is_subscribed_by_the_server(house: House) -> None:
-    publish(house, "cache:a", {"n": 1})
-    client = Client(house)
-    reply = client.ask(connect={"token": token("cid", channels=["cache:a"])})
+def test_server_side_subscription_to_cache_channel_gets_latest_publication(
+    harness: NodeHarness,
+) -> None:
+    publish(harness, "cache:a", {"n": 1})
+    client = SessionClient(harness)
+    reply = client.request(connect={"token": token("cid", channels=["cache:a"])})
     result = reply["connect"]["subs"]["cache:a"]
     assert [each["data"] for each in result["publications"]] == [{"n": 1}]
     assert (result["recovered"], result["was_recovering"]) == (True, True)
 
 
-def tagged(house: House, channel: str, **values: str) -> None:
-    """By the server: each value, with a tag that has its name."""
+def tagged(harness: NodeHarness, channel: str, **values: str) -> None:
+    """Publishes as the server: each value, tagged with its name."""
     for kind, value in values.items():
         data = Raw(json.dumps(value).encode())
-        house.run(house.scope.publish(channel, data, tags={"kind": kind}))
+        harness.run(harness.scope.publish(channel, data, tags={"kind": kind}))
 
 
 NEWS = {"key": "kind", "cmp": "in", "vals": ["news", "more"]}
 
 
-def test_who_filters_gets_what_it_wants_and_misses_nothing(house: House) -> None:
-    ann, bob = house.connected(), house.connected("bob")
-    result = ann.ask(subscribe={"channel": "tags:a", "tf": NEWS})["subscribe"]
-    bob.ask(subscribe={"channel": "tags:a"})
-    tagged(house, "tags:a", other="1", news="2", bad="3", ugly="4", more="5")
+def test_tag_filter_delivers_matches_without_breaking_recovery(harness: NodeHarness) -> None:
+    ann, bob = harness.connected(), harness.connected("bob")
+    result = ann.request(subscribe={"channel": "tags:a", "tf": NEWS})["subscribe"]
+    bob.request(subscribe={"channel": "tags:a"})
+    tagged(harness, "tags:a", other="1", news="2", bad="3", ugly="4", more="5")
     assert [(each["data"], each["offset"]) for each in pushed(ann)] == [("2", 2), ("5", 5)]
     assert [each["offset"] for each in pushed(bob)] == [1, 2, 3, 4, 5]
 
-    # What is filtered moves it on all the same: where it comes back, and what it recovers.
+    # Filtered publications advance the position too: at resubscribe and in recovery.
     position = {"channel": "tags:a", "recover": True, "epoch": result["epoch"], "tf": NEWS}
     for offset, found in ((0, [2, 5]), (2, [5]), (5, [])):
-        ann.ask(unsubscribe={"channel": "tags:a"})
-        result = ann.ask(subscribe=position | {"offset": offset})["subscribe"]
+        ann.request(unsubscribe={"channel": "tags:a"})
+        result = ann.request(subscribe=position | {"offset": offset})["subscribe"]
         assert result["recovered"]
         assert [each["offset"] for each in result.get("publications", [])] == found
         assert result.get("offset", 0) == offset
-    tagged(house, "tags:a", other="6", bad="7")
-    ann.ask(unsubscribe={"channel": "tags:a"})
-    result = ann.ask(subscribe=position | {"offset": 5})["subscribe"]
+    tagged(harness, "tags:a", other="6", bad="7")
+    ann.request(unsubscribe={"channel": "tags:a"})
+    result = ann.request(subscribe=position | {"offset": 5})["subscribe"]
     assert (result["recovered"], result["offset"]) == (True, 7)
     assert "publications" not in result
-    tagged(house, "tags:a", news="8")
+    tagged(harness, "tags:a", news="8")
     assert [each["offset"] for each in pushed(ann)] == [8]
-    assert ann.heard() == []
-    history = ann.ask(history={"channel": "tags:a", "limit": -1})["history"]
+    assert ann.received() == []
+    history = ann.request(history={"channel": "tags:a", "limit": -1})["history"]
     assert len(history["publications"]) == 8
 
 
-def test_who_filters_is_told_when_it_missed_something(house: House) -> None:
-    ann = house.connected()
-    ann.ask(subscribe={"channel": "tags:a", "tf": NEWS})
-    tagged(house, "tags:a", other="1")
-    bus = house.node.engine.bus
-    house.run(bus.unsubscribe("default/tags:a"))
-    tagged(house, "tags:a", news="2")
-    house.run(bus.subscribe("default/tags:a"))
-    tagged(house, "tags:a", other="3")
-    (push,) = ann.heard()
+def test_tag_filter_subscriber_notices_lost_publication(harness: NodeHarness) -> None:
+    ann = harness.connected()
+    ann.request(subscribe={"channel": "tags:a", "tf": NEWS})
+    tagged(harness, "tags:a", other="1")
+    bus = harness.node.engine.bus
+    harness.run(bus.unsubscribe("default/tags:a"))
+    tagged(harness, "tags:a", news="2")
+    harness.run(bus.subscribe("default/tags:a"))
+    tagged(harness, "tags:a", other="3")
+    (push,) = ann.received()
     assert push["push"]["unsubscribe"]["code"] == 2500
 
 
-def test_a_filter_that_is_none_or_not_allowed_is_refused(house: House) -> None:
-    ann = house.connected()
+def test_invalid_or_disallowed_filter_is_refused(harness: NodeHarness) -> None:
+    ann = harness.connected()
     for channel, node in (("tags:a", {"key": "kind"}), ("a", NEWS)):
-        reply = ann.ask(subscribe={"channel": channel, "tf": node})
+        reply = ann.request(subscribe={"channel": channel, "tf": node})
         assert reply["error"]["code"] == 107
-    assert "subscribe" in ann.ask(subscribe={"channel": "tags:a", "tf": NEWS})
+    assert "subscribe" in ann.request(subscribe={"channel": "tags:a", "tf": NEWS})
     assert ann.code is None
     deep = '{"nodes":[' * 5000 + "]}" * 5000
-    ann.says(f'{{"id": 9, "subscribe": {{"channel": "tags:b", "tf": {deep}}}}}')
+    ann.send(f'{{"id": 9, "subscribe": {{"channel": "tags:b", "tf": {deep}}}}}')
     assert ann.code == 3501
 
 
-def test_protobuf_has_the_same_filters() -> None:
+def test_protobuf_filter_decodes_as_in_json() -> None:
     node = client_pb2.FilterNode(op="and")
     node.nodes.add(key="kind", cmp="in", vals=["news", "more"])
     node.nodes.add(op="not").nodes.add(key="x", cmp="eq", val="y")

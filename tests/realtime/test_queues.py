@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Queues as channels: whatever is posted to one reaches those who follow it."""
+"""Queue channels: messages that are posted to a queue reach its subscribers."""
 
 from __future__ import annotations
 
@@ -13,9 +13,16 @@ import pytest
 from zaqarclient.queues import client as zaqarclient
 
 from tests import servers
-from tests.realtime.someone import KEY, LEFT_BEHIND, SECRET, Hears, Someone, until
+from tests.realtime.sdk_client import (
+    IGNORE_UNCLOSED_SOCKETS,
+    KEY,
+    SECRET,
+    SdkClient,
+    SubscriptionRecorder,
+    until,
+)
 
-pytestmark = LEFT_BEHIND
+pytestmark = IGNORE_UNCLOSED_SOCKETS
 
 OPTIONS: dict[str, dict[str, object]] = {
     "DEFAULT": {"admin_mode": True},
@@ -30,36 +37,36 @@ def queue() -> str:
     return f"q-{uuid.uuid4()}"
 
 
-class Zaqar:
-    """Requests to the REST API."""
+class QueueRestClient:
+    """A client of the REST API."""
 
-    def __init__(self, service: servers.Service, project: str = "default") -> None:
+    def __init__(self, service: servers.RunningService, project: str = "default") -> None:
         headers = {"Client-ID": str(uuid.uuid4()), "X-Project-ID": project}
         self._client = httpx.AsyncClient(base_url=f"{service.url}/v2", headers=headers)
 
-    async def ask(self, method: str, path: str, document: Any = None) -> Any:
+    async def request(self, method: str, path: str, document: Any = None) -> Any:
         answer = await self._client.request(method, path, json=document)
         assert answer.status_code < 400, answer.text
         return answer.json() if answer.content else None
 
     async def post(self, queue: str, *bodies: Any, **more: Any) -> list[str]:
-        """The ids."""
+        """Posts the bodies; returns the message ids."""
         messages = [{"body": body, "ttl": 300} | more for body in bodies]
-        posted = await self.ask("POST", f"/queues/{queue}/messages", {"messages": messages})
+        posted = await self.request("POST", f"/queues/{queue}/messages", {"messages": messages})
         return [resource.rpartition("/")[2] for resource in posted["resources"]]
 
 
-def called(service: servers.Service, method: str, **body: Any) -> Any:
-    """The result of a method of the server API."""
+def call_server_api(service: servers.RunningService, method: str, **body: Any) -> Any:
+    """Calls a method of the server API; returns its reply."""
     answer = httpx.post(f"{service.url}/api/{method}", json=body, headers={"X-API-Key": KEY})
     return answer.json()
 
 
-def test_messages_are_pushed_as_they_are_posted(service: servers.Service, queue: str) -> None:
+def test_posted_messages_are_pushed_in_order(service: servers.RunningService, queue: str) -> None:
     async def scenario() -> None:
-        zaqar = Zaqar(service)
-        async with Someone(service, "ann") as ann, Someone(service, "bob") as bob:
-            _, heard = await ann.subscribe(f"queue:{queue}", {})
+        zaqar = QueueRestClient(service)
+        async with SdkClient(service, "ann") as ann, SdkClient(service, "bob") as bob:
+            _, recorder = await ann.subscribe(f"queue:{queue}", {})
             await bob.subscribe(f"queue:{queue}", {})
             ids = await zaqar.post(queue, {"n": 1}, "two\n", 3)
             for someone in (ann, bob):
@@ -68,246 +75,258 @@ def test_messages_are_pushed_as_they_are_posted(service: servers.Service, queue:
                     ("publication", "two\n"),
                     ("publication", 3),
                 ]
-            assert [each.offset for each in heard.publications] == [1, 2, 3]
-            assert [each.tags["id"] for each in heard.publications] == ids
-            assert heard.publications[0].tags["ttl"] == "300"
+            assert [each.offset for each in recorder.publications] == [1, 2, 3]
+            assert [each.tags["id"] for each in recorder.publications] == ids
+            assert recorder.publications[0].tags["ttl"] == "300"
 
     asyncio.run(scenario())
 
 
-def test_a_message_taken_at_once_was_pushed_all_the_same(
-    service: servers.Service, queue: str
+def test_message_popped_at_once_is_still_pushed(
+    service: servers.RunningService, queue: str
 ) -> None:
     async def scenario() -> None:
-        zaqar = Zaqar(service)
-        await zaqar.ask("PUT", f"/queues/{queue}")
-        async with Someone(service, "ann") as ann:
-            _, heard = await ann.subscribe(f"queue:{queue}", {})
+        zaqar = QueueRestClient(service)
+        await zaqar.request("PUT", f"/queues/{queue}")
+        async with SdkClient(service, "ann") as ann:
+            _, recorder = await ann.subscribe(f"queue:{queue}", {})
             for number in range(50):
                 await zaqar.post(queue, number)
-                await zaqar.ask("DELETE", f"/queues/{queue}/messages?pop=1")
-            await until(lambda: len(heard.publications) == 50, "50 messages")
-            assert [each.offset for each in heard.publications] == list(range(1, 51))
+                await zaqar.request("DELETE", f"/queues/{queue}/messages?pop=1")
+            await until(lambda: len(recorder.publications) == 50, "50 messages")
+            assert [each.offset for each in recorder.publications] == list(range(1, 51))
 
     asyncio.run(scenario())
 
 
-def test_only_who_may_read_a_queue_follows_it(service: servers.Service, queue: str) -> None:
+def test_subscribing_to_queue_channel_needs_permission(
+    service: servers.RunningService, queue: str
+) -> None:
     async def scenario() -> None:
-        async with Someone(service, "ann") as ann:
-            subscription = ann.client.new_subscription(f"queue:{queue}", Hears(ann.news))
+        async with SdkClient(service, "ann") as ann:
+            subscription = ann.client.new_subscription(
+                f"queue:{queue}", SubscriptionRecorder(ann.events)
+            )
             await subscription.subscribe()
             assert await ann.next() == ("unsubscribed", 103)
 
     asyncio.run(scenario())
 
 
-def test_history_is_the_queue_itself(service: servers.Service, queue: str) -> None:
+def test_channel_history_is_the_queue(service: servers.RunningService, queue: str) -> None:
     async def scenario() -> None:
-        zaqar = Zaqar(service)
+        zaqar = QueueRestClient(service)
         ids = await zaqar.post(queue, *"abcde")
-        await zaqar.ask("DELETE", f"/queues/{queue}/messages/{ids[1]}")
-        async with Someone(service, "ann") as ann:
+        await zaqar.request("DELETE", f"/queues/{queue}/messages/{ids[1]}")
+        async with SdkClient(service, "ann") as ann:
             subscription, _ = await ann.subscribe(f"queue:{queue}", {})
-            past = await subscription.history(limit=-1)
-            assert [(each.offset, each.data) for each in past.publications] == [
+            history = await subscription.history(limit=-1)
+            assert [(each.offset, each.data) for each in history.publications] == [
                 (1, "a"),
                 (3, "c"),
                 (4, "d"),
                 (5, "e"),
             ]
-            assert past.offset == 5
+            assert history.offset == 5
             back = await subscription.history(limit=2, reverse=True)
             assert [each.data for each in back.publications] == ["e", "d"]
 
     asyncio.run(scenario())
 
 
-def test_publishing_to_the_channel_posts_a_message(service: servers.Service, queue: str) -> None:
+def test_publishing_to_the_channel_posts_a_message(
+    service: servers.RunningService, queue: str
+) -> None:
     async def scenario() -> None:
-        zaqar = Zaqar(service)
-        async with Someone(service, "ann") as ann:
-            subscription, heard = await ann.subscribe(f"queue:{queue}", {})
+        zaqar = QueueRestClient(service)
+        async with SdkClient(service, "ann") as ann:
+            subscription, recorder = await ann.subscribe(f"queue:{queue}", {})
             await subscription.publish({"from": "ann"})
-            done = called(
+            done = call_server_api(
                 service, "publish", channel=f"queue:{queue}", data=[2], idempotency_key="k"
             )
-            again = called(
+            again = call_server_api(
                 service, "publish", channel=f"queue:{queue}", data=[2], idempotency_key="k"
             )
             assert done == again
             assert done["result"]["offset"] == 2
-            await until(lambda: len(heard.publications) == 2, "both")
-            listed = await zaqar.ask("GET", f"/queues/{queue}/messages?echo=true")
+            await until(lambda: len(recorder.publications) == 2, "both")
+            listed = await zaqar.request("GET", f"/queues/{queue}/messages?echo=true")
             assert [each["body"] for each in listed["messages"]] == [{"from": "ann"}, [2]]
 
     asyncio.run(scenario())
     refused = [
-        called(service, "publish", channel=f"queue:{queue}", data=1, tags={"a": "b"}),
-        called(service, "publish", channel=f"queue:{queue}", data=1, version=1),
-        called(service, "history_remove", channel=f"queue:{queue}"),
-        called(service, "publish", channel="queue:no name", data=1),
-        called(service, "publish", channel=f"queue:{queue}", data="x" * 300_000),
+        call_server_api(service, "publish", channel=f"queue:{queue}", data=1, tags={"a": "b"}),
+        call_server_api(service, "publish", channel=f"queue:{queue}", data=1, version=1),
+        call_server_api(service, "history_remove", channel=f"queue:{queue}"),
+        call_server_api(service, "publish", channel="queue:no name", data=1),
+        call_server_api(service, "publish", channel=f"queue:{queue}", data="x" * 300_000),
     ]
     assert [each["error"]["code"] for each in refused] == [108, 108, 108, 107, 107]
 
 
-def test_bodies_of_a_queue_that_is_encrypted_are_readable(
-    service: servers.Service, queue: str
+def test_subscriber_of_encrypted_queue_gets_plain_bodies(
+    service: servers.RunningService, queue: str
 ) -> None:
     async def scenario() -> None:
-        zaqar = Zaqar(service)
-        await zaqar.ask("PUT", f"/queues/{queue}", {"_enable_encrypt_messages": True})
-        async with Someone(service, "ann") as ann:
+        zaqar = QueueRestClient(service)
+        await zaqar.request("PUT", f"/queues/{queue}", {"_enable_encrypt_messages": True})
+        async with SdkClient(service, "ann") as ann:
             subscription, _ = await ann.subscribe(f"queue:{queue}", {})
             await zaqar.post(queue, {"secret": 1})
             assert await ann.next() == ("publication", {"secret": 1})
-            past = await subscription.history(limit=1)
-            assert past.publications[0].data == {"secret": 1}
+            history = await subscription.history(limit=1)
+            assert history.publications[0].data == {"secret": 1}
 
     asyncio.run(scenario())
 
 
-def test_projects_follow_their_own_queues(service: servers.Service, queue: str) -> None:
+def test_queue_channels_are_separate_per_project(
+    service: servers.RunningService, queue: str
+) -> None:
     async def scenario() -> None:
-        here, there = Zaqar(service), Zaqar(service, "elsewhere/x")
+        default, other = QueueRestClient(service), QueueRestClient(service, "elsewhere/x")
         async with (
-            Someone(service, "ann") as ann,
-            Someone(service, "bob", project="elsewhere/x") as bob,
+            SdkClient(service, "ann") as ann,
+            SdkClient(service, "bob", project="elsewhere/x") as bob,
         ):
             await ann.subscribe(f"queue:{queue}", {})
             await bob.subscribe(f"queue:{queue}", {})
-            await there.post(queue, "there")
-            await here.post(queue, "here")
-            assert await ann.next() == ("publication", "here")
-            assert await bob.next() == ("publication", "there")
+            await other.post(queue, "of other")
+            await default.post(queue, "of default")
+            assert await ann.next() == ("publication", "of default")
+            assert await bob.next() == ("publication", "of other")
 
     asyncio.run(scenario())
 
 
-def test_who_missed_a_deleted_message_is_told_that_it_cannot_be_recovered(
-    service: servers.Service, queue: str
+def test_client_that_missed_a_deleted_message_is_not_recovered(
+    service: servers.RunningService, queue: str
 ) -> None:
     async def scenario() -> None:
-        zaqar = Zaqar(service)
+        zaqar = QueueRestClient(service)
         await zaqar.post(queue, "a")
-        async with Someone(service, "ann") as ann:
-            subscription, heard = await ann.subscribe(f"queue:{queue}", {})
+        async with SdkClient(service, "ann") as ann:
+            subscription, recorder = await ann.subscribe(f"queue:{queue}", {})
             await subscription.unsubscribe()
             await zaqar.post(queue, "b", "c")
             await subscription.subscribe()
             await subscription.ready(timeout=60)
-            assert heard.recovered == [True]
-            assert [each.data for each in heard.publications] == ["b", "c"]
+            assert recorder.recovered == [True]
+            assert [each.data for each in recorder.publications] == ["b", "c"]
             await subscription.unsubscribe()
             (gone,) = await zaqar.post(queue, "d")
             await zaqar.post(queue, "e")
-            await zaqar.ask("DELETE", f"/queues/{queue}/messages/{gone}")
+            await zaqar.request("DELETE", f"/queues/{queue}/messages/{gone}")
             await subscription.subscribe()
             await subscription.ready(timeout=60)
-            assert heard.recovered == [True, False]
+            assert recorder.recovered == [True, False]
             await zaqar.post(queue, "f")
-            await until(lambda: len(heard.publications) == 3, "what came then")
-            assert heard.publications[-1].offset == 6
+            await until(lambda: len(recorder.publications) == 3, "the next message")
+            assert recorder.publications[-1].offset == 6
 
     asyncio.run(scenario())
 
 
-def test_a_queue_that_begins_a_new_life_is_told_from_the_old_one(
-    service: servers.Service, queue: str
+def test_recreated_queue_has_new_epoch_and_is_not_recovered(
+    service: servers.RunningService, queue: str
 ) -> None:
     async def scenario() -> None:
-        zaqar = Zaqar(service)
+        zaqar = QueueRestClient(service)
         await zaqar.post(queue, "a", "b")
-        async with Someone(service, "ann") as ann:
-            _, heard = await ann.subscribe(f"queue:{queue}", {})
-            await zaqar.ask("DELETE", f"/queues/{queue}")
+        async with SdkClient(service, "ann") as ann:
+            _, recorder = await ann.subscribe(f"queue:{queue}", {})
+            await zaqar.request("DELETE", f"/queues/{queue}")
             await zaqar.post(queue, "new")
-            await until(lambda: heard.recovered == [False], "to be told")
+            await until(lambda: recorder.recovered == [False], "the failed recovery")
             await zaqar.post(queue, "newer")
-            await until(lambda: len(heard.publications) > 0, "what came then")
-            assert heard.publications[-1].data == "newer"
+            await until(lambda: len(recorder.publications) > 0, "the next message")
+            assert recorder.publications[-1].data == "newer"
 
     asyncio.run(scenario())
 
 
-def test_a_message_that_is_gone_from_between_is_missing(
-    service: servers.Service, queue: str
+def test_deleted_message_in_missed_range_prevents_recovery(
+    service: servers.RunningService, queue: str
 ) -> None:
     async def scenario() -> None:
-        zaqar = Zaqar(service)
-        async with Someone(service, "ann") as ann:
-            # From before the queue's first message.
-            subscription, heard = await ann.subscribe(f"queue:{queue}", {})
+        zaqar = QueueRestClient(service)
+        async with SdkClient(service, "ann") as ann:
+            # The position is before the queue's first message.
+            subscription, recorder = await ann.subscribe(f"queue:{queue}", {})
             await subscription.unsubscribe()
             await zaqar.post(queue, *"abc")
             await subscription.subscribe()
             await subscription.ready(timeout=60)
-            assert [each.data for each in heard.publications] == list("abc")
+            assert [each.data for each in recorder.publications] == list("abc")
             await subscription.unsubscribe()
             ids = await zaqar.post(queue, *"def")
-            await zaqar.ask("DELETE", f"/queues/{queue}/messages/{ids[1]}")
+            await zaqar.request("DELETE", f"/queues/{queue}/messages/{ids[1]}")
             await subscription.subscribe()
             await subscription.ready(timeout=60)
-            assert heard.recovered == [True, False]
+            assert recorder.recovered == [True, False]
 
     asyncio.run(scenario())
 
 
-def test_a_life_that_was_never_seen_is_not_taken_for_another(
-    service: servers.Service, queue: str
+def test_queue_recreated_while_unsubscribed_is_not_recovered(
+    service: servers.RunningService, queue: str
 ) -> None:
     async def scenario() -> None:
-        zaqar = Zaqar(service)
-        async with Someone(service, "ann") as ann:
-            subscription, heard = await ann.subscribe(f"queue:{queue}", {})
+        zaqar = QueueRestClient(service)
+        async with SdkClient(service, "ann") as ann:
+            subscription, recorder = await ann.subscribe(f"queue:{queue}", {})
             await zaqar.post(queue, *"ab")
-            await until(lambda: len(heard.publications) == 2, "both")
+            await until(lambda: len(recorder.publications) == 2, "both")
             await subscription.unsubscribe()
-            await zaqar.ask("DELETE", f"/queues/{queue}")
+            await zaqar.request("DELETE", f"/queues/{queue}")
             await zaqar.post(queue, *"xyz")
             await subscription.subscribe()
             await subscription.ready(timeout=60)
-            assert heard.recovered == [False]
+            assert recorder.recovered == [False]
 
     asyncio.run(scenario())
 
 
-def test_more_than_a_page_is_recovered(service: servers.Service, queue: str) -> None:
+def test_recovery_reads_more_than_one_page(service: servers.RunningService, queue: str) -> None:
     async def scenario() -> None:
-        zaqar = Zaqar(service)
-        async with Someone(service, "ann") as ann:
-            subscription, heard = await ann.subscribe(f"queue:{queue}", {})
+        zaqar = QueueRestClient(service)
+        async with SdkClient(service, "ann") as ann:
+            subscription, recorder = await ann.subscribe(f"queue:{queue}", {})
             await subscription.unsubscribe()
             for number in range(40):
                 await zaqar.post(queue, str(number) * 30_000)
             await subscription.subscribe()
             await subscription.ready(timeout=60)
-            assert heard.recovered == [True]
-            assert [each.offset for each in heard.publications] == list(range(1, 41))
+            assert recorder.recovered == [True]
+            assert [each.offset for each in recorder.publications] == list(range(1, 41))
 
     asyncio.run(scenario())
 
 
-def test_who_follows_a_queue_is_present(service: servers.Service, queue: str) -> None:
+def test_queue_channel_subscriber_is_in_presence(
+    service: servers.RunningService, queue: str
+) -> None:
     async def scenario() -> None:
-        async with Someone(service, "ann") as ann:
+        async with SdkClient(service, "ann") as ann:
             await ann.subscribe(f"queue:{queue}", {})
-            found = called(service, "presence", channel=f"queue:{queue}")["result"]["presence"]
+            found = call_server_api(service, "presence", channel=f"queue:{queue}")["result"][
+                "presence"
+            ]
             assert [each["user"] for each in found.values()] == ["ann"]
-            listed = called(service, "channels", pattern="queue:*")["result"]["channels"]
+            listed = call_server_api(service, "channels", pattern="queue:*")["result"]["channels"]
             assert listed[f"queue:{queue}"] == {"num_clients": 1}
 
     asyncio.run(scenario())
 
 
-def test_a_queue_is_followed_across_a_restart_of_the_service_and_nothing_is_missing(
+def test_subscriber_misses_nothing_across_service_restart(
     queue: str,
 ) -> None:
-    """Posted by python-zaqarclient, followed by centrifuge-python."""
+    """Messages of python-zaqarclient reach a subscriber of centrifuge-python."""
     port = servers.free_port()
 
-    def posted(service: servers.Service, numbers: range) -> None:
+    def posted(service: servers.RunningService, numbers: range) -> None:
         auth = {"backend": "noauth", "options": {"os_project_id": "default"}}
         zaqar = zaqarclient.Client(service.url, 2, conf={"auth_opts": auth})
         for number in numbers:
@@ -317,10 +336,10 @@ def test_a_queue_is_followed_across_a_restart_of_the_service_and_nothing_is_miss
         with contextlib.ExitStack() as stack:
             first = servers.service(uri, workers=2, options=OPTIONS, port=port)
             service = stack.enter_context(first)
-            ann = Someone(service, "ann")
+            ann = SdkClient(service, "ann")
             await ann.client.connect()
             await ann.client.ready()
-            _, heard = await ann.subscribe(f"queue:{queue}", {})
+            _, recorder = await ann.subscribe(f"queue:{queue}", {})
             await asyncio.to_thread(posted, service, range(20))
             await asyncio.to_thread(stack.close)
             with servers.service(uri, options=OPTIONS) as other:  # on another port
@@ -328,51 +347,53 @@ def test_a_queue_is_followed_across_a_restart_of_the_service_and_nothing_is_miss
             again = servers.service(uri, workers=2, options=OPTIONS, port=port)
             await asyncio.to_thread(stack.enter_context, again)
             await asyncio.to_thread(posted, service, range(40, 60))
-            await until(lambda: len(heard.publications) >= 60, "all of it")
-            assert [each.data for each in heard.publications] == list(range(60))
-            assert [each.offset for each in heard.publications] == list(range(1, 61))
-            assert heard.recovered == [True]
+            await until(lambda: len(recorder.publications) >= 60, "60 messages")
+            assert [each.data for each in recorder.publications] == list(range(60))
+            assert [each.offset for each in recorder.publications] == list(range(1, 61))
+            assert recorder.recovered == [True]
             await ann.client.disconnect()
 
     with servers.redis_server() as server:
         asyncio.run(scenario(server.uri))
 
 
-def test_who_follows_queues_that_are_not_there_misses_none_whichever_pools_they_get() -> None:
-    async def made_and_used(zaqar: Zaqar, queue: str) -> None:
-        """The first message is taken at once."""
+def test_subscribers_of_missing_queues_miss_nothing_in_any_pool() -> None:
+    async def create_and_use(zaqar: QueueRestClient, queue: str) -> None:
+        """Creates the queue by a post; pops its first message at once."""
         await zaqar.post(queue, 1)
-        await zaqar.ask("DELETE", f"/queues/{queue}/messages?pop=1")
+        await zaqar.request("DELETE", f"/queues/{queue}/messages?pop=1")
         await zaqar.post(queue, 2, 3)
 
-    async def scenario(service: servers.Service, *uris: str) -> None:
-        zaqar = Zaqar(service)
+    async def scenario(service: servers.RunningService, *uris: str) -> None:
+        zaqar = QueueRestClient(service)
         for number, uri in enumerate(uris):
-            await zaqar.ask("PUT", f"/pools/p{number}", {"uri": uri, "weight": 100})
-        async with Someone(service, "ann") as ann, Someone(service, "bob") as bob:
+            await zaqar.request("PUT", f"/pools/p{number}", {"uri": uri, "weight": 100})
+        async with SdkClient(service, "ann") as ann, SdkClient(service, "bob") as bob:
             for turn in range(3):
                 queues = [f"q-{turn}-{number}" for number in range(10)]
-                followed = [
+                recorders = [
                     (await someone.subscribe(f"queue:{queue}", {}))[1]
                     for queue in queues
                     for someone in (ann, bob)
                 ]
-                await asyncio.gather(*(made_and_used(zaqar, queue) for queue in queues))
-                for heard in followed:
-                    await until(lambda heard=heard: len(heard.publications) >= 3, "3 messages")
-                    assert [each.data for each in heard.publications] == [1, 2, 3]
-                    assert [each.offset for each in heard.publications] == [1, 2, 3]
-                    assert heard.recovered == []
-            # Also who was away when the queue was made.
-            away, heard = await ann.subscribe("queue:later", {})
-            await away.unsubscribe()
+                await asyncio.gather(*(create_and_use(zaqar, queue) for queue in queues))
+                for recorder in recorders:
+                    await until(
+                        lambda recorder=recorder: len(recorder.publications) >= 3, "3 messages"
+                    )
+                    assert [each.data for each in recorder.publications] == [1, 2, 3]
+                    assert [each.offset for each in recorder.publications] == [1, 2, 3]
+                    assert recorder.recovered == []
+            # Also a client that was unsubscribed when the queue was created.
+            subscription, recorder = await ann.subscribe("queue:later", {})
+            await subscription.unsubscribe()
             await zaqar.post("later", 1, 2)
-            await away.subscribe()
-            await away.ready(timeout=60)
-            await until(lambda: len(heard.publications) == 2, "both")
-            assert heard.recovered == [True]
+            await subscription.subscribe()
+            await subscription.ready(timeout=60)
+            await until(lambda: len(recorder.publications) == 2, "both")
+            assert recorder.recovered == [True]
 
     with contextlib.ExitStack() as stack:
-        home, *pools = [stack.enter_context(servers.redis_server()).uri for _ in range(3)]
-        service = stack.enter_context(servers.service(home, workers=2, options=OPTIONS))
+        default_pool, *pools = [stack.enter_context(servers.redis_server()).uri for _ in range(3)]
+        service = stack.enter_context(servers.service(default_pool, workers=2, options=OPTIONS))
         asyncio.run(scenario(service, *pools))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Centrifugo's SDKs work with this server unchanged: their own tests say so."""
+"""Centrifugo's SDKs work with this server unchanged: their own tests pass."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from centrifuge import Client, DeltaType, codecs
 from centrifuge.fossil import apply_delta
 
 from tests import servers
-from tests.realtime.someone import LEFT_BEHIND, SECRET, Hears, token
+from tests.realtime.sdk_client import IGNORE_UNCLOSED_SOCKETS, SECRET, SubscriptionRecorder, token
 
-pytestmark = LEFT_BEHIND
+pytestmark = IGNORE_UNCLOSED_SOCKETS
 
-#: What centrifuge-python's tests want, as its own configuration of Centrifugo has it.
+#: The options that centrifuge-python's tests need, as in its configuration of Centrifugo.
 _MAY: dict[str, object] = {
     "history_ttl": 300,
     "force_recovery": True,
@@ -36,7 +36,7 @@ OPTIONS: dict[str, dict[str, object]] = {
     "channels": _MAY
     | {
         "token_hmac_secret_key": "secret",
-        "token_hmac_previous_secret_key": SECRET,  # of tests of our own
+        "token_hmac_previous_secret_key": SECRET,  # used by this project's tests
         "presence": True,
         "join_leave": True,
         "force_push_join_leave": True,
@@ -51,7 +51,7 @@ OPTIONS: dict[str, dict[str, object]] = {
 
 @pytest.fixture(scope="module")
 def sdk(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The source of centrifuge-python, with its tests; the release that is installed."""
+    """The source of the installed release of centrifuge-python, with its tests."""
     folder = tmp_path_factory.mktemp("sdk")
     release = f"centrifuge-python=={version('centrifuge-python')}"
     pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary", ":all:"]
@@ -64,21 +64,21 @@ def sdk(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def channels(redis_server: servers.RedisServer) -> Iterator[servers.Service]:
+def channels(redis_server: servers.RedisServer) -> Iterator[servers.RunningService]:
     with servers.service(redis_server.uri, workers=2, options=OPTIONS) as running:
         yield running
 
 
 @pytest.mark.timeout(240)
-def test_centrifuge_python_is_content(sdk: Path, channels: servers.Service) -> None:
+def test_centrifuge_python_test_suite_passes(sdk: Path, channels: servers.RunningService) -> None:
     for path in (sdk / "tests").glob("*.py"):
         text = path.read_text()
         path.write_text(re.sub(r"localhost:8000", f"localhost:{channels.port}", text))
     done = _run(sdk)
     assert _number(done.stdout, "passed") + _number(done.stdout, "failed") >= 62
     assert _number(done.stdout, "skipped") == 0
-    # One of them goes on without waiting until it is subscribed, and then waits for ever for
-    # what it never asked for: on a busy machine it may need another try.
+    # One test does not wait until it is subscribed, and may miss what it waits for: on a
+    # busy machine it needs another try.
     for _ in range(2):
         if done.returncode:
             done = _run(sdk, "--last-failed")
@@ -86,8 +86,8 @@ def test_centrifuge_python_is_content(sdk: Path, channels: servers.Service) -> N
 
 
 @pytest.mark.parametrize("binary", [False, True])
-def test_it_reads_what_was_published_from_deltas(
-    channels: servers.Service, monkeypatch: pytest.MonkeyPatch, binary: bool
+def test_centrifuge_python_reads_publications_from_deltas(
+    channels: servers.RunningService, monkeypatch: pytest.MonkeyPatch, binary: bool
 ) -> None:
     applied = []
 
@@ -99,30 +99,36 @@ def test_it_reads_what_was_published_from_deltas(
     texts = [json.dumps({"n": n, "text": "é" * 100}, ensure_ascii=False) for n in range(4)]
     values = [text.encode() if binary else json.loads(text) for text in texts]
 
-    async def talk() -> None:
-        news: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
+    async def scenario() -> None:
+        events: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
         format_ = "format=protobuf" if binary else "format=json"
         url = f"ws://127.0.0.1:{channels.port}/connection/websocket?{format_}"
         client = Client(url, token=token("ann"), use_protobuf=binary)
         channel = f"deltas{binary}"
         subscription = client.new_subscription(
-            channel, Hears(news), token=token("ann", channel=channel), delta=DeltaType.FOSSIL
+            channel,
+            SubscriptionRecorder(events),
+            token=token("ann", channel=channel),
+            delta=DeltaType.FOSSIL,
         )
         await client.connect()
         await subscription.subscribe()
         await subscription.ready(timeout=60)
         for value in values:
             await subscription.publish(value)
-            assert (await asyncio.wait_for(news.get(), 60))[1] == value
+            assert (await asyncio.wait_for(events.get(), 60))[1] == value
         await client.disconnect()
 
-    asyncio.run(talk())
+    asyncio.run(scenario())
     assert len(applied) == 3
     assert max(map(len, applied)) < 40
 
 
 def _run(sdk: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    helpers = ("test_get_client_token", "test_get_subscription_token")  # tests by name only
+    helpers = (
+        "test_get_client_token",
+        "test_get_subscription_token",
+    )  # helpers that pytest takes for tests
     return subprocess.run(
         [
             *(sys.executable, "-m", "pytest", "-q", "--timeout", "20", *options),
@@ -137,6 +143,6 @@ def _run(sdk: Path, *options: str) -> subprocess.CompletedProcess[str]:
 
 
 def _number(output: str, what: str) -> int:
-    """Of tests, as the last line has it."""
+    """Returns the number of tests in the summary line."""
     found = re.search(rf"(\d+) {what}", output.splitlines()[-1])
     return int(found[1]) if found else 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The server API, as `cent`, Centrifugo's own library for it, uses it: two workers, one Redis."""
+"""The server API as Centrifugo's own library `cent` uses it: two workers, one Redis."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from websockets.sync.client import ClientConnection
 from websockets.sync.client import connect as websocket
 
 from tests import servers
-from tests.realtime.someone import KEY, LEFT_BEHIND, SECRET, Someone, token
+from tests.realtime.sdk_client import IGNORE_UNCLOSED_SOCKETS, KEY, SECRET, SdkClient, token
 from zaqar_redis import clock
-from zaqar_redis.api.channels import Channels, server
-from zaqar_redis.api.channels import Settings as ChannelSettings
+from zaqar_redis.api.channels import ChannelsApp, server
+from zaqar_redis.api.channels import ChannelSettings as ChannelSettings
 from zaqar_redis.auth import tokens
-from zaqar_redis.realtime import world
 from zaqar_redis.realtime.engines.memory import MemoryEngine, MemoryHistory
-from zaqar_redis.realtime.namespaces import Namespaces, Options
+from zaqar_redis.realtime.session import context
+from zaqar_redis.realtime.session.namespaces import ChannelOptions, Namespaces
 
-pytestmark = LEFT_BEHIND
+pytestmark = IGNORE_UNCLOSED_SOCKETS
 
 OPTIONS: dict[str, dict[str, object]] = {
     "channels": {
@@ -48,7 +48,7 @@ OPTIONS: dict[str, dict[str, object]] = {
 
 
 @pytest.fixture(scope="module")
-def api(service: servers.Service) -> Iterator[cent.Client]:
+def api(service: servers.RunningService) -> Iterator[cent.Client]:
     client = cent.Client(f"{service.url}/api", KEY)
     yield client
     client.close()
@@ -59,18 +59,20 @@ def channel() -> str:
     return f"chat:{uuid.uuid4()}"
 
 
-def asked(service: servers.Service, method: str, body: Any, **headers: str) -> httpx.Response:
+def call_api(
+    service: servers.RunningService, method: str, body: Any, **headers: str
+) -> httpx.Response:
     content = body if isinstance(body, (str, bytes)) else json.dumps(body)
     known = {"X-API-Key": KEY} | {name.replace("_", "-"): each for name, each in headers.items()}
     path = f"/api/{method}" if method else "/api"
     return httpx.post(f"{service.url}{path}", content=content, headers=known)
 
 
-def test_a_publication_gets_a_position_and_reaches_subscribers_of_every_worker(
-    service: servers.Service, api: cent.Client, channel: str
+def test_publish_returns_position_and_reaches_subscribers_of_every_worker(
+    service: servers.RunningService, api: cent.Client, channel: str
 ) -> None:
     async def scenario() -> None:
-        async with Someone(service, "a") as one, Someone(service, "b") as two:
+        async with SdkClient(service, "a") as one, SdkClient(service, "b") as two:
             await one.subscribe(channel)
             await two.subscribe(channel)
             done = await asyncio.to_thread(
@@ -85,9 +87,9 @@ def test_a_publication_gets_a_position_and_reaches_subscribers_of_every_worker(
     assert [(each.offset, each.data) for each in kept.publications] == [(1, {"n": 1})]
 
 
-def test_a_broadcast_answers_for_each_channel_in_order(api: cent.Client, channel: str) -> None:
-    asked = cent.BroadcastRequest(channels=[channel, "nowhere:1", channel], data=1)
-    first, second, third = api.broadcast(asked).responses
+def test_broadcast_replies_for_each_channel_in_order(api: cent.Client, channel: str) -> None:
+    request = cent.BroadcastRequest(channels=[channel, "nowhere:1", channel], data=1)
+    first, second, third = api.broadcast(request).responses
     assert first.result
     assert first.result.offset == 1
     assert second.error
@@ -96,14 +98,14 @@ def test_a_broadcast_answers_for_each_channel_in_order(api: cent.Client, channel
     assert third.result.offset == 2
 
 
-def test_a_key_and_a_version_stop_what_went_out_before(
-    service: servers.Service, api: cent.Client, channel: str
+def test_idempotency_key_and_version_suppress_duplicate_publications(
+    service: servers.RunningService, api: cent.Client, channel: str
 ) -> None:
     once = cent.PublishRequest(channel=channel, data=1, idempotency_key="k")
     assert api.publish(once) == api.publish(once)
     versioned = {"channel": channel, "data": 2, "version": 7, "version_epoch": "e"}
     for _ in range(2):
-        assert asked(service, "publish", versioned).json()["result"]["offset"] == 2
+        assert call_api(service, "publish", versioned).json()["result"]["offset"] == 2
     assert len(api.history(cent.HistoryRequest(channel=channel, limit=-1)).publications) == 2
     api.publish(cent.PublishRequest(channel=channel, data=3, skip_history=True))
     assert api.history(cent.HistoryRequest(channel=channel)).offset == 2
@@ -125,20 +127,20 @@ def test_history_is_paged_and_removed(api: cent.Client, channel: str) -> None:
         api.history(cent.HistoryRequest(channel=channel, since=elsewhere))
 
 
-def test_a_user_is_subscribed_unsubscribed_and_disconnected_wherever_it_is(
-    service: servers.Service, api: cent.Client, channel: str
+def test_user_is_subscribed_unsubscribed_and_disconnected_on_any_worker(
+    service: servers.RunningService, api: cent.Client, channel: str
 ) -> None:
     user = str(uuid.uuid4())
 
     async def scenario() -> None:
-        async with Someone(service, user) as one, Someone(service, "other") as other:
+        async with SdkClient(service, user) as one, SdkClient(service, "other") as other:
             await asyncio.to_thread(
                 api.subscribe, cent.SubscribeRequest(user=user, channel=channel, info={"a": 1})
             )
             assert await one.next() == ("subscribed", channel)
-            there = await asyncio.to_thread(api.presence, cent.PresenceRequest(channel=channel))
-            assert [each.user for each in there.presence.values()] == [user]
-            assert [each.chan_info for each in there.presence.values()] == [{"a": 1}]
+            present = await asyncio.to_thread(api.presence, cent.PresenceRequest(channel=channel))
+            assert [each.user for each in present.presence.values()] == [user]
+            assert [each.chan_info for each in present.presence.values()] == [{"a": 1}]
             stats = await asyncio.to_thread(
                 api.presence_stats, cent.PresenceStatsRequest(channel=channel)
             )
@@ -156,29 +158,31 @@ def test_a_user_is_subscribed_unsubscribed_and_disconnected_wherever_it_is(
                 ),
             )
             assert await one.next() == ("disconnected", (4501, "enough"))
-            assert other.news.empty()
+            assert other.events.empty()
 
     asyncio.run(scenario())
 
 
-def test_a_connection_is_refreshed_and_expired(service: servers.Service, api: cent.Client) -> None:
+def test_refresh_extends_or_expires_a_connection(
+    service: servers.RunningService, api: cent.Client
+) -> None:
     user = str(uuid.uuid4())
 
     async def scenario() -> None:
-        async with Someone(service, user) as one:
+        async with SdkClient(service, user) as one:
             await asyncio.to_thread(api.refresh, cent.RefreshRequest(user=user, expire_at=0))
             await asyncio.to_thread(api.refresh, cent.RefreshRequest(user=user, expired=True))
             assert await one.next() == ("connecting", 3005)
-            await one.client.ready(timeout=60)  # it comes back by itself
+            await one.client.ready(timeout=60)  # it reconnects by itself
 
     asyncio.run(scenario())
 
 
-def test_all_workers_tell_of_their_channels_and_of_themselves(
-    service: servers.Service, api: cent.Client, channel: str
+def test_channels_and_info_cover_all_workers(
+    service: servers.RunningService, api: cent.Client, channel: str
 ) -> None:
     async def scenario() -> None:
-        some = [Someone(service, f"u{n}") for n in range(8)]
+        some = [SdkClient(service, f"u{n}") for n in range(8)]
         for one in some:
             await one.__aenter__()
             await one.subscribe(channel)
@@ -196,7 +200,7 @@ def test_all_workers_tell_of_their_channels_and_of_themselves(
     asyncio.run(scenario())
 
 
-def test_a_batch_answers_every_command(service: servers.Service, api: cent.Client) -> None:
+def test_batch_replies_to_every_command(service: servers.RunningService, api: cent.Client) -> None:
     channel = f"chat:{uuid.uuid4()}"
     for parallel in (False, True):
         done = api.batch(
@@ -210,7 +214,7 @@ def test_a_batch_answers_every_command(service: servers.Service, api: cent.Clien
         )
         assert len(done.replies) == 2
     body = {"commands": [{"publish": {"channel": "x:y", "data": 1}}, {}, {"batch": {}}]}
-    replies = asked(service, "batch", body).json()["replies"]
+    replies = call_api(service, "batch", body).json()["replies"]
     assert [reply["error"]["code"] for reply in replies] == [102, 107, 104]
 
 
@@ -221,7 +225,7 @@ def test_a_batch_answers_every_command(service: servers.Service, api: cent.Clien
         ("publish", {"data": 1}, 107),
         ("publish", {"channel": "chat:x"}, 107),
         ("publish", {"channel": "chat:x", "b64data": "%"}, 107),
-        ("publish", {"channel": "json:x", "b64data": "eA=="}, 107),  # no JSON
+        ("publish", {"channel": "json:x", "b64data": "eA=="}, 107),  # not JSON
         ("publish", {"channel": "chat:x", "data": 1, "version": "a"}, 107),
         ("publish", {"channel": "chat:x", "data": 1, "version": -1}, 107),
         ("subscribe", {"user": "a", "channel": "queue:no name"}, 107),
@@ -239,42 +243,42 @@ def test_a_batch_answers_every_command(service: servers.Service, api: cent.Clien
         ("rpc", {"method": "x"}, 108),
     ],
 )
-def test_what_cannot_be_done_is_refused_with_a_code(
-    service: servers.Service, method: str, body: Any, code: int
+def test_invalid_request_is_refused_with_error_code(
+    service: servers.RunningService, method: str, body: Any, code: int
 ) -> None:
-    plain = asked(service, method, body)
+    plain = call_api(service, method, body)
     assert plain.status_code == 200
     assert plain.json()["error"]["code"] == code
-    loud = asked(service, method, body, X_Centrifugo_Error_Mode="transport")
+    loud = call_api(service, method, body, X_Centrifugo_Error_Mode="transport")
     assert loud.status_code == {102: 404, 107: 400, 108: 400}[code]
 
 
-def test_a_method_that_is_unknown_is_not_found(service: servers.Service) -> None:
-    assert asked(service, "nothing", {}).status_code == 404
-    assert httpx.post(f"{service.url}/api/nothing").status_code == 404  # as any other address
+def test_unknown_method_is_not_found(service: servers.RunningService) -> None:
+    assert call_api(service, "nothing", {}).status_code == 404
+    assert httpx.post(f"{service.url}/api/nothing").status_code == 404  # as for any unknown path
     old = httpx.post(f"{service.url}/api", json={"method": "nothing"}, headers={"X-API-Key": KEY})
     assert (old.status_code, old.json()["error"]["code"]) == (200, 104)
 
 
-def reads_on(connection: ClientConnection) -> NoReturn:
+def read_until_closed(connection: ClientConnection) -> NoReturn:
     while True:
         connection.recv(60)
 
 
 @contextlib.contextmanager
-def connected(service: servers.Service, path: str, user: str) -> Iterator[ClientConnection]:
-    asks: dict[str, Any] = {"token": token(user)}
+def connected(service: servers.RunningService, path: str, user: str) -> Iterator[ClientConnection]:
+    command: dict[str, Any] = {"token": token(user)}
     if path == "websocket":
-        asks = {"id": 1, "connect": asks}
+        command = {"id": 1, "connect": command}
     with websocket(f"ws://127.0.0.1:{service.port}/connection/{path}") as connection:
-        connection.send(json.dumps(asks))
+        connection.send(json.dumps(command))
         connection.recv(60)
         yield connection
 
 
 @pytest.mark.parametrize("path", ["websocket", "uni_websocket"])
-def test_who_is_disconnected_is_told_the_code_and_the_reason(
-    service: servers.Service, path: str
+def test_disconnected_client_gets_code_and_reason(
+    service: servers.RunningService, path: str
 ) -> None:
     user = str(uuid.uuid4())
     for given, code, reason in (
@@ -284,37 +288,39 @@ def test_who_is_disconnected_is_told_the_code_and_the_reason(
         (None, 3503, "force disconnect"),
     ):
         with connected(service, path, user) as connection:
-            asked(service, "disconnect", {"user": user, "disconnect": given})
+            call_api(service, "disconnect", {"user": user, "disconnect": given})
             with pytest.raises(ConnectionClosed) as caught:
-                reads_on(connection)
+                read_until_closed(connection)
         assert caught.value.rcvd is not None
         assert (caught.value.rcvd.code, caught.value.rcvd.reason) == (code, reason)
 
 
 @pytest.mark.parametrize("path", ["websocket", "uni_websocket"])
-def test_who_is_disconnected_with_3000_gets_neither_push_nor_close_frame(
-    service: servers.Service, path: str
+def test_client_disconnected_with_3000_gets_neither_push_nor_close_frame(
+    service: servers.RunningService, path: str
 ) -> None:
     user = str(uuid.uuid4())
     with connected(service, path, user) as connection:
-        asked(service, "disconnect", {"user": user, "disconnect": {"code": 3000}})
+        call_api(service, "disconnect", {"user": user, "disconnect": {"code": 3000}})
         with pytest.raises(ConnectionClosed) as caught:
             connection.recv(60)
     assert caught.value.rcvd is None
 
 
-def test_newlines_in_a_payload_do_not_cut_frames(service: servers.Service, channel: str) -> None:
+def test_newlines_in_payload_do_not_split_frames(
+    service: servers.RunningService, channel: str
+) -> None:
     async def scenario() -> None:
-        async with Someone(service, "a") as one:
+        async with SdkClient(service, "a") as one:
             await one.subscribe(channel)
             body = f'{{"channel": "{channel}", "data": {{"a":\r\n\n1}}}}'
-            assert "result" in (await asyncio.to_thread(asked, service, "publish", body)).json()
+            assert "result" in (await asyncio.to_thread(call_api, service, "publish", body)).json()
             assert await one.next() == ("publication", {"a": 1})
 
     asyncio.run(scenario())
 
 
-def test_only_who_shows_the_key_comes_in(service: servers.Service) -> None:
+def test_request_without_valid_api_key_is_unauthorized(service: servers.RunningService) -> None:
     for headers in ({}, {"X-API-Key": "wrong"}, {"Authorization": "apikey wrong"}):
         answer = httpx.post(f"{service.url}/api/info", json={}, headers=headers)
         assert (answer.status_code, answer.content) == (401, b"")
@@ -323,51 +329,53 @@ def test_only_who_shows_the_key_comes_in(service: servers.Service) -> None:
     assert httpx.post(f"{service.url}/api/info", params={"api_key": KEY}).status_code == 200
 
 
-def test_the_older_form_is_understood_and_what_is_no_json_is_not(
-    service: servers.Service, channel: str
+def test_legacy_request_form_is_accepted_and_malformed_json_refused(
+    service: servers.RunningService, channel: str
 ) -> None:
     old = {"method": "publish", "params": {"channel": channel, "data": 1}}
-    assert asked(service, "", old).json()["result"]["offset"] == 1
-    assert asked(service, "", "{").status_code == 400
-    assert asked(service, "publish", "{").status_code == 400
-    assert asked(service, "publish", b"x" * (5 * 1024 * 1024)).status_code == 413
+    assert call_api(service, "", old).json()["result"]["offset"] == 1
+    assert call_api(service, "", "{").status_code == 400
+    assert call_api(service, "publish", "{").status_code == 400
+    assert call_api(service, "publish", b"x" * (5 * 1024 * 1024)).status_code == 413
 
 
-def test_projects_do_not_see_each_other(service: servers.Service, channel: str) -> None:
+def test_channels_are_separate_per_project(service: servers.RunningService, channel: str) -> None:
     body = {"channel": channel, "data": 1}
-    assert asked(service, "publish", body, X_Project_ID="a").json()["result"]["offset"] == 1
-    assert asked(service, "publish", body, X_Project_ID="b").json()["result"]["offset"] == 1
-    assert asked(service, "history", {"channel": channel}).json()["result"]["offset"] == 0
+    assert call_api(service, "publish", body, X_Project_ID="a").json()["result"]["offset"] == 1
+    assert call_api(service, "publish", body, X_Project_ID="b").json()["result"]["offset"] == 1
+    assert call_api(service, "history", {"channel": channel}).json()["result"]["offset"] == 0
 
 
-def test_an_offset_behind_everything_finds_nothing(service: servers.Service, channel: str) -> None:
-    asked(service, "publish", {"channel": channel, "data": 1})
+def test_history_since_a_future_offset_is_empty(
+    service: servers.RunningService, channel: str
+) -> None:
+    call_api(service, "publish", {"channel": channel, "data": 1})
     for offset in (2**53, 2**64 - 1):
         since = {"offset": offset, "epoch": ""}
-        found = asked(service, "history", {"channel": channel, "limit": -1, "since": since})
+        found = call_api(service, "history", {"channel": channel, "limit": -1, "since": since})
         assert found.json()["result"]["publications"] == []
 
 
-class Broken(MemoryHistory):
+class FailingHistory(MemoryHistory):
     async def remove_history(self, channel: str) -> None:
         raise ZeroDivisionError
 
 
-def insecurely(method: str, headers: dict[str, str]) -> httpx.Response:
-    """What a node without a key answers."""
+def call_insecure_node(method: str, headers: dict[str, str]) -> httpx.Response:
+    """Calls a node without an API key; returns its response."""
 
     async def answer() -> httpx.Response:
         given = ChannelSettings(
-            namespaces=Namespaces(Options(history_size=1, history_ttl=1), {}),
-            tokens=tokens.Settings(),
-            session=world.Settings(),
+            namespaces=Namespaces(ChannelOptions(history_size=1, history_ttl=1), {}),
+            tokens=tokens.TokenSettings(),
+            session=context.SessionSettings(),
             allowed_origins=("https://*.example.org",),
             project="default",
-            server=server.Settings(insecure=True),
+            server=server.ServerApiSettings(insecure=True),
         )
         engine = MemoryEngine(clock.process)
-        engine.history = Broken(clock.process, engine.bus)
-        channels = Channels(engine, given)
+        engine.history = FailingHistory(clock.process, engine.bus)
+        channels = ChannelsApp(engine, given)
         await channels.start()
         transport = httpx.ASGITransport(app=channels)  # type: ignore[arg-type]  # an ASGI app
         async with httpx.AsyncClient(base_url="http://here:8888", transport=transport) as client:
@@ -390,18 +398,18 @@ def insecurely(method: str, headers: dict[str, str]) -> httpx.Response:
         ("null", 403),
     ],
 )
-def test_without_a_key_pages_of_others_are_refused(origin: str | None, status: int) -> None:
+def test_insecure_api_refuses_foreign_origins(origin: str | None, status: int) -> None:
     headers = {"Origin": origin} if origin else {}
-    assert insecurely("history", headers).status_code == status
+    assert call_insecure_node("history", headers).status_code == status
 
 
-def test_with_a_key_a_page_of_others_may_ask(service: servers.Service) -> None:
-    assert asked(service, "info", {}, Origin="https://example.com").status_code == 200
+def test_api_key_allows_any_origin(service: servers.RunningService) -> None:
+    assert call_api(service, "info", {}, Origin="https://example.com").status_code == 200
 
 
-def test_a_mishap_is_answered_in_the_form_of_errors() -> None:
-    answered = insecurely("history_remove", {})
+def test_unexpected_exception_replies_internal_error() -> None:
+    answered = call_insecure_node("history_remove", {})
     assert answered.status_code == 200
     assert answered.json() == {"error": {"code": 100, "message": "internal server error"}}
-    told = insecurely("history_remove", {"X-Centrifugo-Error-Mode": "transport"})
-    assert (told.status_code, told.json()["error"]["code"]) == (500, 100)
+    response = call_insecure_node("history_remove", {"X-Centrifugo-Error-Mode": "transport"})
+    assert (response.status_code, response.json()["error"]["code"]) == (500, 100)

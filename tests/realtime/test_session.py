@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rules of the conversation, without a socket: commands in, replies and pushes out."""
+"""Channel sessions without a socket: commands in, replies and pushes out."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ import pytest
 from tests import servers
 from zaqar_redis import clock, errors
 from zaqar_redis.auth import tokens
-from zaqar_redis.realtime import recovery
-from zaqar_redis.realtime.codec import JSON
-from zaqar_redis.realtime.codes import Close
-from zaqar_redis.realtime.engine import Keep, Kept, Position, Since
+from zaqar_redis.realtime.engine import HistoryEntry, HistoryFilter, HistoryOptions, Position
 from zaqar_redis.realtime.engines.memory import MemoryEngine
-from zaqar_redis.realtime.namespaces import Namespaces, Options
-from zaqar_redis.realtime.node import Node
-from zaqar_redis.realtime.scope import Scope
-from zaqar_redis.realtime.session import Session
-from zaqar_redis.realtime.world import Settings
+from zaqar_redis.realtime.node.node import Node
+from zaqar_redis.realtime.node.project_context import ProjectContext
+from zaqar_redis.realtime.protocol.codec import JSON
+from zaqar_redis.realtime.protocol.codes import DisconnectCode
+from zaqar_redis.realtime.session import recovery
+from zaqar_redis.realtime.session.context import SessionSettings
+from zaqar_redis.realtime.session.namespaces import ChannelOptions, Namespaces
+from zaqar_redis.realtime.session.session import Session
 
 SECRET = "a secret that is long enough for HS256"
-#: Everything is allowed, and kept.
-OPEN = Options(
+#: All permissions, and a history.
+OPEN = ChannelOptions(
     presence=True,
     join_leave=True,
     force_push_join_leave=True,
@@ -43,74 +43,76 @@ OPEN = Options(
 )
 
 
-class Out:
-    """What a session said, and how it ended."""
+class RecordingTransport:
+    """Records the replies of a session, and its close."""
 
     def __init__(self) -> None:
         self.replies: list[dict[str, Any]] = []
-        self.closed: Close | None = None
+        self.closed: DisconnectCode | None = None
 
     def send(self, reply: bytes) -> None:
         self.replies.append(json.loads(reply))
 
-    def close(self, close: Close) -> None:
+    def close(self, close: DisconnectCode) -> None:
         self.closed = close
 
 
-class Client:
-    """Somebody at the other end."""
+class SessionClient:
+    """The client end of a session."""
 
-    def __init__(self, house: House) -> None:
-        self._house = house
-        self.out = Out()
-        self.session = Session(house.scope, JSON, self.out)
-        house.node.sessions.add(self.session)
+    def __init__(self, harness: NodeHarness) -> None:
+        self._harness = harness
+        self.out = RecordingTransport()
+        self.session = Session(harness.scope, JSON, self.out)
+        harness.node.sessions.add(self.session)
 
-    def says(self, *commands: dict[str, Any] | str) -> list[dict[str, Any]]:
-        """What comes back."""
+    def send(self, *commands: dict[str, Any] | str) -> list[dict[str, Any]]:
+        """Sends commands; returns the replies and pushes that follow."""
         lines = [each if isinstance(each, str) else json.dumps(each) for each in commands]
-        self._house.run(self.session.receive("\n".join(lines).encode()))
-        return self.heard()
+        self._harness.run(self.session.receive("\n".join(lines).encode()))
+        return self.received()
 
-    def heard(self) -> list[dict[str, Any]]:
-        self._house.run(asyncio.sleep(0))
-        heard, self.out.replies = self.out.replies, []
-        return heard
+    def received(self) -> list[dict[str, Any]]:
+        self._harness.run(asyncio.sleep(0))
+        received, self.out.replies = self.out.replies, []
+        return received
 
-    def ask(self, **command: Any) -> dict[str, Any]:
-        """The reply to a command; pushes before and behind it are left out."""
-        (reply,) = [each for each in self.says({"id": 7} | command) if each.get("id") == 7]
+    def request(self, **command: Any) -> dict[str, Any]:
+        """Sends a command; returns its reply and drops pushes around it."""
+        (reply,) = [each for each in self.send({"id": 7} | command) if each.get("id") == 7]
         return reply
 
-    def ticks(self) -> None:
-        """What is due is done."""
+    def tick_session(self) -> None:
+        """Runs the session's periodic work."""
 
         async def tick() -> None:
             self.session.tick()
 
-        self._house.run(tick())
+        self._harness.run(tick())
 
     @property
     def code(self) -> int | None:
         return self.out.closed.code if self.out.closed else None
 
 
-class House:
+class NodeHarness:
     def __init__(self, runner: asyncio.Runner) -> None:
         self._runner = runner
 
-    def build(self, settings: Settings, options: Options, **named: Options) -> None:
-        verifier = tokens.Verifier(tokens.Settings(hmac=(SECRET,)))
+    def build(
+        self, settings: SessionSettings, options: ChannelOptions, **named: ChannelOptions
+    ) -> None:
+        verifier = tokens.TokenVerifier(tokens.TokenSettings(hmac=(SECRET,)))
         namespaces = Namespaces(options, named)
         self.node = Node(MemoryEngine(clock.process), settings, namespaces, verifier)
-        self.scope = Scope(self.node, "default")
+        self.scope = ProjectContext(self.node, "default")
         self.run(self.node.start())
 
     def run(self, work: Any) -> Any:
         return self._runner.run(work)
 
-    def soon(self, happens: Callable[[], None], seconds: float = 0.05) -> None:
-        """Something happens in the loop, and so long for what comes of it."""
+    def run_and_wait(self, happens: Callable[[], None], seconds: float = 0.05) -> None:
+        """Calls *happens* in the event loop, and waits *seconds* for its effects."""
 
         async def work() -> None:
             happens()
@@ -118,11 +120,11 @@ class House:
 
         self.run(work())
 
-    def connected(self, user: str = "ann", **claims: Any) -> Client:
-        client = Client(self)
-        reply = client.ask(connect={"token": token(user, **claims)})
+    def connected(self, user: str = "ann", **claims: Any) -> SessionClient:
+        client = SessionClient(self)
+        reply = client.request(connect={"token": token(user, **claims)})
         assert "connect" in reply
-        client.heard()
+        client.received()
         return client
 
 
@@ -131,22 +133,26 @@ def token(user: str = "ann", secret: str = SECRET, **claims: Any) -> str:
 
 
 @pytest.fixture
-def house() -> Iterator[House]:
+def harness() -> Iterator[NodeHarness]:
     with asyncio.Runner() as runner:
-        made = House(runner)
-        small = Options(history_size=2, history_ttl=60)
-        made.build(Settings(), OPEN, small=small, plain=Options())
-        yield made
-        made.run(made.node.close())
+        node_harness = NodeHarness(runner)
+        small = ChannelOptions(history_size=2, history_ttl=60)
+        node_harness.build(SessionSettings(), OPEN, small=small, plain=ChannelOptions())
+        yield node_harness
+        node_harness.run(node_harness.node.close())
 
 
-def test_who_connects_is_told_who_it_is_and_how_often_to_be_pinged(house: House) -> None:
-    result = Client(house).ask(connect={"token": token(), "data": {"any": [1]}})["connect"]
+def test_connect_reply_has_client_id_and_ping_interval(harness: NodeHarness) -> None:
+    result = SessionClient(harness).request(connect={"token": token(), "data": {"any": [1]}})[
+        "connect"
+    ]
     assert len(result["client"]) == 36
     assert result["version"]
     assert (result["ping"], result["pong"]) == (25, True)
     assert "expires" not in result
-    late = Client(house).ask(connect={"token": token(exp=int(time.time()) + 100)})["connect"]
+    late = SessionClient(harness).request(connect={"token": token(exp=int(time.time()) + 100)})[
+        "connect"
+    ]
     assert late["expires"]
     assert 95 <= late["ttl"] <= 100
 
@@ -169,19 +175,21 @@ def test_who_connects_is_told_who_it_is_and_how_often_to_be_pinged(house: House)
         ('{"id": 1, "connect": {"token": "CHANNEL"}}', 3500),
     ],
 )
-def test_a_connection_that_begins_wrongly_is_closed(house: House, frame: str, code: int) -> None:
-    client = Client(house)
+def test_connection_without_valid_connect_command_is_closed(
+    harness: NodeHarness, frame: str, code: int
+) -> None:
+    client = SessionClient(harness)
     text = frame.replace("TOKEN", token()).replace("OTHER", token(secret="x" * 32))
-    assert client.says(text.replace("CHANNEL", token(channel="news"))) == []
+    assert client.send(text.replace("CHANNEL", token(channel="news"))) == []
     assert client.code == code
 
 
-def test_an_expired_token_is_told_and_nothing_else_is_done(house: House) -> None:
-    client = Client(house)
-    reply = client.ask(connect={"token": token(exp=1)})
+def test_connect_with_expired_token_replies_109_and_stays_unconnected(harness: NodeHarness) -> None:
+    client = SessionClient(harness)
+    reply = client.request(connect={"token": token(exp=1)})
     assert reply["error"]["code"] == 109
     assert client.code is None
-    client.says({"id": 8, "connect": {"token": token()}})
+    client.send({"id": 8, "connect": {"token": token()}})
     assert client.code == 3501
 
 
@@ -197,12 +205,12 @@ def test_an_expired_token_is_told_and_nothing_else_is_done(house: House) -> None
         ({"id": 2, "history": {}}, 3501),
     ],
 )
-def test_what_no_client_says_closes_the_connection(
-    house: House, command: dict[str, Any], code: int
+def test_malformed_command_closes_the_connection(
+    harness: NodeHarness, command: dict[str, Any], code: int
 ) -> None:
-    client = house.connected()
-    other = house.connected()
-    client.says(command)
+    client = harness.connected()
+    other = harness.connected()
+    client.send(command)
     assert client.code == code
     assert other.code is None
 
@@ -222,7 +230,7 @@ def test_what_no_client_says_closes_the_connection(
         ({"presence": {"channel": "elsewhere"}}, 103),
         ({"presence_stats": {"channel": "elsewhere"}}, 103),
         ({"history": {"channel": "elsewhere"}}, 103),
-        # What is off is not there, whoever asks.
+        # A disabled feature is not available, whatever the permissions.
         ({"presence": {"channel": "small:news"}}, 108),
         ({"presence_stats": {"channel": "small:news"}}, 108),
         ({"history": {"channel": "plain:news"}}, 108),
@@ -236,106 +244,106 @@ def test_what_no_client_says_closes_the_connection(
         ({"sub_refresh": {"channel": "here"}}, 107),
     ],
 )
-def test_what_cannot_be_done_is_an_error_and_the_connection_goes_on(
-    house: House, command: dict[str, Any], code: int
+def test_refused_command_replies_error_and_keeps_the_connection(
+    harness: NodeHarness, command: dict[str, Any], code: int
 ) -> None:
-    client = house.connected()
-    client.ask(subscribe={"channel": "here"})
-    error = client.ask(**command)["error"]
+    client = harness.connected()
+    client.request(subscribe={"channel": "here"})
+    error = client.request(**command)["error"]
     assert error["code"] == code
     assert error["message"]
     assert client.code is None
-    assert "unsubscribe" in client.ask(unsubscribe={"channel": "anything"})
+    assert "unsubscribe" in client.request(unsubscribe={"channel": "anything"})
 
 
-def test_there_is_a_limit_of_channels(house: House) -> None:
-    client = house.connected()
+def test_channel_limit_of_a_connection_is_enforced(harness: NodeHarness) -> None:
+    client = harness.connected()
     for number in range(128):
-        assert "subscribe" in client.ask(subscribe={"channel": f"c{number}"})
-    assert client.ask(subscribe={"channel": "one more"})["error"]["code"] == 106
-    many = Client(house)
-    many.says({"id": 1, "connect": {"token": token(channels=[f"c{n}" for n in range(129)])}})
+        assert "subscribe" in client.request(subscribe={"channel": f"c{number}"})
+    assert client.request(subscribe={"channel": "one more"})["error"]["code"] == 106
+    many = SessionClient(harness)
+    many.send({"id": 1, "connect": {"token": token(channels=[f"c{n}" for n in range(129)])}})
     assert many.code == 3505
 
 
-def test_publications_reach_all_subscribers_in_order(house: House) -> None:
-    ann, bob = house.connected(), house.connected("bob", info={"name": "Bob"})
+def test_publications_reach_all_subscribers_in_order(harness: NodeHarness) -> None:
+    ann, bob = harness.connected(), harness.connected("bob", info={"name": "Bob"})
     for client in (ann, bob):
-        client.ask(subscribe={"channel": "news"})
-    ann.heard()
+        client.request(subscribe={"channel": "news"})
+    ann.received()
     for number in range(3):
-        assert bob.ask(publish={"channel": "news", "data": {"n": number}})["publish"] == {}
-    pushes = [each["push"] for each in ann.heard()]
+        assert bob.request(publish={"channel": "news", "data": {"n": number}})["publish"] == {}
+    pushes = [each["push"] for each in ann.received()]
     assert [push["pub"]["data"] for push in pushes] == [{"n": 0}, {"n": 1}, {"n": 2}]
     assert [push["pub"]["offset"] for push in pushes] == [1, 2, 3]
     assert {push["pub"]["info"]["user"] for push in pushes} == {"bob"}
     assert pushes[0]["pub"]["info"]["conn_info"] == {"name": "Bob"}
 
 
-def test_joins_and_leaves_are_told_also_to_who_joins(house: House) -> None:
-    ann = house.connected()
-    first, second = ann.says({"id": 2, "subscribe": {"channel": "news"}})
+def test_join_and_leave_pushes_reach_the_joining_client_too(harness: NodeHarness) -> None:
+    ann = harness.connected()
+    first, second = ann.send({"id": 2, "subscribe": {"channel": "news"}})
     assert first["id"] == 2
     assert second["push"]["join"]["info"]["user"] == "ann"
-    bob = house.connected("bob")
-    bob.ask(subscribe={"channel": "news"})
-    assert ann.heard()[0]["push"]["join"]["info"]["user"] == "bob"
-    house.run(bob.session.end())
-    assert ann.heard()[0]["push"]["leave"]["info"]["user"] == "bob"
-    present = ann.ask(presence={"channel": "news"})["presence"]["presence"]
+    bob = harness.connected("bob")
+    bob.request(subscribe={"channel": "news"})
+    assert ann.received()[0]["push"]["join"]["info"]["user"] == "bob"
+    harness.run(bob.session.end())
+    assert ann.received()[0]["push"]["leave"]["info"]["user"] == "bob"
+    present = ann.request(presence={"channel": "news"})["presence"]["presence"]
     assert [each["user"] for each in present.values()] == ["ann"]
-    stats = ann.ask(presence_stats={"channel": "news"})["presence_stats"]
+    stats = ann.request(presence_stats={"channel": "news"})["presence_stats"]
     assert stats == {"num_clients": 1, "num_users": 1}
 
 
-def _publish(house: House, channel: str, *values: object) -> None:
-    bob = house.connected("bob")
-    bob.ask(subscribe={"channel": channel})
+def _publish(harness: NodeHarness, channel: str, *values: object) -> None:
+    bob = harness.connected("bob")
+    bob.request(subscribe={"channel": channel})
     for value in values:
-        bob.ask(publish={"channel": channel, "data": value})
+        bob.request(publish={"channel": channel, "data": value})
 
 
 @pytest.mark.parametrize(
     ("offset", "missed", "recovered"),
     [(20, 0, True), (17, 3, True), (10, 10, True), (9, 0, False), (0, 0, False), (25, 0, False)],
 )
-def test_what_was_missed_is_recovered_or_that_is_told(
-    house: House, offset: int, missed: int, recovered: bool
+def test_missed_publications_are_recovered_or_reported_unrecovered(
+    harness: NodeHarness, offset: int, missed: int, recovered: bool
 ) -> None:
-    _publish(house, "news", *range(1, 21))
-    ann = house.connected()
-    epoch = ann.ask(subscribe={"channel": "news"})["subscribe"]["epoch"]
-    ann.ask(unsubscribe={"channel": "news"})
+    _publish(harness, "news", *range(1, 21))
+    ann = harness.connected()
+    epoch = ann.request(subscribe={"channel": "news"})["subscribe"]["epoch"]
+    ann.request(unsubscribe={"channel": "news"})
     again = {"channel": "news", "recover": True, "offset": offset, "epoch": epoch}
-    result = ann.ask(subscribe=again)["subscribe"]
+    result = ann.request(subscribe=again)["subscribe"]
     assert result["was_recovering"]
     assert result.get("recovered", False) == recovered
     found = [each["data"] for each in result.get("publications", [])]
     assert found == list(range(offset + 1, 21))[:missed]
     assert result["offset"] == (offset if recovered else 20)
-    # Whichever it was, what comes now comes.
-    _publish(house, "news", "next")
-    pushed = [each["push"]["pub"] for each in ann.heard() if "pub" in each.get("push", {})]
+    # In either case later publications arrive.
+    _publish(harness, "news", "next")
+    pushed = [each["push"]["pub"] for each in ann.received() if "pub" in each.get("push", {})]
     assert [(each["data"], each["offset"]) for each in pushed] == [("next", 21)]
 
 
-def test_another_epoch_is_never_recovered(house: House) -> None:
-    _publish(house, "news", 1, 2)
-    ann = house.connected()
+def test_position_of_another_epoch_is_never_recovered(harness: NodeHarness) -> None:
+    _publish(harness, "news", 1, 2)
+    ann = harness.connected()
     request = {"channel": "news", "recover": True, "offset": 1, "epoch": "other"}
-    assert not ann.ask(subscribe=request)["subscribe"].get("recovered", False)
-    ann.ask(unsubscribe={"channel": "news"})
-    assert ann.ask(subscribe=request | {"flag": 2})["error"]["code"] == 112
-    assert "subscribe" in ann.ask(subscribe={"channel": "news"})
+    assert not ann.request(subscribe=request)["subscribe"].get("recovered", False)
+    ann.request(unsubscribe={"channel": "news"})
+    assert ann.request(subscribe=request | {"flag": 2})["error"]["code"] == 112
+    assert "subscribe" in ann.request(subscribe={"channel": "news"})
 
 
-def test_the_history_is_paged(house: House) -> None:
-    _publish(house, "news", *range(1, 6))
-    ann = house.connected()
-    epoch = ann.ask(subscribe={"channel": "news"})["subscribe"]["epoch"]
+def test_history_is_paged(harness: NodeHarness) -> None:
+    _publish(harness, "news", *range(1, 6))
+    ann = harness.connected()
+    epoch = ann.request(subscribe={"channel": "news"})["subscribe"]["epoch"]
 
     def found(**request: Any) -> list[int]:
-        result = ann.ask(history={"channel": "news", **request})["history"]
+        result = ann.request(history={"channel": "news", **request})["history"]
         assert (result["offset"], result["epoch"]) == (5, epoch)
         return [each["data"] for each in result["publications"]]
 
@@ -347,31 +355,31 @@ def test_the_history_is_paged(house: House) -> None:
     assert found(limit=-1, since={"offset": 9}) == []
 
 
-def test_a_token_opens_what_is_closed_to_others(house: House) -> None:
-    ann = house.connected()
+def test_private_channel_needs_a_subscription_token(harness: NodeHarness) -> None:
+    ann = harness.connected()
     opened = token("ann", channel="$news", info={"role": "x"})
-    assert "subscribe" in ann.ask(subscribe={"channel": "$news", "token": opened})
-    assert "subscribe" in ann.ask(subscribe={"channel": "talk#ann,bob"})
+    assert "subscribe" in ann.request(subscribe={"channel": "$news", "token": opened})
+    assert "subscribe" in ann.request(subscribe={"channel": "talk#ann,bob"})
     expired = token("ann", channel="$late", exp=1)
-    assert ann.ask(subscribe={"channel": "$late", "token": expired})["error"]["code"] == 109
-    ann.says({"id": 9, "subscribe": {"channel": "$b", "token": token("bob", channel="$b")}})
+    assert ann.request(subscribe={"channel": "$late", "token": expired})["error"]["code"] == 109
+    ann.send({"id": 9, "subscribe": {"channel": "$b", "token": token("bob", channel="$b")}})
     assert ann.code == 3500
 
 
-def test_subscriptions_come_with_the_connection(house: House) -> None:
-    house.node.settings = house.scope.settings = Settings(user_personal_channel=True)
-    client = Client(house)
+def test_token_subscriptions_are_in_the_connect_reply(harness: NodeHarness) -> None:
+    harness.node.settings = harness.scope.settings = SessionSettings(user_personal_channel=True)
+    client = SessionClient(harness)
     given = {"a": {"info": 1}, "b": {"override": {"join_leave": {"value": False}}}}
-    reply = client.ask(connect={"token": token(subs=given)})
+    reply = client.request(connect={"token": token(subs=given)})
     assert set(reply["connect"]["subs"]) == {"a", "b", "#ann"}
-    joined = [each["push"]["channel"] for each in client.heard() if "join" in each["push"]]
-    assert joined == []  # they came with the reply
-    _publish(house, "a", "x")
-    assert client.heard()[-1]["push"]["pub"]["data"] == "x"
+    joined = [each["push"]["channel"] for each in client.received() if "join" in each["push"]]
+    assert joined == []  # joins before the reply are not pushed
+    _publish(harness, "a", "x")
+    assert client.received()[-1]["push"]["pub"]["data"] == "x"
 
 
-class Turned:
-    """A clock that is ahead of the others."""
+class SkewedClock:
+    """A clock that runs ahead by a settable time, in seconds."""
 
     def __init__(self) -> None:
         self.ahead = 0.0
@@ -381,299 +389,315 @@ class Turned:
 
 
 @pytest.fixture
-def turned(house: House, monkeypatch: pytest.MonkeyPatch) -> Turned:
-    made = Turned()
-    monkeypatch.setattr(house.scope, "now", made)
-    return made
+def skewed_clock(harness: NodeHarness, monkeypatch: pytest.MonkeyPatch) -> SkewedClock:
+    skewed = SkewedClock()
+    monkeypatch.setattr(harness.scope, "now", skewed)
+    return skewed
 
 
-def test_who_says_nothing_is_closed(house: House, turned: Turned) -> None:
-    client = Client(house)
-    turned.ahead = 11
-    client.ticks()
+def test_client_without_connect_command_is_closed_as_stale(
+    harness: NodeHarness, skewed_clock: SkewedClock
+) -> None:
+    client = SessionClient(harness)
+    skewed_clock.ahead = 11
+    client.tick_session()
     assert client.code == 3502
 
 
-def test_pings_must_be_answered(house: House, turned: Turned) -> None:
-    client = house.connected()
-    turned.ahead = 26
-    client.ticks()
-    assert client.heard() == [{}]
-    client.says("{}")
-    turned.ahead += 10
-    client.ticks()
+def test_unanswered_ping_closes_the_connection(
+    harness: NodeHarness, skewed_clock: SkewedClock
+) -> None:
+    client = harness.connected()
+    skewed_clock.ahead = 26
+    client.tick_session()
+    assert client.received() == [{}]
+    client.send("{}")
+    skewed_clock.ahead += 10
+    client.tick_session()
     assert client.code is None
-    turned.ahead += 26
-    client.ticks()
-    turned.ahead += 9
-    client.ticks()
+    skewed_clock.ahead += 26
+    client.tick_session()
+    skewed_clock.ahead += 9
+    client.tick_session()
     assert client.code == 3012
 
 
-def test_connections_and_subscriptions_end_with_their_tokens(house: House, turned: Turned) -> None:
-    soon = int(time.time()) + 100
-    ann, bob = house.connected(exp=soon), house.connected("bob")
-    bob.ask(subscribe={"channel": "$n", "token": token("bob", channel="$n", exp=soon)})
-    renewed = token(exp=soon + 1000)
-    assert ann.ask(refresh={"token": renewed})["refresh"]["ttl"] > 1000
-    turned.ahead = 126
+def test_connections_and_subscriptions_end_with_their_tokens(
+    harness: NodeHarness, skewed_clock: SkewedClock
+) -> None:
+    expiry = int(time.time()) + 100
+    ann, bob = harness.connected(exp=expiry), harness.connected("bob")
+    bob.request(subscribe={"channel": "$n", "token": token("bob", channel="$n", exp=expiry)})
+    renewed = token(exp=expiry + 1000)
+    assert ann.request(refresh={"token": renewed})["refresh"]["ttl"] > 1000
+    skewed_clock.ahead = 126
     for client in (ann, bob):
-        client.ticks()
+        client.tick_session()
     assert (ann.code, bob.code) == (None, None)
-    ended = [each["push"]["unsubscribe"] for each in bob.heard() if each.get("push")]
+    ended = [each["push"]["unsubscribe"] for each in bob.received() if each.get("push")]
     assert [each["code"] for each in ended if each] == [2501]
-    ann.says("{}")
-    turned.ahead = 1200
-    ann.ticks()
+    ann.send("{}")
+    skewed_clock.ahead = 1200
+    ann.tick_session()
     assert ann.code == 3005
-    cid = house.connected()
-    cid.says({"id": 3, "refresh": {"token": token("bob")}})
+    cid = harness.connected()
+    cid.send({"id": 3, "refresh": {"token": token("bob")}})
     assert cid.code == 3500
 
 
-def test_a_hole_is_found_when_the_next_comes(house: House) -> None:
-    ann = house.connected()
-    ann.ask(subscribe={"channel": "news"})
-    _publish(house, "news", 1)
-    ann.heard()
-    bus = house.node.engine.bus
-    house.run(bus.unsubscribe("default/news"))  # a publication is lost
-    publish = house.node.engine.history.publish
+def test_missing_offset_ends_subscription_at_next_publication(harness: NodeHarness) -> None:
+    ann = harness.connected()
+    ann.request(subscribe={"channel": "news"})
+    _publish(harness, "news", 1)
+    ann.received()
+    bus = harness.node.engine.bus
+    harness.run(bus.unsubscribe("default/news"))  # the next publication is lost
+    publish = harness.node.engine.history.publish
     payload = b"\x92\xc4\x012\x00"
-    house.run(publish("default/news", payload, OPEN.keep))
-    house.run(bus.subscribe("default/news"))
-    house.run(publish("default/news", payload, OPEN.keep))
+    harness.run(publish("default/news", payload, OPEN.history_options))
+    harness.run(bus.subscribe("default/news"))
+    harness.run(publish("default/news", payload, OPEN.history_options))
     ends = [
-        each["push"]["unsubscribe"]["code"] for each in ann.heard() if "unsubscribe" in each["push"]
+        each["push"]["unsubscribe"]["code"]
+        for each in ann.received()
+        if "unsubscribe" in each["push"]
     ]
     assert ends == [2500]
     assert ann.code is None
 
 
-def test_an_offset_that_is_given_again_ends_the_epoch(house: House) -> None:
-    ann = house.connected()
-    subscribed = ann.ask(subscribe={"channel": "news"})["subscribe"]
-    _publish(house, "news", 1, 2, 3)
-    ann.heard()
-    # Redis came back older than it was; by now more was published again than was lost.
+def test_repeated_offset_ends_subscription_as_insufficient_state(harness: NodeHarness) -> None:
+    ann = harness.connected()
+    subscribed = ann.request(subscribe={"channel": "news"})["subscribe"]
+    _publish(harness, "news", 1, 2, 3)
+    ann.received()
+    # Redis restarted from old data, and more was published since than was lost.
     again = Position(2, subscribed["epoch"])
-    house.soon(lambda: house.node.on_publication("default/news", b"\x92\xc4\x012\x00", again))
+    harness.run_and_wait(
+        lambda: harness.node.on_publication("default/news", b"\x92\xc4\x012\x00", again)
+    )
     ends = [
-        each["push"]["unsubscribe"]["code"] for each in ann.heard() if "unsubscribe" in each["push"]
+        each["push"]["unsubscribe"]["code"]
+        for each in ann.received()
+        if "unsubscribe" in each["push"]
     ]
     assert ends == [2500]
     wanted = {"channel": "news", "recover": True, "offset": 3, "epoch": subscribed["epoch"]}
-    result = ann.ask(subscribe=wanted)["subscribe"]
+    result = ann.request(subscribe=wanted)["subscribe"]
     assert not result.get("recovered", False)
     assert result["epoch"] != subscribed["epoch"]
 
 
-def test_those_who_missed_something_are_found_with_one_look(house: House) -> None:
-    members = [house.connected() for _ in range(3)]
+def test_position_check_reads_each_channel_history_once(harness: NodeHarness) -> None:
+    members = [harness.connected() for _ in range(3)]
     for member in members:
-        member.ask(subscribe={"channel": "news"})
-    _publish(house, "news", 1)
-    history = house.node.engine.history
-    looks = []
+        member.request(subscribe={"channel": "news"})
+    _publish(harness, "news", 1)
+    history = harness.node.engine.history
+    reads = []
 
-    async def counted(channel: str, since: Since, keep: Keep) -> Any:
-        looks.append(channel)
-        return await read(channel, since, keep)
+    async def counted(channel: str, since: HistoryFilter, history_options: HistoryOptions) -> Any:
+        reads.append(channel)
+        return await read(channel, since, history_options)
 
-    read, history.history = history.history, counted  # type: ignore[method-assign]  # counted
-    bus = house.node.engine.bus
-    house.run(bus.unsubscribe("default/news"))
-    house.run(history.publish("default/news", b"\x92\xc4\x012\x00", OPEN.keep))
-    house.run(bus.subscribe("default/news"))
-    house.soon(house.node.on_gap, 0.5)
-    assert looks == ["default/news"]
+    read, history.history = history.history, counted  # type: ignore[method-assign]  # counts calls
+    bus = harness.node.engine.bus
+    harness.run(bus.unsubscribe("default/news"))
+    harness.run(history.publish("default/news", b"\x92\xc4\x012\x00", OPEN.history_options))
+    harness.run(bus.subscribe("default/news"))
+    harness.run_and_wait(harness.node.on_gap, 0.5)
+    assert reads == ["default/news"]
     for member in members:
-        assert [each for each in member.heard() if "unsubscribe" in each["push"]] == []
-    house.run(asyncio.sleep(0.7))  # what was on its way would be here
+        assert [each for each in member.received() if "unsubscribe" in each["push"]] == []
+    harness.run(asyncio.sleep(0.7))  # time for pushes under way to arrive
     for member in members:
-        ended = [each for each in member.heard() if "unsubscribe" in each["push"]]
+        ended = [each for each in member.received() if "unsubscribe" in each["push"]]
         assert [each["push"]["unsubscribe"]["code"] for each in ended] == [2500]
 
 
-def test_who_goes_while_redis_is_away_leaves_nothing_behind(
-    house: House, monkeypatch: pytest.MonkeyPatch
+def test_disconnect_during_store_outage_leaves_no_subscriptions(
+    harness: NodeHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def away(*_: object) -> None:
+    async def fail(*_: object) -> None:
         raise errors.StoreUnavailable
 
-    ann = house.connected()
+    ann = harness.connected()
     for channel in ("a", "b", "c"):
-        ann.ask(subscribe={"channel": channel})
-    monkeypatch.setattr(house.node.engine.presence, "remove", away)
-    house.run(ann.session.end())
-    assert house.node.counts() == {}
+        ann.request(subscribe={"channel": channel})
+    monkeypatch.setattr(harness.node.engine.presence, "remove", fail)
+    harness.run(ann.session.end())
+    assert harness.node.counts() == {}
 
 
 @pytest.mark.parametrize("wrong", [1, ["a"], {"a": 1}, True])
-def test_a_user_is_a_text(house: House, wrong: Any) -> None:
+def test_token_with_non_string_user_or_project_is_invalid(harness: NodeHarness, wrong: Any) -> None:
     for claim in ("sub", "project"):
-        client = Client(house)
-        client.says({"id": 1, "connect": {"token": _token_with(**{claim: wrong})}})
+        client = SessionClient(harness)
+        client.send({"id": 1, "connect": {"token": _token_with(**{claim: wrong})}})
         assert client.code == 3500
 
 
-def test_null_is_nobody_in_no_project_of_its_own(house: House) -> None:
-    client = Client(house)
-    assert "connect" in client.ask(connect={"token": _token_with(sub=None, project=None)})
+def test_token_with_null_user_and_project_is_anonymous_in_default_project(
+    harness: NodeHarness,
+) -> None:
+    client = SessionClient(harness)
+    assert "connect" in client.request(connect={"token": _token_with(sub=None, project=None)})
     assert (client.session.user, client.session.anonymous) == ("", True)
-    assert client.session.world.project == "default"
+    assert client.session.context.project == "default"
 
 
 def _token_with(**claims: Any) -> str:
-    """PyJWT refuses to sign some."""
+    """Returns a token of any claims; `jwt.encode` refuses some of them."""
     return jwt.api_jws.encode(json.dumps(claims).encode(), SECRET, algorithm="HS256")
 
 
-def test_what_the_token_names_must_be_channels_and_nothing_is_left_of_them(house: House) -> None:
-    client = Client(house)
+def test_token_with_unknown_channel_closes_without_subscriptions(harness: NodeHarness) -> None:
+    client = SessionClient(harness)
     channels = ["ok", "nowhere:x", "also"]
-    client.says({"id": 1, "connect": {"token": token(channels=channels)}})
+    client.send({"id": 1, "connect": {"token": token(channels=channels)}})
     assert client.code == 3501
     assert not client.session.connected
 
 
-def test_tokens_are_for_their_project(house: House) -> None:
-    ann = house.connected("ann", project="one")
+def test_token_of_another_project_is_refused(harness: NodeHarness) -> None:
+    ann = harness.connected("ann", project="one")
     other = token("ann", channel="$x", project="two")
-    ann.says({"id": 2, "subscribe": {"channel": "$x", "token": other}})
+    ann.send({"id": 2, "subscribe": {"channel": "$x", "token": other}})
     assert ann.code == 3500
-    ann = house.connected("ann", project="one")
+    ann = harness.connected("ann", project="one")
     mine = token("ann", channel="$x", project="one")
-    assert "subscribe" in ann.ask(subscribe={"channel": "$x", "token": mine})
-    assert "refresh" in ann.ask(refresh={"token": token("ann", project="one")})
-    ann.says({"id": 3, "refresh": {"token": token("ann", project="two")}})
+    assert "subscribe" in ann.request(subscribe={"channel": "$x", "token": mine})
+    assert "refresh" in ann.request(refresh={"token": token("ann", project="one")})
+    ann.send({"id": 3, "refresh": {"token": token("ann", project="two")}})
     assert ann.code == 3500
 
 
-def test_a_refresh_that_changes_what_the_server_gives_begins_anew(house: House) -> None:
-    ann = house.connected("ann", channels=["a"])
-    assert "refresh" in ann.ask(refresh={"token": token("ann", channels=["a"])})
-    ann.says({"id": 3, "refresh": {"token": token("ann", channels=["a", "b"])}})
+def test_refresh_that_changes_server_channels_reconnects_the_client(harness: NodeHarness) -> None:
+    ann = harness.connected("ann", channels=["a"])
+    assert "refresh" in ann.request(refresh={"token": token("ann", channels=["a"])})
+    ann.send({"id": 3, "refresh": {"token": token("ann", channels=["a", "b"])}})
     assert ann.code == 3010
 
 
-def test_a_personal_channel_is_of_its_user_alone(house: House) -> None:
-    house.run(house.node.close())
-    house.build(Settings(user_personal_channel=True), OPEN)
+def test_personal_channel_is_for_its_user_only(harness: NodeHarness) -> None:
+    harness.run(harness.node.close())
+    harness.build(SessionSettings(user_personal_channel=True), OPEN)
     for user in ("ann", "b\u00f6b", "auth0|x:1"):
-        client = Client(house)
-        result = client.ask(connect={"token": token(user)})["connect"]
+        client = SessionClient(harness)
+        result = client.request(connect={"token": token(user)})["connect"]
         assert list(result["subs"]) == [f"#{user}"]
-    ann = house.connected("ann")
-    assert ann.ask(subscribe={"channel": "#bob"})["error"]["code"] == 103
-    assert "unsubscribe" in ann.ask(unsubscribe={"channel": "#ann"})
-    assert "subscribe" in ann.ask(subscribe={"channel": "#ann"})
+    ann = harness.connected("ann")
+    assert ann.request(subscribe={"channel": "#bob"})["error"]["code"] == 103
+    assert "unsubscribe" in ann.request(unsubscribe={"channel": "#ann"})
+    assert "subscribe" in ann.request(subscribe={"channel": "#ann"})
 
 
 @pytest.mark.parametrize("id", [-1, 2**32])
-def test_ids_are_numbers_that_every_client_can_hold(house: House, id: int) -> None:
-    ann = house.connected()
-    ann.says({"id": id, "unsubscribe": {"channel": "x"}})
+def test_command_id_out_of_range_closes_the_connection(harness: NodeHarness, id: int) -> None:
+    ann = harness.connected()
+    ann.send({"id": id, "unsubscribe": {"channel": "x"}})
     assert ann.code == 3501
 
 
-def test_without_a_store_a_command_is_refused_and_may_be_repeated(
-    house: House, monkeypatch: pytest.MonkeyPatch
+def test_command_during_store_outage_replies_temporary_error(
+    harness: NodeHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def away(*_: Any, **__: Any) -> Any:
+    async def fail(*_: Any, **__: Any) -> Any:
         raise errors.StoreUnavailable
 
-    ann = house.connected()
-    monkeypatch.setattr(house.node.engine.history, "history", away)
-    refused = ann.ask(subscribe={"channel": "x"})["error"]
+    ann = harness.connected()
+    monkeypatch.setattr(harness.node.engine.history, "history", fail)
+    refused = ann.request(subscribe={"channel": "x"})["error"]
     assert (refused["code"], refused["temporary"]) == (100, True)
     assert ann.code is None
     monkeypatch.undo()
-    assert "subscribe" in ann.ask(subscribe={"channel": "x"})
+    assert "subscribe" in ann.request(subscribe={"channel": "x"})
 
 
 @pytest.mark.parametrize("claim", ["nbf", "iat"])
-def test_a_token_that_does_not_hold_yet_is_told_as_expired(house: House, claim: str) -> None:
+def test_not_yet_valid_token_is_reported_as_expired(harness: NodeHarness, claim: str) -> None:
     later: dict[str, Any] = {claim: int(time.time()) + 100}
-    client = Client(house)
-    assert client.ask(connect={"token": token(**later)})["error"] == {
+    client = SessionClient(harness)
+    assert client.request(connect={"token": token(**later)})["error"] == {
         "code": 109,
         "message": "token expired",
     }
     assert client.code is None
-    ann = house.connected()
-    refused = ann.ask(subscribe={"channel": "$x", "token": token(channel="$x", **later)})
+    ann = harness.connected()
+    refused = ann.request(subscribe={"channel": "$x", "token": token(channel="$x", **later)})
     assert refused["error"]["code"] == 103
     assert ann.code is None
 
 
 @pytest.mark.parametrize("claim", ["nbf", "iat"])
-def test_a_token_that_begins_within_the_leeway_holds(house: House, claim: str) -> None:
-    soon: dict[str, Any] = {claim: int(time.time()) + 3}
+def test_token_that_starts_within_the_leeway_is_valid(harness: NodeHarness, claim: str) -> None:
+    near: dict[str, Any] = {claim: int(time.time()) + 3}
     later: dict[str, Any] = {claim: int(time.time()) + 100}
-    assert house.connected(**soon)
-    settings = tokens.Settings(hmac=(SECRET,), leeway=200)
-    house.node.verifier = house.scope.verifier = tokens.Verifier(settings)
-    ann = house.connected(**later)
+    assert harness.connected(**near)
+    settings = tokens.TokenSettings(hmac=(SECRET,), leeway=200)
+    harness.node.verifier = harness.scope.verifier = tokens.TokenVerifier(settings)
+    ann = harness.connected(**later)
     given = token(channel="$x", **later)
-    assert "subscribe" in ann.ask(subscribe={"channel": "$x", "token": given})
-    late = Client(house).ask(connect={"token": token(exp=int(time.time()) - 1)})
-    assert late["error"]["code"] == 109  # it is of the beginning, not of the end
+    assert "subscribe" in ann.request(subscribe={"channel": "$x", "token": given})
+    late = SessionClient(harness).request(connect={"token": token(exp=int(time.time()) - 1)})
+    assert late["error"]["code"] == 109  # the leeway is for the start, not for the expiry
 
 
 @pytest.mark.parametrize("claim", ["nbf", "iat"])
-def test_a_token_that_begins_at_no_time_is_invalid(house: House, claim: str) -> None:
-    client = Client(house)
+def test_token_with_malformed_start_time_is_invalid(harness: NodeHarness, claim: str) -> None:
+    client = SessionClient(harness)
     never: dict[str, Any] = {claim: [1]}
-    client.says({"id": 1, "connect": {"token": token(**never)}})
+    client.send({"id": 1, "connect": {"token": token(**never)}})
     assert client.code == 3500
 
 
-def test_who_renews_with_a_token_that_does_not_hold_yet_comes_back(house: House) -> None:
+def test_refresh_with_not_yet_valid_token_disconnects_for_reconnect(harness: NodeHarness) -> None:
     later: dict[str, Any] = {"nbf": int(time.time()) + 100}
-    ann, bob = house.connected(), house.connected()
-    ann.says({"id": 2, "refresh": {"token": token(**later)}})
+    ann, bob = harness.connected(), harness.connected()
+    ann.send({"id": 2, "refresh": {"token": token(**later)}})
     assert ann.code == 3005
-    assert "subscribe" in bob.ask(subscribe={"channel": "x"})
-    bob.says({"id": 2, "sub_refresh": {"channel": "x", "token": token(channel="x", **later)}})
+    assert "subscribe" in bob.request(subscribe={"channel": "x"})
+    bob.send({"id": 2, "sub_refresh": {"channel": "x", "token": token(channel="x", **later)}})
     assert bob.code == 3006
 
 
-def test_keys_that_cannot_be_had_make_nobody_leave_for_good(house: House) -> None:
+def test_unreachable_jwks_disconnects_with_reconnect_code(harness: NodeHarness) -> None:
     port = servers.free_port()
-    settings = tokens.Settings(hmac=(SECRET,), jwks_url=f"http://127.0.0.1:{port}/keys")
-    house.node.verifier = house.scope.verifier = tokens.Verifier(settings)
-    client = Client(house)
+    settings = tokens.TokenSettings(hmac=(SECRET,), jwks_url=f"http://127.0.0.1:{port}/keys")
+    harness.node.verifier = harness.scope.verifier = tokens.TokenVerifier(settings)
+    client = SessionClient(harness)
     named = jwt.encode({"sub": "ann"}, SECRET, algorithm="HS256", headers={"kid": "k"})
-    client.says({"id": 1, "connect": {"token": named}})
+    client.send({"id": 1, "connect": {"token": named}})
     assert client.code == 3004
-    assert "connect" in Client(house).ask(connect={"token": token("ann")})  # it names no key
+    assert "connect" in SessionClient(harness).request(
+        connect={"token": token("ann")}
+    )  # it has no key id
 
 
-def test_what_was_missed_is_all_of_it() -> None:
+def test_recovery_fails_when_any_publication_is_missing() -> None:
     top = Position(5, "e")
-    whole = [Kept(offset, b"") for offset in (2, 3, 4, 5)]
-    assert recovery.is_recovered(Position(1, "e"), whole, top)
-    for gone in whole:
+    entries = [HistoryEntry(offset, b"") for offset in (2, 3, 4, 5)]
+    assert recovery.is_recovered(Position(1, "e"), entries, top)
+    for missing in entries:
         assert not recovery.is_recovered(
-            Position(1, "e"), [each for each in whole if each is not gone], top
+            Position(1, "e"), [each for each in entries if each is not missing], top
         )
     assert not recovery.is_recovered(Position(6, "e"), [], top)
 
 
-def test_a_connection_that_fails_keeps_nothing_from_the_others(
-    house: House, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+def test_failing_connection_does_not_stop_delivery_to_others(
+    harness: NodeHarness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    ann, bob = house.connected("ann"), house.connected("bob")
+    ann, bob = harness.connected("ann"), harness.connected("bob")
     for each in (ann, bob):
-        assert "subscribe" in each.ask(subscribe={"channel": "x"})
+        assert "subscribe" in each.request(subscribe={"channel": "x"})
 
     def broken(*_: Any) -> None:
         raise ZeroDivisionError
 
     monkeypatch.setattr(ann.session, "deliver", broken)
-    bob.ask(publish={"channel": "x", "data": 1})
+    bob.request(publish={"channel": "x", "data": 1})
     assert ann.code == 3004
     assert "a connection failed" in caplog.text
-    bob.ask(publish={"channel": "x", "data": 2})
+    bob.request(publish={"channel": "x", "data": 2})
     assert bob.code is None

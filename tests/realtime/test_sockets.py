@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What sockets write at the end of a turn of the loop."""
+"""Socket writes at the end of an iteration of the event loop."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ import asyncio
 
 import pytest
 
-from zaqar_redis.api.channels.outbox import Frame, Outbox, Turn
-from zaqar_redis.api.channels.websocket import binary, text
-from zaqar_redis.api.sockets import Events
-from zaqar_redis.realtime import codes
+from zaqar_redis.api.channels.outbox import FlushScheduler, FrameEncoder, Outbox
+from zaqar_redis.api.channels.websocket import json_frame, protobuf_frame
+from zaqar_redis.api.sockets import EventQueue
+from zaqar_redis.realtime.protocol import codes
 
 
-class Socket:
-    """What was written to it, in order, and how it was ended."""
+class RecordingSocket:
+    """Records the frames written, in order, and the close code."""
 
-    def __init__(self, waiting: int = 0) -> None:
+    def __init__(self, buffered: int = 0) -> None:
         self.written: list[bytes] = []
         self.code: int | None = None
-        self._waiting = waiting
+        self._waiting = buffered
 
     def write(self, frames: bytes) -> None:
         self.written.append(frames)
@@ -30,72 +30,72 @@ class Socket:
     def drop(self) -> None:
         self.code = 0
 
-    def waiting(self) -> int:
+    def buffered(self) -> int:
         return self._waiting
 
 
-class Broken(Socket):
-    def waiting(self) -> int:
+class FailingSocket(RecordingSocket):
+    def buffered(self) -> int:
         raise OSError("it is gone")
 
 
-def _turn(*said: tuple[Socket, Frame, list[bytes]]) -> None:
-    """Each says its replies, all in one turn."""
+def _send_in_one_turn(*batches: tuple[RecordingSocket, FrameEncoder, list[bytes]]) -> None:
+    """Sends the replies of each socket in one iteration of the event loop."""
 
     async def turn() -> None:
-        one = Turn()
-        outs = [(Outbox(socket, frame, one), replies) for socket, frame, replies in said]
+        one = FlushScheduler()
+        outs = [(Outbox(socket, frame, one), replies) for socket, frame, replies in batches]
         for out, replies in outs:
             for reply in replies:
                 out.send(reply)
-        assert not any(socket.written for socket, _, _ in said)
+        assert not any(socket.written for socket, _, _ in batches)
         await asyncio.sleep(0)
 
     asyncio.run(turn())
 
 
-def test_what_many_are_told_in_a_turn_is_one_frame_that_is_made_once() -> None:
-    told = [b'{"a":1}', b'{"b":2}']
-    sockets = [Socket() for _ in range(3)]
-    _turn(*((socket, text, told) for socket in sockets))
-    assert [socket.written for socket in sockets] == [[b"\x81\x0f" + b"\n".join(told)]] * 3
+def test_replies_to_many_sockets_in_one_turn_are_encoded_once() -> None:
+    replies = [b'{"a":1}', b'{"b":2}']
+    sockets = [RecordingSocket() for _ in range(3)]
+    _send_in_one_turn(*((socket, json_frame, replies) for socket in sockets))
+    assert [socket.written for socket in sockets] == [[b"\x81\x0f" + b"\n".join(replies)]] * 3
     assert sockets[0].written[0] is sockets[2].written[0]
 
 
-def test_who_is_told_something_else_as_well_gets_it_in_its_order() -> None:
-    first, second, third = Socket(), Socket(), Socket()
-    _turn(
-        (first, text, [b"own", b"news"]),
-        (second, text, [b"news", b"own"]),
-        (third, binary, [b"own", b"news"]),
+def test_socket_with_extra_replies_gets_them_in_order() -> None:
+    first, second, third = RecordingSocket(), RecordingSocket(), RecordingSocket()
+    _send_in_one_turn(
+        (first, json_frame, [b"own", b"news"]),
+        (second, json_frame, [b"news", b"own"]),
+        (third, protobuf_frame, [b"own", b"news"]),
     )
     assert first.written == [b"\x81\x08own\nnews"]
     assert second.written == [b"\x81\x08news\nown"]
     assert third.written == [b"\x82\x07ownnews"]
 
 
-@pytest.mark.parametrize(("waiting", "fits"), [(1024 * 1024 - 3, True), (1024 * 1024, False)])
-def test_who_does_not_read_is_ended_and_the_others_are_told(waiting: int, fits: bool) -> None:
-    slow, other = Socket(waiting), Socket()
-    _turn((slow, text, [b"x"]), (other, text, [b"x"]))
+@pytest.mark.parametrize(("buffered", "fits"), [(1024 * 1024 - 3, True), (1024 * 1024, False)])
+def test_slow_socket_is_closed_and_others_still_get_the_frame(buffered: int, fits: bool) -> None:
+    slow, other = RecordingSocket(buffered), RecordingSocket()
+    _send_in_one_turn((slow, json_frame, [b"x"]), (other, json_frame, [b"x"]))
     assert (slow.written, slow.code) == ([b"\x81\x01x"], None) if fits else ([], codes.SLOW.code)
     assert other.written == [b"\x81\x01x"]
 
 
-def test_a_socket_that_fails_keeps_nothing_from_the_others(
+def test_failing_socket_does_not_stop_delivery_to_others(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    other = Socket()
-    _turn((Broken(), text, [b"x"]), (other, text, [b"x"]))
+    other = RecordingSocket()
+    _send_in_one_turn((FailingSocket(), json_frame, [b"x"]), (other, json_frame, [b"x"]))
     assert other.written == [b"\x81\x01x"]
     assert "a connection failed" in caplog.text
 
 
-def test_what_was_said_goes_out_before_the_end() -> None:
-    socket = Socket()
+def test_pending_replies_are_written_before_close() -> None:
+    socket = RecordingSocket()
 
     async def ended() -> None:
-        out = Outbox(socket, text, Turn())
+        out = Outbox(socket, json_frame, FlushScheduler())
         out.send(b"x")
         out.close(codes.SHUTDOWN)
         assert (socket.written, socket.code) == ([b"\x81\x01x"], codes.SHUTDOWN.code)
@@ -105,9 +105,9 @@ def test_what_was_said_goes_out_before_the_end() -> None:
     assert len(socket.written) == 1
 
 
-def test_events_are_heard_in_order_also_by_who_waits_for_them() -> None:
-    async def heard() -> None:
-        events = Events()
+def test_waiting_reader_gets_events_in_order() -> None:
+    async def read_events() -> None:
+        events = EventQueue()
         reader = asyncio.create_task(events.get())
         await asyncio.sleep(0)
         assert events.empty()
@@ -116,24 +116,24 @@ def test_events_are_heard_in_order_also_by_who_waits_for_them() -> None:
         assert [await reader, await events.get()] == [0, 1]
         assert not events.empty()
         assert await events.get() == 2
-        gone = asyncio.create_task(events.get())
+        cancelled = asyncio.create_task(events.get())
         await asyncio.sleep(0)
-        gone.cancel()
+        cancelled.cancel()
         await asyncio.sleep(0)
         events.put_nowait(3)
         assert await events.get() == 3
 
-    asyncio.run(heard())
+    asyncio.run(read_events())
 
 
-def test_a_long_answer_goes_out_to_who_has_taken_all_before() -> None:
-    quick, slow = Socket(), Socket(1)
+def test_large_reply_is_sent_to_drained_socket_and_closes_undrained_one() -> None:
+    quick, slow = RecordingSocket(), RecordingSocket(1)
 
-    async def told() -> None:
+    async def send_large() -> None:
         for socket in (quick, slow):
-            Outbox(socket, text, Turn()).send(b"x" * (2 * 1024 * 1024))
+            Outbox(socket, json_frame, FlushScheduler()).send(b"x" * (2 * 1024 * 1024))
         await asyncio.sleep(0)
 
-    asyncio.run(told())
+    asyncio.run(send_large())
     assert (len(quick.written), quick.code) == (1, None)
     assert (slow.written, slow.code) == ([], codes.SLOW.code)

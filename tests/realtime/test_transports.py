@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Channels over HTTP, with commands by requests of their own: two workers, one Redis."""
+"""HTTP transports with emulation: two workers, one Redis."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.realtime.streams import (
     OPTIONS,
     PAGE,
     UNIDIRECTIONAL,
-    Stream,
+    StreamingClient,
     api,
     connect,
     disconnect,
@@ -38,8 +38,8 @@ def channel() -> str:
     return f"chat:{uuid.uuid4()}"
 
 
-def test_a_stream_is_replies_in_lines_that_nobody_keeps(service: servers.Service) -> None:
-    with Stream(service, "http_stream", lines(connect())) as stream:
+def test_http_stream_sends_uncached_json_lines(service: servers.RunningService) -> None:
+    with StreamingClient(service, "http_stream", lines(connect())) as stream:
         assert stream.response.status_code == 200
         assert "no-cache" in stream.response.headers["cache-control"]
         assert stream.response.headers["x-accel-buffering"] == "no"
@@ -50,9 +50,11 @@ def test_a_stream_is_replies_in_lines_that_nobody_keeps(service: servers.Service
         assert reply["connect"]["pong"]
 
 
-def test_events_begin_with_a_blank_line_and_come_one_by_one(service: servers.Service) -> None:
+def test_sse_starts_with_a_blank_line_and_sends_single_events(
+    service: servers.RunningService,
+) -> None:
     first = lines(connect(), {"id": 2, "rpc": {"method": "x"}})
-    with Stream(service, "sse", first) as stream:
+    with StreamingClient(service, "sse", first) as stream:
         assert stream.response.headers["content-type"].startswith("text/event-stream")
         seen = [next(stream.lines) for _ in range(5)]
         assert [seen[0], seen[2], seen[4]] == ["", "", ""]
@@ -60,7 +62,7 @@ def test_events_begin_with_a_blank_line_and_come_one_by_one(service: servers.Ser
         assert json.loads(seen[3].removeprefix("data: "))["error"]["code"] == 108
 
 
-def test_events_may_be_asked_for_by_post(service: servers.Service) -> None:
+def test_sse_accepts_post(service: servers.RunningService) -> None:
     url = f"{service.url}/connection/sse"
     with httpx.stream("POST", url, content=lines(connect())) as response:
         found = response.iter_lines()
@@ -68,7 +70,9 @@ def test_events_may_be_asked_for_by_post(service: servers.Service) -> None:
         assert "connect" in json.loads(next(found).removeprefix("data: "))
 
 
-def test_clients_of_protobuf_get_and_send_it(service: servers.Service, channel: str) -> None:
+def test_http_stream_and_emulation_accept_protobuf(
+    service: servers.RunningService, channel: str
+) -> None:
     def framed(**command: Any) -> bytes:
         written: bytes = client_pb2.Command(**command).SerializeToString()
         return bytes([len(written) & 127 | 128, len(written) >> 7]) + written
@@ -100,36 +104,38 @@ def test_clients_of_protobuf_get_and_send_it(service: servers.Service, channel: 
 
 
 @pytest.mark.parametrize("transport", EMULATED)
-def test_pings_come_and_are_answered_once(service: servers.Service, transport: str) -> None:
-    with Stream(service, transport, lines(connect())) as stream:
+def test_second_pong_to_a_ping_is_a_bad_request(
+    service: servers.RunningService, transport: str
+) -> None:
+    with StreamingClient(service, transport, lines(connect())) as stream:
         stream.connected()
         assert stream.next(pings=True) == {}
-        stream.say({}, {})  # the second one to no ping
-        assert stream.ends() == {"push": disconnect(3501, "bad request")}
+        stream.send({}, {})  # the second pong has no ping
+        assert stream.last_push() == {"push": disconnect(3501, "bad request")}
 
 
 @pytest.mark.parametrize("transport", EMULATED)
-def test_commands_come_by_requests_of_their_own(
-    service: servers.Service, channel: str, transport: str
+def test_emulation_request_carries_commands(
+    service: servers.RunningService, channel: str, transport: str
 ) -> None:
-    with Stream(service, transport, lines(connect())) as stream:
+    with StreamingClient(service, transport, lines(connect())) as stream:
         stream.connected()
-        stream.say({"id": 2, "subscribe": {"channel": channel}})
+        stream.send({"id": 2, "subscribe": {"channel": channel}})
         assert stream.next()["subscribe"]["recoverable"]
-        stream.say({"id": 3, "publish": {"channel": channel, "data": {"text": "a\nb"}}})
-        heard = [stream.next(), stream.next()]  # in any order
-        (push,) = [each["push"] for each in heard if "push" in each]
+        stream.send({"id": 3, "publish": {"channel": channel, "data": {"text": "a\nb"}}})
+        received = [stream.next(), stream.next()]  # in any order
+        (push,) = [each["push"] for each in received if "push" in each]
         assert push["pub"]["data"] == {"text": "a\nb"}
-        assert {"id": 3, "publish": {}} in heard
-        stream.say({"id": 4, "unsubscribe": {"channel": channel}})
+        assert {"id": 3, "publish": {}} in received
+        stream.send({"id": 4, "unsubscribe": {"channel": channel}})
         assert stream.next() == {"id": 4, "unsubscribe": {}}
 
 
-def test_a_request_may_reach_another_worker_than_the_stream(
-    service: servers.Service, channel: str
+def test_emulation_request_is_forwarded_to_the_worker_of_the_stream(
+    service: servers.RunningService, channel: str
 ) -> None:
     refused = lines(connect(), connect())  # a second connect ends the stream, not its connection
-    with Stream(service, "http_stream", lines(connect())) as stream:
+    with StreamingClient(service, "http_stream", lines(connect())) as stream:
         stream.connected()
         for _ in range(100):
             other = http.client.HTTPConnection("127.0.0.1", service.port, timeout=60)
@@ -147,8 +153,8 @@ def test_a_request_may_reach_another_worker_than_the_stream(
         other.close()
 
 
-def test_requests_for_what_is_not_there(service: servers.Service) -> None:
-    with Stream(service, "http_stream", lines(connect())) as stream:
+def test_emulation_request_of_unknown_node_or_session(service: servers.RunningService) -> None:
+    with StreamingClient(service, "http_stream", lines(connect())) as stream:
         stream.connected()
         assert emulate(service, stream.session, str(uuid.uuid4()), "{}").status_code == 404
         assert emulate(service, stream.session, "", "{}").status_code == 404
@@ -164,20 +170,22 @@ def test_requests_for_what_is_not_there(service: servers.Service) -> None:
         (b" " * 65537, 413),
     ],
 )
-def test_requests_that_cannot_be_read(service: servers.Service, body: bytes, status: int) -> None:
+def test_malformed_emulation_request_is_refused(
+    service: servers.RunningService, body: bytes, status: int
+) -> None:
     assert httpx.post(f"{service.url}/emulation", content=body).status_code == status
 
 
-def test_a_stream_begins_with_commands(service: servers.Service) -> None:
+def test_stream_without_valid_commands_is_refused(service: servers.RunningService) -> None:
     assert httpx.get(f"{service.url}/connection/sse").status_code == 400
     assert httpx.post(f"{service.url}/connection/http_stream").status_code == 400
     wrong = httpx.get(f"{service.url}/connection/http_stream")
     assert (wrong.status_code, wrong.headers["allow"]) == (405, "POST, OPTIONS")
-    with Stream(service, "http_stream", "nonsense") as stream:
-        assert stream.ends() == {"push": disconnect(3501, "bad request")}
+    with StreamingClient(service, "http_stream", "nonsense") as stream:
+        assert stream.last_push() == {"push": disconnect(3501, "bad request")}
 
 
-def test_browsers_are_told_which_pages_may_come(service: servers.Service) -> None:
+def test_cors_headers_name_the_allowed_origin(service: servers.RunningService) -> None:
     asks = {
         "Origin": PAGE,
         "Access-Control-Request-Method": "POST",
@@ -199,7 +207,7 @@ def test_browsers_are_told_which_pages_may_come(service: servers.Service) -> Non
     "path",
     ["/emulation", *(f"/connection/{each}" for each in ("http_stream", "uni_sse"))],
 )
-def test_pages_of_other_origins_are_refused(service: servers.Service, path: str) -> None:
+def test_request_of_foreign_origin_is_refused(service: servers.RunningService, path: str) -> None:
     headers = {"Origin": "https://example.com"}
     for method in ("POST", "OPTIONS"):
         answer = httpx.request(method, service.url + path, content="{}", headers=headers)
@@ -208,48 +216,56 @@ def test_pages_of_other_origins_are_refused(service: servers.Service, path: str)
 
 
 @pytest.mark.parametrize("transport", EMULATED + UNIDIRECTIONAL)
-def test_who_drops_the_stream_is_not_present_any_more(
-    service: servers.Service, channel: str, transport: str
+def test_dropped_stream_leaves_presence(
+    service: servers.RunningService, channel: str, transport: str
 ) -> None:
     asked = connect(channel)
     first = lines(asked["connect"] if transport in UNIDIRECTIONAL else asked)
-    with Stream(service, transport, first) as stream:
+    with StreamingClient(service, transport, first) as stream:
         stream.next()
         assert present(service, channel) == 1
-    servers.wait_for(lambda: present(service, channel) == 0, "its presence to end", seconds=5)
+    servers.wait_for(
+        lambda: present(service, channel) == 0, "its presence to be removed", seconds=5
+    )
 
 
 @pytest.mark.parametrize("transport", EMULATED + UNIDIRECTIONAL)
-def test_a_push_says_why_a_stream_ends(
-    service: servers.Service, channel: str, transport: str
+def test_disconnect_push_carries_code_and_reason(
+    service: servers.RunningService, channel: str, transport: str
 ) -> None:
     user = str(uuid.uuid4())
     asked = connect(channel, sub=user)
     one_way = transport in UNIDIRECTIONAL
-    with Stream(service, transport, lines(asked["connect"] if one_way else asked)) as stream:
+    with StreamingClient(
+        service, transport, lines(asked["connect"] if one_way else asked)
+    ) as stream:
         stream.next()
         api(service, "disconnect", user=user, disconnect={"code": 4000, "reason": "go home"})
         push = disconnect(4000, "go home")
-        assert stream.ends() == (push if one_way else {"push": push})
+        assert stream.last_push() == (push if one_way else {"push": push})
 
 
-def test_a_plain_request_to_a_websocket_is_told_what_to_do(service: servers.Service) -> None:
+def test_plain_request_to_websocket_endpoint_gets_upgrade_required(
+    service: servers.RunningService,
+) -> None:
     answer = httpx.get(f"{service.url}/connection/websocket")
     assert (answer.status_code, answer.headers["upgrade"]) == (426, "websocket")
 
 
-def test_without_a_store_what_waits_is_bounded() -> None:
+def test_pending_commands_are_bounded_while_redis_is_paused() -> None:
     with contextlib.ExitStack() as stack:
         redis = stack.enter_context(servers.redis_server())
         service = stack.enter_context(servers.service(redis.uri, options=OPTIONS))
-        stream = stack.enter_context(Stream(service, "http_stream", lines(connect("chat:a"))))
+        stream = stack.enter_context(
+            StreamingClient(service, "http_stream", lines(connect("chat:a")))
+        )
         client = stack.enter_context(httpx.Client(base_url=service.url))
         stream.connected()
         redis.signal(signal.SIGSTOP)
         asked = lines({"id": 2, "publish": {"channel": "chat:a", "data": "x" * 60_000}})
         body = {"session": stream.session, "node": stream.node, "data": asked}
-        for _ in range(20):  # one is being done, and less than 18 may wait
+        for _ in range(20):  # one is running, and fewer than 18 may wait
             assert client.post("/emulation", json=body).status_code == 204
         assert stream.next() == {"push": disconnect(3013, "too many requests")}
         redis.signal(signal.SIGCONT)
-        assert stream.ends() is None
+        assert stream.last_push() is None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Clients that only listen; and what becomes of those who do not even do that."""
+"""Unidirectional clients, and those that stop reading."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests import servers
 from tests.realtime.streams import (
     OPTIONS,
     UNIDIRECTIONAL,
-    Stream,
+    StreamingClient,
     api,
     connect,
     disconnect,
@@ -31,7 +31,7 @@ from tests.realtime.streams import (
 )
 from zaqar_redis.api.channels import streams
 from zaqar_redis.api.channels.exchange import Exchange
-from zaqar_redis.api.streams import Stream as Response
+from zaqar_redis.api.streams import ResponseStream
 
 
 @pytest.fixture
@@ -40,8 +40,8 @@ def channel() -> str:
 
 
 @contextlib.contextmanager
-def still(service: servers.Service, channel: str) -> Iterator[socket.socket]:
-    """Somebody who subscribes, and then does not read."""
+def stalled_client(service: servers.RunningService, channel: str) -> Iterator[socket.socket]:
+    """Yields the socket of a subscriber that does not read."""
     body = json.dumps(connect(channel)["connect"]).encode()
     with socket.socket() as slow:
         slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -50,21 +50,21 @@ def still(service: servers.Service, channel: str) -> Iterator[socket.socket]:
             b"POST /connection/uni_http_stream HTTP/1.1\r\nhost: x\r\nconnection: close\r\n"
             b"content-length: %d\r\n\r\n%b" % (len(body), body)
         )
-        servers.wait_for(lambda: present(service, channel) == 1, "it to come")
+        servers.wait_for(lambda: present(service, channel) == 1, "the client to subscribe")
         slow.settimeout(10)
         yield slow
 
 
-def test_who_reads_too_slowly_is_told_so(service: servers.Service) -> None:
+def test_slow_unidirectional_client_gets_slow_disconnect(service: servers.RunningService) -> None:
     channel = f"flood:{uuid.uuid4()}"
 
-    def left() -> bool:
-        # First as much as the system keeps for a connection, then what the service keeps.
+    def is_disconnected() -> bool:
+        # The system's socket buffers fill first, then the service's.
         api(service, "publish", channel=channel, data="x" * 500_000)
         return present(service, channel) == 0
 
-    with still(service, channel) as slow:
-        servers.wait_for(left, "it to be left")
+    with stalled_client(service, channel) as slow:
+        servers.wait_for(is_disconnected, "the client to be disconnected")
         end = b""
         while part := slow.recv(1 << 20):
             end = (end + part)[-200:]
@@ -72,8 +72,8 @@ def test_who_reads_too_slowly_is_told_so(service: servers.Service) -> None:
     assert end.endswith(b"\r\n0\r\n\r\n")
 
 
-def uni_next(service: servers.Service, transport: str, asked: Any) -> Any:
-    """A session's words, one after the other."""
+def uni_next(service: servers.RunningService, transport: str, asked: Any) -> Any:
+    """Yields the messages of a session, one by one."""
     if transport == "uni_websocket":
         url = f"ws://127.0.0.1:{service.port}/connection/uni_websocket"
         with websocket(url) as connection:
@@ -81,43 +81,43 @@ def uni_next(service: servers.Service, transport: str, asked: Any) -> Any:
             while True:
                 for line in str(connection.recv(10)).splitlines():
                     yield json.loads(line)
-    with Stream(service, transport, json.dumps(asked)) as stream:
+    with StreamingClient(service, transport, json.dumps(asked)) as stream:
         while True:
             yield stream.next(pings=True)
 
 
 @pytest.mark.parametrize("transport", [*UNIDIRECTIONAL, "uni_websocket"])
-def test_who_only_listens_gets_bare_pushes(
-    service: servers.Service, channel: str, transport: str
+def test_unidirectional_client_gets_bare_pushes(
+    service: servers.RunningService, channel: str, transport: str
 ) -> None:
-    heard = uni_next(service, transport, {"token": token(channel)})
-    connected = next(heard)["connect"]
+    replies = uni_next(service, transport, {"token": token(channel)})
+    connected = next(replies)["connect"]
     assert connected["session"]
     assert not connected.get("pong")
     position = connected["subs"][channel]
     assert (position["recoverable"], position.get("offset", 0)) == (True, 0)
     api(service, "publish", channel=channel, data={"n": 1})
-    said = [next(heard)]
-    while not said[-1]:  # pings
-        said.append(next(heard))
-    assert said[-1]["channel"] == channel
-    assert (said[-1]["pub"]["data"], said[-1]["pub"]["offset"]) == ({"n": 1}, 1)
-    while said[-1]:
-        said.append(next(heard))
-    heard.close()
+    seen = [next(replies)]
+    while not seen[-1]:  # pings
+        seen.append(next(replies))
+    assert seen[-1]["channel"] == channel
+    assert (seen[-1]["pub"]["data"], seen[-1]["pub"]["offset"]) == ({"n": 1}, 1)
+    while seen[-1]:
+        seen.append(next(replies))
+    replies.close()
 
-    # When it comes back with the position, it gets what it missed.
+    # A reconnect with the position recovers missed publications.
     for n in (2, 3):
         api(service, "publish", channel=channel, data={"n": n})
     since = {"recover": True, "offset": 1, "epoch": position["epoch"]}
-    heard = uni_next(service, transport, {"token": token(channel), "subs": {channel: since}})
-    found = next(heard)["connect"]["subs"][channel]
+    replies = uni_next(service, transport, {"token": token(channel), "subs": {channel: since}})
+    found = next(replies)["connect"]["subs"][channel]
     assert found["recovered"]
     assert [each["data"] for each in found["publications"]] == [{"n": 2}, {"n": 3}]
-    heard.close()
+    replies.close()
 
 
-def test_a_uni_websocket_takes_the_request_by_its_address(service: servers.Service) -> None:
+def test_uni_websocket_accepts_connect_request_in_url(service: servers.RunningService) -> None:
     asked = quote(json.dumps({"token": token()}))
     url = f"ws://127.0.0.1:{service.port}/connection/uni_websocket?cf_connect={asked}"
     with websocket(url) as connection:
@@ -135,11 +135,11 @@ def test_a_uni_websocket_takes_the_request_by_its_address(service: servers.Servi
         ({}, 3501, "bad request"),
     ],
 )
-def test_who_only_listens_is_told_of_errors_by_the_end(
-    service: servers.Service, asked: Any, code: int, reason: str
+def test_unidirectional_connect_error_ends_with_disconnect(
+    service: servers.RunningService, asked: Any, code: int, reason: str
 ) -> None:
-    with Stream(service, "uni_sse", json.dumps(asked)) as stream:
-        assert stream.ends() == disconnect(code, reason)
+    with StreamingClient(service, "uni_sse", json.dumps(asked)) as stream:
+        assert stream.last_push() == disconnect(code, reason)
     url = f"ws://127.0.0.1:{service.port}/connection/uni_websocket"
     with websocket(url) as connection:
         connection.send(json.dumps(asked))
@@ -150,7 +150,7 @@ def test_who_only_listens_is_told_of_errors_by_the_end(
         assert (caught.value.rcvd.code, caught.value.rcvd.reason) == (code, reason)
 
 
-def test_a_service_that_stops_sends_everybody_elsewhere(
+def test_stopping_service_disconnects_clients_with_shutdown(
     redis_server: servers.RedisServer,
 ) -> None:
     channel = f"flood:{uuid.uuid4()}"
@@ -158,26 +158,28 @@ def test_a_service_that_stops_sends_everybody_elsewhere(
     with contextlib.ExitStack() as stack:
         enter = stack.enter_context
         service = enter(servers.service(redis_server.uri, options=OPTIONS))
-        enter(still(service, channel))
-        for _ in range(6):  # more than the system keeps for it
+        enter(stalled_client(service, channel))
+        for _ in range(6):  # more than the socket buffers hold
             api(service, "publish", channel=channel, data="x" * 500_000)
-        emulated = enter(Stream(service, "http_stream", lines(connect())))
-        listener = enter(Stream(service, "uni_sse", lines(connect()["connect"])))
+        emulated = enter(StreamingClient(service, "http_stream", lines(connect())))
+        listener = enter(StreamingClient(service, "uni_sse", lines(connect()["connect"])))
         both_ways = enter(websocket(f"ws://127.0.0.1:{service.port}/connection/websocket"))
         both_ways.send(lines(connect()))
         both_ways.recv(10)
         service.process.terminate()
-        assert emulated.ends() == {"push": shutdown}
-        assert listener.ends() == shutdown
+        assert emulated.last_push() == {"push": shutdown}
+        assert listener.last_push() == shutdown
         with contextlib.suppress(ConnectionClosed):
             while True:
                 both_ways.recv(10)
         assert both_ways.close_code == 3001
-        service.process.wait(20)  # whoever does not read
+        service.process.wait(20)  # also with a client that does not read
 
 
-def test_who_does_not_read_the_little_that_is_left_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "_LEAVE", 0.05)
+def test_client_that_leaves_a_short_rest_unread_is_disconnected(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(streams, "_CLOSE_TIMEOUT", 0.05)
 
     class Connection(asyncio.Protocol):
         def __init__(self) -> None:
@@ -186,21 +188,21 @@ def test_who_does_not_read_the_little_that_is_left_is_left(monkeypatch: pytest.M
         def connection_lost(self, error: Exception | None) -> None:
             self.lost.set()
 
-    async def left() -> None:
+    async def disconnected() -> None:
         ours, theirs = socket.socketpair()
         with theirs:
             loop = asyncio.get_running_loop()
             transport, connection = await loop.connect_accepted_socket(Connection, ours)
-            transport.set_write_buffer_limits(high=2**24)  # as if nothing had to wait
+            transport.set_write_buffer_limits(high=2**24)  # as if no writer had to wait
 
             async def send(message: dict[str, Any]) -> None:
-                transport.close()  # as a server does behind the last response
+                transport.close()  # as a server does after the last response
 
             transport.write(bytes(2**23))
             assert transport.get_write_buffer_size() > 0
             exchange = Exchange({}, asyncio.Event().wait, send)
-            await streams._finish(exchange, Response(transport, transport.close))
+            await streams._finish(exchange, ResponseStream(transport, transport.close))
             async with asyncio.timeout(30):
                 await connection.lost.wait()
 
-    asyncio.run(left())
+    asyncio.run(disconnected())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Queues for Spark's readers and writers, and queries that are stopped behind the test."""
+"""Queues for Spark's readers and writers, and queries that are stopped after the test."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests import servers
-from tests.spark.support import Query, Store
-from tests.spark.writing import Context, Dying
+from tests.spark.support import SimulatedQuery, SparkTestStore
+from tests.spark.writing import CrashingClients, FakeTaskContext
 
-#: Starts a stream over the test's queues; its options.
-Start = Callable[..., Query]
-
-
-@pytest.fixture
-def store(redis_server: servers.RedisServer, project: str) -> Iterator[Store]:
-    made = Store(redis_server.uri, project)
-    yield made
-    made.close()
+#: Starts a stream over the test's queues, with the given options.
+Start = Callable[..., SimulatedQuery]
 
 
 @pytest.fixture
-def start(store: Store) -> Iterator[Start]:
-    """Start a stream over the queue "q", unless options say otherwise."""
-    started: list[Query] = []
+def store(redis_server: servers.RedisServer, project: str) -> Iterator[SparkTestStore]:
+    test_store = SparkTestStore(redis_server.uri, project)
+    yield test_store
+    test_store.close()
 
-    def begin(*, available_now: bool = False, **options: object) -> Query:
+
+@pytest.fixture
+def start(store: SparkTestStore) -> Iterator[Start]:
+    """Starts streams, of the queue "q" unless options name others."""
+    started: list[SimulatedQuery] = []
+
+    def begin(*, available_now: bool = False, **options: object) -> SimulatedQuery:
         if "subscribePattern" not in options:
             options = {"subscribe": "q"} | options
-        query = Query(store.source(**options), available_now=available_now)
+        query = SimulatedQuery(store.source(**options), available_now=available_now)
         started.append(query)
         return query
 
@@ -45,19 +45,21 @@ def start(store: Store) -> Iterator[Start]:
 
 
 @pytest.fixture
-def context(monkeypatch: pytest.MonkeyPatch) -> Context:
-    """The task that writers believe to be in."""
-    made = Context()
-    monkeypatch.setattr("zaqar_redis.spark.context.TaskContext", SimpleNamespace(get=lambda: made))
-    return made
+def context(monkeypatch: pytest.MonkeyPatch) -> FakeTaskContext:
+    """The task context that writers see."""
+    task_context = FakeTaskContext()
+    monkeypatch.setattr(
+        "zaqar_redis.spark.task_info.TaskContext", SimpleNamespace(get=lambda: task_context)
+    )
+    return task_context
 
 
 @pytest.fixture
-def dying(monkeypatch: pytest.MonkeyPatch) -> Dying:
-    return Dying(monkeypatch)
+def crashing_clients(monkeypatch: pytest.MonkeyPatch) -> CrashingClients:
+    return CrashingClients(monkeypatch)
 
 
-#: Where `pyspark_zaqar` is, which Spark looks for.
+#: The folder of `pyspark_zaqar`, which Spark imports.
 _ROOT = Path(__file__).parents[2]
 _SETTINGS = {
     "spark.ui.enabled": "false",
@@ -72,7 +74,7 @@ _SETTINGS = {
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """The one session of all tests: settings that a test changes, it sets back."""
+    """The session of all tests: a test restores the settings that it changes."""
     servers.program("java")
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("PYSPARK_PYTHON", sys.executable)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tables of doc/spark.md, as the code has them."""
+"""The tables of doc/spark.md, generated from the code."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _KINDS = {
 
 
 def option_table() -> str:
-    """Every option: its name, for what, its default, what it means."""
+    """Returns the table of options: name, uses, default, meaning."""
     rows = [
         (
             f"`{option.name}`",
@@ -31,7 +31,7 @@ def option_table() -> str:
 
 
 def column_table() -> str:
-    """Every column that is read: its name, its type, what it is."""
+    """Returns the table of columns: name, type, meaning."""
     rows = [
         (
             f"`{column.name}`",
@@ -49,7 +49,7 @@ def _uses(uses: tuple[str, ...]) -> str:
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [head, ["---"] * len(head), *rows]
-    # A bar within a cell would end it.
+    # An unescaped bar would end the cell.
     return "".join(
         f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in lines
     )

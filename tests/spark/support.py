@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Queues in a real Redis, and what Spark does to the data source, without Spark's JVM."""
+"""Queues in a real Redis, and Spark's calls of the data source, without its JVM."""
 
 from __future__ import annotations
 
@@ -27,35 +27,35 @@ from zaqar_redis import clock
 from zaqar_redis.keyspace import envelope, keys
 from zaqar_redis.keyspace.batch import BatchSettings
 from zaqar_redis.keyspace.client import BlockingClient
-from zaqar_redis.records import Draft, Taken, Top
+from zaqar_redis.records import ClaimResult, NewMessage, Watermarks
 from zaqar_redis.spark.source import ZaqarDataSource
-from zaqar_redis.storage.drivers.redis.claims import Claims
-from zaqar_redis.storage.drivers.redis.ledger import Ledger
-from zaqar_redis.storage.drivers.redis.messages import Messages
-from zaqar_redis.storage.drivers.redis.queues import Queues
-from zaqar_redis.storage.drivers.redis.ranges import Ranges
+from zaqar_redis.storage.redis.claims import RedisClaims
+from zaqar_redis.storage.redis.ledger import RedisLedger
+from zaqar_redis.storage.redis.messages import RedisMessages
+from zaqar_redis.storage.redis.queues import RedisQueues
+from zaqar_redis.storage.redis.ranges import RedisRanges
 
 T = TypeVar("T")
 
 CLIENT = "8f4c1f2e-3c56-4b5e-9e0a-6f5a5d0c7b11"
-#: Seconds that messages live here when a test does not say.
+#: Default TTL of test messages, in seconds.
 TTL = 3600
-#: Messages that go to Redis at once here.
+#: Messages posted in one call.
 _CHUNK = 1000
-#: As spark.sql.execution.arrow.maxRecordsPerBatch is by itself.
+#: The default of spark.sql.execution.arrow.maxRecordsPerBatch.
 _ARROW_ROWS = 10_000
 
 
-class Store:
-    """Verbs of the storage; what is not said otherwise happens to the queue "q"."""
+class SparkTestStore:
+    """Verbs of the storage, by default on the queue "q"."""
 
     def __init__(self, uri: str, project: str) -> None:
         self.uri = uri
         self.project = project
         self.client = BlockingClient(uri, BatchSettings())
-        self.queues = Queues(self.client, clock.store)
-        self.messages = Messages(self.client, clock.store)
-        self.claims = Claims(self.client, clock.store, self.messages.bury)
+        self.queues = RedisQueues(self.client, clock.store)
+        self.messages = RedisMessages(self.client, clock.store)
+        self.claims = RedisClaims(self.client, clock.store, self.messages.dead_letter)
 
     def close(self) -> None:
         self.client.close()
@@ -76,15 +76,17 @@ class Store:
     def post(
         self, *bodies: Any, queue: str = "q", ttl: int = TTL, delay: int = -1, ago: float = 0
     ) -> None:
-        """Post JSON values, as if that had been some seconds *ago*."""
+        """Posts JSON values, as if *ago* seconds ago."""
         now = clock.store if not ago else lambda: round((time.time() - ago) * 1000)
-        ledger = Ledger(self.client, now)
+        ledger = RedisLedger(self.client, now)
         for first in range(0, len(bodies), _CHUNK):
             chunk = [
-                (ttl, delay, envelope.tail(Draft(json.dumps(body).encode()), _client()))
+                (ttl, delay, envelope.tail(NewMessage(json.dumps(body).encode()), _client()))
                 for body in bodies[first : first + _CHUNK]
             ]
-            ledger.append(self.project, queue, chunk, size=0, default_ttl=TTL, sealed=False).run()
+            ledger.append(
+                self.project, queue, chunk, size=0, default_ttl=TTL, encrypted=False
+            ).run()
 
     def remove(self, *ranks: int, queue: str = "q") -> None:
         ids = self.ids(queue)
@@ -93,7 +95,7 @@ class Store:
         ).run()
 
     def ids(self, queue: str = "q") -> dict[int, str]:
-        """Ids by rank, of at most 1000 messages."""
+        """Returns ids by rank, of at most 1000 messages."""
         page = self.messages.list(
             self.project,
             queue,
@@ -105,16 +107,16 @@ class Store:
         ).run()
         return {message.rank: message.id for message in page.items}
 
-    def claim(self, limit: int, queue: str = "q", ttl: int = 600) -> Taken:
+    def claim(self, limit: int, queue: str = "q", ttl: int = 600) -> ClaimResult:
         return self.claims.create(self.project, queue, ttl=ttl, grace=60, limit=limit).run()
 
-    def top(self, queue: str = "q") -> Top:
-        top = Ranges(self.client, clock.store).top(self.project, queue).run()
-        assert top
-        return top
+    def watermarks(self, queue: str = "q") -> Watermarks:
+        found = RedisRanges(self.client, clock.store).watermarks(self.project, queue).run()
+        assert found
+        return found
 
     def bodies(self, queue: str = "q") -> list[Any]:
-        """What is in the queue, by rank."""
+        """Returns the bodies in the queue, by rank."""
         ranks = self.command("ZRANGE", self.key("messages", queue), 0, -1)
         if not ranks:
             return []
@@ -122,11 +124,11 @@ class Store:
         return [json.loads(each[58:]) for each in stored]
 
     def last_rank(self, queue: str = "q") -> int:
-        """The rank of the last message that was ever posted."""
+        """Returns the highest rank ever assigned."""
         return int(self.command("HGET", self.key("queue", queue), "rank") or 0)
 
     def leases(self, queue: str = "q") -> dict[str, float]:
-        """Live claims, and when they end, in ms."""
+        """Returns live claims with their end, in ms."""
         flat = self.command("ZRANGE", self.key("leases", queue), 0, -1, "WITHSCORES")
         return {
             claim.decode(): float(end) for claim, end in zip(flat[::2], flat[1::2], strict=True)
@@ -141,41 +143,44 @@ def _client() -> bytes:
 
 
 def source(**options: object) -> ZaqarDataSource:
-    """The data source as Spark makes it: names of options in lower case, values texts."""
+    """Returns the data source as Spark creates it: case-insensitive options, values as text."""
     return ZaqarDataSource(
         CaseInsensitiveDict({name: str(value) for name, value in options.items()})
     )
 
 
-def columns(made: DataSource) -> StructType:
-    schema = made.schema()
+def columns(data_source: DataSource) -> StructType:
+    schema = data_source.schema()
     assert isinstance(schema, StructType)
     return schema
 
 
 def pickled(value: T) -> T:
-    """As it comes out at the other side of a socket."""
+    """Returns a value as another process would unpickle it."""
     return cast(T, pickle.loads(pickle.dumps(value)))
 
 
-class Batch:
-    """A batch read: planned in one process, read in others."""
+class BatchRead:
+    """A batch read: planned in one process, executed in others."""
 
     def __init__(
-        self, made: DataSource, schema: StructType | None = None, filters: Sequence[Filter] = ()
+        self,
+        data_source: DataSource,
+        schema: StructType | None = None,
+        filters: Sequence[Filter] = (),
     ) -> None:
-        self._source = made
-        self.schema = schema or columns(made)
-        self._reader: DataSourceReader = made.reader(self.schema)
+        self._source = data_source
+        self.schema = schema or columns(data_source)
+        self._reader: DataSourceReader = data_source.reader(self.schema)
         #: filters that Spark has to apply itself
-        self.left = list(self._reader.pushFilters(list(filters))) if filters else []
+        self.remaining_filters = list(self._reader.pushFilters(list(filters))) if filters else []
         planned = self._reader.partitions()
         assert isinstance(planned, list)
-        #: what is really to be read
+        #: the planned partitions
         self.partitions: list[Any] = planned
 
     def table(self) -> pa.Table:
-        # Spark has one task at least.
+        # Spark runs at least one task.
         tasks = self.partitions or [InputPartition(None)]
         return read(self._source, self._reader, self.schema, tasks)
 
@@ -183,52 +188,52 @@ class Batch:
         return cast("list[dict[str, Any]]", self.table().to_pylist())
 
 
-def batch(made: DataSource) -> list[dict[str, Any]]:
-    return Batch(made).rows()
+def batch(data_source: DataSource) -> list[dict[str, Any]]:
+    return BatchRead(data_source).rows()
 
 
 def read(
-    made: DataSource,
+    data_source: DataSource,
     reader: DataSourceReader | DataSourceStreamReader,
     schema: StructType,
     partitions: Iterable[InputPartition],
 ) -> pa.Table:
-    """What the tasks give, in order, after Spark's own look at it."""
+    """Returns the rows of all tasks in order, after Spark's own validation."""
     batches = [
         each
         for partition in partitions
-        for each in task(made, pickled(reader), schema, pickled(partition))
+        for each in task(data_source, pickled(reader), schema, pickled(partition))
     ]
     return pa.Table.from_batches(batches, schema=to_arrow_schema(schema, timezone="UTC"))
 
 
 def task(
-    made: DataSource,
+    data_source: DataSource,
     reader: DataSourceReader | DataSourceStreamReader,
     schema: StructType,
     partition: InputPartition,
 ) -> Iterator[pa.RecordBatch]:
     found = cast("Iterator[pa.RecordBatch]", reader.read(partition))
-    yield from records_to_arrow_batches(found, _ARROW_ROWS, schema, made)
+    yield from records_to_arrow_batches(found, _ARROW_ROWS, schema, data_source)
 
 
 def values(rows: Iterable[dict[str, Any]]) -> list[Any]:
-    """What the bodies say."""
+    """Returns the JSON values of the bodies."""
     return [json.loads(row["body"]) for row in rows]
 
 
-class Query:
-    """A streaming query, with the calls that Spark makes, in their order.
+class SimulatedQuery:
+    """A streaming query that makes Spark's calls in Spark's order.
 
     Its checkpoint is in memory: `offsets` is the write-ahead log, `finished` the number
-    of batches in the commit log.  `restart` goes on from it with another reader, as
+    of batches in the commit log.  `restart` continues from it with another reader, as
     another process would.
     """
 
-    def __init__(self, made: DataSource, *, available_now: bool = False) -> None:
-        self._source = made
+    def __init__(self, data_source: DataSource, *, available_now: bool = False) -> None:
+        self._source = data_source
         self._available_now = available_now
-        self.schema = columns(made)
+        self.schema = columns(data_source)
         self.offsets: list[str] = []
         self.finished = 0
         self.reader: Any = None
@@ -245,51 +250,51 @@ class Query:
     def stop(self) -> None:
         self.reader.stop()
 
-    def restart(self, made: DataSource | None = None) -> None:
+    def restart(self, data_source: DataSource | None = None) -> None:
         self.stop()
-        self._source = made or self._source
+        self._source = data_source or self._source
         self._start()
 
     @property
     def end(self) -> dict[str, Any]:
-        """The last offset that was written down."""
+        """The last offset in the write-ahead log."""
         return cast("dict[str, Any]", json.loads(self.offsets[-1]))
 
     def begin(self, number: int) -> dict[str, Any]:
-        """Where a batch begins: Spark asks for the initial offset each time it wants it."""
+        """Returns the start of a batch; like Spark, calls initialOffset each time."""
         if number == 0:
             return cast("dict[str, Any]", json.loads(json.dumps(self.reader.initialOffset())))
         return cast("dict[str, Any]", json.loads(self.offsets[number - 1]))
 
     def latest(self) -> str:
-        """The offset that Spark would compare with the one before."""
+        """Returns the latest offset, which Spark compares with the previous one."""
         start = self.begin(len(self.offsets))
         end = json.dumps(self.reader.latestOffset(start, self._limit))
-        # The same in any order of keys would be news to Spark.
+        # Spark takes another order of keys for a new offset.
         assert end == json.dumps(json.loads(end), sort_keys=True)
         return end
 
     def plan(self) -> bool:
-        """Whether there is another batch, which is in the log then."""
+        """Plans the next batch and logs its end; returns False if there is none."""
         number = len(self.offsets)
         assert self.finished == number, "the batch before is not finished"
         end = self.latest()
-        # There is a first batch in any case.
+        # The first batch is always planned.
         if number and end == self.offsets[-1]:
             return False
-        # Where a stream would begin is for the first question only.
+        # The marker of an initial offset never gets into the log.
         assert '"initial"' not in end
         self.offsets.append(end)
-        if number:  # so late, and not for the last batch
+        if number:  # Spark commits a batch only when it plans the next
             self.reader.commit(self.begin(number))
         return True
 
     def partitions(self) -> list[Any]:
-        """Of the last batch in the log, finished or not."""
+        """Returns the partitions of the last logged batch, finished or not."""
         return list(self.reader.partitions(self.begin(len(self.offsets) - 1), self.end))
 
     def read(self) -> list[dict[str, Any]]:
-        """The rows of the last batch in the log."""
+        """Returns the rows of the last logged batch."""
         found = read(self._source, self.reader, self.schema, self.partitions())
         return cast("list[dict[str, Any]]", found.to_pylist())
 
@@ -297,7 +302,7 @@ class Query:
         self.finished = len(self.offsets)
 
     def trigger(self) -> list[dict[str, Any]] | None:
-        """The rows of another batch; None: there is none."""
+        """Runs the next batch; returns its rows, or None if there is none."""
         if not self.plan():
             return None
         rows = self.read()
@@ -305,7 +310,7 @@ class Query:
         return rows
 
     def drain(self) -> list[dict[str, Any]]:
-        """The rows of all batches until there is none."""
+        """Runs all batches; returns their rows."""
         found: list[dict[str, Any]] = []
         while (rows := self.trigger()) is not None:
             found += rows

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A batch read gives each message that is wanted, once, in as many tasks as are wanted."""
+"""Batch reads return each selected message once, in the requested number of tasks."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from tests.spark.support import CLIENT, Batch, Store, batch, columns, values
+from tests.spark.support import CLIENT, BatchRead, SparkTestStore, batch, columns, values
 from zaqar_redis.errors import BadConfiguration
-from zaqar_redis.spark.losses import DataLoss
+from zaqar_redis.spark.data_loss import DataLoss
 from zaqar_redis.spark.partitions import RangePartition
 
 
-def read(store: Store, **options: object) -> list[Any]:
+def read(store: SparkTestStore, **options: object) -> list[Any]:
     return values(batch(store.source(**{"subscribe": "q"} | options)))
 
 
-def test_all_there_is_to_know_of_a_message(store: Store) -> None:
+def test_message_columns_have_all_values(store: SparkTestStore) -> None:
     before = datetime.now(UTC) - timedelta(seconds=1)
     store.post({"n": 1}, ttl=3000, delay=0)
     store.claim(1)
@@ -56,7 +56,7 @@ def test_all_there_is_to_know_of_a_message(store: Store) -> None:
         "pool": "default",
         "id": store.ids()[1],
         "rank": 1,
-        "epoch": store.top().epoch,
+        "epoch": store.watermarks().epoch,
         "body": b'{"n": 1}',
         "ttl": 3000,
         "delay": 0,
@@ -87,14 +87,14 @@ def test_all_there_is_to_know_of_a_message(store: Store) -> None:
         ({"startingOffsets": "{}", "endingOffsets": "{}"}, range(1, 11)),
     ],
 )
-def test_a_batch_is_between_its_offsets(
-    store: Store, options: dict[str, str], expected: Any
+def test_batch_reads_between_its_offsets(
+    store: SparkTestStore, options: dict[str, str], expected: Any
 ) -> None:
     store.post(*range(1, 11))
     assert read(store, **options) == list(expected)
 
 
-def test_offsets_may_be_as_a_checkpoint_has_them(store: Store) -> None:
+def test_offsets_are_accepted_in_checkpoint_form(store: SparkTestStore) -> None:
     store.post(*range(1, 11))
     own, other = f'{{"{store.project}/q": {{"offset": 4}}}}', '{"another/q": 4}'
     assert read(store, startingOffsets=own) == list(range(4, 11))
@@ -102,38 +102,38 @@ def test_offsets_may_be_as_a_checkpoint_has_them(store: Store) -> None:
         read(store, startingOffsets=other)
 
 
-def test_offsets_may_say_the_epoch(store: Store) -> None:
+def test_offsets_are_accepted_with_an_epoch(store: SparkTestStore) -> None:
     store.post(1, 2, 3)
-    epoch = store.top().epoch
+    epoch = store.watermarks().epoch
     at = json.dumps({"q": {"epoch": epoch, "offset": 2}})
     assert read(store, startingOffsets=at) == [2, 3]
     assert read(store, endingOffsets=at) == [1]
 
 
-def test_an_offset_of_another_life_of_the_queue_is_a_loss(store: Store) -> None:
+def test_offset_of_another_epoch_is_data_loss(store: SparkTestStore) -> None:
     store.post(1, 2, 3)
-    old = store.top().epoch
+    old = store.watermarks().epoch
     at = json.dumps({"q": {"epoch": old, "offset": 2}})
     store.delete()
     store.post(4, 5)
     with pytest.raises(DataLoss, match='"failOnDataLoss"') as caught:
         read(store, startingOffsets=at)
-    assert {"q", old, store.top().epoch} <= set(str(caught.value).replace('"', " ").split()) | {
-        word.rstrip(";,") for word in str(caught.value).split()
-    }
+    assert {"q", old, store.watermarks().epoch} <= set(
+        str(caught.value).replace('"', " ").split()
+    ) | {word.rstrip(";,") for word in str(caught.value).split()}
     assert read(store, startingOffsets=at, failOnDataLoss=False) == [4, 5]
     with pytest.raises(BadConfiguration, match=f'option "endingOffsets": .* not in {old}'):
         read(store, endingOffsets=at)
 
 
-def test_an_offset_behind_the_end_is_a_loss(store: Store) -> None:
+def test_offset_beyond_the_end_is_data_loss(store: SparkTestStore) -> None:
     store.post(1, 2, 3)
     with pytest.raises(DataLoss, match="up to rank 5 and ends at 4, in the same epoch"):
         read(store, startingOffsets='{"q": 5}')
     assert read(store, startingOffsets='{"q": 5}', failOnDataLoss=False) == []
 
 
-def test_a_batch_is_between_its_times(store: Store) -> None:
+def test_batch_reads_between_its_timestamps(store: SparkTestStore) -> None:
     now = round(time.time() * 1000)
     for age in (50, 40, 30, 20, 10):
         store.post(age, ago=age)
@@ -145,7 +145,7 @@ def test_a_batch_is_between_its_times(store: Store) -> None:
     assert read(store, endingTimestamp=0) == []
 
 
-def test_several_queues_by_name(store: Store) -> None:
+def test_subscribe_reads_several_queues(store: SparkTestStore) -> None:
     for queue in ("a", "b", "c"):
         store.post(f"{queue}1", f"{queue}2", queue=queue)
     assert sorted(read(store, subscribe="c, a,c")) == ["a1", "a2", "c1", "c2"]
@@ -153,7 +153,7 @@ def test_several_queues_by_name(store: Store) -> None:
     assert sorted(read(store, subscribe="a,b,c", startingOffsets=at)) == ["a2", "c1", "c2"]
 
 
-def test_several_queues_by_pattern(store: Store) -> None:
+def test_subscribe_pattern_reads_matching_queues(store: SparkTestStore) -> None:
     for queue in ("orders", "orders-old", "returns"):
         store.post(queue, queue=queue)
 
@@ -166,9 +166,9 @@ def test_several_queues_by_pattern(store: Store) -> None:
     assert found("nothing") == []
 
 
-def test_projects_know_nothing_of_each_other(store: Store) -> None:
+def test_batch_reads_its_project_only(store: SparkTestStore) -> None:
     store.post("mine")
-    other = Store(store.uri, f"{store.project}-other")
+    other = SparkTestStore(store.uri, f"{store.project}-other")
     other.post("theirs")
     assert read(store) == ["mine"]
     assert read(store, project=other.project) == ["theirs"]
@@ -176,7 +176,7 @@ def test_projects_know_nothing_of_each_other(store: Store) -> None:
     other.close()
 
 
-def test_a_queue_that_is_named_must_be_there(store: Store) -> None:
+def test_missing_subscribed_queue_is_an_error(store: SparkTestStore) -> None:
     store.post(1)
     with pytest.raises(BadConfiguration) as caught:
         read(store, subscribe="q,qq")
@@ -184,15 +184,15 @@ def test_a_queue_that_is_named_must_be_there(store: Store) -> None:
     assert str(caught.value) == expected
 
 
-def test_an_empty_queue_is_no_error(store: Store) -> None:
+def test_empty_queue_gives_no_rows(store: SparkTestStore) -> None:
     store.create()
     assert read(store) == []
 
 
-def _check_whole(made: Batch, queues: dict[str, int]) -> None:
-    """Every message once, in order within a queue."""
+def _check_complete(batch_read: BatchRead, queues: dict[str, int]) -> None:
+    """Checks that every message is read once, in order within its queue."""
     found: dict[str, list[int]] = {}
-    for row in made.rows():
+    for row in batch_read.rows():
         found.setdefault(row["queue"], []).append(row["rank"])
     assert {queue: sorted(ranks) for queue, ranks in found.items()} == {
         queue: list(range(1, count + 1)) for queue, count in queues.items()
@@ -204,54 +204,56 @@ def _check_whole(made: Batch, queues: dict[str, int]) -> None:
     [
         ({"minPartitions": 1}, 1),
         ({"minPartitions": 2}, 2),
-        # No task of less than 10 000 ranks.
+        # Tasks have at least 10 000 ranks.
         ({"minPartitions": 9}, 3),
         ({"minPartitions": 1, "maxRecordsPerPartition": 12_000}, 3),
         ({"minPartitions": 2, "maxRecordsPerPartition": 1_000}, 31),
     ],
 )
-def test_a_queue_is_cut_into_tasks(store: Store, options: dict[str, int], tasks: int) -> None:
+def test_queue_is_split_into_tasks(
+    store: SparkTestStore, options: dict[str, int], tasks: int
+) -> None:
     store.post(*range(31_000))
-    made = Batch(store.source(subscribe="q", **options))
-    assert len(made.partitions) == tasks
-    sizes = [each.end - each.start for each in made.partitions]
+    batch_read = BatchRead(store.source(subscribe="q", **options))
+    assert len(batch_read.partitions) == tasks
+    sizes = [each.end - each.start for each in batch_read.partitions]
     assert max(sizes) - min(sizes) <= 1
-    _check_whole(made, {"q": 31_000})
+    _check_complete(batch_read, {"q": 31_000})
 
 
-def test_tasks_have_as_many_messages_each_whatever_holes_there_are(store: Store) -> None:
+def test_tasks_have_equal_message_counts_despite_gaps(store: SparkTestStore) -> None:
     store.post(*range(40_000))
     # The first half is almost empty.
     store.command("ZREMRANGEBYSCORE", store.key("messages"), 11, 19_990)
     store.command("HDEL", store.key("bodies"), *range(11, 19_991))
-    made = Batch(store.source(subscribe="q", minPartitions=2))
-    first, second = made.partitions
+    batch_read = BatchRead(store.source(subscribe="q", minPartitions=2))
+    first, second = batch_read.partitions
     assert first.end > 25_000
-    ranks = [row["rank"] for row in made.rows()]
+    ranks = [row["rank"] for row in batch_read.rows()]
     assert ranks == [*range(1, 11), *range(19_991, 40_001)]
     assert (first.start, second.end) == (1, 40_001)
 
 
-def test_long_queues_get_more_tasks(store: Store) -> None:
+def test_long_queues_get_more_tasks(store: SparkTestStore) -> None:
     store.post(*range(45_000), queue="long")
     store.post(*range(12_000), queue="short")
-    made = Batch(store.source(subscribe="long,short", minPartitions=4))
-    queues = [each.queue for each in made.partitions]
+    batch_read = BatchRead(store.source(subscribe="long,short", minPartitions=4))
+    queues = [each.queue for each in batch_read.partitions]
     assert (queues.count("long"), queues.count("short")) == (4, 1)
-    _check_whole(made, {"long": 45_000, "short": 12_000})
+    _check_complete(batch_read, {"long": 45_000, "short": 12_000})
 
 
 @pytest.mark.parametrize("size", [1, 7, 1000])
-def test_batches_are_as_large_as_a_trip(store: Store, size: int) -> None:
+def test_record_batches_have_the_fetch_size(store: SparkTestStore, size: int) -> None:
     store.post(*range(20))
-    made = Batch(store.source(subscribe="q", fetchSize=size))
-    batches = made.table().to_batches()
+    batch_read = BatchRead(store.source(subscribe="q", fetchSize=size))
+    batches = batch_read.table().to_batches()
     assert {each.num_rows for each in batches[:-1]} <= {size}
-    assert values(made.rows()) == list(range(20))
+    assert values(batch_read.rows()) == list(range(20))
 
 
 @pytest.mark.parametrize("gone", [(1, 2), (9, 10), (4, 5, 6), (1, 3, 5, 7, 9), tuple(range(2, 10))])
-def test_deleted_messages_are_no_rows(store: Store, gone: tuple[int, ...]) -> None:
+def test_deleted_messages_give_no_rows(store: SparkTestStore, gone: tuple[int, ...]) -> None:
     store.post(*range(1, 11))
     store.remove(*gone)
     left = [each for each in range(1, 11) if each not in gone]
@@ -261,21 +263,21 @@ def test_deleted_messages_are_no_rows(store: Store, gone: tuple[int, ...]) -> No
     ]
 
 
-def test_expired_messages_are_rows_only_when_asked_for(store: Store) -> None:
+def test_expired_messages_are_read_only_on_request(store: SparkTestStore) -> None:
     store.post("old", ttl=60, ago=100)
     store.post("new")
     assert read(store) == ["new"]
     assert read(store, includeExpired=True) == ["old", "new"]
 
 
-def test_claimed_messages_are_rows_unless_left_out(store: Store) -> None:
+def test_claimed_messages_are_read_unless_excluded(store: SparkTestStore) -> None:
     store.post("held", "free")
     store.claim(1)
     assert read(store) == ["held", "free"]
     assert read(store, includeClaimed=False) == ["free"]
 
 
-def test_delayed_messages_are_rows_unless_left_out(store: Store) -> None:
+def test_delayed_messages_are_read_unless_excluded(store: SparkTestStore) -> None:
     store.post("late", delay=300)
     store.post("now", delay=0)
     assert read(store) == ["late", "now"]
@@ -284,41 +286,41 @@ def test_delayed_messages_are_rows_unless_left_out(store: Store) -> None:
     assert read(store, includeDelayed=False, includeClaimed=False) == []
 
 
-def test_a_purged_queue_goes_on_with_its_ranks(store: Store) -> None:
+def test_purged_queue_continues_its_ranks(store: SparkTestStore) -> None:
     store.post(1, 2)
     store.queues.purge(store.project, "q").run()
     store.post(3)
     assert [row["rank"] for row in batch(store.source(subscribe="q"))] == [3]
 
 
-def test_a_queue_that_is_remade_after_planning_is_a_loss(store: Store) -> None:
+def test_queue_recreated_after_planning_is_data_loss(store: SparkTestStore) -> None:
     store.post(1, 2)
-    made, patient = (
-        Batch(store.source(subscribe="q", failOnDataLoss=fail)) for fail in (True, False)
+    batch_read, tolerant = (
+        BatchRead(store.source(subscribe="q", failOnDataLoss=fail)) for fail in (True, False)
     )
     store.delete()
-    for planned in (made, patient):
+    for planned in (batch_read, tolerant):
         planned.partitions = planned.partitions[:]
     with pytest.raises(DataLoss, match='the queue "q" was deleted: '):
-        made.table()
+        batch_read.table()
     store.post(3)
-    with pytest.raises(DataLoss, match='the queue "q" was deleted and made again: '):
-        made.table()
-    assert patient.rows() == []
+    with pytest.raises(DataLoss, match='the queue "q" was deleted and created again: '):
+        batch_read.table()
+    assert tolerant.rows() == []
 
 
-def test_the_option_columns_is_a_projection(store: Store) -> None:
+def test_columns_option_projects(store: SparkTestStore) -> None:
     store.post("hello")
-    made = store.source(subscribe="q", columns="rank, body")
-    assert columns(made).names == ["rank", "body"]
-    assert batch(made) == [{"rank": 1, "body": b'"hello"'}]
+    data_source = store.source(subscribe="q", columns="rank, body")
+    assert columns(data_source).names == ["rank", "body"]
+    assert batch(data_source) == [{"rank": 1, "body": b'"hello"'}]
 
 
-def test_a_schema_is_a_projection(store: Store) -> None:
+def test_schema_projects(store: SparkTestStore) -> None:
     store.post("hello")
     schema = StructType([StructField("queue", StringType()), StructField("rank", LongType())])
-    made = Batch(store.source(subscribe="q"), schema)
-    assert made.rows() == [{"queue": "q", "rank": 1}]
+    batch_read = BatchRead(store.source(subscribe="q"), schema)
+    assert batch_read.rows() == [{"queue": "q", "rank": 1}]
 
 
 @pytest.mark.parametrize(
@@ -329,17 +331,17 @@ def test_a_schema_is_a_projection(store: Store) -> None:
         (StructField("body", BinaryType(), nullable=False), 'column "body" must be nullable'),
     ],
 )
-def test_a_schema_that_will_not_do_is_told_at_once(
-    store: Store, field: StructField, why: str
+def test_invalid_schema_is_refused_at_once(
+    store: SparkTestStore, field: StructField, why: str
 ) -> None:
     store.create()
     with pytest.raises(BadConfiguration, match=why):
-        Batch(store.source(subscribe="q"), StructType([field]))
+        BatchRead(store.source(subscribe="q"), StructType([field]))
 
 
-def _pushed(store: Store, *filters: Filter) -> Batch:
-    made = store.source(subscribePattern="[ab]", pushdown=True, columns="queue,rank,body")
-    return Batch(made, filters=filters)
+def _pushed(store: SparkTestStore, *filters: Filter) -> BatchRead:
+    data_source = store.source(subscribePattern="[ab]", pushdown=True, columns="queue,rank,body")
+    return BatchRead(data_source, filters=filters)
 
 
 @pytest.mark.parametrize(
@@ -357,17 +359,17 @@ def _pushed(store: Store, *filters: Filter) -> Batch:
         (GreaterThan(("rank",), 2**62), ""),
     ],
 )
-def test_filters_on_queue_and_rank_choose_what_is_fetched(
-    store: Store, given: Filter, expected: str
+def test_queue_and_rank_filters_limit_the_fetched_messages(
+    store: SparkTestStore, given: Filter, expected: str
 ) -> None:
     for queue in "ab":
         store.post(*[f"{queue}{number}" for number in (1, 2, 3)], queue=queue)
-    made = _pushed(store, given)
-    assert made.left == []
-    assert sorted(values(made.rows())) == expected.split()
+    batch_read = _pushed(store, given)
+    assert batch_read.remaining_filters == []
+    assert sorted(values(batch_read.rows())) == expected.split()
 
 
-def test_filters_come_together(store: Store) -> None:
+def test_pushed_filters_are_combined(store: SparkTestStore) -> None:
     for queue in "ab":
         store.post(*[f"{queue}{number}" for number in range(1, 8)], queue=queue)
     filters = (
@@ -377,13 +379,13 @@ def test_filters_come_together(store: Store) -> None:
         GreaterThanOrEqual(("rank",), 1),
         In(("queue",), ("a", "b")),
     )
-    made = _pushed(store, *filters)
-    assert values(made.rows()) == ["b3", "b4", "b5"]
-    assert all(isinstance(each, RangePartition) for each in made.partitions)
+    batch_read = _pushed(store, *filters)
+    assert values(batch_read.rows()) == ["b3", "b4", "b5"]
+    assert all(isinstance(each, RangePartition) for each in batch_read.partitions)
     assert _pushed(store, EqualTo(("queue",), "a"), EqualTo(("queue",), "b")).rows() == []
 
 
-def test_other_filters_are_left_to_spark(store: Store) -> None:
+def test_other_filters_are_left_to_spark(store: SparkTestStore) -> None:
     store.post("a1", "a2", queue="a")
     others: list[Filter] = [
         StringContains(("queue",), "a"),
@@ -391,14 +393,14 @@ def test_other_filters_are_left_to_spark(store: Store) -> None:
         GreaterThan(("ttl",), 5),
         EqualTo(("queue", "x"), "a"),
     ]
-    made = _pushed(store, *others, EqualTo(("rank",), 2))
-    assert made.left == others
-    assert values(made.rows()) == ["a2"]
+    batch_read = _pushed(store, *others, EqualTo(("rank",), 2))
+    assert batch_read.remaining_filters == others
+    assert values(batch_read.rows()) == ["a2"]
 
 
-def test_only_who_asks_gets_a_reader_that_takes_filters(store: Store) -> None:
+def test_reader_accepts_filters_only_with_pushdown(store: SparkTestStore) -> None:
     store.create()
-    made = store.source(subscribe="q")
+    data_source = store.source(subscribe="q")
     # Spark refuses such a reader while its own option is off.
-    taking = type(made.reader(columns(made))).pushFilters
+    taking = type(data_source.reader(columns(data_source))).pushFilters
     assert taking is DataSourceReader.pushFilters

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batches that are claims: read again as often as it takes, and deleted when they are done."""
+"""Batches of claimed messages: re-read until finished, then deleted."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ import pytest
 
 from tests import servers
 from tests.spark.conftest import Start
-from tests.spark.support import Query, Store, batch, values
+from tests.spark.support import SimulatedQuery, SparkTestStore, batch, values
 from zaqar_redis.errors import BadConfiguration
 from zaqar_redis.spark import offsets
-from zaqar_redis.spark.claiming import ClaimEnded
-from zaqar_redis.spark.holding import GroupTaken
-from zaqar_redis.spark.losses import DataLoss
+from zaqar_redis.spark.claim_stream import ClaimEnded
+from zaqar_redis.spark.data_loss import DataLoss
+from zaqar_redis.spark.group_lease import GroupTaken
 
 CLAIM = {"consume": "claim", "group": "g", "maxWait": "0s"}
 
 
-def key(store: Store, queue: str = "q") -> str:
+def key(store: SparkTestStore, queue: str = "q") -> str:
     return offsets.key(store.project, queue)
 
 
-def free(store: Store, queue: str = "q") -> list[str]:
-    """What others could claim."""
+def claimable(store: SparkTestStore, queue: str = "q") -> list[str]:
+    """Returns the bodies that others could claim."""
     return values(batch(store.source(subscribe=queue, includeClaimed=False)))
 
 
-def lapse(store: Store, claim: str, queue: str = "q") -> None:
-    """Let the claim's time be over."""
+def expire_claim(store: SparkTestStore, claim: str, queue: str = "q") -> None:
+    """Lets a claim expire, and sweeps the queue."""
     ranks = [rank for rank, hold in _holds(store, queue).items() if hold.startswith(claim)]
     store.command("ZADD", store.key("leases", queue), 1, claim)
     for rank in ranks:
@@ -38,23 +38,21 @@ def lapse(store: Store, claim: str, queue: str = "q") -> None:
     assert claim not in store.leases(queue)
 
 
-def _holds(store: Store, queue: str) -> dict[int, str]:
+def _holds(store: SparkTestStore, queue: str) -> dict[int, str]:
     flat = store.command("HGETALL", store.key("holds", queue))
     return {int(rank): hold.decode() for rank, hold in zip(flat[::2], flat[1::2], strict=True)}
 
 
-def test_a_batch_is_claimed_and_deleted_when_the_next_is_asked_for(
-    store: Store, start: Start
-) -> None:
+def test_batch_is_claimed_and_deleted_at_the_next_plan(store: SparkTestStore, start: Start) -> None:
     store.post(1, 2, 3)
     query = start(**CLAIM)
     assert query.plan()
-    assert free(store) == []
+    assert claimable(store) == []
     (lease,) = store.leases()
     assert query.end == {
         key(store): {
             "claims": f"{lease}:3",
-            "epoch": store.top().epoch,
+            "epoch": store.watermarks().epoch,
             "offset": 1,
             "parts": 1,
         }
@@ -70,7 +68,7 @@ def test_a_batch_is_claimed_and_deleted_when_the_next_is_asked_for(
     assert store.leases() == {}
 
 
-def test_a_batch_is_deleted_at_its_commit(store: Store, start: Start) -> None:
+def test_batch_is_deleted_at_its_commit(store: SparkTestStore, start: Start) -> None:
     store.post(1, 2)
     query = start(**CLAIM)
     query.trigger()
@@ -81,7 +79,7 @@ def test_a_batch_is_deleted_at_its_commit(store: Store, start: Start) -> None:
     assert values(query.trigger() or []) == [3]
 
 
-def test_every_message_comes_once(store: Store, start: Start) -> None:
+def test_every_message_comes_once(store: SparkTestStore, start: Start) -> None:
     store.post(*range(2500))
     query = start(maxOffsetsPerTrigger=700, **CLAIM)
     sizes, found = [], []
@@ -90,10 +88,10 @@ def test_every_message_comes_once(store: Store, start: Start) -> None:
         found += values(rows)
     assert sizes == [700, 700, 700, 400]
     assert found == list(range(2500))
-    assert store.top().count == 0
+    assert store.watermarks().count == 0
 
 
-def test_an_unfinished_batch_is_read_from_the_same_claims(store: Store, start: Start) -> None:
+def test_unfinished_batch_is_read_from_the_same_claims(store: SparkTestStore, start: Start) -> None:
     store.post(*range(5))
     query = start(maxOffsetsPerTrigger=2, **CLAIM)
     query.trigger()
@@ -111,7 +109,7 @@ def test_an_unfinished_batch_is_read_from_the_same_claims(store: Store, start: S
     assert store.bodies() == []
 
 
-def test_the_first_batch_is_repeated(store: Store, start: Start) -> None:
+def test_unfinished_first_batch_is_repeated(store: SparkTestStore, start: Start) -> None:
     store.post(1, 2)
     query = start(**CLAIM)
     query.plan()
@@ -122,8 +120,8 @@ def test_the_first_batch_is_repeated(store: Store, start: Start) -> None:
     assert values(query.drain()) == [3]
 
 
-def test_a_finished_batch_that_nobody_acknowledged_is_deleted_after_a_restart(
-    store: Store, start: Start
+def test_finished_unacknowledged_batch_is_deleted_after_restart(
+    store: SparkTestStore, start: Start
 ) -> None:
     store.post(1, 2)
     query = start(**CLAIM)
@@ -133,22 +131,24 @@ def test_a_finished_batch_that_nobody_acknowledged_is_deleted_after_a_restart(
     assert store.bodies() == []
 
 
-def test_a_batch_that_was_not_written_down_comes_back(store: Store, start: Start) -> None:
+def test_claimed_batch_missing_in_the_log_is_claimed_again(
+    store: SparkTestStore, start: Start
+) -> None:
     store.post(1, 2)
     query = start(**CLAIM)
-    # It dies between the claim and the log.
+    # The driver dies after the claim, before the log entry.
     query.latest()
     (lost,) = store.leases()
     query.restart()
     assert query.trigger() == []
-    lapse(store, lost)
+    expire_claim(store, lost)
     assert values(query.trigger() or []) == [1, 2]
     assert query.trigger() is None
     assert store.bodies() == []
 
 
-def test_a_batch_of_which_a_claim_has_ended_is_given_back_as_a_whole(
-    store: Store, start: Start
+def test_batch_with_an_expired_claim_is_released_completely(
+    store: SparkTestStore, start: Start
 ) -> None:
     store.post(*range(1500))
     query = start(**CLAIM)
@@ -156,9 +156,9 @@ def test_a_batch_of_which_a_claim_has_ended_is_given_back_as_a_whole(
     claims = sorted(store.leases())
     assert len(claims) == 2
     query.stop()
-    lapse(store, claims[0])
+    expire_claim(store, claims[0])
     query.restart()
-    # A part of it would be other rows than the first time.
+    # A part of it would differ from the rows of the first attempt.
     assert query.read() == []
     assert store.leases() == {}
     query.finish()
@@ -166,7 +166,7 @@ def test_a_batch_of_which_a_claim_has_ended_is_given_back_as_a_whole(
     assert store.bodies() == []
 
 
-def test_a_batch_of_which_a_message_was_deleted_is_given_back(store: Store, start: Start) -> None:
+def test_batch_with_a_deleted_message_is_released(store: SparkTestStore, start: Start) -> None:
     store.post(1, 2, 3)
     query = start(**CLAIM)
     query.plan()
@@ -177,18 +177,18 @@ def test_a_batch_of_which_a_message_was_deleted_is_given_back(store: Store, star
     assert values(query.drain()) == [1, 3]
 
 
-def test_a_claim_that_ends_under_its_task_is_an_error(store: Store, start: Start) -> None:
+def test_claim_that_ends_during_its_task_is_an_error(store: SparkTestStore, start: Start) -> None:
     store.post(1, 2, 3)
     query = start(**CLAIM)
     query.plan()
     (claim,) = store.leases()
     planned = query.partitions()
-    lapse(store, claim)
+    expire_claim(store, claim)
     with pytest.raises(ClaimEnded, match='a claim of 3 messages of the queue "q" has ended'):
         list(query.reader.read(planned[0]))
 
 
-def test_long_batches_are_cut_into_tasks_by_claims(store: Store, start: Start) -> None:
+def test_long_batch_is_split_into_tasks_by_claims(store: SparkTestStore, start: Start) -> None:
     store.post(*range(3500))
     query = start(maxRecordsPerPartition=1000, **CLAIM)
     query.plan()
@@ -197,7 +197,7 @@ def test_long_batches_are_cut_into_tasks_by_claims(store: Store, start: Start) -
     assert values(query.read()) == list(range(3500))
 
 
-def test_a_batch_is_cut_the_same_each_time(store: Store, start: Start) -> None:
+def test_repeated_batch_has_the_same_tasks(store: SparkTestStore, start: Start) -> None:
     store.post(*range(25_000))
     query = start(minPartitions=2, **CLAIM)
     query.plan()
@@ -207,7 +207,7 @@ def test_a_batch_is_cut_the_same_each_time(store: Store, start: Start) -> None:
     assert [each.claims for each in query.partitions()] == shares
 
 
-def test_queues_take_turns(store: Store, start: Start) -> None:
+def test_queues_are_claimed_in_turns(store: SparkTestStore, start: Start) -> None:
     store.post(*range(5000), queue="long")
     store.post("a", "b", queue="short")
     query = start(subscribe="long,short,empty", maxOffsetsPerTrigger=1500, **CLAIM)
@@ -220,21 +220,23 @@ def test_queues_take_turns(store: Store, start: Start) -> None:
         assert store.bodies(queue) == []
 
 
-def test_bytes_bound_a_batch_too(store: Store, start: Start) -> None:
+def test_max_bytes_limits_a_claimed_batch(store: SparkTestStore, start: Start) -> None:
     store.post(*["x" * 940] * 10)
     query = start(maxBytesPerTrigger="3k", **CLAIM)
     assert len(query.trigger() or []) == 3
     assert len(query.drain()) == 7
 
 
-def test_delayed_messages_wait(store: Store, start: Start) -> None:
+def test_delayed_messages_are_claimed_later(store: SparkTestStore, start: Start) -> None:
     store.create(_default_message_delay=5)
     store.post("late", delay=600)
     store.post("now", delay=0)
     assert values(start(**CLAIM).drain()) == ["now"]
 
 
-def test_what_was_claimed_too_often_goes_to_the_dead_letters(store: Store, start: Start) -> None:
+def test_message_claimed_too_often_goes_to_the_dead_letter_queue(
+    store: SparkTestStore, start: Start
+) -> None:
     store.create(_max_claim_count=1, _dead_letter_queue="dead")
     store.create("dead")
     store.post("bad")
@@ -244,11 +246,11 @@ def test_what_was_claimed_too_often_goes_to_the_dead_letters(store: Store, start
     store.post("good")
     query = start(**CLAIM)
     assert values(query.drain()) == ["good"]
-    (letter,) = batch(store.source(subscribe="dead"))
-    assert (letter["body"], letter["dead_letter_from"]) == (b'"bad"', "q")
+    (dead_letter,) = batch(store.source(subscribe="dead"))
+    assert (dead_letter["body"], dead_letter["dead_letter_from"]) == (b'"bad"', "q")
 
 
-def test_available_now_ends_although_others_keep_posting(store: Store, start: Start) -> None:
+def test_available_now_ends_despite_new_posts(store: SparkTestStore, start: Start) -> None:
     store.post(*range(5))
     query = start(available_now=True, maxOffsetsPerTrigger=2, **CLAIM)
     found = []
@@ -257,82 +259,82 @@ def test_available_now_ends_although_others_keep_posting(store: Store, start: St
         store.post("later")
     assert found == [0, 1, 2, 3, 4]
     assert store.leases() == {}
-    assert set(free(store)) == {"later"}
+    assert set(claimable(store)) == {"later"}
 
 
-def test_a_remade_queue_is_a_loss(store: Store, start: Start) -> None:
+def test_recreated_queue_is_data_loss(store: SparkTestStore, start: Start) -> None:
     store.post(1)
-    query, patient = start(**CLAIM), start(failOnDataLoss=False, **CLAIM | {"group": "h"})
+    query, tolerant = start(**CLAIM), start(failOnDataLoss=False, **CLAIM | {"group": "h"})
     query.trigger()
-    patient.trigger()
+    tolerant.trigger()
     store.delete()
     store.post(2)
-    with pytest.raises(DataLoss, match="deleted and made again"):
+    with pytest.raises(DataLoss, match="deleted and created again"):
         query.plan()
-    assert values(patient.drain()) == [2]
+    assert values(tolerant.drain()) == [2]
 
 
-def test_a_deleted_queue_is_a_loss(store: Store, start: Start) -> None:
+def test_deleted_queue_is_data_loss(store: SparkTestStore, start: Start) -> None:
     store.post(1)
-    query, patient = start(**CLAIM), start(failOnDataLoss=False, **CLAIM | {"group": "h"})
+    query, tolerant = start(**CLAIM), start(failOnDataLoss=False, **CLAIM | {"group": "h"})
     query.trigger()
-    patient.trigger()
+    tolerant.trigger()
     store.delete()
     with pytest.raises(DataLoss, match=r"the queue \"q\" was deleted"):
         query.plan()
-    assert patient.trigger() is None
+    assert tolerant.trigger() is None
 
 
-def test_a_queue_that_is_named_must_be_there(start: Start) -> None:
+def test_missing_claimed_queue_is_an_error(start: Start) -> None:
     with pytest.raises(BadConfiguration, match='there is no queue "q"'):
         start(**CLAIM).plan()
 
 
 @pytest.fixture
-def brisk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Groups change hands in a second, and claims are renewed as often."""
-    monkeypatch.setattr("zaqar_redis.spark.holding._LEASE", 1.0)
-    monkeypatch.setattr("zaqar_redis.spark.holding._WAIT", 0.5)
+def short_lease(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets group leases expire after a second."""
+    monkeypatch.setattr("zaqar_redis.spark.group_lease._LEASE_SECONDS", 1.0)
+    monkeypatch.setattr("zaqar_redis.spark.group_lease._ACQUIRE_TIMEOUT_SECONDS", 0.5)
 
 
-@pytest.mark.usefixtures("brisk")
-def test_claims_are_renewed_while_a_batch_is_worked_on(
-    store: Store, start: Start, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.usefixtures("short_lease")
+def test_claims_are_renewed_until_their_batch_is_finished(
+    store: SparkTestStore, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("zaqar_redis.spark.holding._TIMES", 600)
+    monkeypatch.setattr("zaqar_redis.spark.group_lease._RENEWALS_PER_TTL", 600)
     store.post(1)
     query = start(claimTtl="60s", **CLAIM)
     query.plan()
     ((claim, end),) = store.leases().items()
     servers.wait_for(lambda: store.leases()[claim] > end + 200, "the lease to move on")
     assert store.leases()[claim] - end < 60_000
-    # What is done is not renewed any more.
+    # Claims of a finished batch are not renewed.
     query.finish()
     assert query.trigger() is None
     assert store.leases() == {}
 
 
-@pytest.mark.usefixtures("brisk")
-def test_another_stream_of_the_group_is_refused(store: Store, start: Start) -> None:
+@pytest.mark.usefixtures("short_lease")
+def test_second_stream_of_a_group_is_refused(store: SparkTestStore, start: Start) -> None:
     store.post(1)
     query = start(**CLAIM)
     query.plan()
     other = start(**CLAIM)
     with pytest.raises(GroupTaken, match=r'option "group": another stream .* group "g"'):
         other.plan()
-    # Another group, or another project, is another matter.
+    # Another group is not affected.
     start(**CLAIM | {"group": "h"}).plan()
     query.stop()
     store.post(2)
     other.plan()
 
 
-@pytest.mark.usefixtures("brisk")
-def test_who_has_lost_the_group_claims_nothing_any_more(store: Store, start: Start) -> None:
+@pytest.mark.usefixtures("short_lease")
+def test_stream_that_lost_its_group_claims_nothing(store: SparkTestStore, start: Start) -> None:
     store.post(1)
     query = start(**CLAIM)
     query.trigger()
-    # As if it had stood still for longer than its lease.
+    # As after a pause longer than its lease.
     (role,) = [
         name
         for name in store.command("KEYS", "*spark*")
@@ -344,7 +346,7 @@ def test_who_has_lost_the_group_claims_nothing_any_more(store: Store, start: Sta
         query.plan()
 
 
-def _refused(query: Query) -> bool:
+def _refused(query: SimulatedQuery) -> bool:
     try:
         query.reader.initialOffset()
         query.latest()
@@ -353,10 +355,12 @@ def _refused(query: Query) -> bool:
     return False
 
 
-def test_sources_of_both_ways_may_read_a_queue(store: Store, start: Start) -> None:
+def test_claiming_and_browsing_sources_read_the_same_queue(
+    store: SparkTestStore, start: Start
+) -> None:
     store.post(1, 2)
     browsing = start(startingOffsets="earliest", maxWait="0s")
-    claiming: Query = start(**CLAIM)
+    claiming: SimulatedQuery = start(**CLAIM)
     assert values(claiming.trigger() or []) == [1, 2]
     assert values(browsing.trigger() or []) == [1, 2]
     claiming.trigger()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A claiming stream that is killed: another takes over its group, and what it had."""
+"""A killed claiming stream: another takes over its group and its claims."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from pathlib import Path
 
 import pytest
 
-from tests.spark.support import Query, Store, values
-from zaqar_redis.spark.holding import GroupTaken
+from tests.spark.support import SimulatedQuery, SparkTestStore, values
+from zaqar_redis.spark.group_lease import GroupTaken
 
-#: A stream that plans a batch, tells its offset, and then works on it for ever.
+#: A stream that plans a batch, prints its offset, and then never finishes it.
 _STREAM = """
 import json, sys, time
-from tests.spark.support import Query, source
-from zaqar_redis.spark import holding
+from tests.spark.support import SimulatedQuery, source
+from zaqar_redis.spark import group_lease
 
-holding._LEASE = 1.0
-query = Query(source(**json.loads(sys.argv[1])))
+group_lease._LEASE_SECONDS = 1.0
+query = SimulatedQuery(source(**json.loads(sys.argv[1])))
 query.plan()
 print(query.offsets[-1], flush=True)
 time.sleep(600)
 """
-#: What imports of tests go by.
+#: The root for imports of tests.
 _ROOT = Path(__file__).parents[2]
 
 
-def test_a_killed_stream_is_followed_by_another(
-    store: Store, monkeypatch: pytest.MonkeyPatch
+def test_next_stream_takes_over_the_group_of_a_killed_one(
+    store: SparkTestStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("zaqar_redis.spark.holding._LEASE", 1.0)
-    monkeypatch.setattr("zaqar_redis.spark.holding._WAIT", 0.3)
+    monkeypatch.setattr("zaqar_redis.spark.group_lease._LEASE_SECONDS", 1.0)
+    monkeypatch.setattr("zaqar_redis.spark.group_lease._ACQUIRE_TIMEOUT_SECONDS", 0.3)
     store.post(*range(10))
     options = {"subscribe": "q", "consume": "claim", "group": "g", "maxWait": "0s"}
     options |= {"uri": store.uri, "project": store.project, "maxOffsetsPerTrigger": "4"}
@@ -48,12 +48,12 @@ def test_a_killed_stream_is_followed_by_another(
     with first:
         assert first.stdout
         logged = first.stdout.readline().decode().strip()
-        second = Query(store.source(**options))
+        second = SimulatedQuery(store.source(**options))
         with pytest.raises(GroupTaken, match='another stream reads in the group "g"'):
             second.plan()
         first.send_signal(signal.SIGKILL)
-    monkeypatch.setattr("zaqar_redis.spark.holding._WAIT", 10.0)
-    # From the checkpoint of the first: its batch is in the log, and not finished.
+    monkeypatch.setattr("zaqar_redis.spark.group_lease._ACQUIRE_TIMEOUT_SECONDS", 10.0)
+    # From the first one's checkpoint, with its batch logged but not finished.
     second.offsets = [logged]
     assert values(second.read()) == [0, 1, 2, 3]
     second.finish()

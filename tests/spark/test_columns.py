@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which columns there are, and what is said of those that there are not."""
+"""The columns of the data source, and errors of unknown ones."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ from pyspark.sql.types import (
 from zaqar_redis.errors import BadConfiguration
 from zaqar_redis.spark import columns
 
-_ALL = columns.named(",".join(columns.NAMED))
+_ALL = columns.schema_of(",".join(columns.BY_NAME))
 
 
-def test_arrow_types_are_those_that_spark_expects() -> None:
+def test_arrow_types_match_the_spark_types() -> None:
     expected = to_arrow_schema(_ALL, timezone="UTC")
     assert columns.arrow_schema(tuple(_ALL.names)).equals(expected)
 
 
-def test_the_default_schema_leaves_out_what_is_seldom_wanted() -> None:
+def test_default_schema_omits_rarely_used_columns() -> None:
     left_out = set(_ALL.names) - set(columns.default_schema().names)
     assert left_out == {"checksum", "record"}
 
 
-def test_columns_of_claims_are_columns() -> None:
-    assert set(columns.NAMED) > columns.OF_CLAIMS
+def test_claim_columns_are_known_columns() -> None:
+    assert set(columns.BY_NAME) > columns.CLAIM_COLUMNS
 
 
-def test_every_column_says_what_it_is_once() -> None:
+def test_every_column_has_a_unique_description() -> None:
     abouts = [column.about for column in columns.COLUMNS]
     assert all(abouts)
-    assert len(set(abouts)) == len(abouts) == len(columns.NAMED)
+    assert len(set(abouts)) == len(abouts) == len(columns.BY_NAME)
 
 
-def test_named_columns_come_in_their_order() -> None:
-    schema = columns.named("rank, body,checksum")
+def test_named_columns_keep_their_order() -> None:
+    schema = columns.schema_of("rank, body,checksum")
     assert schema == StructType(
         [
             StructField("rank", LongType()),
@@ -49,7 +49,7 @@ def test_named_columns_come_in_their_order() -> None:
             StructField("checksum", BinaryType()),
         ]
     )
-    assert columns.projected(schema) == ("rank", "body", "checksum")
+    assert columns.projected_columns(schema) == ("rank", "body", "checksum")
 
 
 @pytest.mark.parametrize(
@@ -59,12 +59,12 @@ def test_named_columns_come_in_their_order() -> None:
         ("rank,,body", 'there is no column "", only project'),
         ("", 'there is no column "", only project'),
         ("Rank", 'there is no column "Rank", only project'),
-        ("rank,body,rank", 'the column "rank" is there twice'),
+        ("rank,body,rank", 'the column "rank" is given twice'),
     ],
 )
-def test_names_that_will_not_do_are_named(text: str, why: str) -> None:
+def test_invalid_column_names_are_reported(text: str, why: str) -> None:
     with pytest.raises(BadConfiguration, match=f'^option "columns": {why}'):
-        columns.named(text)
+        columns.schema_of(text)
 
 
 @pytest.mark.parametrize(
@@ -79,11 +79,11 @@ def test_names_that_will_not_do_are_named(text: str, why: str) -> None:
         (StructField("id", StringType(), False), 'the column "id" must be nullable in the schema'),
     ],
 )
-def test_a_schema_that_will_not_do_is_refused(field: StructField, why: str) -> None:
+def test_invalid_schema_is_refused(field: StructField, why: str) -> None:
     with pytest.raises(BadConfiguration, match=f"^{why}$"):
-        columns.projected(StructType([StructField("queue", StringType()), field]))
+        columns.projected_columns(StructType([StructField("queue", StringType()), field]))
 
 
-def test_the_default_schema_is_projected_to_itself() -> None:
+def test_projection_of_the_default_schema_is_itself() -> None:
     schema = columns.default_schema()
-    assert columns.projected(schema) == tuple(schema.names)
+    assert columns.projected_columns(schema) == tuple(schema.names)

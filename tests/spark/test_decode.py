@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Spark is given of a message is what everybody else reads of it."""
+"""Messages decoded for Spark equal those that the service reads."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.worker.plan_data_source_read import records_to_arrow_batches
 
 from zaqar_redis.keyspace import envelope
-from zaqar_redis.records import Draft, Message
+from zaqar_redis.records import Message, NewMessage
 from zaqar_redis.spark import columns, decode
-from zaqar_redis.spark.reading import Wanted
-from zaqar_redis.storage.drivers.redis import identity, reading
-from zaqar_redis.storage.drivers.redis.range_reader import RawPage
+from zaqar_redis.spark.partition_reader import ReadSpec
+from zaqar_redis.storage.redis import decoding, identity
+from zaqar_redis.storage.redis.range_reader import RawPage
 
-_ORIGIN = decode.Origin("acme", "orders", "default", "9f2c51d07a3be486")
-_NAMES = tuple(columns.NAMED)
+_ORIGIN = decode.MessageSource("acme", "orders", "default", "9f2c51d07a3be486")
+_NAMES = tuple(columns.BY_NAME)
 _NOW = 1_800_000_000_000
 _INT_MAX = 2**31 - 1
 
 
-class Stored(msgspec.Struct, frozen=True):
-    """A message as Redis has it, and what is known of it there."""
+class StoredMessage(msgspec.Struct, frozen=True):
+    """A message as stored in Redis, with its claim and delay."""
 
     envelope: bytes | None
     hold: bytes | None = None
@@ -50,7 +50,7 @@ def _stored(
     **rest: Any,
 ) -> bytes:
     head = struct.pack(">BBQBQBIBI", 0x99, 0xCF, created, 0xCF, expires, 0xCE, ttl, 0xCE, delay)
-    return head + envelope.tail(Draft(body, **rest), client)
+    return head + envelope.tail(NewMessage(body, **rest), client)
 
 
 _TIMES = st.integers(_NOW - 100, _NOW + 100)
@@ -65,7 +65,7 @@ _ENVELOPES = st.builds(
     client=st.binary(min_size=16, max_size=16),
     checksum=st.sampled_from([b"", b"0123456789abcdef"]),
     origin=st.sampled_from(["", "a", "Q" * 64, "warteschlange-ü"]),
-    sealed=st.booleans(),
+    encrypted=st.booleans(),
 )
 _PLAIN = st.builds(_stored, st.binary(max_size=300), expires=_TIMES)
 _HOLDS = st.builds(
@@ -75,9 +75,9 @@ _HOLDS = st.builds(
 )
 
 
-def _messages(envelopes: st.SearchStrategy[bytes]) -> st.SearchStrategy[list[Stored]]:
+def _messages(envelopes: st.SearchStrategy[bytes]) -> st.SearchStrategy[list[StoredMessage]]:
     one = st.builds(
-        Stored,
+        StoredMessage,
         st.one_of(envelopes, envelopes, st.none()),
         st.one_of(st.none(), _HOLDS),
         st.one_of(st.none(), _TIMES),
@@ -90,7 +90,7 @@ _RANKS = st.one_of(st.integers(1, 1000), st.integers(1, 2**62))
 
 
 def _batch(
-    messages: Sequence[Stored], first: int = 1, names: tuple[str, ...] = _NAMES
+    messages: Sequence[StoredMessage], first: int = 1, names: tuple[str, ...] = _NAMES
 ) -> pa.RecordBatch:
     rows = decode.rows(
         _ORIGIN,
@@ -106,12 +106,12 @@ def _time(milliseconds: int) -> datetime:
     return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=milliseconds)
 
 
-def _expected(rank: int, stored: Stored) -> dict[str, object]:
-    """What the rest of the product reads, by column."""
+def _expected(rank: int, stored: StoredMessage) -> dict[str, object]:
+    """Returns the values that the service reads, by column."""
     raw = stored.envelope
     assert raw is not None
     prefix = identity.prefix(_ORIGIN.epoch)
-    message: Message = reading.message(_NOW, prefix, rank, raw, stored.hold)
+    message: Message = decoding.message(_NOW, prefix, rank, raw, stored.hold)
     held = stored.held_until is not None and stored.held_until > _NOW
     return {
         "project": "acme",
@@ -131,14 +131,16 @@ def _expected(rank: int, stored: Stored) -> dict[str, object]:
         "claim_expires": _time(stored.held_until or 0) if held else None,
         "claim_count": message.claim_count,
         "dead_letter_from": message.origin or None,
-        "encrypted": message.sealed,
+        "encrypted": message.encrypted,
         "checksum": message.checksum or None,
         "record": raw,
     }
 
 
 @given(messages=st.one_of(_messages(_ENVELOPES), _messages(_PLAIN)), first=_RANKS)
-def test_all_columns_are_what_the_service_reads(messages: list[Stored], first: int) -> None:
+def test_decoded_columns_equal_those_of_the_service(
+    messages: list[StoredMessage], first: int
+) -> None:
     assert _batch(messages, first).to_pylist() == [
         _expected(rank, stored)
         for rank, stored in enumerate(messages, first)
@@ -151,18 +153,20 @@ def test_all_columns_are_what_the_service_reads(messages: list[Stored], first: i
     names=st.lists(st.sampled_from(_NAMES), unique=True, min_size=1).map(tuple),
 )
 def test_spark_accepts_any_columns_in_any_order(
-    messages: list[Stored], names: tuple[str, ...]
+    messages: list[StoredMessage], names: tuple[str, ...]
 ) -> None:
-    whole = _batch(messages, names=names)
-    whole.validate(full=True)
-    assert _by_spark([whole], names) == [whole]
-    assert whole.schema.names == list(names)
-    assert whole.select(list(names)).to_pylist() == _batch(messages).select(list(names)).to_pylist()
+    decoded = _batch(messages, names=names)
+    decoded.validate(full=True)
+    assert _by_spark([decoded], names) == [decoded]
+    assert decoded.schema.names == list(names)
+    assert (
+        decoded.select(list(names)).to_pylist() == _batch(messages).select(list(names)).to_pylist()
+    )
 
 
 def _by_spark(batches: list[pa.RecordBatch], names: tuple[str, ...]) -> list[pa.RecordBatch]:
-    """What a worker of Spark lets through."""
-    schema = columns.named(",".join(names))
+    """Returns the batches after validation by a Spark worker."""
+    schema = columns.schema_of(",".join(names))
     given: Iterator[pa.RecordBatch] = iter(batches)
     return list(records_to_arrow_batches(given, 10_000, schema, DataSource({})))
 
@@ -173,10 +177,10 @@ def _by_spark(batches: list[pa.RecordBatch], names: tuple[str, ...]) -> list[pa.
     claimed=st.booleans(),
     delayed=st.booleans(),
 )
-def test_a_page_gives_what_is_wanted_of_it(
-    messages: list[Stored], expired: bool, claimed: bool, delayed: bool
+def test_page_rows_respect_expired_claimed_and_delayed_flags(
+    messages: list[StoredMessage], expired: bool, claimed: bool, delayed: bool
 ) -> None:
-    wanted = Wanted(
+    wanted = ReadSpec(
         ("rank", "body", "claim_count"),
         10,
         include_expired=expired,
@@ -203,21 +207,21 @@ def test_a_page_gives_what_is_wanted_of_it(
 
 
 def _scores(times: Sequence[int | None]) -> list[bytes | None]:
-    """As Redis writes them."""
+    """Returns scores as Redis formats them."""
     return [None if time is None else str(time).encode() for time in times]
 
 
-def test_without_claims_and_delays_nothing_is_claimed_or_delayed() -> None:
+def test_rows_without_claims_and_delays_are_unclaimed_and_undelayed() -> None:
     page = RawPage(_NOW, [7, 9], [_stored(), _stored()], None, None, None)
-    wanted = Wanted(_NAMES, 10, True, include_claimed=False, include_delayed=False)
+    wanted = ReadSpec(_NAMES, 10, True, include_claimed=False, include_delayed=False)
     rows = decode.page(_ORIGIN, wanted, page).to_pylist()
     assert [row["rank"] for row in rows] == [7, 9]
     found = {(row["claim_id"], row["claim_expires"], row["claim_count"]) for row in rows}
     assert found == {(None, None, 0)}
 
 
-@pytest.mark.parametrize("messages", [[], [Stored(None), Stored(None)]])
-def test_a_page_of_holes_is_a_batch_without_rows(messages: list[Stored]) -> None:
+@pytest.mark.parametrize("messages", [[], [StoredMessage(None), StoredMessage(None)]])
+def test_page_of_gaps_gives_an_empty_batch(messages: list[StoredMessage]) -> None:
     batch = _batch(messages)
     assert batch.num_rows == 0
     assert _by_spark([batch], _NAMES) == [batch]
@@ -236,7 +240,7 @@ def _with(place: int, byte: int, **fields: Any) -> bytes:
         b"no envelope",
         _stored(b"")[:-1],
         *(_with(place, 0x80) for place in (0, 1, 10, 19, 24, 29, 31, 32, 49, 51, 53)),
-        # an origin and a checksum that go on behind the end
+        # an origin and a checksum that extend beyond the end
         _with(50, 200),
         _with(52, 200),
         _with(50, 9, body=b"12"),
@@ -247,13 +251,13 @@ def _with(place: int, byte: int, **fields: Any) -> bytes:
     ],
     ids=bytes.hex,
 )
-def test_what_is_no_envelope_is_named_by_its_rank(raw: bytes) -> None:
-    good = [Stored(None), Stored(_stored()), Stored(_stored(origin="abc"))]
-    with pytest.raises(decode.NoEnvelope) as told:
-        _batch([*good, Stored(raw), *good], first=40)
-    assert str(told.value) == "message 43 of acme/orders is no envelope of this service"
+def test_invalid_envelope_is_reported_with_its_rank(raw: bytes) -> None:
+    good = [StoredMessage(None), StoredMessage(_stored()), StoredMessage(_stored(origin="abc"))]
+    with pytest.raises(decode.InvalidEnvelope) as raised:
+        _batch([*good, StoredMessage(raw), *good], first=40)
+    assert str(raised.value) == "message 43 of acme/orders is no envelope of this service"
 
 
-def test_the_first_that_is_no_envelope_is_named() -> None:
+def test_first_invalid_envelope_is_reported() -> None:
     with pytest.raises(ValueError, match=r"^message 2 of acme/orders is no envelope"):
-        _batch([Stored(_stored()), Stored(bytes(100)), Stored(bytes(100))])
+        _batch([StoredMessage(_stored()), StoredMessage(bytes(100)), StoredMessage(bytes(100))])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Spark finds the format by itself wherever it is started, also of an editable install."""
+"""Spark finds the format from any working directory, also with an editable install."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 
 import zaqar_redis
 
-#: What PySpark itself runs, in a worker, at the first use of a Python data source: it writes
-#: how many formats there are, and each one's name and class.
+#: What PySpark runs in a worker at the first use of a Python data source: it writes the
+#: number of formats, and the name and class of each.
 _LOOKED_UP = """\
 import io
 from pyspark.serializers import UTF8Deserializer, read_int
@@ -27,7 +27,7 @@ for _ in range(read_int(told)):
 """
 
 
-def test_the_format_is_found_from_a_folder_that_is_not_the_checkout(tmp_path: Path) -> None:
+def test_format_is_found_from_any_working_directory(tmp_path: Path) -> None:
     assert not tmp_path.is_relative_to(Path(zaqar_redis.__file__).parents[1])
     without = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     found = subprocess.run(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options: what they may be, and what is said of those that may not."""
+"""Options of the data source: valid values, and errors of invalid ones."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ import pytest
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from tests.spark import reference
-from tests.spark.support import Batch, Query, Store, columns, source, values
+from tests.spark.support import BatchRead, SimulatedQuery, SparkTestStore, columns, source, values
 from zaqar_redis.errors import BadConfiguration
 from zaqar_redis.spark.options import (
     BATCH,
+    EARLIEST_OFFSET,
     ENVIRONMENT,
-    FIRST,
-    LAST,
+    LATEST_OFFSET,
     OPTIONS,
     SINK,
     STREAM,
     WRITE,
-    Options,
-    Position,
+    OffsetPosition,
+    SourceOptions,
 )
 
 USES = (BATCH, STREAM, WRITE, SINK)
 DOC = Path(__file__).parents[2] / "doc" / "spark.md"
 _BODY = StructType([StructField("body", BinaryType())])
 
-#: By option: a use of it; texts and what they mean; texts that will not do.
+#: By option: a use of it; valid texts with their values; invalid texts.
 GOOD: dict[str, tuple[str, dict[str, object]]] = {
     "uri": (BATCH, {"redis://h": "redis://h"}),
     "uriFile": (BATCH, {"/etc/uri": "/etc/uri"}),
@@ -43,15 +43,15 @@ GOOD: dict[str, tuple[str, dict[str, object]]] = {
         {
             "Earliest": "earliest",
             "latest": "latest",
-            '{"q": 7}': {"q": Position(None, 7)},
+            '{"q": 7}': {"q": OffsetPosition(None, 7)},
             '{"q": {"epoch": "00112233aabbccdd", "offset": -2}, "r": -1}': {
-                "q": Position("00112233aabbccdd", FIRST),
-                "r": Position(None, LAST),
+                "q": OffsetPosition("00112233aabbccdd", EARLIEST_OFFSET),
+                "r": OffsetPosition(None, LATEST_OFFSET),
             },
         },
     ),
     "startingTimestamp": (STREAM, {"0": 0, "1800000000000": 1_800_000_000_000}),
-    "endingOffsets": (BATCH, {'{"q": {"offset": 3}}': {"q": Position(None, 3)}}),
+    "endingOffsets": (BATCH, {'{"q": {"offset": 3}}': {"q": OffsetPosition(None, 3)}}),
     "endingTimestamp": (BATCH, {"5": 5}),
     "minPartitions": (BATCH, {"1": 1, "10000": 10_000}),
     "maxRecordsPerPartition": (BATCH, {"1000": 1000}),
@@ -139,7 +139,7 @@ def _use(name: str) -> str:
     return next(option.uses[0] for option in OPTIONS if option.name == name)
 
 
-def test_every_option_has_its_examples() -> None:
+def test_every_option_has_examples() -> None:
     names = {option.name for option in OPTIONS}
     assert names == {*GOOD, "subscribePattern"} == set(BAD)
 
@@ -152,41 +152,41 @@ def test_every_option_has_its_examples() -> None:
         for text, meaning in examples.items()
     ],
 )
-def test_an_option_means_what_it_says(name: str, text: str, meaning: object) -> None:
+def test_option_text_parses_to_its_value(name: str, text: str, meaning: object) -> None:
     use, _ = GOOD[name]
     # Spark writes names in lower case.
-    assert Options(use, {name.lower(): text})[name] == meaning
+    assert SourceOptions(use, {name.lower(): text})[name] == meaning
 
 
 @pytest.mark.parametrize(
     ("name", "text"), [(name, text) for name, texts in BAD.items() for text in texts]
 )
-def test_an_error_names_the_option(name: str, text: str) -> None:
+def test_invalid_value_error_names_the_option(name: str, text: str) -> None:
     with pytest.raises(BadConfiguration, match=f'^option "{name}": .*'):
-        Options(_use(name), {name.lower(): text})
+        SourceOptions(_use(name), {name.lower(): text})
 
 
-def test_a_pattern_is_for_whole_names() -> None:
-    pattern = Options(BATCH, {"subscribePattern": "orders-.*"})["subscribePattern"]
+def test_pattern_matches_whole_names() -> None:
+    pattern = SourceOptions(BATCH, {"subscribePattern": "orders-.*"})["subscribePattern"]
     assert pattern.fullmatch("orders-1")
     assert not pattern.fullmatch("old-orders-1")
 
 
 @pytest.mark.parametrize("use", USES)
-def test_defaults_are_what_the_reference_says(use: str) -> None:
-    made = Options(use, {})
-    assert not made.given
+def test_defaults_match_the_reference(use: str) -> None:
+    options = SourceOptions(use, {})
+    assert not options.given
     for option in OPTIONS:
         if use in option.uses:
             expected = None if option.default is None else option.read(option.default)
-            assert made[option.name] == expected
+            assert options[option.name] == expected
 
 
 @pytest.mark.parametrize("use", USES)
-def test_an_unknown_option_is_an_error_that_lists_the_known_ones(use: str) -> None:
+def test_unknown_option_error_lists_the_known_ones(use: str) -> None:
     known = ", ".join(option.name for option in OPTIONS if use in option.uses)
     with pytest.raises(BadConfiguration) as caught:
-        Options(use, {"subscribbe": "q"})
+        SourceOptions(use, {"subscribbe": "q"})
     assert str(caught.value) == f'unknown option "subscribbe"; for a {use} there are: {known}'
 
 
@@ -194,59 +194,61 @@ def test_an_unknown_option_is_an_error_that_lists_the_known_ones(use: str) -> No
     ("use", "name"),
     [(use, option.name) for use in USES for option in OPTIONS if use not in option.uses],
 )
-def test_an_option_of_another_use_is_an_error(use: str, name: str) -> None:
+def test_option_of_another_use_is_an_error(use: str, name: str) -> None:
     with pytest.raises(BadConfiguration, match=f'^the option "{name}" is none of a {use}; '):
-        Options(use, {name.lower(): "1"})
+        SourceOptions(use, {name.lower(): "1"})
 
 
-def test_spark_s_own_option_of_a_query_is_none_of_ours() -> None:
-    assert not Options(SINK, {"checkpointlocation": "/somewhere"}).given
+def test_spark_query_option_is_ignored() -> None:
+    assert not SourceOptions(SINK, {"checkpointlocation": "/somewhere"}).given
 
 
-def test_the_uri_is_read_from_a_file(store: Store, tmp_path: Path) -> None:
+def test_uri_is_read_from_a_file(store: SparkTestStore, tmp_path: Path) -> None:
     store.post("hello")
     file = tmp_path / "uri"
     file.write_text(f"  {store.uri}\n")
-    made = source(uriFile=file, project=store.project, subscribe="q")
-    assert values(Batch(made).rows()) == ["hello"]
+    data_source = source(uriFile=file, project=store.project, subscribe="q")
+    assert values(BatchRead(data_source).rows()) == ["hello"]
 
 
 @pytest.mark.parametrize("content", [None, b"", b"\xff\xfe"])
-def test_a_file_without_a_uri_is_named(tmp_path: Path, content: bytes | None) -> None:
+def test_invalid_uri_file_is_named(tmp_path: Path, content: bytes | None) -> None:
     file = tmp_path / "uri"
     if content is not None:
         file.write_bytes(content)
     with pytest.raises(BadConfiguration, match='option "uriFile": '):
-        Options(BATCH, {"uriFile": str(file)}).uri()
+        SourceOptions(BATCH, {"uriFile": str(file)}).uri()
 
 
-def test_the_uri_comes_from_the_environment_when_no_option_says_so(
-    store: Store, monkeypatch: pytest.MonkeyPatch
+def test_uri_defaults_to_the_environment(
+    store: SparkTestStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.post("hello")
     monkeypatch.setenv(ENVIRONMENT, store.uri)
-    assert values(Batch(source(project=store.project, subscribe="q")).rows()) == ["hello"]
-    assert Options(BATCH, {"uri": "redis://h"}).uri() == "redis://h"
+    assert values(BatchRead(source(project=store.project, subscribe="q")).rows()) == ["hello"]
+    assert SourceOptions(BATCH, {"uri": "redis://h"}).uri() == "redis://h"
 
 
-def test_there_must_be_a_uri(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_uri_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(ENVIRONMENT, raising=False)
     with pytest.raises(BadConfiguration, match=f'"uri" and "uriFile" .* {ENVIRONMENT}'):
-        Options(BATCH, {}).uri()
+        SourceOptions(BATCH, {}).uri()
 
 
-def test_the_uri_is_said_once() -> None:
+def test_uri_given_twice_is_an_error() -> None:
     with pytest.raises(BadConfiguration, match='exactly one of the options "uri", "uriFile"'):
-        Options(BATCH, {"uri": "redis://h", "urifile": "/x"}).uri()
+        SourceOptions(BATCH, {"uri": "redis://h", "urifile": "/x"}).uri()
 
 
 @pytest.mark.parametrize("options", [{}, {"subscribe": "q", "subscribePattern": ".*"}])
-def test_queues_are_said_once(store: Store, options: dict[str, str]) -> None:
+def test_queues_given_other_than_once_are_an_error(
+    store: SparkTestStore, options: dict[str, str]
+) -> None:
     store.create()
     why = 'exactly one of the options "subscribe", "subscribePattern" must be given'
     with pytest.raises(BadConfiguration, match=why):
-        Batch(store.source(**options))
-    query = Query(store.source(**options))
+        BatchRead(store.source(**options))
+    query = SimulatedQuery(store.source(**options))
     with pytest.raises(BadConfiguration, match=why):
         query.trigger()
     query.stop()
@@ -256,17 +258,17 @@ def test_queues_are_said_once(store: Store, options: dict[str, str]) -> None:
     ("one", "other"),
     [("startingTimestamp", "startingOffsets"), ("endingTimestamp", "endingOffsets")],
 )
-def test_a_bound_is_said_once(store: Store, one: str, other: str) -> None:
+def test_bound_given_twice_is_an_error(store: SparkTestStore, one: str, other: str) -> None:
     store.post("hello")
     with pytest.raises(BadConfiguration, match=f'exactly one of the options "{one}", "{other}"'):
-        Batch(store.source(**{"subscribe": "q", one: 0, other: "earliest"}))
+        BatchRead(store.source(**{"subscribe": "q", one: 0, other: "earliest"}))
 
 
 @pytest.mark.parametrize("name", ["startingOffsets", "endingOffsets"])
-def test_positions_of_queues_that_are_not_read_are_an_error(store: Store, name: str) -> None:
+def test_offsets_of_unsubscribed_queues_are_an_error(store: SparkTestStore, name: str) -> None:
     store.post("hello")
     with pytest.raises(BadConfiguration, match=f'option "{name}": x is not among .*: q$'):
-        Batch(store.source(**{"subscribe": "q", name: '{"x": 1}'}))
+        BatchRead(store.source(**{"subscribe": "q", name: '{"x": 1}'}))
 
 
 @pytest.mark.parametrize(
@@ -279,34 +281,36 @@ def test_positions_of_queues_that_are_not_read_are_an_error(store: Store, name: 
         "includeExpired",
     ],
 )
-def test_options_that_mean_nothing_to_a_claimer_are_an_error(store: Store, name: str) -> None:
+def test_browsing_options_are_an_error_when_claiming(store: SparkTestStore, name: str) -> None:
     text = {"startingOffsets": "latest", "maxTriggerDelay": "1s", "includeExpired": "true"}
-    made = store.source(subscribe="q", consume="claim", group="g", **{name: text.get(name, "1")})
+    data_source = store.source(
+        subscribe="q", consume="claim", group="g", **{name: text.get(name, "1")}
+    )
     with pytest.raises(BadConfiguration, match=f'"{name}" means nothing with consume=claim'):
-        made.streamReader(columns(made))
+        data_source.streamReader(columns(data_source))
 
 
-def test_a_claimer_needs_a_group(store: Store) -> None:
-    made = store.source(subscribe="q", consume="claim")
+def test_claiming_needs_a_group(store: SparkTestStore) -> None:
+    data_source = store.source(subscribe="q", consume="claim")
     with pytest.raises(BadConfiguration, match='option "group" must be given'):
-        made.streamReader(columns(made))
+        data_source.streamReader(columns(data_source))
 
 
 @pytest.mark.parametrize("name", ["group", "claimTtl", "claimGrace"])
-def test_options_of_a_claimer_mean_nothing_to_others(store: Store, name: str) -> None:
-    made = store.source(subscribe="q", **{name: "60s" if name != "group" else "g"})
+def test_claiming_options_are_an_error_when_browsing(store: SparkTestStore, name: str) -> None:
+    data_source = store.source(subscribe="q", **{name: "60s" if name != "group" else "g"})
     with pytest.raises(BadConfiguration, match=f'"{name}" means nothing with consume=browse'):
-        made.streamReader(columns(made))
+        data_source.streamReader(columns(data_source))
 
 
-def test_a_write_id_is_for_writes_that_go_by_it(store: Store) -> None:
+def test_write_id_without_idempotent_delivery_is_an_error(store: SparkTestStore) -> None:
     with pytest.raises(BadConfiguration, match='option "writeId" means nothing unless'):
         store.source(queue="q", writeId="load").writer(_BODY, overwrite=False)
 
 
-def test_the_reference_has_every_option() -> None:
+def test_reference_has_every_option() -> None:
     assert reference.option_table() in DOC.read_text()
 
 
-def test_the_reference_has_every_column() -> None:
+def test_reference_has_every_column() -> None:
     assert reference.column_table() in DOC.read_text()

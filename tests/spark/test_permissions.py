@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A store that cannot be used is told before any task starts, and no password with it."""
+"""An unusable store is reported before any task starts, without its password."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ import pytest
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from tests import servers
-from tests.spark.support import Batch, Query, Store, columns, source, values
+from tests.spark.support import BatchRead, SimulatedQuery, SparkTestStore, columns, source, values
 from zaqar_redis.errors import BadConfiguration
 from zaqar_redis.spark.source import ZaqarDataSource
 
 PASSWORD = "open-sesame"
 BODY = StructType([StructField("body", BinaryType())])
-#: Everything that a service may do, but to its own keys only.
+#: All permissions that a service needs, for its own keys only.
 ALL = "+@all -@admin -@dangerous +info"
 
 
 @pytest.fixture(scope="module")
-def guarded() -> Iterator[Store]:
+def guarded() -> Iterator[SparkTestStore]:
     with servers.redis_server() as server:
-        store = Store(server.uri, "p")
+        store = SparkTestStore(server.uri, "p")
         store.post("hello")
         yield store
         store.close()
 
 
-User = Callable[[str], str]
+MakeUserUri = Callable[[str], str]
 
 
 @pytest.fixture
-def user(guarded: Store) -> Iterator[User]:
-    """Make a user with rights to keys of ours; their URI."""
+def user(guarded: SparkTestStore) -> Iterator[MakeUserUri]:
+    """Creates Redis users with given ACL rules; returns their URIs."""
     name = f"user-{uuid.uuid4().hex}"
 
     def make(rights: str) -> str:
@@ -47,24 +47,24 @@ def user(guarded: Store) -> Iterator[User]:
     guarded.command("ACL", "DELUSER", name)
 
 
-def _plan_batch(made: ZaqarDataSource) -> None:
-    Batch(made)
+def _plan_batch(data_source: ZaqarDataSource) -> None:
+    BatchRead(data_source)
 
 
-def _plan_stream(made: ZaqarDataSource) -> None:
-    query = Query(made)
+def _plan_stream(data_source: ZaqarDataSource) -> None:
+    query = SimulatedQuery(data_source)
     try:
         query.plan()
     finally:
         query.stop()
 
 
-def _plan_write(made: ZaqarDataSource) -> None:
-    made.writer(BODY, overwrite=False)
+def _plan_write(data_source: ZaqarDataSource) -> None:
+    data_source.writer(BODY, overwrite=False)
 
 
-def _plan_sink(made: ZaqarDataSource) -> None:
-    made.streamWriter(BODY, overwrite=False)
+def _plan_sink(data_source: ZaqarDataSource) -> None:
+    data_source.streamWriter(BODY, overwrite=False)
 
 
 USES = [
@@ -76,10 +76,10 @@ USES = [
     pytest.param(_plan_write, {"queue": "q"}, id="batch write"),
     pytest.param(_plan_sink, {"queue": "q"}, id="streaming write"),
 ]
-Plan = Callable[[ZaqarDataSource], None]
+PlanFunction = Callable[[ZaqarDataSource], None]
 
 
-def _refused(plan: Plan, option: str, **options: object) -> str:
+def _refused(plan: PlanFunction, option: str, **options: object) -> str:
     with pytest.raises(BadConfiguration) as caught:
         plan(source(project="p", **options))
     text = str(caught.value)
@@ -88,14 +88,14 @@ def _refused(plan: Plan, option: str, **options: object) -> str:
     return text
 
 
-def test_a_user_with_all_rights_reads(user: User) -> None:
-    made = source(project="p", subscribe="q", uri=user(ALL))
-    assert values(Batch(made).rows()) == ["hello"]
+def test_user_with_all_permissions_reads(user: MakeUserUri) -> None:
+    data_source = source(project="p", subscribe="q", uri=user(ALL))
+    assert values(BatchRead(data_source).rows()) == ["hello"]
 
 
 @pytest.mark.parametrize(("plan", "options"), USES)
-def test_who_may_not_run_scripts_is_refused(
-    user: User, plan: Plan, options: dict[str, object]
+def test_user_without_script_permission_is_refused(
+    user: MakeUserUri, plan: PlanFunction, options: dict[str, object]
 ) -> None:
     text = _refused(plan, "uri", uri=user(f"{ALL} -evalsha -eval"), **options)
     assert "evalsha" in text
@@ -103,52 +103,54 @@ def test_who_may_not_run_scripts_is_refused(
 
 @pytest.mark.parametrize("command", ["hmget", "zrangebyscore", "zcount", "zmscore"])
 @pytest.mark.parametrize(("plan", "options"), USES[:2])
-def test_who_may_not_read_messages_is_refused(
-    user: User, plan: Plan, options: dict[str, object], command: str
+def test_user_without_read_permission_is_refused(
+    user: MakeUserUri, plan: PlanFunction, options: dict[str, object], command: str
 ) -> None:
     _refused(plan, "uri", uri=user(f"{ALL} -{command}"), **options)
 
 
 @pytest.mark.parametrize(("plan", "options"), USES[2:])
-def test_who_may_only_read_cannot_take_or_write(
-    user: User, plan: Plan, options: dict[str, object]
+def test_read_only_user_cannot_claim_or_write(
+    user: MakeUserUri, plan: PlanFunction, options: dict[str, object]
 ) -> None:
     _refused(plan, "uri", uri=user("+@read +@connection +@scripting +@pubsub +time"), **options)
 
 
-def test_who_may_only_read_reads(user: User) -> None:
+def test_read_only_user_reads(user: MakeUserUri) -> None:
     uri = user("+@read +@connection +@scripting +@pubsub +time")
-    assert values(Batch(source(project="p", subscribe="q", uri=uri)).rows()) == ["hello"]
-    query = Query(source(project="p", subscribe="q", uri=uri, startingOffsets="earliest"))
+    assert values(BatchRead(source(project="p", subscribe="q", uri=uri)).rows()) == ["hello"]
+    query = SimulatedQuery(source(project="p", subscribe="q", uri=uri, startingOffsets="earliest"))
     assert values(query.trigger() or []) == ["hello"]
     query.stop()
 
 
 @pytest.mark.parametrize(("plan", "options"), USES)
-def test_another_s_keys_are_refused(
-    guarded: Store, user: User, plan: Plan, options: dict[str, object]
+def test_user_of_other_keys_is_refused(
+    guarded: SparkTestStore, user: MakeUserUri, plan: PlanFunction, options: dict[str, object]
 ) -> None:
     uri = user(f"{ALL} resetkeys ~other:*")
     _refused(plan, "uri", uri=uri, **options)
 
 
 @pytest.mark.parametrize(("plan", "options"), USES)
-def test_a_wrong_password_is_told(user: User, plan: Plan, options: dict[str, object]) -> None:
+def test_wrong_password_is_reported(
+    user: MakeUserUri, plan: PlanFunction, options: dict[str, object]
+) -> None:
     uri = user(ALL).replace(PASSWORD, f"not-{PASSWORD}")
     text = _refused(plan, "uri", uri=uri, timeout="200ms", **options)
     assert "invalid username-password" in text
 
 
 @pytest.mark.parametrize(("plan", "options"), USES)
-def test_a_store_that_is_not_there_is_told(plan: Plan, options: dict[str, object]) -> None:
+def test_unreachable_store_is_reported(plan: PlanFunction, options: dict[str, object]) -> None:
     uri = f"redis://:{PASSWORD}@127.0.0.1:{servers.free_port()}"
     text = _refused(plan, "uri", uri=uri, timeout="200ms", **options)
     assert "cannot be reached" in text
 
 
 @pytest.mark.parametrize(("plan", "options"), USES)
-def test_a_control_store_that_is_not_there_is_told(
-    guarded: Store, plan: Plan, options: dict[str, object]
+def test_unreachable_control_store_is_reported(
+    guarded: SparkTestStore, plan: PlanFunction, options: dict[str, object]
 ) -> None:
     control = f"redis://:{PASSWORD}@127.0.0.1:{servers.free_port()}"
     _refused(plan, "controlUri", uri=guarded.uri, controlUri=control, timeout="200ms", **options)
@@ -166,16 +168,16 @@ def test_a_control_store_that_is_not_there_is_told(
         ("embedded://host/x", "it must be embedded://"),
     ],
 )
-def test_a_uri_that_is_none_is_told(guarded: Store, option: str, uri: str, why: str) -> None:
-    made = {"uri": guarded.uri} | {option: uri}
-    assert why in _refused(_plan_batch, option, subscribe="q", **made)
+def test_invalid_uri_is_reported(guarded: SparkTestStore, option: str, uri: str, why: str) -> None:
+    data_source = {"uri": guarded.uri} | {option: uri}
+    assert why in _refused(_plan_batch, option, subscribe="q", **data_source)
 
 
 def test_plans_show_no_password_of_the_environment(
-    user: User, monkeypatch: pytest.MonkeyPatch
+    user: MakeUserUri, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ZAQAR_REDIS_URI", user(ALL))
-    made = source(project="p", subscribe="q")
-    reader = made.reader(columns(made))
-    assert PASSWORD not in f"{made.options} {made!r} {reader!r}"
-    assert values(Batch(made).rows()) == ["hello"]
+    data_source = source(project="p", subscribe="q")
+    reader = data_source.reader(columns(data_source))
+    assert PASSWORD not in f"{data_source.options} {data_source!r} {reader!r}"
+    assert values(BatchRead(data_source).rows()) == ["hello"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Queues in several stores: found wherever they are, while they move too."""
+"""Queues in several pools: found in their current pool, also while they move."""
 
 from __future__ import annotations
 
@@ -13,53 +13,62 @@ import pytest
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from tests.contract.conftest import BACKENDS
-from tests.contract.stores import PooledStore, opened
-from tests.spark.support import Batch, Query, Store, batch, columns, pickled, task, values
-from tests.spark.writing import Context, StreamWrite, Write, numbered, whole
+from tests.contract.stores import PooledContractStore, opened
+from tests.spark.support import (
+    BatchRead,
+    SimulatedQuery,
+    SparkTestStore,
+    batch,
+    columns,
+    pickled,
+    task,
+    values,
+)
+from tests.spark.writing import BatchWrite, FakeTaskContext, StreamWrite, numbered, write_all
 from zaqar_redis import errors
-from zaqar_redis.storage.control import DEFAULT
+from zaqar_redis.storage.control import DEFAULT_POOL
 
 BODY = StructType([StructField("body", BinaryType())])
 
 
-class Pools:
-    """Two pools, and a mover of queues."""
+class PoolsWithMover:
+    """Two pools, and a mover between them."""
 
-    def __init__(self, service: PooledStore, home: Store) -> None:
+    def __init__(self, service: PooledContractStore, control_store: SparkTestStore) -> None:
         self._service = service
-        #: the options go by it
-        self.home = home
+        #: the store of the data source's options
+        self.control_store = control_store
 
-    def place(self, queue: str = "q") -> str | None:
-        found = self._service.driver.control.catalogue.locate(self.home.project, queue)
+    def location(self, queue: str = "q") -> str | None:
+        found = self._service.driver.control.catalogue.locate(self.control_store.project, queue)
         return self._service.run(found).pool
 
     def put(self, queue: str, pool: str) -> None:
-        """Make a queue in a pool."""
+        """Creates a queue in a pool."""
         self._service.create(queue)
-        if self.place(queue) != pool:
+        if self.location(queue) != pool:
             self.move(queue)
-        assert self.place(queue) == pool
+        assert self.location(queue) == pool
 
     def move(self, queue: str = "q") -> None:
-        """To the other pool."""
-        source = self.place(queue) or DEFAULT
+        """Moves a queue to the other pool."""
+        source = self.location(queue) or DEFAULT_POOL
         target = "p2" if source == "p1" else "p1"
         mover = self._service.driver.mover
-        self._service.run(mover.move(self.home.project, queue, source, target))
-        assert self.place(queue) == target
+        self._service.run(mover.move(self.control_store.project, queue, source, target))
+        assert self.location(queue) == target
 
-    def lose(self, queue: str) -> None:
-        """Let the catalogue name a pool that nobody knows."""
+    def assign_unknown_pool(self, queue: str) -> None:
+        """Lets the catalogue name a pool that does not exist."""
         catalogue = self._service.driver.control.catalogue
-        self._service.run(catalogue.put(self.home.project, queue, "gone"))
+        self._service.run(catalogue.put(self.control_store.project, queue, "gone"))
 
     def bodies(self, queue: str = "q") -> list[Any]:
-        return sorted(values(batch(self.home.source(subscribe=queue))))
+        return sorted(values(batch(self.control_store.source(subscribe=queue))))
 
-    def post(self, *bodies: Any, queue: str = "q", context: Context) -> None:
+    def post(self, *bodies: Any, queue: str = "q", context: FakeTaskContext) -> None:
         given = pa.RecordBatch.from_pydict({"body": [str(body).encode() for body in bodies]})
-        whole(Write(self.home.source(queue=queue), context, BODY), [given])
+        write_all(BatchWrite(self.control_store.source(queue=queue), context, BODY), [given])
 
 
 @pytest.fixture(scope="module")
@@ -69,51 +78,58 @@ def pooled_uri() -> Iterator[str]:
 
 
 @pytest.fixture
-def pools(pooled_uri: str, project: str) -> Iterator[Pools]:
-    home = Store(pooled_uri.removeprefix("pooled://").partition("|")[0], project)
+def pools(pooled_uri: str, project: str) -> Iterator[PoolsWithMover]:
+    control_store = SparkTestStore(pooled_uri.removeprefix("pooled://").partition("|")[0], project)
     with opened(pooled_uri, project) as service:
-        assert isinstance(service, PooledStore)
-        yield Pools(service, home)
-    home.close()
+        assert isinstance(service, PooledContractStore)
+        yield PoolsWithMover(service, control_store)
+    control_store.close()
 
 
-def test_a_new_queue_gets_a_place(pools: Pools, context: Context) -> None:
+def test_new_queue_is_assigned_a_pool(pools: PoolsWithMover, context: FakeTaskContext) -> None:
     for delivery in ("none", "ledger", "staged"):
         queue = f"new-{delivery}"
-        made = pools.home.source(queue=queue, delivery=delivery)
-        whole(Write(made, context, BODY), [numbered(0, 3)])
-        assert pools.place(queue) in ("p1", "p2")
+        data_source = pools.control_store.source(queue=queue, delivery=delivery)
+        write_all(BatchWrite(data_source, context, BODY), [numbered(0, 3)])
+        assert pools.location(queue) in ("p1", "p2")
         assert pools.bodies(queue) == [0, 1, 2]
 
 
-def test_queues_of_all_pools_are_read(pools: Pools, context: Context) -> None:
+def test_queues_of_all_pools_are_read(pools: PoolsWithMover, context: FakeTaskContext) -> None:
     for queue, pool in (("a", "p1"), ("b", "p1"), ("c", "p2")):
         pools.put(queue, pool)
         pools.post(f'"{queue}"', queue=queue, context=context)
-    made = Batch(pools.home.source(subscribePattern="."))
-    found = {(row["queue"], row["pool"]) for row in made.rows()}
+    batch_read = BatchRead(pools.control_store.source(subscribePattern="."))
+    found = {(row["queue"], row["pool"]) for row in batch_read.rows()}
     assert found == {("a", "p1"), ("b", "p1"), ("c", "p2")}
-    # The first tasks touch every store.
-    assert [each.place.pool for each in made.partitions[:2]] in (["p1", "p2"], ["p2", "p1"])
+    # The first tasks read from every store.
+    assert [each.location.pool for each in batch_read.partitions[:2]] in (
+        ["p1", "p2"],
+        ["p2", "p1"],
+    )
 
 
-def test_a_queue_moves_between_planning_and_reading(pools: Pools, context: Context) -> None:
+def test_queue_moved_between_planning_and_reading_is_read(
+    pools: PoolsWithMover, context: FakeTaskContext
+) -> None:
     pools.put("q", "p1")
     pools.post(*range(100), context=context)
-    made = Batch(pools.home.source(subscribe="q"))
+    batch_read = BatchRead(pools.control_store.source(subscribe="q"))
     pools.move()
-    rows = made.rows()
+    rows = batch_read.rows()
     assert values(rows) == list(range(100))
     assert {row["pool"] for row in rows} == {"p2"}
 
 
-def test_a_queue_moves_while_it_is_read(pools: Pools, context: Context) -> None:
+def test_queue_moved_while_read_is_read_completely(
+    pools: PoolsWithMover, context: FakeTaskContext
+) -> None:
     pools.put("q", "p1")
     pools.post(*range(1000), context=context)
-    made = pools.home.source(subscribe="q", fetchSize=100)
-    reader = made.reader(columns(made))
+    data_source = pools.control_store.source(subscribe="q", fetchSize=100)
+    reader = data_source.reader(columns(data_source))
     (partition,) = reader.partitions()
-    batches = task(made, pickled(reader), columns(made), pickled(partition))
+    batches = task(data_source, pickled(reader), columns(data_source), pickled(partition))
     found = []
     for number, rows in enumerate(batches):
         if number in (2, 6):
@@ -122,14 +138,16 @@ def test_a_queue_moves_while_it_is_read(pools: Pools, context: Context) -> None:
     assert found == list(range(1, 1001))
 
 
-def test_a_queue_moves_under_a_stream(pools: Pools, context: Context) -> None:
+def test_stream_continues_after_its_queue_moves(
+    pools: PoolsWithMover, context: FakeTaskContext
+) -> None:
     pools.put("q", "p1")
     pools.post(*range(10), context=context)
     options = {"subscribe": "q", "startingOffsets": "earliest", "maxWait": "0s"}
-    query = Query(pools.home.source(**options))
+    query = SimulatedQuery(pools.control_store.source(**options))
     assert values(query.trigger() or []) == list(range(10))
     pools.move()
-    # Where it is says nothing of what is in it.
+    # Its pool does not affect its offsets.
     assert query.trigger() is None
     pools.post(*range(10, 20), context=context)
     query.plan()
@@ -139,11 +157,13 @@ def test_a_queue_moves_under_a_stream(pools: Pools, context: Context) -> None:
     query.stop()
 
 
-def test_a_queue_moves_under_a_claiming_stream(pools: Pools, context: Context) -> None:
+def test_claiming_stream_continues_after_its_queue_moves(
+    pools: PoolsWithMover, context: FakeTaskContext
+) -> None:
     pools.put("q", "p1")
     pools.post(*range(10), context=context)
     options = {"subscribe": "q", "consume": "claim", "group": "g", "maxWait": "0s"}
-    query = Query(pools.home.source(maxOffsetsPerTrigger=4, **options))
+    query = SimulatedQuery(pools.control_store.source(maxOffsetsPerTrigger=4, **options))
     query.plan()
     pools.move()
     assert values(query.read()) == [0, 1, 2, 3]
@@ -155,9 +175,11 @@ def test_a_queue_moves_under_a_claiming_stream(pools: Pools, context: Context) -
 
 
 @pytest.mark.parametrize("delivery", ["ledger", "none"])
-def test_a_queue_moves_while_it_is_written(pools: Pools, context: Context, delivery: str) -> None:
+def test_queue_moved_while_written_gets_every_row_once(
+    pools: PoolsWithMover, context: FakeTaskContext, delivery: str
+) -> None:
     pools.put("q", "p1")
-    made = pools.home.source(queue="q", delivery=delivery, putSize=50)
+    data_source = pools.control_store.source(queue="q", delivery=delivery, putSize=50)
 
     def moving() -> Iterator[pa.RecordBatch]:
         for first in range(0, 1000, 100):
@@ -165,17 +187,17 @@ def test_a_queue_moves_while_it_is_written(pools: Pools, context: Context, deliv
                 pools.move()
             yield numbered(first, first + 100)
 
-    whole(StreamWrite(made, context, BODY), moving())
+    write_all(StreamWrite(data_source, context, BODY), moving())
     assert pools.bodies() == list(range(1000))
-    if delivery == "ledger":  # which has moved with the queue
-        whole(StreamWrite(made, context, BODY), [numbered(0, 1000)])
+    if delivery == "ledger":  # the ledger moved with the queue
+        write_all(StreamWrite(data_source, context, BODY), [numbered(0, 1000)])
         assert pools.bodies() == list(range(1000))
 
 
-def test_a_writer_waits_at_the_gate(pools: Pools, context: Context) -> None:
+def test_write_waits_for_the_move_lock(pools: PoolsWithMover, context: FakeTaskContext) -> None:
     pools.put("q", "p1")
-    made = pools.home.source(queue="q", delivery="ledger", putSize=20)
-    write = StreamWrite(made, context, BODY)
+    data_source = pools.control_store.source(queue="q", delivery="ledger", putSize=20)
+    write = StreamWrite(data_source, context, BODY)
     stop = threading.Event()
 
     def endless() -> Iterator[pa.RecordBatch]:
@@ -195,16 +217,16 @@ def test_a_writer_waits_at_the_gate(pools: Pools, context: Context) -> None:
     assert written[0] > 0
 
 
-def test_a_pool_that_is_away_is_an_error_and_no_loss(
-    pools: Pools, context: Context, monkeypatch: pytest.MonkeyPatch
+def test_unreachable_pool_is_an_error_and_not_data_loss(
+    pools: PoolsWithMover, context: FakeTaskContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("zaqar_redis.spark.stores._BELIEVED", 0.0)
+    monkeypatch.setattr("zaqar_redis.spark.stores._LOCATION_TTL_SECONDS", 0.0)
     options = {"subscribe": "q", "startingOffsets": "earliest", "timeout": "100ms"}
     pools.put("q", "p1")
     pools.post(1, context=context)
-    query = Query(pools.home.source(failOnDataLoss=False, **options))
+    query = SimulatedQuery(pools.control_store.source(failOnDataLoss=False, **options))
     query.trigger()
-    pools.lose("q")
+    pools.assign_unknown_pool("q")
     with pytest.raises(errors.StoreUnavailable):
         query.plan()
     query.stop()

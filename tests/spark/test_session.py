@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The data source in Spark itself: what only Spark can show."""
+"""The data source in a real Spark session."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from typing import Any, cast
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.spark.support import Store, columns, values
-from zaqar_redis.spark.columns import named
+from tests.spark.support import SparkTestStore, columns, values
+from zaqar_redis.spark.columns import schema_of
 
 
-def read(spark: SparkSession, store: Store, **options: object) -> DataFrame:
+def read(spark: SparkSession, store: SparkTestStore, **options: object) -> DataFrame:
     reader = _with(spark.read.format("zaqar"), store, {"subscribe": "q"} | options)
     return cast(DataFrame, reader.load())
 
 
-def stream(spark: SparkSession, store: Store, **options: object) -> DataFrame:
+def stream(spark: SparkSession, store: SparkTestStore, **options: object) -> DataFrame:
     given = {"subscribe": "q", "startingOffsets": "earliest"} | options
     if options.get("consume") == "claim":
         del given["startingOffsets"]
     return cast(DataFrame, _with(spark.readStream.format("zaqar"), store, given).load())
 
 
-def _with(builder: Any, store: Store, options: dict[str, object]) -> Any:
+def _with(builder: Any, store: SparkTestStore, options: dict[str, object]) -> Any:
     texts = {name: str(value) for name, value in options.items()}
     return builder.options(uri=store.uri, project=store.project, **texts)
 
 
-def copy(frame: DataFrame, store: Store, checkpoint: Path, **options: object) -> list[int]:
-    """Run a stream into the queue "copy" until it has what is there; rows by batch."""
+def copy(frame: DataFrame, store: SparkTestStore, checkpoint: Path, **options: object) -> list[int]:
+    """Runs an availableNow stream into the queue "copy"; returns row counts by batch."""
     writer = _with(frame.select("body").writeStream.format("zaqar"), store, options)
     query = (
         writer.option("queue", "copy")
@@ -45,7 +45,9 @@ def copy(frame: DataFrame, store: Store, checkpoint: Path, **options: object) ->
     return [progress["numInputRows"] for progress in query.recentProgress]
 
 
-def test_a_queue_is_a_table_that_spark_finds_by_itself(spark: SparkSession, store: Store) -> None:
+def test_spark_finds_the_format_and_reads_a_queue(
+    spark: SparkSession, store: SparkTestStore
+) -> None:
     store.post(*[{"n": number} for number in range(1000)])
     frame = read(spark, store, minPartitions=2)
     assert frame.schema == columns(store.source(subscribe="q"))
@@ -58,16 +60,16 @@ def test_a_queue_is_a_table_that_spark_finds_by_itself(spark: SparkSession, stor
     assert frame.where("created <= current_timestamp() AND expires > created").count() == 1000
 
 
-def test_a_schema_is_a_projection(spark: SparkSession, store: Store) -> None:
+def test_schema_projects(spark: SparkSession, store: SparkTestStore) -> None:
     store.post("a", "b")
     reader = spark.read.format("zaqar").schema("rank BIGINT, id STRING")
     frame = _with(reader, store, {"subscribe": "q"}).load()
     assert frame.columns == ["rank", "id"]
     assert {row["rank"]: row["id"] for row in frame.collect()} == store.ids()
-    assert read(spark, store, columns="body").schema == named("body")
+    assert read(spark, store, columns="body").schema == schema_of("body")
 
 
-def test_an_empty_queue_is_an_empty_table(spark: SparkSession, store: Store) -> None:
+def test_empty_queue_gives_an_empty_table(spark: SparkSession, store: SparkTestStore) -> None:
     store.create()
     assert read(spark, store).collect() == []
 
@@ -82,7 +84,7 @@ def _setting(spark: SparkSession, name: str, value: str) -> Iterator[None]:
         spark.conf.set(name, str(before))
 
 
-def test_filters_are_pushed_down_when_asked_for(spark: SparkSession, store: Store) -> None:
+def test_filters_are_pushed_down_on_request(spark: SparkSession, store: SparkTestStore) -> None:
     for queue in ("a", "b"):
         store.post(*range(20), queue=queue)
     condition = "queue = 'a' AND rank > 5 AND rank <= 15 AND ttl > 60"
@@ -94,14 +96,16 @@ def test_filters_are_pushed_down_when_asked_for(spark: SparkSession, store: Stor
 
     assert found(pushdown=False) == (list(range(5, 15)), 2)
     with _setting(spark, "spark.sql.python.filterPushdown.enabled", "true"):
-        # The other queue is not even looked at.
+        # The other queue is not read at all.
         assert found(pushdown=True) == (list(range(5, 15)), 1)
         assert found(pushdown=False) == (list(range(5, 15)), 2)
         nothing = read(spark, store, subscribe="a,b", pushdown=True).where("queue = 'c'")
         assert nothing.collect() == []
 
 
-def test_a_frame_is_posted_once_by_name(spark: SparkSession, store: Store) -> None:
+def test_data_frame_is_written_once_per_write_id(
+    spark: SparkSession, store: SparkTestStore
+) -> None:
     frame = spark.range(3000).selectExpr("to_json(struct(id)) AS body").repartition(2)
     for _ in range(2):
         writer = _with(frame.write.format("zaqar").mode("append"), store, {})
@@ -111,14 +115,14 @@ def test_a_frame_is_posted_once_by_name(spark: SparkSession, store: Store) -> No
 
 
 @pytest.mark.parametrize("delivery", ["ledger", "staged"])
-def test_a_stream_copies_a_queue_once(
-    spark: SparkSession, store: Store, tmp_path: Path, delivery: str
+def test_stream_copies_each_message_once(
+    spark: SparkSession, store: SparkTestStore, tmp_path: Path, delivery: str
 ) -> None:
     store.post(*range(2500))
     frame = stream(spark, store, maxOffsetsPerTrigger=1000)
     assert copy(frame, store, tmp_path, delivery=delivery) == [1000, 1000, 500]
     assert store.bodies("copy") == list(range(2500))
-    # As if it had died before the last batch was noted; Spark reads and writes it again.
+    # As if it had died before it logged the last batch: Spark repeats the batch.
     (tmp_path / "commits" / "2").unlink()
     (tmp_path / "commits" / ".2.crc").unlink()
     store.post(2500)
@@ -127,8 +131,8 @@ def test_a_stream_copies_a_queue_once(
     assert store.last_rank("copy") == 2501
 
 
-def test_a_claiming_stream_empties_a_queue(
-    spark: SparkSession, store: Store, tmp_path: Path
+def test_claiming_stream_empties_a_queue(
+    spark: SparkSession, store: SparkTestStore, tmp_path: Path
 ) -> None:
     store.post(*range(2500))
     frame = stream(spark, store, consume="claim", group="g", maxOffsetsPerTrigger=1000)
@@ -149,27 +153,27 @@ def test_a_claiming_stream_empties_a_queue(
         ({"uri": "memory://"}, 'option "uri": memory:// is within one process'),
     ],
 )
-def test_what_is_wrong_is_said_before_any_task(
-    spark: SparkSession, store: Store, options: dict[str, str], why: str
+def test_invalid_options_are_reported_before_any_task(
+    spark: SparkSession, store: SparkTestStore, options: dict[str, str], why: str
 ) -> None:
     store.post(1)
     given = {"uri": store.uri, "project": store.project, "subscribe": "q"} | options
     _refused(spark, lambda: spark.read.format("zaqar").options(**given).load().collect(), why)
 
 
-def test_a_column_that_cannot_be_written_is_named(spark: SparkSession, store: Store) -> None:
+def test_unwritable_column_is_named(spark: SparkSession, store: SparkTestStore) -> None:
     frame = spark.range(3).selectExpr("id AS bodi")
     writer = _with(frame.write.format("zaqar").mode("append"), store, {"queue": "q"})
     _refused(spark, writer.save, 'unknown column "bodi"; what can be written is body BINARY')
 
 
-def test_a_queue_cannot_be_overwritten(spark: SparkSession, store: Store) -> None:
+def test_overwrite_is_refused(spark: SparkSession, store: SparkTestStore) -> None:
     frame = spark.range(3).selectExpr("to_json(struct(id)) AS body")
     writer = _with(frame.write.format("zaqar").mode("overwrite"), store, {"queue": "q"})
     _refused(spark, writer.save, "a queue can be appended to only: mode append")
 
 
-def test_a_bad_row_is_told(spark: SparkSession, store: Store) -> None:
+def test_invalid_row_is_reported(spark: SparkSession, store: SparkTestStore) -> None:
     frame = spark.createDataFrame([("no json",)], "body STRING").coalesce(1)
     writer = _with(frame.write.format("zaqar").mode("append"), store, {"queue": "q"})
     with pytest.raises(Exception, match=r'row 1 of its task: the column "body" is not JSON'):
@@ -179,7 +183,7 @@ def test_a_bad_row_is_told(spark: SparkSession, store: Store) -> None:
 def _refused(spark: SparkSession, act: Callable[[], object], why: str) -> None:
     tracker = spark.sparkContext.statusTracker()
     before = tracker.getJobIdsForGroup(None)
-    with pytest.raises(Exception) as caught:  # noqa: PT011  # Spark has several for it
+    with pytest.raises(Exception) as caught:  # noqa: PT011  # Spark raises several types
         act()
     assert why in str(caught.value)
     assert tracker.getJobIdsForGroup(None) == before

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows become messages: which ones can, where they go, and how often."""
+"""Writes of rows as messages: valid rows, their queues, and exactly-once delivery."""
 
 from __future__ import annotations
 
@@ -19,50 +19,52 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from tests.spark.support import Batch, Store, batch, columns
+from tests.spark.support import BatchRead, SparkTestStore, batch, columns
 from tests.spark.writing import (
-    Broken,
-    Context,
-    Died,
-    Dying,
+    BatchWrite,
+    CrashingClients,
+    FakeTaskContext,
     StreamWrite,
-    Write,
-    breaking,
+    TaskFailed,
+    WriterDied,
+    failing,
     numbered,
     rows,
     schema_of,
-    whole,
+    write_all,
 )
 from zaqar_redis import clock, errors
 from zaqar_redis.errors import BadConfiguration
 from zaqar_redis.records import Finding
 from zaqar_redis.spark.rows import BadRow
-from zaqar_redis.storage import pooled
-from zaqar_redis.storage.drivers.redis.ledger import Ledger
+from zaqar_redis.storage import pools
+from zaqar_redis.storage.redis.ledger import RedisLedger
 
 BODY = StructType([StructField("body", BinaryType())])
-#: How batches and streams write when it is to be just once.
+#: Options of batches and streams for exactly-once writes.
 DELIVERIES = ["ledger", "staged"]
 
 
-def post(store: Store, context: Context, given: Any, **options: object) -> None:
-    """One task that writes one batch of rows."""
-    whole(Write(store.source(**options), context, schema_of(given)), [given])
+def post(store: SparkTestStore, context: FakeTaskContext, given: Any, **options: object) -> None:
+    """Writes one record batch in one task."""
+    write_all(BatchWrite(store.source(**options), context, schema_of(given)), [given])
 
 
 @pytest.mark.parametrize("delivery", ["ledger", "staged", "none"])
-def test_rows_become_messages_in_their_order(store: Store, context: Context, delivery: str) -> None:
-    write = Write(store.source(queue="q", delivery=delivery), context, BODY)
-    whole(write, [numbered(0, 5), numbered(5, 2005)], [], [numbered(2005, 2010)])
+def test_rows_become_messages_in_order(
+    store: SparkTestStore, context: FakeTaskContext, delivery: str
+) -> None:
+    write = BatchWrite(store.source(queue="q", delivery=delivery), context, BODY)
+    write_all(write, [numbered(0, 5), numbered(5, 2005)], [], [numbered(2005, 2010)])
     assert store.bodies() == list(range(2010))
     assert store.last_rank() == 2010
 
 
-def _found(store: Store) -> list[Finding]:
-    """What a check finds wrong with the queue "q", in a service that has another one."""
+def _found(store: SparkTestStore) -> list[Finding]:
+    """Returns the findings of a check of the queue "q", in a service with another queue."""
 
     async def check() -> list[Finding]:
-        driver = pooled.create(store.uri, store.uri, {})
+        driver = pools.create(store.uri, store.uri, {})
         await driver.start()
         try:
             await driver.queues.create(store.project, "other", {})
@@ -79,16 +81,18 @@ def _found(store: Store) -> list[Finding]:
     return asyncio.run(check())
 
 
-def test_a_queue_that_a_writer_made_is_where_the_catalogue_says(
-    store: Store, context: Context
+def test_queue_created_by_a_writer_is_in_the_catalogue(
+    store: SparkTestStore, context: FakeTaskContext
 ) -> None:
-    whole(Write(store.source(queue="q"), context, BODY), [numbered(0, 3)])
+    write_all(BatchWrite(store.source(queue="q"), context, BODY), [numbered(0, 3)])
     assert store.bodies() == [0, 1, 2]
     assert _found(store) == []
 
 
-def test_what_a_row_says_of_its_message(store: Store, context: Context) -> None:
-    # Only a queue with a delay of its own knows others.
+def test_row_columns_set_message_attributes(
+    store: SparkTestStore, context: FakeTaskContext
+) -> None:
+    # Delays need a queue with a default delay.
     store.create(_default_message_delay=7, _default_message_ttl=900)
     given = rows('{"n": 1}', "[2]", ttl=[120, None], delay=[30, None])
     post(store, context, given, queue="q", clientId="a-client")
@@ -98,24 +102,26 @@ def test_what_a_row_says_of_its_message(store: Store, context: Context) -> None:
     assert first["client_id"] == second["client_id"]
 
 
-def test_the_option_ttl_goes_before_that_of_the_queue(store: Store, context: Context) -> None:
+def test_ttl_option_precedes_the_queue_default(
+    store: SparkTestStore, context: FakeTaskContext
+) -> None:
     store.create(_default_message_ttl=900)
     post(store, context, rows("1", "2", ttl=[None, 60]), queue="q", ttl=300)
     assert [row["ttl"] for row in batch(store.source(subscribe="q"))] == [300, 60]
 
 
-def test_messages_live_an_hour_when_nothing_says_how_long(store: Store, context: Context) -> None:
+def test_default_ttl_is_an_hour(store: SparkTestStore, context: FakeTaskContext) -> None:
     post(store, context, rows("1"), queue="q")
     assert [row["ttl"] for row in batch(store.source(subscribe="q"))] == [3600]
 
 
-def test_bodies_may_be_texts(store: Store, context: Context) -> None:
+def test_string_bodies_are_accepted(store: SparkTestStore, context: FakeTaskContext) -> None:
     given = pa.RecordBatch.from_pydict({"body": ['"é"', "null"]})
     post(store, context, given, queue="q")
     assert store.bodies() == ["é", None]
 
 
-def test_a_column_says_where_each_row_goes(store: Store, context: Context) -> None:
+def test_queue_column_routes_each_row(store: SparkTestStore, context: FakeTaskContext) -> None:
     given = rows("1", "2", "3", "4", queue=["a", "b", "a", "a"])
     post(store, context, given, delivery="staged", putSize=2)
     assert (store.bodies("a"), store.bodies("b")) == ([1, 3, 4], [2])
@@ -142,8 +148,8 @@ def test_a_column_says_where_each_row_goes(store: Store, context: Context) -> No
         ({"queue": "a b"}, "the column \"queue\" has 'a b', which is no name"),
     ],
 )
-def test_a_row_that_can_be_no_message_is_named(
-    store: Store, context: Context, given: dict[str, Any], why: str
+def test_invalid_row_is_named(
+    store: SparkTestStore, context: FakeTaskContext, given: dict[str, Any], why: str
 ) -> None:
     good = {"body": "1", "ttl": 60, "delay": 0, "queue": "q"}
     bad = good | given
@@ -161,8 +167,8 @@ def test_a_row_that_can_be_no_message_is_named(
         (["body", "boddy"], {"queue": "q"}, 'unknown column "boddy"; what can be written is body'),
     ],
 )
-def test_columns_that_will_not_do_are_told_at_once(
-    store: Store, fields: list[str], options: dict[str, str], why: str
+def test_invalid_columns_are_refused_at_once(
+    store: SparkTestStore, fields: list[str], options: dict[str, str], why: str
 ) -> None:
     schema = StructType([StructField(name, StringType()) for name in fields])
     for make in (store.source(**options).writer, store.source(**options).streamWriter):
@@ -173,52 +179,58 @@ def test_columns_that_will_not_do_are_told_at_once(
 @pytest.mark.parametrize(
     ("name", "kind"), [("body", IntegerType()), ("ttl", DoubleType()), ("queue", BinaryType())]
 )
-def test_columns_of_other_types_are_told_at_once(store: Store, name: str, kind: Any) -> None:
+def test_columns_of_wrong_type_are_refused_at_once(
+    store: SparkTestStore, name: str, kind: Any
+) -> None:
     others = [StructField("body", BinaryType())] if name != "body" else []
     schema = StructType([*others, StructField(name, kind)])
     with pytest.raises(BadConfiguration, match=f'the column "{name}" is [A-Z]+; what can be'):
         store.source(queue="q").writer(schema, overwrite=False)
 
 
-def test_a_queue_cannot_be_overwritten(store: Store) -> None:
+def test_overwrite_is_refused(store: SparkTestStore) -> None:
     for make in (store.source(queue="q").writer, store.source(queue="q").streamWriter):
         with pytest.raises(BadConfiguration, match="a queue can be appended to only: mode append"):
             make(BODY, True)
 
 
 def _pieces(chooser: random.Random) -> list[Any]:
-    """The same 2500 rows, in batches of any size."""
+    """Returns the same 2500 rows in record batches of random sizes."""
     bounds = sorted({0, 2500, *chooser.sample(range(1, 2500), chooser.randint(0, 30))})
     return [numbered(*pair) for pair in pairwise(bounds)]
 
 
-def test_chunks_are_the_same_however_rows_come(store: Store, context: Context) -> None:
+def test_chunks_are_independent_of_record_batches(
+    store: SparkTestStore, context: FakeTaskContext
+) -> None:
     options = {"queue": "q", "delivery": "ledger", "writeId": "load", "putSize": 300}
     chooser = random.Random(5)
     for number in range(10):
-        write = Write(store.source(**options), context, BODY)
+        write = BatchWrite(store.source(**options), context, BODY)
         written = write.task(0, _pieces(chooser))
         assert (written.rows, written.skipped) == (2500, 2500 if number else 0)
     assert store.bodies() == list(range(2500))
     assert store.last_rank() == 2500
 
 
-def test_large_bodies_make_small_chunks(store: Store, context: Context) -> None:
+def test_large_bodies_give_small_chunks(store: SparkTestStore, context: FakeTaskContext) -> None:
     body = '"' + "x" * 1_500_000 + '"'
     options = {"delivery": "ledger", "writeId": "load", "maxMessageSize": "2m"}
-    whole(Write(store.source(queue="q", **options), context, BODY), [rows(*[body] * 5)])
+    write_all(BatchWrite(store.source(queue="q", **options), context, BODY), [rows(*[body] * 5)])
     assert store.last_rank() == 5
-    # Two of them are as much as a trip to Redis may be: the last chunk was the third, and
-    # then the end was noted.
-    last = Ledger(store.client, clock.store).last(store.project, "q", "load:0").run()
+    # Two of them fill a request to Redis: the last chunk was the third, and then the end was
+    # recorded.
+    last = RedisLedger(store.client, clock.store).last(store.project, "q", "load:0").run()
     assert last == (0, 3)
 
 
 @pytest.mark.parametrize("delivery", DELIVERIES)
-def test_a_task_that_died_is_tried_again(store: Store, context: Context, delivery: str) -> None:
-    write = Write(store.source(queue="q", delivery=delivery, putSize=10), context, BODY)
-    with pytest.raises(Broken):
-        write.task(0, breaking([numbered(0, 57)]))
+def test_failed_task_is_retried_without_duplicates(
+    store: SparkTestStore, context: FakeTaskContext, delivery: str
+) -> None:
+    write = BatchWrite(store.source(queue="q", delivery=delivery, putSize=10), context, BODY)
+    with pytest.raises(TaskFailed):
+        write.task(0, failing([numbered(0, 57)]))
     write.task(1, [numbered(100, 130)])
     write.task(0, [numbered(0, 100)], attempt=1)
     write.commit()
@@ -227,139 +239,153 @@ def test_a_task_that_died_is_tried_again(store: Store, context: Context, deliver
 
 
 @pytest.mark.parametrize("delivery", DELIVERIES)
-def test_a_batch_of_a_stream_is_written_once(store: Store, context: Context, delivery: str) -> None:
-    made = store.source(queue="q", delivery=delivery, putSize=10)
+def test_repeated_stream_batch_is_written_once(
+    store: SparkTestStore, context: FakeTaskContext, delivery: str
+) -> None:
+    data_source = store.source(queue="q", delivery=delivery, putSize=10)
     for number in range(3):
-        for _ in range(2):  # its end was not noted
+        for _ in range(2):  # its end was not logged
             pieces = [numbered(100 * number, 100 * number + 50)]
             others = [numbered(100 * number + 50, 100 * number + 100)]
-            whole(StreamWrite(made, context, BODY, number), pieces, others)
+            write_all(StreamWrite(data_source, context, BODY, number), pieces, others)
     assert sorted(store.bodies()) == list(range(300))
     assert store.last_rank() == 300
 
 
 @pytest.mark.parametrize("delivery", DELIVERIES)
-def test_what_was_consumed_does_not_come_back(
-    store: Store, context: Context, delivery: str
+def test_repeated_batch_does_not_restore_consumed_messages(
+    store: SparkTestStore, context: FakeTaskContext, delivery: str
 ) -> None:
-    made = store.source(queue="q", delivery=delivery)
-    whole(StreamWrite(made, context, BODY), [numbered(0, 5)])
+    data_source = store.source(queue="q", delivery=delivery)
+    write_all(StreamWrite(data_source, context, BODY), [numbered(0, 5)])
     store.messages.pop(store.project, "q", 3).run()
-    whole(StreamWrite(made, context, BODY), [numbered(0, 5)])
+    write_all(StreamWrite(data_source, context, BODY), [numbered(0, 5)])
     assert store.bodies() == [3, 4]
 
 
 @pytest.mark.parametrize("behind", [False, True], ids=["before", "behind"])
-def test_the_ledger_finishes_what_a_task_left_in_any_queue(
-    store: Store, context: Context, dying: Dying, behind: bool
+def test_ledger_completes_a_crashed_task_in_any_queue(
+    store: SparkTestStore, context: FakeTaskContext, crashing_clients: CrashingClients, behind: bool
 ) -> None:
     given = rows(*map(str, range(60)), queue=["a", "b", "b", "c"] * 15)
-    made = store.source(delivery="ledger", putSize=7)
+    data_source = store.source(delivery="ledger", putSize=7)
     deaths = 0
     for number in range(40):
-        dying.left, dying.behind = number, behind
+        crashing_clients.left, crashing_clients.behind = number, behind
         try:
-            StreamWrite(made, context, schema_of(given), number).task(0, [given])
-        except Died:
+            StreamWrite(data_source, context, schema_of(given), number).task(0, [given])
+        except WriterDied:
             deaths += 1
-        dying.left = -1
-        whole(StreamWrite(made, context, schema_of(given), number), [given])
+        crashing_clients.left = -1
+        write_all(StreamWrite(data_source, context, schema_of(given), number), [given])
     assert deaths > 20
     for queue, own in (("a", [0]), ("b", [1, 2]), ("c", [3])):
         assert store.bodies(queue) == [each for each in range(60) if each % 4 in own] * 40
         assert store.last_rank(queue) == len(own) * 15 * 40
 
 
-def test_queries_know_nothing_of_each_other(store: Store, context: Context) -> None:
-    made = store.source(queue="q")
-    whole(StreamWrite(made, context, BODY), [numbered(0, 2)])
+def test_ledgers_of_queries_are_separate(store: SparkTestStore, context: FakeTaskContext) -> None:
+    data_source = store.source(queue="q")
+    write_all(StreamWrite(data_source, context, BODY), [numbered(0, 2)])
     context.query = "another"
-    whole(StreamWrite(made, context, BODY), [numbered(2, 4)])
+    write_all(StreamWrite(data_source, context, BODY), [numbered(2, 4)])
     assert store.bodies() == [0, 1, 2, 3]
 
 
-def test_the_ledger_refuses_other_rows_for_the_same_chunk(store: Store, context: Context) -> None:
-    made = store.source(queue="q", delivery="ledger")
-    whole(StreamWrite(made, context, BODY), [numbered(0, 5)])
+def test_ledger_refuses_other_rows_for_the_same_chunk(
+    store: SparkTestStore, context: FakeTaskContext
+) -> None:
+    data_source = store.source(queue="q", delivery="ledger")
+    write_all(StreamWrite(data_source, context, BODY), [numbered(0, 5)])
     with pytest.raises(BadRow, match="use the option delivery=staged"):
-        whole(StreamWrite(made, context, BODY), [numbered(1, 5)])
+        write_all(StreamWrite(data_source, context, BODY), [numbered(1, 5)])
     assert store.bodies() == list(range(5))
 
 
 @pytest.mark.parametrize("order", ["dacb", "bacd", "abdc", "badc"])
 @pytest.mark.parametrize("died", [False, True])
-def test_the_ledger_refuses_the_same_rows_in_another_order(
-    store: Store, context: Context, order: str, died: bool
+def test_ledger_refuses_the_same_rows_in_another_order(
+    store: SparkTestStore, context: FakeTaskContext, order: str, died: bool
 ) -> None:
     options = {"queue": "q", "delivery": "ledger", "writeId": "load", "putSize": 10}
     blocks = {name: numbered(10 * place, 10 * place + 10) for place, name in enumerate("abcd")}
     first = [blocks[name] for name in "abcd"]
-    write = Write(store.source(**options), context, BODY)
+    write = BatchWrite(store.source(**options), context, BODY)
     if died:
-        with pytest.raises(Broken):
-            write.task(0, breaking([*first[:3], numbered(30, 35)]))
+        with pytest.raises(TaskFailed):
+            write.task(0, failing([*first[:3], numbered(30, 35)]))
     else:
-        whole(write, first)
+        write_all(write, first)
     there = store.bodies()
-    with pytest.raises(BadRow, match="are others than the first time"):
-        whole(Write(store.source(**options), context, BODY), [blocks[name] for name in order])
-    # What came in may have grown by rows that are in their order.
+    with pytest.raises(BadRow, match="differ from those of the first try"):
+        write_all(
+            BatchWrite(store.source(**options), context, BODY), [blocks[name] for name in order]
+        )
+    # The written part may have grown by rows in the original order.
     assert store.bodies()[: len(there)] == there
     assert len(set(store.bodies())) == len(store.bodies())
 
 
 @pytest.mark.parametrize("rows_first", [20, 15, 1])
-def test_the_ledger_refuses_more_rows_than_a_task_had_when_it_ended(
-    store: Store, context: Context, rows_first: int
+def test_ledger_refuses_more_rows_than_the_finished_task_had(
+    store: SparkTestStore, context: FakeTaskContext, rows_first: int
 ) -> None:
     options = {"queue": "q", "delivery": "ledger", "writeId": "load", "putSize": 10}
-    whole(Write(store.source(**options), context, BODY), [numbered(0, rows_first)])
-    with pytest.raises(BadRow, match="are others than the first time"):
-        whole(Write(store.source(**options), context, BODY), [numbered(0, 40)])
+    write_all(BatchWrite(store.source(**options), context, BODY), [numbered(0, rows_first)])
+    with pytest.raises(BadRow, match="differ from those of the first try"):
+        write_all(BatchWrite(store.source(**options), context, BODY), [numbered(0, 40)])
     assert store.bodies() == list(range(rows_first))
 
 
-def test_the_ledger_tells_when_there_were_more_tasks(store: Store, context: Context) -> None:
+def test_ledger_reports_a_changed_number_of_tasks(
+    store: SparkTestStore, context: FakeTaskContext
+) -> None:
     options = {"queue": "q", "delivery": "ledger", "writeId": "load", "putSize": 10}
-    write = Write(store.source(**options), context, BODY)
-    with pytest.raises(Broken):
-        write.task(0, breaking([numbered(0, 20)]))
+    write = BatchWrite(store.source(**options), context, BODY)
+    with pytest.raises(TaskFailed):
+        write.task(0, failing([numbered(0, 20)]))
     write.task(1, [numbered(20, 40)])
     with pytest.raises(BadRow, match="came from more than 1 tasks the first time"):
-        whole(Write(store.source(**options), context, BODY), [numbered(0, 40)])
+        write_all(BatchWrite(store.source(**options), context, BODY), [numbered(0, 40)])
 
 
 @pytest.mark.parametrize("delivery", DELIVERIES)
-def test_a_named_write_writes_what_is_missing(
-    store: Store, context: Context, delivery: str
+def test_repeated_write_id_writes_only_missing_rows(
+    store: SparkTestStore, context: FakeTaskContext, delivery: str
 ) -> None:
     options = {"queue": "q", "delivery": delivery, "writeId": "load-1", "putSize": 10}
-    write = Write(store.source(**options), context, BODY)
-    with pytest.raises(Broken):
-        write.task(0, breaking([numbered(0, 35)]))
+    write = BatchWrite(store.source(**options), context, BODY)
+    with pytest.raises(TaskFailed):
+        write.task(0, failing([numbered(0, 35)]))
     for _ in range(2):
-        whole(Write(store.source(**options), context, BODY), [numbered(0, 50)])
+        write_all(BatchWrite(store.source(**options), context, BODY), [numbered(0, 50)])
     assert store.bodies() == list(range(50))
-    whole(Write(store.source(**options | {"writeId": "load-2"}), context, BODY), [numbered(0, 1)])
+    write_all(
+        BatchWrite(store.source(**options | {"writeId": "load-2"}), context, BODY), [numbered(0, 1)]
+    )
     assert store.last_rank() == 51
 
 
-def test_a_write_without_a_name_is_another_each_time(store: Store, context: Context) -> None:
+def test_write_without_write_id_writes_again(
+    store: SparkTestStore, context: FakeTaskContext
+) -> None:
     for _ in range(2):
-        whole(Write(store.source(queue="q", delivery="ledger"), context, BODY), [numbered(0, 2)])
+        write_all(
+            BatchWrite(store.source(queue="q", delivery="ledger"), context, BODY), [numbered(0, 2)]
+        )
     assert store.bodies() == [0, 1, 0, 1]
 
 
-def test_delivery_none_writes_again(store: Store, context: Context) -> None:
-    made = store.source(queue="q", delivery="none")
+def test_delivery_none_writes_duplicates(store: SparkTestStore, context: FakeTaskContext) -> None:
+    data_source = store.source(queue="q", delivery="none")
     for _ in range(2):
-        whole(StreamWrite(made, context, BODY), [numbered(0, 2)])
+        write_all(StreamWrite(data_source, context, BODY), [numbered(0, 2)])
     assert store.bodies() == [0, 1, 0, 1]
 
 
 @pytest.mark.parametrize("delivery", ["ledger", "staged", "none"])
-def test_a_queue_that_wants_encryption_is_refused(
-    store: Store, context: Context, delivery: str
+def test_target_queue_with_encryption_is_refused(
+    store: SparkTestStore, context: FakeTaskContext, delivery: str
 ) -> None:
     store.create(_enable_encrypt_messages=True)
     with pytest.raises(BadRow, match='"q" wants bodies encrypted, which only the service can do'):
@@ -368,7 +394,9 @@ def test_a_queue_that_wants_encryption_is_refused(
 
 
 @pytest.mark.parametrize("delivery", ["ledger", "staged", "none"])
-def test_a_queue_s_limit_is_for_each_message(store: Store, context: Context, delivery: str) -> None:
+def test_max_message_size_of_the_queue_applies_to_each_message(
+    store: SparkTestStore, context: FakeTaskContext, delivery: str
+) -> None:
     store.create(_max_messages_post_size=20)
     post(store, context, numbered(0, 100), queue="q", delivery=delivery)
     assert store.last_rank() == 100
@@ -377,16 +405,18 @@ def test_a_queue_s_limit_is_for_each_message(store: Store, context: Context, del
     assert store.last_rank() == 100
 
 
-def test_a_release_that_tells_tasks_nothing_is_refused(store: Store, context: Context) -> None:
+def test_spark_release_without_task_context_is_refused(
+    store: SparkTestStore, context: FakeTaskContext
+) -> None:
     context.query = None
     write = StreamWrite(store.source(queue="q"), context, BODY)
     with pytest.raises(RuntimeError, match=r"sql\.streaming\.queryId .* not supported"):
         write.task(0, [numbered(0, 1)])
 
 
-def test_what_was_read_can_be_written_again(store: Store, context: Context) -> None:
+def test_read_rows_can_be_written(store: SparkTestStore, context: FakeTaskContext) -> None:
     store.post(*range(5))
-    made = store.source(subscribe="q", columns="body")
-    read = Batch(made).table().to_batches()
-    whole(Write(store.source(queue="copy"), context, columns(made)), read)
+    data_source = store.source(subscribe="q", columns="body")
+    read = BatchRead(data_source).table().to_batches()
+    write_all(BatchWrite(store.source(queue="copy"), context, columns(data_source)), read)
     assert store.bodies("copy") == store.bodies()

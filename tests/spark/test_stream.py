@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A stream gives every message once, whatever Spark asks, how often, and in which process."""
+"""Streams return every message once, whatever Spark calls, how often, in any process."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
 
 from tests.spark.conftest import Start
-from tests.spark.support import Query, Store, columns, values
+from tests.spark.support import SimulatedQuery, SparkTestStore, columns, values
 from zaqar_redis.errors import BadConfiguration
 from zaqar_redis.spark import offsets
-from zaqar_redis.spark.losses import DataLoss
+from zaqar_redis.spark.data_loss import DataLoss
 
 EARLIEST = {"startingOffsets": "earliest"}
 
 
-def key(store: Store, queue: str = "q") -> str:
+def key(store: SparkTestStore, queue: str = "q") -> str:
     return offsets.key(store.project, queue)
 
 
-def counts(query: Query) -> dict[str, int]:
-    """Rows of the next batch by queue."""
+def counts(query: SimulatedQuery) -> dict[str, int]:
+    """Runs the next batch; returns row counts by queue."""
     found: dict[str, int] = {}
     for row in query.trigger() or []:
         found[row["queue"]] = found.get(row["queue"], 0) + 1
     return found
 
 
-def test_a_stream_goes_on_where_it_was(store: Store, start: Start) -> None:
+def test_restarted_stream_continues_at_its_offset(store: SparkTestStore, start: Start) -> None:
     store.post(1, 2)
     query = start(**EARLIEST)
     assert values(query.trigger() or []) == [1, 2]
@@ -42,20 +42,20 @@ def test_a_stream_goes_on_where_it_was(store: Store, start: Start) -> None:
     assert values(query.trigger() or []) == [4, 5]
 
 
-def test_a_stream_begins_with_what_is_posted_from_then_on(store: Store, start: Start) -> None:
+def test_stream_starts_with_new_messages_by_default(store: SparkTestStore, start: Start) -> None:
     store.post("old")
     query = start()
-    # Where it begins is written down, so that nothing is lost if it dies now.
+    # The start is in the log, so that nothing is lost if it dies now.
     assert query.trigger() == []
     store.post("new")
     assert values(query.trigger() or []) == ["new"]
 
 
-def test_the_first_offset_says_where_it_begins(store: Store, start: Start) -> None:
+def test_first_offset_contains_the_starting_position(store: SparkTestStore, start: Start) -> None:
     store.post(1, 2)
     query = start(**EARLIEST)
     query.plan()
-    epoch = store.top().epoch
+    epoch = store.watermarks().epoch
     assert query.end == {key(store): {"epoch": epoch, "from": 1, "offset": 3, "parts": 1}}
     query.read()
     query.finish()
@@ -64,11 +64,11 @@ def test_the_first_offset_says_where_it_begins(store: Store, start: Start) -> No
     assert query.end == {key(store): {"epoch": epoch, "offset": 4, "parts": 1}}
 
 
-def test_the_initial_offset_may_move_between_two_questions(store: Store, start: Start) -> None:
+def test_initial_offset_may_advance_between_two_calls(store: SparkTestStore, start: Start) -> None:
     store.post("old")
     query = start(maxOffsetsPerTrigger=2)
     query.plan()
-    # Spark asks for it again to plan the batch, and it is further by now.
+    # Spark calls it again to plan the batch, and it has advanced by now.
     store.post("new")
     assert query.begin(0)[key(store)]["offset"] == 3
     assert query.read() == []
@@ -76,7 +76,7 @@ def test_the_initial_offset_may_move_between_two_questions(store: Store, start: 
     assert values(query.trigger() or []) == ["new"]
 
 
-def test_the_first_batch_is_repeated_with_latest(store: Store, start: Start) -> None:
+def test_first_batch_from_latest_is_repeated(store: SparkTestStore, start: Start) -> None:
     store.post("old")
     query = start()
     begin = query.reader.initialOffset()
@@ -84,7 +84,7 @@ def test_the_first_batch_is_repeated_with_latest(store: Store, start: Start) -> 
     end = query.reader.latestOffset(begin, ReadAllAvailable())
     query.offsets.append(json.dumps(end))
     assert values(query.read()) == [1, 2, 3]
-    # Its process dies, and more comes in: initialOffset is behind the batch's end then.
+    # Its process dies and more is posted: initialOffset is then beyond the batch's end.
     store.post(4)
     query.restart()
     assert query.begin(0)[key(store)]["offset"] == 6
@@ -93,20 +93,22 @@ def test_the_first_batch_is_repeated_with_latest(store: Store, start: Start) -> 
     assert values(query.trigger() or []) == [4]
 
 
-def test_an_unfinished_batch_is_repeated_from_the_log_alone(store: Store, start: Start) -> None:
+def test_unfinished_batch_is_repeated_from_the_log_alone(
+    store: SparkTestStore, start: Start
+) -> None:
     store.post(*range(5))
     query = start(**EARLIEST, maxOffsetsPerTrigger=2)
     query.trigger()
     query.plan()
     store.post(*range(5, 9))
     query.restart()
-    # Nobody asked for the latest offset here.
+    # latestOffset was not called.
     assert values(query.read()) == [2, 3]
     query.finish()
     assert values(query.drain()) == [4, 5, 6, 7, 8]
 
 
-def test_offsets_are_the_same_text_while_nothing_happens(store: Store, start: Start) -> None:
+def test_offset_text_is_stable_while_idle(store: SparkTestStore, start: Start) -> None:
     for queue in ("zz", "a", "m"):
         store.post(1, queue=queue)
     query = start(subscribe="m,zz,a", maxWait="0s", **EARLIEST)
@@ -117,10 +119,10 @@ def test_offsets_are_the_same_text_while_nothing_happens(store: Store, start: St
     assert query.latest() == query.offsets[-1]
 
 
-def test_a_project_of_any_name_has_its_queues(store: Store) -> None:
-    odd = Store(store.uri, f"{store.project}/ünïcode {{x}}")
+def test_project_with_special_characters_is_read(store: SparkTestStore) -> None:
+    odd = SparkTestStore(store.uri, f"{store.project}/ünïcode {{x}}")
     odd.post(1, queue="a.b")
-    query = Query(odd.source(subscribe="a.b", **EARLIEST))
+    query = SimulatedQuery(odd.source(subscribe="a.b", **EARLIEST))
     assert values(query.trigger() or []) == [1]
     assert query.trigger() is None
     query.stop()
@@ -131,15 +133,15 @@ def test_a_project_of_any_name_has_its_queues(store: Store) -> None:
     ("position", "expected"),
     [("2", [2, 3]), ("-2", [1, 2, 3]), ("-1", []), ('{"offset": 3}', [3]), ("4", [])],
 )
-def test_a_stream_may_begin_anywhere(
-    store: Store, start: Start, position: str, expected: list[int]
+def test_stream_starts_at_given_offsets(
+    store: SparkTestStore, start: Start, position: str, expected: list[int]
 ) -> None:
     store.post(1, 2, 3)
     query = start(startingOffsets=f'{{"q": {position}}}')
     assert values(query.drain()) == expected
 
 
-def test_a_stream_may_begin_at_a_time(store: Store, start: Start) -> None:
+def test_stream_starts_at_a_timestamp(store: SparkTestStore, start: Start) -> None:
     store.post("old", ago=100)
     store.post("new")
     (created,) = (row["created"] for row in start(**EARLIEST).drain()[1:])
@@ -147,7 +149,7 @@ def test_a_stream_may_begin_at_a_time(store: Store, start: Start) -> None:
     assert values(query.drain()) == ["new"]
 
 
-def test_the_checkpoint_goes_before_where_options_say_to_begin(store: Store, start: Start) -> None:
+def test_checkpoint_precedes_starting_offsets(store: SparkTestStore, start: Start) -> None:
     store.post(1, 2)
     query = start(**EARLIEST)
     query.trigger()
@@ -156,30 +158,32 @@ def test_the_checkpoint_goes_before_where_options_say_to_begin(store: Store, sta
     assert values(query.drain()) == [3]
 
 
-def test_a_queue_that_is_named_must_be_there_at_the_start(start: Start) -> None:
+def test_missing_subscribed_queue_is_an_error_at_start(start: Start) -> None:
     query = start(subscribe="nowhere")
     with pytest.raises(BadConfiguration, match='option "subscribe": there is no queue "nowhere"'):
         query.trigger()
 
 
-def test_a_batch_has_as_many_rows_as_it_may(store: Store, start: Start) -> None:
+def test_max_offsets_limits_a_batch(store: SparkTestStore, start: Start) -> None:
     store.post(*range(10))
     query = start(maxOffsetsPerTrigger=4, **EARLIEST)
     assert query.reader.getDefaultReadLimit() == ReadMaxRows(4)
     assert [len(query.trigger() or []) for _ in range(4)] == [4, 4, 2, 0]
 
 
-def test_a_limit_is_shared_as_queues_lag_behind(store: Store, start: Start) -> None:
+def test_limit_is_shared_in_proportion_to_lag(store: SparkTestStore, start: Start) -> None:
     store.post(*range(90), queue="long")
     store.post(*range(9), queue="short")
     store.post("x", queue="tiny")
     query = start(subscribe="long,short,tiny", maxOffsetsPerTrigger=20, **EARLIEST)
     assert counts(query) == {"long": 18, "short": 1, "tiny": 1}
-    # What has caught up takes nothing from the others.
+    # A queue without lag takes no share.
     assert counts(query) == {"long": 18, "short": 2}
 
 
-def test_every_queue_that_lags_gets_on_whatever_the_limit(store: Store, start: Start) -> None:
+def test_every_lagging_queue_advances_under_a_small_limit(
+    store: SparkTestStore, start: Start
+) -> None:
     for queue in "abc":
         store.post(*range(3), queue=queue)
     query = start(subscribe="a,b,c", maxOffsetsPerTrigger=1, **EARLIEST)
@@ -187,22 +191,22 @@ def test_every_queue_that_lags_gets_on_whatever_the_limit(store: Store, start: S
     assert len(query.drain()) == 6
 
 
-def test_a_batch_has_as_many_bytes_as_it_may(store: Store, start: Start) -> None:
+def test_max_bytes_limits_a_batch(store: SparkTestStore, start: Start) -> None:
     store.post(*["x" * 940] * 10)
     query = start(maxBytesPerTrigger="3k", **EARLIEST)
     assert query.reader.getDefaultReadLimit() == ReadMaxBytes(3072)
     sizes = [len(rows) for _ in range(4) if (rows := query.trigger())]
-    # About a thousand bytes each, as they are stored.
+    # About a thousand stored bytes each.
     assert sizes == [4, 4, 2]
 
 
-def test_a_byte_is_enough_for_a_message(store: Store, start: Start) -> None:
+def test_batch_has_a_message_despite_a_tiny_byte_limit(store: SparkTestStore, start: Start) -> None:
     store.post(1, 2)
     query = start(maxBytesPerTrigger=1, **EARLIEST)
     assert [len(query.trigger() or []) for _ in range(2)] == [1, 1]
 
 
-def test_a_batch_waits_until_there_is_enough(store: Store, start: Start) -> None:
+def test_batch_waits_for_min_offsets(store: SparkTestStore, start: Start) -> None:
     query_options = EARLIEST | {"minOffsetsPerTrigger": 3, "maxTriggerDelay": "1h", "maxWait": "0s"}
     store.create()
     query = start(**query_options)
@@ -213,7 +217,7 @@ def test_a_batch_waits_until_there_is_enough(store: Store, start: Start) -> None
     assert values(query.trigger() or []) == [1, 2, 3]
 
 
-def test_a_batch_waits_no_longer_than_it_may(store: Store, start: Start) -> None:
+def test_batch_waits_at_most_max_wait(store: SparkTestStore, start: Start) -> None:
     store.create()
     query = start(minOffsetsPerTrigger=3, maxTriggerDelay="300ms", maxWait="100ms", **EARLIEST)
     assert query.trigger() == []
@@ -222,11 +226,13 @@ def test_a_batch_waits_no_longer_than_it_may(store: Store, start: Start) -> None
     while (rows := query.trigger()) is None:
         empty += 1
     assert values(rows) == [1]
-    # Far from the slow look at everything, every five seconds.
+    # Well before the slow poll of all queues, every five seconds.
     assert 1 <= empty <= 20
 
 
-def test_available_now_ends_with_what_was_there(store: Store, start: Start) -> None:
+def test_available_now_ends_at_the_messages_of_its_start(
+    store: SparkTestStore, start: Start
+) -> None:
     store.post(*range(5))
     query = start(available_now=True, maxOffsetsPerTrigger=2, **EARLIEST)
     found = []
@@ -238,7 +244,7 @@ def test_available_now_ends_with_what_was_there(store: Store, start: Start) -> N
     assert values(query.drain()) == ["later"] * 3
 
 
-def test_available_now_does_not_wait_for_more(store: Store, start: Start) -> None:
+def test_available_now_ignores_min_offsets(store: SparkTestStore, start: Start) -> None:
     store.post(1)
     query = start(
         available_now=True,
@@ -250,16 +256,16 @@ def test_available_now_does_not_wait_for_more(store: Store, start: Start) -> Non
     assert values(query.drain()) == [1]
 
 
-def test_a_new_queue_of_the_pattern_joins(
-    store: Store, start: Start, monkeypatch: pytest.MonkeyPatch
+def test_new_queue_of_the_pattern_is_read_from_its_start(
+    store: SparkTestStore, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("zaqar_redis.spark.subscribed._LOOK", 0.0)
+    monkeypatch.setattr("zaqar_redis.spark.selection._REDISCOVERY_SECONDS", 0.0)
     store.post("a1", queue="orders-a")
     query = start(subscribePattern="orders-.*", maxWait="0s", startingOffsets="latest")
     assert query.trigger() == []
     store.post("b1", "b2", queue="orders-b")
     store.post("no", queue="returns")
-    # All of it is new, whatever the stream began with.
+    # A new queue is read from its start, whatever startingOffsets says.
     assert values(query.trigger() or []) == ["b1", "b2"]
     assert query.end[key(store, "orders-b")]["from"] == 1
     query.restart()
@@ -267,10 +273,10 @@ def test_a_new_queue_of_the_pattern_joins(
     assert values(query.drain()) == ["b3"]
 
 
-def test_an_unfinished_batch_with_a_new_queue_is_repeated(
-    store: Store, start: Start, monkeypatch: pytest.MonkeyPatch
+def test_unfinished_batch_with_a_new_queue_is_repeated(
+    store: SparkTestStore, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("zaqar_redis.spark.subscribed._LOOK", 0.0)
+    monkeypatch.setattr("zaqar_redis.spark.selection._REDISCOVERY_SECONDS", 0.0)
     store.post("a1", queue="a")
     query = start(subscribePattern="[ab]", maxWait="0s", **EARLIEST)
     query.trigger()
@@ -280,41 +286,39 @@ def test_an_unfinished_batch_with_a_new_queue_is_repeated(
     assert values(query.read()) == ["b1", "b2"]
 
 
-def test_a_pattern_may_fit_nothing_at_first(
-    store: Store, start: Start, monkeypatch: pytest.MonkeyPatch
+def test_pattern_may_match_no_queue_at_start(
+    store: SparkTestStore, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("zaqar_redis.spark.subscribed._LOOK", 0.0)
+    monkeypatch.setattr("zaqar_redis.spark.selection._REDISCOVERY_SECONDS", 0.0)
     query = start(subscribePattern="later", maxWait="0s")
     assert query.trigger() == []
     store.post(1, queue="later")
     assert values(query.trigger() or []) == [1]
 
 
-def test_what_is_asked_for_is_reported_as_the_latest(store: Store, start: Start) -> None:
+def test_reported_latest_offset_is_the_watermark(store: SparkTestStore, start: Start) -> None:
     store.post(*range(5))
     query = start(maxOffsetsPerTrigger=2, **EARLIEST)
     query.plan()
     assert query.end[key(store)]["offset"] == 3
     assert query.reader.reportLatestOffset() == {
-        key(store): {"epoch": store.top().epoch, "offset": 6}
+        key(store): {"epoch": store.watermarks().epoch, "offset": 6}
     }
 
 
-def test_tasks_are_cut_the_same_each_time(store: Store, start: Start) -> None:
+def test_repeated_batch_has_the_same_tasks(store: SparkTestStore, start: Start) -> None:
     store.post(*range(25_000))
     query = start(minPartitions=2, maxRecordsPerPartition=9_000, **EARLIEST)
     query.plan()
     ranges = [(each.start, each.end) for each in query.partitions()]
     assert ranges == [(1, 8334), (8334, 16667), (16667, 25001)]
     store.remove(1, 2, 3)
-    # On another machine, with other options: a sink knows tasks by their number.
+    # On another machine with other options: sinks identify tasks by number.
     query.restart(store.source(subscribe="q", minPartitions=7, **EARLIEST))
     assert [(each.start, each.end) for each in query.partitions()] == ranges
 
 
-def test_a_queue_that_is_not_subscribed_any_more_is_left_where_it_was(
-    store: Store, start: Start
-) -> None:
+def test_offset_of_an_unsubscribed_queue_is_preserved(store: SparkTestStore, start: Start) -> None:
     for queue in "ab":
         store.post(f"{queue}1", queue=queue)
     query = start(subscribe="a,b", maxWait="0s", **EARLIEST)
@@ -328,11 +332,11 @@ def test_a_queue_that_is_not_subscribed_any_more_is_left_where_it_was(
     assert values(query.drain()) == ["b2"]
 
 
-def test_another_project_is_another_matter(store: Store, start: Start) -> None:
+def test_checkpoint_of_another_project_is_ignored(store: SparkTestStore, start: Start) -> None:
     store.post(1)
     query = start(maxWait="0s", **EARLIEST)
     query.drain()
-    other = Store(store.uri, f"{store.project}-other")
+    other = SparkTestStore(store.uri, f"{store.project}-other")
     other.post(2)
     query.restart(other.source(subscribe="q", maxWait="0s"))
     assert values(query.drain()) == [2]
@@ -342,8 +346,8 @@ def test_another_project_is_another_matter(store: Store, start: Start) -> None:
 @pytest.mark.parametrize(
     "position", ['{"offset": 9}', '{"epoch": "00112233aabbccdd", "offset": 1}']
 )
-def test_a_stream_cannot_begin_where_there_is_nothing(
-    store: Store, start: Start, position: str
+def test_starting_offset_without_messages_is_an_error(
+    store: SparkTestStore, start: Start, position: str
 ) -> None:
     store.post(1, 2)
     given = f'{{"q": {position}}}'
@@ -353,7 +357,7 @@ def test_a_stream_cannot_begin_where_there_is_nothing(
     assert values(start(startingOffsets=given, failOnDataLoss=False).drain()) == expected
 
 
-def test_expired_messages_are_rows_only_when_asked_for(store: Store, start: Start) -> None:
+def test_expired_messages_are_read_only_on_request(store: SparkTestStore, start: Start) -> None:
     store.post("old", ttl=60, ago=100)
     store.post("new")
     assert values(start(**EARLIEST).drain()) == ["new"]
@@ -361,13 +365,15 @@ def test_expired_messages_are_rows_only_when_asked_for(store: Store, start: Star
 
 
 @pytest.mark.parametrize("claiming", [{}, {"consume": "claim", "group": "g"}])
-def test_a_batch_has_one_limit(store: Store, claiming: dict[str, str]) -> None:
-    made = store.source(subscribe="q", maxOffsetsPerTrigger=5, maxBytesPerTrigger="1k", **claiming)
+def test_two_batch_limits_are_an_error(store: SparkTestStore, claiming: dict[str, str]) -> None:
+    data_source = store.source(
+        subscribe="q", maxOffsetsPerTrigger=5, maxBytesPerTrigger="1k", **claiming
+    )
     why = 'exactly one of the options "maxOffsetsPerTrigger", "maxBytesPerTrigger"'
     with pytest.raises(BadConfiguration, match=why):
-        made.streamReader(columns(made))
+        data_source.streamReader(columns(data_source))
 
 
-def test_columns_of_a_stream_may_be_chosen(store: Store, start: Start) -> None:
+def test_columns_option_projects_a_stream(store: SparkTestStore, start: Start) -> None:
     store.post(1)
     assert start(columns="rank,queue", **EARLIEST).drain() == [{"rank": 1, "queue": "q"}]

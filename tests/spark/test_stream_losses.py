@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A stream says so when messages that were to be read are gone, and goes on if told to."""
+"""Streams report the loss of unread messages, and continue if failOnDataLoss is false."""
 
 from __future__ import annotations
 
 import pytest
 
 from tests.spark.conftest import Start
-from tests.spark.support import Query, Store, values
+from tests.spark.support import SimulatedQuery, SparkTestStore, values
 from zaqar_redis.keyspace import keys
-from zaqar_redis.spark.losses import DataLoss
+from zaqar_redis.spark.data_loss import DataLoss
 
-HINT = 'set the option "failOnDataLoss" to false to go on all the same'
+HINT = 'set the option "failOnDataLoss" to false to continue without them'
 OPTIONS = {"startingOffsets": "earliest", "maxWait": "0s"}
 
 
@@ -19,10 +19,10 @@ def restarted(request: pytest.FixtureRequest) -> bool:
     return bool(request.param)
 
 
-class Copy:
-    """All keys of a queue as they were."""
+class QueueDump:
+    """A snapshot of all keys of a queue."""
 
-    def __init__(self, store: Store, queue: str = "q") -> None:
+    def __init__(self, store: SparkTestStore, queue: str = "q") -> None:
         self._store = store
         known = keys.of_queue(store.project, queue)
         names = [
@@ -40,8 +40,8 @@ class Copy:
 
 
 @pytest.fixture
-def queries(store: Store, start: Start) -> tuple[Query, Query]:
-    """Two streams that have read 1, 2 and 3; the second goes on whatever is lost."""
+def queries(store: SparkTestStore, start: Start) -> tuple[SimulatedQuery, SimulatedQuery]:
+    """Two streams that have read 1, 2 and 3; the second one tolerates data loss."""
     store.post(1, 2, 3)
     pair = start(**OPTIONS), start(failOnDataLoss=False, **OPTIONS)
     for query in pair:
@@ -49,8 +49,8 @@ def queries(store: Store, start: Start) -> tuple[Query, Query]:
     return pair
 
 
-def fails(query: Query, restarted: bool) -> str:
-    """What latestOffset says; nothing is in the log then, and it says so again."""
+def fails(query: SimulatedQuery, restarted: bool) -> str:
+    """Returns the error of latestOffset; it logs nothing and fails again."""
     before = list(query.offsets)
     if restarted:
         query.restart()
@@ -65,16 +65,16 @@ def fails(query: Query, restarted: bool) -> str:
     return text
 
 
-def goes_on(query: Query, restarted: bool) -> list[object]:
+def goes_on(query: SimulatedQuery, restarted: bool) -> list[object]:
     if restarted:
         query.restart()
     return values(query.drain())
 
 
-def test_a_deleted_queue_is_a_loss(
-    store: Store, queries: tuple[Query, Query], restarted: bool
+def test_deleted_queue_is_data_loss(
+    store: SparkTestStore, queries: tuple[SimulatedQuery, SimulatedQuery], restarted: bool
 ) -> None:
-    epoch = store.top().epoch
+    epoch = store.watermarks().epoch
     store.delete()
     text = fails(queries[0], restarted)
     assert f'the queue "q" was deleted: its epoch was {epoch}; what was behind rank 4' in text
@@ -83,20 +83,22 @@ def test_a_deleted_queue_is_a_loss(
     assert goes_on(queries[1], restarted) == [4]
 
 
-def test_a_remade_queue_is_a_loss(
-    store: Store, queries: tuple[Query, Query], restarted: bool
+def test_recreated_queue_is_data_loss(
+    store: SparkTestStore, queries: tuple[SimulatedQuery, SimulatedQuery], restarted: bool
 ) -> None:
-    old = store.top().epoch
+    old = store.watermarks().epoch
     store.delete()
     store.post(*range(10, 15))
     text = fails(queries[0], restarted)
-    assert f"its epoch was {old} and is {store.top().epoch}; what was behind rank 4" in text
+    assert f"its epoch was {old} and is {store.watermarks().epoch}; what was behind rank 4" in text
     assert goes_on(queries[1], restarted) == list(range(10, 15))
     store.post(15)
     assert goes_on(queries[1], restarted) == [15]
 
 
-def test_a_batch_with_a_new_life_is_repeated(store: Store, queries: tuple[Query, Query]) -> None:
+def test_batch_of_recreated_queue_is_repeated(
+    store: SparkTestStore, queries: tuple[SimulatedQuery, SimulatedQuery]
+) -> None:
     _, query = queries
     store.delete()
     store.post(*range(10, 15))
@@ -105,27 +107,27 @@ def test_a_batch_with_a_new_life_is_repeated(store: Store, queries: tuple[Query,
     assert values(query.read()) == list(range(10, 15))
 
 
-def test_lost_writes_are_a_loss(
-    store: Store, queries: tuple[Query, Query], restarted: bool
+def test_lost_writes_are_data_loss(
+    store: SparkTestStore, queries: tuple[SimulatedQuery, SimulatedQuery], restarted: bool
 ) -> None:
-    copy = Copy(store)
+    copy = QueueDump(store)
     store.post(4, 5)
     for query in queries:
         assert goes_on(query, False) == [4, 5]
     copy.restore()
     text = fails(queries[0], restarted)
     assert 'the queue "q" has lost messages' in text
-    assert f"up to rank 6 and ends at 4, in the same epoch {store.top().epoch}" in text
+    assert f"up to rank 6 and ends at 4, in the same epoch {store.watermarks().epoch}" in text
     assert goes_on(queries[1], restarted) == []
     store.post("4b", "5b", "6b")
     assert goes_on(queries[1], restarted) == ["4b", "5b", "6b"]
 
 
-def test_a_queue_that_is_remade_while_a_batch_is_read_is_a_loss(
-    store: Store, queries: tuple[Query, Query], restarted: bool
+def test_queue_recreated_during_a_batch_is_data_loss(
+    store: SparkTestStore, queries: tuple[SimulatedQuery, SimulatedQuery], restarted: bool
 ) -> None:
     store.post(4)
-    strict, patient = queries
+    strict, tolerant = queries
     for query in queries:
         assert query.plan()
     store.delete()
@@ -133,15 +135,15 @@ def test_a_queue_that_is_remade_while_a_batch_is_read_is_a_loss(
     for query in queries:
         if restarted:
             query.restart()
-    with pytest.raises(DataLoss, match="deleted and made again"):
+    with pytest.raises(DataLoss, match="deleted and created again"):
         strict.read()
-    assert patient.read() == []
-    patient.finish()
-    assert values(patient.drain()) == [5]
+    assert tolerant.read() == []
+    tolerant.finish()
+    assert values(tolerant.drain()) == [5]
 
 
-def test_what_was_purged_is_no_loss(
-    store: Store, queries: tuple[Query, Query], restarted: bool
+def test_purged_messages_are_not_data_loss(
+    store: SparkTestStore, queries: tuple[SimulatedQuery, SimulatedQuery], restarted: bool
 ) -> None:
     store.post(4, 5)
     store.queues.purge(store.project, "q").run()
@@ -150,8 +152,8 @@ def test_what_was_purged_is_no_loss(
         assert goes_on(query, restarted) == [6]
 
 
-def test_what_has_expired_is_no_loss(
-    store: Store, queries: tuple[Query, Query], restarted: bool
+def test_expired_messages_are_not_data_loss(
+    store: SparkTestStore, queries: tuple[SimulatedQuery, SimulatedQuery], restarted: bool
 ) -> None:
     store.post(4, ttl=60, ago=100)
     store.post(5)
@@ -160,8 +162,8 @@ def test_what_has_expired_is_no_loss(
         assert goes_on(query, restarted) == [5]
 
 
-def test_what_was_consumed_is_no_loss(
-    store: Store, queries: tuple[Query, Query], restarted: bool
+def test_consumed_messages_are_not_data_loss(
+    store: SparkTestStore, queries: tuple[SimulatedQuery, SimulatedQuery], restarted: bool
 ) -> None:
     store.post(4, 5)
     store.messages.pop(store.project, "q", 4).run()
@@ -169,11 +171,13 @@ def test_what_was_consumed_is_no_loss(
         assert goes_on(query, restarted) == [5]
 
 
-def test_a_remade_queue_is_a_loss_before_anything_was_read(store: Store, start: Start) -> None:
+def test_queue_recreated_before_the_first_batch_is_data_loss(
+    store: SparkTestStore, start: Start
+) -> None:
     store.post(1)
     query = start(**OPTIONS)
     begin = query.reader.initialOffset()
     store.delete()
     store.post(2)
-    with pytest.raises(DataLoss, match="deleted and made again"):
+    with pytest.raises(DataLoss, match="deleted and created again"):
         query.reader.latestOffset(begin, query.reader.getDefaultReadLimit())

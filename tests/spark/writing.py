@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Spark does to a writer: tasks that may be tried again, and a driver that commits."""
+"""Spark's calls of a writer: tasks that may be retried, and a driver that commits."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 from tests.spark.support import pickled
 from zaqar_redis.keyspace.client import BlockingClient
 from zaqar_redis.keyspace.script import Call
-from zaqar_redis.spark.sink import Written
+from zaqar_redis.spark.sink import WriteCommitMessage
 
 _TYPES = {
     "body": pa.binary(),
@@ -29,8 +29,8 @@ Rows = Iterable[pa.RecordBatch]
 
 
 @dataclass
-class Context:
-    """What Spark's task context tells."""
+class FakeTaskContext:
+    """A replacement for Spark's task context."""
 
     partition: int = 0
     attempt: int = 0
@@ -49,7 +49,7 @@ class Context:
 
 
 def rows(*bodies: Any, **columns: Sequence[Any]) -> pa.RecordBatch:
-    """Rows with these bodies, texts or bytes, and other columns."""
+    """Returns rows with these bodies (text or bytes) and other columns."""
     texts = [body.encode() if isinstance(body, str) else body for body in bodies]
     given: dict[str, Sequence[Any]] = {"body": texts, **columns}
     fields = [(name, _TYPES[name]) for name in given]
@@ -64,78 +64,80 @@ def schema_of(batch: pa.RecordBatch) -> StructType:
     return from_arrow_schema(batch.schema)
 
 
-class Write:
-    """One write of a batch, or of one batch of a stream: its tasks, then its end."""
+class BatchWrite:
+    """One batch write: its tasks, then the commit."""
 
-    def __init__(self, made: DataSource, context: Context, schema: StructType) -> None:
+    def __init__(
+        self, data_source: DataSource, context: FakeTaskContext, schema: StructType
+    ) -> None:
         self._context = context
-        self._writer: Any = made.writer(schema, overwrite=False)
-        #: by task, what its last try gave
-        self.messages: dict[int, Written] = {}
+        self._writer: Any = data_source.writer(schema, overwrite=False)
+        #: commit messages of the last attempts, by task
+        self.messages: dict[int, WriteCommitMessage] = {}
 
-    def task(self, number: int, batches: Rows, attempt: int = 0) -> Written:
+    def task(self, number: int, batches: Rows, attempt: int = 0) -> WriteCommitMessage:
         self._context.partition, self._context.attempt = number, attempt
-        written: Written = pickled(pickled(self._writer).write(iter(batches)))
+        written: WriteCommitMessage = pickled(pickled(self._writer).write(iter(batches)))
         self.messages[number] = written
         return written
 
-    def _in_order(self) -> list[Written]:
+    def _in_order(self) -> list[WriteCommitMessage]:
         return [self.messages[number] for number in sorted(self.messages)]
 
     def commit(self) -> None:
         pickled(self._writer).commit(self._in_order())
 
 
-class StreamWrite(Write):
+class StreamWrite(BatchWrite):
     def __init__(
-        self, made: DataSource, context: Context, schema: StructType, batch: int = 0
+        self, data_source: DataSource, context: FakeTaskContext, schema: StructType, batch: int = 0
     ) -> None:
         context.batch = batch
         self._context = context
         self._batch = batch
-        self._writer = made.streamWriter(schema, overwrite=False)
+        self._writer = data_source.streamWriter(schema, overwrite=False)
         self.messages = {}
 
     def commit(self) -> None:
         pickled(self._writer).commit(self._in_order(), self._batch)
 
 
-def whole(write: Write, *tasks: Rows) -> list[Written]:
-    """Run every task once, and commit."""
+def write_all(write: BatchWrite, *tasks: Rows) -> list[WriteCommitMessage]:
+    """Runs every task once, and commits."""
     written = [write.task(number, batches) for number, batches in enumerate(tasks)]
     write.commit()
     return written
 
 
-def breaking(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same, and then the task dies."""
+def failing(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yields the batches, then fails the task."""
     yield from batches
-    raise Broken
+    raise TaskFailed
 
 
-class Broken(Exception):
-    """What happens to a task."""
+class TaskFailed(Exception):
+    """The failure of a task."""
 
 
-class Died(Exception):
-    """The process is gone."""
+class WriterDied(Exception):
+    """The crash of a process."""
 
 
-class Dying:
-    """Blocking clients, which die before or behind a certain call."""
+class CrashingClients:
+    """Blocking clients that crash before or after a certain call."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.left = -1
-        #: whether that call still comes in
+        #: whether that call is still executed
         self.behind = False
         known = BlockingClient.call
 
         def call(client: BlockingClient, call: Call) -> Any:
             if self.left == 0 and not self.behind:
-                raise Died
+                raise WriterDied
             answer = known(client, call)
             if self.left == 0:
-                raise Died
+                raise WriterDied
             self.left -= 1
             return answer
 

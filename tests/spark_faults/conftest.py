@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Queues, and a driver that tests share unless they kill it."""
+"""Queues, and a driver shared by tests that do not kill it."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from pathlib import Path
 import pytest
 
 from tests import servers
-from tests.spark.support import Store
-from tests.spark_faults.drivers import Driver, Query, driver
+from tests.spark.support import SparkTestStore
+from tests.spark_faults.drivers import CopyQuery, SparkDriver, driver
 
-#: Makes a stream from "q" to "copy", with a name; options of its reader and its writer.
-MakeQuery = Callable[..., Query]
+#: Creates a named stream from "q" to "copy", with options of its reader and its writer.
+MakeQuery = Callable[..., CopyQuery]
 
 
 @pytest.fixture
-def store(redis_server: servers.RedisServer, project: str) -> Iterator[Store]:
-    made = Store(redis_server.uri, project)
-    yield made
-    made.close()
+def store(redis_server: servers.RedisServer, project: str) -> Iterator[SparkTestStore]:
+    test_store = SparkTestStore(redis_server.uri, project)
+    yield test_store
+    test_store.close()
 
 
 @pytest.fixture(scope="session")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
-    """A driver on two cores that tries tasks four times."""
+def shared_driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkDriver]:
+    """A driver with two cores that attempts tasks four times."""
     with driver("local[2,4]", tmp_path_factory.mktemp("driver") / "log") as running:
         yield running
 
@@ -40,14 +40,14 @@ def make_query(project: str, tmp_path: Path) -> MakeQuery:
         write: dict[str, object] | None = None,
         trigger: str | None = None,
         **both: object,
-    ) -> Query:
+    ) -> CopyQuery:
         everywhere = {"uri": uri, "project": project} | both
         reading = everywhere | {"subscribe": "q"} | (read or {})
         if reading.get("consume") != "claim":
             reading.setdefault("startingOffsets", "earliest")
         writing = everywhere | {"queue": name} | (write or {})
-        return Query(
-            # Whoever else uses the driver has other names.
+        return CopyQuery(
+            # Unique: other tests use the same driver.
             name=f"{project} {name}",
             checkpoint=tmp_path / name,
             read={option: str(value) for option, value in reading.items()},

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Drivers of Spark's as processes, and what is done to them."""
+"""Spark drivers as processes that tests control and kill."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from typing import Any
 
 from tests import servers
 
-#: What imports of tests and of Spark's workers go by.
+#: The root for imports of tests and of Spark's workers.
 ROOT = Path(__file__).parents[2]
-#: Seconds for whatever Spark does: machines are shared.
-PATIENCE = 300.0
+#: Generous: machines are shared.
+TIMEOUT_SECONDS = 300.0
 
-#: What the processes are that run tasks: children of these.
+#: Command lines of the parents of processes that run tasks.
 _TASKS = b"pyspark.daemon\0pyspark.worker\0"
 
 
 def environment() -> dict[str, str]:
-    """Of everything that is Spark's."""
+    """Returns the environment for all Spark processes."""
     return os.environ | {
         "PYTHONPATH": str(ROOT),
         "PYSPARK_PYTHON": sys.executable,
@@ -36,25 +36,25 @@ def environment() -> dict[str, str]:
 
 
 @dataclass
-class End:
-    """What became of a query."""
+class QueryOutcome:
+    """The outcome of a query."""
 
     error: str | None
-    #: tasks that failed
+    #: number of failed tasks
     failures: int
-    #: of a write in a cluster: the tasks that each executor has run
+    #: of a batch write in a cluster: number of completed tasks by executor
     executors: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass
-class Query:
-    """A stream from queue to queue, which may run more than once."""
+class CopyQuery:
+    """A stream from queue to queue that may run more than once."""
 
     name: str
     checkpoint: Path
     read: Mapping[str, str]
     write: Mapping[str, str]
-    #: how often to look, if it goes on for ever
+    #: processing-time trigger of a query that never ends by itself
     trigger: str | None = None
 
     @property
@@ -64,12 +64,12 @@ class Query:
         return order | ({"trigger": self.trigger} if self.trigger else {})
 
     def finished(self) -> int:
-        """How many batches are in the commit log."""
+        """Returns the number of batches in the commit log."""
         numbers = [name for name in self._log("commits") if name.isdigit()]
         return len(numbers)
 
     def forget_last(self) -> int:
-        """Let the commit log not know of the last batch; its number."""
+        """Deletes the last batch from the commit log; returns its number."""
         last = max(int(name) for name in self._log("commits") if name.isdigit())
         (self.checkpoint / "commits" / str(last)).unlink()
         (self.checkpoint / "commits" / f".{last}.crc").unlink(missing_ok=True)
@@ -81,7 +81,7 @@ class Query:
         return []
 
 
-class Driver:
+class SparkDriver:
     """A running `query`, its JVM, and its workers."""
 
     def __init__(self, master: str, log: Path) -> None:
@@ -96,51 +96,53 @@ class Driver:
                 cwd=ROOT,
                 env=environment(),
             )
-        self._told: list[dict[str, Any]] = []
-        self._hearing = threading.Thread(target=self._hear)
-        self._hearing.start()
+        self._events: list[dict[str, Any]] = []
+        self._reader = threading.Thread(target=self._read_events)
+        self._reader.start()
 
     def begin(self) -> None:
-        """Wait for its session."""
-        servers.wait_for(lambda: bool(self._told) or self._is_over(), "a session", PATIENCE)
-        assert self._told, self._log.read_text()[-4000:]
+        """Waits for its session."""
+        servers.wait_for(
+            lambda: bool(self._events) or self._is_over(), "a session", TIMEOUT_SECONDS
+        )
+        assert self._events, self._log.read_text()[-4000:]
 
-    def _hear(self) -> None:
+    def _read_events(self) -> None:
         assert self._process.stdout
         for line in self._process.stdout:
-            self._told.append(json.loads(line))
+            self._events.append(json.loads(line))
 
     def _is_over(self) -> bool:
         return self._process.poll() is not None
 
-    def tell(self, order: Mapping[str, Any]) -> None:
+    def send_order(self, order: Mapping[str, Any]) -> None:
         assert self._process.stdin
         self._process.stdin.write(json.dumps(order).encode() + b"\n")
         self._process.stdin.flush()
 
-    def start(self, query: Query) -> None:
-        self.tell(query.order)
+    def start(self, query: CopyQuery) -> None:
+        self.send_order(query.order)
 
-    def run(self, query: Query) -> End:
-        """Start it, and wait for its end."""
-        ended = self.waiting(query.name)
+    def run(self, query: CopyQuery) -> QueryOutcome:
+        """Starts a query, and waits for its end."""
+        ended = self.expect_end(query.name)
         self.start(query)
         return ended()
 
-    def stop(self, query: Query) -> None:
-        ended = self.waiting(query.name)
-        self.tell({"stop": query.name})
+    def stop(self, query: CopyQuery) -> None:
+        ended = self.expect_end(query.name)
+        self.send_order({"stop": query.name})
         assert ended().error is None
 
-    def waiting(self, name: str) -> Callable[[], End]:
-        """Waits for the next end of a query, counted from now."""
+    def expect_end(self, name: str) -> Callable[[], QueryOutcome]:
+        """Returns a function that waits for the next end of a query from now on."""
         before = len(self._ends(name))
 
-        def wait() -> End:
+        def wait() -> QueryOutcome:
             servers.wait_for(
                 lambda: len(self._ends(name)) > before or self._is_over(),
                 f"{name} to end",
-                PATIENCE,
+                TIMEOUT_SECONDS,
             )
             assert len(self._ends(name)) > before, self._log.read_text()[-4000:]
             return self._ends(name)[before]
@@ -150,16 +152,16 @@ class Driver:
     def has_ended(self, name: str) -> bool:
         return bool(self._ends(name))
 
-    def _ends(self, name: str) -> list[End]:
+    def _ends(self, name: str) -> list[QueryOutcome]:
         return [
-            End(each["error"], each["failures"], each.get("executors", {}))
-            for each in tuple(self._told)
+            QueryOutcome(each["error"], each["failures"], each.get("executors", {}))
+            for each in tuple(self._events)
             if each["name"] == name and "error" in each
         ]
 
     def workers(self) -> list[int]:
-        """Processes that run tasks, or did."""
-        daemons = [pid for pid in self._session() if _TASKS in _told(pid, "cmdline") + b"\0"]
+        """Returns the processes that run tasks, or did."""
+        daemons = [pid for pid in self._session() if _TASKS in _read_proc(pid, "cmdline") + b"\0"]
         return [pid for pid in self._session() if _parent(pid) in daemons]
 
     def signal_workers(self, number: int) -> None:
@@ -168,7 +170,7 @@ class Driver:
                 os.kill(pid, number)
 
     def kill(self) -> None:
-        """As ``kill -9`` does: Python and JVM, at once; workers see what becomes of them."""
+        """Kills Python and the JVM by SIGKILL; workers notice by themselves."""
         os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
 
@@ -177,7 +179,7 @@ class Driver:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         self._process.wait()
-        self._hearing.join()
+        self._reader.join()
         assert self._process.stdin
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.close()
@@ -189,20 +191,20 @@ class Driver:
 
 
 def of_session(leader: int) -> list[int]:
-    """All processes of the session that one began."""
+    """Returns all processes of the session of *leader*."""
     numbers = [int(name) for name in os.listdir("/proc") if name.isdigit()]
     return [pid for pid in numbers if (stat := _stat(pid)) and int(stat[3]) == leader]
 
 
-def _told(pid: int, name: str) -> bytes:
+def _read_proc(pid: int, name: str) -> bytes:
     with contextlib.suppress(OSError):
         return Path(f"/proc/{pid}/{name}").read_bytes()
     return b""
 
 
 def _stat(pid: int) -> list[bytes]:
-    """What follows the name of the process: its state, parent, group, session."""
-    return _told(pid, "stat").rpartition(b")")[2].split()
+    """Returns the fields after the process name: state, parent, group, session."""
+    return _read_proc(pid, "stat").rpartition(b")")[2].split()
 
 
 def _parent(pid: int) -> int:
@@ -211,10 +213,10 @@ def _parent(pid: int) -> int:
 
 
 @contextlib.contextmanager
-def driver(master: str, log: Path) -> Iterator[Driver]:
-    made = Driver(master, log)
+def driver(master: str, log: Path) -> Iterator[SparkDriver]:
+    spark_driver = SparkDriver(master, log)
     try:
-        made.begin()
-        yield made
+        spark_driver.begin()
+        yield spark_driver
     finally:
-        made.close()
+        spark_driver.close()

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A driver of Spark's that runs queries from queue to queue, as it is told, until it is killed.
+"""A Spark driver that runs queries from queue to queue on command, until it is killed.
 
     python -m tests.spark_faults.query MASTER
 
 Each line of its input is JSON: ``{"name": …, "read": options, "write": options}``, and for
-a stream ``"checkpoint"``, with ``"trigger"`` if it goes on for ever; or ``{"stop": name}``.
+a stream ``"checkpoint"``, with ``"trigger"`` if it never ends by itself; or ``{"stop": name}``.
 It prints JSON lines: ``{"name", "batch", "rows"}`` for each batch, and at the end of a query
 ``{"name", "error", "failures"}``: the text or null, and how many tasks failed.  The end of
 a write that is no stream has ``"executors"``, the number of tasks that each has run.
@@ -23,7 +23,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-#: Where `pyspark_zaqar` is, which Spark looks for.
+#: The folder of `pyspark_zaqar`, which Spark imports.
 _ROOT = str(Path(__file__).parents[2])
 _SETTINGS = {
     "spark.ui.enabled": "false",
@@ -39,15 +39,15 @@ _SETTINGS = {
     "spark.sql.streaming.numRecentProgressUpdates": "20",
     "spark.ui.showConsoleProgress": "false",
 }
-#: Seconds between two looks at a query.
-_LOOK = 0.1
-#: Executors of a cluster that are waited for, and for how many seconds.
-_EXECUTORS, _PATIENCE = 2, 60.0
+#: Interval of polling a query.
+_POLL_SECONDS = 0.1
+#: Executors of a cluster to wait for, and the timeout.
+_EXECUTORS, _EXECUTORS_TIMEOUT_SECONDS = 2, 60.0
 
 _printing = threading.Lock()
 
 
-def _say(**event: Any) -> None:
+def _print_event(**event: Any) -> None:
     with _printing:
         print(json.dumps(event), flush=True)
 
@@ -62,31 +62,31 @@ def _session(master: str) -> SparkSession:
 
 
 def _failures(spark: SparkSession, query: StreamingQuery) -> int:
-    """Tasks of the query that failed."""
+    """Returns the number of failed tasks of the query."""
     tracker = spark.sparkContext.statusTracker()
     count = 0
     for job in tracker.getJobIdsForGroup(str(query.runId)):
         known = tracker.getJobInfo(job)
         for stage in known.stageIds if known else ():
-            told = tracker.getStageInfo(stage)
-            count += told.numFailedTasks if told else 0
+            info = tracker.getStageInfo(stage)
+            count += info.numFailedTasks if info else 0
     return count
 
 
 def _follow(spark: SparkSession, name: str, query: StreamingQuery) -> None:
-    """Tell of the query's batches, and of its end."""
-    told, error, ended = -1, None, False
+    """Prints the query's batches and its end as events."""
+    reported, error, ended = -1, None, False
     while not ended:
         try:
-            # PySpark's types say whole seconds; it takes fractions of them.
-            ended = bool(query.awaitTermination(_LOOK))  # type: ignore[arg-type]
+            # PySpark's types say int, but it accepts fractions of seconds.
+            ended = bool(query.awaitTermination(_POLL_SECONDS))  # type: ignore[arg-type]
         except Exception as problem:
             error, ended = str(problem), True
         for progress in query.recentProgress:
-            if progress["batchId"] > told and progress["numInputRows"]:
-                told = progress["batchId"]
-                _say(name=name, batch=told, rows=progress["numInputRows"])
-    _say(name=name, error=error, failures=_failures(spark, query))
+            if progress["batchId"] > reported and progress["numInputRows"]:
+                reported = progress["batchId"]
+                _print_event(name=name, batch=reported, rows=progress["numInputRows"])
+    _print_event(name=name, error=error, failures=_failures(spark, query))
 
 
 def _stream(spark: SparkSession, order: dict[str, Any]) -> StreamingQuery:
@@ -102,7 +102,7 @@ def _begin(spark: SparkSession, order: dict[str, Any]) -> StreamingQuery | None:
     try:
         query = _stream(spark, order)
     except Exception as problem:
-        _say(name=order["name"], error=str(problem), failures=0)
+        _print_event(name=order["name"], error=str(problem), failures=0)
         return None
     follow = threading.Thread(target=_follow, args=(spark, order["name"], query), daemon=True)
     follow.start()
@@ -110,7 +110,7 @@ def _begin(spark: SparkSession, order: dict[str, Any]) -> StreamingQuery | None:
 
 
 def _executors(spark: SparkSession) -> dict[str, int]:
-    """Tasks that each executor has run."""
+    """Returns the number of completed tasks by executor."""
     store = spark.sparkContext._jsc.sc().statusStore()
     found = store.executorList(False)
     summaries = [found.apply(place) for place in range(found.size())]
@@ -118,24 +118,24 @@ def _executors(spark: SparkSession) -> dict[str, int]:
 
 
 def _write(spark: SparkSession, order: dict[str, Any]) -> None:
-    """A read and a write without a stream, in a cluster."""
-    end = time.monotonic() + _PATIENCE
+    """Runs a batch read and write in a cluster."""
+    end = time.monotonic() + _EXECUTORS_TIMEOUT_SECONDS
     while len(_executors(spark)) < _EXECUTORS and time.monotonic() < end:
-        time.sleep(_LOOK)
+        time.sleep(_POLL_SECONDS)
     error = None
     try:
         frame = spark.read.format("zaqar").options(**order["read"]).load().select("body")
         frame.write.format("zaqar").mode("append").options(**order["write"]).save()
     except Exception as problem:
         error = str(problem)
-    _say(name=order["name"], error=error, failures=0, executors=_executors(spark))
+    _print_event(name=order["name"], error=error, failures=0, executors=_executors(spark))
 
 
 def main(master: str) -> None:
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     spark = _session(master)
     running: dict[str, StreamingQuery | None] = {}
-    _say(name="", ready=True)
+    _print_event(name="", ready=True)
     for line in sys.stdin:
         order = json.loads(line)
         if "stop" in order:

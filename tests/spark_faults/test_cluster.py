@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A cluster of Spark's own: a master and two workers, each a process of its own."""
+"""A standalone Spark cluster: a master and two workers, each in a process of its own."""
 
 from __future__ import annotations
 
@@ -15,10 +15,17 @@ import pyspark
 import pytest
 
 from tests import servers
-from tests.spark.support import Store
-from tests.spark_faults.drivers import PATIENCE, ROOT, Driver, driver, environment, of_session
+from tests.spark.support import SparkTestStore
+from tests.spark_faults.drivers import (
+    ROOT,
+    TIMEOUT_SECONDS,
+    SparkDriver,
+    driver,
+    environment,
+    of_session,
+)
 
-#: Spark takes its time, and machines are shared.
+#: Spark is slow to start, and machines are shared.
 pytestmark = pytest.mark.timeout(400)
 
 _MANY = 60_000
@@ -26,15 +33,15 @@ _SPARK = Path(pyspark.__file__).parent
 
 
 def _wait_for(log: Path, words: str) -> str:
-    """What a daemon says about them, when it does."""
+    """Waits for a pattern in a log; returns the match."""
     pattern = re.compile(words)
-    servers.wait_for(lambda: pattern.search(log.read_text()) is not None, words, PATIENCE)
+    servers.wait_for(lambda: pattern.search(log.read_text()) is not None, words, TIMEOUT_SECONDS)
     found = pattern.search(log.read_text())
     assert found
     return found[0]
 
 
-class Cluster:
+class StandaloneCluster:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._processes: list[subprocess.Popen[bytes]] = []
@@ -52,7 +59,7 @@ class Cluster:
             _wait_for(log, "Successfully registered")
 
     def _start(self, name: str, *arguments: str) -> Path:
-        """A daemon; its log."""
+        """Starts a daemon; returns its log."""
         log = self._folder / f"daemon{len(self._processes)}"
         settings = {
             "SPARK_DAEMON_MEMORY": "200m",
@@ -86,9 +93,9 @@ class Cluster:
 
 
 @pytest.fixture
-def spread(tmp_path: Path) -> Iterator[Driver]:
+def cluster_driver(tmp_path: Path) -> Iterator[SparkDriver]:
     """A driver whose tasks run in two executors."""
-    cluster = Cluster(tmp_path)
+    cluster = StandaloneCluster(tmp_path)
     try:
         with driver(cluster.master, tmp_path / "log") as running:
             yield running
@@ -96,7 +103,9 @@ def spread(tmp_path: Path) -> Iterator[Driver]:
         cluster.close()
 
 
-def test_tasks_of_two_executors_copy_every_message_once(spread: Driver, store: Store) -> None:
+def test_tasks_of_two_executors_copy_every_message_once(
+    cluster_driver: SparkDriver, store: SparkTestStore
+) -> None:
     store.post(*range(_MANY))
     everywhere = {"uri": store.uri, "project": store.project}
     order = {
@@ -104,9 +113,9 @@ def test_tasks_of_two_executors_copy_every_message_once(spread: Driver, store: S
         "read": everywhere | {"subscribe": "q", "minPartitions": "6"},
         "write": everywhere | {"queue": "copy", "delivery": "ledger", "writeId": "copy"},
     }
-    for _ in range(2):  # again, it writes what is missing: nothing
-        ended = spread.waiting("copy")
-        spread.tell(order)
+    for _ in range(2):  # the second write finds nothing missing
+        ended = cluster_driver.expect_end("copy")
+        cluster_driver.send_order(order)
         end = ended()
         assert end.error is None
         assert len(end.executors) == 2

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Drivers are killed while queries run, and others go on from their checkpoints."""
+"""Drivers are killed while queries run; others continue from their checkpoints."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from pathlib import Path
 import pytest
 
 from tests import servers
-from tests.spark.support import Store
+from tests.spark.support import SparkTestStore
 from tests.spark_faults.conftest import MakeQuery
-from tests.spark_faults.drivers import PATIENCE, Driver, Query, driver
+from tests.spark_faults.drivers import TIMEOUT_SECONDS, CopyQuery, SparkDriver, driver
 
 _MANY = 20_000
-#: Some batches are done between two deaths, and some are left.
+#: Small enough that some batches finish between two kills, and some remain.
 _BATCH = 2_000
-_DEATHS = 2
+_KILLS = 2
 
 
-def _queries(store: Store, make_query: MakeQuery) -> list[Query]:
+def _queries(store: SparkTestStore, make_query: MakeQuery) -> list[CopyQuery]:
     read: dict[str, object] = {"maxOffsetsPerTrigger": _BATCH}
     claim = {"subscribe": "claimed", "consume": "claim", "group": "g"}
     return [
@@ -30,8 +30,8 @@ def _queries(store: Store, make_query: MakeQuery) -> list[Query]:
     ]
 
 
-def _wait_for_more(running: Driver, queries: list[Query]) -> None:
-    """Until each of them has finished a batch, or all, since it was started."""
+def _wait_for_more(running: SparkDriver, queries: list[CopyQuery]) -> None:
+    """Waits until each query has finished a batch since its start, or ended."""
     before = {query.name: query.finished() for query in queries}
 
     def moved() -> bool:
@@ -40,11 +40,11 @@ def _wait_for_more(running: Driver, queries: list[Query]) -> None:
             for query in queries
         )
 
-    servers.wait_for(moved, "batches to be done", PATIENCE)
+    servers.wait_for(moved, "batches to be done", TIMEOUT_SECONDS)
 
 
-def _lapse(store: Store, queue: str) -> None:
-    """Let the claims of a stream that died end, as if their time had passed."""
+def _expire_claims(store: SparkTestStore, queue: str) -> None:
+    """Lets the claims of a killed stream expire."""
     over = round(time.time() * 1000) - 1000
     for claim in store.leases(queue):
         store.command("ZADD", store.key("leases", queue), over, claim)
@@ -53,28 +53,28 @@ def _lapse(store: Store, queue: str) -> None:
 
 
 @pytest.mark.timeout(600)
-def test_drivers_that_are_killed_lose_and_double_nothing(
-    store: Store, make_query: MakeQuery, tmp_path: Path
+def test_killed_drivers_cause_no_loss_and_no_duplicates(
+    store: SparkTestStore, make_query: MakeQuery, tmp_path: Path
 ) -> None:
     for queue in ("q", "claimed"):
         store.post(*range(_MANY), queue=queue)
     queries = _queries(store, make_query)
     log = tmp_path / "log"
-    for _ in range(_DEATHS):
+    for _ in range(_KILLS):
         with driver("local[2]", log) as running:
             for query in queries:
                 running.start(query)
             _wait_for_more(running, queries)
-            # Wherever each of them is just then.
+            # At a random point of each query.
             time.sleep(random.random())
             running.kill()
     with driver("local[2]", log) as running:
-        ended = [running.waiting(query.name) for query in queries]
+        ended = [running.expect_end(query.name) for query in queries]
         for query in queries:
             running.start(query)
         assert [end().error for end in ended] == [None] * len(queries)
-        # What was claimed and not yet in the checkpoint at a death comes back.
-        _lapse(store, "claimed")
+        # Messages claimed but not yet in the checkpoint at a kill are claimed again.
+        _expire_claims(store, "claimed")
         assert running.run(queries[-1]).error is None
     for query in queries:
         queue = query.write["queue"]
@@ -85,15 +85,15 @@ def test_drivers_that_are_killed_lose_and_double_nothing(
     assert store.command("HLEN", store.key("stages", "staged")) == 0
 
 
-def test_messages_of_a_claim_that_has_ended_are_there_to_be_claimed(
-    shared: Driver, store: Store, make_query: MakeQuery
+def test_messages_of_expired_claims_are_claimed_by_a_stream(
+    shared_driver: SparkDriver, store: SparkTestStore, make_query: MakeQuery
 ) -> None:
     store.post(*range(100))
-    # All of them: nothing else makes anybody look.
+    # All of them: no other message triggers a claim.
     store.claim(100)
-    _lapse(store, "q")
+    _expire_claims(store, "q")
     query = make_query(store.uri, read={"consume": "claim", "group": "g"})
-    assert shared.run(query).error is None
+    assert shared_driver.run(query).error is None
     assert sorted(store.bodies("copy")) == list(range(100))
     assert store.bodies() == []
     assert store.leases() == {}

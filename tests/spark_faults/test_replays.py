@@ -1,101 +1,101 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batches that were finished are done again, and queues change while nobody reads them."""
+"""Finished batches are repeated, and queues change while no query runs."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.spark.support import Store
+from tests.spark.support import SparkTestStore
 from tests.spark_faults.conftest import MakeQuery
-from tests.spark_faults.drivers import Driver
+from tests.spark_faults.drivers import SparkDriver
 
-#: Spark takes its time, and machines are shared.
+#: Spark is slow to start, and machines are shared.
 pytestmark = pytest.mark.timeout(400)
 
 
 @pytest.mark.parametrize("delivery", ["ledger", "staged"])
-def test_a_finished_batch_that_is_done_again_doubles_nothing(
-    shared: Driver, store: Store, make_query: MakeQuery, delivery: str
+def test_repeated_finished_batch_writes_no_duplicates(
+    shared_driver: SparkDriver, store: SparkTestStore, make_query: MakeQuery, delivery: str
 ) -> None:
     store.post(*range(2500))
     query = make_query(store.uri, read={"maxOffsetsPerTrigger": 1000}, write={"delivery": delivery})
-    assert shared.run(query).error is None
+    assert shared_driver.run(query).error is None
     assert query.forget_last() == 2
     store.post(*range(2500, 2600))
-    assert shared.run(query).error is None
+    assert shared_driver.run(query).error is None
     assert query.finished() == 4
     assert store.bodies("copy") == list(range(2600))
     assert store.last_rank("copy") == 2600
 
 
-def test_a_first_batch_that_is_done_again_begins_where_it_began(
-    shared: Driver, store: Store, make_query: MakeQuery
+def test_repeated_first_batch_starts_at_the_same_offset(
+    shared_driver: SparkDriver, store: SparkTestStore, make_query: MakeQuery
 ) -> None:
     store.post(*range(10))
     query = make_query(store.uri, read={"startingOffsets": "latest"})
-    assert shared.run(query).error is None
-    # Where "latest" is now, is not where it was.
+    assert shared_driver.run(query).error is None
+    # "latest" has advanced since.
     store.post(*range(10, 30))
     assert query.forget_last() == 0
-    assert shared.run(query).error is None
+    assert shared_driver.run(query).error is None
     store.post(30)
-    assert shared.run(query).error is None
+    assert shared_driver.run(query).error is None
     assert store.bodies("copy") == list(range(10, 31))
     assert store.last_rank("copy") == 21
 
 
-def test_a_first_batch_with_messages_in_it_is_the_same_again(
-    shared: Driver, store: Store, make_query: MakeQuery
+def test_repeated_first_batch_with_consumed_messages_is_refused(
+    shared_driver: SparkDriver, store: SparkTestStore, make_query: MakeQuery
 ) -> None:
     store.post(*range(2500))
     query = make_query(store.uri, read={"maxOffsetsPerTrigger": 5000})
-    assert shared.run(query).error is None
+    assert shared_driver.run(query).error is None
     assert query.forget_last() == 0
     store.post(*range(2500, 3000))
-    # The oldest are consumed by others meanwhile: the queue begins elsewhere now, and
-    # what is left of the batch is not what it was.
+    # Others consume the oldest meanwhile: the queue starts at a later rank now, and the
+    # batch is incomplete.
     store.remove(*range(1, 501))
-    end = shared.run(query)
+    end = shared_driver.run(query)
     assert end.error is not None
     assert "delivery=staged" in end.error
     assert store.bodies("copy") == list(range(2500))
     assert store.last_rank("copy") == 2500
 
 
-def _made_again(store: Store) -> tuple[str, str]:
-    """Delete the queue, make another of its name; the epochs of both."""
-    old = store.top().epoch
+def _recreate(store: SparkTestStore) -> tuple[str, str]:
+    """Deletes and recreates the queue; returns the old and the new epoch."""
+    old = store.watermarks().epoch
     store.delete()
     store.post(*range(100, 150))
-    return old, store.top().epoch
+    return old, store.watermarks().epoch
 
 
-def test_a_queue_that_was_made_again_is_told(
-    shared: Driver, store: Store, make_query: MakeQuery
+def test_recreated_queue_is_reported_as_data_loss(
+    shared_driver: SparkDriver, store: SparkTestStore, make_query: MakeQuery
 ) -> None:
     store.post(*range(100))
     query = make_query(store.uri)
-    assert shared.run(query).error is None
-    old, new = _made_again(store)
-    for _ in range(2):  # again and again: nothing of it is in the checkpoint
-        end = shared.run(query)
+    assert shared_driver.run(query).error is None
+    old, new = _recreate(store)
+    for _ in range(2):  # repeatedly: the new epoch is not in the checkpoint
+        end = shared_driver.run(query)
         assert end.error is not None
-        assert f'the queue "q" was deleted and made again: its epoch was {old} and is {new}' in (
+        assert f'the queue "q" was deleted and created again: its epoch was {old} and is {new}' in (
             end.error
         )
         assert "failOnDataLoss" in end.error
     assert store.bodies("copy") == list(range(100))
 
 
-def test_a_queue_that_was_made_again_is_read_from_its_beginning_if_one_wants(
-    shared: Driver, store: Store, make_query: MakeQuery
+def test_recreated_queue_is_read_from_its_start_without_fail_on_data_loss(
+    shared_driver: SparkDriver, store: SparkTestStore, make_query: MakeQuery
 ) -> None:
     store.post(*range(100))
     query = make_query(store.uri, read={"failOnDataLoss": False})
-    assert shared.run(query).error is None
-    _made_again(store)
-    assert shared.run(query).error is None
+    assert shared_driver.run(query).error is None
+    _recreate(store)
+    assert shared_driver.run(query).error is None
     store.post(150)
-    assert shared.run(query).error is None
+    assert shared_driver.run(query).error is None
     assert store.bodies("copy") == list(range(151))
     assert store.last_rank("copy") == 151

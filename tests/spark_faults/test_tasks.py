@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tasks die in mid-batch, and messages expire under them."""
+"""Tasks are killed in mid-batch, and messages expire while they are read."""
 
 from __future__ import annotations
 
@@ -10,44 +10,44 @@ from collections.abc import Callable, Iterable
 import pytest
 
 from tests import servers
-from tests.spark.support import Store
+from tests.spark.support import SparkTestStore
 from tests.spark_faults.conftest import MakeQuery
-from tests.spark_faults.drivers import Driver, End, Query
+from tests.spark_faults.drivers import CopyQuery, QueryOutcome, SparkDriver
 from zaqar_redis.keyspace import envelope
 
-#: Spark takes its time, and machines are shared.
+#: Spark is slow to start, and machines are shared.
 pytestmark = pytest.mark.timeout(400)
 
-#: Two tasks; a task for fewer than 10 000 would be one.
+#: Gives two tasks: fewer than 10 000 messages each would give one.
 _MANY = 20_000
 _ONE_TASK = 6_000
-#: Messages in a trip: so few that a task takes some seconds.
+#: Messages per request: so few that a task takes some seconds.
 _SLOW = 5
 
 
-def _is_written(store: Store, delivery: str) -> int:
-    """Trips that a batch has made into the queue."""
+def _written_chunks(store: SparkTestStore, delivery: str) -> int:
+    """Returns the number of chunks that a batch has written."""
     if delivery == "staged":
         return int(store.command("HLEN", store.key("stages", "copy")))
     return store.last_rank("copy") // _SLOW
 
 
-def _stopped_in_the_middle(
-    shared: Driver, store: Store, query: Query, total: int
-) -> Callable[[], End]:
-    """Start the query, and let its tasks stand still when some of a batch is written."""
+def _pause_in_mid_batch(
+    shared_driver: SparkDriver, store: SparkTestStore, query: CopyQuery, total: int
+) -> Callable[[], QueryOutcome]:
+    """Starts the query, and pauses its tasks when a part of a batch is written."""
     delivery = query.write["delivery"]
-    ended = shared.waiting(query.name)
-    shared.start(query)
+    ended = shared_driver.expect_end(query.name)
+    shared_driver.start(query)
     trips = total // _SLOW
-    servers.wait_for(lambda: _is_written(store, delivery) > trips // 20, "a batch to begin", 90)
-    shared.signal_workers(signal.SIGSTOP)
-    assert 0 < _is_written(store, delivery) < trips
+    servers.wait_for(lambda: _written_chunks(store, delivery) > trips // 20, "a batch to begin", 90)
+    shared_driver.signal_workers(signal.SIGSTOP)
+    assert 0 < _written_chunks(store, delivery) < trips
     return ended
 
 
-def _all_once(store: Store, expected: Iterable[int], queue: str = "copy") -> None:
-    """Every one is there, and none was ever there twice."""
+def _check_each_once(store: SparkTestStore, expected: Iterable[int], queue: str = "copy") -> None:
+    """Checks that the queue has each value, and never had duplicates."""
     found = sorted(store.bodies(queue))
     assert found == sorted(expected)
     assert store.last_rank(queue) == len(found)
@@ -56,27 +56,31 @@ def _all_once(store: Store, expected: Iterable[int], queue: str = "copy") -> Non
 @pytest.mark.parametrize(
     ("consume", "delivery"), [("browse", "ledger"), ("browse", "staged"), ("claim", "ledger")]
 )
-def test_tasks_that_are_killed_in_mid_batch_are_done_again(
-    shared: Driver, store: Store, make_query: MakeQuery, consume: str, delivery: str
+def test_tasks_killed_in_mid_batch_are_retried_without_duplicates(
+    shared_driver: SparkDriver,
+    store: SparkTestStore,
+    make_query: MakeQuery,
+    consume: str,
+    delivery: str,
 ) -> None:
     store.post(*range(_MANY))
     read: dict[str, object] = {"consume": consume}
     if consume == "claim":
         read["group"] = "g"
     query = make_query(store.uri, read=read, write={"delivery": delivery, "putSize": _SLOW})
-    ended = _stopped_in_the_middle(shared, store, query, _MANY)
-    shared.signal_workers(signal.SIGKILL)
+    ended = _pause_in_mid_batch(shared_driver, store, query, _MANY)
+    shared_driver.signal_workers(signal.SIGKILL)
     end = ended()
     assert end.error is None
     assert end.failures > 0
-    _all_once(store, range(_MANY))
+    _check_each_once(store, range(_MANY))
     if consume == "claim":
         assert store.bodies() == []
         assert store.leases() == {}
 
 
-def _expire(store: Store, first: int, end: int) -> None:
-    """Let the time of these ranks be over, as if they had been posted long ago."""
+def _expire(store: SparkTestStore, first: int, end: int) -> None:
+    """Lets the messages of these ranks expire, as if posted long ago."""
     ranks = [b"%d" % rank for rank in range(first, end)]
     over = round(time.time() * 1000) - 1000
     found = store.command("HMGET", store.key("bodies"), *ranks)
@@ -91,39 +95,39 @@ def _expire(store: Store, first: int, end: int) -> None:
 
 
 @pytest.mark.parametrize("expired", [100, 5900])
-def test_a_ledger_refuses_a_batch_of_which_messages_have_expired(
-    shared: Driver, store: Store, make_query: MakeQuery, expired: int
+def test_ledger_refuses_a_retried_batch_with_expired_messages(
+    shared_driver: SparkDriver, store: SparkTestStore, make_query: MakeQuery, expired: int
 ) -> None:
     store.post(*range(_ONE_TASK))
     query = make_query(store.uri, write={"delivery": "ledger", "putSize": _SLOW})
-    ended = _stopped_in_the_middle(shared, store, query, _ONE_TASK)
+    ended = _pause_in_mid_batch(shared_driver, store, query, _ONE_TASK)
     _expire(store, 1, 1 + expired)
-    shared.signal_workers(signal.SIGKILL)
+    shared_driver.signal_workers(signal.SIGKILL)
     end = ended()
     assert end.error is not None
-    assert 'rows for the queue "copy" come again, and are others than' in end.error
+    assert 'rows for the queue "copy" differ from those of the first try' in end.error
     assert "delivery=staged" in end.error
-    # What was written stays, and nothing came in after it.
-    _all_once(store, range(store.last_rank("copy")))
+    # The written part stays, and nothing was added.
+    _check_each_once(store, range(store.last_rank("copy")))
     assert store.last_rank("copy") < _ONE_TASK
 
 
-def test_staged_takes_a_batch_of_which_messages_have_expired(
-    shared: Driver, store: Store, make_query: MakeQuery
+def test_staged_accepts_a_retried_batch_with_expired_messages(
+    shared_driver: SparkDriver, store: SparkTestStore, make_query: MakeQuery
 ) -> None:
     store.post(*range(_ONE_TASK))
     query = make_query(store.uri, write={"delivery": "staged", "putSize": _SLOW})
-    ended = _stopped_in_the_middle(shared, store, query, _ONE_TASK)
+    ended = _pause_in_mid_batch(shared_driver, store, query, _ONE_TASK)
     _expire(store, 1, 101)
-    shared.signal_workers(signal.SIGKILL)
+    shared_driver.signal_workers(signal.SIGKILL)
     end = ended()
     assert end.error is None
     assert end.failures > 0
-    _all_once(store, range(100, _ONE_TASK))
+    _check_each_once(store, range(100, _ONE_TASK))
 
 
-def test_messages_that_expire_while_they_are_read_are_no_error(
-    shared: Driver, store: Store, make_query: MakeQuery
+def test_messages_that_expire_while_read_are_not_an_error(
+    shared_driver: SparkDriver, store: SparkTestStore, make_query: MakeQuery
 ) -> None:
     store.post(*range(_ONE_TASK))
     query = make_query(
@@ -131,14 +135,14 @@ def test_messages_that_expire_while_they_are_read_are_no_error(
         read={"fetchSize": 50},
         write={"delivery": "ledger", "putSize": _SLOW},
     )
-    ended = _stopped_in_the_middle(shared, store, query, _ONE_TASK)
+    ended = _pause_in_mid_batch(shared_driver, store, query, _ONE_TASK)
     _expire(store, 1, 101)
     _expire(store, 5001, 5901)
-    shared.signal_workers(signal.SIGCONT)
+    shared_driver.signal_workers(signal.SIGCONT)
     end = ended()
     assert end.error is None
     assert end.failures == 0
     found = store.bodies("copy")
-    # Those that were read before their time was over are there.
+    # Messages that were read before they expired are copied.
     assert {*range(5000), *range(5900, _ONE_TASK)} <= set(found)
-    _all_once(store, set(found))
+    _check_each_once(store, set(found))

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What stock Zaqar's own driver wrote into a Redis is there in ours afterwards."""
+"""Tests of the import of data that stock Zaqar's own driver has written."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A store of stock Zaqar's, an empty one of ours."""
+"""Fixtures: a store of stock Zaqar, and an empty one of ours."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from collections.abc import Iterator
 import pytest
 
 from tests import servers
-from tests.stock.house import House, Ours
+from tests.stock.harness import ImportedStore, ImportHarness
 
 
 @pytest.fixture(scope="session")
-def both() -> Iterator[House]:
+def both() -> Iterator[ImportHarness]:
     with servers.redis_server() as theirs, servers.redis_server() as ours:
-        yield House(theirs, ours)
+        yield ImportHarness(theirs, ours)
 
 
 @pytest.fixture
-def house(both: House) -> House:
+def harness(both: ImportHarness) -> ImportHarness:
     for server in (both.theirs, both.ours):
         with server.client() as client:
             client.flushall()
@@ -27,9 +27,9 @@ def house(both: House) -> House:
 
 
 @pytest.fixture
-def ours(house: House) -> Iterator[Ours]:
+def ours(harness: ImportHarness) -> Iterator[ImportedStore]:
     with asyncio.Runner() as runner:
-        made = Ours(house.ours.uri, runner)
-        made.run(made.driver.start())
-        yield made
-        made.run(made.driver.close())
+        store = ImportedStore(harness.ours.uri, runner)
+        store.run(store.driver.start())
+        yield store
+        store.run(store.driver.close())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Everything a queue has comes along: order, bodies, times, claims, subscriptions."""
+"""All content of a queue is imported: order, bodies, times, claims, subscriptions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests import servers
-from tests.stock.house import House, Ours
+from tests.stock.harness import ImportedStore, ImportHarness
 from zaqar_redis import errors
 from zaqar_redis.keyspace import envelope
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:Call to deprecated hmset:Depreca
 
 #: Stock's times are whole seconds.
 _SLACK = 1
-#: Seconds after which what stock gave one second is over; nothing in its store says so.
+#: Seconds after which a lifetime of one second in stock has ended; its store has no sign of it.
 _OVER = 1.1
 
 BODIES = [
@@ -36,16 +36,18 @@ def bodies(found: Any) -> list[Any]:
     return [json.loads(message.body) for message in found]
 
 
-def test_messages_come_with_order_bodies_and_times(house: House, ours: Ours) -> None:
-    house.stock.make("shop", "orders")
+def test_messages_are_imported_with_order_bodies_and_times(
+    harness: ImportHarness, ours: ImportedStore
+) -> None:
+    harness.stock.make("shop", "orders")
     began = time.time()
-    ids = house.stock.post("shop", "orders", *BODIES, ttl=7000)
-    ids += house.stock.post("shop", "orders", *range(250), ttl=90)
+    ids = harness.stock.post("shop", "orders", *BODIES, ttl=7000)
+    ids += harness.stock.post("shop", "orders", *range(250), ttl=90)
     ended = time.time()
-    rows, said = house.run()
+    rows, notices = harness.run()
     assert [row["outcome"] for row in rows] == ["copied"]
     assert rows[0]["messages"] == 257
-    assert "queues: 1 copied\nmessages: 257 copied, 0 expired, 0 left out\n" in said
+    assert "queues: 1 copied\nmessages: 257 copied, 0 expired, 0 left out\n" in notices
     found = ours.messages("shop", "orders", everything=False)
     assert bodies(found) == BODIES + list(range(250))
     assert [message.rank for message in found] == list(range(1, 258))
@@ -55,31 +57,33 @@ def test_messages_come_with_order_bodies_and_times(house: House, ours: Ours) -> 
         assert began - _SLACK <= message.created / 1000 <= ended + _SLACK
         assert message.client == envelope.client_bytes("8f4c1f2e-3c56-4b5e-9e0a-6f5a5d0c7b11")
         assert message.claim_id is None
-    documents = list(house.stock.messages.bulk_get("orders", ids, project="shop"))
+    documents = list(harness.stock.messages.bulk_get("orders", ids, project="shop"))
     assert [document["body"] for document in documents] == bodies(found)
     checksums = ["MD5:" + message.checksum.hex() for message in found]
     assert checksums == [document["checksum"] for document in documents]
-    house.check()
+    harness.check()
 
 
-def test_the_next_message_comes_behind_those_that_were_imported(house: House, ours: Ours) -> None:
-    house.stock.make("shop", "orders")
-    house.stock.post("shop", "orders", "one", "two")
-    house.run()
-    house.shell.done("message", "post", "orders", "three", "--project", "shop")
+def test_next_message_is_placed_after_the_imported_ones(
+    harness: ImportHarness, ours: ImportedStore
+) -> None:
+    harness.stock.make("shop", "orders")
+    harness.stock.post("shop", "orders", "one", "two")
+    harness.run()
+    harness.shell.done("message", "post", "orders", "three", "--project", "shop")
     assert bodies(ours.messages("shop", "orders")) == ["one", "two", "three"]
 
 
 @pytest.mark.parametrize(
     ("project", "queue"), [(None, "q"), ("a.b", "c.d"), ("żółw", "☃ queue"), ("{x}/y", "q")]
 )
-def test_names_stay_whatever_they_hold(
-    house: House, ours: Ours, project: str | None, queue: str
+def test_names_with_any_characters_are_imported_unchanged(
+    harness: ImportHarness, ours: ImportedStore, project: str | None, queue: str
 ) -> None:
-    house.stock.make(project, queue, colour="bleu ciel ☁")
-    house.stock.make("a", "b.c")
-    house.stock.messages.post(queue, [{"ttl": 600, "body": "x"}], "8f4c1f2e" * 4, project=project)
-    rows, _ = house.run()
+    harness.stock.make(project, queue, colour="bleu ciel ☁")
+    harness.stock.make("a", "b.c")
+    harness.stock.messages.post(queue, [{"ttl": 600, "body": "x"}], "8f4c1f2e" * 4, project=project)
+    rows, _ = harness.run()
     assert {(row["project"], row["queue"]) for row in rows} == {
         (project or "", queue),
         ("a", "b.c"),
@@ -90,43 +94,43 @@ def test_names_stay_whatever_they_hold(
     assert bodies(ours.messages(project or "", queue)) == ["x"]
     names = [each.name for each in ours.run(ours.driver.queues.list("a", "", 10, None)).items]
     assert names == ["b.c"]
-    house.check()
+    harness.check()
 
 
-def test_metadata_rule_the_queue_as_before(house: House, ours: Ours) -> None:
+def test_imported_metadata_apply_to_the_queue(harness: ImportHarness, ours: ImportedStore) -> None:
     metadata = {
         "_default_message_ttl": 300,
         "_max_claim_count": 1,
         "_dead_letter_queue": "dead",
         "any": {"thing": [1, None]},
     }
-    house.stock.make("shop", "orders", **metadata)
-    house.stock.post("shop", "orders", "stubborn")
-    house.stock.claim("shop", "orders", 1, ttl=1)
+    harness.stock.make("shop", "orders", **metadata)
+    harness.stock.post("shop", "orders", "stubborn")
+    harness.stock.claim("shop", "orders", 1, ttl=1)
     time.sleep(_OVER)
-    house.run()
+    harness.run()
     known = ours.run(ours.driver.queues.get("shop", "orders"))
     assert known
     assert known.metadata == metadata
     (message,) = ours.messages("shop", "orders")
     assert message.claim_id is None
-    # It was claimed as often as the queue allows: the next claim buries it.
+    # It was claimed as often as the queue allows: the next claim dead-letters it.
     taken = ours.run(ours.driver.claims.create("shop", "orders", ttl=60, grace=60, limit=5))
     assert taken.messages == ()
     assert bodies(ours.messages("shop", "dead")) == ["stubborn"]
-    house.check()
+    harness.check()
 
 
-def test_claims_go_on_under_their_ids(house: House, ours: Ours) -> None:
-    house.stock.make("shop", "orders")
-    house.stock.post("shop", "orders", *range(10))
+def test_claims_are_imported_with_their_ids(harness: ImportHarness, ours: ImportedStore) -> None:
+    harness.stock.make("shop", "orders")
+    harness.stock.post("shop", "orders", *range(10))
     began = time.time()
-    claim, documents = house.stock.claim("shop", "orders", 4, ttl=400)
-    other, _ = house.stock.claim("shop", "orders", 2, ttl=500)
-    house.stock.messages.delete("orders", documents[1]["id"], project="shop", claim=claim)
-    rows, _ = house.run()
+    claim, documents = harness.stock.claim("shop", "orders", 4, ttl=400)
+    other, _ = harness.stock.claim("shop", "orders", 2, ttl=500)
+    harness.stock.messages.delete("orders", documents[1]["id"], project="shop", claim=claim)
+    rows, _ = harness.run()
     assert rows[0]["claims"] == 2
-    house.check()
+    harness.check()
     driver = ours.driver
     held = ours.run(driver.claims.get("shop", "orders", claim))
     assert held
@@ -147,34 +151,34 @@ def test_claims_go_on_under_their_ids(house: House, ours: Ours) -> None:
     assert bodies(ours.messages("shop", "orders", everything=False)) == [0, 3, 6, 7, 8, 9]
     assert ours.run(driver.claims.update("shop", "orders", other, ttl=60, grace=60))
     assert third
-    house.check()
+    harness.check()
 
 
-def test_a_claim_that_has_lapsed_stays_behind(house: House, ours: Ours) -> None:
-    house.stock.make("shop", "orders")
-    house.stock.post("shop", "orders", "a", "b", "c")
-    claim, _ = house.stock.claim("shop", "orders", 2, ttl=1)
-    renewed, _ = house.stock.claim("shop", "orders", 1, ttl=1)
-    house.stock.claims.update("orders", renewed, {"ttl": 600, "grace": 60}, project="shop")
+def test_expired_claim_is_not_imported(harness: ImportHarness, ours: ImportedStore) -> None:
+    harness.stock.make("shop", "orders")
+    harness.stock.post("shop", "orders", "a", "b", "c")
+    claim, _ = harness.stock.claim("shop", "orders", 2, ttl=1)
+    renewed, _ = harness.stock.claim("shop", "orders", 1, ttl=1)
+    harness.stock.claims.update("orders", renewed, {"ttl": 600, "grace": 60}, project="shop")
     time.sleep(_OVER)
-    rows, said = house.run()
+    rows, notices = harness.run()
     assert rows[0]["claims"] == 1
-    assert "claims: 1 copied, 1 expired, 0 left out" in said
+    assert "claims: 1 copied, 1 expired, 0 left out" in notices
     assert ours.run(ours.driver.claims.get("shop", "orders", claim)) is None
     held = ours.run(ours.driver.claims.get("shop", "orders", renewed))
     assert held
     assert held.ttl == 600
     assert bodies(held.messages) == ["c"]
     assert bodies(ours.messages("shop", "orders", everything=False)) == ["a", "b"]
-    house.check()
+    harness.check()
 
 
-def test_delays_end_when_they_would_have(house: House, ours: Ours) -> None:
-    house.stock.make("shop", "orders", _default_message_delay=1)
-    house.stock.post("shop", "orders", "later", delay=600)
-    house.stock.post("shop", "orders", "now")
-    house.stock.post("shop", "orders", "soon", delay=8)
-    house.run()
+def test_delays_are_imported_with_their_end(harness: ImportHarness, ours: ImportedStore) -> None:
+    harness.stock.make("shop", "orders", _default_message_delay=1)
+    harness.stock.post("shop", "orders", "later", delay=600)
+    harness.stock.post("shop", "orders", "now")
+    harness.stock.post("shop", "orders", "soon", delay=8)
+    harness.run()
     assert bodies(ours.messages("shop", "orders", everything=False)) == ["now"]
     every = ours.messages("shop", "orders")
     assert bodies(every) == ["later", "now", "soon"]
@@ -183,33 +187,35 @@ def test_delays_end_when_they_would_have(house: House, ours: Ours) -> None:
         lambda: bodies(ours.messages("shop", "orders", everything=False)) == ["now", "soon"],
         "the delay to end",
     )
-    house.check()
+    harness.check()
 
 
-def test_messages_that_have_expired_stay_behind(house: House, ours: Ours) -> None:
-    house.stock.make("shop", "orders")
-    house.stock.post("shop", "orders", "gone", ttl=1)
-    (kept, late) = house.stock.post("shop", "orders", "kept", "late")
+def test_expired_messages_are_not_imported(harness: ImportHarness, ours: ImportedStore) -> None:
+    harness.stock.make("shop", "orders")
+    harness.stock.post("shop", "orders", "gone", ttl=1)
+    (kept, late) = harness.stock.post("shop", "orders", "kept", "late")
     assert kept
-    with house.theirs.client() as client:
-        client.hset(late, "e", 1000)  # as a claim of stock's leaves it, without Redis' EXPIRE
+    with harness.theirs.client() as client:
+        client.hset(late, "e", 1000)  # the state after a claim of stock's, without Redis' EXPIRE
     time.sleep(_OVER)
-    _, said = house.run()
-    assert "messages: 1 copied, 2 expired, 0 left out" in said
+    _, notices = harness.run()
+    assert "messages: 1 copied, 2 expired, 0 left out" in notices
     assert bodies(ours.messages("shop", "orders")) == ["kept"]
 
 
-def test_subscriptions_come_with_ids_and_options(house: House, ours: Ours) -> None:
-    house.stock.make("shop", "orders")
+def test_subscriptions_are_imported_with_ids_and_options(
+    harness: ImportHarness, ours: ImportedStore
+) -> None:
+    harness.stock.make("shop", "orders")
     hooks = [f"http://example.org/żółw/{number}" for number in range(150)]
     began = time.time()
-    ids = house.stock.subscribe("shop", "orders", *hooks)
-    house.stock.subscriptions.confirm("orders", ids[3], project="shop")
-    house.stock.subscriptions.create("orders", "mailto:a@b", 1, {}, project="shop")
+    ids = harness.stock.subscribe("shop", "orders", *hooks)
+    harness.stock.subscriptions.confirm("orders", ids[3], project="shop")
+    harness.stock.subscriptions.create("orders", "mailto:a@b", 1, {}, project="shop")
     time.sleep(_OVER)
-    rows, said = house.run()
+    rows, notices = harness.run()
     assert rows[0]["subscriptions"] == 150
-    assert "subscriptions: 150 copied, 1 expired, 0 left out" in said
+    assert "subscriptions: 150 copied, 1 expired, 0 left out" in notices
     found = ours.run(ours.driver.subscriptions.list("shop", "orders", "", 500)).items
     assert {each.id: each.subscriber for each in found} == dict(zip(ids, hooks, strict=True))
     assert [each.id for each in found if each.confirmed] == [ids[3]]
@@ -219,30 +225,34 @@ def test_subscriptions_come_with_ids_and_options(house: House, ours: Ours) -> No
     found_by_name = ours.run(ours.driver.subscriptions.find("shop", "orders", hooks[7]))
     assert found_by_name
     assert found_by_name.id == ids[7]
-    house.check()
+    harness.check()
 
 
-def test_bodies_that_stock_encrypted_stay_so(house: House, ours: Ours) -> None:
-    house.stock.make("shop", "orders", _enable_encrypt_messages=True)
-    house.stock.post("shop", "orders", b"c2VhbGVk", "plain")
-    _, said = house.run()
-    assert "note: 1 messages are encrypted by stock Zaqar" in said
-    sealed, plain = ours.messages("shop", "orders")
-    assert (sealed.sealed, sealed.body) == (True, b"c2VhbGVk")
-    assert (plain.sealed, plain.body) == (False, b'"plain"')
+def test_bodies_encrypted_by_stock_zaqar_stay_encrypted(
+    harness: ImportHarness, ours: ImportedStore
+) -> None:
+    harness.stock.make("shop", "orders", _enable_encrypt_messages=True)
+    harness.stock.post("shop", "orders", b"c2VhbGVk", "plain")
+    _, notices = harness.run()
+    assert "note: 1 messages stay encrypted with stock Zaqar" in notices
+    encrypted, plain = ours.messages("shop", "orders")
+    assert (encrypted.encrypted, encrypted.body) == (True, b"c2VhbGVk")
+    assert (plain.encrypted, plain.body) == (False, b'"plain"')
 
 
-def test_what_cannot_be_read_is_left_out_and_said(house: House, ours: Ours) -> None:
-    house.stock.make("shop", "orders")
-    bodiless, garbled, _ = house.stock.post("shop", "orders", "a", "b", "c")
-    twice, again = house.stock.subscribe("shop", "orders", "http://a", "http://b")
-    with house.theirs.client() as client:
+def test_unreadable_content_is_left_out_and_reported(
+    harness: ImportHarness, ours: ImportedStore
+) -> None:
+    harness.stock.make("shop", "orders")
+    bodiless, garbled, _ = harness.stock.post("shop", "orders", "a", "b", "c")
+    twice, again = harness.stock.subscribe("shop", "orders", "http://a", "http://b")
+    with harness.theirs.client() as client:
         client.hdel(bodiless, "b")
         client.hset(garbled, "e", "soon")
         client.hset(again, "u", client.hget(twice, "u"))
         client.zadd("shop.queues_set", {"elsewhere.queue": 1, b"shop.\xff": 1, "shop.none": 1})
         client.hset("shop.none", "m", b"\xc1")
-    rows, said = house.run(code=1)
+    rows, notices = harness.run(code=1)
     assert [(row["queue"], row["outcome"], row["left_out"]) for row in rows] == [
         ("elsewhere.queue", "failed", 0),
         ("none", "failed", 0),
@@ -255,20 +265,20 @@ def test_what_cannot_be_read_is_left_out_and_said(house: House, ours: Ours) -> N
         "1 subscriptions: the subscriber has another subscription",
         "1 queues: it cannot be read: a text that is not UTF-8",
     ):
-        assert f"left out: {reason}\n" in said
+        assert f"left out: {reason}\n" in notices
     assert bodies(ours.messages("shop", "orders")) == ["c"]
-    house.check()
+    harness.check()
 
 
-def test_a_claim_whose_record_is_gone_holds_its_messages_all_the_same(
-    house: House, ours: Ours
+def test_messages_of_a_claim_without_record_stay_claimed(
+    harness: ImportHarness, ours: ImportedStore
 ) -> None:
-    house.stock.make("shop", "orders")
-    house.stock.post("shop", "orders", "held", "free")
-    claim, _ = house.stock.claim("shop", "orders", 1, ttl=300)
-    with house.theirs.client() as client:
+    harness.stock.make("shop", "orders")
+    harness.stock.post("shop", "orders", "held", "free")
+    claim, _ = harness.stock.claim("shop", "orders", 1, ttl=300)
+    with harness.theirs.client() as client:
         client.delete(claim)
-    house.run()
+    harness.run()
     assert ours.run(ours.driver.claims.get("shop", "orders", claim)) is None
     assert bodies(ours.messages("shop", "orders", everything=False)) == ["free"]
-    house.check()
+    harness.check()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The batch is bounded, gives up in time, and comes back by itself."""
+"""The command batch is bounded, times out, and reconnects by itself."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from zaqar_redis.keyspace import client as keyspace
 from zaqar_redis.keyspace.batch import BatchSettings
 from zaqar_redis.keyspace.keys import QueueKeys
 from zaqar_redis.keyspace.script import Script
-from zaqar_redis.storage.drivers.redis import create
+from zaqar_redis.storage.redis import create
 
-#: Long enough for a loaded machine, short enough to wait for.
+#: Long enough for a loaded machine, short enough for a test.
 QUICK = BatchSettings(timeout=0.5, connect_timeout=0.5, backoff=0.01, backoff_max=0.05)
 
 
 @pytest.fixture
 def server() -> Iterator[servers.RedisServer]:
-    """One that a test may stop, flush and kill."""
+    """A Redis that a test may stop, flush and kill."""
     with servers.redis_server() as own:
         yield own
 
@@ -77,7 +77,7 @@ def test_every_caller_gets_the_answer_to_its_own_command(server: servers.RedisSe
     asyncio.run(scenario())
 
 
-def test_a_refusal_reaches_who_asked_and_nobody_else(server: servers.RedisServer) -> None:
+def test_error_reply_reaches_its_own_caller_only(server: servers.RedisServer) -> None:
     async def scenario() -> None:
         async with _client(server) as client:
             commands = [("ECHO", "a"), ("NOSUCH",), ("ECHO", "b"), ("GET",), ("ECHO", "c")]
@@ -88,7 +88,9 @@ def test_a_refusal_reaches_who_asked_and_nobody_else(server: servers.RedisServer
     asyncio.run(scenario())
 
 
-def test_too_many_in_flight_are_told_to_come_again(server: servers.RedisServer) -> None:
+def test_commands_over_in_flight_limit_are_refused_as_overloaded(
+    server: servers.RedisServer,
+) -> None:
     async def scenario() -> None:
         async with _client(server, BatchSettings(in_flight=50)) as client:
             got = await _outcomes([client.command("ECHO", "a") for _ in range(80)])
@@ -98,7 +100,7 @@ def test_too_many_in_flight_are_told_to_come_again(server: servers.RedisServer) 
     asyncio.run(scenario())
 
 
-def test_too_many_bytes_are_told_to_come_again(server: servers.RedisServer) -> None:
+def test_commands_over_backlog_bytes_are_refused_as_overloaded(server: servers.RedisServer) -> None:
     async def scenario() -> None:
         async with _client(server, BatchSettings(backlog_bytes=100_000)) as client:
             got = await _outcomes([client.command("ECHO", "a" * 30_000) for _ in range(5)])
@@ -110,7 +112,7 @@ def test_too_many_bytes_are_told_to_come_again(server: servers.RedisServer) -> N
     asyncio.run(scenario())
 
 
-def test_who_left_before_it_was_sent_is_not_sent(server: servers.RedisServer) -> None:
+def test_command_cancelled_before_sending_is_not_sent(server: servers.RedisServer) -> None:
     async def scenario() -> None:
         async with _client(server) as client:
             leaving = asyncio.ensure_future(client.command("INCR", "n"))
@@ -122,7 +124,9 @@ def test_who_left_before_it_was_sent_is_not_sent(server: servers.RedisServer) ->
     asyncio.run(scenario())
 
 
-def test_who_left_while_waiting_takes_nobody_elses_answer(server: servers.RedisServer) -> None:
+def test_command_cancelled_while_pending_does_not_shift_replies(
+    server: servers.RedisServer,
+) -> None:
     async def scenario() -> None:
         async with _client(server, BatchSettings(timeout=20)) as client:
             await client.command("PING")
@@ -130,17 +134,19 @@ def test_who_left_while_waiting_takes_nobody_elses_answer(server: servers.RedisS
                 first, leaving, last = (
                     asyncio.ensure_future(client.command("ECHO", text)) for text in "abc"
                 )
-                await asyncio.sleep(0.05)  # they are written; nobody reads them yet
+                await asyncio.sleep(0.05)  # they are written, but not read yet
                 leaving.cancel()
             assert (await first, await last) == (b"a", b"c")
 
     asyncio.run(scenario())
 
 
-def test_a_store_that_takes_no_connection_is_told_with_a_reason(
+def test_failed_connection_is_logged_with_its_reason(
     server: servers.RedisServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.WARNING, "zaqar_redis.keyspace.batch")  # commands ask for less
+    caplog.set_level(
+        logging.WARNING, "zaqar_redis.keyspace.batch"
+    )  # the commands' own level is higher
 
     async def scenario() -> None:
         with _paused(server):
@@ -151,7 +157,7 @@ def test_a_store_that_takes_no_connection_is_told_with_a_reason(
     assert caplog.messages[0] == f"no connection to {server.uri}: TimeoutError"
 
 
-def test_a_store_that_hangs_is_given_up_in_time(server: servers.RedisServer) -> None:
+def test_commands_to_a_hanging_store_time_out(server: servers.RedisServer) -> None:
     async def scenario() -> None:
         async with _client(server) as client:
             await client.command("PING")
@@ -160,7 +166,7 @@ def test_a_store_that_hangs_is_given_up_in_time(server: servers.RedisServer) -> 
                 got = await _outcomes([client.command("ECHO", "a") for _ in range(20)])
                 assert got == [errors.StoreTimeout] * 20
                 assert time.monotonic() - start >= QUICK.timeout
-                # From now on nobody waits: there is no connection.
+                # From now on commands fail at once: there is no connection.
                 assert await _outcomes([client.command("PING")]) == [errors.StoreUnavailable]
             await _back(client)
             assert await client.command("ECHO", "b") == b"b"
@@ -168,7 +174,9 @@ def test_a_store_that_hangs_is_given_up_in_time(server: servers.RedisServer) -> 
     asyncio.run(scenario())
 
 
-def test_a_killed_store_fails_at_once_and_comes_back(server: servers.RedisServer) -> None:
+def test_commands_to_a_killed_store_fail_at_once_and_work_after_its_restart(
+    server: servers.RedisServer,
+) -> None:
     async def scenario() -> None:
         async with _client(server, BatchSettings(timeout=600, backoff_max=0.05)) as client:
             await client.command("PING")
@@ -176,7 +184,7 @@ def test_a_killed_store_fails_at_once_and_comes_back(server: servers.RedisServer
                 waiting = [asyncio.ensure_future(client.command("PING")) for _ in range(20)]
                 await asyncio.sleep(0.05)
                 server.signal(signal.SIGKILL)
-                async with asyncio.timeout(60):  # far from the 600 s of a command
+                async with asyncio.timeout(60):  # much less than the 600 s of a command
                     assert await _outcomes([*waiting]) == [errors.StoreUnavailable] * 20
             assert await _outcomes([client.command("PING")]) == [errors.StoreUnavailable]
             server.start()
@@ -184,12 +192,12 @@ def test_a_killed_store_fails_at_once_and_comes_back(server: servers.RedisServer
             sweep = Script("queue_sweep")(QueueKeys("p", "q"), now=0)
             assert await client.call(sweep) == 0
 
-    # The server is gone before it could be told to go on.
+    # The server has died before SIGCONT.
     with contextlib.suppress(ProcessLookupError):
         asyncio.run(scenario())
 
 
-def test_a_store_that_does_not_know_our_scripts_learns_them(server: servers.RedisServer) -> None:
+def test_unknown_scripts_are_loaded_into_redis(server: servers.RedisServer) -> None:
     async def scenario() -> None:
         async with _client(server) as client:
             sweep = Script("queue_sweep")(QueueKeys("p", "q"), now=0)
@@ -201,7 +209,7 @@ def test_a_store_that_does_not_know_our_scripts_learns_them(server: servers.Redi
     asyncio.run(scenario())
 
 
-def test_a_driver_starts_though_the_store_is_away(server: servers.RedisServer) -> None:
+def test_driver_starts_while_the_store_is_unreachable(server: servers.RedisServer) -> None:
     async def scenario() -> None:
         server.stop()
         driver = create(server.uri, {"connect_timeout": 0.2, "backoff_max": 0.05, "unknown": 1})
@@ -231,7 +239,7 @@ def test_a_driver_starts_though_the_store_is_away(server: servers.RedisServer) -
     asyncio.run(scenario())
 
 
-def test_a_full_store_is_an_unavailable_one(server: servers.RedisServer) -> None:
+def test_full_redis_raises_store_unavailable(server: servers.RedisServer) -> None:
     async def scenario() -> None:
         driver = create(server.uri, {})
         await driver.start()
@@ -247,7 +255,7 @@ def test_a_full_store_is_an_unavailable_one(server: servers.RedisServer) -> None
     asyncio.run(scenario())
 
 
-def test_a_synchronous_caller_has_the_same_verbs(server: servers.RedisServer) -> None:
+def test_verbs_run_over_a_blocking_client_too(server: servers.RedisServer) -> None:
     client = keyspace.BlockingClient(server.uri, QUICK)
     sweep = Script("queue_sweep")(QueueKeys("p", "q"), now=0)
     assert client.call(sweep) == 0
@@ -274,15 +282,15 @@ def test_a_synchronous_caller_has_the_same_verbs(server: servers.RedisServer) ->
         "redis://[::1",
     ],
 )
-def test_a_uri_that_names_no_redis_is_refused(uri: str) -> None:
+def test_uri_that_names_no_redis_is_refused(uri: str) -> None:
     with pytest.raises(errors.BadConfiguration, match="storage URI"):
-        keyspace.checked(uri)
+        keyspace.validate_uri(uri)
 
 
 @pytest.mark.parametrize(
     "uri", ["redis://u:hunter2@h:1/2", "rediss://:hunter2@h", "unix://:hunter2@/run/r.sock?db=1"]
 )
 def test_no_password_is_printed(uri: str) -> None:
-    assert keyspace.checked(uri) == uri
-    assert "hunter2" not in keyspace.printable(uri)
-    assert keyspace.printable("redis://h:1/2") == "redis://h:1/2"
+    assert keyspace.validate_uri(uri) == uri
+    assert "hunter2" not in keyspace.redact_password(uri)
+    assert keyspace.redact_password("redis://h:1/2") == "redis://h:1/2"

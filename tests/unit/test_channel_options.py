@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options of channels that cannot be what was meant are told at the start."""
+"""Inconsistent options of channels are reported at the start."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 
 from zaqar_redis import conf as configuration
 from zaqar_redis import errors
-from zaqar_redis.cli import configured
+from zaqar_redis.cli import service_factory
 
 
 def start(folder: Path, text: str) -> None:
-    """With this configuration, as far as the first worker."""
+    """Starts the service with this configuration, up to the first worker."""
     file = folder / "zaqar_redis.conf"
     file.write_text(text)
-    configured.channels(configuration.load([], [str(file)]), "redis://127.0.0.1")
+    service_factory.channels(configuration.load([], [str(file)]), "redis://127.0.0.1")
 
 
 def pem(key: ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey) -> str:
-    """Its public key, as a file has it."""
+    """Returns the public key in PEM, as a file has it."""
     form = serialization.PublicFormat.SubjectPublicKeyInfo
     text = key.public_key().public_bytes(serialization.Encoding.PEM, form).decode()
     return text.strip().replace("\n", "\n ")
@@ -54,12 +54,12 @@ publication_data_format = json_object
 """
 
 
-def test_options_that_fit_are_taken(tmp_path: Path) -> None:
+def test_consistent_options_are_accepted(tmp_path: Path) -> None:
     start(tmp_path, FINE)
 
 
 @pytest.mark.parametrize("document", ["channels.md", "console.md"])
-def test_what_the_guide_puts_into_a_file_is_taken(tmp_path: Path, document: str) -> None:
+def test_configurations_in_the_documents_are_accepted(tmp_path: Path, document: str) -> None:
     guide = Path(__file__).parents[2] / "doc" / document
     blocks = re.findall(r"^```ini\n(.*?)^```", guide.read_text(), re.MULTILINE | re.DOTALL)
     assert blocks
@@ -68,7 +68,7 @@ def test_what_the_guide_puts_into_a_file_is_taken(tmp_path: Path, document: str)
 
 
 @pytest.mark.parametrize(
-    ("group", "line", "told"),
+    ("group", "line", "message"),
     [
         ("channels:caht", "presence = true", "[channels:caht]"),
         ("channels:chat", "presense = true", "[channels:chat] presense"),
@@ -78,9 +78,9 @@ def test_what_the_guide_puts_into_a_file_is_taken(tmp_path: Path, document: str)
         ("channels:chat", "history_size = some", "[channels:chat] history_size"),
         ("channels:chat", "channel_regex = [a-z", "[channels:chat] channel_regex"),
         ("channels", "token_rsa_public_key = none", "[channels] token_rsa_public_key"),
-        ("channels", f"token_rsa_public_key = {ECDSA}", "not of RSA"),
-        ("channels", f"token_ecdsa_public_key = {ED25519}", "not of ECDSA"),
-        ("channels", f"token_ed25519_public_key = {ECDSA}", "not of Ed25519"),
+        ("channels", f"token_rsa_public_key = {ECDSA}", "not of type RSA"),
+        ("channels", f"token_ecdsa_public_key = {ED25519}", "not of type ECDSA"),
+        ("channels", f"token_ed25519_public_key = {ECDSA}", "not of type Ed25519"),
         (
             "channels",
             "token_jwks_public_endpoint = example.org/keys",
@@ -109,9 +109,9 @@ def test_what_the_guide_puts_into_a_file_is_taken(tmp_path: Path, document: str)
         ),
     ],
 )
-def test_options_that_do_not_fit_are_told_with_their_group(
-    tmp_path: Path, group: str, line: str, told: str
+def test_inconsistent_option_is_reported_with_its_group(
+    tmp_path: Path, group: str, line: str, message: str
 ) -> None:
     with pytest.raises(errors.BadConfiguration) as refused:
         start(tmp_path, f"{FINE}[{group}]\n{line}\n")  # the last value is the one that counts
-    assert told in str(refused.value)
+    assert message in str(refused.value)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One private server for a data directory, as long as somebody uses it."""
+"""One embedded server for a data directory, as long as a process uses it."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ with embedded.running(sys.argv[1]) as uri:
 """
 
 
-class User:
-    """Another process that uses the server of a URI."""
+class ServerUserProcess:
+    """Another process that uses the embedded server of a URI."""
 
     def __init__(self, uri: str) -> None:
         self._process = subprocess.Popen(
@@ -41,7 +41,7 @@ class User:
 
     @property
     def uri(self) -> str:
-        """Known once the server runs."""
+        """The server's URI, once it runs."""
         assert self._process.stdout
         return self._process.stdout.readline().decode().strip()
 
@@ -56,14 +56,14 @@ class User:
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    # Not pytest's: the path of a socket must be short.
+    # Not tmp_path: the path of a socket must be short.
     with tempfile.TemporaryDirectory(prefix="zr-") as made:
         yield Path(made)
 
 
 @contextlib.contextmanager
-def _users(folder: Path, number: int) -> Iterator[list[User]]:
-    users = [User(f"embedded://{folder}") for _ in range(number)]
+def _users(folder: Path, number: int) -> Iterator[list[ServerUserProcess]]:
+    users = [ServerUserProcess(f"embedded://{folder}") for _ in range(number)]
     try:
         yield users
     finally:
@@ -81,17 +81,17 @@ def _pid(uri: str) -> int:
         return int(client.info("server")["process_id"])
 
 
-def _lives(pid: int) -> bool:
+def _is_alive(pid: int) -> bool:
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
     except FileNotFoundError:
         return False
-    return state != "Z"  # nobody need have looked at it yet
+    return state != "Z"  # a zombie has ended, even when it was not waited for
 
 
 def _kill(pid: int) -> None:
     os.kill(pid, signal.SIGKILL)
-    servers.wait_for(lambda: not _lives(pid), "the server to be gone")
+    servers.wait_for(lambda: not _is_alive(pid), "the server to end")
 
 
 def _answers(uri: str) -> bool:
@@ -106,15 +106,15 @@ def _rejected(client: redis.Redis) -> int:
     return int(client.info("stats")["rejected_connections"])
 
 
-def test_it_runs_while_it_is_used_and_no_longer(folder: Path) -> None:
+def test_embedded_server_runs_only_while_used(folder: Path) -> None:
     with embedded.running(f"embedded://{folder}") as uri:
         pid = _pid(uri)
         assert uri == f"unix://{folder}/redis.sock"
-    assert not _lives(pid)
+    assert not _is_alive(pid)
     assert not (folder / "redis.sock").exists()
 
 
-def test_what_it_was_told_survives_a_restart(folder: Path) -> None:
+def test_embedded_server_keeps_data_over_restart(folder: Path) -> None:
     for number in range(3):
         with (
             embedded.running(f"embedded://{folder}?appendfsync=always") as uri,
@@ -124,7 +124,7 @@ def test_what_it_was_told_survives_a_restart(folder: Path) -> None:
             assert client.config_get("appendfsync") == {"appendfsync": "always"}
 
 
-def test_it_is_reached_by_nobody_else(folder: Path) -> None:
+def test_embedded_server_is_private_to_its_user(folder: Path) -> None:
     inner = folder / "made" / "here"
     with embedded.running(f"embedded://{inner}") as uri, _client(uri) as client:
         assert client.config_get("port") == {"port": "0"}
@@ -132,41 +132,41 @@ def test_it_is_reached_by_nobody_else(folder: Path) -> None:
         assert stat.S_IMODE((inner / "redis.sock").stat().st_mode) == 0o700
 
 
-def test_processes_that_start_together_share_one_and_the_last_stops_it(folder: Path) -> None:
+def test_concurrent_users_share_one_server_and_the_last_stops_it(folder: Path) -> None:
     with _users(folder, 3) as users:
         pids = {_pid(user.uri) for user in users}
         assert len(pids) == 1
         [pid] = pids
         for user in users[:2]:
             user.leave()
-            assert _lives(pid)
+            assert _is_alive(pid)
         users[2].leave()
-        assert not _lives(pid)
+        assert not _is_alive(pid)
 
 
-def test_a_user_that_is_killed_stops_nobody_else(folder: Path) -> None:
+def test_killed_user_does_not_stop_the_server_of_others(folder: Path) -> None:
     with _users(folder, 1) as users:
         uri = users[0].uri
         pid = _pid(uri)
         with embedded.running(f"embedded://{folder}"):
             users[0].kill()
             assert _pid(uri) == pid
-        # The dead hold nothing: this one was the last.
-        assert not _lives(pid)
+        # A killed process holds no lock: this one was the last user.
+        assert not _is_alive(pid)
 
 
-def test_a_server_whose_only_user_was_killed_is_found_again(folder: Path) -> None:
+def test_server_whose_only_user_was_killed_is_used_by_the_next(folder: Path) -> None:
     with _users(folder, 1) as users:
         uri = users[0].uri
         pid = _pid(uri)
         users[0].kill()
-        assert _lives(pid)
+        assert _is_alive(pid)
         with embedded.running(f"embedded://{folder}") as again:
             assert (again, _pid(again)) == (uri, pid)
-        assert not _lives(pid)
+        assert not _is_alive(pid)
 
 
-def test_a_server_that_was_killed_with_its_user_is_started_by_the_next(folder: Path) -> None:
+def test_server_killed_with_its_user_is_started_by_the_next_user(folder: Path) -> None:
     with _users(folder, 1) as users:
         uri = users[0].uri
         with _client(uri) as client:
@@ -178,7 +178,7 @@ def test_a_server_that_was_killed_with_its_user_is_started_by_the_next(folder: P
         assert client.get("kept") == b"yes"
 
 
-def test_a_server_that_is_killed_while_it_is_used_comes_back_as_it_was(
+def test_server_killed_while_used_is_restarted_with_data_and_options(
     folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with embedded.running(f"embedded://{folder}?appendfsync=always") as uri:
@@ -191,13 +191,13 @@ def test_a_server_that_is_killed_while_it_is_used_comes_back_as_it_was(
             with _client(uri) as client:
                 assert client.config_get("appendfsync") == {"appendfsync": "always"}
         last = _pid(uri)
-    assert not _lives(last)
-    told = [record.getMessage() for record in caplog.records]
-    assert len(told) == 3
-    assert f"{folder} ended; it was started again as process {last}" in told[-1]
+    assert not _is_alive(last)
+    logged = [record.getMessage() for record in caplog.records]
+    assert len(logged) == 3
+    assert f"{folder} ended; it was started again as process {last}" in logged[-1]
 
 
-def test_of_several_users_one_starts_the_server_again(folder: Path) -> None:
+def test_only_one_of_several_users_restarts_the_server(folder: Path) -> None:
     with _users(folder, 3) as users:
         [uri] = {user.uri for user in users}
         with _client(uri) as client:
@@ -212,10 +212,10 @@ def test_of_several_users_one_starts_the_server_again(folder: Path) -> None:
         with _client(uri) as client:
             assert client.get("kept") == b"yes"
         users[2].leave()
-        assert not _lives(new)
+        assert not _is_alive(new)
 
 
-def test_a_server_that_cannot_be_started_again_is_tried_until_it_can(
+def test_restart_is_retried_until_it_succeeds(
     folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     appended, aside = folder / "appendonlydir", folder / "aside"
@@ -240,15 +240,15 @@ def test_a_server_that_cannot_be_started_again_is_tried_until_it_can(
     assert f"{folder} ended and cannot be started again: " in first
     assert "did not start: " in first
     assert "append" in first
-    # Each waits longer than the one before.
+    # Each attempt waits longer than the one before.
     assert "next attempt in 0.1 s" in first
     assert "next attempt in 0.2 s" in second
 
 
-def test_who_leaves_while_the_server_cannot_be_started_is_not_kept(
+def test_user_exits_at_once_while_server_cannot_be_restarted(
     folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    for pause in ("_PAUSE", "_PAUSE_REFUSED"):
+    for pause in ("_RESTART_DELAY_SECONDS", "_START_RETRY_MAX_SECONDS"):
         monkeypatch.setattr(embedded, pause, 3000.0)  # longer than a test may take
     with embedded.running(f"embedded://{folder}") as uri:
         pid = _pid(uri)
@@ -259,14 +259,14 @@ def test_who_leaves_while_the_server_cannot_be_started_is_not_kept(
     assert not _answers(uri)
 
 
-def test_a_server_that_takes_no_more_connections_is_not_started_twice(folder: Path) -> None:
+def test_server_at_its_connection_limit_is_not_started_twice(folder: Path) -> None:
     with embedded.running(f"embedded://{folder}") as uri, _client(uri) as client:
         pid = _pid(uri)
         client.config_set("maxclients", 1)
-        user = User(f"embedded://{folder}")
+        user = ServerUserProcess(f"embedded://{folder}")
         try:
-            # By then it has looked, and was not let in.
-            servers.wait_for(lambda: _rejected(client) > 0, "the other user to look")
+            # By then the other user has tried to connect, and was rejected.
+            servers.wait_for(lambda: _rejected(client) > 0, "the other user to connect")
             client.config_set("maxclients", 100)
             assert user.uri == uri
             assert _pid(uri) == pid
@@ -275,29 +275,29 @@ def test_a_server_that_takes_no_more_connections_is_not_started_twice(folder: Pa
             user.kill()
 
 
-def test_a_long_path_has_its_socket_elsewhere(folder: Path) -> None:
+def test_socket_of_a_long_path_is_in_another_folder(folder: Path) -> None:
     deep = folder / ("d" * 80) / ("e" * 80)
     with embedded.running(f"embedded://{deep}") as uri, _client(uri) as client:
         assert len(uri) < 110
         client.set("a", "b")
         assert (deep / "appendonlydir").exists() or (deep / "appendonly.aof").exists()
-        other = embedded.Place(f"embedded://{deep}x").uri
+        other = embedded.DataDirectory(f"embedded://{deep}x").uri
         assert other != uri
     parent = Path(uri.removeprefix("unix://")).parent
     assert list(parent.iterdir()) == []
     parent.rmdir()
 
 
-def test_a_path_may_hold_what_a_uri_encodes(folder: Path) -> None:
+def test_path_may_have_percent_encoded_characters(folder: Path) -> None:
     with embedded.running(f"embedded://{folder}/with%20blank%C3%A9") as uri:
         assert _pid(uri)
         assert (folder / "with blanké" / "redis.sock").exists()
 
 
-def test_without_a_path_it_is_the_users_own_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_uri_without_path_means_the_users_data_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", "/var/lib/somebody")
-    place = embedded.Place("embedded://")
-    assert place.folder == Path("/var/lib/somebody/zaqar-redis")
+    directory = embedded.DataDirectory("embedded://")
+    assert directory.folder == Path("/var/lib/somebody/zaqar-redis")
 
 
 @pytest.mark.parametrize(
@@ -314,12 +314,12 @@ def test_without_a_path_it_is_the_users_own_folder(monkeypatch: pytest.MonkeyPat
         "",
     ],
 )
-def test_a_uri_that_is_not_understood_is_refused(uri: str) -> None:
+def test_invalid_uri_is_refused(uri: str) -> None:
     with pytest.raises(errors.BadConfiguration, match="storage URI"):
-        embedded.Place(uri)
+        embedded.DataDirectory(uri)
 
 
-def test_a_folder_that_cannot_be_made_is_told(folder: Path) -> None:
+def test_folder_that_cannot_be_created_is_reported(folder: Path) -> None:
     (folder / "file").write_text("no folder")
     with (
         pytest.raises(errors.BadConfiguration, match="data directory"),
@@ -328,7 +328,7 @@ def test_a_folder_that_cannot_be_made_is_told(folder: Path) -> None:
         pass
 
 
-def test_a_server_that_does_not_start_says_why(folder: Path) -> None:
+def test_failed_start_of_the_server_is_reported_with_its_reason(folder: Path) -> None:
     (folder / "appendonlydir").write_text("not a folder")
     with (
         pytest.raises(errors.BadConfiguration, match=r"did not start: .*append"),
@@ -337,7 +337,7 @@ def test_a_server_that_does_not_start_says_why(folder: Path) -> None:
         pass
 
 
-def test_a_link_in_place_of_the_socket_s_folder_is_refused(
+def test_symbolic_link_as_folder_of_the_socket_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     common, target = tmp_path / "common", tmp_path / "target"
@@ -345,7 +345,7 @@ def test_a_link_in_place_of_the_socket_s_folder_is_refused(
     target.mkdir()
     monkeypatch.setattr(tempfile, "gettempdir", lambda: str(common))
     uri = f"embedded://{tmp_path / ('d' * 100)}"
-    folder = embedded.Place(uri).socket.parent
+    folder = embedded.DataDirectory(uri).socket.parent
     assert folder.parent == common
     folder.symlink_to(target)
     with (

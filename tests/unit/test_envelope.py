@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A message at rest reads back as it was written, by Python and by Lua."""
+"""A stored message is read as it was written, by Python and by Lua."""
 
 from __future__ import annotations
 
@@ -11,43 +11,43 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests import servers
-from tests.contract.stores import OwnedClock
+from tests.contract.stores import ManualClock
 from zaqar_redis.keyspace import client as keyspace
 from zaqar_redis.keyspace import envelope, keys
 from zaqar_redis.keyspace.batch import BatchSettings
-from zaqar_redis.records import Draft
-from zaqar_redis.storage.drivers.redis import RedisDriver
+from zaqar_redis.records import NewMessage
+from zaqar_redis.storage.redis import RedisDriver
 
 _HEAD_SIZE = 29  # what Redis writes: everything before the flags
 
 QUEUE_NAMES = st.text(st.characters(codec="ascii", categories=["L", "N"]), max_size=64)
-DRAFTS = st.builds(
-    Draft,
+MESSAGES = st.builds(
+    NewMessage,
     body=st.binary(max_size=300),
     ttl=st.integers(60, 100 * 365 * 86400),
     delay=st.integers(0, 100 * 365 * 86400),
     checksum=st.one_of(st.just(b""), st.binary(min_size=16, max_size=16)),
     origin=QUEUE_NAMES,
-    sealed=st.booleans(),
+    encrypted=st.booleans(),
 )
 
 
-@given(draft=DRAFTS, client=st.binary(min_size=16, max_size=16))
-def test_what_is_written_is_read(draft: Draft, client: bytes) -> None:
-    stored = bytes(_HEAD_SIZE) + envelope.tail(draft, client)
+@given(message=MESSAGES, client=st.binary(min_size=16, max_size=16))
+def test_envelope_is_read_as_it_was_written(message: NewMessage, client: bytes) -> None:
+    stored = bytes(_HEAD_SIZE) + envelope.tail(message, client)
     *_, flags, who, origin_length = envelope.head(stored)
-    assert (envelope.is_sealed(flags), who) == (draft.sealed, client)
-    assert envelope.rest(stored, origin_length) == (draft.origin, draft.checksum, draft.body)
+    assert (envelope.is_encrypted(flags), who) == (message.encrypted, client)
+    assert envelope.rest(stored, origin_length) == (message.origin, message.checksum, message.body)
 
 
 @given(uuid=st.uuids())
-def test_a_client_is_sixteen_bytes_however_its_uuid_is_spelled(uuid: uuid.UUID) -> None:
+def test_client_uuid_is_sixteen_bytes_in_any_spelling(uuid: uuid.UUID) -> None:
     spellings = (str(uuid), uuid.hex, str(uuid).upper(), f"{{{uuid}}}", uuid.urn)
     assert {envelope.client_bytes(spelling) for spelling in spellings} == {uuid.bytes}
 
 
 @given(one=st.text(max_size=40), other=st.text(max_size=40))
-def test_clients_that_are_no_uuids_are_told_apart(one: str, other: str) -> None:
+def test_clients_that_are_no_uuids_are_distinct(one: str, other: str) -> None:
     assert len(envelope.client_bytes(one)) == 16
     if one != other:
         uuids = all(_is_uuid(text) for text in (one, other))
@@ -62,33 +62,35 @@ def _is_uuid(text: str) -> bool:
 
 
 @given(
-    draft=DRAFTS,
+    message=MESSAGES,
     now=st.integers(0, 2**52),
     lease=st.tuples(st.integers(60, 43200), st.integers(60, 43200)),
 )
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
-def test_the_head_that_redis_writes_is_the_head_that_python_reads(
-    redis_server: servers.RedisServer, draft: Draft, now: int, lease: tuple[int, int]
+def test_head_written_by_redis_is_read_by_python(
+    redis_server: servers.RedisServer, message: NewMessage, now: int, lease: tuple[int, int]
 ) -> None:
-    asyncio.run(_written_by_redis(redis_server.uri, draft, now + 1, lease))
+    asyncio.run(_written_by_redis(redis_server.uri, message, now + 1, lease))
 
 
-async def _written_by_redis(uri: str, draft: Draft, now: int, lease: tuple[int, int]) -> None:
-    clock, project = OwnedClock(), f"envelope-{uuid.uuid4()}"
+async def _written_by_redis(
+    uri: str, message: NewMessage, now: int, lease: tuple[int, int]
+) -> None:
+    clock, project = ManualClock(), f"envelope-{uuid.uuid4()}"
     clock.now = now
     of_queue = keys.of_queue(project, "q")
     async with keyspace.connected(uri, BatchSettings()) as client:
         driver = RedisDriver(client, now=clock)
         await driver.queues.create(project, "q", {"_default_message_delay": 1})
         who = str(uuid.uuid4())
-        await driver.messages.post(project, "q", [draft], client=who, default_ttl=60, size=0)
+        await driver.messages.post(project, "q", [message], client=who, default_ttl=60, size=0)
         stored = await client.command("HGET", of_queue.bodies, 1)
-        ttl, delay = draft.ttl or 0, draft.delay or 0
+        ttl, delay = message.ttl or 0, message.delay or 0
         assert envelope.head(stored)[:4] == (now, now + ttl * 1000, ttl, delay)
         whole = msgspec.msgpack.decode(stored)
         assert whole == [
-            *(now, now + ttl * 1000, ttl, delay, int(draft.sealed)),
-            *(uuid.UUID(who).bytes, draft.origin, draft.checksum, draft.body),
+            *(now, now + ttl * 1000, ttl, delay, int(message.encrypted)),
+            *(uuid.UUID(who).bytes, message.origin, message.checksum, message.body),
         ]
 
         clock.now += delay * 1000

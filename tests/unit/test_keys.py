@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""No two queues share a key, whatever the texts that name them."""
+"""No two queues share a key, whatever their names."""
 
 from __future__ import annotations
 
@@ -7,30 +7,36 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from redis.crc import key_slot
 
-from zaqar_redis.keyspace.keys import ProjectKeys, QueueKeys, due_indexes, project_of, retry
+from zaqar_redis.keyspace.keys import (
+    ProjectKeys,
+    QueueKeys,
+    idempotency_key,
+    project_of,
+    sweep_indexes,
+)
 
-#: Mostly characters that mean something in keys, hash tags and percent-encoding.
+#: Mostly characters with a meaning in keys, hash tags and percent-encoding.
 TEXTS = st.text(
     st.one_of(st.sampled_from("{}/%.:-_~ab0127BDF*?[]\\ \n\0é☃"), st.characters(codec="utf-8")),
     max_size=12,
 )
-PLACES = st.tuples(TEXTS, TEXTS)
+QUEUES = st.tuples(TEXTS, TEXTS)
 
 
 def _keys(project: str, queue: str) -> list[bytes]:
-    """All but the index of what is due, which is many queues'."""
+    """Returns all keys of a queue but the sweep index, which queues share."""
     keys = QueueKeys(project, queue)
-    return [getattr(keys, slot) for slot in QueueKeys.__slots__ if slot != "due"]
+    return [getattr(keys, slot) for slot in QueueKeys.__slots__ if slot != "sweep_index"]
 
 
 def _tag(key: bytes) -> bytes:
-    """The part that Redis Cluster hashes."""
+    """Returns the part that Redis Cluster hashes."""
     start = key.find(b"{")
     end = key.find(b"}", start + 1)
     return key[start + 1 : end] if start >= 0 and end > start + 1 else key
 
 
-@given(one=PLACES, other=PLACES)
+@given(one=QUEUES, other=QUEUES)
 @example(one=("a", "b/c"), other=("a/b", "c"))
 @example(one=("a}", "{b"), other=("a", "}{b"))
 @example(one=("a%2Fb", "c"), other=("a/b", "c"))
@@ -42,36 +48,39 @@ def test_two_queues_share_no_key(one: tuple[str, str], other: tuple[str, str]) -
         assert _tag(QueueKeys(*one).queue) != _tag(QueueKeys(*other).queue)
 
 
-@given(place=PLACES)
-def test_a_queues_keys_are_distinct_and_of_one_slot(place: tuple[str, str]) -> None:
-    keys = _keys(*place)
+@given(queue=QUEUES)
+def test_keys_of_a_queue_are_distinct_and_in_one_slot(queue: tuple[str, str]) -> None:
+    keys = _keys(*queue)
     assert len(set(keys)) == len(keys)
     assert len({_tag(key) for key in keys}) == 1
     assert all(key.count(b"{") == 1 for key in keys)
-    for slot in set(QueueKeys.__slots__) - {"due", "unborn"}:  # the scripts cut its name out
-        assert getattr(QueueKeys(*place), slot).startswith(b"zr:{"), slot
+    for slot in set(QueueKeys.__slots__) - {
+        "sweep_index",
+        "reserved_epoch",
+    }:  # the scripts cut its name out
+        assert getattr(QueueKeys(*queue), slot).startswith(b"zr:{"), slot
 
 
-@given(place=PLACES)
-def test_a_queue_and_the_index_of_what_is_due_are_of_one_slot(place: tuple[str, str]) -> None:
-    keys = QueueKeys(*place)
-    assert key_slot(keys.due) == key_slot(keys.queue)
+@given(queue=QUEUES)
+def test_queue_and_its_sweep_index_are_in_one_slot(queue: tuple[str, str]) -> None:
+    keys = QueueKeys(*queue)
+    assert key_slot(keys.sweep_index) == key_slot(keys.queue)
 
 
-def test_every_slot_has_an_index_of_its_own() -> None:
-    assert [key_slot(index) for index in due_indexes()] == list(range(16384))
+def test_every_slot_has_its_own_sweep_index() -> None:
+    assert [key_slot(index) for index in sweep_indexes()] == list(range(16384))
 
 
-@given(place=PLACES, project=TEXTS)
-def test_a_projects_list_is_no_queues_key(place: tuple[str, str], project: str) -> None:
-    assert ProjectKeys(project).queues not in _keys(*place)
+@given(queue=QUEUES, project=TEXTS)
+def test_list_of_a_project_is_no_key_of_a_queue(queue: tuple[str, str], project: str) -> None:
+    assert ProjectKeys(project).queues not in _keys(*queue)
 
 
 @given(project=TEXTS)
-def test_a_project_is_known_by_its_list(project: str) -> None:
+def test_project_is_read_from_the_key_of_its_list(project: str) -> None:
     assert project_of(ProjectKeys(project).queues) == project
 
 
 @given(one=st.text(max_size=30), other=st.text(max_size=30))
-def test_two_idempotency_keys_have_two_names(one: str, other: str) -> None:
-    assert (retry(one) == retry(other)) == (one == other)
+def test_distinct_idempotency_keys_have_distinct_record_names(one: str, other: str) -> None:
+    assert (idempotency_key(one) == idempotency_key(other)) == (one == other)

@@ -17,7 +17,7 @@ def _patched(metadata: dict[str, Any], *operations: dict[str, Any]) -> dict[str,
     return patches.apply(metadata, patches.read(list(operations)))
 
 
-def test_keys_are_added_replaced_and_removed_in_turn() -> None:
+def test_operations_add_replace_and_remove_keys_in_order() -> None:
     assert _patched(
         {"a": 1, "b": 2},
         {"op": "add", "path": "/metadata/c", "value": [3]},
@@ -27,7 +27,7 @@ def test_keys_are_added_replaced_and_removed_in_turn() -> None:
     ) == {"a": None, "c": 4}
 
 
-def test_the_metadata_given_stays_as_it_is() -> None:
+def test_patch_does_not_change_the_given_metadata() -> None:
     metadata = {"a": 1}
     _patched(metadata, {"op": "remove", "path": "/metadata/a"})
     assert metadata == {"a": 1}
@@ -38,19 +38,19 @@ def test_an_empty_patch_changes_nothing() -> None:
 
 
 @given(key=st.text(min_size=1).filter(lambda key: key == key.strip()))
-def test_any_key_can_be_named(key: str) -> None:
+def test_path_can_name_any_key(key: str) -> None:
     path = "/metadata/" + key.replace("~", "~0").replace("/", "~1")
     assert _patched({}, {"op": "add", "path": path, "value": 1}) == {key: 1}
     assert _patched({key: 1}, {"op": "remove", "path": path}) == {}
 
 
 @pytest.mark.parametrize("op", ["replace", "remove"])
-def test_what_is_not_there_is_a_conflict(op: str) -> None:
+def test_operation_on_a_missing_key_is_a_conflict(op: str) -> None:
     with pytest.raises(errors.Conflict, match="non-existent object a"):
         _patched({}, {"op": op, "path": "/metadata/a", "value": 1})
 
 
-def test_reserved_attributes_are_always_there() -> None:
+def test_reserved_attributes_always_exist() -> None:
     path = "/metadata/_default_message_ttl"
     assert _patched({}, {"op": "remove", "path": path}) == {}
     replaced = _patched({}, {"op": "replace", "path": path, "value": 60})
@@ -81,6 +81,6 @@ def test_reserved_attributes_are_always_there() -> None:
         [{"op": "add", "path": "/metadata/fine", "value": 1}, {"op": "add"}],
     ],
 )
-def test_what_is_no_patch_is_refused(document: Any) -> None:
+def test_malformed_patch_is_refused(document: Any) -> None:
     with pytest.raises(errors.BadBody):
         patches.read(document)

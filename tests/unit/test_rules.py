@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every limit at its edge, below and above."""
+"""Every limit is tested at, below and above its bounds."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RANGES: dict[str, tuple[Callable[[int], object], int, int]] = {
     "limit": (lambda value: rules.limit(value, 20), 1, 20),
     "wait": (lambda value: rules.wait(value, LIMITS), 0, 30),
 }
-CAN_SEAL = True
+CAN_ENCRYPT = True
 
 METADATA_RANGES = {
     "_max_messages_post_size": (1, 262_144),
@@ -35,7 +35,7 @@ METADATA_RANGES = {
 
 
 @pytest.mark.parametrize("name", RANGES)
-def test_a_range_holds_its_ends_and_nothing_beyond(name: str) -> None:
+def test_range_includes_its_bounds_and_nothing_beyond(name: str) -> None:
     check, least, most = RANGES[name]
     check(least)
     check(most)
@@ -44,7 +44,7 @@ def test_a_range_holds_its_ends_and_nothing_beyond(name: str) -> None:
             check(outside)
 
 
-def test_what_is_not_given_takes_the_default() -> None:
+def test_missing_value_gets_the_default() -> None:
     assert rules.claim_ttl(None, LIMITS) == 300
     assert rules.claim_grace(None, LIMITS) == 60
     assert rules.limit(None, 20) == 10
@@ -54,12 +54,12 @@ def test_what_is_not_given_takes_the_default() -> None:
 
 
 @pytest.mark.parametrize("name", ["a", "z" * 64, "a.b", "-", "_", "0", "A-Z_a.z"])
-def test_queue_names_that_are_fine(name: str) -> None:
+def test_valid_queue_names_are_accepted(name: str) -> None:
     assert rules.queue_name(name) == name
 
 
 @pytest.mark.parametrize("name", ["", "z" * 65, "a b", "a/b", "é", "a\n", "{a}", "a%", "٣", "a\0"])
-def test_queue_names_that_are_not(name: str) -> None:
+def test_invalid_queue_names_are_refused(name: str) -> None:
     with pytest.raises(errors.BadQueue):
         rules.queue_name(name)
 
@@ -85,7 +85,7 @@ def test_client_ids_are_uuids_in_any_spelling() -> None:
         rules.client_id(None, LIMITS)
 
 
-def test_client_ids_may_be_any_text_of_the_right_length_if_the_operator_says_so() -> None:
+def test_client_ids_may_be_any_text_within_lengths_when_configured() -> None:
     for length in (10, 36):
         assert rules.client_id("x" * length, LOOSE) == "x" * length
     for length in (9, 37):
@@ -105,24 +105,24 @@ def test_idempotency_keys() -> None:
 def test_reserved_numbers(name: str) -> None:
     least, most = METADATA_RANGES[name]
     for value in (None, least, most):
-        rules.queue_metadata({name: value}, LIMITS, CAN_SEAL)
+        rules.queue_metadata({name: value}, LIMITS, CAN_ENCRYPT)
     wrong: list[Any] = [least - 1, most + 1, True, 60.0, "60", [], {}]
     for value in wrong:
         with pytest.raises(errors.BadRequest, match=name):
-            rules.queue_metadata({name: value}, LIMITS, CAN_SEAL)
+            rules.queue_metadata({name: value}, LIMITS, CAN_ENCRYPT)
 
 
-def test_the_dead_letter_queue_is_named_as_queues_are() -> None:
-    for name in ("a.b", "", None):  # the empty text is stock's way to say none
-        rules.queue_metadata({"_dead_letter_queue": name}, LIMITS, CAN_SEAL)
+def test_dead_letter_queue_needs_a_valid_queue_name() -> None:
+    for name in ("a.b", "", None):  # stock writes an empty text for none
+        rules.queue_metadata({"_dead_letter_queue": name}, LIMITS, CAN_ENCRYPT)
     for value in (5, "a b", "z" * 65, ["a"]):
         with pytest.raises(errors.BadRequest):
-            rules.queue_metadata({"_dead_letter_queue": value}, LIMITS, CAN_SEAL)
+            rules.queue_metadata({"_dead_letter_queue": value}, LIMITS, CAN_ENCRYPT)
 
 
-def test_encryption_needs_a_key_of_the_operators() -> None:
-    rules.queue_metadata({"_enable_encrypt_messages": True}, LIMITS, CAN_SEAL)
-    rules.queue_metadata({"_enable_encrypt_messages": False}, LIMITS, not CAN_SEAL)
+def test_encryption_needs_a_configured_key() -> None:
+    rules.queue_metadata({"_enable_encrypt_messages": True}, LIMITS, CAN_ENCRYPT)
+    rules.queue_metadata({"_enable_encrypt_messages": False}, LIMITS, not CAN_ENCRYPT)
     for value, can_seal in ((True, False), (1, True), ("yes", True)):
         with pytest.raises(errors.BadRequest):
             rules.queue_metadata({"_enable_encrypt_messages": value}, LIMITS, can_seal)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ctrl-C ends a coroutine in order."""
+"""Ctrl-C ends a coroutine in an orderly way."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from zaqar_redis.runner import Runner
 
 
 def _as_in_a_session(number: int, frame: object) -> None:
-    """asyncio's own runner leaves it in place: it raises in whatever is at work."""
+    """A custom handler that asyncio's own runner leaves in place; raises at any point."""
     raise KeyboardInterrupt
 
 
 @pytest.mark.parametrize("handler", [signal.default_int_handler, _as_in_a_session])
-def test_a_coroutine_that_is_interrupted_ends_in_order_and_other_tasks_with_it(
+def test_interrupted_coroutine_runs_its_cleanup_before_other_tasks_end(
     handler: Callable[[int, object], None],
 ) -> None:
-    said: list[str] = []
+    done: list[str] = []
 
     async def other() -> None:
         signal.raise_signal(signal.SIGINT)
         await asyncio.sleep(0)
-        said.append("other")
+        done.append("other")
 
     async def work() -> None:
         needed = asyncio.create_task(other())
@@ -35,7 +35,7 @@ def test_a_coroutine_that_is_interrupted_ends_in_order_and_other_tasks_with_it(
             await asyncio.Event().wait()
         finally:
             await needed
-            said.append("tidied up")
+            done.append("cleaned up")
 
     before = signal.signal(signal.SIGINT, handler)
     try:
@@ -44,26 +44,26 @@ def test_a_coroutine_that_is_interrupted_ends_in_order_and_other_tasks_with_it(
         assert signal.getsignal(signal.SIGINT) is handler
     finally:
         signal.signal(signal.SIGINT, before)
-    assert said == ["other", "tidied up"]
+    assert done == ["other", "cleaned up"]
 
 
-def test_who_handled_the_signal_before_is_asked_too() -> None:
-    asked: list[int] = []
+def test_previous_signal_handler_is_called_too() -> None:
+    handled: list[int] = []
 
     async def work() -> None:
         signal.raise_signal(signal.SIGINT)
         await asyncio.Event().wait()
 
-    before = signal.signal(signal.SIGINT, lambda number, frame: asked.append(number))
+    before = signal.signal(signal.SIGINT, lambda number, frame: handled.append(number))
     try:
         with Runner() as runner, pytest.raises(KeyboardInterrupt):
             runner.run(work)
     finally:
         signal.signal(signal.SIGINT, before)
-    assert asked == [signal.SIGINT]
+    assert handled == [signal.SIGINT]
 
 
-def test_a_coroutine_interrupted_before_it_starts_never_does() -> None:
+def test_coroutine_interrupted_before_it_starts_never_starts() -> None:
     started: list[str] = []
 
     async def work() -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A script is called by the names in its first lines, or not at all."""
+"""A script is called with exactly the names of keys and arguments in its first lines."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from zaqar_redis.keyspace.script import Call, Script, Steps, Verb, _signature, v
 QUEUE = QueueKeys("p", "q")
 
 
-def test_keys_and_arguments_stand_in_the_order_of_the_script() -> None:
+def test_keys_and_arguments_are_sent_in_the_order_of_the_script() -> None:
     command = Script("claim_delete")(QUEUE, claim="c", now=7).command()
     keys = (
         QUEUE.queue,
@@ -23,24 +23,24 @@ def test_keys_and_arguments_stand_in_the_order_of_the_script() -> None:
         QUEUE.holds,
         QUEUE.claims,
         QUEUE.leases,
-        QUEUE.gate,
+        QUEUE.move_lock,
     )
     assert command[0] == "EVALSHA"
     assert command[2:] == (7, *keys, 7, "c")
 
 
-def test_one_key_alone_is_a_key() -> None:
+def test_script_with_one_key_sends_one_key() -> None:
     project = ProjectKeys("p")
     call = Script("project_count")(project)
     assert call.command()[2:] == (1, project.queues)
 
 
-def test_the_rest_follows_the_named_arguments() -> None:
+def test_variadic_arguments_follow_the_named_ones() -> None:
     command = Script("message_get")(QUEUE, "epoch", 1, now=7).command()
     assert command[-3:] == (7, "epoch", 1)
 
 
-def test_a_server_that_does_not_know_the_script_is_sent_it() -> None:
+def test_unknown_script_is_loaded_and_called_again() -> None:
     call = Script("queue_get")(QUEUE, peek=0)
     assert call.command_with_source() == ("EVAL", call.script.source, *call.command()[2:])
 
@@ -54,7 +54,7 @@ def test_a_server_that_does_not_know_the_script_is_sent_it() -> None:
         ((5,), {"now": 1, "claim": "c"}),
     ],
 )
-def test_a_wrong_name_fails_before_anything_is_sent(
+def test_wrong_name_fails_before_anything_is_sent(
     rest: tuple[int, ...], named: dict[str, Any]
 ) -> None:
     with pytest.raises(TypeError, match="claim_delete"):
@@ -66,7 +66,7 @@ def test_keys_of_another_kind_are_refused() -> None:
         Script("claim_delete")(ProjectKeys("p"), now=1, claim="c")
 
 
-def test_a_script_that_is_not_there_fails_at_import() -> None:
+def test_missing_script_fails_at_import() -> None:
     with pytest.raises(FileNotFoundError):
         Script("queue_explode")
 
@@ -80,18 +80,18 @@ def test_a_script_that_is_not_there_fails_at_import() -> None:
         "local a = ARGV[1]\n-- ARGV[3...]: more\n",
     ],
 )
-def test_a_signature_without_order_is_refused(text: str) -> None:
+def test_malformed_signature_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"x\.lua"):
         _signature("x", text)
 
 
-def test_a_signature_is_read() -> None:
+def test_signature_is_parsed() -> None:
     text = "-- Do.\nlocal q   = KEYS[1]  -- hash\nlocal now = tonumber(ARGV[1])\nlocal x = 5\n"
     assert _signature("x", text) == (("q",), ("now",))
 
 
 class _Echo:
-    """Answers every call with its last argument."""
+    """A client that answers every call with its last argument."""
 
     def call(self, call: Call) -> Any:
         return call.command()[-1]
@@ -109,7 +109,7 @@ class _Verbs:
         return [first, *several]
 
 
-def test_a_verb_is_a_conversation_that_a_synchronous_caller_can_have() -> None:
+def test_verb_runs_over_a_blocking_client() -> None:
     made = _Verbs().both(1, other=2)
     assert isinstance(made, Verb)
     assert made.run() == [1, 2, 1]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stores behind TLS and passwords, and what the log says of them."""
+"""Stores with TLS and passwords, and what the log contains about them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PASSWORD = "open-sesame"
 
 
 def _certificate(folder: Path) -> tuple[Path, Path]:
-    """A key and a certificate for 127.0.0.1 that vouches for itself."""
+    """Creates a key and a self-signed certificate for 127.0.0.1."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
     now = datetime.datetime.now(datetime.UTC)
@@ -57,7 +57,7 @@ def _certificate(folder: Path) -> tuple[Path, Path]:
 
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, Path]]:
-    """Port of a Redis that speaks TLS only and wants a password, and its certificate."""
+    """The port of a Redis with TLS only and a password, and its certificate."""
     folder = tmp_path_factory.mktemp("secured")
     key, certificate = _certificate(folder)
     port = servers.free_port()
@@ -96,23 +96,25 @@ def _ping(uri: str) -> bytes:
     return asyncio.run(ping())
 
 
-def test_rediss_speaks_tls_and_gives_the_password(secured: tuple[int, Path]) -> None:
+def test_rediss_uri_uses_tls_and_sends_the_password(secured: tuple[int, Path]) -> None:
     port, certificate = secured
     uri = f"rediss://:{PASSWORD}@127.0.0.1:{port}/3?ssl_ca_certs={certificate}"
     assert _ping(uri) == b"PONG"
 
 
-def test_a_certificate_nobody_vouches_for_is_refused(secured: tuple[int, Path]) -> None:
+def test_certificate_of_an_unknown_authority_is_refused(secured: tuple[int, Path]) -> None:
     port, _ = secured
     with pytest.raises(errors.StoreUnavailable):
         _ping(f"rediss://:{PASSWORD}@127.0.0.1:{port}")
 
 
-def test_a_wrong_password_is_an_unavailable_store_and_is_not_logged(
+def test_wrong_password_is_an_unavailable_store_and_not_logged(
     secured: tuple[int, Path], caplog: pytest.LogCaptureFixture
 ) -> None:
     port, certificate = secured
-    caplog.set_level(logging.WARNING, "zaqar_redis.keyspace.batch")  # commands ask for less
+    caplog.set_level(
+        logging.WARNING, "zaqar_redis.keyspace.batch"
+    )  # the commands' own level is higher
     with pytest.raises(errors.StoreUnavailable):
         _ping(f"rediss://:not-this-one@127.0.0.1:{port}?ssl_ca_certs={certificate}")
     assert "no connection to" in caplog.text
@@ -131,4 +133,4 @@ def test_a_wrong_password_is_an_unavailable_store_and_is_not_logged(
     ],
 )
 def test_a_uri_is_shown_without_its_password(uri: str, shown: str) -> None:
-    assert keyspace.printable(uri) == shown
+    assert keyspace.redact_password(uri) == shown

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How queues are shared out."""
+"""The distribution of queues over pools."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zaqar_redis.records import Pool
-from zaqar_redis.storage.pooled import shares
+from zaqar_redis.storage.pools import shares
 
 WEIGHTS = st.dictionaries(st.text(min_size=1, max_size=3), st.integers(0, 2**32), min_size=1)
 
 
 @given(st.integers(0, 10**6), WEIGHTS.filter(lambda weights: any(weights.values())))
-def test_everything_is_shared_out_by_weight(total: int, weights: dict[str, int]) -> None:
-    found = shares.of(total, weights)
+def test_queues_are_distributed_by_pool_weight(total: int, weights: dict[str, int]) -> None:
+    found = shares.apportion(total, weights)
     whole = sum(weights.values())
     assert sum(found.values()) == total
     for name, weight in weights.items():
@@ -26,19 +26,19 @@ def pool(name: str, weight: int, flavor: str = "", draining: bool = False) -> Po
     return Pool(name=name, uri="", weight=weight, flavor=flavor, draining=draining)
 
 
-def test_each_flavor_is_for_itself() -> None:
+def test_queues_are_distributed_within_each_flavor() -> None:
     pools = [pool("a", 1), pool("b", 1, "fast"), pool("c", 3, "fast")]
     counts = {"default": 2, "a": 1, "b": 4, "c": 0}
-    assert list(shares.transfers(pools, counts)) == [
+    assert list(shares.imbalances(pools, counts)) == [
         ({"default": 2}, {"a": 2}),
         ({"b": 3}, {"c": 3}),
     ]
 
 
-def test_what_is_shared_out_already_stays() -> None:
-    assert list(shares.transfers([pool("a", 5)], {"default": 0, "a": 9})) == [({}, {})]
+def test_balanced_queues_are_not_moved() -> None:
+    assert list(shares.imbalances([pool("a", 5)], {"default": 0, "a": 9})) == [({}, {})]
 
 
-def test_queues_stay_where_no_pool_takes_any() -> None:
+def test_queues_stay_when_no_pool_accepts_any() -> None:
     pools = [pool("a", 0), pool("b", 5, draining=True), pool("c", 1, "fast")]
-    assert list(shares.transfers(pools, {"default": 3, "a": 1, "b": 1, "c": 1})) == [({}, {})]
+    assert list(shares.imbalances(pools, {"default": 3, "a": 1, "b": 1, "c": 1})) == [({}, {})]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pre-signed URLs open what was signed, for as long, and nothing else."""
+"""Pre-signed URLs give access to what was signed, until they expire, and nothing else."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from zaqar_redis import errors
-from zaqar_redis.auth.signed import Signed, Signer
+from zaqar_redis.auth.signed_urls import SignedUrl, UrlSigner
 
 NOW = datetime(2030, 1, 31, 12, 0, 0)
 MESSAGES = "/v2/queues/q/messages"
 
 
-def _signer(key: str | None = "secret", now: datetime = NOW) -> Signer:
-    return Signer(key, lambda: now)
+def _signer(key: str | None = "secret", now: datetime = NOW) -> UrlSigner:
+    return UrlSigner(key, lambda: now)
 
 
-def _shared(**wanted: Any) -> Signed:
+def _shared(**wanted: Any) -> SignedUrl:
     given = {"project": "p", "queue": "q", "paths": None, "methods": None, "expires": None}
     return _signer().share(**(given | wanted))
 
 
-def _opens(shown: Signed, method: str = "GET", path: str = MESSAGES, **signer: Any) -> bool:
+def _opens(shown: SignedUrl, method: str = "GET", path: str = MESSAGES, **signer: Any) -> bool:
     try:
         _signer(**signer).check(shown, method, path)
     except errors.BadSignature:
@@ -37,14 +37,14 @@ def _opens(shown: Signed, method: str = "GET", path: str = MESSAGES, **signer: A
     return True
 
 
-def test_by_default_messages_may_be_read_for_a_day() -> None:
+def test_default_share_allows_reading_messages_for_a_day() -> None:
     signed = _shared()
     assert (signed.paths, signed.methods) == ([MESSAGES], ["GET"])
     assert signed.expires == "2030-02-01T12:00:00"
     assert _opens(signed)
 
 
-def test_the_signature_is_that_of_stock_zaqar() -> None:
+def test_signature_equals_that_of_stock_zaqar() -> None:
     signed = _shared(methods=["POST", "GET"], paths=["messages", "claims"])
     text = r"/v2/queues/q/claims,/v2/queues/q/messages\nGET,POST\np\n2030-02-01T12:00:00"
     assert signed.signature == hmac.new(b"secret", text.encode(), hashlib.sha256).hexdigest()
@@ -62,27 +62,27 @@ def test_the_signature_is_that_of_stock_zaqar() -> None:
         "/",
     ],
 )
-def test_a_path_that_was_not_signed_stays_shut(path: str) -> None:
+def test_unsigned_path_is_rejected(path: str) -> None:
     assert not _opens(_shared(), path=path)
 
 
-def test_what_lies_below_a_signed_path_is_open() -> None:
+def test_path_below_signed_path_is_accepted() -> None:
     assert _opens(_shared(), path=MESSAGES + "/1234")
 
 
-def test_a_method_that_was_not_signed_stays_shut() -> None:
+def test_unsigned_method_is_rejected() -> None:
     signed = _shared(methods=["GET", "POST"])
     opened = {m for m in ("GET", "POST", "PUT", "DELETE", "HEAD", "get") if _opens(signed, m)}
     assert opened == {"GET", "POST"}
 
 
-def test_a_signature_ends_on_time() -> None:
+def test_signature_expires_on_time() -> None:
     signed = _shared(expires="2030-01-31T12:00:10")
     assert _opens(signed, now=NOW + timedelta(seconds=9, microseconds=999_999))
     assert not _opens(signed, now=NOW + timedelta(seconds=10))
 
 
-def test_another_key_or_none_opens_nothing() -> None:
+def test_signature_by_another_or_no_key_is_rejected() -> None:
     assert not _opens(_shared(), key="other")
     assert not _opens(_shared(), key=None)
     assert not _opens(_shared(), key="")
@@ -94,7 +94,7 @@ def test_another_key_or_none_opens_nothing() -> None:
     field=st.sampled_from(["paths", "methods", "project", "expires", "signature"]),
     text=st.text(max_size=30),
 )
-def test_whoever_changes_anything_is_shut_out(field: str, text: str) -> None:
+def test_signature_with_any_changed_field_is_rejected(field: str, text: str) -> None:
     signed = _shared()
     changed: Any = [MESSAGES, text] if field == "paths" else text
     changed = ["GET", text] if field == "methods" else changed
@@ -102,7 +102,7 @@ def test_whoever_changes_anything_is_shut_out(field: str, text: str) -> None:
     assert not _opens(msgspec.structs.replace(signed, **{field: changed}))
 
 
-def test_the_border_between_two_fields_does_not_move() -> None:
+def test_signature_with_shifted_field_border_is_rejected() -> None:
     signed = _shared(project="p")
     methods, project, expires = ["GET"], r"p\n2030-02-01T12:00:00", ""
     moved = msgspec.structs.replace(signed, methods=methods, project=project, expires=expires)
@@ -113,7 +113,7 @@ def test_the_border_between_two_fields_does_not_move() -> None:
         _shared(project=r"a\nb")
 
 
-def test_the_order_of_what_is_shown_does_not_matter() -> None:
+def test_order_of_shown_paths_and_methods_does_not_matter() -> None:
     signed = _shared(methods=["GET", "PUT"], paths=["claims", "messages"])
     turned = msgspec.structs.replace(signed, methods=signed.methods[::-1], paths=signed.paths[::-1])
     assert _opens(turned, "PUT")
@@ -129,7 +129,7 @@ def test_the_order_of_what_is_shown_does_not_matter() -> None:
         "20300131T120001",
     ],
 )
-def test_an_expiry_may_be_spelled_in_many_ways(expires: str) -> None:
+def test_expiry_is_parsed_in_many_formats(expires: str) -> None:
     assert _shared(expires=expires).expires == "2030-01-31T12:00:01"
 
 
@@ -149,11 +149,11 @@ def test_an_expiry_may_be_spelled_in_many_ways(expires: str) -> None:
         {"methods": ["OPTIONS"]},
     ],
 )
-def test_what_cannot_be_signed_is_refused(wrong: dict[str, Any]) -> None:
+def test_invalid_share_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(errors.BadRequest):
         _shared(**wrong)
 
 
 @given(signature=st.text(max_size=70), expires=st.text(max_size=30))
-def test_any_text_may_be_shown_and_none_opens(signature: str, expires: str) -> None:
-    assert not _opens(Signed([MESSAGES], ["GET"], "p", expires, signature))
+def test_random_signatures_are_rejected(signature: str, expires: str) -> None:
+    assert not _opens(SignedUrl([MESSAGES], ["GET"], "p", expires, signature))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stores are found however stock Zaqar spells them."""
+"""URIs of stores are parsed in every spelling of stock Zaqar."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from zaqar_redis.keyspace import uris
 
 
 @pytest.mark.parametrize(
-    ("uri", "understood"),
+    ("uri", "normalised"),
     [
         ("redis://h:1/2", "redis://h:1/2"),
         ("zaqar-redis://h:1/2", "redis://h:1/2"),
@@ -20,8 +20,8 @@ from zaqar_redis.keyspace import uris
         ("memory://", "memory://"),
     ],
 )
-def test_a_uri_is_understood(uri: str, understood: str) -> None:
-    assert uris.understood(uri) == understood
+def test_uri_is_normalised(uri: str, normalised: str) -> None:
+    assert uris.to_redis_uri(uri) == normalised
 
 
 @pytest.mark.parametrize(
@@ -32,22 +32,22 @@ def test_a_uri_is_understood(uri: str, understood: str) -> None:
         ("zaqar-redis+unix:///run/r.sock", "unix:///run/r.sock?db=0"),
     ],
 )
-def test_spellings_of_one_store_are_one(one: str, other: str) -> None:
+def test_spellings_of_one_store_are_equal(one: str, other: str) -> None:
     assert uris.canonical(one) == uris.canonical(other)
 
 
-def test_other_stores_are_others() -> None:
+def test_different_stores_are_not_equal() -> None:
     stores = ["redis://h", "redis://h/1", "redis://h:1", "rediss://h", "unix:///h"]
     assert len({uris.canonical(uri) for uri in stores}) == len(stores)
 
 
-def test_stock_zaqar_is_told_a_scheme_of_ours() -> None:
+def test_stock_zaqar_gets_our_scheme() -> None:
     for plain, ours in (
         ("redis://:pw@h:1/2", "zaqar-redis://:pw@h:1/2"),
         ("rediss://h", "zaqar-redis+tls://h"),
         ("unix:///a/b?db=1", "zaqar-redis+unix:///a/b?db=1"),
     ):
-        assert uris.for_stock(plain) == ours
-        assert uris.for_stock(ours) == ours
-        assert uris.understood(ours) == plain
-    assert uris.for_stock("mongodb://h") == "mongodb://h"
+        assert uris.to_zaqar_uri(plain) == ours
+        assert uris.to_zaqar_uri(ours) == ours
+        assert uris.to_redis_uri(ours) == plain
+    assert uris.to_zaqar_uri("mongodb://h") == "mongodb://h"

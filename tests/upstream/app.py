@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stock Zaqar's WSGI application, as ``zaqar.wsgi`` makes it, for a file that is named.
+"""Stock Zaqar's WSGI application, created as in ``zaqar.wsgi``, for a given configuration.
 
 STOCK_ZAQAR_CONF=zaqar.conf gunicorn tests.upstream.app:app
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lets the driver go by the clock of the process, which stock's tests turn."""
+"""Makes the driver use the clock of the process, which stock's tests change."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ from zaqar_redis import clock
 
 
 def lend() -> None:
-    """Our driver asks Redis what time it is; nobody but a test could turn that clock."""
+    """Replaces the clock of Redis, which our driver reads and tests cannot change."""
     timeutils = import_module("oslo_utils.timeutils")
     clock.store = lambda: int(timeutils.utcnow_ts()) * 1000

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The configuration files of stock's tests, made over for another driver."""
+"""The configuration files of stock's tests, rewritten for another driver."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ import configparser
 import shutil
 from pathlib import Path
 
-from tests.upstream.targets import Target
+from tests.upstream.targets import DriverUnderTest
 
-#: Backends that the files name as the one for messages, of those this replaces.
+#: Message store backends in the files that are replaced.
 _REPLACED = ("mongodb",)
 
 
-def make(installed: Path, into: Path, target: Target, uri: str) -> None:
-    """Write each file of *installed* to *into*, with the driver instead of MongoDB."""
+def make(installed: Path, into: Path, target: DriverUnderTest, uri: str) -> None:
+    """Writes each file of *installed* to *into*, with the driver instead of MongoDB."""
     shutil.copytree(installed, into)
     for path in into.glob("*.conf"):
         config = configparser.ConfigParser(interpolation=None)
         config.read(path)
         if config.has_section("drivers"):
-            _make_over(config, target, uri)
+            _rewrite(config, target, uri)
             with path.open("w") as file:
                 config.write(file)
 
 
-def _make_over(config: configparser.ConfigParser, target: Target, uri: str) -> None:
+def _rewrite(config: configparser.ConfigParser, target: DriverUnderTest, uri: str) -> None:
     drivers = config["drivers"]
     if drivers.get("message_store") in _REPLACED and "management_store" not in drivers:
         drivers["message_store"] = target.scheme

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many at once on stock Zaqar's storage over our driver: a program for tests.
+"""Concurrent workers on stock Zaqar's storage over our driver: a program for tests.
 
     python -m tests.upstream.crowd threads|gevent|eventlet|fork zaqar.conf socket
 
-Eight post and claim, over a driver that was used before they began, until each has
-had its share. Prints as JSON the ids that each claimed, and how often another had its
-turn while a call waited for Redis.
+Eight workers post and claim, on a driver that was used before they began, until each
+has done its share. Prints as JSON the ids that each claimed, and how often another
+thread ran while a call waited for Redis.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from importlib import import_module
 from typing import Any
 
 WORKERS, EACH = 8, 60
-#: Milliseconds for which Redis lets a call wait, and seconds between turns meanwhile.
+#: Milliseconds for which Redis is paused, and seconds between turns of the other thread.
 _PAUSE, _TURN = 500, 0.01
 
 
@@ -30,20 +30,20 @@ def main() -> int:
         import_module("gevent.monkey").patch_all()
     elif how == "eventlet":
         import_module("eventlet").monkey_patch()
-    made = storage(config)
-    _post(made, -1)
-    claimed = _forked(made) if how == "fork" else _threads(made)
-    print(json.dumps({"claimed": claimed, "turns": _turns(made, socket)}))
+    driver = storage(config)
+    _post(driver, -1)
+    claimed = _forked(driver) if how == "fork" else _threads(driver)
+    print(json.dumps({"claimed": claimed, "turns": _turns(driver, socket)}))
     return 0
 
 
 def storage(config: str) -> Any:
-    """What stock Zaqar's controllers use, made as it makes it."""
+    """Returns stock Zaqar's storage, created as stock does."""
     return bootstrap(config).storage
 
 
 def bootstrap(config: str) -> Any:
-    """Stock Zaqar, as far as its stores."""
+    """Returns the bootstrap of stock Zaqar, for its stores only."""
     conf = import_module("oslo_config.cfg").ConfigOpts()
     import_module("oslo_log.log").register_options(conf)
     conf(args=[], project="zaqar", default_config_files=[config])
@@ -56,7 +56,7 @@ def _post(storage: Any, number: int) -> None:
 
 
 def _work(storage: Any, worker: int) -> list[str]:
-    """Post a share of the messages, and claim as many as come; their ids."""
+    """Posts a share of the messages, and claims some in turn; returns their ids."""
     found: list[str] = []
     for number in range(EACH):
         _post(storage, worker * EACH + number)
@@ -82,7 +82,7 @@ def _threads(storage: Any) -> list[list[str]]:
 
 
 def _forked(storage: Any) -> list[list[str]]:
-    """Each in a process of its own, which has the connections of this one as it begins."""
+    """Runs each worker in a forked process, which inherits the connections of this one."""
     pipes = [_child(storage, worker) for worker in range(1, WORKERS)]
     found = [_work(storage, 0)]  # at the same time
     for pipe in pipes:
@@ -106,7 +106,7 @@ def _child(storage: Any, worker: int) -> int:
 
 
 def _turns(storage: Any, socket: str) -> int:
-    """How often a second thread had its turn while Redis let a post wait."""
+    """Returns how often a second thread ran while Redis delayed a post."""
     turns, done = 0, False
 
     def count() -> None:

@@ -7,15 +7,15 @@ import unittest
 from dataclasses import dataclass
 from importlib import import_module
 
-from tests.upstream.targets import Target
+from tests.upstream.targets import DriverUnderTest
 
 _BASE = "zaqar.tests.unit.storage.base"
 _POOLING = "zaqar.storage.pooling"
 
 
 @dataclass(frozen=True, slots=True)
-class Noun:
-    """One generic class, and what it tests: a controller on a driver."""
+class GenericSuite:
+    """A generic test class, and the controller and driver that it tests."""
 
     name: str
     generic: str
@@ -24,25 +24,25 @@ class Noun:
     config: str = "wsgi_mongodb.conf"
 
 
-#: A driver or controller with a colon is stock's; without, a part of the target.
-NOUNS = (
-    # Claims first: they sleep longest, and a run of many processes is as long as its
-    # longest test from when that begins.
-    Noun("Claims", "ClaimControllerTest", "claims", "data"),
-    Noun(
+#: Driver and controller: a name with a colon is stock's; without, a field of the target.
+GENERIC_SUITES = (
+    # Claims first: they sleep longest, and a run of many processes ends with its longest
+    # test.
+    GenericSuite("Claims", "ClaimControllerTest", "claims", "data"),
+    GenericSuite(
         "PooledClaims",
         "ClaimControllerTest",
         f"{_POOLING}:ClaimController",
         f"{_POOLING}:DataDriver",
         "wsgi_mongodb_pooled.conf",
     ),
-    Noun("Queues", "QueueControllerTest", "queues"),
-    Noun("Messages", "MessageControllerTest", "messages", "data"),
-    Noun("Subscriptions", "SubscriptionControllerTest", "subscriptions", "data"),
-    Noun("Pools", "PoolsControllerTest", "pools"),
-    Noun("Catalogue", "CatalogueControllerTest", "catalogue"),
-    Noun("Flavors", "FlavorsControllerTest1", "flavors"),
-    Noun(
+    GenericSuite("Queues", "QueueControllerTest", "queues"),
+    GenericSuite("Messages", "MessageControllerTest", "messages", "data"),
+    GenericSuite("Subscriptions", "SubscriptionControllerTest", "subscriptions", "data"),
+    GenericSuite("Pools", "PoolsControllerTest", "pools"),
+    GenericSuite("Catalogue", "CatalogueControllerTest", "catalogue"),
+    GenericSuite("Flavors", "FlavorsControllerTest1", "flavors"),
+    GenericSuite(
         "PooledMessages",
         "MessageControllerTest",
         f"{_POOLING}:MessageController",
@@ -52,23 +52,23 @@ NOUNS = (
 )
 
 
-def tests(target: Target) -> unittest.TestSuite:
+def tests(target: DriverUnderTest) -> unittest.TestSuite:
     loader = unittest.TestLoader()
     return unittest.TestSuite(
-        loader.loadTestsFromTestCase(completed(noun, target)) for noun in NOUNS
+        loader.loadTestsFromTestCase(completed(suite, target)) for suite in GENERIC_SUITES
     )
 
 
-def completed(noun: Noun, target: Target) -> type[unittest.TestCase]:
-    """The test class of a noun for a driver.  Raises ImportError."""
+def completed(suite: GenericSuite, target: DriverUnderTest) -> type[unittest.TestCase]:
+    """Returns the test class of a suite for a driver.  Raises ImportError."""
     attributes = {
         "__module__": __name__,
-        "driver_class": target.load(noun.driver),
+        "driver_class": target.load(suite.driver),
         "control_driver_class": target.load("control"),
-        "controller_class": target.load(noun.controller),
-        "config_file": noun.config,
-        # Seconds until something that expired has gone; stock skips a test when it
-        # is more than one, and fails it when it is none.
+        "controller_class": target.load(suite.controller),
+        "config_file": suite.config,
+        # Seconds until an expired record is removed; stock skips a test when it is more
+        # than one, and fails it when it is zero.
         "gc_interval": 1,
     }
-    return type(noun.name, (getattr(import_module(_BASE), noun.generic),), attributes)
+    return type(suite.name, (getattr(import_module(_BASE), suite.generic),), attributes)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tests that say nothing about a driver that is not stock's, with the reasons."""
+"""The tests that do not apply to a driver that is not stock's, with the reasons."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ _LIST = Path(__file__).with_suffix(".toml")
 
 
 def inapplicable() -> dict[str, str]:
-    """Test -> why it may fail or be skipped."""
+    """Returns the reason why each test may fail or be skipped."""
     return {test: group["reason"] for group in _groups() for test in group["tests"]}
 
 
 def needless() -> set[str]:
-    """Those of them that are not even run."""
+    """Returns those inapplicable tests that are not run at all."""
     return {test for group in _groups() if not group.get("run", True) for test in group["tests"]}
 
 
 def racing() -> set[str]:
-    """Tests that any driver passes, though not each time; they may be tried again."""
+    """Returns the tests that any driver passes, but not every time; they may be retried."""
     return {test for race in _document()["race"] for test in race["tests"]}
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The process that has zaqar in it: prepares a driver and runs tests on it."""
+"""The process in which zaqar is installed: prepares a driver and runs tests on it."""
 
 from __future__ import annotations
 
@@ -14,37 +14,37 @@ from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any
 
-from tests.upstream import clock, configs, paths, places, suites, targets
+from tests.upstream import clock, configs, mongodb_stubs, paths, suites, targets
 from tests.upstream.inapplicable import needless, racing
 from tests.upstream.recorder import Recorder
-from tests.upstream.task import Task
+from tests.upstream.task import SuiteTask
 
-#: For tests that lose a race with a thread of their own now and then.
+#: Attempts for tests that sometimes lose a race with a thread of their own.
 _MORE_TRIES = 2
 
 
-def run(task: Task) -> None:
+def run(task: SuiteTask) -> None:
     target = targets.find(task.target)
     uri = target.uri.format(port=task.port, socket=task.socket)
     os.environ |= suites.environment(task.suite, uri, str(task.configs))
     configs.make(_installed_configs(), task.configs, target, uri)
-    places.lend(target)
+    mongodb_stubs.lend(target)
     if target.data.startswith("zaqar_redis."):
         clock.lend()
         paths.lend()
-    with contextlib.nullcontext() if task.as_is else places.of_mongodb(target):
+    with contextlib.nullcontext() if task.as_is else mongodb_stubs.of_mongodb(target):
         tests = _wanted(suites.tests(task.suite, target), task)
     with task.results.open("w") as output:
         recorder = Recorder(output, _store(task).flushall)
         recorder.plan(tests, metadata.version("zaqar"))
-        for test in _mine(tests, Path(task.shared)):
+        for test in _unclaimed(tests, Path(task.shared)):
             _run(test, recorder)
 
 
 def _run(test: unittest.TestCase, recorder: Recorder) -> None:
-    # Copies: a test of stock's that has run has changed itself.
+    # Copies: a run changes the state of stock's test objects.
     more = [copy.copy(test) for _ in range(_MORE_TRIES if test.id() in racing() else 0)]
-    # Fixtures of a class would not be run; stock has none.
+    # Class fixtures would not run; stock has none.
     test.run(recorder)
     for again in more:
         if test.id() in recorder.failed:
@@ -56,7 +56,7 @@ def _installed_configs() -> Path:
     return Path(tests) / "etc"
 
 
-def _wanted(tests: list[unittest.TestCase], task: Task) -> list[unittest.TestCase]:
+def _wanted(tests: list[unittest.TestCase], task: SuiteTask) -> list[unittest.TestCase]:
     left_out = () if task.as_is else needless()
     return [
         test
@@ -65,20 +65,20 @@ def _wanted(tests: list[unittest.TestCase], task: Task) -> list[unittest.TestCas
     ]
 
 
-def _mine(tests: list[unittest.TestCase], shared: Path) -> Iterator[unittest.TestCase]:
-    """Each test that no other process has taken before."""
+def _unclaimed(tests: list[unittest.TestCase], shared: Path) -> Iterator[unittest.TestCase]:
+    """Yields each test that no other process has claimed."""
     for number, test in enumerate(tests):
         with contextlib.suppress(FileExistsError):
             (shared / str(number)).touch(exist_ok=False)
             yield test
 
 
-def _store(task: Task) -> Any:
+def _store(task: SuiteTask) -> Any:
     return import_module("redis").Redis(unix_socket_path=task.socket)
 
 
 if __name__ == "__main__":
-    run(Task.read(sys.argv[1]))
-    # Not the usual way: threads that notify subscribers who are not there would be
-    # waited for, up to two minutes.
+    run(SuiteTask.read(sys.argv[1]))
+    # No ordinary exit: it would wait up to two minutes for threads that notify
+    # unreachable subscribers.
     os._exit(0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lets URIs have paths as MongoDB's do: stock's tests make pools of their own so."""
+"""Allows paths in URIs, as MongoDB's have: stock's tests create pools that way."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from zaqar_redis.keyspace import uris
 
 
 def lend() -> None:
-    """A path that is no number is passed over, and still makes another pool.
+    """Ignores a path that is no number, but lets it distinguish pools.
 
-    Our driver refuses it: it would be one database under many names.
+    Our driver refuses such paths: they would be one database under many names.
     """
-    understood, spelt = uris.understood, uris.spelt
+    understood, spelt = uris.to_redis_uri, uris.normalize
 
     def plain(uri: str) -> tuple[str, str]:
         parts = urlsplit(uri)
@@ -22,5 +22,5 @@ def lend() -> None:
             return uri, ""
         return urlunsplit(parts._replace(path="")), name
 
-    uris.understood = lambda uri: understood(plain(uri)[0])
-    uris.spelt = lambda uri: spelt(plain(uri)[0]) + plain(uri)[1]
+    uris.to_redis_uri = lambda uri: understood(plain(uri)[0])
+    uris.normalize = lambda uri: spelt(plain(uri)[0]) + plain(uri)[1]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes how each test ended, one line of JSON per test, as soon as it is known."""
+"""A test result that writes each outcome, one line of JSON per test, at once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Recorder(unittest.TestResult):
-    """The result of a run; first says what it is going to run."""
+    """The result of a run; first writes the plan of the tests."""
 
     def __init__(self, output: IO[str], before_each: Callable[[], object]) -> None:
         super().__init__()
@@ -39,25 +39,25 @@ class Recorder(unittest.TestResult):
         self.failed.discard(test.id())
 
     def addSuccess(self, test: unittest.TestCase) -> None:
-        self._say(test, PASS)
+        self._report(test, PASS)
 
     def addExpectedFailure(self, test: unittest.TestCase, err: OptExcInfo) -> None:
-        self._say(test, PASS)
+        self._report(test, PASS)
 
     def addSkip(self, test: unittest.TestCase, reason: str) -> None:
-        self._say(test, SKIP, reason)
+        self._report(test, SKIP, reason)
 
     def addUnexpectedSuccess(self, test: unittest.TestCase) -> None:
-        self._say(test, FAIL, "passed, although it is marked as failing")
+        self._report(test, FAIL, "passed, although it is marked as failing")
 
     def addFailure(self, test: unittest.TestCase, err: OptExcInfo) -> None:
-        self._say(test, FAIL, _text(err))
+        self._report(test, FAIL, _text(err))
 
     def addError(self, test: unittest.TestCase, err: OptExcInfo) -> None:
-        self._say(test, FAIL, _text(err))
+        self._report(test, FAIL, _text(err))
 
-    def _say(self, test: unittest.TestCase, outcome: str, text: str = "") -> None:
-        # A test whose clean-up fails too ends twice; the first is why.
+    def _report(self, test: unittest.TestCase, outcome: str, text: str = "") -> None:
+        # A test whose clean-up fails too has two outcomes; the first one counts.
         if test.id() in self._said:
             return
         self._said.add(test.id())
@@ -73,7 +73,7 @@ class Recorder(unittest.TestResult):
 
 def _text(err: OptExcInfo) -> str:
     raised = err[1]
-    # testtools hands over an exception whose text is the whole report.
+    # testtools passes an exception whose text is the whole report.
     if raised is not None and "Traceback" in str(raised):
         return str(raised)
     return "".join(traceback.format_exception(raised))

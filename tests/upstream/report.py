@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a run ended: gathered from its processes, written to a file, judged."""
+"""The outcome of a run: gathered from its processes, written to a file, judged."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ PASS, FAIL, SKIP = "pass", "fail", "skip"
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class CaseOutcome:
     outcome: str
     seconds: float = 0.0
-    #: The last line of why.
+    #: The last line of the reason.
     reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class SuiteReport:
     target: str
     suite: str
     zaqar: str
     seconds: float
-    tests: dict[str, Ending]
-    #: Test -> everything that it said when it failed.
+    tests: dict[str, CaseOutcome]
+    #: Test -> its complete text when it failed.
     texts: dict[str, str]
 
     @property
     def counts(self) -> dict[str, int]:
         return {"run": len(self.tests), **Counter(each.outcome for each in self.tests.values())}
 
-    def wrong(self, inapplicable: Collection[str]) -> dict[str, Ending]:
-        """Tests that did not pass, but should."""
+    def wrong(self, inapplicable: Collection[str]) -> dict[str, CaseOutcome]:
+        """Returns the tests that did not pass, but should."""
         return {
             name: ending
             for name, ending in self.tests.items()
@@ -44,7 +44,7 @@ class Report:
         }
 
     def needless(self, inapplicable: Collection[str]) -> list[str]:
-        """Tests that are listed, and pass all the same."""
+        """Returns the tests that are listed as inapplicable, but pass."""
         return [
             name
             for name, ending in self.tests.items()
@@ -52,7 +52,7 @@ class Report:
         ]
 
     def write(self, folder: Path) -> Path:
-        """Write the endings to a file, and the texts beside it; returns the first."""
+        """Writes the outcomes to a file, and the texts next to it; returns the first path."""
         folder.mkdir(parents=True, exist_ok=True)
         name = f"{self.target}-{self.suite}-{self.zaqar}".replace(":", ".")
         document = asdict(self) | {"counts": self.counts}
@@ -65,18 +65,20 @@ class Report:
         return path
 
 
-def gather(target: str, suite: str, seconds: float, results: Iterable[Path]) -> Report:
-    """One report from what each process wrote; tests that did not end have failed."""
+def gather(target: str, suite: str, seconds: float, results: Iterable[Path]) -> SuiteReport:
+    """Merges the results of all processes; planned tests without an outcome have failed."""
     lines = [line for path in results if path.exists() for line in _lines(path)]
     plans = [line for line in lines if "planned" in line]
-    tests = {test: Ending(FAIL, reason="did not end") for plan in plans for test in plan["planned"]}
+    tests = {
+        test: CaseOutcome(FAIL, reason="did not end") for plan in plans for test in plan["planned"]
+    }
     texts = {}
     for line in lines:
         if "test" in line:
             reason = (line["text"].strip().splitlines() or [""])[-1].strip()
-            tests[line["test"]] = Ending(line["outcome"], line["seconds"], reason)
+            tests[line["test"]] = CaseOutcome(line["outcome"], line["seconds"], reason)
             texts[line["test"]] = line["text"]
-    return Report(
+    return SuiteReport(
         target,
         suite,
         plans[0]["zaqar"] if plans else "unknown",

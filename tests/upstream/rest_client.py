@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is done alike to stock Zaqar and to the service of our own."""
+"""A client for requests to stock Zaqar and to our service alike."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _HEADERS = {"Client-ID": "9d3f6c0e-8f0d-4c55-a2f3-6b3a0f4d6a10"}
 
 
 class RestClient:
-    """The v2 API of a service, as one client of one project."""
+    """A client of one project at the v2 API of a service."""
 
     def __init__(self, url: str, project: str, http: httpx.Client | None = None) -> None:
         self._http = http or httpx

@@ -18,11 +18,11 @@ from tests.upstream import report
 from tests.upstream.inapplicable import inapplicable
 from tests.upstream.suites import SUITES
 from tests.upstream.targets import TARGETS
-from tests.upstream.task import Task
+from tests.upstream.task import SuiteTask
 
 _ROOT = Path(__file__).parents[2]
 
-#: Longest time of one process; the longest suite takes some minutes in a single one.
+#: Timeout of one process in seconds; the longest suite takes some minutes in one process.
 _SECONDS = 900
 
 
@@ -34,8 +34,8 @@ def run(
     jobs: int = 1,
     only: str = "*",
     as_is: bool = False,
-) -> report.Report:
-    """Run a suite in *jobs* processes, each with a Redis of its own."""
+) -> report.SuiteReport:
+    """Runs a suite in *jobs* processes, each with its own Redis."""
     began = time.monotonic()
     with contextlib.ExitStack() as stack:
         tasks, processes = [], []
@@ -44,7 +44,7 @@ def run(
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="zr-upstream-"))
             server = stack.enter_context(servers.redis_server())
             tasks.append(
-                Task(
+                SuiteTask(
                     target=target,
                     suite=suite,
                     port=server.open_port(),
@@ -63,8 +63,8 @@ def run(
 
 
 @contextlib.contextmanager
-def _process(python: str, task: Task) -> Iterator[subprocess.Popen[bytes]]:
-    # Stock's tests read settings of their own from the environment.
+def _process(python: str, task: SuiteTask) -> Iterator[subprocess.Popen[bytes]]:
+    # Stock's tests read their settings from the environment.
     inherited = {name: v for name, v in os.environ.items() if not name.startswith("ZAQAR_")}
     path = os.pathsep.join([str(_ROOT), *filter(None, [inherited.get("PYTHONPATH")])])
     with (Path(task.folder) / "log").open("wb") as log:
@@ -82,8 +82,8 @@ def _process(python: str, task: Task) -> Iterator[subprocess.Popen[bytes]]:
         process.wait()
 
 
-def _wait(processes: list[subprocess.Popen[bytes]], tasks: list[Task]) -> None:
-    """Raises RuntimeError with the log of a process that broke off."""
+def _wait(processes: list[subprocess.Popen[bytes]], tasks: list[SuiteTask]) -> None:
+    """Waits for the processes; raises RuntimeError with the log of a failed one."""
     end = time.monotonic() + _SECONDS
     for process, task in zip(processes, tasks, strict=True):
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -97,14 +97,17 @@ def main() -> int:
     parser.add_argument("suite", choices=SUITES)
     parser.add_argument("--target", default="zaqar-redis", help=f"{[*TARGETS]} or module:NAME")
     parser.add_argument(
-        "--python", type=os.path.abspath, default=sys.executable, help="one that has zaqar"
+        "--python",
+        type=os.path.abspath,
+        default=sys.executable,
+        help="interpreter of an environment that has zaqar",
     )
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--only", default="*", help="pattern of the tests' names")
     parser.add_argument(
         "--as-is",
         action="store_true",
-        help="put nothing in the place of MongoDB's classes and leave no test out",
+        help="do not replace MongoDB's classes, and run inapplicable tests too",
     )
     parser.add_argument("--output", type=Path, default=Path("upstream-results"))
     options = parser.parse_args()
@@ -116,10 +119,10 @@ def main() -> int:
         only=options.only,
         as_is=options.as_is,
     )
-    return _tell(done, done.write(options.output))
+    return _print_summary(done, done.write(options.output))
 
 
-def _tell(done: report.Report, path: Path) -> int:
+def _print_summary(done: report.SuiteReport, path: Path) -> int:
     listed = inapplicable()
     wrong = done.wrong(listed)
     for name, ending in sorted(wrong.items()):
@@ -127,7 +130,7 @@ def _tell(done: report.Report, path: Path) -> int:
     for name in done.needless(listed):
         print(f"listed as inapplicable, but passes: {name}")
     print(f"zaqar {done.zaqar}, {done.suite} on {done.target}: {done.counts}")
-    print(f"{len(wrong)} not as they should be, in {done.seconds} s; see {path}")
+    print(f"{len(wrong)} unexpected outcomes in {done.seconds} s; see {path}")
     return 1 if wrong or not done.tests else 0
 
 

@@ -20,10 +20,10 @@ from zaqar_redis.bench import logs
 
 _ROOT = Path(__file__).parents[2]
 
-#: What stock Zaqar logs of a request that it refuses: with a traceback.
+#: Log lines of stock Zaqar for a refused request: with a traceback.
 _REFUSED = " ERROR zaqar.transport.wsgi."
 
-#: Without authentication nobody is an administrator, and nobody could do these.
+#: Without authentication nobody is an administrator, so nobody could use these operations.
 POLICY = "".join(
     f'"{what}": "@"\n'
     for what in (
@@ -42,7 +42,7 @@ def zaqar(
     target: str = "zaqar-redis",
     pooling: bool = False,
 ) -> Iterator[str]:
-    """The URL of stock Zaqar over the Redis at *uri*; *options* are gunicorn's."""
+    """Runs stock Zaqar on the Redis at *uri*, yields its URL; *options* are gunicorn's."""
     with tempfile.TemporaryDirectory(prefix="zr-stock-") as folder:
         config = Path(folder) / "zaqar.conf"
         config.write_text(configuration(uri, target, pooling))
@@ -80,21 +80,21 @@ def zaqar(
 
 @contextlib.contextmanager
 def inside(folder: Path, configured: str) -> Iterator[httpx.Client]:
-    """A client of stock Zaqar in this process."""
+    """A client of stock Zaqar that runs in this process."""
     config = folder / "zaqar.conf"
     config.write_text(configured)
     (folder / "policy.yaml").write_text(POLICY)
-    made = crowd.bootstrap(str(config))
-    with httpx.Client(transport=httpx.WSGITransport(app=made.transport.app)) as client:
+    bootstrap = crowd.bootstrap(str(config))
+    with httpx.Client(transport=httpx.WSGITransport(app=bootstrap.transport.app)) as client:
         yield client
-    made.storage.close()
-    made.control.close()
+    bootstrap.storage.close()
+    bootstrap.control.close()
 
 
 def configuration(
     uri: str, target: str = "zaqar-redis", pooling: bool = False, management: str = ""
 ) -> str:
-    """Of zaqar.conf, with the store at *uri* for everything but perhaps the management."""
+    """Returns a zaqar.conf with the store at *uri*, and *management* if given."""
     scheme = TARGETS[target].scheme
     return f"""
 [DEFAULT]
@@ -114,7 +114,7 @@ uri = {management or uri}
 policy_file = policy.yaml
 [profiler]
 enabled = False
-# Its default wants a library that is not there, and says so in the log.
+# The default needs a library that is not installed, and logs an error.
 connection_string = redis://127.0.0.1
 """
 

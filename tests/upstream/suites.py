@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which of stock's tests there are, and the environment that they read."""
+"""The suites of stock's tests, and the environment that they read."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from collections.abc import Iterator, Mapping
 from importlib import import_module
 
 from tests.upstream import generic
-from tests.upstream.targets import Target
+from tests.upstream.targets import DriverUnderTest
 
 _UNIT = "zaqar.tests.unit"
 
-#: Modules and packages whose tests are run as they are. The driver's own module has
-#: generic storage tests too; it is here to measure stock, and of no use to others.
+#: Modules and packages whose tests are run unchanged. The module of stock's driver has
+#: generic storage tests too; it is listed to measure stock only.
 MODULES: Mapping[str, tuple[str, ...]] = {
     "transport": (
         # First: it counts calls that threads left over from the transports would make.
@@ -30,7 +30,7 @@ SUITES = ("storage", *MODULES)
 
 
 def environment(suite: str, uri: str, configs: str) -> dict[str, str]:
-    """The variables of a suite; stock reads them when its tests are imported."""
+    """Returns the variables of a suite; stock reads them when its tests are imported."""
     # "MONGODB" stands for any driver: these tests were written with it in mind, and
     # build the URIs of pools from its address.
     store = "REDIS" if suite == "stock-redis" else "MONGODB"
@@ -42,8 +42,8 @@ def environment(suite: str, uri: str, configs: str) -> dict[str, str]:
     }
 
 
-def tests(suite: str, target: Target) -> list[unittest.TestCase]:
-    """The tests of a suite, each once, in an order that is always the same."""
+def tests(suite: str, target: DriverUnderTest) -> list[unittest.TestCase]:
+    """Returns the tests of a suite, each once, in a fixed order."""
     if suite == "storage":
         found = generic.tests(target)
     else:

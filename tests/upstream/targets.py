@@ -10,13 +10,13 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class DriverUnderTest:
     """A driver: its classes as ``module:Class``, and how its stores are addressed."""
 
-    #: Of its URIs; also the name of its entry points and of its groups of options.
+    #: Scheme of its URIs; also the name of its entry points and of its groups of options.
     scheme: str
-    #: Filled with ``port`` and ``socket``. Stock's tests append a path to it, so it
-    #: has to name a host and may have no query.
+    #: Template of the URI, formatted with ``port`` and ``socket``. Stock's tests append a
+    #: path to it, so it must name a host and may have no query.
     uri: str
     data: str
     control: str
@@ -31,20 +31,20 @@ class Target:
     options: Mapping[str, str] = field(default_factory=dict)
 
     def load(self, part: str) -> Any:
-        """A class: by its field here, or as ``module:Class``.  Raises ImportError."""
+        """Returns a class, named by a field or as ``module:Class``.  Raises ImportError."""
         return _named(part if ":" in part else getattr(self, part))
 
 
-def _named(place: str) -> Any:
-    module, _, name = place.partition(":")
+def _named(path: str) -> Any:
+    module, _, name = path.partition(":")
     return getattr(import_module(module), name)
 
 
 _STOCK = "zaqar.storage.redis"
-_OURS = "zaqar_redis.upstream"
+_OURS = "zaqar_redis.zaqar_plugin"
 
 TARGETS = {
-    "redis": Target(
+    "redis": DriverUnderTest(
         scheme="redis",
         uri="redis://127.0.0.1:{port}",
         data=f"{_STOCK}.driver:DataDriver",
@@ -56,10 +56,10 @@ TARGETS = {
         pools=f"{_STOCK}.controllers:PoolsController",
         catalogue=f"{_STOCK}.controllers:CatalogueController",
         flavors=f"{_STOCK}.controllers:FlavorsController",
-        # By default it repeats a failed command for seventeen minutes.
+        # By default it retries a failed command for seventeen minutes.
         options={"max_reconnect_attempts": "3", "reconnect_sleep": "0.1"},
     ),
-    "zaqar-redis": Target(
+    "zaqar-redis": DriverUnderTest(
         scheme="zaqar-redis",
         uri="zaqar-redis://127.0.0.1:{port}",
         data=f"{_OURS}.driver:DataDriver",
@@ -75,9 +75,9 @@ TARGETS = {
 }
 
 
-def find(name: str) -> Target:
-    """A target by its name in TARGETS, or by the ``module:NAME`` where it is defined."""
+def find(name: str) -> DriverUnderTest:
+    """Returns a target by its name in TARGETS, or by the ``module:NAME`` of its definition."""
     found = TARGETS[name] if name in TARGETS else _named(name)
-    if not isinstance(found, Target):
+    if not isinstance(found, DriverUnderTest):
         raise TypeError(f"{name} is not a Target")
     return found

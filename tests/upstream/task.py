@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a process with zaqar in it is asked to do; sent as its only argument."""
+"""The task of a process with zaqar installed; sent as its only argument."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class SuiteTask:
     target: str
     suite: str
-    #: Address of the Redis that belongs to this process alone.
+    #: Address of the Redis that only this process uses.
     port: int
     socket: str
-    #: Where the process may write; its report goes to ``results``.
+    #: Folder for the process's files; its report goes to ``results``.
     folder: str
-    #: Folder of all processes of a run; who makes the file of a test there runs it.
+    #: Folder shared by all processes of a run; the one that creates a test's file runs it.
     shared: str
-    #: Pattern of the names of tests, as a shell understands it.
+    #: Pattern of the names of tests, in shell syntax.
     only: str = "*"
-    #: Leave MongoDB's classes where tests name them, and leave no test out.
+    #: Do not replace MongoDB's classes, and run inapplicable tests too.
     as_is: bool = False
 
     @property
@@ -36,5 +36,5 @@ class Task:
         return json.dumps(asdict(self))
 
     @classmethod
-    def read(cls, text: str) -> Task:
+    def read(cls, text: str) -> SuiteTask:
         return cls(**json.loads(text))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""python-zaqarclient works against stock Zaqar over our stores, this release and the last."""
+"""python-zaqarclient works with stock Zaqar over our stores, this release and the last."""
 
 from __future__ import annotations
 
@@ -106,9 +106,9 @@ def test_health_and_ping(zaqar: Any) -> None:
 
 def test_pools_and_flavors(project: str) -> None:
     with (
-        servers.redis_server() as home,
+        servers.redis_server() as default_pool,
         servers.redis_server() as one,
-        stock.zaqar(home.uri, "--workers", "2", pooling=True) as url,
+        stock.zaqar(default_pool.uri, "--workers", "2", pooling=True) as url,
     ):
         zaqar = client(url, project)
         uri = one.uri.replace("unix://", "zaqar-redis+unix://")

@@ -32,9 +32,9 @@ def test_each_message_is_claimed_once(how: str, tmp_path: Path) -> None:
             cwd=_ROOT,
         )
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert len(told["claimed"]) == crowd.WORKERS
-    ids = [id for each in told["claimed"] for id in each]
+    report = json.loads(done.stdout)
+    assert len(report["claimed"]) == crowd.WORKERS
+    ids = [id for each in report["claimed"] for id in each]
     assert len(ids) == crowd.WORKERS * crowd.EACH + 1
     assert len(set(ids)) == len(ids)
-    assert told["turns"] > 10, "others have their turn while one waits for Redis"
+    assert report["turns"] > 10, "other threads run while one waits for Redis"

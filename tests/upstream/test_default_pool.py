@@ -10,8 +10,8 @@ import httpx
 import pytest
 
 from tests import servers
-from tests.cli.conftest import Shell
-from tests.stock.house import Stock
+from tests.cli.conftest import SubprocessCli
+from tests.stock.harness import StockZaqarStorage
 from tests.upstream import stock
 from tests.upstream.rest_client import RestClient
 
@@ -23,43 +23,47 @@ pytestmark = [
 _ADMIN: dict[str, dict[str, object]] = {"DEFAULT": {"admin_mode": True}}
 
 
-class Both:
+class BothServices:
     """Our service, and stock Zaqar with the same message store and management store."""
 
-    def __init__(self, url: str, zaqar: httpx.Client, home: servers.RedisServer) -> None:
+    def __init__(self, url: str, zaqar: httpx.Client, default_pool: servers.RedisServer) -> None:
         self._url = url
         self._zaqar = zaqar
-        self.home = home
+        self.default_pool = default_pool
 
     def services(self, project: str) -> tuple[RestClient, RestClient]:
-        """To ours, and to stock Zaqar."""
+        """Returns clients of our service and of stock Zaqar."""
         return RestClient(self._url, project), RestClient("http://stock", project, self._zaqar)
 
 
 @pytest.fixture(scope="module", params=["one Redis", "two Redis"])
 def both(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Both]:
+) -> Iterator[BothServices]:
     with contextlib.ExitStack() as stack:
-        home = stack.enter_context(servers.redis_server())
+        default_pool = stack.enter_context(servers.redis_server())
         other = request.param == "two Redis"
-        management = stack.enter_context(servers.redis_server()) if other else home
+        management = stack.enter_context(servers.redis_server()) if other else default_pool
         options = _ADMIN | {"storage": {"control_uri": management.uri}}
-        ours = stack.enter_context(servers.service(home.uri, options=options))
-        configured = stock.configuration(home.uri, pooling=True, management=management.uri)
+        ours = stack.enter_context(servers.service(default_pool.uri, options=options))
+        configured = stock.configuration(default_pool.uri, pooling=True, management=management.uri)
         folder = tmp_path_factory.mktemp("zaqar")
-        yield Both(ours.url, stack.enter_context(stock.inside(folder, configured)), home)
+        yield BothServices(
+            ours.url, stack.enter_context(stock.inside(folder, configured)), default_pool
+        )
 
 
 @pytest.fixture(params=["ours first", "stock first"])
 def services(
-    request: pytest.FixtureRequest, both: Both, project: str
+    request: pytest.FixtureRequest, both: BothServices, project: str
 ) -> tuple[RestClient, RestClient]:
     ours, theirs = both.services(project)
     return (ours, theirs) if request.param == "ours first" else (theirs, ours)
 
 
-def test_a_queue_of_either_is_the_other_s_too(services: tuple[RestClient, RestClient]) -> None:
+def test_queue_of_either_service_is_visible_to_both(
+    services: tuple[RestClient, RestClient],
+) -> None:
     one, other = services
     one.ask("PUT", "/queues/orders", {"colour": "red"})
     ids = one.post("orders", 1, 2)
@@ -77,7 +81,7 @@ def test_a_queue_of_either_is_the_other_s_too(services: tuple[RestClient, RestCl
     assert one.ask("GET", "/queues")["queues"] == []
 
 
-def test_a_queue_that_is_made_again_is_seen_at_once(
+def test_recreated_queue_is_visible_to_both_at_once(
     services: tuple[RestClient, RestClient],
 ) -> None:
     one, other = services
@@ -89,7 +93,7 @@ def test_a_queue_that_is_made_again_is_seen_at_once(
     assert other.listed("orders") == []
 
 
-def test_the_first_dead_letter_is_seen_by_both(services: tuple[RestClient, RestClient]) -> None:
+def test_first_dead_letter_is_visible_to_both(services: tuple[RestClient, RestClient]) -> None:
     one, other = services
     one.ask("PUT", "/queues/jobs", {"_max_claim_count": 1, "_dead_letter_queue": "dead"})
     one.post("jobs", "poison")
@@ -104,14 +108,14 @@ def test_the_first_dead_letter_is_seen_by_both(services: tuple[RestClient, RestC
     assert other.claim("dead", 1)[1] == ["poison"]
 
 
-def test_imported_queues_are_there_for_both(both: Both, project: str) -> None:
+def test_imported_queues_are_visible_to_both(both: BothServices, project: str) -> None:
     ours, theirs = both.services(project)
     with servers.redis_server() as before:
-        old = Stock(before)
+        old = StockZaqarStorage(before)
         old.make(project, "orders", colour="red")
         old.post(project, "orders", *range(3))
-        shell = Shell(["--storage", both.home.uri])
-        shell.done("import-stock", "--from", Stock.uri(before))
+        shell = SubprocessCli(["--storage", both.default_pool.uri])
+        shell.done("import-stock", "--from", StockZaqarStorage.uri(before))
     for service in (theirs, ours):
         assert [each["body"] for each in service.listed("orders")] == [0, 1, 2]
         assert service.ask("GET", "/queues/orders")["colour"] == "red"

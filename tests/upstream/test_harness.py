@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What runs stock's tests, without stock: its files in, its files out, its verdict."""
+"""The runner of stock's tests, without stock: its input files, its reports, its verdict."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.upstream.targets import TARGETS
 OURS = TARGETS["zaqar-redis"]
 
 
-class Sample(unittest.TestCase):
+class SampleTestCase(unittest.TestCase):
     def passes(self) -> None:
         pass
 
@@ -30,7 +30,7 @@ class Sample(unittest.TestCase):
 
 
 def written(tmp_path: Path, *names: str, without: str = "") -> Path:
-    tests = [Sample(name) for name in names]
+    tests = [SampleTestCase(name) for name in names]
     output = io.StringIO()
     recorder = Recorder(output, before_each=lambda: None)
     recorder.plan(tests, "23.0.1")
@@ -42,27 +42,27 @@ def written(tmp_path: Path, *names: str, without: str = "") -> Path:
     return path
 
 
-def ending(done: report.Report, name: str) -> report.Ending:
-    return done.tests[f"{Sample.__module__}.Sample.{name}"]
+def outcome(done: report.SuiteReport, name: str) -> report.CaseOutcome:
+    return done.tests[f"{SampleTestCase.__module__}.{SampleTestCase.__qualname__}.{name}"]
 
 
-def test_every_ending_is_told_with_the_last_line_of_its_reason(tmp_path: Path) -> None:
+def test_every_outcome_is_reported_with_last_line_of_its_reason(tmp_path: Path) -> None:
     path = written(tmp_path, "passes", "fails", "skips")
     done = report.gather("zaqar-redis", "storage", 1.0, [path])
     assert done.counts == {"run": 3, PASS: 1, FAIL: 1, SKIP: 1}
-    assert ending(done, "fails").reason == "AssertionError: as it should"
-    assert ending(done, "skips").reason == "for a reason"
+    assert outcome(done, "fails").reason == "AssertionError: as it should"
+    assert outcome(done, "skips").reason == "for a reason"
     assert [text for text in done.texts.values() if "Traceback" in text]
 
 
-def test_a_test_that_no_process_ended_has_failed(tmp_path: Path) -> None:
+def test_planned_test_without_outcome_has_failed(tmp_path: Path) -> None:
     # Given two processes with one plan, each of which runs one test
     first = written(tmp_path, "passes", "fails", "skips", without="fails")
     # When one of them died before it could run its own
     done = report.gather("zaqar-redis", "storage", 1.0, [tmp_path / "nothing", first])
     # Then that one counts as failed
-    assert ending(done, "fails") == report.Ending(FAIL, reason="did not end")
-    assert ending(done, "passes").outcome == PASS
+    assert outcome(done, "fails") == report.CaseOutcome(FAIL, reason="did not end")
+    assert outcome(done, "passes").outcome == PASS
 
 
 def test_skips_and_failures_are_wrong_unless_listed(tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ def test_skips_and_failures_are_wrong_unless_listed(tmp_path: Path) -> None:
     assert done.needless({passes, fails}) == [passes]
 
 
-def test_a_report_is_written_whole(tmp_path: Path) -> None:
+def test_report_is_written_with_all_outcomes(tmp_path: Path) -> None:
     done = report.gather("module:NAME", "storage", 1.0, [written(tmp_path, "passes", "fails")])
     document = json.loads(done.write(tmp_path / "results").read_text())
     assert document["counts"] == {"run": 2, PASS: 1, FAIL: 1}
@@ -89,9 +89,9 @@ def test_configuration_names_our_driver_and_keeps_the_rest(tmp_path: Path) -> No
         "[pooling:catalog]\nenable_virtual_pool = True\n"
     )
     (tmp_path / "etc" / "wsgi_faulty.conf").write_text("[drivers]\nmessage_store = faulty\n")
-    # When they are made over
+    # When they are rewritten
     configs.make(tmp_path / "etc", tmp_path / "made", OURS, "zaqar-redis://127.0.0.1:1")
-    # Then only MongoDB has gone
+    # Then only MongoDB is replaced
     made = configparser.ConfigParser()
     made.read(tmp_path / "made" / "wsgi_mongodb.conf")
     assert dict(made["drivers"]) == {

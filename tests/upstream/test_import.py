@@ -1,26 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nobody needs stock Zaqar, or what it brings, but the plugin."""
+"""Only the plugin needs stock Zaqar and its dependencies."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 
-from tests.house.files import modules
+from tests.conventions.files import modules
 
 _PROGRAM = """
 import importlib, sys
 for name in ("zaqar", "oslo_utils", "keystonemiddleware", "webob", "pymongo"):
-    sys.modules[name] = None  # to import it is an error from now on
+    sys.modules[name] = None  # its import is an error from now on
 for name in sys.argv[1:]:
     importlib.import_module(name)
 """
 
 
 def test_the_package_imports_without_zaqar() -> None:
-    names = [name for name, _ in modules() if not name.startswith("zaqar_redis.upstream.")]
+    names = [name for name, _ in modules() if not name.startswith("zaqar_redis.zaqar_plugin.")]
     done = subprocess.run(
-        [sys.executable, "-c", _PROGRAM, *names, "zaqar_redis.upstream.options"],
+        [sys.executable, "-c", _PROGRAM, *names, "zaqar_redis.zaqar_plugin.options"],
         capture_output=True,
         text=True,
         timeout=60,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Metadata that two processes change: each believes what it knows for a second."""
+"""Metadata that two processes change: each caches them for a second."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.upstream import crowd, stock
 
 @pytest.fixture
 def controllers(tmp_path: Path) -> Iterator[tuple[Any, Any]]:
-    """Of two processes, as it were."""
+    """The queue controllers of two storages, in place of two processes."""
     with servers.redis_server() as store:
         config = tmp_path / "zaqar.conf"
         config.write_text(stock.configuration(store.uri))
@@ -27,13 +27,15 @@ def controllers(tmp_path: Path) -> Iterator[tuple[Any, Any]]:
             each.close()
 
 
-def test_a_change_is_seen_by_others_soon(controllers: tuple[Any, Any]) -> None:
+def test_change_is_visible_to_other_processes_within_the_cache_ttl(
+    controllers: tuple[Any, Any],
+) -> None:
     one, other = controllers
     one.create("q", {"colour": "red"}, project="p")
     assert other.get_metadata("q", "p") == {"colour": "red"}
     one.set_metadata("q", {"colour": "blue"}, "p")
-    assert one.get_metadata("q", "p") == {"colour": "blue"}, "at once where it was made"
-    assert other.get("q", project="p") == {"colour": "blue"}, "and where it is asked for"
+    assert one.get_metadata("q", "p") == {"colour": "blue"}, "at once in the changing process"
+    assert other.get("q", project="p") == {"colour": "blue"}, "and at once by get()"
     servers.wait_for(
         lambda: other.get_metadata("q", "p") == {"colour": "blue"}, "the change", seconds=5
     )
@@ -42,19 +44,19 @@ def test_a_change_is_seen_by_others_soon(controllers: tuple[Any, Any]) -> None:
         one.get_metadata("q", "p")
 
 
-def test_a_change_made_from_old_metadata_is_refused(controllers: tuple[Any, Any]) -> None:
+def test_change_based_on_outdated_metadata_is_refused(controllers: tuple[Any, Any]) -> None:
     one, other = controllers
     one.create("q", {"colour": "red"}, project="p")
-    known = other.get_metadata("q", "p")
+    cached = other.get_metadata("q", "p")
     one.set_metadata("q", {"colour": "red", "size": 5}, "p")
     with pytest.raises(storage_errors.Conflict):
-        other.set_metadata("q", known | {"colour": "blue"}, "p")
+        other.set_metadata("q", cached | {"colour": "blue"}, "p")
     assert other.get_metadata("q", "p") == {"colour": "red", "size": 5}
     other.set_metadata("q", {"colour": "blue", "size": 5}, "p")
     assert one.get("q", project="p") == {"colour": "blue", "size": 5}
 
 
-def test_metadata_made_from_nothing_are_set(
+def test_update_after_cached_metadata_expired_is_applied(
     controllers: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, other = controllers
@@ -67,7 +69,7 @@ def test_metadata_made_from_nothing_are_set(
     assert other.get_metadata("q", "p") == {"colour": "blue"}
 
 
-def test_what_is_done_to_metadata_stays_with_who_did_it(controllers: tuple[Any, Any]) -> None:
+def test_changing_returned_metadata_does_not_change_the_queue(controllers: tuple[Any, Any]) -> None:
     one, _ = controllers
     one.create("q", {"tags": ["a"]}, project="p")
     one.get_metadata("q", "p")["tags"].append("b")
@@ -75,17 +77,17 @@ def test_what_is_done_to_metadata_stays_with_who_did_it(controllers: tuple[Any, 
 
 
 @pytest.mark.parametrize("pooling", [False, True])
-def test_metadata_are_kept_where_the_messages_are(tmp_path: Path, pooling: bool) -> None:
+def test_metadata_are_stored_in_the_message_store(tmp_path: Path, pooling: bool) -> None:
     with servers.redis_server() as store, servers.redis_server() as management:
         config = tmp_path / "zaqar.conf"
         config.write_text(
             stock.configuration(store.uri, pooling=pooling, management=management.uri)
         )
-        made = crowd.storage(str(config))
-        made.queue_controller.create("q", {"colour": "red"}, project="p")
-        made.message_controller.post("q", [{"body": 1, "ttl": 300}], None, project="p")
-        assert made.queue_controller.get("q", project="p") == {"colour": "red"}
-        for server, there in ((store, True), (management, False)):
+        storage = crowd.storage(str(config))
+        storage.queue_controller.create("q", {"colour": "red"}, project="p")
+        storage.message_controller.post("q", [{"body": 1, "ttl": 300}], None, project="p")
+        assert storage.queue_controller.get("q", project="p") == {"colour": "red"}
+        for server, exists in ((store, True), (management, False)):
             with server.client() as client:
-                assert bool(client.exists("zr:{p/q}", "zr:{p/q}:messages")) == there
-        made.close()
+                assert bool(client.exists("zr:{p/q}", "zr:{p/q}:messages")) == exists
+        storage.close()

@@ -13,15 +13,15 @@ from oslo_config import cfg, generator
 @pytest.mark.parametrize("store", ["message", "management"])
 def test_options_are_in_the_sample(store: str, tmp_path: Path) -> None:
     sample = tmp_path / "zaqar.conf.sample"
-    names = ("zaqar", "zaqar_redis.upstream")
+    names = ("zaqar", "zaqar_redis.zaqar_plugin")
     arguments = [word for name in names for word in ("--namespace", name)]
     conf = cfg.ConfigOpts()
     generator.register_cli_opts(conf)
     conf([*arguments, "--output-file", str(sample)])
     generator.generate(conf)
     text = sample.read_text()
-    assert "[drivers:message_store:redis]" in text, "stock's own are there as well"
-    # As an operator does it: take the sign of a comment away.
+    assert "[drivers:message_store:redis]" in text, "stock's own options are in it too"
+    # As an operator does: uncomment the option.
     part = text.partition(f"[drivers:{store}_store:zaqar-redis]")[2].partition("\n[")[0]
     chosen = [line[1:] for line in part.splitlines() if line.startswith("#") and " = " in line]
     parsed = configparser.ConfigParser(interpolation=None)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pools through stock Zaqar: what it cannot do to queues."""
+"""Pools managed by stock Zaqar: what it may not do to queues."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from tests.upstream import crowd, stock
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> Iterator[Any]:
-    """Stock Zaqar with pooling, over a store of ours."""
-    with servers.redis_server() as home:
+def zaqar(tmp_path: Path) -> Iterator[Any]:
+    """The bootstrap of stock Zaqar with pooling, over a store of ours."""
+    with servers.redis_server() as default_pool:
         config = tmp_path / "zaqar.conf"
-        config.write_text(stock.configuration(home.uri, pooling=True))
+        config.write_text(stock.configuration(default_pool.uri, pooling=True))
         bootstrapped = crowd.bootstrap(str(config))
         yield bootstrapped
         bootstrapped.storage.close()
         bootstrapped.control.close()
 
 
-def bodies(made: Any, queue: str) -> list[Any]:
-    found = next(made.storage.message_controller.list(queue, project="p", echo=True))
+def bodies(zaqar: Any, queue: str) -> list[Any]:
+    found = next(zaqar.storage.message_controller.list(queue, project="p", echo=True))
     return [message["body"] for message in found]
 
 
-def test_the_default_pool_is_neither_made_nor_changed_nor_deleted(made: Any) -> None:
-    pools = made.control.pools_controller
-    made.storage.queue_controller.create("q", project="p")
+def test_default_pool_cannot_be_created_changed_or_deleted(zaqar: Any) -> None:
+    pools = zaqar.control.pools_controller
+    zaqar.storage.queue_controller.create("q", project="p")
     assert pools.get("default")["weight"] == 1
     assert list(next(pools.list())) == []
     with pytest.raises(storage_errors.PoolAlreadyExists, match="message store"):
@@ -45,12 +45,12 @@ def test_the_default_pool_is_neither_made_nor_changed_nor_deleted(made: Any) -> 
         pools.update("default", weight=5)
     with pytest.raises(storage_errors.PoolInUseByFlavor):
         pools.delete("default")
-    assert made.control.catalogue_controller.get("p", "q")["pool"] == "default"
+    assert zaqar.control.catalogue_controller.get("p", "q")["pool"] == "default"
 
 
 @pytest.mark.parametrize("uri", ["redis://h", "rediss://h", "unix:///h", "mongodb://h", "redis:/h"])
-def test_a_pool_that_another_driver_would_open_is_refused(made: Any, uri: str) -> None:
-    pools = made.control.pools_controller
+def test_pool_with_a_uri_of_another_driver_is_refused(zaqar: Any, uri: str) -> None:
+    pools = zaqar.control.pools_controller
     with pytest.raises(storage_errors.PoolCapabilitiesMismatch, match="zaqar-redis://"):
         pools.create("one", 100, uri)
     pools.create("one", 100, "zaqar-redis://h")
@@ -59,36 +59,36 @@ def test_a_pool_that_another_driver_would_open_is_refused(made: Any, uri: str) -
     assert pools.get("one")["uri"] == "zaqar-redis://h"
 
 
-def test_new_queues_go_to_the_default_pool_when_no_pool_takes_them(made: Any) -> None:
-    pools, where = made.control.pools_controller, made.control.catalogue_controller
+def test_new_queues_go_to_the_default_pool_when_no_pool_has_weight(zaqar: Any) -> None:
+    pools, where = zaqar.control.pools_controller, zaqar.control.catalogue_controller
     with servers.redis_server() as one:
         for queue, weight, pool in (("a", 0, "default"), ("b", 10, "one"), ("c", 0, "default")):
             pools.create("one", weight, f"zaqar-redis+{one.uri}")
-            made.storage.queue_controller.create(queue, project="p")
+            zaqar.storage.queue_controller.create(queue, project="p")
             assert where.get("p", queue)["pool"] == pool
 
 
-def test_a_queue_keeps_its_messages_when_its_flavor_changes(made: Any) -> None:
-    queues = made.storage.queue_controller
+def test_a_queue_keeps_its_messages_when_its_flavor_changes(zaqar: Any) -> None:
+    queues = zaqar.storage.queue_controller
     with servers.redis_server() as one:
         queues.create("q", project="p")
         message = {"body": 1, "ttl": 300}
-        made.storage.message_controller.post("q", [message], None, project="p")
-        made.control.pools_controller.create("one", 10, f"zaqar-redis+{one.uri}", flavor="fast")
-        made.control.flavors_controller.create("fast", project="p")
+        zaqar.storage.message_controller.post("q", [message], None, project="p")
+        zaqar.control.pools_controller.create("one", 10, f"zaqar-redis+{one.uri}", flavor="fast")
+        zaqar.control.flavors_controller.create("fast", project="p")
         queues.set_metadata("q", {"_flavor": "fast"}, project="p")
-        assert bodies(made, "q") == [1]
+        assert bodies(zaqar, "q") == [1]
         assert queues.get("q", project="p") == {"_flavor": "fast"}
 
 
-def test_a_pool_with_queues_is_not_deleted_even_when_it_is_away(tmp_path: Path) -> None:
-    with servers.redis_server() as home, servers.redis_server() as one:
+def test_pool_with_queues_cannot_be_deleted_even_when_unreachable(tmp_path: Path) -> None:
+    with servers.redis_server() as default_pool, servers.redis_server() as one:
         config = tmp_path / "zaqar.conf"
-        config.write_text(stock.configuration(home.uri, pooling=True))
-        made = crowd.bootstrap(str(config))
-        pools = made.control.pools_controller
+        config.write_text(stock.configuration(default_pool.uri, pooling=True))
+        zaqar = crowd.bootstrap(str(config))
+        pools = zaqar.control.pools_controller
         pools.create("one", 100, f"zaqar-redis+{one.uri}")
-        made.storage.queue_controller.create("q", project="p")
+        zaqar.storage.queue_controller.create("q", project="p")
         with pytest.raises(storage_errors.PoolInUseByFlavor) as refusal:
             pools.delete("one")
         assert "queues (of these: 1)" in refusal.value.flavor
@@ -96,17 +96,17 @@ def test_a_pool_with_queues_is_not_deleted_even_when_it_is_away(tmp_path: Path) 
         with pytest.raises(storage_errors.PoolInUseByFlavor):
             pools.delete("one")
         assert pools.get("one")["name"] == "one"
-        made.storage.close()
+        zaqar.storage.close()
 
 
-def test_a_path_that_is_no_database_is_refused(tmp_path: Path) -> None:
-    with servers.redis_server() as home:
+def test_uri_path_that_is_no_database_number_is_refused(tmp_path: Path) -> None:
+    with servers.redis_server() as default_pool:
         config = tmp_path / "zaqar.conf"
         config.write_text(stock.configuration("zaqar-redis://127.0.0.1:1/folder"))
         with pytest.raises(zaqar_errors.InvalidDriver, match="database number"):
-            _ = crowd.bootstrap(str(config)).control  # it is made when asked for
-        config.write_text(stock.configuration(home.uri, pooling=True))
-        made = crowd.bootstrap(str(config))
-        store = f"zaqar-redis://127.0.0.1:{home.open_port()}"
-        assert utils.can_connect(store, conf=made.conf), "what a pool is tried with"
-        assert not utils.can_connect(f"{store}/folder", conf=made.conf)
+            _ = crowd.bootstrap(str(config)).control  # it is created at first use
+        config.write_text(stock.configuration(default_pool.uri, pooling=True))
+        zaqar = crowd.bootstrap(str(config))
+        store = f"zaqar-redis://127.0.0.1:{default_pool.open_port()}"
+        assert utils.can_connect(store, conf=zaqar.conf), "the check of a new pool"
+        assert not utils.can_connect(f"{store}/folder", conf=zaqar.conf)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Our service and stock Zaqar over our stores have the same queues: either can take over."""
+"""Our service and stock Zaqar over our stores share all queues: either can take over."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from tests.upstream.rest_client import RestClient
 
 @pytest.fixture(scope="module", params=["plain", "pools"])
 def urls(request: pytest.FixtureRequest) -> Iterator[tuple[str, str]]:
-    """Of our service and of stock Zaqar, over the same store, perhaps with a pool."""
+    """The URLs of our service and of stock Zaqar, on the same store, with a pool or without."""
     pooling = request.param == "pools"
     options: dict[str, dict[str, object]] = {"DEFAULT": {"admin_mode": True}}
     with (
-        servers.redis_server() as home,
+        servers.redis_server() as default_pool,
         servers.redis_server() as one,
-        servers.service(home.uri, options=options) as ours,
-        stock.zaqar(home.uri, "--workers", "2", pooling=pooling) as theirs,
+        servers.service(default_pool.uri, options=options) as ours,
+        stock.zaqar(default_pool.uri, "--workers", "2", pooling=pooling) as theirs,
     ):
         if pooling:
             document = {"uri": f"redis://127.0.0.1:{one.open_port()}", "weight": 10}
             RestClient(ours.url, "nobody").ask("PUT", "/pools/one", document)
         yield ours.url, theirs
         with one.client() as client:
-            assert bool(client.dbsize()) == pooling, "queues are where they should be"
+            assert bool(client.dbsize()) == pooling, "queues are in the expected store"
 
 
 @pytest.fixture(params=["ours first", "stock first"])
@@ -85,7 +85,7 @@ def test_claims(services: tuple[RestClient, RestClient]) -> None:
     other.ask("PATCH", path, {"ttl": 600, "grace": 60})
     assert one.ask("GET", path)["ttl"] == 600
     second, bodies = other.claim("jobs", 10)
-    assert bodies == [4, 5], "what one has claimed the other does not get"
+    assert bodies == [4, 5], "messages claimed by one are not given to the other"
     one.ask("DELETE", f"/queues/jobs/claims/{second}")
     other.ask("DELETE", path)
     assert one.claim("jobs", 10)[1] == [1, 2, 3, 4, 5]

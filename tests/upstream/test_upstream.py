@@ -11,15 +11,15 @@ import pytest
 from tests.upstream import run
 from tests.upstream.inapplicable import inapplicable
 
-#: ``tools/test`` makes it: the release before cannot be in the same environment.
+#: ``tools/test`` creates it: the previous release needs an environment of its own.
 PREVIOUS = Path(__file__).parents[2] / ".venv-test-previous" / "bin" / "python"
 
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("suite", ["storage", "transport"])
 @pytest.mark.parametrize("python", [sys.executable, str(PREVIOUS)], ids=["current", "previous"])
-def test_stock_zaqar_is_content_with_our_driver(python: str, suite: str) -> None:
-    assert Path(python).exists(), "run tools/test once: it makes the environment"
+def test_stock_zaqars_tests_pass_on_our_driver(python: str, suite: str) -> None:
+    assert Path(python).exists(), "run tools/test once: it creates the environment"
     done = run.run(python, "zaqar-redis", suite, jobs=2)
     assert len(done.tests) > 100
     assert done.wrong(inapplicable()) == {}

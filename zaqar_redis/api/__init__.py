@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The doors: HTTP in, documents out."""
+"""The front ends over HTTP and WebSocket: the queue API, channels, and the console."""

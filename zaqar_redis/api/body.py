@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading request bodies within a bound, and noticing that a client has left."""
+"""Reading request bodies within a bound, and watching for disconnects."""
 
 from __future__ import annotations
 
@@ -12,16 +12,19 @@ import falcon.asgi
 
 from zaqar_redis import errors
 
-#: Documents without a limit of their own: claims, purges, shares, patches.
+#: Bytes of documents without a limit of their own: claims, purges, shares, pools, flavors.
 SMALL = 64 * 1024
 
 #: Where the application keeps ASGI's receive() in the scope, and its first event.
 RECEIVE = "zaqar_redis.receive"
-FIRST = "zaqar_redis.first"
+FIRST_EVENT = "zaqar_redis.first"
 
 
 async def read(req: falcon.asgi.Request, most: int, what: str) -> bytes:
-    """The whole body.  Raises BadRequest when it is larger than *most* bytes."""
+    """Returns the whole body.
+
+    Raises BadRequest when it is larger than *most* bytes, and BadBody when it is cut off.
+    """
     length = req.content_length
     if length == 0:
         return b""
@@ -29,7 +32,7 @@ async def read(req: falcon.asgi.Request, most: int, what: str) -> bytes:
         raise _too_large(what, most)
     # Straight from the server: falcon's stream costs as much as parsing a message.
     receive = req.scope[RECEIVE]
-    event = req.scope[FIRST]
+    event = req.scope[FIRST_EVENT]
     data: bytes = event["body"]
     more = event["more_body"]
     while more and len(data) <= most:
@@ -48,21 +51,21 @@ def _too_large(what: str, most: int) -> errors.BadRequest:
 
 
 @contextlib.asynccontextmanager
-async def departure(req: falcon.asgi.Request, watched: bool) -> AsyncIterator[asyncio.Event]:
-    """An event that is set when the client goes away; only if *watched*."""
-    gone = asyncio.Event()
+async def watch_disconnect(req: falcon.asgi.Request, watched: bool) -> AsyncIterator[asyncio.Event]:
+    """Yields an event that is set when the client disconnects; only if *watched*."""
+    disconnected = asyncio.Event()
     if not watched:
-        yield gone
+        yield disconnected
         return
     receive = req.scope[RECEIVE]
 
     async def watch() -> None:
         while (await receive())["type"] != "http.disconnect":
             pass
-        gone.set()
+        disconnected.set()
 
     watching: asyncio.Task[Any] = asyncio.create_task(watch())
     try:
-        yield gone
+        yield disconnected
     finally:
         watching.cancel()

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The JSON shapes of the v2 API, in and out.
+"""The JSON documents of the v2 API, of requests and of answers.
 
-Documents coming in are decoded and checked in one step; what a client sends
-beyond the known fields is passed over, as Zaqar does.  Bodies of messages are
-checked for being JSON and then carried as they came.
+Requests are decoded and validated in one step; unknown fields are ignored, as in
+Zaqar.  Bodies of messages are checked to be JSON and stored unchanged.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from urllib.parse import quote_plus
 import msgspec
 
 from zaqar_redis import errors
-from zaqar_redis.records import Claim, Draft, Message, Queue, Stats
+from zaqar_redis.records import Claim, Message, NewMessage, Queue, Stats
 
 T = TypeVar("T")
 
@@ -66,7 +65,7 @@ class FlavorChangeIn(msgspec.Struct):
 
 
 class FlavorIn(FlavorChangeIn, forbid_unknown_fields=True):
-    #: API: taken, and of no effect
+    #: API: accepted, and without effect
     capabilities: dict[str, Any] | None = None
 
 
@@ -100,17 +99,17 @@ _flavor_change = msgspec.json.Decoder(FlavorChangeIn)
 _anything = msgspec.json.Decoder()
 _encode = msgspec.json.Encoder().encode
 
-#: Raised by the JSON decoder, or by us for what it lets pass.
+#: Raised by the JSON decoder, or by our check for UTF-8.
 _MALFORMED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
-def drafts(data: bytes, with_checksum: bool) -> list[Draft]:
-    """The messages to post.  Raises BadBody, BadRequest."""
+def drafts(data: bytes, with_checksum: bool) -> list[NewMessage]:
+    """Returns the messages to post.  Raises BadBody, BadRequest."""
     document = _decode(_post, data)
     if document.messages is msgspec.UNSET:
         raise errors.BadRequest(why="No messages were found in the request body.")
     return [
-        Draft(
+        NewMessage(
             body=(body := bytes(item.body)),
             ttl=item.ttl,
             delay=item.delay,
@@ -125,7 +124,7 @@ def claim(data: bytes) -> ClaimIn:
 
 
 def purge(data: bytes) -> list[str]:
-    """What to purge; all of it when the body is empty."""
+    """Returns the resource types to purge; all when the body is empty."""
     if not data:
         return ["messages", "subscriptions"]
     types = _decode(_purge, data).resource_types
@@ -136,12 +135,12 @@ def purge(data: bytes) -> list[str]:
 
 
 def share(data: bytes) -> ShareIn:
-    required(data)
+    require_body(data)
     return _decode(_share, data)
 
 
 def pool(data: bytes) -> dict[str, Any]:
-    """The fields of a new pool but its name."""
+    """Returns the fields of a new pool, except its name.  Raises BadBody."""
     given = _given(_pool, data)
     for name in ("uri", "weight"):
         if name not in given:
@@ -150,9 +149,9 @@ def pool(data: bytes) -> dict[str, Any]:
 
 
 def pool_changes(data: bytes) -> dict[str, Any]:
-    """The fields of a pool that are to change.
+    """Returns the fields of a pool that are to change.  Raises BadBody.
 
-    API: others, which a pool is shown with, are passed over.
+    API: the other fields of a shown pool are ignored.
     """
     given = _given(_pool_change, data)
     if not given:
@@ -164,7 +163,7 @@ def pool_changes(data: bytes) -> dict[str, Any]:
 
 
 def _given(decoder: msgspec.json.Decoder[Any], data: bytes) -> dict[str, Any]:
-    required(data)
+    require_body(data)
     document = _decode(decoder, data)
     return {
         name: value
@@ -174,30 +173,30 @@ def _given(decoder: msgspec.json.Decoder[Any], data: bytes) -> dict[str, Any]:
 
 
 def flavor(data: bytes) -> list[str]:
-    """The names of a new flavor's pools."""
-    required(data)
+    """Returns the names of a new flavor's pools."""
+    require_body(data)
     return _decode(_flavor, data).pool_list
 
 
 def flavor_change(data: bytes) -> list[str]:
-    """The names of a flavor's pools.  API: what else it is shown with is passed over."""
-    required(data)
+    """Returns the names of a flavor's pools.  API: its other fields are ignored."""
+    require_body(data)
     return _decode(_flavor_change, data).pool_list
 
 
 def metadata(data: bytes) -> dict[str, Any]:
-    document = anything(data) if data else {}
+    document = json_document(data) if data else {}
     if not isinstance(document, dict):
         raise errors.BadBody(why="Queue metadata must be an object.")
     return document
 
 
-def anything(data: bytes) -> Any:
-    required(data)
+def json_document(data: bytes) -> Any:
+    require_body(data)
     return _decode(_anything, data)
 
 
-def required(data: bytes) -> None:
+def require_body(data: bytes) -> None:
     if not data:
         raise errors.BadBody(why="Request body can not be empty.")
 
@@ -205,7 +204,7 @@ def required(data: bytes) -> None:
 def _decode(decoder: msgspec.json.Decoder[T], data: bytes) -> T:
     try:
         if not data.isascii():
-            data.decode()  # strings inside raw bodies are not checked for UTF-8 below
+            data.decode()  # the decoder does not check UTF-8 inside raw bodies
         document = decoder.decode(data)
     except msgspec.ValidationError as error:
         raise errors.BadBody(why=f"Request body: {error}.") from None
@@ -221,7 +220,7 @@ def _decode(decoder: msgspec.json.Decoder[T], data: bytes) -> T:
 
 
 def _checksum(body: bytes) -> bytes:
-    """API: MD5 of the body as Python's json writes it."""
+    """Returns the checksum.  API: MD5 of the body as Python's json writes it."""
     try:
         text = json.dumps(json.loads(body)).encode()
     except (ValueError, RecursionError):  # Python's json has limits of its own
@@ -295,7 +294,7 @@ def stats(queue: str, record: Stats) -> bytes:
                 "created": _iso(end.created),
             }
     document: dict[str, Any] = {"messages": shown}
-    if record.idempotency_records:  # stock's clients know of none, and make none
+    if record.idempotency_records:  # stock's clients neither know nor create any
         document["idempotency_records"] = record.idempotency_records
     return _encode(document)
 
@@ -323,7 +322,7 @@ def encode(document: Any) -> bytes:
 
 
 def next_link(path: str, parameters: dict[str, Any], marker: str) -> list[dict[str, str]]:
-    """API: where to go on, with the parameters that the client gave."""
+    """Returns the link to the next page.  API: with the parameters of the request."""
     if not marker:
         return []
     query = "&".join(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From an error to an HTTP answer: ``{"title", "description"}``."""
+"""Error handlers: from an exception to an HTTP answer ``{"title", "description"}``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LOG = logging.getLogger(__name__)
 
 
 def install(app: falcon.asgi.App[Any, Any]) -> None:
-    # The last handler that fits an error is the one that is used.
+    # Falcon uses the last handler that fits.
     app.add_error_handler(Exception, _unexpected)
     app.add_error_handler(falcon.HTTPError, _framework)
     app.add_error_handler(falcon.HTTPStatus, _status)
@@ -50,7 +50,7 @@ async def _status(
 async def _unexpected(
     req: falcon.asgi.Request, resp: falcon.asgi.Response, error: Exception, params: Any
 ) -> None:
-    # What went wrong is for the operator's log, not for the client.
+    # The cause is for the operator's log, not for the client.
     LOG.error(
         "unexpected error in %s %s", req.method, req.path, exc_info=error, extra={"action": "bug"}
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The server's side of a WebSocket: uvicorn's, and a way to write frames at once.
+"""The server side of a WebSocket: uvicorn's, with frames written straight to it.
 
 ASGI takes a coroutine, an event and a check of everything to send one message; a channel
 with a thousand subscribers sends a thousand for each publication.
@@ -15,19 +15,19 @@ from typing import Any
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.http11 import Request
 
-#: Name of the extension of ASGI under which an application finds the socket.
+#: Name of the ASGI extension under which an application finds the socket.
 FRAMES = "zaqar_redis.frames"
-#: Without a line for each connection, and its address: there may be a token in it.
+#: Logs no line for each connection with its URL: a token may be in it.
 _LOG = logging.getLogger("uvicorn.error.sockets")
 _LOG.setLevel(logging.WARNING)
 #: Seconds for a client to take what was written before its socket is closed.
-_LEAVE = 5.0
+_CLOSE_TIMEOUT = 5.0
 
 
-class Events:
-    """What a socket's application has to hear: asyncio's queue, as far as uvicorn needs it.
+class EventQueue:
+    """The events for a socket's application: the part of asyncio.Queue that uvicorn needs.
 
-    For one reader.  That queue has four others in it, a seventh of what an idle socket takes.
+    For one reader.  asyncio's own is a seventh of the memory of an idle socket.
     """
 
     __slots__ = ("_events", "_reader")
@@ -52,28 +52,28 @@ class Events:
         return not self._events
 
 
-class SocketProtocol(WebSocketsSansIOProtocol):
+class WebSocketProtocol(WebSocketsSansIOProtocol):
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
-        self.queue = Events()  # type: ignore[assignment]  # what uvicorn uses of one
+        self.queue = EventQueue()  # type: ignore[assignment]  # the methods that uvicorn uses
 
     def handle_connect(self, event: Request) -> None:
         super().handle_connect(event)
-        del self.request  # nobody looks at it again, and it stays as long as the socket
+        del self.request  # unused from here on, and kept as long as the socket
         if self.handshake_initiated and not self.handshake_complete:
             extensions: dict[str, Any] = self.scope["extensions"]
             extensions[FRAMES] = self
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # What is written here was put together before.
-        super().connection_made(getattr(transport, "whole", transport))
+        # Frames are joined already: no CoalescingTransport is needed.
+        super().connection_made(getattr(transport, "unbuffered", transport))
         self.logger = self.conn.logger = _LOG
 
     def write(self, frames: bytes) -> None:
         if not self.close_sent and not self.disconnected:
             self.transport.write(frames)
 
-    def waiting(self) -> int:
+    def buffered(self) -> int:
         return self.transport.get_write_buffer_size()
 
     def end(self, code: int, reason: str) -> None:
@@ -86,23 +86,23 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         if self.read_paused:
             self.read_paused = False
             self.transport.resume_reading()
-        self.close_timer = self.loop.call_later(_LEAVE, self.transport.abort)
+        self.close_timer = self.loop.call_later(_CLOSE_TIMEOUT, self.transport.abort)
 
     def drop(self) -> None:
         self.transport.close()
-        self.loop.call_later(_LEAVE, self.transport.abort)
+        self.loop.call_later(_CLOSE_TIMEOUT, self.transport.abort)
 
     def shutdown(self) -> None:
         super().shutdown()
-        # Who does not read must not keep the service from stopping.
-        self.loop.call_later(_LEAVE, self.transport.abort)
+        # A client that does not read must not keep the service from stopping.
+        self.loop.call_later(_CLOSE_TIMEOUT, self.transport.abort)
 
-    def give_up(self, before: float) -> None:
-        """A socket has no requests that could take too long."""
+    def time_out(self, before: float) -> None:
+        """Does nothing: a socket has no requests that could take too long."""
 
 
-def framed(payload: bytes, binary: bool) -> bytes:
-    """One message in one frame (RFC 6455, 5.2), unmasked, as servers send it."""
+def encode_frame(payload: bytes, binary: bool) -> bytes:
+    """Returns one message in one frame (RFC 6455, 5.2), unmasked, as servers send it."""
     head = 0x82 if binary else 0x81
     size = len(payload)
     if size < 126:

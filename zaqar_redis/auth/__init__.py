@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who is asking."""
+"""Authentication: signed URLs, tokens of channels, tickets of the console."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tickets: with one, the web console subscribes to one channel, as nobody.
+"""Tickets: with one, the web console subscribes to one channel anonymously.
 
-JSON Web Tokens like those of others, with a key and an audience of their own.  They are good
-for connecting within a minute; the connection then stays.
+JSON Web Tokens like those of other clients, with a key and an audience of their own.  A ticket
+expires after a minute; a connection made with it does not.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import jwt
 
 from zaqar_redis.auth import tokens
 
-#: Who takes them; also the name of their key.
+#: The audience of tickets; also the id of their key.
 _AUDIENCE = "zaqar-redis-console"
 _ALGORITHM = "HS256"
-#: Seconds: enough for a slow network and for clocks of nodes that differ a little.
-_LIFE = 60
-#: Whatever the namespace says: what keeps a history tells what was missed, and who is in the
-#: channel does not see who looks on.
+#: Seconds: enough for a slow network and for small clock differences between nodes.
+_TTL = 60
+#: Overrides of the namespace: the console recovers missed publications where there is a
+#: history, and clients in the channel do not see it.
 _OVERRIDE = {
     "force_recovery": {"value": True},
     "force_positioning": {"value": True},
@@ -31,16 +31,16 @@ _OVERRIDE = {
 
 
 def secret(api_key: str) -> bytes:
-    """The key of tickets where backends show *api_key*: all nodes have the same."""
+    """Returns the key of tickets, derived from the server API's key: the same on all nodes."""
     return hmac.digest(api_key.encode(), _AUDIENCE.encode(), "sha256")
 
 
 def issue(secret: bytes, project: str, channel: str, now: float) -> str:
-    """*now* in seconds since 1970."""
+    """Returns a ticket; *now* in seconds since 1970."""
     claims: dict[str, Any] = {
         "sub": "",
         "aud": _AUDIENCE,
-        "exp": int(now) + _LIFE,
+        "exp": int(now) + _TTL,
         "expire_at": 0,  # of the connection: never
         "project": project,
         "info": {"name": "console"},
@@ -49,16 +49,16 @@ def issue(secret: bytes, project: str, channel: str, now: float) -> str:
     return jwt.encode(claims, secret, algorithm=_ALGORITHM, headers={"kid": _AUDIENCE})
 
 
-class Verifier(tokens.Verifier):
-    """Takes tickets beside the tokens that *settings* tell of; without a *secret*, none."""
+class TicketVerifier(tokens.TokenVerifier):
+    """A verifier of tokens by *settings*, and of tickets; without a *secret*, of no tickets."""
 
-    def __init__(self, settings: tokens.Settings, secret: bytes = b"") -> None:
+    def __init__(self, settings: tokens.TokenSettings, secret: bytes = b"") -> None:
         super().__init__(settings)
-        self._tickets = tokens.Verifier(
-            tokens.Settings(hmac=(secret,) if secret else (), audience=_AUDIENCE)
+        self._tickets = tokens.TokenVerifier(
+            tokens.TokenSettings(hmac=(secret,) if secret else (), audience=_AUDIENCE)
         )
 
-    async def connection(self, token: str) -> tokens.Connection:
+    async def connection(self, token: str) -> tokens.ConnectionClaims:
         chosen = self._tickets.connection if _is_ticket(token) else super().connection
         return await chosen(token)
 

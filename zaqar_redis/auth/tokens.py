@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tokens of channels: who connects, and what they may subscribe to.
+"""Tokens of channels: a client's identity, and what it may subscribe to.
 
-JSON Web Tokens with the claims of Centrifugo's.
+JSON Web Tokens with Centrifugo's claims.
 """
 
 from __future__ import annotations
@@ -16,68 +16,68 @@ import jwt
 import msgspec
 
 from zaqar_redis import rules
-from zaqar_redis.auth.published import PublishedKeys
+from zaqar_redis.auth.jwks import JwksClient
 
-#: By the family of their keys.
+#: Algorithms, by the type of their keys.
 _HMAC = ("HS256", "HS384", "HS512")
 _RSA = ("RS256", "RS384", "RS512")
 _ECDSA = ("ES256", "ES384", "ES512")
 _EDDSA = ("EdDSA",)
 
 
-class Invalid(Exception):
-    """It is no token of ours."""
+class InvalidToken(Exception):
+    """The token is not valid for this service."""
 
 
-class Expired(Exception):
-    """It was."""
+class ExpiredToken(Exception):
+    """The token has expired."""
 
 
-class NotYetValid(Expired):
-    """It will be: who connects with it is told the same, to come back with another one."""
+class TokenNotYetValid(ExpiredToken):
+    """The token is not valid yet; at connect the reply is the same, so the client gets another."""
 
 
-class Settings(msgspec.Struct, frozen=True):
-    #: secrets, the first of which signs now; the others did
+class TokenSettings(msgspec.Struct, frozen=True):
+    #: secrets: the current one, and earlier ones
     hmac: tuple[str | bytes, ...] = ()
     #: public keys, PEM
     rsa: str = ""
     ecdsa: str = ""
     ed25519: str = ""
-    #: where keys are published
+    #: URL of a JSON Web Key Set
     jwks_url: str = ""
     audience: str = ""
     issuer: str = ""
-    #: seconds by which the clock of who signs may be ahead of ours
+    #: seconds by which the signer's clock may be ahead of this service's
     leeway: int = 10
     user_claim: str = "sub"
     project_claim: str = "project"
 
 
-class Granted(msgspec.Struct, frozen=True):
-    """A subscription that a token gives; *override* by option."""
+class SubscriptionGrant(msgspec.Struct, frozen=True):
+    """A subscription that a token grants; *override* by option."""
 
     info: bytes = b""
     data: bytes = b""
     override: dict[str, bool] = {}
 
 
-class Connection(msgspec.Struct, frozen=True):
+class ConnectionClaims(msgspec.Struct, frozen=True):
     """*expire_at* in seconds since 1970; 0: never."""
 
     user: str
-    #: whose channels it sees; empty: those that the service is for
+    #: whose channels it may use; empty: the service's default project
     project: str = ""
     expire_at: int = 0
     info: bytes = b""
-    subs: dict[str, Granted] = {}
+    subs: dict[str, SubscriptionGrant] = {}
 
 
-class Subscription(msgspec.Struct, frozen=True):
+class SubscriptionClaims(msgspec.Struct, frozen=True):
     user: str
     channel: str
     client: str = ""
-    #: of the connection that it is for; empty: of any
+    #: of the connection it is valid for; empty: of any
     project: str = ""
     expire_at: int = 0
     info: bytes = b""
@@ -85,8 +85,8 @@ class Subscription(msgspec.Struct, frozen=True):
     override: dict[str, bool] = {}
 
 
-class Verifier:
-    def __init__(self, settings: Settings) -> None:
+class TokenVerifier:
+    def __init__(self, settings: TokenSettings) -> None:
         self._settings = settings
         self._keys: list[tuple[Any, Sequence[str]]] = [
             *((secret, _HMAC) for secret in settings.hmac if secret),
@@ -100,15 +100,19 @@ class Verifier:
                 if key
             ),
         ]
-        self._published = PublishedKeys(settings.jwks_url) if settings.jwks_url else None
+        self._jwks = JwksClient(settings.jwks_url) if settings.jwks_url else None
 
-    async def connection(self, token: str) -> Connection:
-        """Raises Invalid, Expired, NotYetValid, and StoreUnavailable: its key is not to be had."""
+    async def connection(self, token: str) -> ConnectionClaims:
+        """Returns the claims of a connection token.
+
+        Raises InvalidToken, ExpiredToken, TokenNotYetValid, and StoreUnavailable when its key
+        cannot be fetched.
+        """
         claims = await self._claims(token)
         if "channel" in claims:
-            raise Invalid  # one for a subscription
+            raise InvalidToken  # one for a subscription
         subs = _subs(claims)
-        return Connection(
+        return ConnectionClaims(
             user=_text(claims, self._settings.user_claim),
             project=self._project(claims),
             expire_at=_expiry(claims),
@@ -116,13 +120,13 @@ class Verifier:
             subs=subs,
         )
 
-    async def subscription(self, token: str) -> Subscription:
-        """Raises as `connection`."""
+    async def subscription(self, token: str) -> SubscriptionClaims:
+        """Returns the claims of a subscription token.  Raises as `connection`."""
         claims = await self._claims(token)
         channel = claims.get("channel")
         if not isinstance(channel, str) or not channel:
-            raise Invalid
-        return Subscription(
+            raise InvalidToken
+        return SubscriptionClaims(
             user=_text(claims, self._settings.user_claim),
             channel=channel,
             client=_text(claims, "client"),
@@ -136,13 +140,13 @@ class Verifier:
     def _project(self, claims: dict[str, Any]) -> str:
         project = _text(claims, self._settings.project_claim)
         if len(project) > rules.PROJECT_MAX:
-            raise Invalid
+            raise InvalidToken
         return project
 
     async def _claims(self, token: str) -> dict[str, Any]:
         options: Any = {
             "verify_aud": bool(self._settings.audience),
-            "verify_iat": False,  # see _check_beginning
+            "verify_iat": False,  # see _check_not_before
             "verify_nbf": False,
             "verify_sub": False,
         }
@@ -157,40 +161,43 @@ class Verifier:
                     options=options,
                 )
             except jwt.ExpiredSignatureError as error:
-                raise Expired from error
+                raise ExpiredToken from error
             except (jwt.InvalidTokenError, ValueError, TypeError):
                 continue
-            self._check_beginning(claims)
+            self._check_not_before(claims)
             return claims
-        raise Invalid
+        raise InvalidToken
 
-    def _check_beginning(self, claims: dict[str, Any]) -> None:
-        """The end has no leeway: a connection lives on for a while behind it anyway."""
+    def _check_not_before(self, claims: dict[str, Any]) -> None:
+        """Raises TokenNotYetValid.
+
+        Expiry has no leeway: a connection goes on for a while after it anyway.
+        """
         latest = time.time() + self._settings.leeway
         if max(_seconds(claims, "nbf"), _seconds(claims, "iat")) > latest:
-            raise NotYetValid
+            raise TokenNotYetValid
 
     async def _keys_for(self, token: str) -> Sequence[tuple[Any, Sequence[str]]]:
         try:
-            # Those who publish several keys say which one it is; the others have no name.
-            if self._published is None or "kid" not in jwt.get_unverified_header(token):
+            # Tokens by a published key name it; those by a configured key do not.
+            if self._jwks is None or "kid" not in jwt.get_unverified_header(token):
                 return self._keys
-            return [await self._published.key_for(token)]
+            return [await self._jwks.key_for(token)]
         except jwt.InvalidTokenError as error:
-            raise Invalid from error
+            raise InvalidToken from error
 
 
-def _subs(claims: dict[str, Any]) -> dict[str, Granted]:
+def _subs(claims: dict[str, Any]) -> dict[str, SubscriptionGrant]:
     names, given = claims.get("channels") or [], claims.get("subs") or {}
     if not isinstance(names, list) or not isinstance(given, dict):
-        raise Invalid
+        raise InvalidToken
     if not all(isinstance(name, str) for name in names):
-        raise Invalid
-    found = {name: Granted() for name in names}
+        raise InvalidToken
+    found = {name: SubscriptionGrant() for name in names}
     for name, grant in given.items():
         if not isinstance(grant, dict):
-            raise Invalid
-        found[name] = Granted(
+            raise InvalidToken
+        found[name] = SubscriptionGrant(
             info=_payload(grant, "info"),
             data=_payload(grant, "data"),
             override=_override(grant),
@@ -199,13 +206,13 @@ def _subs(claims: dict[str, Any]) -> dict[str, Granted]:
 
 
 def _text(claims: dict[str, Any], name: str) -> str:
-    """Null is nothing, as when it is not there."""
-    found = claims.get(name)
-    if found is None:
+    """Returns an empty text when the claim is null or does not exist."""
+    value = claims.get(name)
+    if value is None:
         return ""
-    if not isinstance(found, str):
-        raise Invalid
-    return found
+    if not isinstance(value, str):
+        raise InvalidToken
+    return value
 
 
 def _expiry(claims: dict[str, Any]) -> int:
@@ -213,10 +220,10 @@ def _expiry(claims: dict[str, Any]) -> int:
 
 
 def _seconds(claims: dict[str, Any], name: str) -> float:
-    """Since 1970; 0: it is not there."""
+    """Returns the seconds since 1970; 0 when the claim does not exist."""
     found = claims.get(name, 0)
     if isinstance(found, bool) or not isinstance(found, (int, float)):
-        raise Invalid
+        raise InvalidToken
     return found
 
 
@@ -226,7 +233,7 @@ def _payload(claims: dict[str, Any], name: str) -> bytes:
         try:
             return base64.b64decode(packed, validate=True)
         except (binascii.Error, TypeError) as error:
-            raise Invalid from error
+            raise InvalidToken from error
     given = claims.get(name)
     return b"" if given is None else msgspec.json.encode(given)
 
@@ -236,4 +243,4 @@ def _override(claims: dict[str, Any]) -> dict[str, bool]:
     try:
         return {name: bool(value["value"]) for name, value in given.items() if value}
     except (AttributeError, KeyError, TypeError) as error:
-        raise Invalid from error
+        raise InvalidToken from error

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The floor: the least that any Falcon service on Redis must spend on a request.
+"""The floor: the minimum cost of a request in any Falcon service on Redis.
 
-An empty handler and one script that does nothing, under the worker class of the
-real service and over the real batching client.  What a request costs beyond it
-is what the service itself adds.
+It is an empty handler that runs an empty script, with the worker class and the batching
+client of the real service.  What a request costs beyond that, the service itself adds.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from typing import Any
 import falcon.asgi
 
 from zaqar_redis.bench import logs
-from zaqar_redis.bench.service import Failed
+from zaqar_redis.bench.service import BenchmarkFailed
 from zaqar_redis.keyspace import client as keyspace
 from zaqar_redis.keyspace.batch import BatchSettings
 
@@ -31,7 +30,7 @@ _SHA = hashlib.sha1(_SCRIPT.encode(), usedforsecurity=False).hexdigest()
 _STORE = "ZAQAR_REDIS_BENCH_FLOOR"
 
 
-class _Connected:
+class _ClientLifespan:
     def __init__(self, client: keyspace.AsyncClient) -> None:
         self._client = client
 
@@ -43,7 +42,7 @@ class _Connected:
         await self._client.close()
 
 
-class _Empty:
+class _EmptyResource:
     def __init__(self, client: keyspace.AsyncClient) -> None:
         self._client = client
 
@@ -54,38 +53,38 @@ class _Empty:
         resp.status = 204
 
 
-class _Bounds:
+class _WorkerSettings:
     max_connections = 16_384
     request_timeout = 60.0
 
 
-class App:
-    """The application, in the shape that the worker expects."""
+class FloorApp:
+    """The ASGI application, with the attributes that the worker class needs."""
 
-    settings = _Bounds()
+    settings = _WorkerSettings()
 
     def __init__(self, store: str) -> None:
         client = keyspace.client(store, BatchSettings())
-        app: falcon.asgi.App[Any, Any] = falcon.asgi.App(middleware=[_Connected(client)])
-        app.add_route("/v2/queues/{queue}/messages", _Empty(client))
+        app: falcon.asgi.App[Any, Any] = falcon.asgi.App(middleware=[_ClientLifespan(client)])
+        app.add_route("/v2/queues/{queue}/messages", _EmptyResource(client))
         self._app = app
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
         await self._app(scope, receive, send)
 
-    def leave(self) -> None:
-        """Nobody waits."""
+    def begin_shutdown(self) -> None:
+        """Does nothing: there are no long polls to end."""
 
 
-def create() -> App:
-    """For gunicorn, in a process that `running` started."""
-    return App(os.environ[_STORE])
+def create() -> FloorApp:
+    """Creates the application, for gunicorn in a process that `running` started."""
+    return FloorApp(os.environ[_STORE])
 
 
 @contextlib.contextmanager
 def running(store: str) -> Iterator[str]:
-    """Serve the floor over a Redis with one worker on a free port; yields its URL."""
-    keyspace.checked(store)
+    """Serves the floor over a Redis with one worker on a free port; yields its URL."""
+    keyspace.validate_uri(store)
     port = _free_port()
     command = [sys.executable, "-m", "gunicorn", "--workers", "1", "--bind", f"127.0.0.1:{port}"]
     command += ["--worker-class", "zaqar_redis.api.worker.Worker", "--keep-alive", "75"]
@@ -103,7 +102,7 @@ def running(store: str) -> Iterator[str]:
             if not _listens(process, port):
                 log.seek(0)
                 text = log.read().decode("utf-8", "replace").strip()
-                raise Failed(f"the floor did not start: {text[-1000:]}")
+                raise BenchmarkFailed(f"the floor did not start: {text[-1000:]}")
             yield f"http://127.0.0.1:{port}"
         finally:
             process.terminate()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Running wrk, the load generator, and reading what it found."""
+"""Running wrk, the load generator, and parsing its results."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ from pathlib import Path
 import msgspec
 
 from zaqar_redis import errors
-from zaqar_redis.bench.service import Failed
+from zaqar_redis.bench.service import BenchmarkFailed
 
-#: Seconds beyond its time that wrk gets for ending.
-_GRACE = 30.0
+#: Seconds beyond the length of a round that wrk has to end.
+_EXIT_GRACE_SECONDS = 30.0
 #: Seconds until a request is counted as lost; the slowest of stock Zaqar's take several.
-_TIMEOUT = 20
+_REQUEST_TIMEOUT_SECONDS = 20
 
 
-class Sample(msgspec.Struct, frozen=True):
-    """What one round of one workload found."""
+class LoadSample(msgspec.Struct, frozen=True):
+    """The result of one round of one workload."""
 
-    #: units of the workload in a second
+    #: units of the workload per second
     rate: float
-    #: milliseconds from request to answer, or from post to claim
+    #: milliseconds from request to response, or from post to claim
     p50: float
     p99: float
-    #: of one core, that the load generator used
+    #: share of one core that the load generator used
     generator: float
     #: requests that failed or were refused
     errors: int
-    #: units done, and whether there was nothing left to do at the end
+    #: units done, and whether the messages ran out before the end
     work: int
     dry: bool = False
 
 
-class Load:
+class WrkLoad:
     """wrk over one thread and a number of connections."""
 
     def __init__(self, connections: int) -> None:
@@ -57,11 +57,14 @@ class Load:
         headers: Mapping[str, str],
         seconds: int,
         *arguments: object,
-    ) -> Sample:
-        """Raises Failed when wrk does; stops it when interrupted."""
+    ) -> LoadSample:
+        """Runs wrk with a script.  Raises BenchmarkFailed when wrk fails.
+
+        wrk is stopped when this is interrupted.
+        """
         folder = Path(str(resources.files(__package__).joinpath("wrk")))
         command = [self._program, "-t1", f"-c{self.connections}", f"-d{seconds}s"]
-        command += [f"--timeout={_TIMEOUT}s", "-s", str(folder / f"{script}.lua")]
+        command += [f"--timeout={_REQUEST_TIMEOUT_SECONDS}s", "-s", str(folder / f"{script}.lua")]
         for name, value in headers.items():
             command += ["-H", f"{name}: {value}"]
         command += [url, "--", *map(str, arguments)]
@@ -72,7 +75,7 @@ class Load:
 
 
 def wrk() -> str:
-    """Path of wrk.  Raises BadConfiguration, saying how to get it."""
+    """Returns the path of wrk.  Raises BadConfiguration when it is not installed."""
     found = shutil.which("wrk")
     if not found:
         raise errors.BadConfiguration(
@@ -82,29 +85,29 @@ def wrk() -> str:
     return found
 
 
-def parse(output: str, generator: float) -> Sample:
-    """Read the line that wrk/report.lua ends with.  Raises Failed if there is none."""
+def parse(output: str, generator: float) -> LoadSample:
+    """Parses the last line of wrk/report.lua.  Raises BenchmarkFailed if there is none."""
     found = re.search(r"^RESULT (\{.*\})$", output, re.MULTILINE)
     if not found:
-        raise Failed(f"wrk reported nothing: {output.strip()[-500:]}")
-    told = json.loads(found[1])
-    failed = told["refused"] + told["broken"]
-    work, span = told["requests"] - told["refused"], told["seconds"]
-    if "work" in told:
-        work, span = told["work"], told["span"]
-    return Sample(
+        raise BenchmarkFailed(f"wrk reported nothing: {output.strip()[-500:]}")
+    result = json.loads(found[1])
+    failed = result["refused"] + result["broken"]
+    work, span = result["requests"] - result["refused"], result["seconds"]
+    if "work" in result:
+        work, span = result["work"], result["span"]
+    return LoadSample(
         rate=work / span if span else 0.0,
-        p50=told["p50"] / 1000,
-        p99=told["p99"] / 1000,
+        p50=result["p50"] / 1000,
+        p99=result["p99"] / 1000,
         generator=generator,
         errors=failed,
         work=work,
-        dry=told.get("empty", 0) > 0,
+        dry=result.get("empty", 0) > 0,
     )
 
 
 def _output(command: Sequence[str], environment: Mapping[str, str], seconds: int) -> str:
-    # In a session of its own: the terminal's Ctrl-C is ours to handle.
+    # In a session of its own: only this process handles the terminal's Ctrl-C.
     process = subprocess.Popen(
         command,
         stdout=subprocess.PIPE,
@@ -114,9 +117,11 @@ def _output(command: Sequence[str], environment: Mapping[str, str], seconds: int
         start_new_session=True,
     )
     try:
-        return process.communicate(timeout=seconds + _GRACE)[0]
+        return process.communicate(timeout=seconds + _EXIT_GRACE_SECONDS)[0]
     except subprocess.TimeoutExpired as error:
-        raise Failed(f"wrk did not end within {seconds + _GRACE:.0f} s") from error
+        raise BenchmarkFailed(
+            f"wrk did not end within {seconds + _EXIT_GRACE_SECONDS:.0f} s"
+        ) from error
     finally:
         with contextlib.suppress(ProcessLookupError):
             process.kill()

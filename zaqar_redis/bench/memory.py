@@ -1,33 +1,38 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a message costs in the memory of Redis."""
+"""Measurement of the memory that a message takes in Redis."""
 
 from __future__ import annotations
 
 import re
 import time
 
-from zaqar_redis.bench.service import Failed, Service
+from zaqar_redis.bench.service import BenchmarkFailed, MeasuredService
 from zaqar_redis.keyspace import client as keyspace
 from zaqar_redis.keyspace.batch import BatchSettings
 
-#: Seconds for Redis to finish freeing what was deleted before.
+#: Timeout for Redis to free the memory of deleted keys.
 _SETTLE = 60.0
 
 
-def bytes_per_message(service: Service, store: str, count: int) -> float:
-    """Post *count* messages and see by how much ``used_memory`` of *store* grows."""
-    client = keyspace.BlockingClient(keyspace.checked(store), BatchSettings())
+def bytes_per_message(service: MeasuredService, store: str, count: int) -> float:
+    """Posts *count* messages; returns the growth of ``used_memory`` of *store* per message.
+
+    Raises BenchmarkFailed when it does not grow.
+    """
+    client = keyspace.BlockingClient(keyspace.validate_uri(store), BatchSettings())
     try:
         queue = service.queue()
-        service.fill(queue, 1)  # scripts and buffers are made before the first look
+        service.fill(queue, 1)  # scripts and buffers are allocated before the first reading
         before = _used(client)
         service.fill(queue, count)
         after = _used(client)
-        service.drop(queue)
+        service.delete_queue(queue)
     finally:
         client.close()
     if after <= before:
-        raise Failed(f"{service.url} does not keep its messages in {keyspace.printable(store)}")
+        raise BenchmarkFailed(
+            f"{service.url} does not store its messages in {keyspace.redact_password(store)}"
+        )
     return (after - before) / count
 
 
@@ -39,8 +44,8 @@ def _used(client: keyspace.BlockingClient) -> int:
 
 
 def _info(client: keyspace.BlockingClient) -> dict[bytes, int]:
-    """What Redis tells of its memory, as far as it is numbers."""
-    told: bytes = client.command("INFO", "memory")
+    """Returns the numeric fields of INFO memory."""
+    info: bytes = client.command("INFO", "memory")
     return {
-        name: int(value) for name, value in re.findall(rb"^(\w+):(\d+)\r?$", told, re.MULTILINE)
+        name: int(value) for name, value in re.findall(rb"^(\w+):(\d+)\r?$", info, re.MULTILINE)
     }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The findings: as Markdown that is readable as it stands, and as JSON."""
+"""The report: as Markdown that is readable without rendering, and as JSON."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from statistics import median
 
 import msgspec
 
-from zaqar_redis.bench.load import Sample
+from zaqar_redis.bench.load import LoadSample
 
-#: Share of a core from which on the generator may be what limits the figure.
+#: Share of a core above which the load generator may be the bottleneck.
 BUSY = 0.8
 
 
-class Finding(msgspec.Struct, frozen=True):
-    """One workload: its rounds, by contender."""
+class WorkloadResult(msgspec.Struct, frozen=True):
+    """The rounds of one workload, by contender."""
 
     name: str
     what: str
     unit: str
-    samples: Mapping[str, Sequence[Sample]]
+    samples: Mapping[str, Sequence[LoadSample]]
 
     def ratios(self, other: str) -> list[float]:
-        """First contender to *other*, round by round."""
+        """Returns the ratios of the rates of the first contender to *other*, by round."""
         first, *_ = self.samples.values()
         return [
             ours.rate / theirs.rate
@@ -34,13 +34,13 @@ class Finding(msgspec.Struct, frozen=True):
         ]
 
 
-class Report(msgspec.Struct, frozen=True):
+class BenchmarkReport(msgspec.Struct, frozen=True):
     command: str
     machine: Mapping[str, str]
-    findings: Sequence[Finding]
-    #: bytes of Redis memory for a message of 150 bytes, by service
+    findings: Sequence[WorkloadResult]
+    #: bytes of Redis memory per message of 150 bytes, by service
     memory: Mapping[str, float]
-    #: what a reader of the figures must know
+    #: limitations of the figures
     warnings: Sequence[str]
 
 
@@ -64,14 +64,14 @@ def machine() -> dict[str, str]:
     }
 
 
-def encode(report: Report) -> bytes:
-    """JSON: the report, and for each workload its rates and ratios summed up."""
+def encode(report: BenchmarkReport) -> bytes:
+    """Returns JSON: the report, with summaries of each workload's rates and ratios."""
     document = msgspec.to_builtins(report)
-    for told, finding in zip(document["findings"], report.findings, strict=True):
+    for encoded, finding in zip(document["findings"], report.findings, strict=True):
         rows = finding.samples.items()
-        told["rates"] = {label: _rates(samples) for label, samples in rows if samples}
+        encoded["rates"] = {label: _rates(samples) for label, samples in rows if samples}
         first, *others = finding.samples
-        told["ratios"] = {
+        encoded["ratios"] = {
             f"{first} to {other}": msgspec.to_builtins(spread(ratios))
             for other in others
             if (ratios := finding.ratios(other))
@@ -79,11 +79,11 @@ def encode(report: Report) -> bytes:
     return msgspec.json.format(msgspec.json.encode(document)) + b"\n"
 
 
-def _rates(samples: Sequence[Sample]) -> dict[str, float]:
+def _rates(samples: Sequence[LoadSample]) -> dict[str, float]:
     return msgspec.to_builtins(spread([s.rate for s in samples]))  # type: ignore[no-any-return]  # a dict
 
 
-def text(report: Report) -> str:
+def text(report: BenchmarkReport) -> str:
     parts = [_ratios(report.findings), _rates_table(report.findings)]
     if report.memory:
         parts.append(_memory(report.memory))
@@ -93,7 +93,7 @@ def text(report: Report) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _ratios(findings: Sequence[Finding]) -> str:
+def _ratios(findings: Sequence[WorkloadResult]) -> str:
     rows = []
     for finding in findings:
         first, *others = finding.samples
@@ -111,7 +111,7 @@ def _ratios(findings: Sequence[Finding]) -> str:
     return table(head, rows) if rows else ""
 
 
-def _rates_table(findings: Sequence[Finding]) -> str:
+def _rates_table(findings: Sequence[WorkloadResult]) -> str:
     rows = []
     for finding in findings:
         for label, samples in finding.samples.items():
@@ -121,7 +121,7 @@ def _rates_table(findings: Sequence[Finding]) -> str:
     return table([*head, "unit"], rows) if rows else ""
 
 
-def _row(samples: Sequence[Sample]) -> list[str]:
+def _row(samples: Sequence[LoadSample]) -> list[str]:
     rates = spread([sample.rate for sample in samples])
     return [
         *(_figure(rate) for rate in (rates.median, rates.min, rates.max)),
@@ -143,10 +143,10 @@ def _memory(memory: Mapping[str, float]) -> str:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table with straight columns; numbers to the right."""
+    """Returns a Markdown table with padded columns; numbers are right-aligned."""
     every = [head, *rows]
-    widths = [max(len(row[place]) for row in every) for place in range(len(head))]
-    right = [all(_is_number(row[place]) for row in rows) for place in range(len(head))]
+    widths = [max(len(row[column]) for row in every) for column in range(len(head))]
+    right = [all(_is_number(row[column]) for row in rows) for column in range(len(head))]
 
     def line(cells: Sequence[str]) -> str:
         padded = [
@@ -166,8 +166,8 @@ def _is_number(cell: str) -> bool:
     return cell.removesuffix(" %").replace(".", "", 1).isdigit()
 
 
-def warnings(findings: Sequence[Finding]) -> list[str]:
-    """What may be wrong with the figures."""
+def warnings(findings: Sequence[WorkloadResult]) -> list[str]:
+    """Returns texts about figures that may be wrong."""
     found = []
     for finding in findings:
         for label, samples in finding.samples.items():
@@ -175,12 +175,12 @@ def warnings(findings: Sequence[Finding]) -> list[str]:
             if share > BUSY:
                 found.append(
                     f"{finding.name}, {label}: the load generator used {100 * share:.0f} % of a "
-                    "core and may be what limits the figure"
+                    "core and may be the bottleneck"
                 )
             idle = sum(not sample.work for sample in samples)
             if idle:
                 found.append(
-                    f"{finding.name}, {label}: nothing was answered in {idle} of {len(samples)} "
+                    f"{finding.name}, {label}: no request succeeded in {idle} of {len(samples)} "
                     "rounds; ratios leave those out"
                 )
             if any(sample.errors for sample in samples):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Zaqar v2 service under measurement: filling its queues and cleaning them up."""
+"""A client of the measured Zaqar v2 service, which fills its queues and deletes them."""
 
 from __future__ import annotations
 
@@ -14,19 +14,22 @@ from urllib.parse import urlsplit
 
 from zaqar_redis import errors
 
-#: One post of the preload; stock Zaqar cannot take more than about 4000 at a time.
-_FILL = 1000
-#: The most that one claim may take.
-_CLAIM = 20
-#: Seconds for one request of the preparation; stock needs long to delete a large queue.
-_PATIENCE = 120.0
+#: Messages in one post of the preload; stock Zaqar accepts about 4000.
+_MESSAGES_PER_POST = 1000
+#: Maximum number of messages in one claim.
+_MESSAGES_PER_CLAIM = 20
+#: Timeout of one request of the preparation; stock needs long to delete a large queue.
+_REQUEST_TIMEOUT_SECONDS = 120.0
 #: Seconds without a request after which a service may have closed the connection.
-_IDLE = 5.0
+_KEEP_ALIVE_SECONDS = 5.0
 _BODY_BYTES = 150
 
 
 def local_url(url: str) -> str:
-    """The URL, without the path ``/v2``.  Raises BadConfiguration unless it is of this machine."""
+    """Returns the URL without the path ``/v2``.
+
+    Raises BadConfiguration unless its host is this machine's loopback.
+    """
     try:
         parts = urlsplit(url)
         port = parts.port or 80
@@ -40,7 +43,7 @@ def local_url(url: str) -> str:
 
 
 def local_store(uri: str) -> str:
-    """The URI of a Redis.  Raises BadConfiguration unless it is of this machine."""
+    """Returns the URI of a Redis.  Raises BadConfiguration unless it is on this machine."""
     parts = urlsplit(uri)
     if parts.scheme not in ("redis", "unix"):
         raise errors.BadConfiguration(f"{parts.scheme}://…: it must be redis:// or unix://")
@@ -57,23 +60,23 @@ def refuse_remote(host: str) -> None:
         loopback = False
     if not loopback:
         raise errors.BadConfiguration(
-            f"{host}: bench makes heavy load and only does so on this machine's loopback addresses"
+            f"{host}: bench loads a service heavily, so it must be on a loopback address"
         )
 
 
 def message() -> dict[str, Any]:
-    """A message whose body is 150 bytes of JSON, as in wrk/report.lua."""
+    """Returns a message whose body is 150 bytes of JSON, as in wrk/report.lua."""
     body = {"event": "order", "number": 12345, "note": ""}
     missing = _BODY_BYTES - len(json.dumps(body, separators=(",", ":")))
     return {"body": body | {"note": "x" * missing}, "ttl": 43200}
 
 
-class Failed(Exception):
-    """The service did not do what the preparation of a workload needs."""
+class BenchmarkFailed(Exception):
+    """The preparation or the measurement of a workload failed."""
 
 
-class Service:
-    """One project of our own in the service behind a URL; not for several threads."""
+class MeasuredService:
+    """A client with a project of its own in the service at a URL; not thread-safe."""
 
     def __init__(self, url: str) -> None:
         self.url = local_url(url)
@@ -83,10 +86,12 @@ class Service:
             "Client-ID": str(uuid.uuid4()),
             "X-Project-ID": f"bench-{uuid.uuid4().hex}",
         }
-        self._connection = http.client.HTTPConnection(self.host, self.port, timeout=_PATIENCE)
+        self._connection = http.client.HTTPConnection(
+            self.host, self.port, timeout=_REQUEST_TIMEOUT_SECONDS
+        )
         self._used = 0.0
-        self._made: set[str] = set()
-        self._full = _posting(_FILL)
+        self._queues: set[str] = set()
+        self._full = _post_body(_MESSAGES_PER_POST)
 
     def close(self) -> None:
         self._connection.close()
@@ -100,33 +105,33 @@ class Service:
                 f"{self.url} does not answer: {errors.reason(error)}"
             ) from error
         if status != 300 or b"/v2/" not in data:
-            raise errors.BadConfiguration(f"{self.url} does not speak Zaqar v2")
+            raise errors.BadConfiguration(f"{self.url} is not a Zaqar v2 service")
 
-    def settle(self) -> None:
-        """Wait until the service is done with what an ended round still left it to do.
+    def wait_until_idle(self) -> None:
+        """Waits until the service has finished the requests of the last round.
 
-        A synchronous worker goes on with requests whose clients are gone, and would
-        do so at the cost of whoever is measured next.
+        A synchronous worker goes on with requests whose clients have disconnected, which
+        would slow down the next measurement.
         """
         self._request("GET", "/")
 
     def queue(self, *suffixes: str) -> str:
-        """The name of a new queue; with *suffixes*, of a family ``name-suffix``."""
+        """Returns the name of a new queue; with *suffixes*, of a family ``name-suffix``."""
         name = f"bench-{uuid.uuid4().hex[:12]}"
-        self._made.update([f"{name}-{suffix}" for suffix in suffixes] or [name])
+        self._queues.update([f"{name}-{suffix}" for suffix in suffixes] or [name])
         return name
 
     def fill(self, queue: str, count: int) -> list[str]:
-        """Post *count* messages; ids of the first of every request."""
-        firsts = [self._post(queue, self._full) for _ in range(count // _FILL)]
-        if count % _FILL:
-            firsts.append(self._post(queue, _posting(count % _FILL)))
+        """Posts *count* messages; returns the id of the first message of each request."""
+        firsts = [self._post(queue, self._full) for _ in range(count // _MESSAGES_PER_POST)]
+        if count % _MESSAGES_PER_POST:
+            firsts.append(self._post(queue, _post_body(count % _MESSAGES_PER_POST)))
         return firsts
 
-    def hold(self, queue: str, count: int) -> None:
-        """Claim *count* messages for long."""
-        for _ in range(math.ceil(count / _CLAIM)):
-            path = f"/v2/queues/{queue}/claims?limit={_CLAIM}"
+    def claim_messages(self, queue: str, count: int) -> None:
+        """Claims *count* messages, longer than any run."""
+        for _ in range(math.ceil(count / _MESSAGES_PER_CLAIM)):
+            path = f"/v2/queues/{queue}/claims?limit={_MESSAGES_PER_CLAIM}"
             self._expect(201, "POST", path, b'{"ttl":43200,"grace":60}')
 
     def first_ids(self, queue: str, count: int) -> list[str]:
@@ -137,19 +142,19 @@ class Service:
         _, data = self._expect(200, "GET", f"/v2/queues/{queue}/stats")
         return int(json.loads(data)["messages"]["total"])
 
-    def drop(self, queue: str) -> None:
-        if queue in self._made:
+    def delete_queue(self, queue: str) -> None:
+        if queue in self._queues:
             self._expect(204, "DELETE", f"/v2/queues/{queue}")
-            self._made.discard(queue)
+            self._queues.discard(queue)
 
-    def drop_all(self) -> list[str]:
-        """Delete what is left of our queues; names of those that would not go."""
-        for queue in tuple(self._made):
+    def delete_queues(self) -> list[str]:
+        """Deletes the remaining queues; returns the names of those that could not be deleted."""
+        for queue in tuple(self._queues):
             try:
-                self.drop(queue)
-            except (OSError, http.client.HTTPException, Failed):
+                self.delete_queue(queue)
+            except (OSError, http.client.HTTPException, BenchmarkFailed):
                 self._connection.close()
-        return sorted(self._made)
+        return sorted(self._queues)
 
     def _post(self, queue: str, data: bytes) -> str:
         _, answer = self._expect(201, "POST", f"/v2/queues/{queue}/messages", data)
@@ -161,13 +166,13 @@ class Service:
         got, headers, answer = self._request(method, path, data)
         if got != status:
             text = answer.decode("utf-8", "replace")
-            raise Failed(f"{method} {self.url}{path} answered {got}: {text}")
+            raise BenchmarkFailed(f"{method} {self.url}{path} answered {got}: {text}")
         return headers, answer
 
     def _request(
         self, method: str, path: str, data: bytes | None = None
     ) -> tuple[int, http.client.HTTPMessage, bytes]:
-        if time.monotonic() - self._used > _IDLE:
+        if time.monotonic() - self._used > _KEEP_ALIVE_SECONDS:
             self._connection.close()  # the next request opens another
         headers = self.headers | ({"Content-Type": "application/json"} if data else {})
         self._connection.request(method, path, data, headers)
@@ -177,5 +182,5 @@ class Service:
         return answer
 
 
-def _posting(count: int) -> bytes:
+def _post_body(count: int) -> bytes:
     return json.dumps({"messages": [message()] * count}, separators=(",", ":")).encode()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The workloads by name.
 
-A workload makes its contenders: labelled measurements that take turns, the first
-of which the others are compared with.  For most, these are the services; for the
+A workload creates its contenders: labelled measurements that take turns; the others
+are compared with the first.  For most workloads these are the services; for the
 ``deep`` ones, a short and a long queue of the same service.
 """
 
@@ -13,17 +13,17 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from zaqar_redis.bench import mixed
-from zaqar_redis.bench.load import Load, Sample
-from zaqar_redis.bench.service import Service
+from zaqar_redis.bench.load import LoadSample, WrkLoad
+from zaqar_redis.bench.service import MeasuredService
 
-Measure = Callable[[int], Sample]
+Measure = Callable[[int], LoadSample]
 Progress = Callable[[str], None]
 
 #: Claims per second that the first, unmeasured round prepares messages for.
 _FIRST_GUESS = 300.0
-#: How many more messages than the last round needed are prepared for the next.
+#: Messages prepared for a round, as a multiple of those that the last round needed.
 _SPARE = 1.5
-#: The most that one round prepares.
+#: Maximum number of messages prepared for a round.
 _MOST = 500_000
 #: Queues that take posts in turn, so that each stays short while measured.
 _SHORT_QUEUES = 200
@@ -31,22 +31,22 @@ _SHORT_QUEUES = 200
 SHORT = 100
 
 
-class Plan(msgspec.Struct, frozen=True):
-    """What a run measures, and how."""
+class BenchmarkPlan(msgspec.Struct, frozen=True):
+    """The services that a run measures, and its parameters."""
 
-    load: Load
-    services: Mapping[str, Service]
-    floor: Service | None
+    load: WrkLoad
+    services: Mapping[str, MeasuredService]
+    floor: MeasuredService | None
     claimed: int
     preload: int
-    tell: Progress
+    progress: Progress
 
     def run(
-        self, service: Service, script: str, path: str, seconds: int, *arguments: object
-    ) -> Sample:
+        self, service: MeasuredService, script: str, path: str, seconds: int, *arguments: object
+    ) -> LoadSample:
         url = f"{service.url}/v2/queues/{path}"
         sample = self.load.run(script, url, service.headers, seconds, *arguments)
-        service.settle()
+        service.wait_until_idle()
         return sample
 
 
@@ -58,25 +58,27 @@ class Contender(msgspec.Struct, frozen=True):
 class Workload(msgspec.Struct, frozen=True):
     name: str
     what: str
-    #: what is counted in a second
+    #: of its rate
     unit: str
-    contenders: Callable[[Plan], Sequence[Contender]]
+    contenders: Callable[[BenchmarkPlan], Sequence[Contender]]
     #: its rounds last so many times longer: stock Zaqar answers one request a second
     longer: int = 1
 
 
-def _each(start: Callable[[Plan, Service], Measure]) -> Callable[[Plan], Sequence[Contender]]:
+def _each(
+    start: Callable[[BenchmarkPlan, MeasuredService], Measure],
+) -> Callable[[BenchmarkPlan], Sequence[Contender]]:
     return lambda plan: [
         Contender(label, start(plan, service)) for label, service in plan.services.items()
     ]
 
 
-def _post(count: int) -> Callable[[Plan, Service], Measure]:
-    def start(plan: Plan, service: Service) -> Measure:
-        def measure(seconds: int) -> Sample:
+def _post(count: int) -> Callable[[BenchmarkPlan, MeasuredService], Measure]:
+    def start(plan: BenchmarkPlan, service: MeasuredService) -> Measure:
+        def measure(seconds: int) -> LoadSample:
             queue = service.queue()
             sample = plan.run(service, "post", f"{queue}/messages", seconds, count)
-            service.drop(queue)
+            service.delete_queue(queue)
             return msgspec.structs.replace(sample, rate=sample.rate * count)
 
         return measure
@@ -84,7 +86,7 @@ def _post(count: int) -> Callable[[Plan, Service], Measure]:
     return start
 
 
-def _post_one(plan: Plan) -> Sequence[Contender]:
+def _post_one(plan: BenchmarkPlan) -> Sequence[Contender]:
     contenders = list(_each(_post(1))(plan))
     floor = plan.floor
     if floor is not None:
@@ -96,7 +98,7 @@ def _post_one(plan: Plan) -> Sequence[Contender]:
     return contenders
 
 
-def _list(plan: Plan, service: Service) -> Measure:
+def _list(plan: BenchmarkPlan, service: MeasuredService) -> Measure:
     queue = service.queue()
     service.fill(queue, 1000)
     return lambda seconds: plan.run(service, "get", _page(queue), seconds)
@@ -106,10 +108,10 @@ def _page(queue: str, marker: str = "") -> str:
     return f"{queue}/messages?limit=10&echo=true" + (f"&marker={marker}" if marker else "")
 
 
-class _Stock:
-    """Messages for claims to take: enough for the next round, by what the last one took."""
+class _Backlog:
+    """Messages to claim: enough for the next round, judged by the last one."""
 
-    def __init__(self, service: Service, queue: str) -> None:
+    def __init__(self, service: MeasuredService, queue: str) -> None:
         self._service = service
         self._queue = queue
         self._rate = _FIRST_GUESS
@@ -121,117 +123,117 @@ class _Stock:
             self._service.fill(self._queue, wanted - self._left)
             self._left = wanted
 
-    def took(self, sample: Sample) -> None:
-        # A round that ran dry is still right, for its clock stopped then; but short.
+    def record_round(self, sample: LoadSample) -> None:
+        # The rate of a round that ran dry is valid: its clock stopped when it did.
         self._rate = sample.rate
         self._left = 0 if sample.dry else max(0, self._left - sample.work * 10)
 
 
-def _claim_delete(plan: Plan, service: Service) -> Measure:
+def _claim_delete(plan: BenchmarkPlan, service: MeasuredService) -> Measure:
     queue = service.queue()
-    stock = _Stock(service, queue)
+    backlog = _Backlog(service, queue)
 
-    def measure(seconds: int) -> Sample:
-        stock.refill(seconds)
+    def measure(seconds: int) -> LoadSample:
+        backlog.refill(seconds)
         sample = plan.run(service, "claim", queue, seconds, 10, "delete")
-        stock.took(sample)
+        backlog.record_round(sample)
         return sample
 
     return measure
 
 
-def _held(plan: Plan, service: Service) -> str:
+def _claimed_queue(plan: BenchmarkPlan, service: MeasuredService) -> str:
     queue = service.queue()
-    plan.tell(f"{service.url}: claiming {plan.claimed} messages")
+    plan.progress(f"{service.url}: claiming {plan.claimed} messages")
     service.fill(queue, plan.claimed)
-    service.hold(queue, plan.claimed)
+    service.claim_messages(queue, plan.claimed)
     return queue
 
 
-def _claim_held(plan: Plan, service: Service) -> Measure:
-    queue = _held(plan, service)
-    stock = _Stock(service, queue)
+def _claim_behind_claimed(plan: BenchmarkPlan, service: MeasuredService) -> Measure:
+    queue = _claimed_queue(plan, service)
+    backlog = _Backlog(service, queue)
 
-    def measure(seconds: int) -> Sample:
-        stock.refill(seconds)
+    def measure(seconds: int) -> LoadSample:
+        backlog.refill(seconds)
         sample = plan.run(service, "claim", queue, seconds, 10, "keep")
-        stock.took(sample)
+        backlog.record_round(sample)
         return sample
 
     return measure
 
 
-def _list_held(plan: Plan, service: Service) -> Measure:
-    queue = _held(plan, service)
+def _list_behind_claimed(plan: BenchmarkPlan, service: MeasuredService) -> Measure:
+    queue = _claimed_queue(plan, service)
     service.fill(queue, 100)
     return lambda seconds: plan.run(service, "get", _page(queue), seconds)
 
 
-def _mixed(plan: Plan, service: Service) -> Measure:
-    def measure(seconds: int) -> Sample:
+def _mixed(plan: BenchmarkPlan, service: MeasuredService) -> Measure:
+    def measure(seconds: int) -> LoadSample:
         queue = service.queue()
         sample = mixed.measure(service, queue, seconds, plan.load.connections)
-        service.settle()
-        service.drop(queue)
+        service.wait_until_idle()
+        service.delete_queue(queue)
         return sample
 
     return measure
 
 
-def _depths(plan: Plan, short: Measure, deep: Measure) -> Sequence[Contender]:
+def _compare_depths(plan: BenchmarkPlan, short: Measure, deep: Measure) -> Sequence[Contender]:
     return [
         Contender(_thousands(SHORT), short),
         Contender(_thousands(plan.preload), deep),
     ]
 
 
-def _deep(plan: Plan) -> tuple[Service, str, str]:
-    """The service, its long queue, and the id of a message in the middle."""
+def _deep_queue(plan: BenchmarkPlan) -> tuple[MeasuredService, str, str]:
+    """Returns the service, its long queue, and the id of a message in the middle."""
     service = next(iter(plan.services.values()))
     queue = service.queue()
-    plan.tell(f"{service.url}: posting {plan.preload} messages")
+    plan.progress(f"{service.url}: posting {plan.preload} messages")
     firsts = service.fill(queue, plan.preload)
     return service, queue, firsts[len(firsts) // 2]
 
 
-def _post_deep(plan: Plan) -> Sequence[Contender]:
-    service, queue, _ = _deep(plan)
+def _post_deep(plan: BenchmarkPlan) -> Sequence[Contender]:
+    service, queue, _ = _deep_queue(plan)
     numbers = [str(number) for number in range(1, _SHORT_QUEUES + 1)]
     family = service.queue(*numbers)
     for number in numbers:
         service.fill(f"{family}-{number}", SHORT)
 
-    def short(seconds: int) -> Sample:
+    def short(seconds: int) -> LoadSample:
         return plan.run(service, "post", f"{family}/messages", seconds, 1, _SHORT_QUEUES)
 
-    return _depths(
+    return _compare_depths(
         plan,
         short,
         lambda seconds: plan.run(service, "post", f"{queue}/messages", seconds, 1),
     )
 
 
-def _claim_deep(plan: Plan) -> Sequence[Contender]:
-    service, deep, _ = _deep(plan)
+def _claim_deep(plan: BenchmarkPlan) -> Sequence[Contender]:
+    service, deep, _ = _deep_queue(plan)
     short = service.queue()
     service.fill(short, SHORT)
 
-    def on(queue: str) -> Measure:
+    def measure_queue(queue: str) -> Measure:
         return lambda seconds: plan.run(service, "claim", queue, seconds, 1, "release")
 
-    return _depths(plan, on(short), on(deep))
+    return _compare_depths(plan, measure_queue(short), measure_queue(deep))
 
 
-def _list_deep(plan: Plan) -> Sequence[Contender]:
-    service, deep, middle = _deep(plan)
+def _list_deep(plan: BenchmarkPlan) -> Sequence[Contender]:
+    service, deep, middle = _deep_queue(plan)
     short = service.queue()
     service.fill(short, SHORT)
     early = service.first_ids(short, 10)[-1]
 
-    def on(queue: str, marker: str) -> Measure:
+    def measure_queue(queue: str, marker: str) -> Measure:
         return lambda seconds: plan.run(service, "get", _page(queue, marker), seconds)
 
-    return _depths(plan, on(short, early), on(deep, middle))
+    return _compare_depths(plan, measure_queue(short, early), measure_queue(deep, middle))
 
 
 def _thousands(number: int) -> str:
@@ -240,15 +242,17 @@ def _thousands(number: int) -> str:
 
 _ALL = (
     Workload("post-1", "post 1 message of 150 bytes", "requests/s", _post_one),
-    Workload("post-100", "post 100 messages a request", "messages/s", _each(_post(100))),
+    Workload("post-100", "post 100 messages per request", "messages/s", _each(_post(100))),
     Workload("claim-delete", "claim 10, delete them by their ids", "pairs/s", _each(_claim_delete)),
     Workload("list-10", "list 10 of 1000 messages", "requests/s", _each(_list)),
-    Workload("claim-20000", "claim 10 behind claimed messages", "claims/s", _each(_claim_held)),
+    Workload(
+        "claim-20000", "claim 10 behind claimed messages", "claims/s", _each(_claim_behind_claimed)
+    ),
     Workload(
         "list-20000",
         "list 10 behind claimed messages",
         "requests/s",
-        _each(_list_held),
+        _each(_list_behind_claimed),
         longer=5,
     ),
     Workload("post-deep", "post 1 to a short and a long queue", "requests/s", _post_deep),

@@ -7,8 +7,8 @@ import argparse
 from collections.abc import Callable
 
 
-def between(least: int, most: int) -> Callable[[str], int]:
-    """A whole number in these bounds, both included."""
+def bounded_int(least: int, most: int) -> Callable[[str], int]:
+    """Returns an argparse type for integers from *least* to *most*, both included."""
 
     def number(given: str) -> int:
         if not least <= int(given) <= most:

@@ -13,20 +13,20 @@ from cliff.command import Command
 
 from zaqar_redis import errors
 from zaqar_redis.bench import report, run
-from zaqar_redis.bench.service import Failed
+from zaqar_redis.bench.service import BenchmarkFailed
 from zaqar_redis.bench.workloads import WORKLOADS
-from zaqar_redis.cli.arguments import between
+from zaqar_redis.cli.arguments import bounded_int
 
-_TYPED = "ZAQAR_REDIS_BENCH_COMMAND"
+_COMMAND_VARIABLE = "ZAQAR_REDIS_BENCH_COMMAND"
 _WORKLOADS = "\n".join(f"  {load.name:<14}{load.what}" for load in WORKLOADS.values())
 
 
-class Bench(Command):
+class RunBenchmark(Command):
     """Measure a Zaqar v2 service, alone or against another one, round by round in turn.
 
-    It makes heavy load, so it only talks to loopback addresses; it works in queues
-    and projects of its own and deletes them. The load comes from wrk, which must be
-    installed (Debian: apt-get install wrk). Example:
+    The load is heavy, so only loopback addresses are allowed. It uses queues and projects
+    of its own and deletes them. The load generator is wrk, which must be installed (Debian:
+    apt-get install wrk). Example:
 
         zaqar-redis bench --url http://127.0.0.1:8888 --workload post-1 --rounds 3
     """
@@ -46,7 +46,7 @@ class Bench(Command):
             metavar="NAME",
             help="what to run (all)",
         )
-        number = between
+        number = bounded_int
         add("--rounds", type=number(1, 100), default=5, metavar="N", help="of each (5)")
         add("--seconds", type=number(1, 60), default=3, metavar="S", help="of a round (3)")
         add("--connections", type=number(2, 512), default=32, metavar="N", help="at a time (32)")
@@ -67,10 +67,11 @@ class Bench(Command):
         add(
             "--floor",
             metavar="REDIS_URI",
-            help="with post-1, also measure an empty handler that runs one empty script here",
+            help="with post-1, also measure an empty handler that runs an empty script in this "
+            "Redis",
         )
-        add("--store", metavar="REDIS_URI", help="where --url keeps its data: measure its memory")
-        add("--against-store", metavar="REDIS_URI", help="the same of --against")
+        add("--store", metavar="REDIS_URI", help="the store of --url, to measure its memory")
+        add("--against-store", metavar="REDIS_URI", help="the store of --against, likewise")
         add(
             "--memory-messages",
             type=number(1000, 1_000_000),
@@ -78,32 +79,38 @@ class Bench(Command):
             metavar="N",
             help="messages posted to measure memory (50000)",
         )
-        add("--json", type=Path, metavar="FILE", help="write everything found here, too")
+        add("--json", type=Path, metavar="FILE", help="also write all results to this file")
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         options = vars(parsed_args)
-        settings = run.Settings(
-            workloads=run.chosen([name for names in options["workload"] for name in names]),
-            **{name: options[name] for name in run.Settings.__struct_fields__ if name in options},
+        settings = run.BenchmarkSettings(
+            workloads=run.select_workloads(
+                [name for names in options["workload"] for name in names]
+            ),
+            **{
+                name: options[name]
+                for name in run.BenchmarkSettings.__struct_fields__
+                if name in options
+            },
         )
         if settings.against_store and not settings.against:
             raise errors.BadConfiguration("--against-store needs --against")
         try:
-            found, complete = run.bench(settings, _command(), _tell)
-        except Failed as error:
+            found, complete = run.run_benchmark(settings, _command(), _print_progress)
+        except BenchmarkFailed as error:
             print(f"zaqar-redis: {error}", file=sys.stderr)
             return 1
-        sys.stdout.write(report.text(found))  # first: a file may be refused
+        sys.stdout.write(report.text(found))  # first: writing the file may fail
         if options["json"]:
             options["json"].write_bytes(report.encode(found))
         return 0 if complete else 130
 
 
 def _command() -> str:
-    """What a reader of the report has to type: tools/bench-against tells its own name."""
-    return os.environ.get(_TYPED) or shlex.join(["zaqar-redis", *sys.argv[1:]])
+    """Returns the command for the report; tools/bench-against passes its own."""
+    return os.environ.get(_COMMAND_VARIABLE) or shlex.join(["zaqar-redis", *sys.argv[1:]])
 
 
-def _tell(text: str) -> None:
+def _print_progress(text: str) -> None:
     print(text, file=sys.stderr, flush=True)

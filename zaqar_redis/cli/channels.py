@@ -12,22 +12,29 @@ from typing import Any
 from cliff.lister import Lister
 from cliff.show import ShowOne
 
-from zaqar_redis.cli.arguments import between
-from zaqar_redis.cli.messages import body_of
-from zaqar_redis.cli.session import Destructive, Needs, Session, Talking, opened, structured
-from zaqar_redis.realtime import codes
+from zaqar_redis.cli.api import (
+    ApiClient,
+    ApiCommand,
+    DestructiveCommand,
+    Needs,
+    is_structured_output,
+    open_api,
+)
+from zaqar_redis.cli.arguments import bounded_int
+from zaqar_redis.cli.messages import parse_body
+from zaqar_redis.realtime.protocol import codes
 
 Row = tuple[Any, ...]
 
-#: Where the key comes from that no command line shows.
+#: Variable with the API key, so that process lists do not show it.
 _KEY = "ZAQAR_REDIS_API_KEY"
-#: Publications that are shown when nobody says how many.
-_SOME = 20
-#: As many as one call may ask of a queue, and far more than most channels keep.
-_MOST = 1000
+#: Publications that are listed by default.
+_DEFAULT_LIMIT = 20
+#: The limit of one call for a queue, and far more than the history of most channels.
+_MAX_LIMIT = 1000
 
 
-class OfChannels(Talking):
+class ServerApiCommand(ApiCommand):
     """Base of the commands for channels."""
 
     needs = Needs.CHANNELS
@@ -38,15 +45,15 @@ class OfChannels(Talking):
             "--api-key",
             default=os.environ.get(_KEY, ""),
             metavar="KEY",
-            help=f"of the service at --url; that of the variable {_KEY} is shown to nobody",
+            help=f"of the service at --url; in the variable {_KEY} it is not in process lists",
         )
         return parser
 
-    def opened(self, parsed: argparse.Namespace) -> contextlib.AbstractContextManager[Session]:
-        return opened(parsed, self.target, self.needs)
+    def open_api(self, parsed: argparse.Namespace) -> contextlib.AbstractContextManager[ApiClient]:
+        return open_api(parsed, self.target, self.needs)
 
 
-class OfChannel(OfChannels):
+class ChannelCommand(ServerApiCommand):
     """Base of the commands for one channel."""
 
     needs = Needs.NAMESPACES
@@ -57,8 +64,8 @@ class OfChannel(OfChannels):
         return parser
 
 
-class ChannelList(OfChannels, Lister):
-    """List the channels that somebody is subscribed to, on all nodes together.
+class ListChannel(ServerApiCommand, Lister):
+    """List the channels that have subscribers, on all nodes together.
 
     Example: zaqar-redis channel list --pattern 'chat:*'
     """
@@ -69,61 +76,66 @@ class ChannelList(OfChannels, Lister):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, list[Row]]:
-        with self.opened(parsed_args) as session:
-            found = session.call("channels", pattern=parsed_args.pattern)["channels"]
+        with self.open_api(parsed_args) as api:
+            found = api.call("channels", pattern=parsed_args.pattern)["channels"]
         return ("channel", "clients"), [
             (channel, about["num_clients"]) for channel, about in found.items()
         ]
 
 
-class ChannelInfo(OfChannel, ShowOne):
-    """Show who is in a channel, and where its history ends; null: it keeps none of that.
+class ShowChannel(ChannelCommand, ShowOne):
+    """Show how many clients are in a channel, and the position of its history.
+
+    Fields are null for a channel without presence or history.
 
     Example: zaqar-redis channel info news
     """
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, Row]:
         channel = parsed_args.channel
-        with self.opened(parsed_args) as session:
-            replies = session.batch(
-                {"channels": {"pattern": _literally(channel)}},
+        with self.open_api(parsed_args) as api:
+            replies = api.batch(
+                {"channels": {"pattern": _escape_glob(channel)}},
                 {"presence_stats": {"channel": channel}},
                 {"history": {"channel": channel, "limit": 0}},
-                may_be_off=codes.NOT_AVAILABLE.code,
+                ignored_code=codes.NOT_AVAILABLE.code,
             )
-        here = replies[0]["channels"]["channels"].get(channel, {"num_clients": 0})
+        listed = replies[0]["channels"]["channels"].get(channel, {"num_clients": 0})
         present = replies[1].get("presence_stats", {})
-        kept = replies[2].get("history", {})
+        history = replies[2].get("history", {})
         return ("channel", "subscribers", "clients", "users", "offset", "epoch"), (
             channel,
-            here["num_clients"],
+            listed["num_clients"],
             present.get("num_clients"),
             present.get("num_users"),
-            kept.get("offset"),
-            kept.get("epoch"),
+            history.get("offset"),
+            history.get("epoch"),
         )
 
 
-class ChannelPublish(OfChannel, ShowOne):
-    """Publish to a channel: JSON, or else plain text. Shows the position that it got.
+class PublishToChannel(ChannelCommand, ShowOne):
+    """Publish JSON, or else plain text, to a channel. Shows the publication's position.
 
     Example: zaqar-redis channel publish news '{"text": "hello"}'
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        parser.add_argument("data", type=body_of, help="what to publish")
+        parser.add_argument("data", type=parse_body, help="what to publish")
         parser.add_argument(
-            "--idempotency-key", metavar="KEY", help="what went out under it is not sent again"
+            "--idempotency-key", metavar="KEY", help="a repeated call with it publishes nothing"
         )
         parser.add_argument(
-            "--skip-history", action="store_true", default=None, help="send it, and keep it not"
+            "--skip-history",
+            action="store_true",
+            default=None,
+            help="send it without adding it to the history",
         )
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, Row]:
-        with self.opened(parsed_args) as session:
-            done = session.call(
+        with self.open_api(parsed_args) as api:
+            done = api.call(
                 "publish",
                 channel=parsed_args.channel,
                 data=parsed_args.data,
@@ -133,8 +145,8 @@ class ChannelPublish(OfChannel, ShowOne):
         return ("offset", "epoch"), (done.get("offset", 0), done.get("epoch", ""))
 
 
-class ChannelHistory(OfChannel, Lister):
-    """List the publications that a channel keeps, the oldest first.
+class ListChannelHistory(ChannelCommand, Lister):
+    """List the publications in a channel's history, the oldest first.
 
     Example: zaqar-redis channel history news --since 41 --limit 10
     """
@@ -143,28 +155,28 @@ class ChannelHistory(OfChannel, Lister):
         parser = super().get_parser(prog_name)
         parser.add_argument(
             "--limit",
-            type=between(1, _MOST),
-            default=_SOME,
+            type=bounded_int(1, _MAX_LIMIT),
+            default=_DEFAULT_LIMIT,
             metavar="N",
-            help=f"this many at most ({_SOME})",
+            help=f"this many at most ({_DEFAULT_LIMIT})",
         )
         parser.add_argument(
-            "--since", type=int, metavar="OFFSET", help="those behind it; with --reverse before it"
+            "--since", type=int, metavar="OFFSET", help="those after it; with --reverse before it"
         )
         parser.add_argument("--reverse", action="store_true", default=None, help="newest first")
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, list[Row]]:
         since = None if parsed_args.since is None else {"offset": parsed_args.since}
-        with self.opened(parsed_args) as session:
-            found = session.call(
+        with self.open_api(parsed_args) as api:
+            found = api.call(
                 "history",
                 channel=parsed_args.channel,
                 limit=parsed_args.limit,
                 since=since,
                 reverse=parsed_args.reverse,
             )["publications"]
-        as_is = structured(parsed_args)
+        as_is = is_structured_output(parsed_args)
         return ("offset", "time", "user", "data"), [
             (
                 each["offset"],
@@ -176,16 +188,16 @@ class ChannelHistory(OfChannel, Lister):
         ]
 
 
-class ChannelPresence(OfChannel, Lister):
+class ListChannelPresence(ChannelCommand, Lister):
     """List the clients that are in a channel.
 
     Example: zaqar-redis channel presence news
     """
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, list[Row]]:
-        with self.opened(parsed_args) as session:
-            found = session.call("presence", channel=parsed_args.channel)["presence"]
-        as_is = structured(parsed_args)
+        with self.open_api(parsed_args) as api:
+            found = api.call("presence", channel=parsed_args.channel)["presence"]
+        as_is = is_structured_output(parsed_args)
         return ("client", "user", "conn_info", "chan_info"), [
             (
                 client,
@@ -197,41 +209,43 @@ class ChannelPresence(OfChannel, Lister):
         ]
 
 
-def _payload(of: dict[str, Any], name: str, as_is: bool) -> Any:
-    """JSON; with what is none in base64, under the name that the server API has for it."""
+def _payload(record: dict[str, Any], name: str, as_is: bool) -> Any:
+    """Returns a field as JSON; binary data in base64, under its name in the server API."""
     encoded = f"b64{name}"
-    if encoded in of:
-        given: Any = {encoded: of[encoded]}
-    elif name in of:
-        given = of[name]
+    if encoded in record:
+        given: Any = {encoded: record[encoded]}
+    elif name in record:
+        given = record[name]
     else:
         return None
     return given if as_is else json.dumps(given)
 
 
-class ChannelDisconnect(OfChannels, Destructive):
-    """Close the connections of a user, wherever they are.
+class DisconnectUser(ServerApiCommand, DestructiveCommand):
+    """Close the connections of a user, on all nodes.
 
     Example: zaqar-redis channel disconnect ann --yes
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        parser.add_argument("user", help="whose")
+        parser.add_argument("user", help="the user's id")
         parser.add_argument("--client", help="only the connection of this client")
         parser.add_argument(
             "--code",
-            type=between(3000, 4999),
+            type=bounded_int(3000, 4999),
             default=3503,
-            help="clients come back but for 3500 to 3999 and 4500 to 4999 (3503)",
+            help="disconnect code; clients reconnect unless it is 3500-3999 or 4500-4999 (3503)",
         )
-        parser.add_argument("--reason", default="force disconnect", help="what they are told")
+        parser.add_argument(
+            "--reason", default="force disconnect", help="sent to the clients (force disconnect)"
+        )
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         self.confirm(parsed_args, f"Disconnect {parsed_args.user}")
-        with self.opened(parsed_args) as session:
-            session.call(
+        with self.open_api(parsed_args) as api:
+            api.call(
                 "disconnect",
                 user=parsed_args.user,
                 client=parsed_args.client,
@@ -239,15 +253,15 @@ class ChannelDisconnect(OfChannels, Destructive):
             )
 
 
-class ChannelNodes(OfChannels, Lister):
+class ListChannelNode(ServerApiCommand, Lister):
     """List the nodes that serve channels: every worker is one.
 
     Example: zaqar-redis channel nodes
     """
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, list[Row]]:
-        with self.opened(parsed_args) as session:
-            nodes = session.call("info")["nodes"]
+        with self.open_api(parsed_args) as api:
+            nodes = api.call("info")["nodes"]
         columns = ("name", "version", "clients", "users", "channels", "subscriptions", "uptime")
         return columns, [
             (
@@ -263,6 +277,6 @@ class ChannelNodes(OfChannels, Lister):
         ]
 
 
-def _literally(channel: str) -> str:
-    """A glob that matches nothing else."""
-    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in channel)
+def _escape_glob(channel: str) -> str:
+    """Returns a glob that matches this channel only."""
+    return "".join(f"[{character}]" if character in "*?[" else character for character in channel)

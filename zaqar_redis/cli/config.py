@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``zaqar-redis config …``: what the configuration says, and what is wrong with it."""
+"""``zaqar-redis config …``: the values of the configuration, and its problems."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from oslo_config import cfg
 
 from zaqar_redis import conf as configuration
 from zaqar_redis import errors
-from zaqar_redis.cli import configured
+from zaqar_redis.cli import service_factory
 from zaqar_redis.conf.files import DEFAULT
-from zaqar_redis.keyspace.client import printable
+from zaqar_redis.keyspace.client import redact_password
 
 Row = tuple[Any, ...]
-#: Options that are URIs of stores, which are shown without their passwords.
+#: Options with URIs of stores, whose passwords are not shown.
 _URIS = ("uri", "control_uri", "uris")
 
 
-class OfConfiguration(Command):
+class ConfigCommand(Command):
     """Base of the commands for configuration files."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -31,33 +31,33 @@ class OfConfiguration(Command):
             "--config-file",
             action="append",
             metavar="FILE",
-            help="configuration file; may be given more than once, the last one wins (that at "
-            "the standard place: ~/.zaqar_redis/zaqar_redis.conf, ~/zaqar_redis.conf, "
+            help="configuration file; may be given more than once, the last one wins (default: "
+            "~/.zaqar_redis/zaqar_redis.conf, ~/zaqar_redis.conf, "
             "/etc/zaqar_redis/zaqar_redis.conf or /etc/zaqar_redis.conf)",
         )
         return parser
 
 
-class ConfigCheck(OfConfiguration):
-    """Say what is wrong with the configuration, as a service would that starts with it.
+class CheckConfig(ConfigCommand):
+    """List the problems of the configuration that would keep a service from starting.
 
-    Options and groups that there are not, values that they cannot have, options that do
-    not fit together: a line for each. Nothing is started, and no store is asked. Exits with
-    1 when there is something. Example:
+    Unknown options and groups, invalid values, options that contradict each other: a line
+    for each. Nothing is started, and no store is contacted. Exits with 1 when there are
+    problems. Example:
 
         zaqar-redis config check --config-file /etc/zaqar_redis/zaqar_redis.conf
     """
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         conf = configuration.read([], parsed_args.config_file)
-        if found := configuration.problems(conf) + configured.problems(conf):
+        if found := configuration.problems(conf) + service_factory.problems(conf):
             raise errors.BadConfiguration("\n".join(found))
         files = ", ".join([*conf.config_file, *conf.config_dir]) or "no configuration file"
-        self.app.stdout.write(f"{files}: nothing is wrong\n")
+        self.app.stdout.write(f"{files}: no problems found\n")
 
 
-class ConfigShow(OfConfiguration, Lister):
-    """List all options with the values that count, and where each comes from.
+class ShowConfig(ConfigCommand, Lister):
+    """List all options with their effective values, and where each comes from.
 
     Keys and passwords are shown as ***. Example:
 
@@ -74,7 +74,7 @@ class ConfigShow(OfConfiguration, Lister):
 
 
 def _shown(conf: cfg.ConfigOpts, group: str, option: cfg.Opt) -> tuple[str, str]:
-    """The value, and its origin."""
+    """Returns the option's value as text, and its origin."""
     of = None if group == DEFAULT else group
     value = (conf[of] if of else conf)[option.dest]
     return _text(option, value), configuration.origin(conf, of, option.dest) or "default"
@@ -85,5 +85,5 @@ def _text(option: cfg.Opt, value: Any) -> str:
         return ""
     text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
     if option.dest in _URIS:
-        return ", ".join(map(printable, text.split(", ")))
+        return ", ".join(map(redact_password, text.split(", ")))
     return "***" if option.secret and text else text

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``zaqar-redis import-stock``: queues of a stock Zaqar store become ours."""
+"""``zaqar-redis import-stock``: copies queues from a store of stock Zaqar."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Any
 from cliff.lister import Lister
 from tqdm import tqdm
 
-from zaqar_redis.cli import session
-from zaqar_redis.cli.session import Refused, Targeted
+from zaqar_redis.cli import api
+from zaqar_redis.cli.api import CommandFailed, TargetCommand
 from zaqar_redis.cli.target import store_advice
-from zaqar_redis.keyspace.client import printable
-from zaqar_redis.stock import source as sources
-from zaqar_redis.stock.importer import Fate, Importer, Outcome
-from zaqar_redis.stock.layout import Unreadable
-from zaqar_redis.stock.portions import CLAIMS, MESSAGES, SUBSCRIPTIONS, Tally
-from zaqar_redis.stock.source import Source, SourceAway
-from zaqar_redis.stock.targets import target
-from zaqar_redis.storage.driver import Driver
+from zaqar_redis.keyspace.client import redact_password
+from zaqar_redis.storage.contract import Driver
+from zaqar_redis.zaqar_import import source as sources
+from zaqar_redis.zaqar_import.importer import Importer, ImportResult, ImportStatus
+from zaqar_redis.zaqar_import.layout import InvalidStockData
+from zaqar_redis.zaqar_import.queue_reader import CLAIMS, MESSAGES, SUBSCRIPTIONS, ImportTally
+from zaqar_redis.zaqar_import.source import SourceUnavailable, StockStore
+from zaqar_redis.zaqar_import.targets import target
 
 Row = tuple[Any, ...]
 
@@ -28,21 +28,21 @@ _KINDS = (MESSAGES, CLAIMS, SUBSCRIPTIONS)
 _COLUMNS = ("project", "queue", "outcome", *_KINDS, "expired", "left_out", "why")
 
 
-class ImportStock(Targeted, Lister):
-    """Copy queues with messages, claims and subscriptions out of stock Zaqar's Redis store.
+class ImportStock(TargetCommand, Lister):
+    """Copy queues with messages, claims and subscriptions from stock Zaqar's Redis store.
 
-    Stop stock Zaqar first: what changes meanwhile may be missed. Its store is only read,
-    and must hold queues and messages both; of stock's pools, nothing is known.
+    Stop stock Zaqar first: changes during the copy may be missed. Its store is only read. It
+    must contain both queues and messages; stock's pools are not supported.
 
-    Each queue appears whole or not at all. After an interruption, run the command again:
-    it goes on with the queues that are missing. What stock Zaqar gets for a queue after
-    that was copied does not follow: delete the copy to import the queue anew. A queue
-    that was there before is left alone and listed as a conflict.
+    Each queue is copied completely or not at all. After an interruption, run the command
+    again: it goes on with the queues that are missing. Messages that stock Zaqar gets for a
+    queue after it was copied are not copied: delete the copy to import the queue again. A
+    queue that existed before is left alone and listed as a conflict.
 
     Claim ids, subscription ids, times, order, claim counts and metadata stay. Message ids
-    change: ours say where in its queue a message stands. What has expired stays behind.
-    Messages that stock encrypted stay so, and only stock Zaqar with its key can read
-    them: run it with this store as its driver, or let them be consumed before.
+    change: ours are positions in the queue. Expired messages are not copied. Messages that
+    stock encrypted stay encrypted, and only stock Zaqar with its key can read them: run it
+    with this store as its driver, or have them consumed before.
 
     Exits with 1 when something was left out. Example:
 
@@ -65,70 +65,75 @@ class ImportStock(Targeted, Lister):
             help="only this project's queues; may be given more than once (all)",
         )
         parser.add_argument(
-            "--dry-run", action="store_true", help="say what would be copied, and write nothing"
+            "--dry-run", action="store_true", help="show what would be copied, and write nothing"
         )
         return parser
 
     def run(self, parsed_args: argparse.Namespace) -> int:
-        self._outcomes: list[Outcome] = []
+        self._outcomes: list[ImportResult] = []
         try:
             code = super().run(parsed_args)
-        finally:  # also when there are no rows, because it was cut short
+        finally:  # also when an error or Ctrl-C leaves no rows
             for line in _summary(self._outcomes):
                 self.app.stderr.write(f"{line}\n")
         return code or int(not all(map(_is_good, self._outcomes)))
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, list[Row]]:
-        if self.target.assumed:
-            raise Refused(f"say where to: {store_advice()}, or with --config-file")
-        with session.stored(parsed_args, self.target) as (driver, runner):
+        if self.target.is_default:
+            raise CommandFailed(f"no target store: {store_advice()}, or with --config-file")
+        with api.open_store(parsed_args, self.target) as (driver, runner):
             try:
                 runner.run(self._import, driver, parsed_args)
-            except (SourceAway, Unreadable) as why:
-                raise Refused(f"--from {printable(parsed_args.source)}: {why}") from why
+            except (SourceUnavailable, InvalidStockData) as why:
+                raise CommandFailed(f"--from {redact_password(parsed_args.source)}: {why}") from why
         return _COLUMNS, [_row(outcome) for outcome in self._outcomes]
 
     async def _import(self, driver: Driver, parsed: argparse.Namespace) -> None:
-        async with sources.opened(parsed.source) as source:
+        async with sources.open_source(parsed.source) as source:
             now = await source.now()
             queues = await _queues(source, parsed.project)
             await driver.ping()
-            importer = Importer(source, target(driver), now=now, dry=parsed.dry_run)
+            importer = Importer(source, target(driver), now=now, dry_run=parsed.dry_run)
             doing = "reading" if parsed.dry_run else "importing"
-            # A queue may take long: what is shown is looked at with every page.
+            # A queue may take long: the display is updated with every page.
             with tqdm(unit=" queues", desc=doing, total=len(queues), miniters=0) as progress:
                 messages = 0
 
-                def told(more: int) -> None:
+                def on_progress(more: int) -> None:
                     nonlocal messages
                     messages += more
                     progress.set_postfix_str(f"{messages} messages", refresh=False)
                     progress.update(0)
 
                 for project, member in queues:
-                    self._outcomes.append(await importer.take(project, member, told))
+                    self._outcomes.append(await importer.import_queue(project, member, on_progress))
                     progress.update(1)
 
 
-async def _queues(source: Source, wanted: list[str] | None) -> list[tuple[str, bytes]]:
-    """All there are.  Raises Unreadable when there is none."""
+async def _queues(source: StockStore, wanted: list[str] | None) -> list[tuple[str, bytes]]:
+    """Returns all queues, or those of the wanted projects.
+
+    Raises InvalidStockData when there is none.
+    """
     projects = await source.projects() if wanted is None else list(dict.fromkeys(wanted))
     queues = [queue async for queue in source.queues(projects)]
     if queues:
         return queues
     if wanted is not None:
-        raise Unreadable(f"no queues of {', '.join(wanted)} are there")
+        raise InvalidStockData(f"the store has no queues of {', '.join(wanted)}")
     if await source.holds_messages():
-        raise Unreadable("stock Zaqar has messages there, but its queues are in another store")
-    raise Unreadable("this is no store of stock Zaqar: no queues are there")
+        raise InvalidStockData(
+            "the store has messages of stock Zaqar, but its queues are in another store"
+        )
+    raise InvalidStockData("this is not a store of stock Zaqar: it has no queues")
 
 
-def _is_good(outcome: Outcome) -> bool:
+def _is_good(outcome: ImportResult) -> bool:
     return outcome.fate.good and not (outcome.tally and outcome.tally.left_out)
 
 
-def _row(outcome: Outcome) -> Row:
-    tally = outcome.tally or Tally()
+def _row(outcome: ImportResult) -> Row:
+    tally = outcome.tally or ImportTally()
     why = outcome.why or ", ".join(
         f"{number} {kind}: {reason}" for (kind, reason), number in tally.left_out.items()
     )
@@ -143,23 +148,25 @@ def _row(outcome: Outcome) -> Row:
     )
 
 
-def _summary(outcomes: list[Outcome]) -> list[str]:
-    """Lines: what became of queues and of each kind of thing, and why some were left out."""
+def _summary(outcomes: list[ImportResult]) -> list[str]:
+    """Returns lines: counts of queues and of each kind, and the reasons for omissions."""
     fates = Counter(outcome.fate for outcome in outcomes)
     if not fates:
         return []
     tallies = [outcome.tally for outcome in outcomes if outcome.tally]
-    copied = Fate.WANTED if fates[Fate.WANTED] else Fate.COPIED
-    lines = ["queues: " + ", ".join(f"{fates[fate]} {fate}" for fate in Fate if fates[fate])]
+    copied = ImportStatus.WANTED if fates[ImportStatus.WANTED] else ImportStatus.COPIED
+    lines = [
+        "queues: " + ", ".join(f"{fates[fate]} {fate}" for fate in ImportStatus if fates[fate])
+    ]
     lines += [_about(kind, tallies, copied) for kind in _KINDS]
     reasons = _reasons(outcomes).most_common()
     lines += [f"left out: {number} {reason}" for reason, number in reasons]
-    if sealed := sum(tally.sealed for tally in tallies):
-        lines.append(f"note: {sealed} messages are encrypted by stock Zaqar, and stay so")
+    if encrypted := sum(tally.encrypted for tally in tallies):
+        lines.append(f"note: {encrypted} messages stay encrypted with stock Zaqar's key")
     return lines
 
 
-def _about(kind: str, tallies: list[Tally], copied: Fate) -> str:
+def _about(kind: str, tallies: list[ImportTally], copied: ImportStatus) -> str:
     done = sum(tally.copied[kind] for tally in tallies)
     expired = sum(tally.expired[kind] for tally in tallies)
     left_out = sum(
@@ -168,8 +175,8 @@ def _about(kind: str, tallies: list[Tally], copied: Fate) -> str:
     return f"{kind}: {done} {copied}, {expired} expired, {left_out} left out"
 
 
-def _reasons(outcomes: list[Outcome]) -> Counter[str]:
-    """How often each thing was left out for the same reason."""
+def _reasons(outcomes: list[ImportResult]) -> Counter[str]:
+    """Counts omissions by kind and reason."""
     found = Counter[str]()
     for outcome in outcomes:
         if outcome.why:

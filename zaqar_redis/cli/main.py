@@ -13,11 +13,11 @@ from importlib.util import find_spec
 from cliff.app import App
 from cliff.commandmanager import CommandManager
 
-#: 128 and the number of the signal, SIGINT or SIGPIPE, as cliff has them.
-_INTERRUPTED, _NOBODY_READS = 130, 141
+#: 128 plus the number of the signal, SIGINT or SIGPIPE, as in cliff.
+_INTERRUPTED, _BROKEN_PIPE = 130, 141
 
 
-class Shell(App):
+class ZaqarRedisShell(App):
     def __init__(self) -> None:
         super().__init__(
             description="Queues on Redis: an OpenStack Zaqar v2 service.",
@@ -27,8 +27,8 @@ class Shell(App):
         )
 
     def initialize_app(self, argv: list[str]) -> None:
-        # cliff makes "help queue list --limit 3" of "queue list --limit 3 --help", and its
-        # command "help" knows no options.
+        # cliff turns "queue list --limit 3 --help" into "help queue list --limit 3", but its
+        # command "help" takes no options.
         if argv[:1] == ["help"]:
             argv[:] = itertools.takewhile(lambda word: not word.startswith("-"), argv)
 
@@ -39,29 +39,29 @@ class Shell(App):
 
 def _commands() -> CommandManager:
     commands = CommandManager("zaqar_redis.cli")
-    if find_spec("pyspark") is not None:  # the extra spark is there
+    if find_spec("pyspark") is not None:  # the extra spark is installed
         commands.add_command_group("zaqar_redis.pipeline")
     return commands
 
 
 def main(argv: list[str] | None = None) -> int:
-    """The exit code; as a shell has it, 130 after Ctrl-C and 141 when nobody reads on."""
+    """Returns the exit code; as in a shell, 130 after Ctrl-C, 141 when the output is closed."""
     try:
         code = _run(sys.argv[1:] if argv is None else argv)
-    except KeyboardInterrupt:  # before cliff was ready for it
+    except KeyboardInterrupt:  # before cliff handles it
         code = _INTERRUPTED
     except BrokenPipeError:
-        # Python writes out what is left once more at its end, and would complain.
+        # Python flushes stdout once more when it exits, and would print an error.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = _NOBODY_READS
+        code = _BROKEN_PIPE
     if code == _INTERRUPTED:
-        print("\ninterrupted", file=sys.stderr)  # a terminal has just written ^C
+        print("\ninterrupted", file=sys.stderr)  # on a new line: the terminal has echoed ^C
     return code
 
 
 def _run(arguments: list[str]) -> int:
     try:
-        return int(Shell().run(arguments or ["--help"]))
+        return int(ZaqarRedisShell().run(arguments or ["--help"]))
     finally:
         print(end="", flush=True)
 

@@ -14,17 +14,17 @@ from typing import Any
 
 from cliff.lister import Lister
 
-from zaqar_redis.cli.arguments import between
-from zaqar_redis.cli.queues import OfQueue, path_of
-from zaqar_redis.cli.session import PAGE, Away, Session, structured
+from zaqar_redis.cli.api import PAGE_SIZE, ApiClient, ServiceUnavailable, is_structured_output
+from zaqar_redis.cli.arguments import bounded_int
+from zaqar_redis.cli.queues import QueueCommand, queue_path
 
 Message = dict[str, Any]
 Row = tuple[Any, ...]
 _COLUMNS = ("id", "age", "ttl", "body")
 
 
-def body_of(text: str) -> Any:
-    """For an argument that is JSON, or else plain text."""
+def parse_body(text: str) -> Any:
+    """Parses an argument that is JSON, or else plain text."""
     try:
         return json.loads(text)
     except ValueError:
@@ -32,7 +32,7 @@ def body_of(text: str) -> Any:
 
 
 def _rows(messages: list[dict[str, Any]], parsed: argparse.Namespace) -> list[Row]:
-    as_is = structured(parsed)
+    as_is = is_structured_output(parsed)
     return [
         (
             message["id"],
@@ -44,7 +44,7 @@ def _rows(messages: list[dict[str, Any]], parsed: argparse.Namespace) -> list[Ro
     ]
 
 
-class MessagePost(OfQueue, Lister):
+class PostMessage(QueueCommand, Lister):
     """Post messages: each body is JSON, or else plain text. Shows their ids.
 
     Example: zaqar-redis message post orders '{"number": 7}' hello --ttl 600
@@ -52,21 +52,21 @@ class MessagePost(OfQueue, Lister):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        parser.add_argument("body", nargs="+", type=body_of, help="of a message")
-        parser.add_argument("--ttl", type=int, metavar="SECONDS", help="their life")
-        parser.add_argument("--delay", type=int, metavar="SECONDS", help="until they count")
+        parser.add_argument("body", nargs="+", type=parse_body, help="of a message")
+        parser.add_argument("--ttl", type=int, metavar="SECONDS", help="until they expire")
+        parser.add_argument("--delay", type=int, metavar="SECONDS", help="until they are visible")
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, list[Row]]:
         fields = {"ttl": parsed_args.ttl, "delay": parsed_args.delay}
         given = {name: value for name, value in fields.items() if value is not None}
         document = {"messages": [{"body": body, **given} for body in parsed_args.body]}
-        with self.opened(parsed_args) as session:
-            posted = session.ask("POST", f"{path_of(parsed_args.queue)}/messages", document)
+        with self.open_api(parsed_args) as api:
+            posted = api.request("POST", f"{queue_path(parsed_args.queue)}/messages", document)
         return ("id",), [(href.rpartition("/")[2],) for href in posted["resources"]]
 
 
-class MessageList(OfQueue, Lister):
+class ListMessage(QueueCommand, Lister):
     """List the messages of a queue, oldest first.
 
     Example: zaqar-redis message list orders --claimed --limit 100 -f json
@@ -77,14 +77,14 @@ class MessageList(OfQueue, Lister):
         parser.add_argument("--claimed", action="store_true", help="claimed ones too")
         parser.add_argument("--delayed", action="store_true", help="delayed ones too")
         parser.add_argument(
-            "--limit", type=between(1, 1_000_000), metavar="N", help="this many at most (all)"
+            "--limit", type=bounded_int(1, 1_000_000), metavar="N", help="this many at most (all)"
         )
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, list[Row]]:
-        with self.opened(parsed_args) as session:
-            found = session.pages(
-                f"{path_of(parsed_args.queue)}/messages",
+        with self.open_api(parsed_args) as api:
+            found = api.list_items(
+                f"{queue_path(parsed_args.queue)}/messages",
                 "messages",
                 echo=True,
                 include_claimed=parsed_args.claimed,
@@ -93,13 +93,13 @@ class MessageList(OfQueue, Lister):
             return _COLUMNS, _rows(list(islice(found, parsed_args.limit)), parsed_args)
 
 
-class MessageTail(OfQueue):
+class TailMessage(QueueCommand):
     """Follow a queue: show its last messages, then each new one as it comes.
 
-    One line each, "id  body", until interrupted; the queue need not be there yet. A
-    message that is claimed or delayed when later ones are shown is passed over, unless
-    --claimed or --delayed is given. To find the last ones the queue is read from its
-    start: with a long one, --lines 0 begins at once. Example:
+    One line each, "id  body", until interrupted; the queue need not exist yet. A message
+    that is claimed or delayed when later ones are shown is skipped, unless --claimed or
+    --delayed is given. To find the last messages the queue is read from its start; for a
+    long queue, --lines 0 avoids that. Example:
 
         zaqar-redis message tail orders --lines 20 --claimed
     """
@@ -108,41 +108,49 @@ class MessageTail(OfQueue):
         parser = super().get_parser(prog_name)
         start = parser.add_mutually_exclusive_group()
         start.add_argument(
-            "--lines", type=between(0, 100_000), default=10, metavar="N", help="to begin with (10)"
+            "--lines",
+            type=bounded_int(0, 100_000),
+            default=10,
+            metavar="N",
+            help="existing messages to show first (10)",
         )
-        start.add_argument("--from-start", action="store_true", help="begin with all there are")
+        start.add_argument(
+            "--from-start", action="store_true", help="show all existing messages first"
+        )
         parser.add_argument("--claimed", action="store_true", help="claimed ones too")
         parser.add_argument("--delayed", action="store_true", help="delayed ones too")
         parser.add_argument(
-            "--json", action="store_true", help="each as an object with all that is known"
+            "--json", action="store_true", help="each as an object with all its fields"
         )
         parser.add_argument(
             "--wait",
-            type=between(1, 30),
+            type=bounded_int(1, 30),
             default=30,
             metavar="SECONDS",
-            help="for news in one request (30); a service with a smaller max_wait wants less",
+            help="for new messages in one request (30); at most the service's max_wait",
         )
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        with self.opened(parsed_args) as session:
-            follower = _Follower(session, parsed_args)
-            # From the start, all there are come as if they were new.
-            last = [] if parsed_args.from_start else follower.last(parsed_args.lines)
-            for message in chain(last, follower.coming()):
+        with self.open_api(parsed_args) as api:
+            follower = _Follower(api, parsed_args)
+            # From the start, existing messages are read like new ones.
+            last_messages = (
+                [] if parsed_args.from_start else follower.last_messages(parsed_args.lines)
+            )
+            for message in chain(last_messages, follower.new_messages()):
                 line = f"{message['id']}  {json.dumps(message['body'])}"
                 print(json.dumps(message) if parsed_args.json else line, flush=True)
 
 
 class _Follower:
-    """Reads a queue on and on, and waits for a service that has answered once."""
+    """Reader of a queue that waits for new messages, and retries once it had an answer."""
 
-    def __init__(self, session: Session, parsed: argparse.Namespace) -> None:
-        self._session = session
-        self._path = path_of(parsed.queue)
+    def __init__(self, api: ApiClient, parsed: argparse.Namespace) -> None:
+        self._api = api
+        self._path = queue_path(parsed.queue)
         self._wait = parsed.wait
-        self._shown = {
+        self._filters = {
             "echo": True,
             "include_claimed": parsed.claimed,
             "include_delayed": parsed.delayed,
@@ -150,75 +158,75 @@ class _Follower:
         self._marker: str | None = None
         self._answered = False
 
-    def last(self, most: int) -> deque[Message]:
-        """The last of those that are there; what comes then begins behind them."""
+    def last_messages(self, most: int) -> deque[Message]:
+        """Returns the last existing messages; `new_messages` begins behind them."""
         if most == 0:
             self._marker = self._newest()
             return deque()
-        # Listings only go forward: no request begins so many before the end.
+        # Listings only go forward: no request starts a number of messages before the end.
         return deque(chain.from_iterable(iter(self._page, [])), most)
 
-    def coming(self) -> Iterator[Message]:
-        """Those behind the ones that were read, for ever."""
+    def new_messages(self) -> Iterator[Message]:
+        """Yields messages behind the ones that were read, without end."""
         while True:
-            asked = time.monotonic()
+            started = time.monotonic()
             page = self._page(wait=self._wait)
             yield from page
             if not page:
-                self._look_for_a_new_queue()
-                # Empty at once: a service that stops, or one that cannot wait.
-                self._session.pause(max(0.0, asked + 1 - time.monotonic()))
+                self._restart_if_recreated()
+                # An empty page at once is from a service that stops, or that cannot wait.
+                self._api.sleep(max(0.0, started + 1 - time.monotonic()))
 
     def _page(self, **query: object) -> list[Message]:
-        query |= {"marker": self._marker, "limit": PAGE, **self._shown}
-        page: list[Message] = self._ask("/messages", **query)["messages"]
+        query |= {"marker": self._marker, "limit": PAGE_SIZE, **self._filters}
+        page: list[Message] = self._get("/messages", **query)["messages"]
         if page:
             self._marker = page[-1]["id"]
         return page
 
     def _newest(self) -> str | None:
-        """Id of the newest message, whoever may see it."""
-        stats = self._ask("/stats")["messages"]
+        """Returns the id of the newest message, claimed or delayed ones included."""
+        stats = self._get("/stats")["messages"]
         return stats["newest"]["href"].rpartition("/")[2] if "newest" in stats else None
 
-    def _look_for_a_new_queue(self) -> None:
-        """A marker of a queue that was deleted would show nothing of the next one."""
+    def _restart_if_recreated(self) -> None:
+        """Drops the marker when it is of an earlier epoch: it would hide all messages."""
         newest = self._newest()
-        if self._marker and newest and _life(newest) != _life(self._marker):
-            _tell("the queue was deleted and made anew; from its start:")
+        if self._marker and newest and _epoch_prefix(newest) != _epoch_prefix(self._marker):
+            _print_notice("the queue was deleted and created again; from its start:")
             self._marker = None
 
-    def _ask(self, path: str, **query: object) -> Any:
-        told = False
+    def _get(self, path: str, **query: object) -> Any:
+        notified = False
         while True:
             try:
-                answer = self._session.ask("GET", self._path + path, **query)
-            except Away as away:
+                answer = self._api.request("GET", self._path + path, **query)
+            except ServiceUnavailable as error:
                 if not self._answered:
                     raise
-                if not told:
-                    _tell(f"trying again: {away}")
-                told = True
-                self._session.pause(away.seconds)
+                if not notified:
+                    _print_notice(f"trying again: {error}")
+                notified = True
+                self._api.sleep(error.seconds)
             else:
                 self._answered = True
                 return answer
 
 
-def _life(message: str) -> str:
-    """What the ids of one life of a queue have in common, and those of no other.
+def _epoch_prefix(message: str) -> str:
+    """Returns the prefix that only the message ids of one epoch of a queue share.
 
-    See "Ids are positions" in the API: no request tells whether a marker is of this life.
+    See "Ids are positions" in the API: no request checks the epoch of a marker.
     """
     return message[:18]
 
 
-def _tell(text: str) -> None:
+def _print_notice(text: str) -> None:
     print(f"zaqar-redis: {text}", file=sys.stderr, flush=True)
 
 
-class ClaimCreate(OfQueue, Lister):
-    """Claim messages, so that nobody else gets them for a while. Shows the claim with each.
+class CreateClaim(QueueCommand, Lister):
+    """Claim messages, so that no other client gets them meanwhile. Shows each with its claim.
 
     Example: zaqar-redis claim create orders --limit 5 --ttl 300
     """
@@ -226,18 +234,20 @@ class ClaimCreate(OfQueue, Lister):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
         parser.add_argument("--limit", type=int, help="messages at most (10)")
-        parser.add_argument("--ttl", type=int, metavar="SECONDS", help="life of the claim")
-        parser.add_argument("--grace", type=int, metavar="SECONDS", help="beyond it, for messages")
-        parser.add_argument("--wait", type=int, metavar="SECONDS", help="for messages to come")
+        parser.add_argument("--ttl", type=int, metavar="SECONDS", help="until the claim expires")
+        parser.add_argument(
+            "--grace", type=int, metavar="SECONDS", help="that messages outlive the claim, at least"
+        )
+        parser.add_argument("--wait", type=int, metavar="SECONDS", help="for new messages")
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, list[Row]]:
         fields = {"ttl": parsed_args.ttl, "grace": parsed_args.grace}
         lease = {name: value for name, value in fields.items() if value is not None}
-        with self.opened(parsed_args) as session:
-            answer = session.ask(
+        with self.open_api(parsed_args) as api:
+            answer = api.request(
                 "POST",
-                f"{path_of(parsed_args.queue)}/claims",
+                f"{queue_path(parsed_args.queue)}/claims",
                 lease,
                 limit=parsed_args.limit,
                 wait=parsed_args.wait,
@@ -248,8 +258,8 @@ class ClaimCreate(OfQueue, Lister):
         return ("claim", *_COLUMNS), [(claim, *row) for claim, row in rows]
 
 
-class ClaimRelease(OfQueue):
-    """Give a claim up: its messages can be claimed again at once.
+class ReleaseClaim(QueueCommand):
+    """Release a claim: its messages can be claimed again at once.
 
     Example: zaqar-redis claim release orders 51db6f78c50811e79e0f0242ac110002
     """
@@ -260,5 +270,5 @@ class ClaimRelease(OfQueue):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        with self.opened(parsed_args) as session:
-            session.ask("DELETE", f"{path_of(parsed_args.queue)}/claims/{parsed_args.claim}")
+        with self.open_api(parsed_args) as api:
+            api.request("DELETE", f"{queue_path(parsed_args.queue)}/claims/{parsed_args.claim}")

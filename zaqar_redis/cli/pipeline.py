@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """``zaqar-redis pipeline …``: the jobs on Spark.
 
-These commands are there where the extra ``spark`` is installed.
+These commands exist where the extra ``spark`` is installed.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from typing import ClassVar, cast
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from zaqar_redis.cli.session import Refused, Targeted, reachable
-from zaqar_redis.cli.target import URI
+from zaqar_redis.cli.api import CommandFailed, TargetCommand, running_store
+from zaqar_redis.cli.target import URI_VARIABLE
 from zaqar_redis.spark.jobs import running
-from zaqar_redis.spark.jobs.running import Job
+from zaqar_redis.spark.jobs.running import SparkJob
 
 
-class Pipeline(Targeted):
+class PipelineCommand(TargetCommand):
     """Base of the jobs' commands."""
 
     job_name: ClassVar[str]
 
     @property
-    def job(self) -> Job:
-        return cast(Job, importlib.import_module(f"zaqar_redis.spark.jobs.{self.job_name}"))
+    def job(self) -> SparkJob:
+        return cast(SparkJob, importlib.import_module(f"zaqar_redis.spark.jobs.{self.job_name}"))
 
     def get_description(self) -> str:
         return self.job.__doc__ or ""
@@ -39,11 +39,13 @@ class Pipeline(Targeted):
         self.job.arguments(parser)
         return parser
 
-    def where(self, parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
+    def target_options(self, parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
         running.arguments(parser)
-        files = parser.add_argument_group("where, without --storage")
+        files = parser.add_argument_group("target, without --storage")
         files.add_argument(
-            "--profile", metavar="NAME", help="the store of this profile (that in use)"
+            "--profile",
+            metavar="NAME",
+            help="the store of a profile (default: the profile in use)",
         )
         files.add_argument(
             "--config-file",
@@ -58,45 +60,45 @@ class Pipeline(Targeted):
         return super().run(parsed_args) or self._code
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        for talkative in ("zaqar_redis", "py4j"):  # a command says what was asked for
-            logging.getLogger(talkative).setLevel(logging.WARNING)
+        for logger_name in ("zaqar_redis", "py4j"):  # a command prints its result, no log
+            logging.getLogger(logger_name).setLevel(logging.WARNING)
         with contextlib.ExitStack() as stack:
-            if self.needs_target(parsed_args) and not self.target.typed:
-                # Not as an option: query plans show those, and it may have a password.
-                os.environ[URI] = stack.enter_context(reachable(self.target))
+            if self.needs_target(parsed_args) and not self.target.is_explicit:
+                # Not as an option: query plans show options, and a URI may have a password.
+                os.environ[URI_VARIABLE] = stack.enter_context(running_store(self.target))
             try:
-                report = running.do(self.job, parsed_args)
-            except running.Refused as error:
-                raise Refused(str(error)) from error
+                report = running.run_job(self.job, parsed_args)
+            except running.JobRefused as error:
+                raise CommandFailed(str(error)) from error
             except (PySparkException, Py4JError) as error:
-                raise Refused(running.why(error)) from error
+                raise CommandFailed(running.error_summary(error)) from error
         text = report.as_json() if parsed_args.json else report.as_text()
         self.app.stdout.write(f"{text}\n")
         self._code = report.code
 
 
-class Archive(Pipeline):
+class RunArchive(PipelineCommand):
     job_name = "archive"
 
 
-class Replay(Pipeline):
+class RunReplay(PipelineCommand):
     job_name = "replay"
 
 
-class Analytics(Pipeline):
+class RunAnalytics(PipelineCommand):
     job_name = "analytics"
 
     def needs_target(self, parsed: argparse.Namespace) -> bool:
         return parsed.archive is None
 
 
-class Redrive(Pipeline):
+class RunRedrive(PipelineCommand):
     job_name = "redrive"
 
 
-class Migrate(Pipeline):
+class RunMigrate(PipelineCommand):
     job_name = "migrate"
 
 
-class Audit(Pipeline):
+class RunAudit(PipelineCommand):
     job_name = "audit"

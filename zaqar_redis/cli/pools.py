@@ -11,23 +11,23 @@ from cliff.lister import Lister
 from cliff.show import ShowOne
 from tqdm import tqdm
 
-from zaqar_redis.cli.session import (
-    Destructive,
-    Refused,
-    Session,
-    Talking,
+from zaqar_redis.cli.api import (
+    ApiClient,
+    ApiCommand,
+    CommandFailed,
+    DestructiveCommand,
+    is_structured_output,
     json_object,
-    name_of,
-    structured,
+    resource_name,
 )
 
 _COLUMNS = ("name", "uri", "weight", "flavor", "draining")
 Row = tuple[Any, ...]
-#: Seconds between looks at a pool that is being emptied.
-_LOOK = 0.5
+#: Seconds between polls of a pool that is being drained.
+_POLL_INTERVAL_SECONDS = 0.5
 
 
-def _fields(parser: argparse.ArgumentParser, required: bool) -> None:
+def _add_pool_options(parser: argparse.ArgumentParser, required: bool) -> None:
     parser.add_argument("--uri", required=required, help="its store, e.g. redis://host:6379/0")
     parser.add_argument("--weight", type=int, help="its share of new queues; 0 for none (100)")
     parser.add_argument("--flavor", help="the group it belongs to; empty for none")
@@ -42,130 +42,130 @@ def _fields(parser: argparse.ArgumentParser, required: bool) -> None:
     )
 
 
-def _given(parsed: argparse.Namespace) -> dict[str, Any]:
+def _pool_document(parsed: argparse.Namespace) -> dict[str, Any]:
     names = ("uri", "weight", "flavor", "options", "adopt")
     return {name: getattr(parsed, name) for name in names if getattr(parsed, name) is not None}
 
 
-def _shown(session: Session, name: str) -> tuple[tuple[str, ...], Row]:
-    pool = session.ask("GET", f"/pools/{name}", detailed=True)
+def _show_pool(api: ApiClient, name: str) -> tuple[tuple[str, ...], Row]:
+    pool = api.request("GET", f"/pools/{name}", detailed=True)
     columns = (*_COLUMNS, "queues", "options")
     return columns, tuple(pool[column] for column in columns)
 
 
-class OfPool(Talking):
+class PoolCommand(ApiCommand):
     """Base of the commands for one pool."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        parser.add_argument("name", type=name_of, help="of the pool")
+        parser.add_argument("name", type=resource_name, help="of the pool")
         return parser
 
 
-class PoolList(Talking, Lister):
+class ListPool(ApiCommand, Lister):
     """List pools.
 
     Example: zaqar-redis pool list --url http://127.0.0.1:8888
     """
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, list[Row]]:
-        with self.opened(parsed_args) as session:
-            pools = list(session.pages("/pools", "pools"))
+        with self.open_api(parsed_args) as api:
+            pools = list(api.list_items("/pools", "pools"))
         return _COLUMNS, [tuple(pool[column] for column in _COLUMNS) for pool in pools]
 
 
-class PoolShow(OfPool, ShowOne):
-    """Show a pool, and how many queues live in it.
+class ShowPool(PoolCommand, ShowOne):
+    """Show a pool, and how many queues are in it.
 
     Example: zaqar-redis pool show one
     """
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, Row]:
-        with self.opened(parsed_args) as session:
-            return _shown(session, parsed_args.name)
+        with self.open_api(parsed_args) as api:
+            return _show_pool(api, parsed_args.name)
 
 
-class PoolCreate(OfPool, ShowOne):
-    """Make a pool, or replace one.
+class CreatePool(PoolCommand, ShowOne):
+    """Create a pool, or replace one.
 
     Example: zaqar-redis pool create one --uri redis://10.0.0.7:6379 --weight 100
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        _fields(parser, required=True)
+        _add_pool_options(parser, required=True)
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, Row]:
-        with self.opened(parsed_args) as session:
-            document = {"weight": 100} | _given(parsed_args)
-            session.ask("PUT", f"/pools/{parsed_args.name}", document)
-            return _shown(session, parsed_args.name)
+        with self.open_api(parsed_args) as api:
+            document = {"weight": 100} | _pool_document(parsed_args)
+            api.request("PUT", f"/pools/{parsed_args.name}", document)
+            return _show_pool(api, parsed_args.name)
 
 
-class PoolUpdate(OfPool, ShowOne):
-    """Change what is given of a pool.
+class UpdatePool(PoolCommand, ShowOne):
+    """Change the given options of a pool.
 
     Example: zaqar-redis pool update one --weight 50
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        _fields(parser, required=False)
+        _add_pool_options(parser, required=False)
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, Row]:
-        with self.opened(parsed_args) as session:
-            session.ask("PATCH", f"/pools/{parsed_args.name}", _given(parsed_args))
-            return _shown(session, parsed_args.name)
+        with self.open_api(parsed_args) as api:
+            api.request("PATCH", f"/pools/{parsed_args.name}", _pool_document(parsed_args))
+            return _show_pool(api, parsed_args.name)
 
 
-class PoolDelete(OfPool, Destructive):
-    """Remove a pool that no queue and no flavor needs.
+class DeletePool(PoolCommand, DestructiveCommand):
+    """Remove a pool that has no queues and is in no flavor.
 
     Example: zaqar-redis pool delete one
     """
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         self.confirm(parsed_args, f"Delete the pool {parsed_args.name}")
-        with self.opened(parsed_args) as session:
-            session.ask("DELETE", f"/pools/{parsed_args.name}")
+        with self.open_api(parsed_args) as api:
+            api.request("DELETE", f"/pools/{parsed_args.name}")
 
 
-class PoolDrain(OfPool):
-    """Move all queues of a pool to others of their flavor, or home, and wait for it.
+class DrainPool(PoolCommand):
+    """Move all queues of a pool to others of their flavor, or to the default pool, and wait for it.
 
-    The pool gets no new queues from now on; with --undo it gets some again. It goes on
-    draining when this command is interrupted. Fails when queues have to stay. Example:
+    The pool gets no new queues from now on; with --undo it gets new ones again. The service
+    goes on draining when this command is interrupted. Fails when queues cannot move. Example:
 
         zaqar-redis pool drain one
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        parser.add_argument("--undo", action="store_true", help="let it have queues again")
+        parser.add_argument("--undo", action="store_true", help="let it get new queues again")
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         path = f"/pools/{parsed_args.name}"
 
-        def look() -> tuple[int, dict[str, Any]]:
-            pool = session.ask("GET", path, detailed=True)
+        def poll() -> tuple[int, dict[str, Any]]:
+            pool = api.request("GET", path, detailed=True)
             return pool["queues"], pool["stayed"]
 
-        with self.opened(parsed_args) as session:
-            session.ask("PATCH", path, {"draining": not parsed_args.undo})
+        with self.open_api(parsed_args) as api:
+            api.request("PATCH", path, {"draining": not parsed_args.undo})
             if not parsed_args.undo:
-                _follow(session, f"draining {parsed_args.name}", look)
+                _wait_until_moved(api, f"draining {parsed_args.name}", poll)
 
 
-class PoolRebalance(Talking, Lister):
+class RebalancePools(ApiCommand, Lister):
     """Spread queues over the pools by weight, and wait for it.
 
-    Each pool gets its share of the queues of its flavor; queues without one leave the
-    service's own store ("default") for pools without one. --dry-run only shows what
-    each has and should have, --stop ends what another command has begun; it goes on
-    when this one is interrupted. Example:
+    Each pool gets its share of the queues of its flavor; queues without a flavor move from
+    the service's own store ("default") to pools without one. --dry-run only shows how many
+    queues each has and should have ("due"); --stop ends a rebalance that another command has
+    started. The service goes on when this command is interrupted. Example:
 
         zaqar-redis pool rebalance --dry-run
     """
@@ -174,87 +174,91 @@ class PoolRebalance(Talking, Lister):
         parser = super().get_parser(prog_name)
         instead = parser.add_mutually_exclusive_group()
         instead.add_argument("--dry-run", action="store_true", help="move nothing")
-        instead.add_argument("--stop", action="store_true", help="end it")
+        instead.add_argument("--stop", action="store_true", help="end a running rebalance")
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, list[Row]]:
         path = "/rebalance"
 
-        def look() -> tuple[int, dict[str, Any]]:
-            now = session.ask("GET", path)
+        def poll() -> tuple[int, dict[str, Any]]:
+            now = api.request("GET", path)
             left = sum(max(0, store["queues"] - store["due"]) for store in now["stores"])
-            # Besides those, there may be queues in a pool of another flavor than their own.
+            # Besides those, queues may be in a pool of another flavor than their own.
             return max(1, left) if now["running"] else 0, now["stayed"]
 
-        with self.opened(parsed_args) as session:
+        with self.open_api(parsed_args) as api:
             if parsed_args.stop:
-                session.ask("DELETE", path)
+                api.request("DELETE", path)
             elif not parsed_args.dry_run:
-                session.ask("PUT", path)
-                _follow(session, "rebalancing", look)
-            stores = session.ask("GET", path)["stores"]
+                api.request("PUT", path)
+                _wait_until_moved(api, "rebalancing", poll)
+            stores = api.request("GET", path)["stores"]
         columns = ("name", "queues", "due")
         return columns, [tuple(store[column] for column in columns) for store in stores]
 
 
-def _follow(session: Session, what: str, look: Callable[[], tuple[int, dict[str, Any]]]) -> None:
-    """Show how many queues are left until none is.  Raises Refused when some stay."""
-    left, stayed = look()
+def _wait_until_moved(
+    api: ApiClient, what: str, poll: Callable[[], tuple[int, dict[str, Any]]]
+) -> None:
+    """Shows how many queues are left until none is.  Raises CommandFailed when some stay."""
+    left, stayed = poll()
     with tqdm(total=left, unit="queue", desc=what) as progress:
         while left > stayed["queues"]:
-            # Straight at the store it is this process that moves them, in these moments.
-            session.pause(_LOOK)
-            now, stayed = look()
+            # Without a service, this process moves them while it sleeps.
+            api.sleep(_POLL_INTERVAL_SECONDS)
+            now, stayed = poll()
             progress.update(max(0, left - now))
             left = min(left, now)
     if stayed["queues"]:
-        raise Refused("\n".join([f"{stayed['queues']} queues stay:", *stayed["why"]]))
+        raise CommandFailed(
+            "\n".join([f"{stayed['queues']} queues could not be moved:", *stayed["why"]])
+        )
 
 
-def _flavor(session: Session, parsed: argparse.Namespace) -> tuple[Row, Row]:
-    flavor = session.ask("GET", f"/flavors/{parsed.name}")
+def _show_flavor(api: ApiClient, parsed: argparse.Namespace) -> tuple[Row, Row]:
+    flavor = api.request("GET", f"/flavors/{parsed.name}")
     return ("name", "pools"), _flavor_row(flavor, parsed)
 
 
 def _flavor_row(flavor: dict[str, Any], parsed: argparse.Namespace) -> Row:
     pools = flavor["pool_list"]
-    return flavor["name"], pools if structured(parsed) else " ".join(pools)
+    return flavor["name"], pools if is_structured_output(parsed) else " ".join(pools)
 
 
-class OfFlavor(Talking):
+class FlavorCommand(ApiCommand):
     """Base of the commands for one flavor."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        parser.add_argument("name", type=name_of, help="of the flavor")
+        parser.add_argument("name", type=resource_name, help="of the flavor")
         return parser
 
 
-class FlavorList(Talking, Lister):
+class ListFlavor(ApiCommand, Lister):
     """List flavors and their pools.
 
     Example: zaqar-redis flavor list -f json
     """
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, list[Row]]:
-        with self.opened(parsed_args) as session:
-            flavors = list(session.pages("/flavors", "flavors"))
+        with self.open_api(parsed_args) as api:
+            flavors = list(api.list_items("/flavors", "flavors"))
         return ("name", "pools"), [_flavor_row(flavor, parsed_args) for flavor in flavors]
 
 
-class FlavorShow(OfFlavor, ShowOne):
+class ShowFlavor(FlavorCommand, ShowOne):
     """Show a flavor.
 
     Example: zaqar-redis flavor show fast
     """
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, Row]:
-        with self.opened(parsed_args) as session:
-            return _flavor(session, parsed_args)
+        with self.open_api(parsed_args) as api:
+            return _show_flavor(api, parsed_args)
 
 
-class FlavorCreate(OfFlavor, ShowOne):
-    """Make a flavor of pools, or give it just these.
+class CreateFlavor(FlavorCommand, ShowOne):
+    """Create a flavor of pools, or replace its pools.
 
     Example: zaqar-redis flavor create fast one two
     """
@@ -267,14 +271,14 @@ class FlavorCreate(OfFlavor, ShowOne):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, Row]:
-        with self.opened(parsed_args) as session:
+        with self.open_api(parsed_args) as api:
             document = {"pool_list": parsed_args.pool}
-            session.ask(self.method, f"/flavors/{parsed_args.name}", document)
-            return _flavor(session, parsed_args)
+            api.request(self.method, f"/flavors/{parsed_args.name}", document)
+            return _show_flavor(api, parsed_args)
 
 
-class FlavorUpdate(FlavorCreate):
-    """Give a flavor that is there other pools.
+class UpdateFlavor(CreateFlavor):
+    """Replace the pools of an existing flavor.
 
     Example: zaqar-redis flavor update fast one
     """
@@ -282,7 +286,7 @@ class FlavorUpdate(FlavorCreate):
     method = "PATCH"
 
 
-class FlavorDelete(OfFlavor, Destructive):
+class DeleteFlavor(FlavorCommand, DestructiveCommand):
     """Remove a flavor; its pools stay.
 
     Example: zaqar-redis flavor delete fast
@@ -290,5 +294,5 @@ class FlavorDelete(OfFlavor, Destructive):
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         self.confirm(parsed_args, f"Delete the flavor {parsed_args.name}")
-        with self.opened(parsed_args) as session:
-            session.ask("DELETE", f"/flavors/{parsed_args.name}")
+        with self.open_api(parsed_args) as api:
+            api.request("DELETE", f"/flavors/{parsed_args.name}")

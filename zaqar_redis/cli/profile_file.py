@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The file of profiles: names for the services and stores that commands talk to."""
+"""The file of profiles: named services and stores for commands."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from zaqar_redis import errors
 
 
 class Profile(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """One of them is there at least."""
+    """A service, its store, or both."""
 
     #: of the service
     url: str = ""
-    #: of its store; it may have a password in it
+    #: of its store; it may contain a password
     uri: str = ""
 
 
 class Profiles(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
-    #: name of the one that is in use
+    #: name of the profile in use
     in_use: str | None = None
     profiles: dict[str, Profile] = {}
 
-    def named(self, name: str) -> Profile:
-        """Raises BadConfiguration when there is none."""
+    def lookup(self, name: str) -> Profile:
+        """Returns a profile.  Raises BadConfiguration when it does not exist."""
         try:
             return self.profiles[name]
         except KeyError:
-            there = ", ".join(sorted(self.profiles)) or "none"
+            existing = ", ".join(sorted(self.profiles)) or "none"
             raise errors.BadConfiguration(
-                f'there is no profile "{name}" in {path()}; there are: {there}'
+                f'there is no profile "{name}" in {path()}; there are: {existing}'
             ) from None
 
 
@@ -46,7 +46,10 @@ def path() -> Path:
 
 
 def load() -> Profiles:
-    """None when there is no file.  Raises BadConfiguration when it cannot be read."""
+    """Returns no profiles when there is no file.
+
+    Raises BadConfiguration when the file cannot be read.
+    """
     try:
         return msgspec.json.decode(path().read_bytes(), type=Profiles)
     except FileNotFoundError:
@@ -56,8 +59,8 @@ def load() -> Profiles:
 
 
 @contextlib.contextmanager
-def changed() -> Iterator[Profiles]:
-    """What is done to them is in the file afterwards, unless it raises.
+def locked_for_update() -> Iterator[Profiles]:
+    """Yields the profiles; writes the changes to the file, unless the block raises.
 
     Raises BadConfiguration when the file cannot be read or written.
     """
@@ -77,7 +80,7 @@ def changed() -> Iterator[Profiles]:
 
 
 def _write(content: bytes) -> None:
-    """Whole or not at all; for nobody but its owner to read."""
+    """Writes the file atomically, readable by its owner only."""
     try:
         number, name = tempfile.mkstemp(dir=path().parent, prefix=".profiles-")
     except OSError as error:

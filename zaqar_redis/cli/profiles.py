@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``zaqar-redis profile …``: names for the services and stores that commands talk to."""
+"""``zaqar-redis profile …``: named services and stores for commands."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from cliff.show import ShowOne
 
 from zaqar_redis import errors
 from zaqar_redis.cli import profile_file, target
-from zaqar_redis.cli.session import Refused, name_of
+from zaqar_redis.cli.api import CommandFailed, resource_name
 from zaqar_redis.keyspace import embedded
-from zaqar_redis.keyspace.client import printable
+from zaqar_redis.keyspace.client import redact_password
 from zaqar_redis.storage.load import load
 
 Row = tuple[Any, ...]
 
 
-class OfProfiles(Command):
+class ProfileCommand(Command):
     """Base of the commands for profiles."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -29,21 +29,21 @@ class OfProfiles(Command):
         return parser
 
 
-class OfProfile(OfProfiles):
+class NamedProfileCommand(ProfileCommand):
     """Base of the commands for one profile."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        parser.add_argument("name", type=name_of, help="of the profile")
+        parser.add_argument("name", type=resource_name, help="of the profile")
         return parser
 
 
-class ProfileCreate(OfProfile):
-    """Give a service, its store, or both a name; replaces a profile of this name.
+class CreateProfile(NamedProfileCommand):
+    """Create a named profile of a service, its store, or both, or replace it.
 
-    Commands for queues, pools and channels ask the service if the profile has one, and
-    work straight at the store else; check, sweep, import-stock and pipeline need the
-    store. The file is for its owner alone to read: a URI may have a password. Example:
+    Commands for queues, pools and channels call the service if the profile has one, and
+    else work on the store directly; check, sweep, import-stock and pipeline need the store.
+    Only its owner can read the file: a URI may contain a password. Example:
 
         zaqar-redis profile create prod --url https://queues.example.org --use
     """
@@ -57,16 +57,16 @@ class ProfileCreate(OfProfile):
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         if not (parsed_args.url or parsed_args.storage):
-            raise Refused("a profile has a service, a store or both: give --url, --storage")
-        made = profile_file.Profile(url=parsed_args.url or "", uri=parsed_args.storage or "")
-        with profile_file.changed() as profiles:
-            profiles.profiles[parsed_args.name] = made
+            raise CommandFailed("a profile needs a service, a store or both: --url, --storage")
+        profile = profile_file.Profile(url=parsed_args.url or "", uri=parsed_args.storage or "")
+        with profile_file.locked_for_update() as profiles:
+            profiles.profiles[parsed_args.name] = profile
             if parsed_args.use:
                 profiles.in_use = parsed_args.name
         self.app.stdout.write(f"{parsed_args.name}\n")
 
 
-class ProfileList(OfProfiles, Lister):
+class ListProfile(ProfileCommand, Lister):
     """List profiles, and which one is in use; without passwords.
 
     Example: zaqar-redis profile list
@@ -75,15 +75,15 @@ class ProfileList(OfProfiles, Lister):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, list[Row]]:
         found = profile_file.load()
         return ("name", "in_use", "service", "store"), [
-            (name, name == found.in_use, printable(profile.url), printable(profile.uri))
+            (name, name == found.in_use, redact_password(profile.url), redact_password(profile.uri))
             for name, profile in sorted(found.profiles.items())
         ]
 
 
-class ProfileShow(OfProfiles, ShowOne):
-    """Show what commands talk to that are not told where, and what says so.
+class ShowProfile(ProfileCommand, ShowOne):
+    """Show the target of commands without target options, and where it is configured.
 
-    The first of these counts: the variables ZAQAR_REDIS_URL and ZAQAR_REDIS_URI, the profile
+    The first of these decides: the variables ZAQAR_REDIS_URL and ZAQAR_REDIS_URI, the profile
     in use, [storage] uri of the configuration, and the service of this machine. Example:
 
         zaqar-redis profile show
@@ -94,13 +94,13 @@ class ProfileShow(OfProfiles, ShowOne):
         return ("in_use", "file", "commands", "store_commands"), (
             profile_file.load().in_use or "",
             str(profile_file.path()),
-            str(target.find(nothing)),
+            str(target.resolve(nothing)),
             _store(nothing),
         )
 
 
-class ProfileUse(OfProfiles):
-    """Use a profile from now on, in all commands that are not told where; or none.
+class UseProfile(ProfileCommand):
+    """Use a profile, or none, from now on in all commands without target options.
 
     Example: zaqar-redis profile use prod
     """
@@ -108,35 +108,35 @@ class ProfileUse(OfProfiles):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
         one = parser.add_mutually_exclusive_group(required=True)
-        one.add_argument("name", nargs="?", type=name_of, help="of the profile")
+        one.add_argument("name", nargs="?", type=resource_name, help="of the profile")
         one.add_argument("--none", action="store_true", help="use no profile")
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        with profile_file.changed() as profiles:
+        with profile_file.locked_for_update() as profiles:
             if parsed_args.name:
-                profiles.named(parsed_args.name)
+                profiles.lookup(parsed_args.name)
             profiles.in_use = parsed_args.name
 
 
-class ProfileDelete(OfProfile):
-    """Remove a profile; if it is in use, none is from now on.
+class DeleteProfile(NamedProfileCommand):
+    """Remove a profile; if it is in use, no profile is used from now on.
 
     Example: zaqar-redis profile delete prod
     """
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        with profile_file.changed() as profiles:
-            profiles.named(parsed_args.name)
+        with profile_file.locked_for_update() as profiles:
+            profiles.lookup(parsed_args.name)
             del profiles.profiles[parsed_args.name]
             if profiles.in_use == parsed_args.name:
                 profiles.in_use = None
 
 
 def _store_uri(text: str) -> str:
-    """For an argument that is the URI of a store; nothing is asked of that."""
+    """Checks an argument that is the URI of a store, without connecting to it."""
     try:
-        load(embedded.Place(text).uri if text.startswith("embedded:") else text, {})
+        load(embedded.DataDirectory(text).uri if text.startswith("embedded:") else text, {})
     except errors.BadConfiguration as error:
         raise argparse.ArgumentTypeError(str(error)) from error
     return text
@@ -144,6 +144,6 @@ def _store_uri(text: str) -> str:
 
 def _store(nothing: argparse.Namespace) -> str:
     try:
-        return str(target.find(nothing, store_only=True))
+        return str(target.resolve(nothing, store_only=True))
     except errors.BadConfiguration as error:
         return str(error)

@@ -10,26 +10,32 @@ from typing import Any
 from cliff.lister import Lister
 from cliff.show import ShowOne
 
-from zaqar_redis.cli.session import Destructive, Talking, json_object, name_of, structured
+from zaqar_redis.cli.api import (
+    ApiCommand,
+    DestructiveCommand,
+    is_structured_output,
+    json_object,
+    resource_name,
+)
 
 Row = tuple[Any, ...]
 
 
-def path_of(queue: str) -> str:
-    """Below ``/v2``."""
+def queue_path(queue: str) -> str:
+    """Returns the path of a queue, below ``/v2``."""
     return f"/queues/{queue}"
 
 
-class OfQueue(Talking):
+class QueueCommand(ApiCommand):
     """Base of the commands for one queue."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        parser.add_argument("queue", type=name_of, help="its name")
+        parser.add_argument("queue", type=resource_name, help="its name")
         return parser
 
 
-class QueueList(Talking, Lister):
+class ListQueue(ApiCommand, Lister):
     """List the queues of a project, by name.
 
     Example: zaqar-redis queue list --project shop -f csv
@@ -43,12 +49,12 @@ class QueueList(Talking, Lister):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, list[Row]]:
         detailed = parsed_args.detailed
-        with self.opened(parsed_args) as session:
+        with self.open_api(parsed_args) as api:
             found = list(
-                session.pages("/queues", "queues", name=parsed_args.name, detailed=detailed)
+                api.list_items("/queues", "queues", name=parsed_args.name, detailed=detailed)
             )
         if detailed:
-            as_is = structured(parsed_args)
+            as_is = is_structured_output(parsed_args)
             return ("name", "metadata"), [
                 (queue["name"], queue["metadata"] if as_is else json.dumps(queue["metadata"]))
                 for queue in found
@@ -56,8 +62,8 @@ class QueueList(Talking, Lister):
         return ("name",), [(queue["name"],) for queue in found]
 
 
-class QueueCreate(OfQueue):
-    """Make a queue; one that is there stays as it is.
+class CreateQueue(QueueCommand):
+    """Create a queue; an existing one stays as it is.
 
     Example: zaqar-redis queue create orders --metadata '{"_flavor": "fast"}'
     """
@@ -69,37 +75,37 @@ class QueueCreate(OfQueue):
             type=json_object,
             default={},
             metavar="JSON",
-            help="what it is to have, e.g. its flavor or defaults for its messages ({})",
+            help="its metadata, e.g. its flavor or defaults for its messages ({})",
         )
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        with self.opened(parsed_args) as session:
-            session.ask("PUT", path_of(parsed_args.queue), parsed_args.metadata)
+        with self.open_api(parsed_args) as api:
+            api.request("PUT", queue_path(parsed_args.queue), parsed_args.metadata)
         self.app.stdout.write(f"{parsed_args.queue}\n")
 
 
-class QueueShow(OfQueue, ShowOne):
+class ShowQueue(QueueCommand, ShowOne):
     """Show a queue's metadata, defaults included.
 
     Example: zaqar-redis queue show orders
     """
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, Row]:
-        with self.opened(parsed_args) as session:
-            metadata = session.ask("GET", path_of(parsed_args.queue))
+        with self.open_api(parsed_args) as api:
+            metadata = api.request("GET", queue_path(parsed_args.queue))
         return tuple(metadata), tuple(metadata.values())
 
 
-class QueueStats(OfQueue, ShowOne):
-    """Count a queue's messages, and say how old the oldest and the newest are.
+class ShowQueueStats(QueueCommand, ShowOne):
+    """Show how many messages a queue has, and the ages of the oldest and the newest.
 
     Example: zaqar-redis queue stats orders
     """
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, Row]:
-        with self.opened(parsed_args) as session:
-            document = session.ask("GET", f"{path_of(parsed_args.queue)}/stats")
+        with self.open_api(parsed_args) as api:
+            document = api.request("GET", f"{queue_path(parsed_args.queue)}/stats")
         stats = document["messages"]
         ages = [stats[end]["age"] if end in stats else None for end in ("oldest", "newest")]
         columns = ("free", "claimed", "total", "oldest_age", "newest_age", "idempotency_records")
@@ -112,19 +118,19 @@ class QueueStats(OfQueue, ShowOne):
         )
 
 
-class QueueLocate(OfQueue, ShowOne):
-    """Show which pool a queue lives in; "default" is the service's own store.
+class LocateQueue(QueueCommand, ShowOne):
+    """Show which pool a queue is in; "default" is the service's own store.
 
     Example: zaqar-redis queue locate orders
     """
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, Row]:
-        with self.opened(parsed_args) as session:
-            found = session.ask("GET", f"{path_of(parsed_args.queue)}/pool")
+        with self.open_api(parsed_args) as api:
+            found = api.request("GET", f"{queue_path(parsed_args.queue)}/pool")
         return tuple(found), tuple(found.values())
 
 
-class QueuePurge(OfQueue, Destructive):
+class PurgeQueue(QueueCommand, DestructiveCommand):
     """Remove all messages and claims of a queue; the queue stays.
 
     Example: zaqar-redis queue purge orders --yes
@@ -132,11 +138,11 @@ class QueuePurge(OfQueue, Destructive):
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         self.confirm(parsed_args, f"Remove all messages of {parsed_args.queue}")
-        with self.opened(parsed_args) as session:
-            session.ask("POST", f"{path_of(parsed_args.queue)}/purge")
+        with self.open_api(parsed_args) as api:
+            api.request("POST", f"{queue_path(parsed_args.queue)}/purge")
 
 
-class QueueDelete(OfQueue, Destructive):
+class DeleteQueue(QueueCommand, DestructiveCommand):
     """Remove a queue with everything in it.
 
     Example: zaqar-redis queue delete orders --yes
@@ -144,5 +150,5 @@ class QueueDelete(OfQueue, Destructive):
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         self.confirm(parsed_args, f"Delete the queue {parsed_args.queue} and its messages")
-        with self.opened(parsed_args) as session:
-            session.ask("DELETE", path_of(parsed_args.queue))
+        with self.open_api(parsed_args) as api:
+            api.request("DELETE", queue_path(parsed_args.queue))

@@ -20,10 +20,10 @@ from oslo_config import cfg
 from zaqar_redis import conf as configuration
 from zaqar_redis import errors
 from zaqar_redis.api.app import App
-from zaqar_redis.cli import configured, target
+from zaqar_redis.cli import service_factory, target
 from zaqar_redis.keyspace import client, embedded
-from zaqar_redis.storage.driver import Driver
-from zaqar_redis.storage.pooled import PooledDriver
+from zaqar_redis.storage.contract import Driver
+from zaqar_redis.storage.pools import PooledDriver
 
 LOG = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ LOG = logging.getLogger(__name__)
 class Serve(Command):
     """Run the queue service.
 
-    Without options it listens on 127.0.0.1:8888 and keeps its data in a private
+    Without options it listens on 127.0.0.1:8888 and stores its data in a private
     Redis of its own. Example:
 
         zaqar-redis serve --bind 0.0.0.0:8888 --workers 2 --storage redis://localhost/0
@@ -48,18 +48,18 @@ class Serve(Command):
             "--storage",
             metavar="URI",
             help="the store: embedded://[/directory], redis://host, rediss://host, "
-            f"unix:///socket or memory:// ({target.URI}; embedded://)",
+            f"unix:///socket or memory:// ({target.URI_VARIABLE}; embedded://)",
         )
         parser.add_argument(
             "--admin",
             action="store_true",
-            help="serve pools, flavors and health too, to everybody who reaches the service; "
-            "it listens on loopback only, unless admin_mode_on_any_address is set",
+            help="serve pools, flavors and health too, without authentication; refused on other "
+            "addresses than loopback, unless admin_mode_on_any_address is set",
         )
         parser.add_argument(
             "--adopt",
             action="store_true",
-            help="take over a store that belongs to another installation, which is gone",
+            help="take over a store of another installation that is no longer in use",
         )
         parser.add_argument(
             "--config-file",
@@ -71,26 +71,26 @@ class Serve(Command):
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         try:
-            conf = _configured(parsed_args)
+            conf = _load_options(parsed_args)
         except (cfg.Error, ValueError) as error:
             raise errors.BadConfiguration(str(error)) from error
-        if found := configured.problems(conf):
+        if found := service_factory.problems(conf):
             raise errors.BadConfiguration("\n".join(found))
         uri = conf.storage.uri
         with contextlib.ExitStack() as stack:
             if urlsplit(uri).scheme == "embedded":
                 uri = stack.enter_context(embedded.running(uri))
-            create = configured.driver(conf, uri)
-            if urlsplit(uri).scheme != "memory":  # that is this process's own
-                asyncio.run(_marked(create(), uri, parsed_args.adopt))
-            settings = configured.settings(conf)
-            channels = configured.channels(conf, uri)
-            _announce(conf, uri)
-            Gunicorn(lambda: App(create(), settings, channels), conf).run()
+            create = service_factory.driver(conf, uri)
+            if urlsplit(uri).scheme != "memory":  # only this process has that one
+                asyncio.run(_check_ownership(create(), uri, parsed_args.adopt))
+            settings = service_factory.settings(conf)
+            channels = service_factory.channels(conf, uri)
+            _start_logging(conf, uri)
+            GunicornApplication(lambda: App(create(), settings, channels), conf).run()
         return 0
 
 
-def _configured(parsed: argparse.Namespace) -> cfg.ConfigOpts:
+def _load_options(parsed: argparse.Namespace) -> cfg.ConfigOpts:
     conf = configuration.load([], parsed.config_file)
     if parsed.bind is not None:
         host, port = _address(parsed.bind)
@@ -98,29 +98,29 @@ def _configured(parsed: argparse.Namespace) -> cfg.ConfigOpts:
         conf.set_override("port", port, group="drivers:transport:wsgi")
     if parsed.workers is not None:
         conf.set_override("workers", parsed.workers, group="server")
-    if uri := parsed.storage or os.environ.get(target.URI):
+    if uri := parsed.storage or os.environ.get(target.URI_VARIABLE):
         conf.set_override("uri", uri, group="storage")
     if parsed.admin:
         conf.set_override("admin_mode", True)
     return conf
 
 
-async def _marked(driver: Driver, uri: str, adopt: bool) -> None:
+async def _check_ownership(driver: Driver, uri: str, adopt: bool) -> None:
     """Raises BadConfiguration when the store is another installation's, unless *adopt*."""
     if not isinstance(driver, PooledDriver):
         return
     await driver.start()
     try:
-        ours = await driver.adoption.mark_default(adopt)
+        is_owned = await driver.adoption.mark_default(adopt)
     except errors.Unavailable:
-        return  # a service may start before its store: workers look again
+        return  # a service may start before its store: workers check again
     finally:
         await driver.close()
-    if not ours:
+    if not is_owned:
         raise errors.BadConfiguration(
-            f"the store {client.printable(uri)} belongs to another installation, perhaps as a "
-            "pool of it: give [storage] uri and control_uri as that one has them; or, if it is "
-            "gone, take the store over with --adopt"
+            f"the store {client.redact_password(uri)} belongs to another installation, perhaps as "
+            "a pool of it: set [storage] uri and control_uri as in that one; or, if it is no "
+            "longer in use, take the store over with --adopt"
         )
 
 
@@ -137,16 +137,16 @@ def _address(bind: str) -> tuple[str, int]:
     return found[1] or found[2] or "127.0.0.1", int(found[3] or 8888)
 
 
-def _announce(conf: cfg.ConfigOpts, uri: str) -> None:
+def _start_logging(conf: cfg.ConfigOpts, uri: str) -> None:
     level = conf.server.log_level.upper()
-    # Over what the command line set up for itself: a service's log has times.
+    # Replaces the format of the command line: a service's log has times.
     logging.basicConfig(
         level=level, format="[%(asctime)s] [%(process)d] [%(levelname)s] %(message)s", force=True
     )
-    LOG.info("store: %s", client.printable(uri), extra={"action": "start"})
+    LOG.info("store: %s", client.redact_password(uri), extra={"action": "start"})
 
 
-class Gunicorn(BaseApplication):  # type: ignore[misc]  # gunicorn is untyped
+class GunicornApplication(BaseApplication):  # type: ignore[misc]  # gunicorn is untyped
     """gunicorn, configured from our options instead of its own files."""
 
     def __init__(self, create: Callable[[], App], conf: cfg.ConfigOpts) -> None:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which service or store a command talks to, and what says so.
+"""The target of a command: a service or a store, and where that is configured.
 
-The first of these that names one decides, alone: an option of the command line, a
-variable of the environment, the profile in use, the configuration at its standard
-places.  Without any it is the service of this machine; never a store that is made for it.
+The first of these that names a target decides, alone: an option of the command line, a
+variable of the environment, the profile in use, the configuration at its standard paths.
+Without any it is the service of this machine; never a store created for the command.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from zaqar_redis import conf as configuration
 from zaqar_redis import errors
 from zaqar_redis.cli import profile_file
 from zaqar_redis.keyspace import embedded
-from zaqar_redis.keyspace.client import printable
+from zaqar_redis.keyspace.client import redact_password
 
 #: Variables of the environment: the address of a service, and its store.
-URL, URI = "ZAQAR_REDIS_URL", "ZAQAR_REDIS_URI"
+URL_VARIABLE, URI_VARIABLE = "ZAQAR_REDIS_URL", "ZAQAR_REDIS_URI"
 _BY_DEFAULT = "the default"
 
 
@@ -31,43 +31,44 @@ _BY_DEFAULT = "the default"
 class CommandTarget:
     """The service at *url*; or, if that is empty, the store at *uri*."""
 
-    #: what says so, for people
-    by: str
+    #: the option, variable, profile or file that names it, for messages
+    origin: str
     url: str = ""
     uri: str = ""
-    #: whether it is on the command line as it is
-    typed: bool = False
+    #: whether the command line has the URL or URI itself
+    is_explicit: bool = False
 
     def __str__(self) -> str:
-        what = f"the service {printable(self.url)}" if self.url else f"the store {self.store}"
-        return f"{what} ({self.by})"
+        what = f"the service {redact_password(self.url)}" if self.url else f"the store {self.store}"
+        return f"{what} ({self.origin})"
 
     @property
     def store(self) -> str:
-        """Its URI for people: without a password, and with the folder of a private one."""
+        """The store's URI for messages: without a password, with an embedded one's folder."""
         if urlsplit(self.uri).scheme == "embedded":
-            return f"embedded://{embedded.Place(self.uri).folder}"
-        return printable(self.uri)
+            return f"embedded://{embedded.DataDirectory(self.uri).folder}"
+        return redact_password(self.uri)
 
     @property
-    def assumed(self) -> bool:
-        """Whether nobody has named one."""
-        return self.by == _BY_DEFAULT
+    def is_default(self) -> bool:
+        """Whether no option, variable, profile or file names a target."""
+        return self.origin == _BY_DEFAULT
 
 
-def find(parsed: argparse.Namespace, *, store_only: bool = False) -> CommandTarget:
-    """What the command line, the environment, profiles and configuration say.
+def resolve(parsed: argparse.Namespace, *, store_only: bool = False) -> CommandTarget:
+    """Returns the target by command line, environment, profiles and configuration.
 
-    With *store_only* a service will not do.  Raises BadConfiguration when there is none.
+    With *store_only* it must have a store.  Raises BadConfiguration when there is none.
     """
-    found = next(_named(vars(parsed)), None) or _assumed(vars(parsed))
+    found = next(_named_targets(vars(parsed)), None) or _default_target(vars(parsed))
     if not store_only:
         return found
     if not found.uri:
         raise errors.BadConfiguration(
-            f"this command works at a store, and {found.by} names a service only; {store_advice()}"
+            f"this command works on a store, but {found.origin} names only a service; "
+            f"{store_advice()}"
         )
-    if found.assumed and not embedded.is_running(found.uri):
+    if found.is_default and not embedded.is_running(found.uri):
         raise errors.BadConfiguration(
             f"no store is named, and no service uses {found.store}; {store_advice()}"
         )
@@ -75,19 +76,19 @@ def find(parsed: argparse.Namespace, *, store_only: bool = False) -> CommandTarg
 
 
 def advice() -> str:
-    """What to do when no service is where it was looked for."""
+    """Returns what to do when no service answers at the default address."""
     return (
         "start one with `zaqar-redis serve`, or name another with --url, --storage, "
-        f"{URL}, {URI} or a profile (`zaqar-redis profile create`)"
+        f"{URL_VARIABLE}, {URI_VARIABLE} or a profile (`zaqar-redis profile create`)"
     )
 
 
 def store_advice() -> str:
-    return f"name it with --storage, {URI} or a profile (`zaqar-redis profile create`)"
+    return f"name it with --storage, {URI_VARIABLE} or a profile (`zaqar-redis profile create`)"
 
 
 def service_url(text: str) -> str:
-    """The address of a service, below which is ``/v2``; it may end so.
+    """Parses the URL of a service; returns it without a trailing ``/v2``.
 
     Raises ArgumentTypeError.
     """
@@ -98,66 +99,66 @@ def service_url(text: str) -> str:
         fits = False
     if not fits or parts.query or parts.fragment:
         raise argparse.ArgumentTypeError(
-            f"{printable(text)}: it must be like http://127.0.0.1:8888"
+            f"{redact_password(text)}: it must be like http://127.0.0.1:8888"
         )
     path = parts.path.rstrip("/").removesuffix("/v2").rstrip("/")
     return f"{parts.scheme}://{parts.netloc}{path}"
 
 
-def _named(given: Mapping[str, Any]) -> Iterator[CommandTarget]:
-    """Those that somebody has named, the first one that counts first."""
+def _named_targets(given: Mapping[str, Any]) -> Iterator[CommandTarget]:
+    """Yields the targets that are named, in the order of precedence."""
     if url := given.get("url"):
-        yield CommandTarget("--url", url=url, typed=True)
+        yield CommandTarget("--url", url=url, is_explicit=True)
     if uri := given.get("storage"):
-        yield CommandTarget("--storage", uri=uri, typed=True)
+        yield CommandTarget("--storage", uri=uri, is_explicit=True)
     if name := given.get("profile"):
-        yield _of_profile(name, profile_file.load())
+        yield _from_profile(name, profile_file.load())
     files = given.get("config_file")
     if files:
-        yield from _of_configuration(files)
-    yield from _of_environment()
+        yield from _from_configuration(files)
+    yield from _from_environment()
     profiles = profile_file.load()
     if profiles.in_use:
-        yield _of_profile(profiles.in_use, profiles)
+        yield _from_profile(profiles.in_use, profiles)
     if not files:
-        yield from _of_configuration(None)
+        yield from _from_configuration(None)
 
 
-def _of_profile(name: str, profiles: profile_file.Profiles) -> CommandTarget:
-    profile, by = profiles.named(name), f"profile {name}"
-    return CommandTarget(by, url=_checked(profile.url, by), uri=profile.uri)
+def _from_profile(name: str, profiles: profile_file.Profiles) -> CommandTarget:
+    profile, origin = profiles.lookup(name), f"profile {name}"
+    return CommandTarget(origin, url=_checked_url(profile.url, origin), uri=profile.uri)
 
 
-def _of_environment() -> Iterator[CommandTarget]:
-    url, uri = os.environ.get(URL, ""), os.environ.get(URI, "")
-    names = [name for name, value in ((URL, url), (URI, uri)) if value]
+def _from_environment() -> Iterator[CommandTarget]:
+    url, uri = os.environ.get(URL_VARIABLE, ""), os.environ.get(URI_VARIABLE, "")
+    names = [name for name, value in ((URL_VARIABLE, url), (URI_VARIABLE, uri)) if value]
     if names:
-        yield CommandTarget(", ".join(names), url=_checked(url, URL), uri=uri)
+        yield CommandTarget(", ".join(names), url=_checked_url(url, URL_VARIABLE), uri=uri)
 
 
-def _checked(url: str, by: str) -> str:
+def _checked_url(url: str, origin: str) -> str:
     try:
         return service_url(url) if url else ""
     except argparse.ArgumentTypeError as error:
-        raise errors.BadConfiguration(f"{by}: {error}") from error
+        raise errors.BadConfiguration(f"{origin}: {error}") from error
 
 
-def _of_configuration(files: list[str] | None) -> Iterator[CommandTarget]:
+def _from_configuration(files: list[str] | None) -> Iterator[CommandTarget]:
     conf = configuration.load([], files)
-    if by := configuration.origin(conf, "storage", "uri"):
-        yield CommandTarget(by, uri=conf.storage.uri)
+    if origin := configuration.origin(conf, "storage", "uri"):
+        yield CommandTarget(origin, uri=conf.storage.uri)
 
 
-def _assumed(given: Mapping[str, Any]) -> CommandTarget:
-    """The service of this machine, as the configuration has it."""
+def _default_target(given: Mapping[str, Any]) -> CommandTarget:
+    """Returns the service of this machine, at the configured address."""
     conf = configuration.load([], given.get("config_file"))
     listen = conf["drivers:transport:wsgi"]
-    url = f"http://{_here(listen.bind)}:{listen.port}"
+    url = f"http://{_connect_host(listen.bind)}:{listen.port}"
     return CommandTarget(_BY_DEFAULT, url=url, uri=conf.storage.uri)
 
 
-def _here(bind: str) -> str:
-    """The host of a URL for what listens there; who listens everywhere does so here too."""
+def _connect_host(bind: str) -> str:
+    """Returns the URL's host for a listening address; loopback for an unspecified one."""
     try:
         address = ipaddress.ip_address(bind)
     except ValueError:

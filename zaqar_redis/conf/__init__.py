@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""oslo.config options, and the frozen settings that the rooms take.
+"""oslo.config options, and the frozen settings that the other packages take.
 
-No room but this one and the command line sees ``conf``.
+No package but this one and the command line sees ``conf``.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ _GROUPS = (server, storage, redis, transport, channels)
 
 
 def list_opts() -> list[tuple[str | None, list[cfg.Opt]]]:
-    """Every option by group, as oslo.config's generator wants them."""
-    return [(group, list(options)) for room in _GROUPS for group, options in room.OPTIONS]
+    """Returns all options by group, as oslo.config's generator expects them."""
+    return [(group, list(options)) for module in _GROUPS for group, options in module.OPTIONS]
 
 
 def read(arguments: list[str], config_files: list[str] | None) -> cfg.ConfigOpts:
-    """What configuration files say; with None, those at the standard places.
+    """Returns the options of configuration files; with None, of those at the standard paths.
 
-    Raises BadConfiguration when one cannot be read; what they say may be wrong (`problems`).
+    Raises BadConfiguration when a file cannot be read.  Values may be invalid (`problems`).
     """
     conf = cfg.ConfigOpts()
     for group, options in list_opts():
@@ -43,7 +43,7 @@ def read(arguments: list[str], config_files: list[str] | None) -> cfg.ConfigOpts
 
 
 def groups(conf: cfg.ConfigOpts) -> files.Groups:
-    """Every option by group, those of the namespaces of channels too."""
+    """Returns all options by group, with those of the channels' namespaces."""
     common: dict[str, list[cfg.Opt]] = {}
     for group, options in list_opts():
         common.setdefault(group or files.DEFAULT, []).extend(options)
@@ -51,16 +51,16 @@ def groups(conf: cfg.ConfigOpts) -> files.Groups:
 
 
 def problems(conf: cfg.ConfigOpts) -> list[str]:
-    """Groups and options that there are not, values that they cannot have, and what of the
-    options of channels does not fit together."""
+    """Returns a line for each unknown group or option, invalid value, and contradiction
+    between options of channels."""
     found = files.problems(conf, groups(conf))
-    with contextlib.suppress(cfg.Error):  # of a value that was told already
+    with contextlib.suppress(cfg.Error):  # an invalid value: files.problems has reported it
         found += channels.problems(conf)
     return found
 
 
 def load(arguments: list[str], config_files: list[str] | None) -> cfg.ConfigOpts:
-    """The same as `read`.  Raises BadConfiguration too when there are problems: a line for each."""
+    """Returns the same as `read`.  Raises BadConfiguration also for problems, a line for each."""
     conf = read(arguments, config_files)
     if found := problems(conf):
         raise errors.BadConfiguration("\n".join(found))
@@ -68,6 +68,6 @@ def load(arguments: list[str], config_files: list[str] | None) -> cfg.ConfigOpts
 
 
 def origin(conf: cfg.ConfigOpts, group: str | None, option: str) -> str | None:
-    """The file, or the variable, that an option's value comes from; None: it is the default."""
-    said = conf.get_location(option, group)
-    return str(said.detail) if said and said.location.is_user_controlled else None
+    """Returns the file or variable that an option's value comes from; None for a default."""
+    location = conf.get_location(option, group)
+    return str(location.detail) if location and location.location.is_user_controlled else None

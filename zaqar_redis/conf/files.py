@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is wrong in configuration files: names that nobody reads, and values of no use."""
+"""Checks of configuration files: unknown names, and invalid values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TypeAlias
 from oslo_config import cfg
 
 DEFAULT = "DEFAULT"
-#: Of the channels of a namespace: a group of options for each.
+#: Prefix of the option groups of namespaces of channels.
 NAMESPACE = "channels:"
 
 #: Options by group.
@@ -21,7 +21,7 @@ _Sections: TypeAlias = dict[str, dict[str, list[str]]]
 
 
 def problems(conf: cfg.ConfigOpts, known: Groups) -> list[str]:
-    """Each with its group and its option; near names are told."""
+    """Returns unknown names and invalid values, with group, option and similar names."""
     read = {path: _sections(path) for path in _files(conf)}
     unknown = [line for path, sections in read.items() for line in _unknown(path, sections, known)]
     return unknown + list(_bad_values(conf, known, read))
@@ -40,20 +40,22 @@ def _sections(path: str) -> _Sections:
     return found
 
 
-def _plain(group: str) -> str:
-    """As oslo.config compares groups: case counts for none but this one."""
+def _normalized(group: str) -> str:
+    """Returns the name as oslo.config compares groups: only DEFAULT is case-sensitive."""
     return group if group == DEFAULT else group.lower()
 
 
 def _unknown(path: str, sections: _Sections, known: Groups) -> Iterator[str]:
-    options = {_plain(group): {option.dest for option in each} for group, each in known.items()}
+    options = {
+        _normalized(group): {option.dest for option in each} for group, each in known.items()
+    }
     for group, given in sections.items():
-        names = options.get(_plain(group))
+        names = options.get(_normalized(group))
         if names is None:
             yield f"[{group}] in {path}: {_no_group(group, known)}"
             continue
         for option in sorted(given.keys() - names):
-            meant = _meant(option, names, options)
+            meant = _suggestion(option, names, options)
             yield f"[{group}] {option}: there is no such option ({path}){meant}"
 
 
@@ -65,8 +67,8 @@ def _no_group(group: str, known: Groups) -> str:
     return "there is no such group" + (f"; did you mean [{by_plain[near[0]]}]?" if near else "")
 
 
-def _meant(option: str, names: set[str], options: Mapping[str, set[str]]) -> str:
-    """The nearest there is: another option of its group, or the same of another group."""
+def _suggestion(option: str, names: set[str], options: Mapping[str, set[str]]) -> str:
+    """Returns a similar option of the same group, or the same option of another group."""
     if near := difflib.get_close_matches(option, sorted(names), 1):
         return f'; did you mean "{near[0]}"?'
     others = [group for group, found in options.items() if option in found]
@@ -81,21 +83,22 @@ def _bad_values(
             try:
                 getattr(conf if group == DEFAULT else conf[group], option.dest)
             except (cfg.Error, ValueError) as error:
-                yield f"[{group}] {option.dest}: {_why(error)}{_given(group, option.dest, read)}"
+                where = _last_file_with(group, option.dest, read)
+                yield f"[{group}] {option.dest}: {_reason(error)}{where}"
 
 
-def _why(error: Exception) -> str:
-    # oslo.config's own text is for who wrote the option; what it caught says it plainly.
+def _reason(error: Exception) -> str:
+    # oslo.config's own text is for developers; the error that it caught is plainer.
     caught = error.__context__
     return str(caught if isinstance(caught, ValueError) else error)
 
 
-def _given(group: str, option: str, read: Mapping[str, _Sections]) -> str:
-    """The file that counts, the last one, in brackets; empty when no file has it."""
+def _last_file_with(group: str, option: str, read: Mapping[str, _Sections]) -> str:
+    """Returns the last file with the option, whose value applies, in brackets; else ""."""
     files = [
         path
         for path, sections in read.items()
         for name, given in sections.items()
-        if _plain(name) == _plain(group) and option in given
+        if _normalized(name) == _normalized(group) and option in given
     ]
     return f" ({files[-1]})" if files else ""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How Redis is talked to."""
+"""Options of the connections to Redis."""
 
 from __future__ import annotations
 
@@ -16,46 +16,50 @@ _REDIS = [
         "batch_commands",
         default=_DEFAULTS.batch_commands,
         min=1,
-        help="Most commands in one write.",
+        help="Maximum number of commands in one write.",
     ),
     cfg.IntOpt(
-        "batch_bytes", default=_DEFAULTS.batch_bytes, min=1024, help="Bytes in one write, about."
+        "batch_bytes",
+        default=_DEFAULTS.batch_bytes,
+        min=1024,
+        help="Approximate maximum number of bytes in one write.",
     ),
     cfg.IntOpt(
         "in_flight",
         default=_DEFAULTS.in_flight,
         min=1,
-        help="Most commands of one worker without an answer; beyond, requests get 503.",
+        help="Maximum number of commands of one worker without a reply; beyond, requests get 503.",
     ),
     cfg.IntOpt(
         "backlog_bytes",
         default=_DEFAULTS.backlog_bytes,
         min=1024 * 1024,
-        help="Most bytes of commands that wait to be written; beyond, requests get 503.",
+        help="Maximum number of bytes of commands that wait to be written; beyond, requests get "
+        "503.",
     ),
     cfg.FloatOpt(
         "timeout",
         default=_DEFAULTS.timeout,
         min=0.1,
-        help="Seconds until a command without an answer is given up.",
+        help="Seconds that a command waits for its reply.",
     ),
     cfg.FloatOpt(
         "connect_timeout",
         default=_DEFAULTS.connect_timeout,
         min=0.1,
-        help="Seconds for making a connection.",
+        help="Seconds that connecting may take.",
     ),
     cfg.FloatOpt(
         "backoff",
         default=_DEFAULTS.backoff,
         min=0.001,
-        help="Seconds before the first attempt to connect again.",
+        help="Seconds before the first attempt to reconnect.",
     ),
     cfg.FloatOpt(
         "backoff_max",
         default=_DEFAULTS.backoff_max,
         min=0.001,
-        help="Most seconds between attempts to connect.",
+        help="Maximum number of seconds between attempts to reconnect.",
     ),
 ]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The process: where it listens, how many workers it has."""
+"""Options of the process: its address, its workers, its limits."""
 
 from __future__ import annotations
 
@@ -20,17 +20,19 @@ OPTIONS: list[tuple[str | None, list[cfg.Opt]]] = [
             cfg.BoolOpt(
                 "admin_mode_on_any_address",
                 default=False,
-                help="Let admin_mode listen elsewhere than on this machine's own addresses, "
-                "though nobody is asked who they are.",
+                help="Allow admin_mode on addresses other than loopback, although the service "
+                "authenticates nobody.",
             ),
             cfg.BoolOpt(
                 "pooling",
                 default=True,
-                help="Let queues live in pools. Without pools they live in [storage] uri, as "
-                "they do when this is off.",
+                help="Distribute queues over pools. When this is off, or there are no pools, all "
+                "queues are in [storage] uri.",
             ),
             cfg.BoolOpt(
-                "enable_checksum", default=False, help="Give every message a checksum of its body."
+                "enable_checksum",
+                default=False,
+                help="Add a checksum of the body to every message.",
             ),
         ],
     ),
@@ -55,14 +57,14 @@ OPTIONS: list[tuple[str | None, list[cfg.Opt]]] = [
                 "graceful_timeout",
                 default=30,
                 min=1,
-                help="Seconds that open requests get when the service stops.",
+                help="Seconds that open requests have to finish when the service stops.",
             ),
             cfg.IntOpt(
                 "max_connections",
                 default=16_384,
                 min=1,
-                help="Most open connections of one worker; beyond, new ones get 503. Requests "
-                "that wait for messages hold one each.",
+                help="Maximum number of open connections of one worker; beyond, new ones get 503. "
+                "Each request that waits for messages uses one.",
             ),
             cfg.FloatOpt(
                 "request_timeout",
@@ -74,7 +76,7 @@ OPTIONS: list[tuple[str | None, list[cfg.Opt]]] = [
                 "log_level",
                 default="info",
                 choices=["debug", "info", "warning", "error", "critical"],
-                help="What is logged, to standard error.",
+                help="Lowest level that is logged, to standard error.",
             ),
         ],
     ),
@@ -82,7 +84,7 @@ OPTIONS: list[tuple[str | None, list[cfg.Opt]]] = [
 
 
 def problems(conf: cfg.ConfigOpts) -> list[str]:
-    """What of these options does not fit together."""
+    """Returns contradictions between these options."""
     listen = conf["drivers:transport:wsgi"].bind
     if conf.admin_mode and not (conf.admin_mode_on_any_address or _is_loopback(listen)):
         return [

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where queues are kept."""
+"""Options of the stores."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ OPTIONS: list[tuple[str | None, list[cfg.Opt]]] = [
                 secret=True,
                 help="The store. embedded://[/directory] runs a private Redis or Valkey; "
                 "redis://[[user]:password@]host[:port][/database], rediss:// (TLS) and "
-                "unix:///socket use yours; memory:// keeps everything in one process, for "
-                "trying out. Other schemes come with other storage drivers.",
+                "unix:///socket use yours; memory:// stores everything in one process, for "
+                "development. Other storage drivers add other schemes.",
             ),
             cfg.StrOpt(
                 "control_uri",
                 secret=True,
-                help="The Redis that knows the pools, the flavors, and which pool each queue "
-                "lives in; without it the one of uri.",
+                help="The Redis that stores the pools, the flavors, and the catalogue of which "
+                "queue is in which pool. Default: that of uri.",
             ),
             cfg.FloatOpt(
                 "sweep_interval",
                 default=60.0,
                 min=1.0,
-                help="Seconds between rounds that tidy queues which nobody uses.",
+                help="Seconds between two rounds of the sweeper, which removes what has expired.",
             ),
         ],
     ),

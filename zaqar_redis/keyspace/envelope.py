@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A message at rest: a msgpack array whose numbers stand at fixed places.
+"""The stored form of a message: a msgpack array whose numbers have fixed offsets.
 
 ======= ========= ==========================================================
  byte   msgpack   field
@@ -17,8 +17,8 @@
 ======= ========= ==========================================================
 
 The first four are written by Redis, which knows the time (``lua/shared/
-envelope.lua`` reads and writes them), but for messages that have theirs from
-elsewhere; the rest is written here.
+envelope.lua`` reads and writes them), except for messages that are imported with
+theirs; the rest is written here.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ import uuid
 from collections.abc import Iterator
 from hashlib import blake2b
 
-from zaqar_redis.records import Draft
+from zaqar_redis.records import NewMessage
 
 _HEAD = struct.Struct(">xxQxQxIxIxBxx16sxB")
 _FRONT = struct.Struct(">BBQBQBIBI")
@@ -38,21 +38,21 @@ _BODY = struct.Struct(">BI")
 
 _ARRAY, _UINT64, _UINT32 = 0x99, 0xCF, 0xCE
 _UINT8, _BIN8, _STR8, _BIN32 = 0xCC, 0xC4, 0xD9, 0xC6
-_SEALED = 1
+_ENCRYPTED = 1
 _ORIGIN = _HEAD.size
 
 
 def front(created: int, expires: int, ttl: int, delay: int) -> bytes:
-    """The part of the envelope before `tail`; times in ms, the others in seconds."""
+    """Returns the part of the envelope before `tail`; times in ms, the others in seconds."""
     return _FRONT.pack(_ARRAY, _UINT64, created, _UINT64, expires, _UINT32, ttl, _UINT32, delay)
 
 
-def tail(draft: Draft, client: bytes) -> bytes:
-    """The part of the envelope behind the delay."""
+def tail(draft: NewMessage, client: bytes) -> bytes:
+    """Returns the part of the envelope behind the delay."""
     origin = draft.origin.encode()
     return b"".join(
         (
-            _TAIL.pack(_UINT8, draft.sealed, _BIN8, 16, client, _STR8, len(origin)),
+            _TAIL.pack(_UINT8, draft.encrypted, _BIN8, 16, client, _STR8, len(origin)),
             origin,
             bytes((_BIN8, len(draft.checksum))),
             draft.checksum,
@@ -63,22 +63,22 @@ def tail(draft: Draft, client: bytes) -> bytes:
 
 
 def opening(client: bytes) -> bytes:
-    """What `tail` begins with when there is neither origin nor checksum."""
-    return tail(Draft(body=b""), client)[: -_BODY.size]
+    """Returns the start of a `tail` without origin and checksum, up to the body."""
+    return tail(NewMessage(body=b""), client)[: -_BODY.size]
 
 
 def closing(body: bytes) -> bytes:
-    """What `tail` ends with, behind its `opening`."""
+    """Returns the end of a `tail`, behind its `opening`."""
     return _BODY.pack(_BIN32, len(body)) + body
 
 
 def head(envelope: bytes) -> tuple[int, int, int, int, int, bytes, int]:
-    """created, expires, ttl, delay, flags, client, length of the origin."""
+    """Returns created, expires, ttl, delay, flags, client, length of the origin."""
     return _HEAD.unpack_from(envelope)
 
 
 def rest(envelope: bytes, origin_length: int) -> tuple[str, bytes, bytes]:
-    """origin, checksum, body."""
+    """Returns origin, checksum, body."""
     if origin_length == 0 and envelope[_ORIGIN + 1] == 0:  # the common case
         return "", b"", envelope[_ORIGIN + 7 :]
     at = _ORIGIN + origin_length
@@ -87,7 +87,7 @@ def rest(envelope: bytes, origin_length: int) -> tuple[str, bytes, bytes]:
 
 
 def split(packed: bytes) -> Iterator[bytes]:
-    """Envelopes that stand one behind the other."""
+    """Yields the envelopes of a concatenation."""
     start = 0
     while start < len(packed):
         checksum = start + _ORIGIN + packed[start + _ORIGIN - 1]
@@ -97,13 +97,13 @@ def split(packed: bytes) -> Iterator[bytes]:
         start = end
 
 
-def is_sealed(flags: int) -> bool:
-    return bool(flags & _SEALED)
+def is_encrypted(flags: int) -> bool:
+    return bool(flags & _ENCRYPTED)
 
 
-@functools.lru_cache(maxsize=4096)  # a client posts more than once
+@functools.lru_cache(maxsize=4096)  # a client posts many times
 def client_bytes(client: str) -> bytes:
-    """Sixteen bytes for a client id: a UUID's own, or a digest of any other text."""
+    """Returns sixteen bytes for a client id: a UUID's own, or a digest of any other text."""
     try:
         return uuid.UUID(client).bytes
     except ValueError:

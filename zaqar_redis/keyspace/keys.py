@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every key: its name, its type, its hash tag.
+"""All keys: their names, types and hash tags.
 
 All keys of a queue share the tag ``{<project>/<queue>}``, so one script may
 touch them all, in a cluster too.  Project ids and queue names are
-percent-encoded outside ``A-Z a-z 0-9 _ . - ~``: neither a brace nor a separator
-can forge a tag.  No project at all, which stock Zaqar's storage layer allows,
-is the empty text; a project named by a client is never empty.
+percent-encoded outside ``A-Z a-z 0-9 _ . - ~``, so a brace or a separator in them
+cannot forge a tag.  No project, which stock Zaqar's storage layer allows, is the
+empty text; a project named by a client is never empty.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import re
 from binascii import crc_hqx
 from urllib.parse import quote, unquote
 
-#: Queues whose key names are remembered: about 2 KB each.
-_REMEMBERED = 4096
+#: Queues, projects or channels whose key names are cached: about 2 KB each.
+_CACHE_SIZE = 4096
 
 
 class QueueKeys:
@@ -28,30 +28,30 @@ class QueueKeys:
         "bodies",
         "claimed",
         "claims",
+        "dead_letters",
+        "dead_letters_old",
         "delayed",
-        "due",
         "expiry",
         "feed",
-        "gate",
         "holds",
         "idempotency",
         "idempotency_old",
         "leases",
         "ledger",
         "ledger_ends",
-        "letters",
-        "letters_old",
         "live",
         "messages",
+        "move_lock",
         "queue",
         "ready",
+        "reserved_epoch",
         "spent",
         "stages",
         "subscribers",
         "subscription_ends",
         "subscription_ids",
         "subscriptions",
-        "unborn",
+        "sweep_index",
     )
 
     def __init__(self, project: str, queue: str) -> None:
@@ -66,31 +66,31 @@ class QueueKeys:
         self.bodies = f"{tag}:bodies".encode()
         #: zset: claimable now, by rank
         self.ready = f"{tag}:ready".encode()
-        #: zset: held by a claim, by the time the hold ends
+        #: zset: held by a claim, by the end of the hold
         self.claimed = f"{tag}:claimed".encode()
-        #: zset: delayed, by the time the delay ends
+        #: zset: delayed, by the end of the delay
         self.delayed = f"{tag}:delayed".encode()
         #: zset: every message, by expiry time
         self.expiry = f"{tag}:expiry".encode()
-        #: hash: rank -> id of the claim that took it last and how often it was taken
+        #: hash: rank -> id of the claim that took it last, and how often it was claimed
         self.holds = f"{tag}:holds".encode()
-        #: hash: claim id -> ttl and the ranks it took
+        #: hash: claim id -> ttl and the claimed ranks
         self.claims = f"{tag}:claims".encode()
         #: zset: claim ids, by the end of the lease
         self.leases = f"{tag}:leases".encode()
         #: list: the latest claims without messages
         self.spent = f"{tag}:spent".encode()
-        #: hash: digest of an idempotency key -> the answer given; and when these are forgotten
+        #: hash: digest of an idempotency key -> the answer given; and when these expire
         self.idempotency = f"{tag}:idempotency".encode()
         #: the same of the window before
         self.idempotency_old = f"{tag}:idempotency_old".encode()
-        #: hash: digest of a dead letter that came in; and when these are forgotten
-        self.letters = f"{tag}:letters".encode()
+        #: hash: digest of a dead letter that was posted; and when these expire
+        self.dead_letters = f"{tag}:letters".encode()
         #: the same of the window before
-        self.letters_old = f"{tag}:letters_old".encode()
-        #: hash: digest of a writer -> what came in from it last
+        self.dead_letters_old = f"{tag}:letters_old".encode()
+        #: hash: digest of a writer -> its last chunk that was appended
         self.ledger = f"{tag}:ledger".encode()
-        #: zset: those digests, by the time they are forgotten
+        #: zset: those digests, by the time they expire
         self.ledger_ends = f"{tag}:ledger_ends".encode()
         #: hash with an expiry: chunks that wait to be published, and what is being published
         self.stages = f"{tag}:stages".encode()
@@ -102,46 +102,46 @@ class QueueKeys:
         self.subscription_ids = f"{tag}:subscription_ids".encode()
         #: zset: ids of subscriptions, by expiry
         self.subscription_ends = f"{tag}:subscription_ends".encode()
-        #: zset of all queues in this one's slot: when something of them is due next
-        self.due = due_indexes()[_slot(of_queue)]
-        #: string: keeps everybody out while the queue moves between stores
-        self.gate = f"{tag}:gate".encode()
-        #: string with an expiry: the epoch that a queue is to have that is not there
-        self.unborn = _UNBORN + name.encode()
-        #: channel: how many messages came or became ready
+        #: zset of all queues in this one's slot, by when they are to be swept next
+        self.sweep_index = sweep_indexes()[_slot(of_queue)]
+        #: string: the move lock, while the queue moves between stores
+        self.move_lock = f"{tag}:gate".encode()
+        #: string with an expiry: the reserved epoch of a queue that does not exist
+        self.reserved_epoch = _RESERVED_EPOCH + name.encode()
+        #: channel: how many messages were posted or became ready
         self.feed = f"{tag}:feed".encode()
-        #: channel: messages as they come, if anybody hears the feed
+        #: channel: messages as they are posted, if the feed has subscribers
         self.live = f"{tag}:live".encode()
 
 
 class TermKeys:
-    """Things of a queue that have an end of their own."""
+    """The keys of one kind of things of a queue that expire on their own."""
 
-    __slots__ = ("gate", "terms", "things")
+    __slots__ = ("move_lock", "terms", "things")
 
     def __init__(self, of: QueueKeys, terms: str, things: str) -> None:
         self.terms: bytes = getattr(of, terms)
         self.things: bytes = getattr(of, things)
-        self.gate = of.gate
+        self.move_lock = of.move_lock
 
 
 class RecordKeys:
-    """One generation of a queue's idempotency records, or of its letters."""
+    """The keys of one generation of a queue's idempotency records or dead-letter records."""
 
-    __slots__ = ("gate", "records")
+    __slots__ = ("move_lock", "records")
 
     def __init__(self, of: QueueKeys, records: str) -> None:
         self.records: bytes = getattr(of, records)
-        self.gate = of.gate
+        self.move_lock = of.move_lock
 
 
-def retry(key: str) -> bytes:
-    """How a queue's records name an idempotency key: it may be long, and is a secret."""
+def idempotency_key(key: str) -> bytes:
+    """Returns the digest of an idempotency key, which may be long, and is a secret."""
     return hashlib.blake2b(key.encode(), digest_size=16).digest()
 
 
 def ledger(name: str) -> str:
-    """How a queue's ledger names a writer."""
+    """Returns the digest by which a queue's ledger names a writer."""
     return hashlib.blake2b(name.encode(), digest_size=16, person=b"ledger").hexdigest()
 
 
@@ -175,24 +175,24 @@ class ChannelKeys:
 
     def __init__(self, name: str) -> None:
         tag = _CHANNELS + f"{{{quote(name, safe='')}}}".encode()
-        #: hash: epoch, offset, version and what it is of
+        #: hash: epoch, offset, version and the version's epoch
         self.channel = tag
         #: stream: publications, by offset
         self.history = tag + b":history"
-        #: zset: clients that are in it, by when that lapses
+        #: zset: clients that are present, by the expiry of their presence
         self.presence = tag + b":presence"
         #: hash: client -> user and info
         self.present = tag + b":present"
-        #: hash: user -> how many clients
+        #: hash: user -> number of clients
         self.users = tag + b":users"
-        #: channel: publications, joins and leaves
+        #: PUB/SUB channel: publications, joins and leaves
         self.news = tag + b":news"
-        #: what keys begin with that a publication may have once, see `OnceKeys`; never there
+        #: prefix of the idempotency keys of publications, see `DedupKeys`; never a key itself
         self.once = tag + b":once:"
 
 
-class OnceKeys:
-    """Those of a channel, with that of a key which a publication may have once."""
+class DedupKeys:
+    """The keys of a channel, with that of the idempotency key of one publication."""
 
     __slots__ = ("channel", "history", "once")
 
@@ -200,7 +200,7 @@ class OnceKeys:
         self.channel = of.channel
         self.history = of.history
         #: string with an expiry: the position that the publication was given
-        self.once = of.once + retry(key).hex().encode()
+        self.once = of.once + idempotency_key(key).hex().encode()
 
 
 #: Slots of a Redis Cluster.
@@ -208,31 +208,31 @@ _SLOTS = 16384
 
 
 def _slot(tag: bytes) -> int:
-    """Where Redis Cluster has the keys with a hash tag: by CRC-16, XMODEM's."""
+    """Returns the Redis Cluster slot of a hash tag: by CRC-16, XMODEM's."""
     return crc_hqx(tag, 0) % _SLOTS
 
 
 @functools.cache
-def due_indexes() -> tuple[bytes, ...]:
-    """Of each slot, in order, the zset of its queues by when something of them is due.
+def sweep_indexes() -> tuple[bytes, ...]:
+    """Returns the sweep index of each slot: the zset of its queues by their next sweep.
 
     There is one for each slot, so that the scripts of a queue may write to it.  Its tag
-    is the least number that is of this slot.
+    is the smallest number that is in this slot.
     """
     found: dict[int, bytes] = {}
     for number in itertools.count():
         tag = b"%d" % number
-        found.setdefault(_slot(tag), _DUE + b"{%b}" % tag)
+        found.setdefault(_slot(tag), _SWEEP_INDEX + b"{%b}" % tag)
         if len(found) == _SLOTS:
             return tuple(found[slot] for slot in range(_SLOTS))
     raise AssertionError("numbers do not end")
 
 
 _CHANNELS = b"zr:channel:"
-_DUE = b"zr:due:"
-#: PUB/SUB channels of nodes: of all, and behind it the name of one.
+_SWEEP_INDEX = b"zr:due:"
+#: PUB/SUB channel of all nodes, and prefix of those of single nodes.
 NODES = b"zr:nodes"
-_UNBORN = b"zr:unborn:"
+_RESERVED_EPOCH = b"zr:unborn:"
 _TOPICS = b"zr:topics:"
 _LIST = b"zr:queues:"
 
@@ -247,34 +247,41 @@ SWEEPER = b"zr:sweeper"
 #: string: the installation that the store belongs to
 OWNER = b"zr:owner"
 
-of_queue = functools.lru_cache(maxsize=_REMEMBERED)(QueueKeys)
-of_channel = functools.lru_cache(maxsize=_REMEMBERED)(ChannelKeys)
-of_project = functools.lru_cache(maxsize=_REMEMBERED)(ProjectKeys)
+of_queue = functools.lru_cache(maxsize=_CACHE_SIZE)(QueueKeys)
+of_channel = functools.lru_cache(maxsize=_CACHE_SIZE)(ChannelKeys)
+of_project = functools.lru_cache(maxsize=_CACHE_SIZE)(ProjectKeys)
 
 
 def project_of(listing: bytes) -> str:
-    """The project whose list this key is."""
+    """Returns the project of a list of queues, by its key."""
     return unquote(listing.removeprefix(_LIST).decode())
+
+
+@functools.cache
+def _queue_suffixes() -> frozenset[bytes]:
+    """Returns the suffixes behind the hash tag of a queue's keys."""
+    one = QueueKeys("", "")
+    return frozenset(getattr(one, slot).rpartition(b"}")[2].lstrip(b":") for slot in one.__slots__)
 
 
 _QUEUE_KEY = re.compile(rb"zr:\{([^/{}]*/[^/{}]+)\}(?::([a-z_]+))?")
 
 
 def queue_tag(key: bytes) -> bytes | None:
-    """What `queue_of` understands, of a key that belongs to a queue; None of any other."""
+    """Returns the tag of a queue's key, for `queue_of`; None for other keys."""
     found = _QUEUE_KEY.fullmatch(key)
-    known = found and (found[2] is None or found[2].decode() in QueueKeys.__slots__)
+    known = found and (found[2] or b"") in _queue_suffixes()
     return found[1] if found and known else None
 
 
-def is_known(key: bytes) -> bool:
-    """Whether a key that is no queue's is one of the service's."""
-    ours = (_LIST, _TOPICS, _CHANNELS, _UNBORN, _DUE, ControlKeys.prefix)
-    return key in (SWEEPER, OWNER) or key.startswith(ours)
+def is_service_key(key: bytes) -> bool:
+    """Returns whether a key that is no queue's belongs to the service."""
+    prefixes = (_LIST, _TOPICS, _CHANNELS, _RESERVED_EPOCH, _SWEEP_INDEX, ControlKeys.prefix)
+    return key in (SWEEPER, OWNER) or key.startswith(prefixes)
 
 
 class ControlKeys:
-    """What the operator owns: pools, flavors, catalogue.  All of it in one slot."""
+    """The keys of the control store: pools, flavors, catalogue.  All are in one slot."""
 
     __slots__ = (
         "catalogue",
@@ -288,7 +295,7 @@ class ControlKeys:
         "version",
     )
 
-    #: what all of their names begin with
+    #: of all their names
     prefix = b"zr:{control}:"
 
     def __init__(self) -> None:
@@ -300,38 +307,38 @@ class ControlKeys:
         self.catalogue = _CONTROL + b"catalogue"
         #: hash: <project>/<queue> -> its move from one pool to another
         self.moves = _CONTROL + b"moves"
-        #: hash: name -> how the job goes, as JSON
+        #: hash: name -> job and its progress, as JSON
         self.jobs = _CONTROL + b"jobs"
-        #: zset: <project>/<queue>, deleted but not forgotten yet, by time
+        #: zset: <project>/<queue>, deleted but still in the catalogue, by time
         self.deleted = _CONTROL + b"deleted"
-        #: string: what stores are marked with that belong to this installation
+        #: string: the id that marks the stores of this installation
         self.installation = _CONTROL + b"installation"
         #: string: how often pools and flavors have changed
         self.version = _CONTROL + b"version"
-        #: channel: what changed
+        #: PUB/SUB channel: what changed
         self.news = _CONTROL + b"news"
 
 
-def is_of_places(key: bytes) -> bool:
-    """Whether a key of the control store says where queues are."""
+def is_catalogue_key(key: bytes) -> bool:
+    """Returns whether a key of the control store is about the pools of queues."""
     kind = key.removeprefix(_CONTROL).partition(b":")[0]
     return kind in (b"catalogue", b"deleted", b"moves", b"project", b"queues")
 
 
-class PlaceKeys:
+class CatalogueKeys:
     """The control keys, with those of one project, one or two pools, and perhaps a queue."""
 
-    __slots__ = ("origins", "project", "queues", "unborn")
+    __slots__ = ("origins", "project", "queues", "reserved_epoch")
 
     def __init__(self, project: str, pool: str, origin: str = "", queue: bytes = b"") -> None:
-        #: hash: pool -> how many of the project's queues live there
+        #: hash: pool -> how many of the project's queues it has
         self.project = _CONTROL + b"project:" + quote(project, safe="").encode()
-        #: zset, score 0: <project>/<queue> of those that live in the pool
+        #: zset, score 0: <project>/<queue> of the pool's queues
         self.queues = pool_queues(pool)
         #: the same of the pool that a queue moves from
         self.origins = pool_queues(origin)
-        #: string with an expiry: the epoch that the queue is to have, which is in no pool yet
-        self.unborn = _CONTROL + b"unborn:" + queue
+        #: string with an expiry: the reserved epoch of the queue, which is in no pool yet
+        self.reserved_epoch = _CONTROL + b"unborn:" + queue
 
     def __getattr__(self, name: str) -> bytes:
         return getattr(CONTROL, name)  # type: ignore[no-any-return]  # slots of bytes
@@ -340,10 +347,10 @@ class PlaceKeys:
 class EntryKeys:
     """The control keys, with that of one queue."""
 
-    __slots__ = ("unborn",)
+    __slots__ = ("reserved_epoch",)
 
     def __init__(self, queue: bytes) -> None:
-        self.unborn = _CONTROL + b"unborn:" + queue
+        self.reserved_epoch = _CONTROL + b"unborn:" + queue
 
     def __getattr__(self, name: str) -> bytes:
         return getattr(CONTROL, name)  # type: ignore[no-any-return]  # slots of bytes
@@ -359,17 +366,17 @@ class RoleKeys:
     __slots__ = ("role",)
 
     def __init__(self, name: str) -> None:
-        #: string with an expiry: the process that has the role at the moment
+        #: string with an expiry: the process that has the role
         self.role = _CONTROL + b"role:" + name.encode()
 
 
 def entry(project: str, queue: str) -> bytes:
-    """How the catalogue writes a queue."""
+    """Returns the name of a queue in the catalogue."""
     return f"{quote(project, safe='')}/{quote(queue, safe='')}".encode()
 
 
 def queue_of(entry: bytes) -> tuple[str, str]:
-    """Project and name of a queue that the catalogue wrote."""
+    """Returns project and name of a queue, by its name in the catalogue."""
     project, queue = entry.decode().split("/")
     return unquote(project), unquote(queue)
 

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lua scripts as verbs, and how a verb is run.
+"""Lua scripts as verbs, and the two runners of verbs.
 
 A script's first lines are its signature: ``local name = KEYS[1]`` and
 ``local name = ARGV[1]``.  They are read here, so that Python passes keys and
 arguments by name and a wrong name fails before anything is sent.
 
 A verb is a generator that yields `Call` values and is sent their answers: the
-same verb is awaited by the server and run by synchronous callers.  Calls that do
-not build on each other may be yielded together; the server sends them in one write.
-It may also yield another verb, which may be one of another store.
-A call that finds the store away raises `errors.Unavailable` where it was yielded.
+same verb is awaited by the server and run by synchronous callers.  Independent calls
+may be yielded together; the server sends them in one write.  It may also yield another
+verb, perhaps of another store.  A call to a store that is unavailable raises
+`errors.Unavailable` where it was yielded.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _INCLUDE = re.compile(r"^--#include (\w+)\n", re.MULTILINE)
 
 
 class Call:
-    """One script with its keys and arguments: what to send."""
+    """One script with its keys and arguments, ready to send."""
 
     __slots__ = ("_tail", "script")
 
@@ -47,12 +47,12 @@ class Call:
         return ("EVALSHA", self.script.sha, *self._tail)
 
     def command_with_source(self) -> tuple[Argument, ...]:
-        """Load the script on the way, for a server that does not know it."""
+        """Returns the command with the script's source, for a server that lacks the script."""
         return ("EVAL", self.script.source, *self._tail)
 
 
 class Script:
-    """One verb: ``lua/<noun>_<verb>.lua``."""
+    """The script of one verb: ``lua/<resource>_<verb>.lua``."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -68,21 +68,21 @@ class Script:
         self._pick_args = _picker(itemgetter, self.args)
 
     def __call__(self, keys: object, *rest: Argument, **named: Argument) -> Call:
-        """Bind keys (attributes of *keys* of the same names) and arguments.
+        """Binds keys (attributes of *keys* of the same names) and arguments.
 
         Raises TypeError when a named argument is missing or unknown.
         """
         try:
             values = self._pick_args(named)
         except KeyError as missing:
-            raise TypeError(f"{self.name} is not given {missing}") from None
+            raise TypeError(f"{self.name} lacks the argument {missing}") from None
         if len(values) != len(named) or (rest and not self.takes_rest):
             raise TypeError(f"{self.name} takes {self.args}, not {tuple(named)}")
         return Call(self, (len(self.keys), *self._pick_keys(keys), *values, *rest))
 
 
 def _picker(getter: Any, names: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
-    """Fetches several things at once, in C: this runs for every call."""
+    """Returns a function that fetches several values at once, in C, for speed."""
     if not names:
         return lambda _: ()
     pick = getter(*names)
@@ -94,7 +94,7 @@ def _signature(name: str, text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     for found in _SIGNATURE.finditer(text):
         known = names[found[2]]
         if int(found[3]) != len(known) + 1:
-            raise ValueError(f"{name}.lua: {found[2]}[{found[3]}] is out of turn")
+            raise ValueError(f"{name}.lua: {found[2]}[{found[3]}] is out of order")
         known.append(found[1])
     rest = _REST.search(text)
     if rest and int(rest[1]) != len(names["ARGV"]) + 1:
@@ -102,25 +102,25 @@ def _signature(name: str, text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return tuple(names["KEYS"]), tuple(names["ARGV"])
 
 
-class Client(Protocol):
-    """Sends calls from a running event loop."""
+class AsyncScriptClient(Protocol):
+    """A client that sends calls from a running event loop."""
 
     def call(self, call: Call) -> Coroutine[Any, Any, Any]:
-        """Answer of the script.  Raises `errors.StoreUnavailable`."""
+        """Returns the answer of the script.  Raises `errors.StoreUnavailable`."""
 
 
-class SyncClient(Protocol):
-    """Sends calls and blocks."""
+class SyncScriptClient(Protocol):
+    """A client that sends calls and blocks."""
 
     def call(self, call: Call) -> Any:
-        """Answer of the script.  Raises `errors.StoreUnavailable`."""
+        """Returns the answer of the script.  Raises `errors.StoreUnavailable`."""
 
 
 Steps = Generator["Call | Sequence[Call] | Awaitable[Any]", Any, T]
 
 
 class Verb(Generic[T]):
-    """A verb about to happen: await it, or `run` it."""
+    """A verb that has not begun: await it, or `run` it."""
 
     __slots__ = ("_client", "_steps")
 
@@ -129,43 +129,43 @@ class Verb(Generic[T]):
         self._steps = steps
 
     def __await__(self) -> Generator[Any, Any, T]:
-        client: Client = self._client
+        client: AsyncScriptClient = self._client
         steps = self._steps
         try:
-            asked = next(steps)
+            request = next(steps)
             while True:
                 try:
-                    if isinstance(asked, Call):
-                        answer = yield from client.call(asked).__await__()
-                    elif isinstance(asked, Sequence):
-                        answer = yield from asyncio.gather(*map(client.call, asked)).__await__()
+                    if isinstance(request, Call):
+                        answer = yield from client.call(request).__await__()
+                    elif isinstance(request, Sequence):
+                        answer = yield from asyncio.gather(*map(client.call, request)).__await__()
                     else:
-                        answer = yield from asked.__await__()
+                        answer = yield from request.__await__()
                 except errors.Unavailable as error:
-                    asked = steps.throw(error)
+                    request = steps.throw(error)
                 else:
-                    asked = steps.send(answer)
+                    request = steps.send(answer)
         except StopIteration as done:
             return done.value  # type: ignore[no-any-return]  # StopIteration.value is Any
 
     def run(self) -> T:
-        """Do it now, over a `SyncClient`."""
-        client: SyncClient = self._client
+        """Runs the verb now, over a `SyncScriptClient`, and returns its result."""
+        client: SyncScriptClient = self._client
         steps = self._steps
         try:
-            asked = next(steps)
+            request = next(steps)
             while True:
                 try:
-                    if isinstance(asked, Call):
-                        answer = client.call(asked)
-                    elif isinstance(asked, Sequence):
-                        answer = [client.call(call) for call in asked]
+                    if isinstance(request, Call):
+                        answer = client.call(request)
+                    elif isinstance(request, Sequence):
+                        answer = [client.call(call) for call in request]
                     else:
-                        answer = cast(Verb[Any], asked).run()
+                        answer = cast(Verb[Any], request).run()
                 except errors.Unavailable as error:
-                    asked = steps.throw(error)
+                    request = steps.throw(error)
                 else:
-                    asked = steps.send(answer)
+                    request = steps.send(answer)
         except StopIteration as done:
             return done.value  # type: ignore[no-any-return]  # StopIteration.value is Any
 
@@ -178,7 +178,7 @@ S = TypeVar("S", bound=HasClient)
 
 
 def verb(steps: Callable[Concatenate[S, P], Steps[T]]) -> Callable[Concatenate[S, P], Verb[T]]:
-    """Turn a method that yields calls into one that returns a `Verb`."""
+    """Turns a method that yields calls into one that returns a `Verb`."""
 
     @functools.wraps(steps)
     def bound(self: S, /, *args: P.args, **kwargs: P.kwargs) -> Verb[T]:

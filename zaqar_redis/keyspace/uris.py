@@ -1,50 +1,50 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How stores are spelt."""
+"""The spellings of the URIs of stores."""
 
 from __future__ import annotations
 
 from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
 
-#: Schemes by which stock Zaqar tells our pools from those of its own driver.
-_OURS = {"zaqar-redis": "redis", "zaqar-redis+tls": "rediss", "zaqar-redis+unix": "unix"}
-_FOR_STOCK = {plain: ours for ours, plain in _OURS.items()}
-SCHEMES = (*_FOR_STOCK, *_OURS)
+#: Schemes by which stock Zaqar tells this driver's pools from those of its own.
+_ZAQAR_SCHEMES = {"zaqar-redis": "redis", "zaqar-redis+tls": "rediss", "zaqar-redis+unix": "unix"}
+_FOR_STOCK = {plain: own for own, plain in _ZAQAR_SCHEMES.items()}
+SCHEMES = (*_FOR_STOCK, *_ZAQAR_SCHEMES)
 
 
-def understood(uri: str) -> str:
-    """The URI in redis-py's words, when it has one of our own schemes; else as it is.
+def to_redis_uri(uri: str) -> str:
+    """Returns the URI as redis-py takes it, if it has a scheme of this driver; else unchanged.
 
-    Stock Zaqar's driver calls the database ``dbid``; so may ours.
+    Stock Zaqar's driver calls the database ``dbid``, which is accepted too.
     """
     parts = urlsplit(uri)
-    scheme = _OURS.get(parts.scheme)
+    scheme = _ZAQAR_SCHEMES.get(parts.scheme)
     if scheme is None:
         return uri
     options = [(name.strip(), value.strip()) for name, value in parse_qsl(parts.query)]
     query = urlencode([("db" if name == "dbid" else name, value) for name, value in options])
-    # urlunsplit drops the slashes of a scheme that it does not know.
+    # urlunsplit drops the slashes of an unknown scheme.
     return f"{scheme}://{parts.netloc}{parts.path}{'?' if query else ''}{query}"
 
 
-def for_stock(uri: str) -> str:
-    """The URI with one of our own schemes, when it is that of a Redis; else as it is."""
+def to_zaqar_uri(uri: str) -> str:
+    """Returns the URI with a scheme of this driver, if it is that of a Redis; else unchanged."""
     scheme, colon, rest = uri.partition(":")
     return _FOR_STOCK.get(scheme, scheme) + colon + rest
 
 
 def canonical(uri: str) -> str:
-    """One spelling for what are plainly the same store."""
-    return spelt(uri).replace("//localhost:", "//127.0.0.1:")
+    """Returns one spelling for all URIs that are plainly those of one store."""
+    return normalize(uri).replace("//localhost:", "//127.0.0.1:")
 
 
-def spelt(uri: str) -> str:
-    """One spelling for a store under one host name, all that stock Zaqar asks for."""
-    plain = understood(uri)
+def normalize(uri: str) -> str:
+    """Returns one spelling for a store under one host name, as stock Zaqar needs."""
+    plain = to_redis_uri(uri)
     parts = urlsplit(plain)
-    asked = parse_qs(parts.query).get("db", [""])[0]
+    option = parse_qs(parts.query).get("db", [""])[0]
     if parts.scheme == "unix":
-        return f"unix://{parts.path}?db={asked or 0}"
+        return f"unix://{parts.path}?db={option or 0}"
     if parts.scheme not in ("redis", "rediss"):
         return uri
-    database = parts.path.strip("/") or asked or 0
+    database = parts.path.strip("/") or option or 0
     return f"{parts.scheme}://{parts.hostname or ''}:{parts.port or 6379}/{database}"

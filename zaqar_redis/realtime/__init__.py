@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Channels: publications reach their subscribers as they happen.
+"""Channels: publications reach their subscribers as they are published.
 
-The wire is Centrifugo's, so that its SDKs work unchanged; its words are used here too:
-channel, publication, offset, epoch, position, presence, recovery.
+The protocol is Centrifugo's, so that its SDKs work unchanged; so are the terms: channel,
+publication, offset, epoch, stream position, presence, recovery.
 """

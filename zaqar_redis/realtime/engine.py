@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an engine of channels promises.
+"""The contract of an engine of channels.
 
-One protocol per noun.  Channels are keyed by texts that are whole already, project and
-all.  A publication travels as bytes that only nodes understand.  Every method that is
-awaited may raise `errors.StoreUnavailable` or `errors.Overloaded`.
+One protocol per resource.  A channel's key contains its project.  A publication travels as
+bytes that only nodes understand.  Every coroutine may raise `errors.StoreUnavailable` or
+`errors.Overloaded`.
 
-A publication of a channel that keeps history has a position: *offset* grows by one with
+A publication of a channel with history has a stream position: *offset* grows by one with
 each, within one *epoch*; another epoch means that the history was lost.  Delivery between
-nodes is at most once, and in order: whoever knows the position of the last one it saw
-finds every hole.
+nodes is at most once, and in order: a receiver that knows the position of the last
+publication it received detects every gap.
 """
 
 from __future__ import annotations
@@ -23,54 +23,54 @@ class Position(NamedTuple):
     epoch: str
 
 
-#: Of a channel that keeps nothing.
-NOWHERE = Position(0, "")
+#: Of a channel without history.
+NO_POSITION = Position(0, "")
 
 
 @dataclass(frozen=True)
-class Keep:
-    """What history keeps."""
+class HistoryOptions:
+    """Size and lifetime of a channel's history."""
 
     #: publications
     size: int
-    #: seconds for which a publication is kept
+    #: seconds for which publications are stored after the last one
     ttl: int
-    #: seconds for which offset and epoch are kept after the last use
+    #: seconds for which offset and epoch are stored after the last use
     meta_ttl: int
 
 
 @dataclass(frozen=True)
-class Once:
-    """When a publication is not to go out."""
+class Dedup:
+    """Conditions under which a publication is a duplicate, and not sent."""
 
-    #: it has gone out under this key, in the last five minutes; empty: no key
+    #: one with this idempotency key was sent in the last five minutes; empty: no key
     key: str = ""
-    #: one of this version or a later one has gone out; 0: no version
+    #: one of this version or a later one was sent; 0: no version
     version: int = 0
-    #: versions are compared within this
+    #: versions are compared within this epoch only
     version_epoch: str = ""
 
 
 class Published(NamedTuple):
-    """*new* is False when it was not sent, as it had been before; then the position is
-    that of then, or the current one."""
+    """The result of a publish: *new* is False for a duplicate, which was not sent; then the
+    position is that of the original, or the current one."""
 
     position: Position
     new: bool
 
 
 @dataclass(frozen=True)
-class Since:
-    """Which publications of the history are wanted."""
+class HistoryFilter:
+    """Which publications of the history are requested."""
 
-    #: behind it, or with *reverse* before it; None: from the end where reading begins
+    #: only those after it, or with *reverse* before it; None: from the end where reading begins
     position: Position | None = None
     #: at most; None: all
     limit: int | None = None
     reverse: bool = False
 
 
-class Kept(NamedTuple):
+class HistoryEntry(NamedTuple):
     """A publication in a history."""
 
     offset: int
@@ -79,26 +79,30 @@ class Kept(NamedTuple):
 
 class History(Protocol):
     async def publish(
-        self, channel: str, payload: bytes, keep: Keep | None, once: Once | None = None
+        self,
+        channel: str,
+        payload: bytes,
+        history_options: HistoryOptions | None,
+        dedup: Dedup | None = None,
     ) -> Published:
-        """Send to every node that listens; with *keep*, append to the history first.
+        """Sends to every subscribed node; with *history_options*, appends to the history first.
 
-        Both is one step: no listener sees offset n + 1 before n.
+        Both are one atomic step: no node receives offset n + 1 before n.
         """
 
     async def history(
-        self, channel: str, since: Since, keep: Keep
-    ) -> tuple[Sequence[Kept], Position]:
-        """The publications, and the position of the end; it makes an epoch if there is none."""
+        self, channel: str, since: HistoryFilter, history_options: HistoryOptions
+    ) -> tuple[Sequence[HistoryEntry], Position]:
+        """Returns the publications, and the current position; creates a missing epoch."""
 
-    async def renew(self, channel: str, epoch: str) -> None:
-        """What was kept is older than it was: *epoch* is over, another one begins.
+    async def rotate_epoch(self, channel: str, epoch: str) -> None:
+        """Replaces *epoch*, if it is current, by a new one: the stored history went back.
 
         The publications and their offsets stay.  Idempotent.
         """
 
     async def remove_history(self, channel: str) -> None:
-        """Forget the publications; offset and epoch stay.  Idempotent."""
+        """Deletes the publications; offset and epoch stay.  Idempotent."""
 
 
 class PresenceStats(NamedTuple):
@@ -107,22 +111,22 @@ class PresenceStats(NamedTuple):
 
 
 class Presence(Protocol):
-    """Who is in a channel.  Entries lapse after *ttl* seconds unless they are renewed."""
+    """The clients in a channel.  Entries expire after *ttl* seconds unless renewed."""
 
     async def add(self, channel: str, client: str, user: str, info: bytes, ttl: int) -> None:
-        """Idempotent; renews."""
+        """Adds a client, or renews its entry.  Idempotent."""
 
     async def remove(self, channel: str, client: str, user: str) -> None:
-        """Idempotent."""
+        """Removes a client.  Idempotent."""
 
-    async def present(self, channel: str) -> dict[str, bytes]:
-        """By client, the info it was added with."""
+    async def clients(self, channel: str) -> dict[str, bytes]:
+        """Returns the info of each client, by client id."""
 
     async def stats(self, channel: str) -> PresenceStats: ...
 
 
-class Heard(Protocol):
-    """A node, as engines know it.  Its methods are called in the order of what happened."""
+class EventHandler(Protocol):
+    """A node, as engines see it.  Its methods are called in the order of the events."""
 
     def on_publication(self, channel: str, payload: bytes, position: Position) -> None: ...
 
@@ -133,18 +137,18 @@ class Heard(Protocol):
     def on_control(self, payload: bytes) -> None: ...
 
     def on_gap(self) -> None:
-        """Something may have been missed in any channel."""
+        """Handles a gap: publications of any channel may have been missed."""
 
 
 class Bus(Protocol):
-    """Between nodes.
+    """Delivery between nodes.
 
     Subscribing and unsubscribing take effect in the order of the calls, also while earlier
     ones are still awaited.
     """
 
     async def subscribe(self, channel: str) -> None:
-        """Hear what is sent from now on."""
+        """Receives what is sent from now on."""
 
     async def unsubscribe(self, channel: str) -> None: ...
 
@@ -153,7 +157,7 @@ class Bus(Protocol):
     async def publish_leave(self, channel: str, info: bytes) -> None: ...
 
     async def publish_control(self, payload: bytes, node: str = "") -> int:
-        """To one node, or to all, this one too.  How many nodes hear it."""
+        """Sends to one node, or to all, including this one.  Returns how many receive it."""
 
 
 class Engine(Protocol):
@@ -166,8 +170,8 @@ class Engine(Protocol):
     @property
     def bus(self) -> Bus: ...
 
-    async def start(self, node: str, heard: Heard) -> None:
-        """Connect, and hear control messages.  Does not fail when the store is away."""
+    async def start(self, node: str, handler: EventHandler) -> None:
+        """Connects, and receives control messages.  Does not fail without the store."""
 
     async def ping(self) -> None:
         """Raises StoreUnavailable when a store does not answer."""

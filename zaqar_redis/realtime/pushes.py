@@ -1,20 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pushes that many get."""
+"""Pushes to many subscribers, encoded once."""
 
 from __future__ import annotations
 
 import logging
 
-from zaqar_redis.realtime import deltas, wire
-from zaqar_redis.realtime.codec import Codec, Inappropriate
+from zaqar_redis.realtime.protocol import wire
+from zaqar_redis.realtime.protocol.codec import Codec, InappropriatePayload
+from zaqar_redis.realtime.session import deltas
 
 LOG = logging.getLogger(__name__)
 
 
-class Pushed:
-    """A publication of a channel, encoded when it is needed, once for each who differs.
+class EncodedPublication:
+    """A publication of a channel, encoded on demand, once per codec and delta base.
 
-    None: it is no JSON, and *codec* has nothing else.
+    Its methods return None when the payload is not JSON and *codec* supports nothing else.
     """
 
     __slots__ = ("_channel", "_deltas", "_plain", "_publication")
@@ -23,7 +24,7 @@ class Pushed:
         self._channel = channel
         self._publication = publication
         self._plain: dict[Codec, bytes | None] = {}
-        #: by codec and the identity of the base, which is kept: no other may get that
+        #: by codec and the identity of the base, which the value holds, so the id stays its own
         self._deltas: dict[tuple[Codec, int], tuple[wire.Payload | None, bytes | None]] = {}
 
     def plain(self, codec: Codec) -> bytes | None:
@@ -32,11 +33,11 @@ class Pushed:
         return self._plain[codec]
 
     def delta(self, codec: Codec, base: wire.Payload | None) -> bytes | None:
-        """For who asked for deltas, and has *base*; None: nothing."""
+        """Returns the push for a subscriber to deltas that has *base*, None: that has no base."""
         key = (codec, id(base))
         found = self._deltas.get(key)
         if found is None:
-            publication = deltas.behind(base, self._publication, codec.binary)
+            publication = deltas.delta_or_full(base, self._publication, codec.binary)
             found = self._deltas[key] = (base, self._encoded(codec, publication))
         return found[1]
 
@@ -44,9 +45,9 @@ class Pushed:
         push = wire.Push(channel=self._channel, pub=publication)
         try:
             return codec.encode(wire.Reply(push=push))
-        except Inappropriate:
+        except InappropriatePayload:
             LOG.warning(
-                "a publication in %.300r is no JSON: its subscribers that read nothing else "
+                "a publication in %.300r is not JSON: its subscribers that use JSON "
                 "are disconnected",
                 self._channel,
                 extra={"action": "inappropriate"},

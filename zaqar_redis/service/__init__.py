@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Use cases: check the rules, act on the store, open what was sealed."""
+"""Use cases: check the rules, act on the store, decrypt message bodies."""

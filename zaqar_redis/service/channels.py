@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the operator and backends may do with channels: the methods of the server API.
+"""Channels for operators and backends: the methods of the server API.
 
-Every method raises Refused, and Unavailable when the store is away.
+Every method raises CommandRejected, and Unavailable when the store cannot be reached.
 """
 
 from __future__ import annotations
@@ -16,135 +16,162 @@ import msgspec
 from msgspec import Raw
 
 from zaqar_redis import errors
-from zaqar_redis.realtime import calls, codes, commands, control, wire
-from zaqar_redis.realtime.codes import Refused
-from zaqar_redis.realtime.engine import Once
-from zaqar_redis.realtime.namespaces import Options
-from zaqar_redis.realtime.scope import Scope
-from zaqar_redis.realtime.steering import subscribers_of
+from zaqar_redis.realtime.engine import Dedup
+from zaqar_redis.realtime.node import control
+from zaqar_redis.realtime.node.control_plane import total_subscribers
+from zaqar_redis.realtime.node.project_context import ProjectContext
+from zaqar_redis.realtime.protocol import codes, server_api, wire
+from zaqar_redis.realtime.protocol.codes import CommandRejected
+from zaqar_redis.realtime.session import commands
+from zaqar_redis.realtime.session.namespaces import ChannelOptions
 
 
-class Channels:
-    """Those of one project."""
+class ChannelService:
+    """The channels of one project."""
 
-    def __init__(self, scope: Scope) -> None:
-        self._scope = scope
+    def __init__(self, context: ProjectContext) -> None:
+        self._context = context
 
-    async def publish(self, asked: calls.Publish) -> calls.PublishResult:
-        return await self._publish(asked.channel, asked, _payload(asked.data, asked.b64data))
+    async def publish(self, request: server_api.ApiPublishRequest) -> server_api.PublishResult:
+        return await self._publish(
+            request.channel, request, _payload(request.data, request.b64data)
+        )
 
-    async def broadcast(self, asked: calls.Broadcast) -> calls.BroadcastResult:
-        data = _payload(asked.data, asked.b64data)
-        if not asked.channels:
-            raise Refused(codes.BAD_REQUEST)
+    async def broadcast(self, request: server_api.BroadcastRequest) -> server_api.BroadcastResult:
+        data = _payload(request.data, request.b64data)
+        if not request.channels:
+            raise CommandRejected(codes.BAD_REQUEST)
 
-        async def response(channel: str) -> calls.Response:
+        async def response(channel: str) -> server_api.PublishResponse:
             try:
-                return calls.Response(result=await self._publish(channel, asked, data))
-            except (Refused, errors.Unavailable) as error:
-                return calls.Response(error=fault(error))
+                return server_api.PublishResponse(
+                    result=await self._publish(channel, request, data)
+                )
+            except (CommandRejected, errors.Unavailable) as error:
+                return server_api.PublishResponse(error=api_error(error))
 
-        return calls.BroadcastResult(await asyncio.gather(*map(response, asked.channels)))
+        return server_api.BroadcastResult(await asyncio.gather(*map(response, request.channels)))
 
-    async def _publish(self, channel: str, asked: calls.Publish, data: Raw) -> calls.PublishResult:
-        if asked.version < 0:
-            raise Refused(codes.BAD_REQUEST)
-        done = await self._scope.publish(
+    async def _publish(
+        self, channel: str, request: server_api.ApiPublishRequest, data: Raw
+    ) -> server_api.PublishResult:
+        if request.version < 0:
+            raise CommandRejected(codes.BAD_REQUEST)
+        done = await self._context.publish(
             channel,
             data,
-            tags=asked.tags,
-            once=Once(asked.idempotency_key, asked.version, asked.version_epoch),
-            keep=not asked.skip_history,
-            delta=asked.delta,
+            tags=request.tags,
+            dedup=Dedup(request.idempotency_key, request.version, request.version_epoch),
+            keep_history=not request.skip_history,
+            delta=request.delta,
         )
-        return calls.PublishResult(done.position.offset, done.position.epoch)
+        return server_api.PublishResult(done.position.offset, done.position.epoch)
 
-    async def subscribe(self, asked: calls.Subscribe) -> calls.Done:
-        self._scope.namespaces.options(asked.channel)
-        since = asked.recover_since
-        message = control.Subscribe(
-            self._who(asked),
-            asked.channel,
-            info=bytes(_payload(asked.info, asked.b64info)),
-            data=bytes(_payload(asked.data, asked.b64data)),
-            expire_at=asked.expire_at,
+    async def subscribe(self, request: server_api.ApiSubscribeRequest) -> server_api.EmptyResult:
+        self._context.namespaces.options(request.channel)
+        since = request.recover_since
+        message = control.ControlSubscribe(
+            self._selector(request),
+            request.channel,
+            info=bytes(_payload(request.info, request.b64info)),
+            data=bytes(_payload(request.data, request.b64data)),
+            expire_at=request.expire_at,
             since=(since.offset, since.epoch) if since is not None else None,
-            override={name: given.value for name, given in asked.override.items() if given},
+            override={name: given.value for name, given in request.override.items() if given},
         )
-        return await self._tell(message)
+        return await self._send(message)
 
-    async def unsubscribe(self, asked: calls.Unsubscribe) -> calls.Done:
-        return await self._tell(control.Unsubscribe(self._who(asked), asked.channel))
+    async def unsubscribe(
+        self, request: server_api.ApiUnsubscribeRequest
+    ) -> server_api.EmptyResult:
+        return await self._send(
+            control.ControlUnsubscribe(self._selector(request), request.channel)
+        )
 
-    async def disconnect(self, asked: calls.Disconnect) -> calls.Done:
-        message = control.Disconnect(self._who(asked, asked.whitelist))
-        given = asked.disconnect
+    async def disconnect(self, request: server_api.DisconnectRequest) -> server_api.EmptyResult:
+        message = control.ControlDisconnect(self._selector(request, request.whitelist))
+        given = request.disconnect
         if given is not None and given.code:
-            # The numbers that a WebSocket leaves to applications, and a frame's room.
+            # The codes that WebSocket leaves to applications, and the size of a close frame.
             if not 3000 <= given.code < 5000 or len(given.reason.encode()) > 123:
-                raise Refused(codes.BAD_REQUEST)
+                raise CommandRejected(codes.BAD_REQUEST)
             message.code, message.reason = given.code, given.reason or message.reason
-        return await self._tell(message)
+        return await self._send(message)
 
-    async def refresh(self, asked: calls.Refresh) -> calls.Done:
-        return await self._tell(
-            control.Refresh(self._who(asked), asked.expired, asked.expire_at, bytes(asked.info))
+    async def refresh(self, request: server_api.ApiRefreshRequest) -> server_api.EmptyResult:
+        return await self._send(
+            control.ControlRefresh(
+                self._selector(request), request.expired, request.expire_at, bytes(request.info)
+            )
         )
 
-    def _who(self, asked: calls.OfUser, spared: Sequence[str] = ()) -> control.Who:
-        if not (asked.user or asked.client or asked.session):
-            raise Refused(codes.BAD_REQUEST)
-        return control.Who(
-            self._scope.project, asked.user, asked.client, asked.session, list(spared)
+    def _selector(
+        self, request: server_api.ApiUserRequest, except_clients: Sequence[str] = ()
+    ) -> control.ConnectionSelector:
+        if not (request.user or request.client or request.session):
+            raise CommandRejected(codes.BAD_REQUEST)
+        return control.ConnectionSelector(
+            self._context.project,
+            request.user,
+            request.client,
+            request.session,
+            list(except_clients),
         )
 
-    async def _tell(self, message: control.Message) -> calls.Done:
-        await self._scope.steering.tell(message)
-        return calls.Done()
+    async def _send(self, message: control.ControlMessage) -> server_api.EmptyResult:
+        await self._context.control_plane.send(message)
+        return server_api.EmptyResult()
 
-    async def presence(self, asked: wire.PresenceRequest) -> wire.PresenceResult:
-        self._present(asked.channel)
-        found = await self._scope.presence(asked.channel)
-        return wire.PresenceResult({client: calls.info(each) for client, each in found.items()})
+    async def presence(self, request: wire.PresenceRequest) -> wire.PresenceResult:
+        self._require_presence(request.channel)
+        found = await self._context.presence(request.channel)
+        return wire.PresenceResult(
+            {client: server_api.info(each) for client, each in found.items()}
+        )
 
-    async def presence_stats(self, asked: wire.PresenceStatsRequest) -> wire.PresenceStatsResult:
-        self._present(asked.channel)
-        return wire.PresenceStatsResult(*await self._scope.presence_stats(asked.channel))
+    async def presence_stats(self, request: wire.PresenceStatsRequest) -> wire.PresenceStatsResult:
+        self._require_presence(request.channel)
+        return wire.PresenceStatsResult(*await self._context.presence_stats(request.channel))
 
-    def _present(self, channel: str) -> None:
-        if not self._scope.namespaces.options(channel).presence:
-            raise Refused(codes.NOT_AVAILABLE)
+    def _require_presence(self, channel: str) -> None:
+        if not self._context.namespaces.options(channel).presence:
+            raise CommandRejected(codes.NOT_AVAILABLE)
 
-    async def history(self, asked: wire.HistoryRequest) -> wire.HistoryResult:
-        options = self._kept(asked.channel)
-        since = commands.since_of(asked, None)
-        found, top = await self._scope.history(asked.channel, since, options)
-        commands.check_epoch(asked, top)
-        return wire.HistoryResult(list(map(calls.publication, found)), top.epoch, top.offset)
+    async def history(self, request: wire.HistoryRequest) -> wire.HistoryResult:
+        options = self._options_with_history(request.channel)
+        since = commands.history_filter(request, None)
+        found, position = await self._context.history(request.channel, since, options)
+        commands.check_epoch(request, position)
+        publications = list(map(server_api.publication, found))
+        return wire.HistoryResult(publications, position.epoch, position.offset)
 
-    async def history_remove(self, asked: calls.HistoryRemove) -> calls.Done:
-        self._kept(asked.channel)
-        await self._scope.remove_history(asked.channel)
-        return calls.Done()
+    async def history_remove(
+        self, request: server_api.HistoryRemoveRequest
+    ) -> server_api.EmptyResult:
+        self._options_with_history(request.channel)
+        await self._context.remove_history(request.channel)
+        return server_api.EmptyResult()
 
-    def _kept(self, channel: str) -> Options:
-        options = self._scope.namespaces.options(channel)
+    def _options_with_history(self, channel: str) -> ChannelOptions:
+        options = self._context.namespaces.options(channel)
         if not options.has_history:
-            raise Refused(codes.NOT_AVAILABLE)
+            raise CommandRejected(codes.NOT_AVAILABLE)
         return options
 
-    async def channels(self, asked: calls.Channels) -> calls.ChannelsResult:
-        answers = await self._scope.steering.survey(self._scope.project, "channels", asked.pattern)
-        found = subscribers_of(answers)
-        return calls.ChannelsResult(
-            {channel: calls.ChannelInfo(found[channel]) for channel in sorted(found)}
+    async def channels(self, request: server_api.ChannelsRequest) -> server_api.ChannelsResult:
+        answers = await self._context.control_plane.survey(
+            self._context.project, "channels", request.pattern
+        )
+        found = total_subscribers(answers)
+        return server_api.ChannelsResult(
+            {channel: server_api.ChannelInfo(found[channel]) for channel in sorted(found)}
         )
 
-    async def info(self, asked: calls.Info) -> calls.InfoResult:
-        answers = await self._scope.steering.survey(self._scope.project, "info")
+    async def info(self, request: server_api.InfoRequest) -> server_api.InfoResult:
+        answers = await self._context.control_plane.survey(self._context.project, "info")
         found = [answer.report for answer in answers if answer.report is not None]
         nodes = [
-            calls.NodeInfo(
+            server_api.NodeResult(
                 uid=each.node,
                 name=each.name,
                 version=each.version,
@@ -156,76 +183,80 @@ class Channels:
             )
             for each in sorted(found, key=lambda report: report.name)
         ]
-        return calls.InfoResult(nodes)
+        return server_api.InfoResult(nodes)
 
-    async def rpc(self, asked: calls.RPC) -> calls.Done:
-        raise Refused(codes.NOT_AVAILABLE)
+    async def rpc(self, request: server_api.ApiRPCRequest) -> server_api.EmptyResult:
+        raise CommandRejected(codes.NOT_AVAILABLE)
 
-    async def batch(self, asked: calls.Batch) -> calls.BatchResult:
-        """All of it; *parallel* lets them overtake each other."""
-        if asked.parallel:
-            return calls.BatchResult(list(await asyncio.gather(*map(self._reply, asked.commands))))
-        return calls.BatchResult([await self._reply(each) for each in asked.commands])
+    async def batch(self, request: server_api.BatchRequest) -> server_api.BatchResponse:
+        """Returns a reply for each command; with *parallel*, the commands run concurrently."""
+        if request.parallel:
+            return server_api.BatchResponse(
+                list(await asyncio.gather(*map(self._reply, request.commands)))
+            )
+        return server_api.BatchResponse([await self._reply(each) for each in request.commands])
 
     async def _reply(self, command: dict[str, Raw]) -> dict[str, object]:
         if len(command) != 1:
-            return {"error": fault(Refused(codes.BAD_REQUEST))}
+            return {"error": api_error(CommandRejected(codes.BAD_REQUEST))}
         ((method, body),) = command.items()
         try:
             if method == "batch":
-                raise Refused(codes.NOT_FOUND)
+                raise CommandRejected(codes.NOT_FOUND)
             return {method: await self.call(method, body)}
-        except (Refused, errors.Unavailable) as error:
-            return {"error": fault(error)}
+        except (CommandRejected, errors.Unavailable) as error:
+            return {"error": api_error(error)}
 
     async def call(self, method: str, body: bytes | Raw) -> Any:
-        """By name, with a request in JSON."""
+        """Calls a method by name with a request in JSON."""
         found = METHODS.get(method)
         if found is None:
-            raise Refused(codes.NOT_FOUND)
+            raise CommandRejected(codes.NOT_FOUND)
         decoder, run = found
         try:
-            asked = decoder.decode(body)
+            request = decoder.decode(body)
         except (msgspec.DecodeError, RecursionError) as error:
-            raise Refused(codes.BAD_REQUEST) from error
-        return await run(self, asked)
+            raise CommandRejected(codes.BAD_REQUEST) from error
+        return await run(self, request)
 
 
-def fault(error: Refused | errors.Unavailable) -> calls.Fault:
-    known = error.error if isinstance(error, Refused) else codes.INTERNAL
-    return calls.Fault(known.code, known.message)
+def api_error(error: CommandRejected | errors.Unavailable) -> server_api.ApiError:
+    known = error.error if isinstance(error, CommandRejected) else codes.INTERNAL
+    return server_api.ApiError(known.code, known.message)
 
 
 def _payload(data: Raw, b64: str) -> Raw:
-    """What was given, in the one way or the other.  Raises Refused."""
+    """Returns *data*, or else the decoded *b64*.  Raises CommandRejected."""
     if not b64:
         return data
     try:
         return Raw(base64.b64decode(b64, validate=True))
     except binascii.Error as error:
-        raise Refused(codes.BAD_REQUEST) from error
+        raise CommandRejected(codes.BAD_REQUEST) from error
 
 
-_Run = Callable[[Channels, Any], Coroutine[Any, Any, Any]]
+_Handler = Callable[[ChannelService, Any], Coroutine[Any, Any, Any]]
 
 
-def _method(kind: type[msgspec.Struct], run: _Run) -> tuple[msgspec.json.Decoder[Any], _Run]:
+def _method(
+    kind: type[msgspec.Struct], run: _Handler
+) -> tuple[msgspec.json.Decoder[Any], _Handler]:
     return msgspec.json.Decoder(kind), run
 
 
 METHODS = {
-    "publish": _method(calls.Publish, Channels.publish),
-    "broadcast": _method(calls.Broadcast, Channels.broadcast),
-    "subscribe": _method(calls.Subscribe, Channels.subscribe),
-    "unsubscribe": _method(calls.Unsubscribe, Channels.unsubscribe),
-    "disconnect": _method(calls.Disconnect, Channels.disconnect),
-    "refresh": _method(calls.Refresh, Channels.refresh),
-    "presence": _method(wire.PresenceRequest, Channels.presence),
-    "presence_stats": _method(wire.PresenceStatsRequest, Channels.presence_stats),
-    "history": _method(wire.HistoryRequest, Channels.history),
-    "history_remove": _method(calls.HistoryRemove, Channels.history_remove),
-    "channels": _method(calls.Channels, Channels.channels),
-    "info": _method(calls.Info, Channels.info),
-    "rpc": _method(calls.RPC, Channels.rpc),
-    "batch": _method(calls.Batch, Channels.batch),
+    "publish": _method(server_api.ApiPublishRequest, ChannelService.publish),
+    "broadcast": _method(server_api.BroadcastRequest, ChannelService.broadcast),
+    "subscribe": _method(server_api.ApiSubscribeRequest, ChannelService.subscribe),
+    "unsubscribe": _method(server_api.ApiUnsubscribeRequest, ChannelService.unsubscribe),
+    "disconnect": _method(server_api.DisconnectRequest, ChannelService.disconnect),
+    "refresh": _method(server_api.ApiRefreshRequest, ChannelService.refresh),
+    "presence": _method(wire.PresenceRequest, ChannelService.presence),
+    "presence_stats": _method(wire.PresenceStatsRequest, ChannelService.presence_stats),
+    "history": _method(wire.HistoryRequest, ChannelService.history),
+    "history_remove": _method(server_api.HistoryRemoveRequest, ChannelService.history_remove),
+    "channels": _method(server_api.ChannelsRequest, ChannelService.channels),
+    "info": _method(server_api.InfoRequest, ChannelService.info),
+    "rpc": _method(server_api.ApiRPCRequest, ChannelService.rpc),
+    "batch": _method(server_api.BatchRequest, ChannelService.batch),
 }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can be done with claims."""
+"""Operations on claims."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from collections.abc import Awaitable
 import msgspec
 
 from zaqar_redis import errors, rules
-from zaqar_redis.records import Claim, Taken
-from zaqar_redis.service.messages import Messages
-from zaqar_redis.service.waiting import Waiting
-from zaqar_redis.storage.driver import Driver
+from zaqar_redis.records import Claim, ClaimResult
+from zaqar_redis.service.long_polls import LongPoll
+from zaqar_redis.service.messages import MessageService
+from zaqar_redis.storage.contract import Driver
 
 
-class Claims:
+class ClaimService:
     def __init__(
-        self, driver: Driver, limits: rules.Limits, messages: Messages, waiting: Waiting
+        self, driver: Driver, limits: rules.Limits, messages: MessageService, long_polls: LongPoll
     ) -> None:
         self._store = driver.claims
         self._limits = limits
         self._messages = messages
-        self._waiting = waiting
+        self._long_polls = long_polls
 
     async def create(
         self,
@@ -33,48 +33,58 @@ class Claims:
         grace: int | None,
         limit: int | None,
         wait: int | None,
-        gone: asyncio.Event,
-    ) -> Taken:
+        disconnected: asyncio.Event,
+    ) -> ClaimResult:
         seconds = rules.wait(wait, self._limits)
         most = rules.limit(limit, self._limits.max_messages_per_claim_or_pop)
-        lease = rules.claim_ttl(ttl, self._limits)
-        beyond = rules.claim_grace(grace, self._limits)
+        ttl_seconds = rules.claim_ttl(ttl, self._limits)
+        grace_seconds = rules.claim_grace(grace, self._limits)
 
-        def look() -> Awaitable[Taken]:
-            return self._store.create(project, queue, ttl=lease, grace=beyond, limit=most)
+        def fetch() -> Awaitable[ClaimResult]:
+            return self._store.create(
+                project, queue, ttl=ttl_seconds, grace=grace_seconds, limit=most
+            )
 
         if not seconds:
-            taken = await look()
+            claimed = await fetch()
         else:
-            taken = await self._waiting.until(
-                look, _has_messages, project, queue, seconds=seconds, exclusive=True, gone=gone
+            claimed = await self._long_polls.poll(
+                fetch,
+                _has_messages,
+                project,
+                queue,
+                seconds=seconds,
+                exclusive=True,
+                disconnected=disconnected,
             )
-        opened = tuple(self._messages.opened(project, taken.messages))
-        return msgspec.structs.replace(taken, messages=opened)
+        decrypted = tuple(self._messages.decrypted(project, claimed.messages))
+        return msgspec.structs.replace(claimed, messages=decrypted)
 
     async def get(self, project: str, queue: str, claim: str) -> Claim:
         """Raises NotFound."""
         found = await self._store.get(project, queue, claim)
         if found is None:
             raise _missing(claim)
-        opened = tuple(self._messages.opened(project, found.messages))
-        return msgspec.structs.replace(found, messages=opened)
+        decrypted = tuple(self._messages.decrypted(project, found.messages))
+        return msgspec.structs.replace(found, messages=decrypted)
 
     async def update(
         self, project: str, queue: str, claim: str, *, ttl: int | None, grace: int | None
     ) -> None:
-        """Raises NotFound.  API: what is not given takes the default, not the old value."""
-        lease = rules.claim_ttl(ttl, self._limits)
-        beyond = rules.claim_grace(grace, self._limits)
-        if not await self._store.update(project, queue, claim, ttl=lease, grace=beyond):
+        """Raises NotFound.  API: an omitted value takes the default, not the old value."""
+        ttl_seconds = rules.claim_ttl(ttl, self._limits)
+        grace_seconds = rules.claim_grace(grace, self._limits)
+        if not await self._store.update(
+            project, queue, claim, ttl=ttl_seconds, grace=grace_seconds
+        ):
             raise _missing(claim)
 
     async def delete(self, project: str, queue: str, claim: str) -> None:
         await self._store.delete(project, queue, claim)
 
 
-def _has_messages(taken: Taken) -> bool:
-    return bool(taken.messages)
+def _has_messages(result: ClaimResult) -> bool:
+    return bool(result.messages)
 
 
 def _missing(claim: str) -> errors.NotFound:

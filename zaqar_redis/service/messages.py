@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can be done with messages."""
+"""Operations on messages."""
 
 from __future__ import annotations
 
@@ -9,37 +9,37 @@ from collections.abc import Awaitable, Sequence
 import msgspec
 
 from zaqar_redis import errors, rules
-from zaqar_redis.records import Draft, Message, Page, Posted, Retry, Taken
-from zaqar_redis.service.sealing import Sealer
-from zaqar_redis.service.waiting import Waiting
-from zaqar_redis.storage.driver import Driver, NeedsSealing
+from zaqar_redis.records import ClaimResult, IdempotencyKey, Message, NewMessage, Page, PostResult
+from zaqar_redis.service.encryption import BodyCipher
+from zaqar_redis.service.long_polls import LongPoll
+from zaqar_redis.storage.contract import Driver, EncryptionRequired
 
 
-class Messages:
+class MessageService:
     def __init__(
-        self, driver: Driver, limits: rules.Limits, sealer: Sealer | None, waiting: Waiting
+        self, driver: Driver, limits: rules.Limits, cipher: BodyCipher | None, long_polls: LongPoll
     ) -> None:
         self._store = driver.messages
         self._limits = limits
-        self._sealer = sealer
-        self._waiting = waiting
+        self._cipher = cipher
+        self._long_polls = long_polls
 
     async def post(
         self,
         project: str,
         queue: str,
-        drafts: Sequence[Draft],
+        drafts: Sequence[NewMessage],
         *,
         client: str,
         size: int,
-        retry: Retry | None = None,
-    ) -> Posted:
-        """Append all or none.  *size* is the request's, in bytes."""
+        idempotency_key: IdempotencyKey | None = None,
+    ) -> PostResult:
+        """Appends all messages or none.  *size* is the request's, in bytes."""
         if not drafts:
             raise errors.BadRequest(why="No messages to enqueue.")
-        for draft in drafts:
-            rules.message_ttl(draft.ttl, self._limits)
-            rules.message_delay(draft.delay, self._limits)
+        for message in drafts:
+            rules.message_ttl(message.ttl, self._limits)
+            rules.message_delay(message.delay, self._limits)
         while True:
             try:
                 return await self._store.post(
@@ -49,10 +49,10 @@ class Messages:
                     client=client,
                     default_ttl=self._limits.default_message_ttl,
                     size=size,
-                    retry=retry,
+                    idempotency_key=idempotency_key,
                 )
-            except NeedsSealing:  # at most once: then they are sealed
-                drafts = self._sealed(project, drafts)
+            except EncryptionRequired:  # at most once: then they are encrypted
+                drafts = self._encrypted(project, drafts)
 
     async def list(
         self,
@@ -66,12 +66,12 @@ class Messages:
         include_claimed: bool,
         include_delayed: bool,
         wait: int | None,
-        gone: asyncio.Event,
+        disconnected: asyncio.Event,
     ) -> Page[Message]:
         most = rules.limit(limit, self._limits.max_messages_per_page)
         seconds = rules.wait(wait, self._limits)
 
-        def look() -> Awaitable[Page[Message]]:
+        def fetch() -> Awaitable[Page[Message]]:
             return self._store.list(
                 project,
                 queue,
@@ -83,22 +83,22 @@ class Messages:
             )
 
         if not seconds:
-            page = await look()
+            page = await fetch()
         else:
-            page = await self._waiting.until(
-                look,
+            page = await self._long_polls.poll(
+                fetch,
                 _has_items,
                 project,
                 queue,
                 seconds=seconds,
                 exclusive=False,
-                gone=gone,
+                disconnected=disconnected,
             )
-        return msgspec.structs.replace(page, items=self.opened(project, page.items))
+        return msgspec.structs.replace(page, items=self.decrypted(project, page.items))
 
     async def get(self, project: str, queue: str, ids: Sequence[str]) -> Sequence[Message]:
         self._check_number("ids", ids)
-        return self.opened(project, await self._store.get(project, queue, ids))
+        return self.decrypted(project, await self._store.get(project, queue, ids))
 
     async def delete(self, project: str, queue: str, message: str, claim: str | None) -> None:
         claims = None if claim is None else [claim]
@@ -114,37 +114,39 @@ class Messages:
 
     async def pop(self, project: str, queue: str, limit: int) -> Sequence[Message]:
         rules.within("pop", limit, 1, self._limits.max_messages_per_claim_or_pop)
-        taken: Taken = await self._store.pop(project, queue, limit)
-        return self.opened(project, taken.messages)
+        popped: ClaimResult = await self._store.pop(project, queue, limit)
+        return self.decrypted(project, popped.messages)
 
-    def opened(self, project: str, messages: Sequence[Message]) -> Sequence[Message]:
-        """The messages with readable bodies.  Raises sealing.WrongKey."""
-        if not any(message.sealed for message in messages):
+    def decrypted(self, project: str, messages: Sequence[Message]) -> Sequence[Message]:
+        """Returns the messages with decrypted bodies.  Raises encryption.WrongEncryptionKey."""
+        if not any(message.encrypted for message in messages):
             return messages
-        return [self._opened(project, message) for message in messages]
+        return [self._decrypted(project, message) for message in messages]
 
-    def _opened(self, project: str, message: Message) -> Message:
-        if not message.sealed:
+    def _decrypted(self, project: str, message: Message) -> Message:
+        if not message.encrypted:
             return message
-        body = self._key().open(project, message.body)
-        return msgspec.structs.replace(message, body=body, sealed=False)
+        body = self._require_cipher().decrypt(project, message.body)
+        return msgspec.structs.replace(message, body=body, encrypted=False)
 
-    def _sealed(self, project: str, drafts: Sequence[Draft]) -> Sequence[Draft]:
-        sealer = self._key()
+    def _encrypted(self, project: str, new_messages: Sequence[NewMessage]) -> Sequence[NewMessage]:
+        cipher = self._require_cipher()
         return [
             msgspec.structs.replace(
-                draft,
-                body=sealer.seal(project, draft.body),
-                sealed=True,
-                checksum=b"",  # of the plain body: it would give short ones away
+                message,
+                body=cipher.encrypt(project, message.body),
+                encrypted=True,
+                checksum=b"",  # of the plain body: it would reveal short ones
             )
-            for draft in drafts
+            for message in new_messages
         ]
 
-    def _key(self) -> Sealer:
-        if self._sealer is None:
-            raise errors.BadConfiguration("message_encryption_key is not set any more")
-        return self._sealer
+    def _require_cipher(self) -> BodyCipher:
+        if self._cipher is None:
+            raise errors.BadConfiguration(
+                "message_encryption_key is not set, but encrypted messages or queues need it"
+            )
+        return self._cipher
 
     def _check_number(self, name: str, items: Sequence[str]) -> None:
         most = self._limits.max_messages_per_page

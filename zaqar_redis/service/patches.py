@@ -12,25 +12,25 @@ import msgspec
 from zaqar_redis import errors, rules
 
 
-class Change(msgspec.Struct, frozen=True):
+class PatchOperation(msgspec.Struct, frozen=True):
     op: str
     key: str
     value: Any = None
 
 
-def read(document: Any) -> list[Change]:
-    """The changes of a patch document.
+def read(document: Any) -> list[PatchOperation]:
+    """Returns the operations of a patch document.
 
     API: an array of ``{"op", "path", "value"}``, the path ``/metadata/<key>``
     with ``~0`` and ``~1`` for tilde and slash.  Raises BadBody.
     """
     if not isinstance(document, list):
         raise errors.BadBody(why="The patch must be an array of operations.")
-    return [_change(place, item) for place, item in enumerate(document)]
+    return [_change(index, item) for index, item in enumerate(document)]
 
 
-def _change(place: int, item: Any) -> Change:
-    where = f"Operation {place} of the patch"
+def _change(index: int, item: Any) -> PatchOperation:
+    where = f"Operation {index} of the patch"
     if not isinstance(item, dict):
         raise errors.BadBody(why=f"{where} must be an object.")
     op = item.get("op")
@@ -38,7 +38,7 @@ def _change(place: int, item: Any) -> Change:
         raise errors.BadBody(why=f'{where}: "op" must be add, replace or remove.')
     if op != "remove" and "value" not in item:
         raise errors.BadBody(why=f'{where}: "value" is missing.')
-    return Change(op=op, key=_key(where, item.get("path")), value=item.get("value"))
+    return PatchOperation(op=op, key=_key(where, item.get("path")), value=item.get("value"))
 
 
 def _key(where: str, path: Any) -> str:
@@ -52,8 +52,8 @@ def _key(where: str, path: Any) -> str:
     return tokens[1].replace("~1", "/").replace("~0", "~")
 
 
-def apply(metadata: dict[str, Any], changes: Sequence[Change]) -> dict[str, Any]:
-    """The metadata with all changes made.  Raises Conflict."""
+def apply(metadata: dict[str, Any], changes: Sequence[PatchOperation]) -> dict[str, Any]:
+    """Returns the metadata with all changes applied.  Raises Conflict."""
     changed = dict(metadata)
     for change in changes:
         reserved = change.key in rules.RESERVED

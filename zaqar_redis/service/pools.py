@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an operator can do with pools and flavors."""
+"""Operations on pools and flavors, for operators."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import msgspec
 
 from zaqar_redis import errors, rules
 from zaqar_redis.keyspace import uris
-from zaqar_redis.keyspace.client import check_options, printable
-from zaqar_redis.records import Flavor, Job, Located, Pool, Share
-from zaqar_redis.storage.control import DEFAULT
-from zaqar_redis.storage.pooled import PooledDriver, shares
-from zaqar_redis.storage.pooled.jobs import REBALANCE, drain_of
+from zaqar_redis.keyspace.client import check_options, redact_password
+from zaqar_redis.records import Flavor, Job, Pool, QueueLocation, StoreShare
+from zaqar_redis.storage.control import DEFAULT_POOL
+from zaqar_redis.storage.pools import PooledDriver, shares
+from zaqar_redis.storage.pools.rebalance import REBALANCE_JOB, drain_job
 
 #: How often a change is tried when others change pools meanwhile.
 _UPDATE_TRIES = 10
-#: Queues of a pool that are looked for in the store of its new URI.
+#: Queues of a pool that are searched for in the store of its new URI.
 _SAMPLE = 100
 #: Names that would hide something else in `/v2/health`.
 _RESERVED = ("catalog_reachable",)
@@ -26,59 +26,61 @@ _RESERVED = ("catalog_reachable",)
 _OPTIONS_MAX = 4096
 
 
-class Pools:
+class PoolService:
     def __init__(self, driver: PooledDriver) -> None:
         self._driver = driver
         self._store = driver.control.pools
 
     async def list(self, marker: str, limit: int) -> Sequence[Pool]:
-        """Up to *limit* pools behind the name *marker*."""
+        """Returns up to *limit* pools behind the name *marker*."""
         found = [pool for pool in (await self._store.list()).items if pool.name > marker]
-        return [shown(pool) for pool in found[:limit]]
+        return [without_password(pool) for pool in found[:limit]]
 
     async def get(self, name: str) -> Pool:
-        return shown(await self._known(name))
+        return without_password(await self._require(name))
 
     async def count(self, name: str) -> int:
-        """How many queues live in it."""
+        """Returns the number of queues in the pool."""
         return await self._driver.control.catalogue.count(name)
 
     async def put(
         self, pool: Pool, version: int | None = None, *, adopt: bool = False
     ) -> bool | None:
-        """Make or replace a pool; True when it is new.
+        """Creates or replaces a pool; returns True when it is new.
 
-        None, and nothing is changed, when pools have changed since *version*.  With
+        Returns None, and changes nothing, when pools have changed since *version*.  With
         *adopt* its store may be another installation's, or have queues of its own; they
-        come along.
+        become the pool's.
 
-        Raises BadRequest when it is not as it should be or its store does not
-        answer, UriTaken when its store is another pool's, however that is spelt,
-        StoreOwned when it is another installation's, Conflict when a queue of it is
-        elsewhere, and QueuesElsewhere when it has queues and its new store has none of them.
+        Raises BadRequest when the pool is invalid or its store does not answer,
+        UriTaken when its store is another pool's, however that is spelt, StoreOwned
+        when it is another installation's, Conflict when another pool has a queue of it,
+        and StoreLacksQueues when the pool has queues and its new store none of them.
         """
         _name("pool", pool.name)
-        if pool.name == DEFAULT:
-            raise errors.BadRequest(why=f'"{DEFAULT}" is the service\'s own store, and no pool.')
+        if pool.name == DEFAULT_POOL:
+            raise errors.BadRequest(
+                why=f'"{DEFAULT_POOL}" is the service\'s own store, and not a pool.'
+            )
         if pool.name in _RESERVED:
             raise errors.BadRequest(why=f'No pool may be called "{pool.name}".')
         before = await self._store.get(pool.name)
-        if before is not None and pool.uri == printable(before.uri):
+        if before is not None and pool.uri == redact_password(before.uri):
             pool = msgspec.structs.replace(pool, uri=before.uri)  # as it was shown
         _check(pool)
-        elsewhere = before is None or (before.uri, before.options) != (pool.uri, pool.options)
-        if elsewhere:
+        store_changed = before is None or (before.uri, before.options) != (pool.uri, pool.options)
+        if store_changed:
             await self._check_store(pool)
         if before is not None and before.uri != pool.uri:
             await self._check_queues(pool)
-        if elsewhere or adopt:
+        if store_changed or adopt:
             await self._driver.adoption.check(pool, adopt)
-        made = await self._store.put(pool, canonical=uris.canonical(pool.uri), version=version)
-        if made is not None and pool.draining:
-            await self._driver.control.jobs.end(drain_of(pool.name))  # a new attempt
-        if made is not None and (elsewhere or adopt):
+        created = await self._store.put(pool, canonical=uris.canonical(pool.uri), version=version)
+        if created is not None and pool.draining:
+            await self._driver.control.jobs.end(drain_job(pool.name))  # a new attempt
+        if created is not None and (store_changed or adopt):
             await self._driver.adoption.take(pool)
-        return made
+        return created
 
     async def update(self, name: str, changes: dict[str, Any], *, adopt: bool = False) -> Pool:
         """Raises NotFound, Conflict, and what `put` raises."""
@@ -94,39 +96,39 @@ class Pools:
 
     async def delete(self, name: str) -> None:
         """Raises PoolInUse and FlavorEmptied."""
-        # Places of queues that were deleted just now are nothing that it is needed for.
+        # Catalogue entries of queues that were deleted just now do not need the pool.
         await self._driver.forget_deleted(0, name)
         pool = await self._store.get(name)
         await self._store.delete(name)
-        await self._driver.control.jobs.end(drain_of(name))
+        await self._driver.control.jobs.end(drain_job(name))
         if pool is not None:
             await self._driver.adoption.drop(pool)
 
     async def drain(self, name: str) -> Job | None:
-        """How emptying the pool went, the last time round."""
-        return await self._driver.control.jobs.get(drain_of(name))
+        """Returns the outcome of the last round that drained the pool."""
+        return await self._driver.control.jobs.get(drain_job(name))
 
-    async def locate(self, project: str, queue: str) -> Located:
-        """The store that the queue lives in, also while that is away.  Raises NotFound."""
+    async def locate(self, project: str, queue: str) -> QueueLocation:
+        """Returns the store of a queue, also while it is unavailable.  Raises NotFound."""
         located = await self._driver.control.catalogue.locate(project, queue)
         try:
-            there = await self._driver.queues.get(project, queue) is not None
+            exists = await self._driver.queues.get(project, queue) is not None
         except errors.StoreUnavailable:
             if located.pool is None:
                 raise
-            there = not located.deleted
-        if not there:
+            exists = not located.deleted
+        if not exists:
             raise errors.NotFound(why=f"Queue {queue} does not exist.")
-        return msgspec.structs.replace(located, pool=located.pool or DEFAULT)
+        return msgspec.structs.replace(located, pool=located.pool or DEFAULT_POOL)
 
-    async def _known(self, name: str) -> Pool:
+    async def _require(self, name: str) -> Pool:
         pool = await self._store.get(name)
         if pool is None:
             raise errors.NotFound(why=f"There is no pool {name}.")
         return pool
 
     async def _check_store(self, pool: Pool) -> None:
-        """The store answers, is one that queues can live in, and nobody else's."""
+        """Checks that the store answers, can hold queues, and is no other pool's."""
         try:
             identity = await self._driver.identity_of(pool)
         except errors.BadConfiguration as error:
@@ -134,55 +136,55 @@ class Pools:
         except (errors.Unavailable, OSError) as error:
             reason = f": {error.__cause__}" if error.__cause__ else ""
             raise errors.BadRequest(
-                why=f'The value of "uri": cannot connect to {printable(pool.uri)}{reason}.'
+                why=f'The value of "uri": cannot connect to {redact_password(pool.uri)}{reason}.'
             ) from None
         for name, other in (await self._driver.identities()).items():
             if name != pool.name and other == identity:
                 raise errors.UriTaken(pool=name)
 
     async def _check_queues(self, pool: Pool) -> None:
-        """A pool takes its queues along: to another address, or to a copy of its store."""
+        """Checks that the new store has queues of the pool: it is the old one, or a copy."""
         placed = await self._driver.control.catalogue.queues_of(pool.name, "", _SAMPLE)
-        if placed and not await self._driver.has_any(pool, placed):
-            raise errors.QueuesElsewhere(pool=pool.name, count=await self.count(pool.name))
+        if placed and not await self._driver.has_any_queue(pool, placed):
+            raise errors.StoreLacksQueues(pool=pool.name, count=await self.count(pool.name))
 
 
-class Rebalance:
-    """Spreading queues over pools by weight."""
+class RebalanceService:
+    """The job that spreads queues over pools by weight."""
 
     def __init__(self, driver: PooledDriver) -> None:
         self._driver = driver
         self._jobs = driver.control.jobs
 
     async def start(self) -> None:
-        await self._jobs.put(REBALANCE, Job(running=True))
+        await self._jobs.put(REBALANCE_JOB, Job(running=True))
 
     async def stop(self) -> None:
-        """Idempotent.  The queue that is on the move arrives."""
-        await self._jobs.end(REBALANCE)
+        """Stops the job; the move under way is finished.  Idempotent."""
+        await self._jobs.end(REBALANCE_JOB)
 
     async def get(self) -> Job:
-        return await self._jobs.get(REBALANCE) or Job(running=False)
+        return await self._jobs.get(REBALANCE_JOB) or Job(running=False)
 
-    async def plan(self) -> list[Share]:
-        """What each store has and should have, by name."""
+    async def plan(self) -> list[StoreShare]:
+        """Returns how many queues each store has and should have, by name."""
         counts = await self._driver.jobs.counts()
         pools = (await self._driver.control.pools.list()).items
-        due = dict(counts)
-        for surplus, wanting in shares.transfers(pools, counts):
+        targets = dict(counts)
+        for surplus, deficit in shares.imbalances(pools, counts):
             for name in surplus:
-                due[name] -= surplus[name]
-            for name in wanting:
-                due[name] += wanting[name]
-        return [Share(name=name, queues=counts[name], due=due[name]) for name in counts]
+                targets[name] -= surplus[name]
+            for name in deficit:
+                targets[name] += deficit[name]
+        return [StoreShare(name=name, queues=counts[name], due=targets[name]) for name in counts]
 
 
-class Flavors:
+class FlavorService:
     def __init__(self, driver: PooledDriver) -> None:
         self._store = driver.control.flavors
 
     async def list(self, marker: str, limit: int) -> Sequence[Flavor]:
-        """Up to *limit* flavors behind the name *marker*."""
+        """Returns up to *limit* flavors behind the name *marker*."""
         found = [flavor for flavor in await self._store.list() if flavor.name > marker]
         return found[:limit]
 
@@ -193,7 +195,7 @@ class Flavors:
         return flavor
 
     async def put(self, name: str, pools: Sequence[str]) -> bool:
-        """Make a flavor of just these pools, or give it these; True when it is new."""
+        """Creates a flavor of just these pools, or replaces its pools; True when it is new."""
         _name("flavor", name)
         if not pools:
             raise errors.BadRequest(why='The value of "pool_list" must name at least one pool.')
@@ -206,13 +208,13 @@ class Flavors:
         await self._store.delete(name)
 
 
-def shown(pool: Pool) -> Pool:
-    """Without the password in its URI."""
-    return msgspec.structs.replace(pool, uri=printable(pool.uri))
+def without_password(pool: Pool) -> Pool:
+    """Returns the pool without the password in its URI."""
+    return msgspec.structs.replace(pool, uri=redact_password(pool.uri))
 
 
 def _name(what: str, name: str) -> None:
-    # Of dots alone no URL can be made: clients take them for folders.
+    # Dots alone do not fit in a URL: clients take them for folders.
     if not rules.is_queue_name(name) or name in (".", ".."):
         raise errors.BadRequest(
             why=f"The name of a {what} must have 1 to {rules.QUEUE_NAME_MAX} ASCII letters, "

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can be done with queues."""
+"""Operations on queues."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ import msgspec
 from zaqar_redis import errors, rules
 from zaqar_redis.records import Page, Queue, Stats
 from zaqar_redis.service import patches
-from zaqar_redis.storage.driver import Driver
+from zaqar_redis.storage.contract import Driver
 
 #: How often a patch is tried when others change the same queue meanwhile.
 _PATCH_TRIES = 10
 
 
-class Queues:
+class QueueService:
     def __init__(self, driver: Driver, limits: rules.Limits, can_encrypt: bool) -> None:
         self._store = driver.queues
         self._limits = limits
         self._can_encrypt = can_encrypt
 
     async def create(self, project: str, queue: str, metadata: dict[str, Any]) -> bool:
-        """False when it was there; then nothing is changed."""
+        """Creates a queue; returns False, and changes nothing, when it exists."""
         self._check(metadata)
         return await self._store.create(project, queue, metadata)
 
     async def get(self, project: str, queue: str) -> dict[str, Any]:
-        """Metadata with defaults.  Queues are lazy: a missing one has only those."""
+        """Returns the metadata with defaults; only defaults when the queue does not exist."""
         found = await self._store.get(project, queue)
         return self.shown(found.metadata if found else {})
 
     async def patch(
-        self, project: str, queue: str, changes: Sequence[patches.Change]
+        self, project: str, queue: str, changes: Sequence[patches.PatchOperation]
     ) -> dict[str, Any]:
-        """Raises NotFound, Conflict, BadRequest."""
+        """Returns the changed metadata.  Raises NotFound, Conflict, BadRequest."""
         for _ in range(_PATCH_TRIES):
             found = await self._store.get(project, queue)
             if found is None:
@@ -53,7 +53,7 @@ class Queues:
     async def list(
         self, project: str, marker: str, limit: int | None, name: str, metadata: dict[str, str]
     ) -> Page[Queue]:
-        """Queues whose name holds *name* and whose metadata equals *metadata*."""
+        """Returns queues whose name contains *name* and whose metadata has *metadata*."""
 
         def wanted(queue: Queue) -> bool:
             return name in queue.name and all(
@@ -75,7 +75,7 @@ class Queues:
         await self._store.purge(project, queue)
 
     def shown(self, metadata: dict[str, Any]) -> dict[str, Any]:
-        """API: reserved attributes are shown with their defaults when not set."""
+        """Returns the metadata, with defaults for reserved attributes that are not set."""
         limits = self._limits
         defaults = {
             "_max_messages_post_size": limits.max_messages_post_size,
@@ -100,12 +100,12 @@ class Queues:
 
 
 def _equals(value: Any, text: str) -> bool:
-    """A filter comes as text; numbers and booleans are compared by how they are written."""
+    """Returns whether *value* equals the *text* of a filter: JSON unless *value* is a string."""
     if isinstance(value, str):
         return value == text
     try:
         wanted = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):
         return False
-    # To Python, 1 and true are equal.
+    # Python's 1 and True are equal.
     return isinstance(wanted, bool) == isinstance(value, bool) and bool(wanted == value)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Queues as Spark's tables and streams: read in Arrow batches, written exactly once.
+"""Spark data source: queues as tables and streams, read in Arrow, written exactly once.
 
-Whoever does not import this room needs neither pyspark, pyarrow nor numpy.
+Only imports of this package need pyspark, pyarrow and numpy.
 """

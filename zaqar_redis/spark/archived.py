@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows that were messages once, as reads and archives have them."""
+"""Rows that were messages once, in the columns of reads and archives."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from pyspark.sql.types import (
 
 from zaqar_redis import rules
 from zaqar_redis.keyspace import envelope
-from zaqar_redis.records import Draft
+from zaqar_redis.records import NewMessage
 from zaqar_redis.spark import rows
 from zaqar_redis.spark.rows import BadRow
 
 _NUMBER, _TIME, _TEXT = (IntegerType(), LongType()), (TimestampType(),), (StringType(),)
-#: What a message is made of, and of which types; see columns.py.
+#: Columns that make up a message, and their types; see columns.py.
 COLUMNS: dict[str, tuple[DataType, ...]] = {
     "rank": _NUMBER,
     "created": _TIME,
@@ -53,7 +53,7 @@ _CHECKSUM = 16
 _EPOCH = re.compile(r"[0-9a-f]{16}")
 
 
-class Message(NamedTuple):
+class ArchivedMessage(NamedTuple):
     rank: int
     #: ms
     created: int
@@ -61,7 +61,7 @@ class Message(NamedTuple):
     #: seconds
     ttl: int
     delay: int
-    #: None: it is not known
+    #: None: unknown
     epoch: str | None
     #: how often it was claimed
     claims: int
@@ -69,16 +69,16 @@ class Message(NamedTuple):
     tail: bytes
     #: bytes of the body
     size: int
-    sealed: bool
+    encrypted: bool
 
 
-def checked(schema: StructType) -> tuple[str, ...]:
-    """The names of the columns.  Raises BadConfiguration when they will not do."""
-    return rows.accepted(schema, COLUMNS, REQUIRED, "restored")
+def checked_columns(schema: StructType) -> tuple[str, ...]:
+    """Returns the names of the columns.  Raises BadConfiguration when they are not valid."""
+    return rows.accepted_columns(schema, COLUMNS, REQUIRED, "restored")
 
 
-def messages(batch: pa.RecordBatch, client: bytes) -> Iterator[Message]:
-    """The rows of a batch with known columns; *client* where no column says who posted.
+def messages(batch: pa.RecordBatch, client: bytes) -> Iterator[ArchivedMessage]:
+    """Yields the rows of a batch with known columns; *client* where there is no client id.
 
     Raises BadRow.
     """
@@ -98,17 +98,19 @@ def _values(column: pa.Array) -> Sequence[Any]:
     return values
 
 
-def _message(values: tuple[Any, ...], client: bytes) -> Message:
+def _message(values: tuple[Any, ...], client: bytes) -> ArchivedMessage:
     rank, created, expires, body, ttl, delay, epoch, claims, *rest = values
-    who, origin, checksum, sealed = rest
+    who, origin, checksum, encrypted = rest
     for name, value in (("rank", rank), ("created", created), ("expires", expires)):
         if value is None:
             raise ValueError(f'the column "{name}" is null')
     body = body.encode() if isinstance(body, str) else body
-    _check(body, sealed, epoch, origin, checksum)
-    draft = Draft(body=body, checksum=checksum or b"", origin=origin or "", sealed=bool(sealed))
+    _check(body, encrypted, epoch, origin, checksum)
+    new_message = NewMessage(
+        body=body, checksum=checksum or b"", origin=origin or "", encrypted=bool(encrypted)
+    )
     lived = max(0, expires - created) // 1000 if ttl is None else ttl
-    return Message(
+    return ArchivedMessage(
         rank=rows.within("rank", rank, 1, _RANK_MAX),
         created=rows.within("created", created, 0, _RANK_MAX),
         expires=rows.within("expires", expires, 0, _RANK_MAX),
@@ -116,24 +118,24 @@ def _message(values: tuple[Any, ...], client: bytes) -> Message:
         delay=rows.within("delay", delay or 0, 0, _SECONDS_MAX),
         epoch=epoch,
         claims=rows.within("claim_count", claims or 0, 0, _SECONDS_MAX),
-        tail=envelope.tail(draft, client if who is None else envelope.client_bytes(who)),
+        tail=envelope.tail(new_message, client if who is None else envelope.client_bytes(who)),
         size=len(body),
-        sealed=draft.sealed,
+        encrypted=new_message.encrypted,
     )
 
 
 def _check(
     body: bytes | None,
-    sealed: bool | None,
+    encrypted: bool | None,
     epoch: str | None,
     origin: str | None,
     checksum: bytes | None,
 ) -> None:
-    """Raises ValueError."""
+    """Raises ValueError when a value is not valid."""
     if body is None:
         raise ValueError('the column "body" is null')
-    # Its size is not checked: it was accepted once, under whatever limit there was.
-    if not sealed:
+    # The size is not checked: the body was accepted once, under the limit of that time.
+    if not encrypted:
         rows.check_json(body)
     if epoch is not None and not _EPOCH.fullmatch(epoch):
         raise ValueError(f'the column "epoch" is {epoch!r}; it must be 16 hexadecimal digits')

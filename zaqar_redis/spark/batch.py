@@ -22,23 +22,25 @@ from pyspark.sql.datasource import (
 )
 
 from zaqar_redis import errors
-from zaqar_redis.records import Top
-from zaqar_redis.spark import losses, partitions, reading, subscribed
-from zaqar_redis.spark.options import EARLIEST, LATEST, Options
+from zaqar_redis.records import Watermarks
+from zaqar_redis.spark import data_loss, partition_reader, partitions, selection
+from zaqar_redis.spark.options import EARLIEST, LATEST, SourceOptions
+from zaqar_redis.spark.partition_reader import ReadSpec
 from zaqar_redis.spark.partitions import RangePartition
-from zaqar_redis.spark.reading import Wanted
-from zaqar_redis.spark.stores import Stores, Where
-from zaqar_redis.spark.subscribed import Ends, Subscribed
-from zaqar_redis.storage.drivers.redis import range_reader
+from zaqar_redis.spark.selection import QueueSelection, QueueSnapshot
+from zaqar_redis.spark.stores import StoreConfig, StoreConnections
+from zaqar_redis.storage.redis import range_reader
 
 
 class BatchReader(DataSourceReader):
-    """Reads what there is.  Raises BadConfiguration when the store cannot be used."""
+    """A batch read.  Raises BadConfiguration when the store cannot be used."""
 
-    def __init__(self, at: Where, options: Options, columns: tuple[str, ...]) -> None:
-        self._where = at
+    def __init__(
+        self, config: StoreConfig, options: SourceOptions, columns: tuple[str, ...]
+    ) -> None:
+        self._config = config
         self._options = options
-        self._wanted = Wanted(
+        self._read_spec = ReadSpec(
             columns=columns,
             size=options["fetchSize"],
             include_expired=options["includeExpired"],
@@ -46,34 +48,34 @@ class BatchReader(DataSourceReader):
             include_delayed=options["includeDelayed"],
             fail_on_data_loss=options["failOnDataLoss"],
         )
-        #: what filters leave to be read
+        #: queues and ranks that pushed filters leave; None: all queues
         self._only: frozenset[str] | None = None
         self._least, self._most = 0, math.inf
 
     def partitions(self) -> Sequence[InputPartition]:
-        with Stores(self._where) as stores:
-            plan = _Plan(self._options, stores)
+        with StoreConnections(self._config) as stores:
+            plan = _BatchPlanner(self._options, stores)
             ranges = [
-                (ends, *self._filtered(*plan.range(ends)))
-                for ends in plan.ends()
-                if self._only is None or ends.queue in self._only
+                (snapshot, *self._filtered(*plan.range(snapshot)))
+                for snapshot in plan.snapshots()
+                if self._only is None or snapshot.queue in self._only
             ]
             return plan.split([each for each in ranges if each[1] < each[2]])
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        # Spark makes a partition of its own when there is none.
+        # Spark passes a partition of its own when `partitions` returns none.
         if not isinstance(partition, RangePartition):
             return iter(())
-        return reading.read(self._where, self._wanted, partition)
+        return partition_reader.read(self._config, self._read_spec, partition)
 
     def _filtered(self, start: int, end: int) -> tuple[int, int]:
         return max(start, self._least), int(min(end, self._most))
 
 
 class FilteringReader(BatchReader):
-    """The same, for whom Spark's filters on queue and rank choose what is fetched.
+    """A batch read to which Spark pushes filters on queue and rank.
 
-    Another class, because Spark refuses every reader that could take filters while its
+    A class of its own, because Spark refuses every reader that has `pushFilters` while its
     option for that is off.
     """
 
@@ -107,75 +109,87 @@ class FilteringReader(BatchReader):
         self._least, self._most = max(self._least, least), min(self._most, most)
 
 
-class _Plan:
-    """What options say, applied to what queues hold."""
+class _BatchPlanner:
+    """Applies the options to what queues hold."""
 
-    def __init__(self, options: Options, stores: Stores) -> None:
+    def __init__(self, options: SourceOptions, stores: StoreConnections) -> None:
         self._options = options
         self._stores = stores
-        self._subscribed = Subscribed(options, stores)
+        self._selection = QueueSelection(options, stores)
 
-    def ends(self) -> list[Ends]:
-        """Of every queue that is read.
+    def snapshots(self) -> list[QueueSnapshot]:
+        """Returns the snapshot of every queue that is read.
 
-        Raises BadConfiguration when one that was named is not there.
+        Raises BadConfiguration when a queue that was named does not exist.
         """
-        names = self._subscribed.names()
+        names = self._selection.names()
         for option in ("startingOffsets", "endingOffsets"):
-            subscribed.check_names(option, self._options[option] or EARLIEST, names)
-        return self._subscribed.present()
+            selection.check_names(option, self._options[option] or EARLIEST, names)
+        return self._selection.snapshots()
 
-    def range(self, ends: Ends) -> tuple[int, int]:
-        """The first rank to read, and the one to stop before."""
-        return self._start(ends, ends.top), self._end(ends, ends.top)
+    def range(self, snapshot: QueueSnapshot) -> tuple[int, int]:
+        """Returns the first rank to read, and the rank to stop before."""
+        return self._start(snapshot, snapshot.watermarks), self._end(snapshot, snapshot.watermarks)
 
-    def _start(self, ends: Ends, top: Top) -> int:
+    def _start(self, snapshot: QueueSnapshot, watermarks: Watermarks) -> int:
         if "startingTimestamp" in self._options.given:
-            self._options.one_of("startingTimestamp", "startingOffsets")
-            return self._subscribed.seek(ends, self._options["startingTimestamp"])
-        position = subscribed.at(self._options["startingOffsets"], ends.queue, EARLIEST)
-        return losses.start(
-            ends.queue,
+            self._options.exactly_one_of("startingTimestamp", "startingOffsets")
+            return self._selection.seek(snapshot, self._options["startingTimestamp"])
+        position = selection.position_for(
+            self._options["startingOffsets"], snapshot.queue, EARLIEST
+        )
+        return data_loss.resume_rank(
+            snapshot.queue,
             position.epoch,
-            subscribed.rank(position, top),
-            top,
+            selection.resolve_rank(position, watermarks),
+            watermarks,
             self._options["failOnDataLoss"],
         )
 
-    def _end(self, ends: Ends, top: Top) -> int:
+    def _end(self, snapshot: QueueSnapshot, watermarks: Watermarks) -> int:
         if "endingTimestamp" in self._options.given:
-            self._options.one_of("endingTimestamp", "endingOffsets")
-            return self._subscribed.seek(ends, self._options["endingTimestamp"])
-        position = subscribed.at(self._options["endingOffsets"], ends.queue, LATEST)
-        if position.epoch not in (None, top.epoch):
+            self._options.exactly_one_of("endingTimestamp", "endingOffsets")
+            return self._selection.seek(snapshot, self._options["endingTimestamp"])
+        position = selection.position_for(self._options["endingOffsets"], snapshot.queue, LATEST)
+        if position.epoch not in (None, watermarks.epoch):
             raise errors.BadConfiguration(
-                f'option "endingOffsets": the queue "{ends.queue}" is in the epoch {top.epoch}, '
-                f"not in {position.epoch}"
+                f'option "endingOffsets": the queue "{snapshot.queue}" is in the epoch '
+                f"{watermarks.epoch}, not in {position.epoch}"
             )
-        return min(subscribed.rank(position, top), top.following)
+        return min(selection.resolve_rank(position, watermarks), watermarks.next_rank)
 
-    def split(self, ranges: Sequence[tuple[Ends, int, int]]) -> list[RangePartition]:
-        """Tasks of about as many messages each."""
+    def split(self, ranges: Sequence[tuple[QueueSnapshot, int, int]]) -> list[RangePartition]:
+        """Returns partitions with about as many messages each."""
         counted = [(*each, self._count(*each)) for each in ranges]
         total = sum(count for *_, count in counted)
-        least = partitions.wanted(self._options)
-        made = []
-        for ends, start, end, count in counted:
+        least = partitions.min_partitions(self._options)
+        planned = []
+        for snapshot, start, end, count in counted:
             share = math.ceil(least * count / total) if total else 1
-            number = partitions.parts(count, share, self._options["maxRecordsPerPartition"])
-            bounds = [start, *self._bounds(ends, start, count, number), end]
-            whole = RangePartition(ends.queue, ends.top.epoch, start, end, ends.place)
-            made += [
-                replace(whole, start=low, end=high) for low, high in pairwise(bounds) if low < high
+            number = partitions.partition_count(
+                count, share, self._options["maxRecordsPerPartition"]
+            )
+            bounds = [start, *self._bounds(snapshot, start, count, number), end]
+            full_range = RangePartition(
+                snapshot.queue, snapshot.watermarks.epoch, start, end, snapshot.location
+            )
+            planned += [
+                replace(full_range, start=low, end=high)
+                for low, high in pairwise(bounds)
+                if low < high
             ]
-        return partitions.interleaved(made, partitions.by_store)
+        return partitions.interleaved(planned, partitions.by_store)
 
-    def _count(self, ends: Ends, start: int, end: int) -> int:
-        client = self._stores.client(ends.place.uri)
-        return range_reader.count(client, self._stores.where.project, ends.queue, start, end)
+    def _count(self, snapshot: QueueSnapshot, start: int, end: int) -> int:
+        client = self._stores.client(snapshot.location.uri)
+        return range_reader.count_range(
+            client, self._stores.config.project, snapshot.queue, start, end
+        )
 
-    def _bounds(self, ends: Ends, start: int, count: int, number: int) -> list[int]:
-        """Ranks between which there are equally many messages."""
-        client, project = self._stores.client(ends.place.uri), self._stores.where.project
-        places = [count * part // number for part in range(1, number)]
-        return range_reader.bounds(client, project, ends.queue, start, places) if places else []
+    def _bounds(self, snapshot: QueueSnapshot, start: int, count: int, number: int) -> list[int]:
+        """Returns ranks between which there are equally many messages."""
+        client, project = self._stores.client(snapshot.location.uri), self._stores.config.project
+        positions = [count * part // number for part in range(1, number)]
+        if not positions:
+            return []
+        return range_reader.ranks_at(client, project, snapshot.queue, start, positions)

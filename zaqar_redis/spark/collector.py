@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Work on very many small objects."""
+"""The garbage collector, for work on very many small objects."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def no_collector() -> Iterator[None]:
-    """A million small objects make the collector run, and it never finds anything."""
+def gc_disabled() -> Iterator[None]:
+    """Disables the collector: a million small objects trigger it, and none is garbage."""
     before = gc.isenabled()
     gc.disable()
     try:
         yield
-    finally:  # the process goes on to other tasks
+    finally:  # the process will run other tasks
         if before:
             gc.enable()

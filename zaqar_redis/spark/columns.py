@@ -26,30 +26,30 @@ TIMESTAMP = pa.timestamp("us", tz="UTC")
 
 
 @dataclass(frozen=True)
-class Column:
+class MessageColumn:
     name: str
     spark: DataType
     arrow: pa.DataType
     #: for the reference in doc/spark.md
     about: str
-    #: False: only there when asked for
+    #: False: only when asked for
     default: bool = True
 
 
-def _text(name: str, about: str) -> Column:
-    return Column(name, StringType(), pa.string(), about)
+def _text(name: str, about: str) -> MessageColumn:
+    return MessageColumn(name, StringType(), pa.string(), about)
 
 
-def _binary(name: str, about: str, *, default: bool = True) -> Column:
-    return Column(name, BinaryType(), pa.binary(), about, default)
+def _binary(name: str, about: str, *, default: bool = True) -> MessageColumn:
+    return MessageColumn(name, BinaryType(), pa.binary(), about, default)
 
 
-def _time(name: str, about: str) -> Column:
-    return Column(name, TimestampType(), TIMESTAMP, about)
+def _time(name: str, about: str) -> MessageColumn:
+    return MessageColumn(name, TimestampType(), TIMESTAMP, about)
 
 
-def _number(name: str, about: str) -> Column:
-    return Column(name, IntegerType(), pa.int32(), about)
+def _number(name: str, about: str) -> MessageColumn:
+    return MessageColumn(name, IntegerType(), pa.int32(), about)
 
 
 COLUMNS = (
@@ -58,8 +58,13 @@ COLUMNS = (
     _text("kind", 'what it was read from: "queue"'),
     _text("pool", "pool that the queue was read from"),
     _text("id", "id of the message, as the API gives it"),
-    Column("rank", LongType(), pa.int64(), "place in the queue; grows by one with each message"),
-    _text("epoch", "life of the queue: another one after it was deleted and made again"),
+    MessageColumn(
+        "rank", LongType(), pa.int64(), "position in the queue; grows by one with each message"
+    ),
+    _text(
+        "epoch",
+        "incarnation of the queue: another one after it was deleted and created again",
+    ),
     _binary("body", "body as it is stored: JSON text, or what encryption made of it"),
     _time("created", "when it was posted"),
     _time("expires", "when it expires"),
@@ -70,46 +75,46 @@ COLUMNS = (
     _time("claim_expires", "when that claim ends; null: none holds it now"),
     _number("claim_count", "how often it was claimed"),
     _text("dead_letter_from", "queue that it came from as a dead letter; null: it is none"),
-    Column("encrypted", BooleanType(), pa.bool_(), "whether the body is encrypted"),
+    MessageColumn("encrypted", BooleanType(), pa.bool_(), "whether the body is encrypted"),
     _binary("checksum", "MD5 of the body, 16 bytes; null: it has none", default=False),
     _binary("record", "the message as it is stored, see keyspace/envelope.py", default=False),
 )
-NAMED = {column.name: column for column in COLUMNS}
+BY_NAME = {column.name: column for column in COLUMNS}
 
-#: Need the claims of messages, which are stored beside them.
-OF_CLAIMS = frozenset({"claim_id", "claim_expires", "claim_count"})
+#: Columns that need the claims of messages, which are stored beside them.
+CLAIM_COLUMNS = frozenset({"claim_id", "claim_expires", "claim_count"})
 
 
 def default_schema() -> StructType:
     return _schema(column for column in COLUMNS if column.default)
 
 
-def named(text: str) -> StructType:
-    """The schema of some columns: names separated by commas, in their order.
+def schema_of(text: str) -> StructType:
+    """Returns the schema of some columns: names separated by commas, in their order.
 
-    Raises BadConfiguration for a name that is unknown, empty, or there twice.
+    Raises BadConfiguration for a name that is unknown, empty, or repeated.
     """
     names = [name.strip() for name in text.split(",")]
     _check(names, 'option "columns": ')
-    return _schema(NAMED[name] for name in names)
+    return _schema(BY_NAME[name] for name in names)
 
 
-def projected(schema: StructType, option: str | None = None) -> tuple[str, ...]:
-    """The columns of a schema that a user wrote, or that *option* names.
+def projected_columns(schema: StructType, option: str | None = None) -> tuple[str, ...]:
+    """Returns the columns of a schema that a user wrote, or that *option* names.
 
-    Raises BadConfiguration for a column that is unknown, there twice, of another type
-    than ours, or may not be null: Spark would refuse the first batch only.  So it does
-    when schema and option do not name the same.
+    Raises BadConfiguration for a column that is unknown, repeated, of another type than
+    ours, or not nullable: Spark itself would refuse no sooner than the first batch.  Raises
+    it too when schema and option do not name the same columns.
     """
     names = tuple(schema.names)
-    if option and tuple(named(option).names) != names:
+    if option and tuple(schema_of(option).names) != names:
         raise BadConfiguration(
             f'option "columns": it names others than the schema, which are {", ".join(names)}; '
             "give one of them"
         )
     _check(names, "")
     for field in schema.fields:
-        ours = NAMED[field.name].spark
+        ours = BY_NAME[field.name].spark
         if field.dataType != ours:
             given = field.dataType.simpleString()
             raise BadConfiguration(
@@ -122,17 +127,17 @@ def projected(schema: StructType, option: str | None = None) -> tuple[str, ...]:
 
 @functools.lru_cache(maxsize=8)  # a task has one
 def arrow_schema(names: tuple[str, ...]) -> pa.Schema:
-    """The same columns in Arrow; the names are known ones."""
-    return pa.schema([(name, NAMED[name].arrow) for name in names])
+    """Returns the Arrow schema of known columns."""
+    return pa.schema([(name, BY_NAME[name].arrow) for name in names])
 
 
 def _check(names: Sequence[str], where: str) -> None:
-    for place, name in enumerate(names):
-        if name not in NAMED:
-            raise BadConfiguration(f'{where}there is no column "{name}", only {", ".join(NAMED)}')
-        if name in names[:place]:
-            raise BadConfiguration(f'{where}the column "{name}" is there twice')
+    for index, name in enumerate(names):
+        if name not in BY_NAME:
+            raise BadConfiguration(f'{where}there is no column "{name}", only {", ".join(BY_NAME)}')
+        if name in names[:index]:
+            raise BadConfiguration(f'{where}the column "{name}" is given twice')
 
 
-def _schema(columns: Iterable[Column]) -> StructType:
+def _schema(columns: Iterable[MessageColumn]) -> StructType:
     return StructType([StructField(column.name, column.spark) for column in columns])

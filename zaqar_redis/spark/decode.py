@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages at rest to Arrow batches, without a step of Python for each of them.
+"""Decodes stored messages to Arrow batches, without a step of Python for each message.
 
 keyspace/envelope.py has the layout.  All heads are gathered into one array, whose
-fields are then columns already; what has no fixed place is cut from the rest.
+fields are then columns already; fields without a fixed offset are cut from the rest.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 
 from zaqar_redis.errors import BadConfiguration
 from zaqar_redis.spark import columns, uuids
-from zaqar_redis.storage.drivers.redis import identity
+from zaqar_redis.storage.redis import identity
 
 if TYPE_CHECKING:
-    from zaqar_redis.spark.reading import Wanted
-    from zaqar_redis.storage.drivers.redis.range_reader import RawPage
+    from zaqar_redis.spark.partition_reader import ReadSpec
+    from zaqar_redis.storage.redis.range_reader import RawPage
 
-#: The first 56 bytes, which even the shortest message has: seven words to compare.
+#: The first 56 bytes, which even the shortest envelope has: seven words to compare.
 _HEAD = np.dtype(
     {
         "names": ["created", "expires", "ttl", "delay", "flags", "client", "origin"],
@@ -34,7 +34,7 @@ _HEAD = np.dtype(
     }
 )
 _RAW_HEAD = np.dtype((np.void, _HEAD.itemsize))
-_SEALED = 1
+_ENCRYPTED = 1
 #: Where the body of a message without origin and checksum begins, and its origin.
 _PLAIN_BODY, _ORIGIN = 58, 51
 _BIN8, _BIN32 = 0xC4, 0xC6
@@ -45,30 +45,30 @@ _INT_MAX = 2**31 - 1
 _CLAIM_ID = 32
 
 
-def _words(pattern: dict[int, int]) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-    """The bytes of a head that a pattern is about, and what they are then."""
-    about, then = np.zeros((2, _HEAD.itemsize), np.uint8)
-    about[list(pattern)] = 0xFF
-    then[list(pattern)] = list(pattern.values())
-    return about.view(np.uint64), then.view(np.uint64)
+def _mask_and_values(pattern: dict[int, int]) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+    """Returns the mask of the bytes that a pattern is about, and their values."""
+    mask, values = np.zeros((2, _HEAD.itemsize), np.uint8)
+    mask[list(pattern)] = 0xFF
+    values[list(pattern)] = list(pattern.values())
+    return mask.view(np.uint64), values.view(np.uint64)
 
 
 _TAGS = {0: 0x99, 1: 0xCF, 10: 0xCF, 19: 0xCE, 24: 0xCE, 29: 0xCC, 31: _BIN8, 32: 16, 49: 0xD9}
-_ABOUT_TAGS, _THEN_TAGS = _words(_TAGS)
-_ABOUT_PLAIN, _THEN_PLAIN = _words({50: 0, 51: _BIN8, 52: 0, 53: _BIN32})
+_TAGS_MASK, _TAGS_VALUES = _mask_and_values(_TAGS)
+_PLAIN_MASK, _PLAIN_VALUES = _mask_and_values({50: 0, 51: _BIN8, 52: 0, 53: _BIN32})
 
 
-class NoEnvelope(ValueError):
-    """What is stored for a message is none."""
+class InvalidEnvelope(ValueError):
+    """The stored bytes of a message are not a valid envelope."""
 
-    def __init__(self, origin: Origin, rank: int) -> None:
+    def __init__(self, source: MessageSource, rank: int) -> None:
         super().__init__(
-            f"message {rank} of {origin.project}/{origin.queue} is no envelope of this service"
+            f"message {rank} of {source.project}/{source.queue} is no envelope of this service"
         )
 
 
 @dataclass(frozen=True)
-class Origin:
+class MessageSource:
     """What all messages of a partition have in common."""
 
     project: str
@@ -79,7 +79,7 @@ class Origin:
 
 @dataclass(frozen=True)
 class Rows:
-    """Messages that are there, by rows; all arrays are of one length."""
+    """Messages that exist, by rows; all arrays have the same length."""
 
     #: int64
     ranks: NDArray[np.int64]
@@ -87,16 +87,16 @@ class Rows:
     envelopes: pa.BinaryArray
     #: of _HEAD
     heads: NDArray[np.void]
-    #: where the body begins; None: all at _PLAIN_BODY
+    #: offset of the body; None: _PLAIN_BODY for all
     bodies: NDArray[np.int64] | None
     #: binary, see lua/shared/hold.lua; None: as if all were null
     holds: pa.BinaryArray | None
-    #: end of the claim and of the delay, ms; NaN: there is none, None: there are none
+    #: end of the claim and of the delay, ms; NaN: no end, None: no message has one
     held_until: NDArray[np.float64] | None
     delayed_until: NDArray[np.float64] | None
 
     def where(self, mask: NDArray[np.bool_]) -> Rows:
-        """Those rows that the mask says."""
+        """Returns the rows that the mask selects."""
         if mask.all():
             return self
         chosen = pa.array(mask)
@@ -111,79 +111,79 @@ class Rows:
         )
 
     def alive(self, now: int) -> NDArray[np.bool_]:
-        """Which have not expired, at a time in ms."""
+        """Returns the mask of rows that have not expired, at a time in ms."""
         return self.heads["expires"] > now
 
     def held(self, now: int) -> NDArray[np.bool_]:
-        """Which are held by a live claim."""
+        """Returns the mask of rows that a live claim holds."""
         return self._later(self.held_until, now)
 
     def delayed(self, now: int) -> NDArray[np.bool_]:
-        """Which cannot be claimed yet."""
+        """Returns the mask of rows that cannot be claimed yet."""
         return self._later(self.delayed_until, now)
 
     def _later(self, times: NDArray[np.float64] | None, now: int) -> NDArray[np.bool_]:
         return np.zeros(len(self.ranks), np.bool_) if times is None else times > now
 
 
-#: Milliseconds, as numbers or as Redis writes them; None: there is none.
+#: Milliseconds, as numbers or as Redis writes them; None: no time.
 _Times = Sequence[float | bytes | None] | NDArray[np.float64]
-#: A column of rows; the time in ms decides which claims are live.
-_Reader = Callable[[Origin, Rows, int], pa.Array]
+#: Builds a column from rows; the time in ms decides which claims are live.
+_ColumnReader = Callable[[MessageSource, Rows, int], pa.Array]
 
 
 def rows(
-    origin: Origin,
+    source: MessageSource,
     ranks: Sequence[int] | NDArray[np.int64],
     envelopes: Sequence[bytes | None],
     holds: Sequence[bytes | None] | None = None,
     held_until: _Times | None = None,
     delayed_until: _Times | None = None,
 ) -> Rows:
-    """What Redis answered, by rank, without the holes.
+    """Returns what Redis answered, by rank, without ranks that have no message.
 
-    Raises NoEnvelope, and BadConfiguration when all together are 2 GiB or more, which
-    is what one Arrow batch can hold.
+    Raises InvalidEnvelope, and BadConfiguration when all together have 2 GiB or more, the
+    limit of one Arrow batch.
     """
     numbers = _numbers(ranks)
     stored = pa.array(envelopes, pa.binary())
     if isinstance(stored, pa.ChunkedArray):
         raise BadConfiguration(
-            f"{len(numbers)} messages of {origin.project}/{origin.queue} are more than 2 GiB: "
+            f"{len(numbers)} messages of {source.project}/{source.queue} are more than 2 GiB: "
             'the option "fetchSize" must be smaller'
         )
     claims = None if holds is None else pa.array(holds, pa.binary())
     held, delayed = _times(held_until), _times(delayed_until)
     if stored.null_count:
-        there = stored.is_valid()
-        mask = there.to_numpy(zero_copy_only=False)
-        numbers, stored = numbers[mask], stored.filter(there)
-        claims = None if claims is None else claims.filter(there)
+        existing = stored.is_valid()
+        mask = existing.to_numpy(zero_copy_only=False)
+        numbers, stored = numbers[mask], stored.filter(existing)
+        claims = None if claims is None else claims.filter(existing)
         held = None if held is None else held[mask]
         delayed = None if delayed is None else delayed[mask]
-    heads, bodies = _heads(origin, numbers, stored)
+    heads, bodies = _heads(source, numbers, stored)
     return Rows(numbers, stored, heads, bodies, claims, held, delayed)
 
 
-def batch(origin: Origin, names: tuple[str, ...], rows: Rows, now: int) -> pa.RecordBatch:
-    """Known columns of messages; *now* in ms decides which claims are live."""
+def batch(source: MessageSource, names: tuple[str, ...], rows: Rows, now: int) -> pa.RecordBatch:
+    """Returns known columns of messages; *now* in ms decides which claims are live."""
     schema = columns.arrow_schema(names)
-    arrays = [_READERS[name](origin, rows, now) for name in names]
+    arrays = [_READERS[name](source, rows, now) for name in names]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def page(origin: Origin, wanted: Wanted, page: RawPage) -> pa.RecordBatch:
-    """The batch of those messages of a page that are wanted; it may be empty."""
+def page(source: MessageSource, read_spec: ReadSpec, page: RawPage) -> pa.RecordBatch:
+    """Returns the batch of the messages of a page that *read_spec* includes; may be empty."""
     found = rows(
-        origin, page.ranks, page.envelopes, page.holds, page.held_until, page.delayed_until
+        source, page.ranks, page.envelopes, page.holds, page.held_until, page.delayed_until
     )
-    if not wanted.include_expired:
+    if not read_spec.include_expired:
         found = found.where(found.alive(page.now))
-    if not wanted.include_claimed:
+    if not read_spec.include_claimed:
         found = found.where(~found.held(page.now))
-    if not wanted.include_delayed:
+    if not read_spec.include_delayed:
         found = found.where(~found.delayed(page.now))
-    return batch(origin, wanted.columns, found, page.now)
+    return batch(source, read_spec.columns, found, page.now)
 
 
 def _numbers(ranks: Sequence[int] | NDArray[np.int64]) -> NDArray[np.int64]:
@@ -197,45 +197,45 @@ def _times(values: _Times | None) -> NDArray[np.float64] | None:
 
 
 def _heads(
-    origin: Origin, ranks: NDArray[np.int64], stored: pa.BinaryArray
+    source: MessageSource, ranks: NDArray[np.int64], stored: pa.BinaryArray
 ) -> tuple[NDArray[np.void], NDArray[np.int64] | None]:
-    """The heads, and where bodies begin, None for all plain."""
+    """Returns the heads, and the offsets of bodies; None: all are plain."""
     if not len(stored):
         return np.empty(0, _HEAD), None
     offsets, data = _buffers(stored)
     starts, lengths = offsets[:-1], np.diff(offsets)
-    _check(origin, ranks, lengths < _PLAIN_BODY)
-    # A view with an element at each byte; to index it copies whole heads, but only of an
-    # element without fields, which is copied field by field.
-    places = np.ndarray((len(data) - _HEAD.itemsize + 1,), _RAW_HEAD, data, strides=(1,))
-    heads = places[starts].view(_HEAD)
+    _check(source, ranks, lengths < _PLAIN_BODY)
+    # A view with an element at each byte.  Indexing copies whole heads only if the element
+    # has no fields; with fields it copies them one by one.
+    windows = np.ndarray((len(data) - _HEAD.itemsize + 1,), _RAW_HEAD, data, strides=(1,))
+    heads = windows[starts].view(_HEAD)
     words = heads.view(np.uint64).reshape(len(heads), -1)
-    odd = (words & _ABOUT_TAGS) != _THEN_TAGS
+    odd = (words & _TAGS_MASK) != _TAGS_VALUES
     if odd.any():
-        _check(origin, ranks, odd.any(axis=1))
-    if ((words[:, 6] & _ABOUT_PLAIN[6]) == _THEN_PLAIN[6]).all():
+        _check(source, ranks, odd.any(axis=1))
+    if ((words[:, 6] & _PLAIN_MASK[6]) == _PLAIN_VALUES[6]).all():
         return heads, None
-    return heads, _bodies(origin, ranks, stored, heads)
+    return heads, _bodies(source, ranks, stored, heads)
 
 
 def _bodies(
-    origin: Origin, ranks: NDArray[np.int64], stored: pa.BinaryArray, heads: NDArray[np.void]
+    source: MessageSource, ranks: NDArray[np.int64], stored: pa.BinaryArray, heads: NDArray[np.void]
 ) -> NDArray[np.int64]:
-    """Where the body of each begins: behind an origin and a checksum of some length."""
+    """Returns the offset of each body: behind an origin and a checksum of some length."""
     offsets, data = _buffers(stored)
     lengths = np.diff(offsets)
     behind = heads["origin"].astype(np.int64) + _ORIGIN
-    _check(origin, ranks, lengths < behind + 7)
+    _check(source, ranks, lengths < behind + 7)
     checksum = offsets[:-1] + behind
     bodies: NDArray[np.int64] = behind + data[checksum + 1] + 7
-    _check(origin, ranks, lengths < bodies)
+    _check(source, ranks, lengths < bodies)
     body = offsets[:-1] + bodies - 5
-    _check(origin, ranks, (data[checksum] != _BIN8) | (data[body] != _BIN32))
+    _check(source, ranks, (data[checksum] != _BIN8) | (data[body] != _BIN32))
     return bodies
 
 
 def _buffers(stored: pa.BinaryArray) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
-    """Offsets and bytes of an array that is no slice of another."""
+    """Returns offsets and bytes of an array that is not a slice of another."""
     _, offsets, data = stored.buffers()
     return (
         np.frombuffer(offsets, np.int32, len(stored) + 1),
@@ -243,21 +243,21 @@ def _buffers(stored: pa.BinaryArray) -> tuple[NDArray[np.int32], NDArray[np.uint
     )
 
 
-def _check(origin: Origin, ranks: NDArray[np.int64], odd: NDArray[np.bool_]) -> None:
+def _check(source: MessageSource, ranks: NDArray[np.int64], odd: NDArray[np.bool_]) -> None:
     if odd.any():
-        raise NoEnvelope(origin, int(ranks[odd.argmax()]))
+        raise InvalidEnvelope(source, int(ranks[odd.argmax()]))
 
 
-def _same(text: Callable[[Origin], str]) -> _Reader:
-    return lambda origin, rows, now: pa.repeat(text(origin), len(rows.ranks))
+def _constant(text: Callable[[MessageSource], str]) -> _ColumnReader:
+    return lambda source, rows, now: pa.repeat(text(source), len(rows.ranks))
 
 
-def _time(field: str) -> _Reader:
-    return lambda origin, rows, now: _timestamps(rows.heads[field].astype(np.int64))
+def _time(field: str) -> _ColumnReader:
+    return lambda source, rows, now: _timestamps(rows.heads[field].astype(np.int64))
 
 
-def _seconds(field: str) -> _Reader:
-    return lambda origin, rows, now: pa.array(
+def _seconds(field: str) -> _ColumnReader:
+    return lambda source, rows, now: pa.array(
         np.minimum(rows.heads[field], _INT_MAX).astype(np.int32)
     )
 
@@ -268,63 +268,63 @@ def _timestamps(
     return pa.array(milliseconds * 1000, mask=absent).view(columns.TIMESTAMP)
 
 
-def _id(origin: Origin, rows: Rows, now: int) -> pa.StringArray:
-    return uuids.behind(identity.prefix(origin.epoch), rows.ranks)
+def _id(source: MessageSource, rows: Rows, now: int) -> pa.StringArray:
+    return uuids.with_numbers(identity.prefix(source.epoch), rows.ranks)
 
 
-def _client_id(origin: Origin, rows: Rows, now: int) -> pa.StringArray:
+def _client_id(source: MessageSource, rows: Rows, now: int) -> pa.StringArray:
     return uuids.texts(rows.heads["client"])
 
 
-def _encrypted(origin: Origin, rows: Rows, now: int) -> pa.BooleanArray:
-    return pa.array((rows.heads["flags"] & _SEALED).astype(np.bool_))
+def _encrypted(source: MessageSource, rows: Rows, now: int) -> pa.BooleanArray:
+    return pa.array((rows.heads["flags"] & _ENCRYPTED).astype(np.bool_))
 
 
-def _body(origin: Origin, rows: Rows, now: int) -> pa.BinaryArray:
+def _body(source: MessageSource, rows: Rows, now: int) -> pa.BinaryArray:
     if rows.bodies is None:
         return pc.binary_slice(rows.envelopes, _PLAIN_BODY, _END)
     return _cut(rows.envelopes, rows.bodies, np.full(len(rows.bodies), _END))
 
 
-def _checksum(origin: Origin, rows: Rows, now: int) -> pa.BinaryArray:
+def _checksum(source: MessageSource, rows: Rows, now: int) -> pa.BinaryArray:
     if rows.bodies is None:
         return pa.nulls(len(rows.ranks), pa.binary())
     starts = rows.heads["origin"] + np.int64(_ORIGIN + 2)
-    return _filled(_cut(rows.envelopes, starts, rows.bodies - 5))
+    return _empty_to_null(_cut(rows.envelopes, starts, rows.bodies - 5))
 
 
-def _dead_letter_from(origin: Origin, rows: Rows, now: int) -> pa.StringArray:
+def _dead_letter_from(source: MessageSource, rows: Rows, now: int) -> pa.StringArray:
     if rows.bodies is None:
         return pa.nulls(len(rows.ranks), pa.string())
     ends = rows.heads["origin"] + np.int64(_ORIGIN)
-    return _filled(_cut(rows.envelopes, np.full(len(ends), _ORIGIN), ends)).cast(pa.string())
+    return _empty_to_null(_cut(rows.envelopes, np.full(len(ends), _ORIGIN), ends)).cast(pa.string())
 
 
 def _cut(
     stored: pa.BinaryArray, starts: NDArray[np.int64], ends: NDArray[np.int64]
 ) -> pa.BinaryArray:
-    """A part of each; in most queues it is the same one for all."""
+    """Cuts a part of each value; in most queues the offsets are the same for all."""
     if not len(stored):
         return stored
     if (starts == starts[0]).all() and (ends == ends[0]).all():
         return pc.binary_slice(stored, int(starts[0]), int(ends[0]))
-    places = zip(stored.to_pylist(), starts.tolist(), ends.tolist(), strict=True)
-    return pa.array([whole[start:end] for whole, start, end in places], pa.binary())
+    slices = zip(stored.to_pylist(), starts.tolist(), ends.tolist(), strict=True)
+    return pa.array([value[start:end] for value, start, end in slices], pa.binary())
 
 
-def _filled(values: pa.BinaryArray) -> pa.BinaryArray:
-    """The same, with null where there is nothing."""
+def _empty_to_null(values: pa.BinaryArray) -> pa.BinaryArray:
+    """Returns the values, with null for empty ones."""
     return pc.if_else(pc.equal(pc.binary_length(values), 0), None, values)
 
 
-def _claim_id(origin: Origin, rows: Rows, now: int) -> pa.StringArray:
+def _claim_id(source: MessageSource, rows: Rows, now: int) -> pa.StringArray:
     if rows.holds is None:
         return pa.nulls(len(rows.ranks), pa.string())
     ids = pc.binary_slice(rows.holds, 0, _CLAIM_ID).cast(pa.string())
     return pc.if_else(pa.array(rows.held(now)), ids, None)
 
 
-def _claim_expires(origin: Origin, rows: Rows, now: int) -> pa.TimestampArray:
+def _claim_expires(source: MessageSource, rows: Rows, now: int) -> pa.TimestampArray:
     if rows.held_until is None:
         return pa.nulls(len(rows.ranks), columns.TIMESTAMP)
     held = rows.held(now)
@@ -332,21 +332,21 @@ def _claim_expires(origin: Origin, rows: Rows, now: int) -> pa.TimestampArray:
     return _timestamps(times, ~held)
 
 
-def _claim_count(origin: Origin, rows: Rows, now: int) -> pa.Int32Array:
+def _claim_count(source: MessageSource, rows: Rows, now: int) -> pa.Int32Array:
     if rows.holds is None:
         return pa.array(np.zeros(len(rows.ranks), np.int32))
     counts = pc.binary_slice(rows.holds, _CLAIM_ID, _END).cast(pa.string()).cast(pa.int32())
     return pc.fill_null(counts, 0)
 
 
-_READERS: dict[str, _Reader] = {
-    "project": _same(lambda origin: origin.project),
-    "queue": _same(lambda origin: origin.queue),
-    "kind": _same(lambda origin: "queue"),
-    "pool": _same(lambda origin: origin.pool),
+_READERS: dict[str, _ColumnReader] = {
+    "project": _constant(lambda source: source.project),
+    "queue": _constant(lambda source: source.queue),
+    "kind": _constant(lambda source: "queue"),
+    "pool": _constant(lambda source: source.pool),
     "id": _id,
-    "rank": lambda origin, rows, now: pa.array(rows.ranks),
-    "epoch": _same(lambda origin: origin.epoch),
+    "rank": lambda source, rows, now: pa.array(rows.ranks),
+    "epoch": _constant(lambda source: source.epoch),
     "body": _body,
     "created": _time("created"),
     "expires": _time("expires"),
@@ -359,5 +359,5 @@ _READERS: dict[str, _Reader] = {
     "dead_letter_from": _dead_letter_from,
     "encrypted": _encrypted,
     "checksum": _checksum,
-    "record": lambda origin, rows, now: rows.envelopes,
+    "record": lambda source, rows, now: rows.envelopes,
 }

@@ -3,17 +3,16 @@
 
     {"acme/orders": {"epoch": "9f2c51d07a3be486", "offset": 1200000, "parts": 2}}
 
-*offset* is the next rank to read; *parts* says how many tasks read what comes before it: a
-batch that is repeated on another machine, or with other options, must be cut as it was, for
-a sink that knows its tasks by number.  A queue lives in one store at a time, and keeps epoch
-and ranks when it moves: the key does not say which store it is.  Two more are there at
-times:
+*offset* is the next rank to read; *parts* is the number of tasks that read what comes before
+it: a batch that is repeated on another machine, or with other options, must be split as it
+was, for a sink that knows its tasks by number.  A queue is in one store at a time, and keeps
+epoch and ranks when it moves: the key does not name the store.  Two more fields are optional:
 
-- *initial*: where the stream would begin, if it had; only in what Spark asks for before
-  the first batch, which is never written down;
+- *initial*: marks the offset at which a stream would begin; only in the initial offset,
+  which Spark asks for before the first batch and never writes to the checkpoint;
 - *from*: the rank at which this batch begins in the queue.  Spark asks for the initial
   offset anew when it repeats the first batch, and gets another answer for ``latest``;
-  a queue that joins later, or begins a new life, has no offset to begin behind either.
+  a queue that joins later, or begins a new epoch, has no earlier offset either.
 
 Spark compares offsets as JSON text: keys are sorted, values are numbers and texts.
 """
@@ -25,8 +24,8 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 #: Of one queue.
-Entry = dict[str, Any]
-Offset = dict[str, Entry]
+QueueOffset = dict[str, Any]
+Offset = dict[str, QueueOffset]
 
 
 def key(project: str, queue: str) -> str:
@@ -41,22 +40,22 @@ def queue_of(key: str) -> str:
     return key.rpartition("/")[2]
 
 
-def sorted_(offset: Mapping[str, Entry]) -> Offset:
-    """As it goes to Spark."""
+def sorted_(offset: Mapping[str, QueueOffset]) -> Offset:
+    """Returns the offset with sorted keys, as Spark needs it."""
     return {key: dict(sorted(offset[key].items())) for key in sorted(offset)}
 
 
-def initial(epoch: str, rank: int) -> Entry:
+def initial(epoch: str, rank: int) -> QueueOffset:
     return {"epoch": epoch, "initial": 1, "offset": rank}
 
 
-def reached(epoch: str, rank: int, begun: int | None = None) -> Entry:
-    """Up to this rank; from *begun* on, where the entry before does not say so."""
-    return {"epoch": epoch, "offset": rank} | ({} if begun is None else {"from": begun})
+def up_to(epoch: str, rank: int, start: int | None = None) -> QueueOffset:
+    """Returns an entry up to *rank*; *start* where the entry before does not give it."""
+    return {"epoch": epoch, "offset": rank} | ({} if start is None else {"from": start})
 
 
-def shared(lags: Mapping[str, int], limit: int) -> dict[str, int]:
-    """How much of each queue comes into a batch of *limit*, by how far it lags behind.
+def rate_limit(lags: Mapping[str, int], limit: int) -> dict[str, int]:
+    """Returns each queue's share of a batch of *limit* ranks, in proportion to its lag.
 
     Every queue that lags gets one at least: none may starve behind a long one.
     """

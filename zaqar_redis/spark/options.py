@@ -2,7 +2,7 @@
 """The options of the data source: names, defaults, and what they may be.
 
 The names are those of Spark's Kafka source wherever the meaning is the same.  An
-option that is unknown, or is none of the way the source is used, is an error: a
+option that is unknown, or does not apply to the way the source is used, is an error: a
 misspelt limit would otherwise be no limit.
 """
 
@@ -19,7 +19,7 @@ from typing import Any
 from zaqar_redis import errors, rules
 from zaqar_redis.spark import offsets
 
-#: Where the URI comes from when no option says so: options are shown in query plans,
+#: The environment variable of the URI when no option gives it: query plans show options,
 #: and a URI may have a password in it.
 ENVIRONMENT = "ZAQAR_REDIS_URI"
 
@@ -35,7 +35,7 @@ LEDGER, STAGED, NONE = "ledger", "staged", "none"
 
 #: A Lua script can unpack some 8000 values; a message is three of them.
 _CHUNK_MAX = 2000
-#: More seconds than this no message can be asked to live.
+#: Largest TTL of a message, in seconds.
 TTL_MAX = 2**31 - 1
 
 _BODY_MAX = rules.Limits().max_messages_post_size
@@ -45,15 +45,15 @@ _BODY_MAX = rules.Limits().max_messages_post_size
 class Option:
     name: str
     uses: tuple[str, ...]
-    #: raises ValueError, which says what it must be
+    #: parses the text; raises ValueError, which says what it must be
     read: Callable[[str], Any]
-    #: as if it were given; None: there is none
+    #: text that is parsed when the option is not given; None: no default
     default: str | None
     #: for the reference in doc/spark.md
     about: str
 
 
-def _whole(least: int, most: int | None = None) -> Callable[[str], int]:
+def _int(least: int, most: int | None = None) -> Callable[[str], int]:
     def read(text: str) -> int:
         limits = f"{least} to {most}" if most is not None else f"at least {least}"
         if not re.fullmatch(r"[0-9]{1,18}", text) or int(text) < least:
@@ -149,22 +149,22 @@ def _project(text: str) -> str:
 
 
 @dataclass(frozen=True)
-class Position:
+class OffsetPosition:
     """Where to begin or to end in one queue."""
 
-    #: None: whatever life the queue is in
+    #: None: whatever epoch the queue has
     epoch: str | None
-    #: the rank; `FIRST` or `LAST`
+    #: the rank; `EARLIEST_OFFSET` or `LATEST_OFFSET`
     offset: int
 
 
-#: As in Spark's Kafka source: the oldest message there is, and behind the newest.
-FIRST, LAST = -2, -1
+#: As in Spark's Kafka source: the oldest message, and behind the newest.
+EARLIEST_OFFSET, LATEST_OFFSET = -2, -1
 
-Positions = str | dict[str, Position]
+OffsetPositions = str | dict[str, OffsetPosition]
 
 
-def _positions(text: str) -> Positions:
+def _positions(text: str) -> OffsetPositions:
     if text.lower() in (EARLIEST, LATEST):
         return text.lower()
     try:
@@ -179,23 +179,23 @@ def _positions(text: str) -> Positions:
         ) from error
 
 
-def _by_queue(positions: dict[str, Position], project: str) -> dict[str, Position]:
-    """Without the project, which checkpoints have before each queue."""
+def _by_queue(positions: dict[str, OffsetPosition], project: str) -> dict[str, OffsetPosition]:
+    """Returns positions by queue name, without the project that checkpoints prefix."""
     own = offsets.key(project, "")
     return {key.removeprefix(own): position for key, position in positions.items()}
 
 
-def _position(value: Any) -> Position:
+def _position(value: Any) -> OffsetPosition:
     epoch = value.get("epoch") if isinstance(value, dict) else None
     offset = value["offset"] if isinstance(value, dict) else value
-    if isinstance(offset, bool) or not isinstance(offset, int) or offset < FIRST:
+    if isinstance(offset, bool) or not isinstance(offset, int) or offset < EARLIEST_OFFSET:
         raise TypeError
     if epoch is not None and not re.fullmatch(r"[0-9a-f]{16}", epoch):
         raise TypeError
-    return Position(epoch, offset)
+    return OffsetPosition(epoch, offset)
 
 
-#: Every option there is, in the order of the reference.
+#: All options, in the order of the reference.
 OPTIONS: tuple[Option, ...] = (
     Option("uri", _ALL, _text, None, f"the store: `redis://`, `rediss://`, `unix://`, or "
            f"`embedded://` of a running service. Without it, that of the environment variable "
@@ -206,7 +206,8 @@ OPTIONS: tuple[Option, ...] = (
     Option("project", _ALL, _project, "default", "whose queues"),
     Option("kind", _ALL, _choice("queue"), "queue", "what is read or written"),
     Option("timeout", _ALL, _seconds(0.1, 600), "10s", "for an answer of Redis, and for a "
-           "connection; what is away is tried again for three times as long, then the task fails"),
+           "connection; an unreachable store is retried for three times as long, then the task "
+           "fails"),
     Option("subscribe", _READS, _queues, None, "queues, separated by commas"),
     Option("subscribePattern", _READS, _pattern, None, "a regular expression that the whole name "
            "of a queue must match; a stream looks for new ones every 10 s"),
@@ -215,33 +216,33 @@ OPTIONS: tuple[Option, ...] = (
     Option("startingOffsets", _READS, _positions, None, "`earliest` (default of a batch), `latest` "
            "(default of a stream), or JSON `{queue: {\"epoch\", \"offset\"}}`, by rank, also as "
            "a checkpoint has it; the checkpoint of a stream goes before it"),
-    Option("startingTimestamp", _READS, _whole(0), None, "instead: from the first message created "
+    Option("startingTimestamp", _READS, _int(0), None, "instead: from the first message created "
            "at this time on, in ms since 1970"),
     Option("endingOffsets", (BATCH,), _positions, LATEST, "where to end, the offset itself "
            "excluded"),
-    Option("endingTimestamp", (BATCH,), _whole(0), None, "instead: before the first message "
+    Option("endingTimestamp", (BATCH,), _int(0), None, "instead: before the first message "
            "created at this time, in ms since 1970"),
-    Option("minPartitions", _READS, _whole(1, 10_000), None, "at least so many tasks, but none of "
+    Option("minPartitions", _READS, _int(1, 10_000), None, "at least so many tasks, but none of "
            "less than 10 000 ranks (number of cores)"),
-    Option("maxRecordsPerPartition", _READS, _whole(1000), "500000", "ranks that one task reads"),
-    Option("fetchSize", _READS, _whole(1, 5000), "2000", "messages in one trip to Redis, and rows "
+    Option("maxRecordsPerPartition", _READS, _int(1000), "500000", "ranks that one task reads"),
+    Option("fetchSize", _READS, _int(1, 5000), "2000", "messages in one trip to Redis, and rows "
            "in one Arrow batch"),
-    Option("includeExpired", _READS, _flag, "false", "also messages whose time is over and that "
+    Option("includeExpired", _READS, _flag, "false", "also messages that have expired and that "
            "Redis has not removed yet"),
     Option("includeClaimed", (BATCH,), _flag, "true", "also messages that a claim holds"),
-    Option("includeDelayed", (BATCH,), _flag, "true", "also messages whose delay goes on"),
+    Option("includeDelayed", (BATCH,), _flag, "true", "also messages whose delay has not ended"),
     Option("pushdown", (BATCH,), _flag, "false", "let filters on queue and rank choose what is "
            "fetched; needs `spark.sql.python.filterPushdown.enabled`"),
     Option("failOnDataLoss", _READS, _flag, "true", "whether to fail when messages that were to be "
            "read cannot be any more"),
-    Option("maxOffsetsPerTrigger", (STREAM,), _whole(1), None, "ranks in a batch, shared by the "
+    Option("maxOffsetsPerTrigger", (STREAM,), _int(1), None, "ranks in a batch, shared by the "
            "queues as they lag behind"),
     Option("maxBytesPerTrigger", (STREAM,), _bytes, None, "bytes in a batch, by the mean size of "
            "messages: `64m`"),
-    Option("minOffsetsPerTrigger", (STREAM,), _whole(1), None, "wait until there are so many"),
+    Option("minOffsetsPerTrigger", (STREAM,), _int(1), None, "wait until there are so many"),
     Option("maxTriggerDelay", (STREAM,), _seconds(0, 86400), "15m", "but no longer than this"),
-    Option("maxWait", (STREAM,), _seconds(0, 10), "500ms", "how long an idle stream waits for news "
-           "from its queues before it tells Spark that there are none; 0s: it does not"),
+    Option("maxWait", (STREAM,), _seconds(0, 10), "500ms", "how long an idle stream waits for "
+           "messages before it reports to Spark that there are none; 0s: it does not wait"),
     Option("consume", (STREAM,), _choice(BROWSE, CLAIM), BROWSE, "`browse` leaves messages where "
            "they are; `claim` claims them, and deletes them when their batch is done"),
     Option("group", (STREAM,), _group, None, "with `claim`: the name of this consumer; one stream "
@@ -256,25 +257,25 @@ OPTIONS: tuple[Option, ...] = (
            "tasks are done; `none` (default of a batch): at least once"),
     Option("writeId", (WRITE,), _group, None, "names a batch write for `ledger` and `staged`: "
            "again with the same name, it writes what is missing"),
-    Option("putSize", _WRITES, _whole(1, _CHUNK_MAX), "500", "messages in one trip to Redis"),
+    Option("putSize", _WRITES, _int(1, _CHUNK_MAX), "500", "messages in one trip to Redis"),
     Option("maxMessageSize", _WRITES, _bytes, str(_BODY_MAX), "bytes of one body; as "
            "the service's `max_messages_post_size`"),
-    Option("ttl", _WRITES, _whole(rules.TTL_MIN, TTL_MAX), None, "seconds that messages live, "
+    Option("ttl", _WRITES, _int(rules.TTL_MIN, TTL_MAX), None, "seconds that messages live, "
            "where no column `ttl` says so; else the queue's default, else an hour"),
     Option("clientId", _WRITES, _text, "zaqar-redis-spark", "who posts; a UUID, or any text"),
-    Option("preserve", (WRITE,), _flag, "false", "restore a queue that is not there: ranks and "
+    Option("preserve", (WRITE,), _flag, "false", "restore a queue that does not exist: ranks and "
            "times are those of the columns `rank`, `created` and `expires`, and if all rows have "
            "the same `epoch`, ids stay what they were"),
 )  # fmt: skip
 
-#: What Spark hands over with our own: options of the query, whatever it reads or writes.
+#: Options of the query, which Spark passes to every source together with ours.
 _SPARKS_OWN = frozenset({"checkpointlocation"})
 
 _BY_NAME = {option.name.lower(): option for option in OPTIONS}
 
 
-class Options:
-    """What was given, checked; by attribute: ``options["fetchSize"]``.
+class SourceOptions:
+    """The given options, checked; by name: ``options["fetchSize"]``.
 
     Raises BadConfiguration that names the option.
     """
@@ -300,8 +301,8 @@ class Options:
     def __getitem__(self, name: str) -> Any:
         return self._values[name]
 
-    def one_of(self, *names: str) -> str:
-        """The one of these that is given.  Raises BadConfiguration when it is not just one."""
+    def exactly_one_of(self, *names: str) -> str:
+        """Returns the one of these that is given.  Raises BadConfiguration unless just one is."""
         given = [name for name in names if name in self.given]
         if len(given) != 1:
             words = ", ".join(f'"{name}"' for name in names)
@@ -309,9 +310,9 @@ class Options:
         return given[0]
 
     def uri(self) -> str:
-        """Of the store.  Raises BadConfiguration when nothing says so."""
+        """Returns the URI of the store.  Raises BadConfiguration when nothing gives it."""
         if "uri" in self.given and "uriFile" in self.given:
-            self.one_of("uri", "uriFile")
+            self.exactly_one_of("uri", "uriFile")
         if "uriFile" in self.given:
             return _content(self["uriFile"])
         uri: str | None = self["uri"] or os.environ.get(ENVIRONMENT)
@@ -323,7 +324,7 @@ class Options:
 
 
 def _content(path: str) -> str:
-    """The URI in a file.  Raises BadConfiguration."""
+    """Returns the URI in a file.  Raises BadConfiguration."""
     try:
         uri = Path(path).read_text().strip()
     except (OSError, UnicodeDecodeError) as error:

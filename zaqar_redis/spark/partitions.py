@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one task reads: a range of ranks of one queue."""
+"""Partitions of a read: each is a range of ranks of one queue, for one task."""
 
 from __future__ import annotations
 
@@ -11,56 +11,56 @@ from itertools import pairwise, zip_longest
 
 from pyspark.sql.datasource import InputPartition
 
-from zaqar_redis.spark.options import Options
-from zaqar_redis.spark.stores import Place
+from zaqar_redis.spark.options import SourceOptions
+from zaqar_redis.spark.stores import StoreLocation
 
-#: A task for fewer ranks than this costs more than it reads.
-_LEAST = 10_000
-#: Tasks of one queue, however wide its range is: ranks of messages that are gone cost
-#: nothing to read, but a task does.
-_MOST = 256
+#: A task for fewer ranks than this costs more than the reading.
+_MIN_RANKS_PER_PARTITION = 10_000
+#: Tasks of one queue, however wide its range is: ranks of deleted messages cost nothing
+#: to read, but a task does.
+_MAX_PARTITIONS_PER_QUEUE = 256
 
 
 @dataclass
 class RangePartition(InputPartition):
-    """Ranks from *start* to before *end* of a queue in one of its lives."""
+    """Ranks from *start* to before *end* of one epoch of a queue."""
 
     queue: str
     epoch: str
     start: int
     end: int
-    #: where it was when this was planned
-    place: Place
+    #: of the queue when this was planned
+    location: StoreLocation
 
     def __post_init__(self) -> None:
         super().__init__(None)
 
 
-def wanted(options: Options) -> int:
-    """How many tasks there should be at least."""
-    # A planner does not know what Spark has; on one machine it is what this one has.
+def min_partitions(options: SourceOptions) -> int:
+    """Returns how many tasks there should be at least."""
+    # A planner does not know Spark's cores; on one machine they are those of this one.
     return options["minPartitions"] or os.cpu_count() or 1
 
 
-def parts(messages: int, least: int, most: int) -> int:
-    """Into how many tasks to split so many messages of one queue."""
+def partition_count(messages: int, least: int, most: int) -> int:
+    """Returns into how many tasks to split so many messages of one queue."""
     enough = math.ceil(messages / most)
-    useful = max(1, messages // _LEAST)
-    return min(_MOST, max(enough, min(least, useful)))
+    useful = max(1, messages // _MIN_RANKS_PER_PARTITION)
+    return min(_MAX_PARTITIONS_PER_QUEUE, max(enough, min(least, useful)))
 
 
 def split(start: int, end: int, count: int) -> list[tuple[int, int]]:
-    """The range in so many parts, by rank: the same ones whenever it is done."""
+    """Splits a range into so many parts by rank: always into the same ones."""
     bounds = [start + (end - start) * part // count for part in range(count + 1)]
     return list(pairwise(bounds))
 
 
 def by_store(partition: RangePartition) -> str:
-    return partition.place.uri
+    return partition.location.uri
 
 
 def by_queue(partition: RangePartition) -> str:
-    """For batches that may be repeated: by then a queue may be in another store, and a
+    """Groups batches that may be repeated: by then a queue may be in another store, and a
     sink knows tasks by their number."""
     return partition.queue
 
@@ -68,7 +68,7 @@ def by_queue(partition: RangePartition) -> str:
 def interleaved(
     partitions: Sequence[RangePartition], group: Callable[[RangePartition], str]
 ) -> list[RangePartition]:
-    """In an order in which the first tasks touch every group."""
+    """Returns partitions in an order in which the first tasks touch every group."""
     groups: dict[str, list[RangePartition]] = {}
     for partition in partitions:
         groups.setdefault(group(partition), []).append(partition)

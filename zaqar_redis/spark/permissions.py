@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands that tasks will use, tried for nothing: who may not use them hears it first.
+"""Tries the commands that tasks will use, without effect, before any task starts.
 
-A task that is refused is tried again, and fails with a trace of its own.
+Otherwise Spark would retry a task that Redis refuses, and report a stack trace.
 """
 
 from __future__ import annotations
@@ -10,45 +10,47 @@ from functools import partial
 
 from zaqar_redis import errors
 from zaqar_redis.keyspace import keys
-from zaqar_redis.keyspace.client import Refused, printable
-from zaqar_redis.spark.stores import Place, Stores
+from zaqar_redis.keyspace.client import CommandRefused, redact_password
+from zaqar_redis.spark.stores import StoreConnections, StoreLocation
 
 #: A rank that no message has.
-_NONE = 0
+_NO_RANK = 0
 
 
-def check_reading(stores: Stores, place: Place, queue: str) -> None:
-    """Raises BadConfiguration when the store does not let us read, StoreUnavailable."""
-    known = keys.of_queue(stores.where.project, queue)
+def check_reading(stores: StoreConnections, location: StoreLocation, queue: str) -> None:
+    """Raises BadConfiguration when the store refuses reads, StoreUnavailable."""
+    known = keys.of_queue(stores.config.project, queue)
     _try(
         stores,
-        place,
+        location,
         ("TIME",),
         ("EXISTS", known.holds),
-        ("GET", known.gate),
+        ("GET", known.move_lock),
         ("HGET", known.queue, "epoch"),
-        ("HMGET", known.bodies, _NONE),
-        ("ZCOUNT", known.messages, _NONE, _NONE),
+        ("HMGET", known.bodies, _NO_RANK),
+        ("ZCOUNT", known.messages, _NO_RANK, _NO_RANK),
         ("ZRANGE", known.messages, 0, 0),
-        ("ZRANGEBYSCORE", known.messages, _NONE, _NONE),
-        ("ZMSCORE", known.claimed, _NONE),
+        ("ZRANGEBYSCORE", known.messages, _NO_RANK, _NO_RANK),
+        ("ZMSCORE", known.claimed, _NO_RANK),
     )
 
 
-def check_writing(stores: Stores, queue: str) -> None:
-    """The same for the store that a queue is in, or would be; "" is no queue of any pool."""
-    stores.patiently(queue, partial(_check_writing, stores, queue))
+def check_writing(stores: StoreConnections, queue: str) -> None:
+    """The same for writes to the store of a queue; "" stands for the default pool."""
+    stores.with_retry(queue, partial(_check_writing, stores, queue))
 
 
-def _check_writing(stores: Stores, queue: str, place: Place) -> None:
-    known = keys.of_queue(stores.where.project, queue)
-    _try(stores, place, ("HDEL", known.bodies, _NONE), ("ZREM", known.messages, _NONE))
+def _check_writing(stores: StoreConnections, queue: str, location: StoreLocation) -> None:
+    known = keys.of_queue(stores.config.project, queue)
+    _try(stores, location, ("HDEL", known.bodies, _NO_RANK), ("ZREM", known.messages, _NO_RANK))
 
 
-def _try(stores: Stores, place: Place, *commands: tuple[bytes | str | int, ...]) -> None:
+def _try(
+    stores: StoreConnections, location: StoreLocation, *commands: tuple[bytes | str | int, ...]
+) -> None:
     try:
-        stores.client(place.uri).commands(*commands)
-    except Refused as error:
+        stores.client(location.uri).commands(*commands)
+    except CommandRefused as error:
         raise errors.BadConfiguration(
-            f'option "uri": {printable(place.uri)} refuses: {error}'
+            f'option "uri": {redact_password(location.uri)} refuses: {error}'
         ) from error

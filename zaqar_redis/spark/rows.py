@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of a DataFrame become messages: what columns there may be, and what is in them."""
+"""Rows of a DataFrame become messages: checks of columns and values, and encoding."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from zaqar_redis.keyspace import envelope
 from zaqar_redis.spark.options import TTL_MAX
 
 #: ttl in seconds or -1, delay in seconds or -1, the rest of the envelope.
-Message = tuple[int, int, bytes]
+EncodedMessage = tuple[int, int, bytes]
 
-#: Bytes of one trip to Redis, whatever the number of messages: a script holds it up.
+#: Bytes of one round trip, whatever the number of messages: a script blocks Redis.
 _CHUNK_BYTES = 4 * 1024 * 1024
 _LIMITS = rules.Limits()
 
 _NUMBER, _TEXT = (IntegerType(), LongType()), (StringType(),)
-#: What may be written, and of which types.
+#: Columns that may be written, and their types.
 COLUMNS: dict[str, tuple[DataType, ...]] = {
     "body": (BinaryType(), StringType()),
     "queue": _TEXT,
@@ -45,20 +45,20 @@ class BadRow(Exception):
     """A row cannot be a message; the text says which, and why."""
 
 
-def needs_sealing(queue: str) -> BadRow:
+def needs_encryption(queue: str) -> BadRow:
     return BadRow(f'the queue "{queue}" wants bodies encrypted, which only the service can do')
 
 
 @dataclass(frozen=True)
-class Layout:
-    """How rows become messages; it travels to tasks."""
+class RowEncoding:
+    """How rows become messages; serialized to tasks."""
 
     columns: tuple[str, ...]
-    #: where to write; None: the column ``queue`` says so
+    #: the queue to write to; None: the column ``queue`` names it
     queue: str | None
-    #: seconds, where the column does not say so; None: the queue's default
+    #: seconds, where the column has none; None: the queue's default
     ttl: int | None
-    #: 16 bytes that stand for who posts
+    #: 16 bytes of the client id
     client: bytes
     #: messages of a chunk
     size: int
@@ -67,17 +67,17 @@ class Layout:
 
 
 @dataclass
-class Chunk:
-    """Messages that go to Redis together; one trip for each queue."""
+class RowChunk:
+    """Messages that go to Redis together; one round trip for each queue."""
 
     number: int
-    by_queue: dict[str, list[Message]] = field(default_factory=dict)
+    by_queue: dict[str, list[EncodedMessage]] = field(default_factory=dict)
     rows: int = 0
     size: int = 0
     #: bytes of the largest body by queue
     largest: dict[str, int] = field(default_factory=dict)
 
-    def add(self, queue: str, message: Message, size: int) -> None:
+    def add(self, queue: str, message: EncodedMessage, size: int) -> None:
         self.by_queue.setdefault(queue, []).append(message)
         self.rows += 1
         self.size += size
@@ -85,9 +85,9 @@ class Chunk:
             self.largest[queue] = size
 
 
-def checked(schema: StructType, queue: str | None) -> tuple[str, ...]:
-    """The names of the columns.  Raises BadConfiguration when they will not do."""
-    names = accepted(schema, COLUMNS, ("body",), "written")
+def checked_columns(schema: StructType, queue: str | None) -> tuple[str, ...]:
+    """Returns the names of the columns.  Raises BadConfiguration when they are not valid."""
+    names = accepted_columns(schema, COLUMNS, ("body",), "written")
     if (queue is None) == ("queue" not in names):
         raise errors.BadConfiguration(
             'say where to write: either with the option "queue" or with a column "queue"'
@@ -95,15 +95,15 @@ def checked(schema: StructType, queue: str | None) -> tuple[str, ...]:
     return names
 
 
-def accepted(
+def accepted_columns(
     schema: StructType,
     known: Mapping[str, tuple[DataType, ...]],
     required: Sequence[str],
     verb: str,
 ) -> tuple[str, ...]:
-    """The names of the columns, all *known* and none missing that is *required*.
+    """Returns the names of the columns: all are *known*, and all *required* are among them.
 
-    *verb* says what is done with them.  Raises BadConfiguration.
+    *verb* is for error texts.  Raises BadConfiguration.
     """
     what = f"what can be {verb} is " + ", ".join(
         f"{name} {' or '.join(kind.simpleString().upper() for kind in kinds)}"
@@ -123,42 +123,42 @@ def accepted(
     return names
 
 
-def chunks(layout: Layout, batches: Iterable[pa.RecordBatch]) -> Iterator[Chunk]:
-    """The same rows make the same chunks, however they come in batches.
+def chunks(encoding: RowEncoding, batches: Iterable[pa.RecordBatch]) -> Iterator[RowChunk]:
+    """Yields chunks: the same rows give the same chunks, whatever their batches.
 
     Raises BadRow.
     """
-    chunk = Chunk(0)
-    opening = envelope.opening(layout.client)
+    chunk = RowChunk(0)
+    opening = envelope.opening(encoding.client)
     row = 0
     for batch in batches:
-        for values in _rows(layout.columns, batch):
+        for values in _rows(encoding.columns, batch):
             row += 1
-            queue, message, size = _message(layout, opening, values, row)
-            if chunk.rows == layout.size or (chunk.rows and chunk.size + size > _CHUNK_BYTES):
+            queue, message, size = _message(encoding, opening, values, row)
+            if chunk.rows == encoding.size or (chunk.rows and chunk.size + size > _CHUNK_BYTES):
                 yield chunk
-                chunk = Chunk(chunk.number + 1)
+                chunk = RowChunk(chunk.number + 1)
             chunk.add(queue, message, size)
     if chunk.rows:
         yield chunk
 
 
 def _rows(columns: tuple[str, ...], batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
-    """body, queue, ttl, delay of each row; None where there is no such column."""
+    """Returns body, queue, ttl, delay of each row; None where the column is missing."""
     nothing = [None] * batch.num_rows
-    of = {name: batch.column(place).to_pylist() for place, name in enumerate(columns)}
+    of = {name: batch.column(index).to_pylist() for index, name in enumerate(columns)}
     return zip(*[of.get(name, nothing) for name in COLUMNS], strict=True)
 
 
 def _message(
-    layout: Layout, opening: bytes, values: tuple[Any, ...], row: int
-) -> tuple[str, Message, int]:
+    encoding: RowEncoding, opening: bytes, values: tuple[Any, ...], row: int
+) -> tuple[str, EncodedMessage, int]:
     body, queue, ttl, delay = values
     body = body.encode() if isinstance(body, str) else body
     try:
-        _check_body(body, layout.body_max)
-        name = layout.queue if layout.queue is not None else _queue(queue)
-        lifetime = layout.ttl if ttl is None else within("ttl", ttl, rules.TTL_MIN, TTL_MAX)
+        _check_body(body, encoding.body_max)
+        name = encoding.queue if encoding.queue is not None else _queue(queue)
+        lifetime = encoding.ttl if ttl is None else within("ttl", ttl, rules.TTL_MIN, TTL_MAX)
         late = -1 if delay is None else within("delay", delay, 0, _LIMITS.max_message_delay)
     except ValueError as error:
         raise BadRow(f"row {row} of its task: {error}") from error
@@ -178,7 +178,7 @@ def _check_body(body: bytes | None, most: int) -> None:
 
 
 def check_json(body: bytes) -> None:
-    """Raises ValueError."""
+    """Raises ValueError when the body is not JSON in UTF-8."""
     try:
         _JSON.decode(body)
         if not body.isascii():
@@ -197,7 +197,7 @@ def _queue(name: str | None) -> str:
 
 
 def within(name: str, value: int, least: int, most: int) -> int:
-    """Raises ValueError."""
+    """Returns the value.  Raises ValueError when it is out of its limits."""
     if not least <= value <= most:
         raise ValueError(f'the column "{name}" is {value}; it must be {least} to {most}')
     return value

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The format ``zaqar`` of Spark: ``spark.read.format("zaqar")``.
 
-What is imported here, Spark imports in each of its planning steps: readers and writers
-come in only where they are used.
+Spark imports this module in each of its planning steps: methods import readers and writers
+only where they use them.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 if TYPE_CHECKING:
-    from zaqar_redis.spark.options import Options
-    from zaqar_redis.spark.stores import Where
+    from zaqar_redis.spark.options import SourceOptions
+    from zaqar_redis.spark.stores import StoreConfig
 
 
 class ZaqarDataSource(DataSource):
@@ -37,56 +37,58 @@ class ZaqarDataSource(DataSource):
     def schema(self) -> StructType:
         from zaqar_redis.spark import columns
 
-        named = self.options.get("columns")
-        return columns.named(named) if named else columns.default_schema()
+        names = self.options.get("columns")
+        return columns.schema_of(names) if names else columns.default_schema()
 
     def reader(self, schema: StructType) -> DataSourceReader:
         from zaqar_redis.spark import batch, columns
         from zaqar_redis.spark.options import BATCH
 
-        options, at = self._opened(BATCH)
+        options, config = self._opened(BATCH)
         kind = batch.FilteringReader if options["pushdown"] else batch.BatchReader
-        return kind(at, options, columns.projected(schema, options["columns"]))
+        return kind(config, options, columns.projected_columns(schema, options["columns"]))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        from zaqar_redis.spark import claiming, columns, stream
+        from zaqar_redis.spark import browse_stream, claim_stream, columns
         from zaqar_redis.spark.options import CLAIM, STREAM
 
-        options, at = self._opened(STREAM)
-        kind = claiming.ClaimReader if options["consume"] == CLAIM else stream.BrowseReader
-        return kind(at, options, columns.projected(schema, options["columns"]))
+        options, config = self._opened(STREAM)
+        kind = (
+            claim_stream.ClaimReader if options["consume"] == CLAIM else browse_stream.BrowseReader
+        )
+        return kind(config, options, columns.projected_columns(schema, options["columns"]))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         from zaqar_redis import errors
         from zaqar_redis.spark import sink
         from zaqar_redis.spark.options import NONE, WRITE
 
-        options, at = self._opened(WRITE)
+        options, config = self._opened(WRITE)
         if "writeId" in options.given and options["delivery"] in (None, NONE):
             raise errors.BadConfiguration(
                 'option "writeId" means nothing unless the option "delivery" is ledger or staged'
             )
-        return sink.batch_writer(at, options, schema, overwrite)
+        return sink.batch_writer(config, options, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
         from zaqar_redis.spark import sink
         from zaqar_redis.spark.options import SINK
 
-        options, at = self._opened(SINK)
-        return sink.stream_writer(at, options, schema, overwrite)
+        options, config = self._opened(SINK)
+        return sink.stream_writer(config, options, schema, overwrite)
 
-    def _opened(self, use: str) -> tuple[Options, Where]:
+    def _opened(self, use: str) -> tuple[SourceOptions, StoreConfig]:
         from zaqar_redis.spark import permissions
-        from zaqar_redis.spark.options import CLAIM, SINK, STREAM, WRITE, Options
-        from zaqar_redis.spark.stores import Stores, where
+        from zaqar_redis.spark.options import CLAIM, SINK, STREAM, WRITE, SourceOptions
+        from zaqar_redis.spark.stores import StoreConnections, store_config
 
-        options = Options(use, self.options)
-        at = where(options)
-        with Stores(at) as stores:
-            # A stream makes its writer anew for each batch: it must not fail sooner than tasks.
+        options = SourceOptions(use, self.options)
+        config = store_config(options)
+        with StoreConnections(config) as stores:
+            # A stream creates a writer for each batch: it must not fail sooner than tasks.
             stores.check(wait=use == SINK)
             if use in (SINK, WRITE):
                 permissions.check_writing(stores, options["queue"] or "")
             elif use == STREAM and options["consume"] == CLAIM:
                 permissions.check_writing(stores, "")
-        return options, at
+        return options, config

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sixteen bytes to the text of a UUID, for whole columns."""
+"""Formats UUIDs of 16 bytes as text, for whole columns."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ _LENGTH = 36
 _DIGITS = np.frombuffer(
     b"".join(np.uint16(number).tobytes().hex().encode() for number in range(2**16)), "V4"
 )
-#: Where the digits of each two bytes stand in the text.
-_PLACES = (0, 4, 9, 14, 19, 24, 28, 32)
+#: Offset in the text of the digits of each two bytes.
+_POSITIONS = (0, 4, 9, 14, 19, 24, 28, 32)
 _TEXT = np.dtype(
     {
         "names": [str(number) for number in range(8)],
         "formats": ["V4"] * 8,
-        "offsets": list(_PLACES),
+        "offsets": list(_POSITIONS),
         "itemsize": _LENGTH,
     }
 )
 
 
 def texts(raw: NDArray[np.void]) -> pa.StringArray:
-    """UUIDs in lower case, of an array of 16 bytes each."""
+    """Returns UUIDs in lower case, from an array of 16 bytes each."""
     return _written(b"00000000-0000-0000-0000-000000000000", _pairs(raw, 8), 0)
 
 
-def behind(prefix: str, numbers: NDArray[np.int64]) -> pa.StringArray:
-    """UUIDs that begin with these 19 characters and end with a number."""
+def with_numbers(prefix: str, numbers: NDArray[np.int64]) -> pa.StringArray:
+    """Returns UUIDs that begin with these 19 characters and end with a number."""
     template = f"{prefix}0000-000000000000".encode()
     return _written(template, _pairs(numbers.astype(">i8"), 4), 4)
 
@@ -43,7 +43,7 @@ def _written(template: bytes, pairs: NDArray[np.uint16], first: int) -> pa.Strin
     count = len(pairs)
     texts = np.frombuffer(bytearray(template * count), _TEXT)
     digits = _DIGITS.take(pairs)
-    for place in range(first, 8):
-        texts[str(place)] = digits[:, place - first]
+    for group in range(first, 8):
+        texts[str(group)] = digits[:, group - first]
     offsets = np.arange(0, _LENGTH * (count + 1), _LENGTH, dtype=np.int32)
     return pa.StringArray.from_buffers(count, pa.py_buffer(offsets), pa.py_buffer(texts))

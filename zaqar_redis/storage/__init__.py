@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Queues that wait: what a store promises, and those who keep it."""
+"""Storage of queues: the contract of a store, and its implementations."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a control store promises: pools, flavors, and where each queue lives.
+"""The contract of a control store: pools, flavors, and the pool of each queue.
 
 All of it belongs to the operator; none of it is seen by a project.  Each method
 is one atomic step, so that several workers and operators agree.  Every method
@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from typing import Any, Protocol
 
-from zaqar_redis.records import Checked, Flavor, Job, Located, Move, Placed, Pool
-from zaqar_redis.records import Pools as AllPools
+from zaqar_redis.records import CatalogueEntry, CheckResult, Flavor, Job, Move, Pool, QueueLocation
+from zaqar_redis.records import PoolsSnapshot as AllPools
 
-#: The pool of queues that are in none: the service's own store.
-DEFAULT = "default"
-#: Pools, and flavors: one script reads all of them.
+#: The default pool: the service's own store, for queues that are in no other pool.
+DEFAULT_POOL = "default"
+#: Most pools, and most flavors: one script reads all of them.
 POOLS_MAX = 1000
 
 
@@ -31,133 +31,137 @@ class Pools(Protocol):
         version: int | None = None,
         with_flavor: bool = True,
     ) -> Awaitable[bool | None]:
-        """Make or replace a pool, and *with_flavor* its flavor if need be; True when it is new.
+        """Creates or replaces a pool, and *with_flavor* its flavor if needed.
 
-        None, and nothing is changed, when pools have changed since *version*.
-        *canonical* is the one spelling of its URI.  Raises UriTaken when it is
-        another pool's, and TooMany.
+        Returns True when the pool is new, and None, without a change, when pools have
+        changed since *version*.  *canonical* is the one spelling of its URI.  Raises
+        UriTaken when another pool has that URI, and LimitExceeded.
         """
 
     def get(self, name: str) -> Awaitable[Pool | None]:
-        """The pool, or None."""
+        """Returns the pool, or None."""
 
     def list(self) -> Awaitable[AllPools]:
-        """All pools; there are 1000 at most."""
+        """Returns all pools, at most 1000."""
 
     def delete(self, name: str) -> Awaitable[None]:
-        """Idempotent.  Raises PoolInUse while queues live in it, and FlavorEmptied
-        when it is the last one of a flavor."""
+        """Deletes a pool.  Idempotent.
+
+        Raises PoolInUse while it has queues, and FlavorEmptied when it is the last one
+        of a flavor.
+        """
 
 
 class Flavors(Protocol):
     """Groups of pools.  A pool is in one at most."""
 
     def put(self, name: str, pools: Sequence[str]) -> Awaitable[bool]:
-        """Make a flavor of just these pools; True when it is new.
+        """Creates or replaces a flavor of just these pools; returns True when it is new.
 
-        Those of another flavor are taken from it, as stock Zaqar does: it may be left
-        without any.  Raises NoSuchPool and TooMany.
+        Pools of another flavor are taken from that, as stock Zaqar does, which may leave it
+        without any.  Raises NoSuchPool and LimitExceeded.
         """
 
     def get(self, name: str) -> Awaitable[Flavor | None]:
-        """The flavor with its pools, or None."""
+        """Returns the flavor with its pools, or None."""
 
     def list(self) -> Awaitable[Sequence[Flavor]]:
-        """All flavors in order of name; there are 1000 at most."""
+        """Returns all flavors, at most 1000, in order of name."""
 
     def describe(self, name: str, about: Any) -> Awaitable[None]:
-        """Note what a flavor can do, in stock Zaqar's terms; make it if need be.
+        """Stores what a flavor can do, in stock Zaqar's terms.
 
-        One that is made so has no pools.  Raises TooMany.
+        Creates the flavor, without pools, if needed.  Raises LimitExceeded.
         """
 
     def delete(self, name: str) -> Awaitable[None]:
-        """Idempotent; its pools stay, without a flavor."""
+        """Deletes a flavor; its pools stay, without one.  Idempotent."""
 
 
 class Catalogue(Protocol):
-    """Which pool each queue lives in, and which are on the move."""
+    """The pool of each queue, and the queues that are being moved."""
 
-    def locate(self, project: str, queue: str) -> Awaitable[Located]:
-        """The queue's pool (None: in no catalogue), and its move if there is one."""
+    def locate(self, project: str, queue: str) -> Awaitable[QueueLocation]:
+        """Returns the queue's pool (None: it has no entry), and its move if there is one."""
 
-    def promise(self, project: str, queue: str) -> Awaitable[Located]:
-        """Promise the epoch that a queue in no pool is to have, whichever it gets.
+    def reserve_epoch(self, project: str, queue: str) -> Awaitable[QueueLocation]:
+        """Reserves the epoch of a queue that has no pool, whichever pool it gets.
 
-        The same for a day from the last call on.  Of a queue in a pool: that pool.
+        The epoch stays the same for a day from the last call.  When the queue has a pool,
+        returns that pool.
         """
 
     def assign(
-        self, project: str, queue: str, pool: str, version: int, told: str | None = None
+        self, project: str, queue: str, pool: str, version: int, expected_epoch: str | None = None
     ) -> Awaitable[str | None]:
-        """Give a queue that has no pool this one; the pool it has now.
+        """Assigns this pool to a queue that has none; returns the pool it has now.
 
-        A queue noted as deleted is alive again.  None when pools have changed since
-        *version*, which the pool was chosen from, or another epoch is promised than the
-        pool was *told*: look and choose again.  *told* is None for a queue that is there,
-        and has an epoch.
+        Removes the mark of a deleted queue.  Returns None when pools have changed since
+        *version*, from which the pool was chosen, or the reserved epoch is not
+        *expected_epoch*, which the pool has reserved: read and choose again.
+        *expected_epoch* is None for a queue that exists, and so has an epoch.
         """
 
     def put(self, project: str, queue: str, pool: str) -> Awaitable[None]:
-        """Let the catalogue say that a queue lives in a pool, wherever it was.
+        """Sets the pool of a queue, whichever it was in.
 
-        Nothing is moved: this is for those who see to that themselves.
+        Nothing is moved: this is for callers that move the queue themselves.
         """
 
     def deleted(self, project: str, queue: str) -> Awaitable[None]:
-        """Note that the queue was deleted; its place is kept for a while."""
+        """Marks the queue as deleted; its entry is kept for a while."""
 
     def alive(self, project: str, queue: str) -> Awaitable[None]:
-        """Take the note back."""
+        """Removes the mark of a deleted queue."""
 
-    def deleted_since(self, age: int, skip: int, limit: int) -> Awaitable[Sequence[Placed]]:
-        """Queues noted as deleted at least *age* ms ago, oldest first."""
+    def deleted_since(self, age: int, skip: int, limit: int) -> Awaitable[Sequence[CatalogueEntry]]:
+        """Returns queues marked as deleted at least *age* ms ago, oldest first."""
 
     def release(self, project: str, queue: str, pool: str) -> Awaitable[bool]:
-        """Forget a queue noted as deleted, if it still is in this pool."""
+        """Removes the entry of a queue marked as deleted, if it is still in this pool."""
 
     def pools_of(self, project: str) -> Awaitable[dict[str, int]]:
-        """The pools that the project's queues live in, and how many in each."""
+        """Returns the pools that have queues of the project, and how many each has."""
 
-    def queues_of(self, pool: str, after: str, limit: int) -> Awaitable[Sequence[Placed]]:
-        """Queues of a pool behind the marker *after* (`Placed.marker`), in a fixed order."""
+    def queues_of(self, pool: str, after: str, limit: int) -> Awaitable[Sequence[CatalogueEntry]]:
+        """Returns queues of a pool behind a `CatalogueEntry.marker`, in a fixed order."""
 
     def count(self, pool: str) -> Awaitable[int]:
-        """How many queues the pool has in the catalogue."""
+        """Returns how many queues the pool has in the catalogue."""
 
     def begin(self, project: str, queue: str, move: Move) -> Awaitable[Move | None]:
-        """Record that a queue moves; the unfinished earlier record when there is one.
+        """Records that a queue moves; returns an unfinished earlier record, if there is one.
 
         With an earlier record nothing is recorded: settle that one first.  Raises
-        NotThere when the queue does not live in the source, and NoSuchPool when the
-        target is gone or draining.
+        QueueNotInPool when the queue is not in the source, and NoSuchPool when the target
+        does not exist or is draining.
         """
 
     def commit(self, project: str, queue: str, move: Move) -> Awaitable[bool]:
-        """Let the queue live where it moved to; False when no such move is recorded."""
+        """Assigns the queue to the target; returns False when no such move is recorded."""
 
     def end(self, project: str, queue: str, token: str) -> Awaitable[None]:
-        """Forget the record of a move.  Idempotent."""
+        """Deletes the record of a move.  Idempotent."""
 
-    def moves(self) -> Awaitable[Sequence[tuple[Placed, Move]]]:
-        """Every move on record."""
+    def moves(self) -> Awaitable[Sequence[tuple[CatalogueEntry, Move]]]:
+        """Returns every move on record."""
 
 
 class Jobs(Protocol):
-    """What the process that moves queues is asked to do, and how that goes."""
+    """Jobs for the process that moves queues, and their progress."""
 
     def put(self, name: str, job: Job) -> Awaitable[None]:
-        """Ask for it, or note how it goes."""
+        """Requests a job, or stores its progress."""
 
     def get(self, name: str) -> Awaitable[Job | None]:
-        """How it goes, or None."""
+        """Returns the job, or None."""
 
     def end(self, name: str) -> Awaitable[None]:
-        """Forget it.  Idempotent."""
+        """Deletes the job.  Idempotent."""
 
 
-#: Called with (project, queue) whose place changed, or with None: pools changed.
-News = Callable[[tuple[str, str] | None], None]
+#: Called with (project, queue) whose pool changed, or with None: pools changed.
+ChangeListener = Callable[[tuple[str, str] | None], None]
 
 
 class Control(Protocol):
@@ -176,28 +180,28 @@ class Control(Protocol):
     def jobs(self) -> Jobs: ...
 
     async def start(self) -> None:
-        """Connect.  Does not fail when the store is away: its calls do."""
+        """Connects.  Does not fail when the store is unreachable: its calls do."""
 
     async def close(self) -> None:
-        """Let go of every connection."""
+        """Closes every connection."""
 
     async def ping(self) -> None:
         """Raises StoreUnavailable when the store does not answer."""
 
     async def installation(self) -> str:
-        """What tells this control store from all others, for good; made when first asked for."""
+        """Returns the permanent id of this control store; the first call creates it."""
 
-    async def watch(self, news: News) -> None:
-        """Call *news* on changes that anybody makes; None after a gap."""
+    async def watch(self, news: ChangeListener) -> None:
+        """Calls *news* on changes, whoever makes them; with None after a gap."""
 
-    def check(self, pools: Collection[str], repair: bool) -> AsyncIterator[Checked]:
-        """Read the catalogue, and mend what can be with *repair*.
+    def check(self, pools: Collection[str], repair: bool) -> AsyncIterator[CheckResult]:
+        """Reads the catalogue, and with *repair* repairs what can be repaired.
 
-        Yields what does not fit together.  *pools* are all there are, and `DEFAULT`.
+        Yields inconsistencies.  *pools* are all pools, `DEFAULT_POOL` included.
         """
 
     async def lead(self, role: str, seconds: float) -> bool:
-        """Whether this process has the role for so long; one process at a time has it."""
+        """Takes or renews a role for *seconds*; returns False when another process has it."""
 
     async def resign(self, role: str) -> None:
-        """Let another process have the role now.  Idempotent."""
+        """Gives the role up, for another process to take.  Idempotent."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find the driver for a URI: its scheme names an entry point.
+"""The driver of a URI: its scheme names an entry point.
 
 A package adds a store by an entry point in the group ``zaqar_redis.storage``
-whose name is the scheme and whose object is a `Factory`.
+whose name is the scheme and whose object is a `DriverFactory`.
 """
 
 from __future__ import annotations
@@ -16,39 +16,39 @@ from stevedore import driver as stevedore_driver
 from stevedore.exception import NoMatches
 
 from zaqar_redis import errors
+from zaqar_redis.storage.contract import Driver
 from zaqar_redis.storage.control import Control
-from zaqar_redis.storage.driver import Driver
 
 GROUP = "zaqar_redis.storage"
-#: Entry points of control stores; their objects are called like a `Factory`.
+#: Entry points of control stores; their objects are called like a `DriverFactory`.
 CONTROL_GROUP = "zaqar_redis.control"
 
 
-class Factory(Protocol):
+class DriverFactory(Protocol):
     def __call__(self, uri: str, options: Mapping[str, Any]) -> Driver:
-        """A driver that has not connected yet.
+        """Returns a driver that has not connected yet.
 
-        *options* are the operator's ``[redis]`` settings by name, and of a pool its
-        ``name``, by which errors tell the client what is away; a store may pass
-        over those that mean nothing to it.  Raises BadConfiguration when
+        *options* are the operator's ``[redis]`` settings by name, and for a pool its
+        ``name``, which errors use for a store that is unavailable; a store may ignore
+        those that mean nothing to it.  Raises BadConfiguration when
         the URI cannot be used.
         """
 
 
 def load(uri: str, options: Mapping[str, Any]) -> Driver:
-    """Raises BadConfiguration when no installed driver has the URI's scheme."""
-    factory: Factory = _found(GROUP, uri)
+    """Returns a driver.  Raises BadConfiguration when none has the URI's scheme."""
+    factory: DriverFactory = _found(GROUP, uri)
     return factory(uri, options)
 
 
 def load_control(uri: str, options: Mapping[str, Any]) -> Control:
-    """Raises BadConfiguration when no control store has the URI's scheme."""
+    """Returns a control store.  Raises BadConfiguration when none has the URI's scheme."""
     control: Control = _found(CONTROL_GROUP, uri)(uri, options)
     return control
 
 
 def can_control(uri: str) -> bool:
-    """Whether a control store can be where the URI says."""
+    """Returns whether the URI can be that of a control store."""
     return urlsplit(uri).scheme in ExtensionManager(CONTROL_GROUP).names()
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a store promises whose queues can move to another store.
+"""The contract of a store whose queues can move to another store.
 
-Errors and times are those of `zaqar_redis.storage.driver`.
+Errors and times are those of `zaqar_redis.storage.contract`.
 """
 
 from __future__ import annotations
@@ -9,73 +9,75 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import Protocol
 
-from zaqar_redis.records import Portion
+from zaqar_redis.records import TransferChunk
 
-#: What the tokens begin with of a queue that comes from a store of another kind.  No
-#: catalogue tells when it is whole, so nobody opens its gate but `Transfer.welcome`.
-IMPORT = "import-"
+#: Prefix of the tokens of a queue that is imported from a store of another kind.  No
+#: catalogue tells when it is complete, so only `Transfer.commit_import` releases its move lock.
+IMPORT_PREFIX = "import-"
 
 
 class Transfer(Protocol):
-    """For stores whose queues can move to another store of the same kind.
+    """Moves queues to another store of the same kind, for stores that can.
 
-    A *gate* keeps everybody but the mover out of a queue: whoever meets it gets
-    `errors.Gated` and nothing is changed.  It is a text, ``<kind>:<token>``:
+    A *move lock* keeps everybody but the mover out of a queue: other callers get
+    `errors.MoveLocked` and nothing is changed.  It is a text, ``<kind>:<token>``:
 
-    - ``out``: the queue is being moved away from here; lapses unless it is renewed;
-    - ``gone``: all of it is on the other side;
-    - ``into``: it is being copied to here;
-    - ``closed``: it is not here, for whoever remembers that it was.
+    - ``out``: the queue is being moved out of this store; expires unless it is renewed;
+    - ``gone``: all of it is in the other store;
+    - ``into``: it is being copied into this store;
+    - ``closed``: it is not in this store, for callers whose route is old.
     """
 
-    def open(self, project: str, queue: str, gate: str) -> Awaitable[bool]:
-        """Take the gate away if it is still this one."""
+    def unlock(self, project: str, queue: str, move_lock: str) -> Awaitable[bool]:
+        """Releases the move lock; returns False when it is not this one any more."""
 
-    def close(self, project: str, queue: str) -> Awaitable[bool]:
-        """Shut a queue that is not there for some minutes; False when it is there."""
+    def lock_missing(self, project: str, queue: str) -> Awaitable[bool]:
+        """Locks a queue that does not exist for some minutes; returns False when it exists."""
 
-    def gate(self, project: str, queue: str) -> Awaitable[str]:
-        """The gate; empty: there is none."""
+    def move_lock(self, project: str, queue: str) -> Awaitable[str]:
+        """Returns the move lock; empty: there is none."""
 
-    def promise(self, project: str, queue: str, epoch: str, seconds: int) -> Awaitable[None]:
-        """The queue, if it is made here in so many *seconds*, has this epoch; empty: any."""
+    def reserve_epoch(self, project: str, queue: str, epoch: str, seconds: int) -> Awaitable[None]:
+        """Reserves the epoch of the queue if it is created within *seconds*; empty: any."""
 
-    def stage(self, project: str, queue: str, token: str) -> Awaitable[bool]:
-        """Begin to take the queue in; False when it is here already."""
+    def begin_import(self, project: str, queue: str, token: str) -> Awaitable[bool]:
+        """Begins to import the queue; returns False when it exists in this store already."""
 
-    def discard(self, project: str, queue: str, token: str) -> Awaitable[None]:
-        """Give taking it in up, and clear what has come.
+    def abort_import(self, project: str, queue: str, token: str) -> Awaitable[None]:
+        """Aborts the import, and deletes what was imported.
 
-        The gate stays shut for some minutes, unless the queue came from another kind of store:
-        it may have been here before, for whoever remembers that.
+        The queue stays locked for some minutes, unless it came from another installation: it
+        may have been in this store before, and old routes lead here.
         """
 
-    def live(self, project: str, queue: str, after: int) -> Awaitable[Portion]:
-        """Messages behind a rank, while the queue is in use."""
+    def export_messages(self, project: str, queue: str, after: int) -> Awaitable[TransferChunk]:
+        """Returns messages behind a rank, while the queue is in use."""
 
     def freeze(self, project: str, queue: str, token: str) -> Awaitable[bool]:
-        """Shut the gate for ten seconds; False when there is no such queue.
+        """Takes the move lock for ten seconds; returns False when there is no such queue.
 
-        Raises CannotMove when something is under way in it that cannot move along.
+        Raises CannotMove when work in progress in the queue cannot move with it.
         """
 
-    def frozen(
-        self, project: str, queue: str, token: str, staged: int, at: str
-    ) -> Awaitable[Portion]:
-        """A portion of the frozen queue, from `Portion.following` on; first "".
+    def export_frozen(
+        self, project: str, queue: str, token: str, copied_rank: int, at: str
+    ) -> Awaitable[TransferChunk]:
+        """Returns a chunk of the frozen queue, from `TransferChunk.next_cursor` on; first "".
 
-        *staged* is the rank of the last message that `live` gave.  Raises Gated when
-        the gate lapsed; otherwise it holds for ten more seconds.
+        *copied_rank* is that of the last message from `export_messages`.  Raises MoveLocked
+        when the move lock expired; otherwise renews it for ten seconds.
         """
 
-    def take_in(self, project: str, queue: str, token: str, portion: Portion) -> Awaitable[None]:
-        """Keep a portion that a store of the same kind gave."""
+    def import_chunk(
+        self, project: str, queue: str, token: str, chunk: TransferChunk
+    ) -> Awaitable[None]:
+        """Stores a chunk that was exported from a store of the same kind."""
 
     def seal(self, project: str, queue: str, token: str) -> Awaitable[bool]:
-        """Shut the frozen queue for good; False when the gate lapsed."""
+        """Locks the frozen queue for good; returns False when the move lock expired."""
 
-    def welcome(self, project: str, queue: str, token: str) -> Awaitable[None]:
-        """Open the gate of a queue that was taken in whole.  Idempotent."""
+    def commit_import(self, project: str, queue: str, token: str) -> Awaitable[None]:
+        """Releases the move lock of a completely imported queue.  Idempotent."""
 
-    def retire(self, project: str, queue: str, token: str) -> Awaitable[None]:
-        """Clear a sealed queue; for some minutes its gate stays shut.  Idempotent."""
+    def tombstone(self, project: str, queue: str, token: str) -> Awaitable[None]:
+        """Deletes a sealed queue; its move lock stays for some minutes.  Idempotent."""

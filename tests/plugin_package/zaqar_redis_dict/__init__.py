@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A store of queues in a dictionary, for one process: the smallest driver there is.
+"""A store of queues in a dictionary, for one process: the smallest possible driver.
 
-It keeps what it is given, forgets no time, and never expires anything.
+It stores what it is given, and never expires anything.
 """
 
 from __future__ import annotations
@@ -16,14 +16,24 @@ from typing import Any
 import msgspec
 
 from zaqar_redis import errors
-from zaqar_redis.records import Claim, Draft, Message, Page, Posted, Queue, Retry, Stats, Taken
-from zaqar_redis.storage.driver import Bury
+from zaqar_redis.records import (
+    Claim,
+    ClaimResult,
+    IdempotencyKey,
+    Message,
+    NewMessage,
+    Page,
+    PostResult,
+    Queue,
+    Stats,
+)
+from zaqar_redis.storage.contract import PostDeadLetter
 
-Place = tuple[str, str]
+QueueAddress = tuple[str, str]
 
 
 @dataclass
-class Kept:
+class DictQueue:
     metadata: dict[str, Any]
     ranks: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
     messages: dict[str, Message] = field(default_factory=dict)
@@ -37,16 +47,16 @@ class Kept:
         return held
 
 
-Store = dict[Place, Kept]
+StoredQueues = dict[QueueAddress, DictQueue]
 
 
-class Queues:
-    def __init__(self, store: Store) -> None:
+class DictQueues:
+    def __init__(self, store: StoredQueues) -> None:
         self._store = store
 
     async def create(self, project: str, queue: str, metadata: dict[str, Any]) -> bool:
         made = (project, queue) not in self._store
-        self._store.setdefault((project, queue), Kept(metadata))
+        self._store.setdefault((project, queue), DictQueue(metadata))
         return made
 
     async def get(self, project: str, queue: str) -> Queue | None:
@@ -90,22 +100,22 @@ class Queues:
             kept.messages.clear()
 
 
-class Messages:
-    def __init__(self, store: Store) -> None:
+class DictMessages:
+    def __init__(self, store: StoredQueues) -> None:
         self._store = store
 
     async def post(
         self,
         project: str,
         queue: str,
-        drafts: Sequence[Draft],
+        drafts: Sequence[NewMessage],
         *,
         client: str,
         default_ttl: int,
         size: int,
-        retry: Retry | None = None,
-    ) -> Posted:
-        kept = self._store.setdefault((project, queue), Kept({}))
+        idempotency_key: IdempotencyKey | None = None,
+    ) -> PostResult:
+        kept = self._store.setdefault((project, queue), DictQueue({}))
         now = time.time_ns() // 1_000_000
         ids = []
         for draft in drafts:
@@ -122,12 +132,18 @@ class Messages:
                 expires=now + ttl * 1000,
                 client=client.encode(),
             )
-        return Posted(ids=tuple(ids))
+        return PostResult(ids=tuple(ids))
 
-    async def bury(
-        self, project: str, queue: str, letter: Draft, *, client: bytes, retry: Retry
+    async def dead_letter(
+        self,
+        project: str,
+        queue: str,
+        message: NewMessage,
+        *,
+        client: bytes,
+        idempotency_key: IdempotencyKey,
     ) -> None:
-        raise AssertionError("nothing is ever claimed too often here")
+        raise AssertionError("this driver never dead-letters a message")
 
     async def list(
         self,
@@ -140,7 +156,7 @@ class Messages:
         include_claimed: bool,
         include_delayed: bool,
     ) -> Page[Message]:
-        kept = self._store.get((project, queue), Kept({}))
+        kept = self._store.get((project, queue), DictQueue({}))
         last = kept.messages.get(after or "")
         items = [
             message
@@ -152,7 +168,7 @@ class Messages:
         return Page(items=items, marker=items[-1].id if items else "")
 
     async def get(self, project: str, queue: str, ids: Sequence[str]) -> Sequence[Message]:
-        messages = self._store.get((project, queue), Kept({})).messages
+        messages = self._store.get((project, queue), DictQueue({})).messages
         return [messages[message_id] for message_id in ids if message_id in messages]
 
     async def delete(
@@ -173,7 +189,7 @@ class Messages:
         for message in found:
             del self._store[project, queue].messages[message.id]
 
-    async def pop(self, project: str, queue: str, limit: int) -> Taken:
+    async def pop(self, project: str, queue: str, limit: int) -> ClaimResult:
         page = await self.list(
             project,
             queue,
@@ -185,37 +201,39 @@ class Messages:
         )
         for message in page.items:
             del self._store[project, queue].messages[message.id]
-        return Taken(messages=tuple(page.items))
+        return ClaimResult(messages=tuple(page.items))
 
 
-class Claims:
-    def __init__(self, store: Store) -> None:
+class DictClaims:
+    def __init__(self, store: StoredQueues) -> None:
         self._store = store
 
-    async def create(self, project: str, queue: str, *, ttl: int, grace: int, limit: int) -> Taken:
-        kept = self._store.get((project, queue), Kept({}))
+    async def create(
+        self, project: str, queue: str, *, ttl: int, grace: int, limit: int
+    ) -> ClaimResult:
+        kept = self._store.get((project, queue), DictQueue({}))
         free = [message for message in kept.messages.values() if message.claim_id is None]
         if not free:
-            return Taken(messages=())
+            return ClaimResult(messages=())
         claim = uuid.uuid4().hex
         held = tuple(kept.hold(message, claim) for message in free[:limit])
-        return Taken(messages=held, claim_id=claim)
+        return ClaimResult(messages=held, claim_id=claim)
 
     async def get(self, project: str, queue: str, claim: str) -> Claim | None:
-        held = self._store.get((project, queue), Kept({})).held_by(claim)
+        held = self._store.get((project, queue), DictQueue({})).held_by(claim)
         return Claim(id=claim, ttl=300, age=0, messages=tuple(held)) if held else None
 
     async def update(self, project: str, queue: str, claim: str, *, ttl: int, grace: int) -> bool:
         return await self.get(project, queue, claim) is not None
 
     async def delete(self, project: str, queue: str, claim: str) -> None:
-        kept = self._store.get((project, queue), Kept({}))
+        kept = self._store.get((project, queue), DictQueue({}))
         for message in kept.held_by(claim):
             kept.hold(message, None)
 
 
 class DictDriver:
-    """Keeps the contract's letter as far as a dictionary can."""
+    """The storage contract, as far as a dictionary can implement it."""
 
     feed = None
     live = None
@@ -225,13 +243,13 @@ class DictDriver:
     ownership = None
 
     def __init__(self) -> None:
-        store: Store = {}
-        self.queues = Queues(store)
-        self.messages = Messages(store)
-        self.claims = Claims(store)
+        store: StoredQueues = {}
+        self.queues = DictQueues(store)
+        self.messages = DictMessages(store)
+        self.claims = DictClaims(store)
 
-    def route_letters(self, bury: Bury) -> None:
-        pass  # nothing is ever claimed too often here
+    def route_dead_letters(self, dead_letter: PostDeadLetter) -> None:
+        pass  # this driver never dead-letters a message
 
     async def start(self) -> None:
         pass

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Archives for tests: what is in one, against what was posted."""
+"""Archives for tests, and their contents."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from tests.spark.jobs import commands
-from tests.spark.support import Store
+from tests.spark.support import SparkTestStore
 from zaqar_redis.spark.jobs import archive as job
-from zaqar_redis.spark.jobs.archiving.settings import Settings
-from zaqar_redis.spark.jobs.report import Report
+from zaqar_redis.spark.jobs.archiving.settings import ArchiveSettings
+from zaqar_redis.spark.jobs.report import JobReport
 
 
 def archive(
-    spark: SparkSession, target: Path, store: Store, queues: str = "q", **settings: Any
-) -> Report:
+    spark: SparkSession, target: Path, store: SparkTestStore, queues: str = "q", **settings: Any
+) -> JobReport:
     source = {"uri": store.uri, "project": store.project, "subscribe": queues}
-    return job.archive(spark, str(target), source, Settings(**settings))
+    return job.archive(spark, str(target), source, ArchiveSettings(**settings))
 
 
 def files(target: Path) -> list[Path]:
-    """Those that readers of Parquet take for data."""
+    """Returns the files that Parquet readers take for data."""
     return sorted(target.glob("project=*/queue=*/date=*/[!_.]*.parquet"))
 
 
 def ranks(target: Path, queue: str = "q") -> list[int]:
-    """Of the plain files, in order, each as often as it is there."""
+    """Returns the sorted ranks in the files, with duplicates."""
     found: list[int] = []
     for file in files(target):
         if f"queue={queue}" in file.parts:
@@ -41,12 +41,12 @@ def ranks(target: Path, queue: str = "q") -> list[int]:
     return sorted(found)
 
 
-def doubles(ranks: list[int]) -> dict[int, int]:
+def duplicates(ranks: list[int]) -> dict[int, int]:
     return {rank: count for rank, count in Counter(ranks).items() if count > 1}
 
 
-def archived(report: Report) -> int:
-    """Messages; the sums are looked at on the way."""
+def archived(report: JobReport) -> int:
+    """Returns the number of archived messages; checks the sums of the report."""
     of_ranks, by_queue = report.counts["ranks read"], report.counts["messages archived"]
     assert isinstance(of_ranks, dict)
     assert isinstance(by_queue, dict)
@@ -54,10 +54,10 @@ def archived(report: Report) -> int:
     return int(of_ranks["archived"])
 
 
-class Command:
+class PipelineProcess:
     """``zaqar-redis pipeline …`` in a process of its own."""
 
-    def __init__(self, store: Store, *words: str) -> None:
+    def __init__(self, store: SparkTestStore, *words: str) -> None:
         where = ["--storage", store.uri, "--project", store.project, "--master", "local[2]"]
         where += commands.IN_TURN
         begin = [sys.executable, "-m", "zaqar_redis.cli.main", "pipeline"]
@@ -69,6 +69,6 @@ class Command:
         )
 
     def end(self) -> tuple[int, dict[str, Any], str]:
-        """Exit code, report, and what it said on stderr."""
-        out, err = self.process.communicate(timeout=commands.PATIENCE)
+        """Waits for the end; returns exit code, report and stderr."""
+        out, err = self.process.communicate(timeout=commands.TIMEOUT_SECONDS)
         return self.process.returncode, json.loads(out) if out.strip() else {}, err

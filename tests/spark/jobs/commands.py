@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs as processes of their own, as people run them."""
+"""Jobs as processes of their own."""
 
 from __future__ import annotations
 
@@ -17,49 +17,49 @@ import pytest
 
 from tests import servers
 from zaqar_redis.spark.jobs import running as jobs
-from zaqar_redis.spark.jobs.running import Job
+from zaqar_redis.spark.jobs.running import SparkJob
 
-#: Seconds: a Java takes its time, and machines are shared.
-PATIENCE = 240.0
+#: Generous: a JVM starts slowly, and machines are shared.
+TIMEOUT_SECONDS = 240.0
 
 _COMMAND = (sys.executable, "-m", "zaqar_redis.cli.main", "pipeline")
-#: Behind other tests, a job that gives way to all would take until their end.
+#: With the default low priority a job would only finish after all parallel tests.
 IN_TURN = ("--priority", "normal")
 _ENVIRONMENT = {"SPARK_MASTER": "local[2]"}
 
 
-class Where(Protocol):
-    """A store, and whose queues in it."""
+class StoreAndProject(Protocol):
+    """A store and a project."""
 
     uri: str
     project: str
 
 
-def _arguments(store: Where, arguments: tuple[object, ...]) -> list[str]:
+def _arguments(store: StoreAndProject, arguments: tuple[object, ...]) -> list[str]:
     return ["--storage", store.uri, "--project", store.project, *map(str, arguments)]
 
 
 def report(
-    capsys: pytest.CaptureFixture[str], store: Where, job: Job, *arguments: object
+    capsys: pytest.CaptureFixture[str], store: StoreAndProject, job: SparkJob, *arguments: object
 ) -> dict[str, Any]:
-    """What a job says in JSON, run in the session that is there."""
+    """Runs a job in the existing session; returns its JSON report."""
     capsys.readouterr()
     code = jobs.main(job, ["--json", "--no-progress", *_arguments(store, arguments)])
-    said = capsys.readouterr()
-    assert code == 0, said.err
-    told: dict[str, Any] = json.loads(said.out)
-    return told
+    captured = capsys.readouterr()
+    assert code == 0, captured.err
+    document: dict[str, Any] = json.loads(captured.out)
+    return document
 
 
 @contextlib.contextmanager
 def running(
-    store: Where, job: str, *arguments: object, said: Path | None = None
+    store: StoreAndProject, job: str, *arguments: object, stderr: Path | None = None
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """A job under way, with all its processes in one group; it is killed at the end.
+    """Runs a job with all its processes in one group; kills it at the end.
 
-    *said* gets what it writes to stderr.
+    *stderr* is the file for its stderr.
     """
-    with open(said or os.devnull, "wb") as errors:
+    with open(stderr or os.devnull, "wb") as errors:
         process = subprocess.Popen(
             [*_COMMAND, job, *IN_TURN, *_arguments(store, arguments)],
             stdout=subprocess.DEVNULL,
@@ -74,7 +74,7 @@ def running(
 
 
 def kill(process: subprocess.Popen[bytes]) -> None:
-    """With SIGKILL, the JVM and the workers too."""
+    """Kills a job with its JVM and workers by SIGKILL."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
@@ -82,7 +82,7 @@ def kill(process: subprocess.Popen[bytes]) -> None:
 
 
 def _alive(group: int) -> bool:
-    """Whether any process of the group is left."""
+    """Returns whether any process of the group is running."""
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
             fields = stat.read_text().rpartition(")")[2].split()

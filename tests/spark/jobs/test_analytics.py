@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The job ``analytics``: tables that add up, and a report that says what they say."""
+"""The job ``analytics``: consistent tables, and a report that agrees with them."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from pyspark.sql import SparkSession
 from tests import servers
 from tests.spark.jobs import commands
 from tests.spark.jobs.archives import archive
-from tests.spark.support import Store
+from tests.spark.support import SparkTestStore
 from zaqar_redis import errors
 from zaqar_redis.cli import profile_file
 from zaqar_redis.spark.jobs import analytics as job
 from zaqar_redis.spark.jobs import running
 from zaqar_redis.spark.jobs.analysing import windows
-from zaqar_redis.spark.jobs.report import Report
+from zaqar_redis.spark.jobs.report import JobReport
 
 TABLES = ("queues", "throughput", "backlog", "ages", "claims", "dead_letters")
 HOUR = 3600
 
 
-def analyse(spark: SparkSession, store: Store, target: Path, **given: Any) -> Report:
+def analyse(spark: SparkSession, store: SparkTestStore, target: Path, **given: Any) -> JobReport:
     source = {"uri": store.uri, "project": store.project, "subscribePattern": ".*"}
     return job.analytics(spark, str(target), source, **given)
 
@@ -44,23 +44,23 @@ def table(target: Path, name: str) -> list[dict[str, Any]]:
     return rows
 
 
-def added_up(report: Report, target: Path) -> int:
-    """How many messages there were, by every table that has all of them."""
+def added_up(report: JobReport, target: Path) -> int:
+    """Returns the number of messages; checks that all tables agree on it."""
     read = report.counts["messages read"]
     assert isinstance(read, dict)
-    whole = sum(read.values())
+    total = sum(read.values())
     for name in ("queues", "throughput", "backlog"):
-        assert sum(row["messages"] for row in table(target, name)) == whole
+        assert sum(row["messages"] for row in table(target, name)) == total
     for what in ("age", "delay", "ttl left"):
         bars = [row["messages"] for row in table(target, "ages") if row["what"] == what]
-        assert sum(bars) == whole
+        assert sum(bars) == total
     sizes = [sum(row["bytes"] for row in table(target, name)) for name in ("queues", "throughput")]
     assert sizes == [report.details["bytes"]] * 2
-    return whole
+    return total
 
 
-def fill(store: Store) -> None:
-    """Two hours of orders, some claimed, some gone; mail with delays; dead letters."""
+def fill(store: SparkTestStore) -> None:
+    """Posts two hours of orders, some claimed, some deleted, and mail with delays."""
     for ago in range(120, 0, -10):
         store.post(*range(5), ago=ago * 60, ttl=24 * HOUR)
     store.remove(1, 2, 3)
@@ -73,10 +73,10 @@ def fill(store: Store) -> None:
 
 @dataclass(frozen=True)
 class Analysed:
-    """What `fill` makes, and an empty queue, in windows of ten minutes."""
+    """The analytics of `fill` and an empty queue, in windows of ten minutes."""
 
     target: Path
-    report: Report
+    report: JobReport
     project: str
     #: seconds from the first message to the end
     seconds: float
@@ -91,7 +91,7 @@ def analysed(
     redis_server: servers.RedisServer,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Analysed:
-    store = Store(redis_server.uri, f"project-{uuid.uuid4()}")
+    store = SparkTestStore(redis_server.uri, f"project-{uuid.uuid4()}")
     began = time.monotonic()
     fill(store)
     store.create("empty")
@@ -111,7 +111,7 @@ def test_every_table_counts_every_message(analysed: Analysed) -> None:
     assert report.details["window"] == "10 minutes"
 
 
-def test_throughput_is_by_the_time_of_posting(analysed: Analysed) -> None:
+def test_throughput_is_grouped_by_posting_time(analysed: Analysed) -> None:
     rows = analysed.rows("throughput")
     assert [row["messages"] for row in rows] == [2] + [5] * 11
     assert all(row["end"] - row["begin"] == timedelta(minutes=10) for row in rows)
@@ -120,14 +120,14 @@ def test_throughput_is_by_the_time_of_posting(analysed: Analysed) -> None:
     assert rows[1]["bytes_per_second"] == pytest.approx(5 / 600)
 
 
-def test_backlog_tells_what_was_posted_from_what_is_left(analysed: Analysed) -> None:
+def test_backlog_separates_posted_from_remaining_messages(analysed: Analysed) -> None:
     rows = analysed.rows("backlog")
     assert [row["posted_until_then"] for row in rows] == list(range(5, 61, 5))
     assert [row["left_of_them"] for row in rows] == [2, *range(7, 58, 5)]
     assert {row["gone_of_them"] for row in rows} == {3}
 
 
-def test_queues_have_ages_and_what_their_store_counts_now(analysed: Analysed) -> None:
+def test_queues_table_has_ages_and_current_store_counts(analysed: Analysed) -> None:
     rows = {row["queue"]: row for row in table(analysed.target, "queues")}
     assert rows["q"]["age_p50"] == pytest.approx(60 * 60, abs=601 + analysed.seconds)
     assert rows["q"]["age_max"] == pytest.approx(120 * 60, abs=1 + analysed.seconds)
@@ -138,7 +138,7 @@ def test_queues_have_ages_and_what_their_store_counts_now(analysed: Analysed) ->
     assert rows["empty"]["age_p50"] is rows["empty"]["oldest_age_now"] is None
 
 
-def test_histograms_are_by_length_of_time(analysed: Analysed) -> None:
+def test_ages_are_in_histograms_by_duration(analysed: Analysed) -> None:
     bars = {
         (row["queue"], row["what"], row["from_seconds"], row["to_seconds"]): row["messages"]
         for row in table(analysed.target, "ages")
@@ -150,7 +150,7 @@ def test_histograms_are_by_length_of_time(analysed: Analysed) -> None:
     assert bars["q", "ttl left", 12 * HOUR, 24 * HOUR] == 57
 
 
-def test_claims_are_counted_by_how_often(analysed: Analysed) -> None:
+def test_claims_are_grouped_by_claim_count(analysed: Analysed) -> None:
     rows = analysed.rows("claims")
     found = {
         row["claim_count"]: (row["messages"], row["claimed_now"], row["lapsing_soon"])
@@ -159,8 +159,8 @@ def test_claims_are_counted_by_how_often(analysed: Analysed) -> None:
     assert found == {0: (50, 0, 0), 1: (7, 7, 3)}
 
 
-def test_dead_letters_are_counted_by_where_they_came_from(
-    spark: SparkSession, store: Store, tmp_path: Path
+def test_dead_letters_are_grouped_by_origin(
+    spark: SparkSession, store: SparkTestStore, tmp_path: Path
 ) -> None:
     store.create(_max_claim_count=1, _dead_letter_queue="dead")
     store.post(*range(5))
@@ -176,8 +176,8 @@ def test_dead_letters_are_counted_by_where_they_came_from(
     assert "q → dead" in (tmp_path / "report.html").read_text()
 
 
-def test_an_archive_is_analysed_like_live_queues(
-    spark: SparkSession, store: Store, tmp_path: Path
+def test_archive_gives_the_tables_of_live_queues(
+    spark: SparkSession, store: SparkTestStore, tmp_path: Path
 ) -> None:
     fill(store)
     store.post("numeric", queue="123")
@@ -202,7 +202,7 @@ def test_an_archive_is_analysed_like_live_queues(
         )
 
 
-def test_the_report_is_one_file_that_needs_no_other(analysed: Analysed) -> None:
+def test_html_report_is_self_contained(analysed: Analysed) -> None:
     text = (analysed.target / "report.html").read_text()
     assert f"<title>Queues of the project {analysed.project}</title>" in text
     assert "<script" not in text
@@ -212,17 +212,17 @@ def test_the_report_is_one_file_that_needs_no_other(analysed: Analysed) -> None:
     assert len(plots) == 7
     for plot in plots:
         assert ElementTree.fromstring(plot).tag.endswith("svg")
-    for said in (
+    for message in (
         "messages per 10 minutes",
         "time of posting, UTC",
         "how often a message was claimed",
     ):
-        assert said in text
+        assert message in text
     assert "how long it took from posting to delivery" in text
 
 
-def test_a_password_is_in_no_report_and_names_are_escaped(
-    spark: SparkSession, store: Store, tmp_path: Path
+def test_report_hides_passwords_and_escapes_names(
+    spark: SparkSession, store: SparkTestStore, tmp_path: Path
 ) -> None:
     user, word = "analyst", "not-to-be-shown"
     store.command("ACL", "SETUSER", user, "on", f">{word}", "~*", "&*", "+@all")
@@ -241,8 +241,8 @@ def test_a_password_is_in_no_report_and_names_are_escaped(
     assert "&lt;b&gt;&amp;" in text
 
 
-def test_windows_are_widened_when_there_are_too_many(
-    spark: SparkSession, store: Store, tmp_path: Path
+def test_too_many_windows_are_widened(
+    spark: SparkSession, store: SparkTestStore, tmp_path: Path
 ) -> None:
     store.post("old", ago=40 * 86_400, ttl=90 * 86_400)
     store.post("new")
@@ -254,16 +254,16 @@ def test_windows_are_widened_when_there_are_too_many(
 
 @pytest.mark.parametrize("wanted", [1, 7, 60, 3600])
 @pytest.mark.parametrize("span", [0.0, 59.5, 86_400.0, 1e8, 1e12])
-def test_no_window_is_shorter_than_wanted_or_too_short(wanted: int, span: float) -> None:
-    length = windows.widened(wanted, span)
+def test_widened_window_respects_the_minimum_and_the_limit(wanted: int, span: float) -> None:
+    length = windows.widen(wanted, span)
     assert length >= wanted
-    assert span / length + 1 <= windows.MOST
-    if span / wanted < windows.MOST / 2:
+    assert span / length + 1 <= windows.MAX_WINDOWS
+    if span / wanted < windows.MAX_WINDOWS / 2:
         assert length == wanted
 
 
-def test_run_again_it_replaces_its_report_and_nothing_else(
-    spark: SparkSession, store: Store, tmp_path: Path
+def test_second_run_replaces_only_its_own_report(
+    spark: SparkSession, store: SparkTestStore, tmp_path: Path
 ) -> None:
     store.post(1, 2)
     analyse(spark, store, tmp_path / "out")
@@ -271,13 +271,13 @@ def test_run_again_it_replaces_its_report_and_nothing_else(
     assert added_up(analyse(spark, store, tmp_path / "out"), tmp_path / "out") == 3
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "diary.txt").write_text("private")
-    with pytest.raises(errors.BadConfiguration, match="was not made by this job"):
+    with pytest.raises(errors.BadConfiguration, match="was not created by this job"):
         analyse(spark, store, tmp_path / "mine")
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["diary.txt"]
 
 
-def test_a_queue_without_messages_has_a_report_too(
-    spark: SparkSession, store: Store, tmp_path: Path
+def test_empty_queue_has_a_report(
+    spark: SparkSession, store: SparkTestStore, tmp_path: Path
 ) -> None:
     store.create()
     report = analyse(spark, store, tmp_path)
@@ -285,8 +285,8 @@ def test_a_queue_without_messages_has_a_report_too(
     assert "<h2>Queues</h2>" in (tmp_path / "report.html").read_text()
 
 
-def test_without_matplotlib_the_extra_is_named(
-    spark: SparkSession, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_missing_matplotlib_names_the_extra(
+    spark: SparkSession, store: SparkTestStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.post(1)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
@@ -296,7 +296,7 @@ def test_without_matplotlib_the_extra_is_named(
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         ([], "one of --queue, --pattern and --archive must be given"),
         (["--queue", "nothing"], 'there is no queue "nothing"'),
@@ -306,39 +306,39 @@ def test_without_matplotlib_the_extra_is_named(
         (["--archive", "/nowhere/lake"], "is no archive"),
     ],
 )
-def test_what_cannot_be_done_is_said(
+def test_invalid_analytics_arguments_are_reported(
     spark: SparkSession,
-    store: Store,
+    store: SparkTestStore,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     words: list[str],
-    said: str,
+    message: str,
 ) -> None:
     store.post(1)
     where = ["--no-progress", "--storage", store.uri, "--project", store.project]
     assert running.main(job, [*words, *where, str(tmp_path / "out")]) == 1
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.timeout(300)
-def test_the_command_finds_the_store_of_a_profile_and_prints_its_report_as_json(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_analytics_command_uses_a_profile_and_prints_json(
+    store: SparkTestStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(store)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    with profile_file.changed() as profiles:
-        profiles.profiles["here"] = profile_file.Profile(uri=store.uri)
+    with profile_file.locked_for_update() as profiles:
+        profiles.profiles["mine"] = profile_file.Profile(uri=store.uri)
     done = subprocess.run(
         [
             *(sys.executable, "-m", "zaqar_redis.cli.main", "pipeline", "analytics"),
-            *("--profile", "here", "--project", store.project, "--pattern", "q|mail"),
+            *("--profile", "mine", "--project", store.project, "--pattern", "q|mail"),
             *("--master", "local[2]", "--no-progress", "--json", str(tmp_path / "out")),
             *commands.IN_TURN,
         ],
         capture_output=True,
         text=True,
-        timeout=commands.PATIENCE,
+        timeout=commands.TIMEOUT_SECONDS,
     )
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)

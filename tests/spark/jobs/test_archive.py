@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the job ``archive`` puts where, run after run."""
+"""The job ``archive``: files and partitions, run after run."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.spark.jobs.archives import archive, archived, doubles, files, ranks
-from tests.spark.support import Store
+from tests.spark.jobs.archives import archive, archived, duplicates, files, ranks
+from tests.spark.support import SparkTestStore
 from zaqar_redis import errors
 from zaqar_redis.spark import columns
 from zaqar_redis.spark.jobs import archive as job
 from zaqar_redis.spark.jobs import running
 from zaqar_redis.spark.jobs.archiving import compaction, layout, lock, reading, tables
-from zaqar_redis.spark.jobs.archiving.books import Books
-from zaqar_redis.spark.jobs.archiving.files import Files
-from zaqar_redis.spark.jobs.archiving.plan import Planner
-from zaqar_redis.spark.jobs.archiving.settings import Settings
+from zaqar_redis.spark.jobs.archiving.files import HadoopFolder
+from zaqar_redis.spark.jobs.archiving.plan import ArchivePlanner
+from zaqar_redis.spark.jobs.archiving.settings import ArchiveSettings
+from zaqar_redis.spark.jobs.archiving.transaction_log import TransactionLog
 
 
-def test_messages_lie_by_project_queue_and_day_with_the_columns_of_the_data_source(
-    spark: SparkSession, store: Store, tmp_path: Path
+def test_archive_is_partitioned_by_project_queue_and_date(
+    spark: SparkSession, store: SparkTestStore, tmp_path: Path
 ) -> None:
     store.project = f"pro/j%20é ct-{store.project}"
     store.post(*range(30))
@@ -50,8 +50,8 @@ def test_messages_lie_by_project_queue_and_day_with_the_columns_of_the_data_sour
     assert row["id"] == store.ids("123")[row["rank"]]
 
 
-def test_other_readers_find_project_queue_and_date(
-    spark: SparkSession, store: Store, tmp_path: Path
+def test_hive_partitions_are_found_by_other_readers(
+    spark: SparkSession, store: SparkTestStore, tmp_path: Path
 ) -> None:
     store.post(*range(5))
     archive(spark, tmp_path, store)
@@ -61,8 +61,8 @@ def test_other_readers_find_project_queue_and_date(
     assert found.num_rows == spark.read.parquet(str(tmp_path)).count() == 5
 
 
-def test_the_reader_gives_the_types_of_the_data_source_and_only_what_is_asked_for(
-    spark: SparkSession, store: Store, tmp_path: Path
+def test_archive_reader_filters_with_types_of_the_data_source(
+    spark: SparkSession, store: SparkTestStore, tmp_path: Path
 ) -> None:
     store.post(*range(5), queue="123")
     store.post(*range(7), queue="q")
@@ -78,8 +78,8 @@ def test_the_reader_gives_the_types_of_the_data_source_and_only_what_is_asked_fo
         reading.opened(spark, str(tmp_path / "nothing"))
 
 
-def test_each_run_goes_on_where_the_last_one_ended(
-    spark: SparkSession, store: Store, tmp_path: Path
+def test_each_run_continues_after_the_last_one(
+    spark: SparkSession, store: SparkTestStore, tmp_path: Path
 ) -> None:
     store.post(*range(2500))
     assert archived(archive(spark, tmp_path, store, per_batch=1000)) == 2500
@@ -90,14 +90,14 @@ def test_each_run_goes_on_where_the_last_one_ended(
     assert archived(report) == 8
     assert report.counts["messages archived"] == {"later": 3, "q": 5}
     assert ranks(tmp_path) == list(range(1, 2506))
-    # Another choice of queues neither repeats nor forgets the others.
+    # Another selection of queues neither repeats nor forgets the others.
     store.post(1)
     assert archived(archive(spark, tmp_path, store, "later")) == 0
     assert archived(archive(spark, tmp_path, store, "q")) == 1
 
 
-def test_messages_that_went_before_they_were_read_are_told(
-    spark: SparkSession, store: Store, tmp_path: Path
+def test_messages_deleted_before_reading_are_counted(
+    spark: SparkSession, store: SparkTestStore, tmp_path: Path
 ) -> None:
     store.post(*range(10))
     store.remove(4, 5)
@@ -106,24 +106,24 @@ def test_messages_that_went_before_they_were_read_are_told(
 
 
 @pytest.mark.parametrize("format", tables.FORMATS)
-def test_a_batch_may_find_nothing_left(
+def test_batch_of_deleted_messages_is_empty(
     spark: SparkSession,
-    store: Store,
+    store: SparkTestStore,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     format: str,
 ) -> None:
     store.project = f"a/b%20é c-{store.project}"
     store.post(*range(10))
-    cut = Planner.cut
+    cut = ArchivePlanner.cut
 
-    def late(self: Planner, *arguments: Any) -> Any:
+    def late(self: ArchivePlanner, *arguments: Any) -> Any:
         found = cut(self, *arguments)
         store.remove(*store.ids())
         return found
 
     with monkeypatch.context() as patched:
-        patched.setattr(Planner, "cut", late)
+        patched.setattr(ArchivePlanner, "cut", late)
         report = archive(spark, tmp_path, store, format=format)
     assert report.counts["ranks read"] == {"archived": 0, "deleted or expired before": 10}
     store.post(*range(3))
@@ -131,7 +131,9 @@ def test_a_batch_may_find_nothing_left(
     assert reading.opened(spark, str(tmp_path)).messages(store.project).count() == 3
 
 
-def test_two_projects_share_an_archive(spark: SparkSession, store: Store, tmp_path: Path) -> None:
+def test_two_projects_share_an_archive(
+    spark: SparkSession, store: SparkTestStore, tmp_path: Path
+) -> None:
     store.post(*range(4))
     archive(spark, tmp_path, store)
     first, store.project = store.project, f"{store.project}-other"
@@ -142,8 +144,8 @@ def test_two_projects_share_an_archive(spark: SparkSession, store: Store, tmp_pa
     assert opened.messages(store.project).count() == 6
 
 
-def test_many_small_files_become_one_in_order(
-    spark: SparkSession, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_small_files_are_compacted_in_order(
+    spark: SparkSession, store: SparkTestStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(compaction, "MANY", 2)
     store.post(*range(40))
@@ -157,52 +159,54 @@ def test_many_small_files_become_one_in_order(
     assert ranks(tmp_path) == list(range(1, 81))
 
 
-def test_readers_pass_over_files_that_another_one_stands_for(
-    spark: SparkSession, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_readers_skip_compacted_files(
+    spark: SparkSession, store: SparkTestStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(compaction, "MANY", 1)
-    monkeypatch.setattr(Files, "remove", lambda *_: None)  # as if it stopped before that
+    monkeypatch.setattr(
+        HadoopFolder, "remove", lambda *_: None
+    )  # as if it stopped before the removal
     store.post(*range(20))
     archive(spark, tmp_path, store, per_batch=10)
-    assert doubles(ranks(tmp_path))
+    assert duplicates(ranks(tmp_path))
     assert reading.opened(spark, str(tmp_path)).messages(store.project).count() == 20
 
 
-def test_a_queue_that_was_made_again_stops_the_job_unless_it_may_go_on(
-    spark: SparkSession, store: Store, tmp_path: Path
+def test_recreated_queue_stops_the_job_without_go_on_after_loss(
+    spark: SparkSession, store: SparkTestStore, tmp_path: Path
 ) -> None:
     store.post(*range(10))
     archive(spark, tmp_path, store)
     store.delete()
-    with pytest.raises(running.Refused, match=r'"q" was deleted.*--go-on-after-loss'):
+    with pytest.raises(running.JobRefused, match=r'"q" was deleted.*--go-on-after-loss'):
         archive(spark, tmp_path, store)
     store.post(*range(3))
-    with pytest.raises(running.Refused, match="made again"):
+    with pytest.raises(running.JobRefused, match="created again"):
         archive(spark, tmp_path, store)
     report = archive(spark, tmp_path, store, go_on_after_loss=True)
     assert archived(report) == 3
-    assert "made again" in report.details["losses"][0]
+    assert "created again" in report.details["losses"][0]
     assert ranks(tmp_path) == sorted([*range(1, 11), *range(1, 4)])
     assert archive(spark, tmp_path, store).details["losses"] == []
 
 
-def test_a_second_process_is_refused(spark: SparkSession, store: Store, tmp_path: Path) -> None:
+def test_second_archiving_process_is_refused(
+    spark: SparkSession, store: SparkTestStore, tmp_path: Path
+) -> None:
     store.post(1)
     with (
-        lock.held(Files(spark, str(tmp_path))),
-        pytest.raises(running.Refused, match="another process archives"),
+        lock.held(HadoopFolder(spark, str(tmp_path))),
+        pytest.raises(running.JobRefused, match="another process archives"),
     ):
         archive(spark, tmp_path, store)
     assert archived(archive(spark, tmp_path, store)) == 1
 
 
-def test_where_the_system_has_no_locks_a_living_holder_is_told_from_a_dead_one(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    files = Files(spark, str(tmp_path))
+def test_lease_is_taken_over_from_a_dead_holder_only(spark: SparkSession, tmp_path: Path) -> None:
+    files = HadoopFolder(spark, str(tmp_path))
     with lock.leased(files, renew=0.1, dead=0.6) as held:
         with (
-            pytest.raises(running.Refused, match=r"another process archives to .*: process \d+"),
+            pytest.raises(running.JobRefused, match=r"another process archives to .*: process \d+"),
             lock.leased(files, renew=0.1, dead=5),
         ):
             pytest.fail("two have it")
@@ -211,7 +215,7 @@ def test_where_the_system_has_no_locks_a_living_holder_is_told_from_a_dead_one(
     with lock.leased(files, renew=0.1, dead=0.3) as held:
         held()
         files.write("_zaqar/lock", {"id": "other", "count": 1, "who": "another"})
-        with pytest.raises(running.Refused, match="taken the archive over"):
+        with pytest.raises(running.JobRefused, match="taken the archive over"):
             held()
 
 
@@ -224,19 +228,19 @@ def test_where_the_system_has_no_locks_a_living_holder_is_told_from_a_dead_one(
         ({"catalog": "postgresql://me:secret@host/x"}, "--catalog: with a password"),
     ],
 )
-def test_what_does_not_go_with_the_archive_is_refused(
-    spark: SparkSession, tmp_path: Path, store: Store, settings: dict[str, str], what: str
+def test_settings_that_conflict_with_the_archive_are_refused(
+    spark: SparkSession, tmp_path: Path, store: SparkTestStore, settings: dict[str, str], what: str
 ) -> None:
-    Books(Files(spark, str(tmp_path))).begin("parquet", None, None)
+    TransactionLog(HadoopFolder(spark, str(tmp_path))).begin("parquet", None, None)
     store.post(1)
     with pytest.raises(errors.BadConfiguration, match=what):
         archive(spark, tmp_path, store, **settings)
 
 
 @pytest.mark.parametrize(("format", "library"), [("delta", "deltalake"), ("iceberg", "pyiceberg")])
-def test_a_missing_library_names_its_extra(
+def test_missing_table_library_names_its_extra(
     spark: SparkSession,
-    store: Store,
+    store: SparkTestStore,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     format: str,
@@ -249,26 +253,26 @@ def test_a_missing_library_names_its_extra(
     assert not any(tmp_path.iterdir())
 
 
-def test_a_folder_with_something_else_in_it_is_left_alone(
-    spark: SparkSession, store: Store, tmp_path: Path
+def test_foreign_folder_is_refused(
+    spark: SparkSession, store: SparkTestStore, tmp_path: Path
 ) -> None:
     store.post(1)
     (tmp_path / "letters").mkdir()
-    with pytest.raises(running.Refused, match="letters"):
+    with pytest.raises(running.JobRefused, match="letters"):
         archive(spark, tmp_path, store)
 
 
-def test_bad_targets_and_queues_are_named(
-    spark: SparkSession, store: Store, tmp_path: Path
+def test_invalid_target_and_missing_queue_are_named(
+    spark: SparkSession, store: SparkTestStore, tmp_path: Path
 ) -> None:
     with pytest.raises(errors.BadConfiguration, match='TARGET "nosuch://x/y"'):
-        job.archive(spark, "nosuch://x/y", {"uri": store.uri, "subscribe": "q"}, Settings())
+        job.archive(spark, "nosuch://x/y", {"uri": store.uri, "subscribe": "q"}, ArchiveSettings())
     with pytest.raises(errors.BadConfiguration, match='no queue "q"'):
         archive(spark, tmp_path, store)
 
 
-def test_the_command_prints_its_report_as_json(
-    spark: SparkSession, store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_archive_command_prints_its_report_as_json(
+    spark: SparkSession, store: SparkTestStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     store.post(*range(3))
     words = [str(tmp_path), "--storage", store.uri, "--project", store.project, "--no-progress"]
@@ -283,8 +287,8 @@ def test_the_command_prints_its_report_as_json(
     assert 'no queue "nosuch"' in capsys.readouterr().err
 
 
-def test_files_are_as_they_should_be_whatever_the_session_says(
-    spark: SparkSession, store: Store, tmp_path: Path
+def test_files_are_independent_of_session_settings(
+    spark: SparkSession, store: SparkTestStore, tmp_path: Path
 ) -> None:
     store.post(*range(3), ttl=9000, ago=3600)
     spark.conf.set("spark.sql.session.timeZone", "Pacific/Kiritimati")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Archiving that is stopped anywhere: nothing is lost, nothing is there twice."""
+"""Archiving that is killed at any step: nothing is lost or duplicated."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from pyspark.sql import functions as F
 
 from tests import servers
 from tests.spark.jobs import commands
-from tests.spark.jobs.archives import Command, archive, archived, doubles, files, ranks
-from tests.spark.support import Store
+from tests.spark.jobs.archives import PipelineProcess, archive, archived, duplicates, files, ranks
+from tests.spark.support import SparkTestStore
 from zaqar_redis.spark.jobs import archive as job
 from zaqar_redis.spark.jobs import running
 from zaqar_redis.spark.jobs.archiving import compaction, reading, tables
-from zaqar_redis.spark.jobs.archiving.batches import Batches
-from zaqar_redis.spark.jobs.archiving.books import Books
-from zaqar_redis.spark.jobs.archiving.files import Files
-from zaqar_redis.spark.jobs.archiving.plan import Planner
+from zaqar_redis.spark.jobs.archiving.batches import BatchCommitter
+from zaqar_redis.spark.jobs.archiving.files import HadoopFolder
+from zaqar_redis.spark.jobs.archiving.plan import ArchivePlanner
+from zaqar_redis.spark.jobs.archiving.transaction_log import TransactionLog
 
-#: Where a run is stopped, before it does so; a record that it was to write is cut off.
+#: Steps before which a run is killed; a record it was about to write is truncated.
 _STOPS = (
     "write _zaqar/archive.json",
     "write _zaqar/manifests/",
@@ -40,34 +40,36 @@ _STOPS = (
     "remove _zaqar/files/",
     "remove _zaqar/compactions/",
 )
-#: A table's own files are not removed.
+#: Steps of plain files only: files of a table are never removed.
 _STOPS_OF_FILES = ("remove project={project}/queue=q/", "remove project={project}/queue=r/")
 
 
-class Crash(BaseException):
-    """As SIGKILL, nothing in the job catches it."""
+class SimulatedKill(BaseException):
+    """A simulated SIGKILL: nothing in the job catches it."""
 
 
-class Bomb:
-    """Stops a run before its first step that begins so."""
+class CrashPoint:
+    """Kills a run before its first step with a given prefix."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._stop: str | None = None
         for name, place in (("write", 0), ("move", 1), ("remove", 0)):
-            monkeypatch.setattr(Files, name, self._watching(name, place, getattr(Files, name)))
+            monkeypatch.setattr(
+                HadoopFolder, name, self._watching(name, place, getattr(HadoopFolder, name))
+            )
 
     def set(self, stop: str | None) -> None:
         self._stop = stop
 
     def _watching(self, name: str, place: int, real: Any) -> Any:
-        def step(files: Files, *arguments: Any) -> None:
+        def step(files: HadoopFolder, *arguments: Any) -> None:
             stops = self._stop and f"{name} {arguments[place]}".startswith(self._stop)
             if not stops or name == "write":
                 real(files, *arguments)
             if stops and name == "write":
                 _cut_off(Path(files.local or "") / arguments[0])
             if stops:
-                raise Crash
+                raise SimulatedKill
 
         return step
 
@@ -79,31 +81,31 @@ def _cut_off(record: Path) -> None:
 
 @pytest.mark.parametrize("format", tables.FORMATS)
 @pytest.mark.timeout(240)
-def test_a_run_may_stop_before_any_step(
+def test_run_killed_before_any_step_is_completed_by_the_next(
     spark: SparkSession,
-    store: Store,
+    store: SparkTestStore,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     format: str,
 ) -> None:
-    # Given an archive whose runs compact each time, and another crash in each of them
+    # Given an archive that compacts in each run, and a crash at another step of each
     monkeypatch.setattr(compaction, "MANY", 1)
-    bomb = Bomb(monkeypatch)
+    crash_point = CrashPoint(monkeypatch)
     stops = _STOPS + (_STOPS_OF_FILES if format == tables.PARQUET else ())
     today = datetime.now(UTC).date()
     survivors = 0
     for stop in stops:
         store.post(*range(2))
         store.post(*range(3), queue="r")
-        bomb.set(stop.format(project=store.project, date=today))
-        with pytest.raises(Crash):
+        crash_point.set(stop.format(project=store.project, date=today))
+        with pytest.raises(SimulatedKill):
             archive(spark, tmp_path, store, "q,r", format=format)
-        survivors += _expire_what_is_staged(spark, tmp_path, store)
-        _nothing_is_missed(spark, tmp_path, store)
-    # When it runs to its end
-    bomb.set(None)
+        survivors += _remove_staged_messages(spark, tmp_path, store)
+        _check_no_file_is_missing(spark, tmp_path, store)
+    # When a run completes
+    crash_point.set(None)
     archive(spark, tmp_path, store, "q,r")
-    # Then all is in it once, also what expired between two tries
+    # Then it has everything once, also what expired between two attempts
     assert survivors > 0
     found = reading.opened(spark, str(tmp_path)).messages(store.project)
     for queue, posted in (("q", 2 * len(stops)), ("r", 3 * len(stops))):
@@ -115,15 +117,15 @@ def test_a_run_may_stop_before_any_step(
     assert left == []
 
 
-def _nothing_is_missed(spark: SparkSession, target: Path, store: Store) -> None:
-    if Books(Files(spark, str(target))).head() is not None:
-        _, wrong = reading.opened(spark, str(target)).whatever(store.project)
+def _check_no_file_is_missing(spark: SparkSession, target: Path, store: SparkTestStore) -> None:
+    if TransactionLog(HadoopFolder(spark, str(target))).head() is not None:
+        _, wrong = reading.opened(spark, str(target)).messages_as_found(store.project)
         assert wrong == {}
 
 
-def _expire_what_is_staged(spark: SparkSession, target: Path, store: Store) -> int:
-    books = Books(Files(spark, str(target)))
-    manifest = books.manifest(books.state().batch + 1)
+def _remove_staged_messages(spark: SparkSession, target: Path, store: SparkTestStore) -> int:
+    log = TransactionLog(HadoopFolder(spark, str(target)))
+    manifest = log.manifest(log.state().batch + 1)
     if manifest is None:
         return 0
     gone = 0
@@ -135,44 +137,46 @@ def _expire_what_is_staged(spark: SparkSession, target: Path, store: Store) -> i
 
 
 @pytest.mark.timeout(300)
-def test_killed_in_the_middle_it_goes_on(spark: SparkSession, store: Store, tmp_path: Path) -> None:
+def test_next_run_completes_a_killed_run(
+    spark: SparkSession, store: SparkTestStore, tmp_path: Path
+) -> None:
     # Given a run that is killed after some of its batches
     store.post(*range(5_000))
     words = ["archive", str(tmp_path), "--queue", "q", "--max-per-batch", "500"]
-    first = Command(store, *words, "--no-compact")
+    first = PipelineProcess(store, *words, "--no-compact")
     try:
         done = tmp_path / "_zaqar/done/0000000001.json"
-        servers.wait_for(done.exists, "the second batch", commands.PATIENCE)
+        servers.wait_for(done.exists, "the second batch", commands.TIMEOUT_SECONDS)
     finally:
         first.process.send_signal(signal.SIGKILL)
         first.end()
     before = len(set(ranks(tmp_path)))
     assert 1000 <= before < 5_000
-    # When it runs again, then all is there once
+    # When it runs again, then the archive has everything once
     report = archive(spark, tmp_path, store, per_batch=500)
     assert ranks(tmp_path) == list(range(1, 5_001))
     assert 5_000 - before <= archived(report) <= 5_000 - before + 500
     assert report.details["offsets"]["q"]["offset"] == 5_001
     assert report.details["compacted"]["files before"] > 8
-    assert store.top().following == 5_001
+    assert store.watermarks().next_rank == 5_001
 
 
-def test_interrupted_it_says_what_is_left(
+def test_interrupted_run_reports_remaining_ranks(
     spark: SparkSession,
-    store: Store,
+    store: SparkTestStore,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     store.post(*range(30))
-    finish = Batches.finish
+    finish = BatchCommitter.finish
 
-    def interrupted(self: Batches, *arguments: Any) -> Any:
+    def interrupted(self: BatchCommitter, *arguments: Any) -> Any:
         signal.raise_signal(signal.SIGINT)
         return finish(self, *arguments)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Batches, "finish", interrupted)
+        patched.setattr(BatchCommitter, "finish", interrupted)
         words = ["--queue", "q", "--max-per-batch", "10", "--no-progress", str(tmp_path)]
         where = ["--storage", store.uri, "--project", store.project]
         code = running.main(job, [*words, *where, "--json"])
@@ -185,44 +189,48 @@ def test_interrupted_it_says_what_is_left(
 
 
 @pytest.mark.timeout(300)
-def test_following_it_archives_what_comes_and_ends_when_asked(
-    spark: SparkSession, store: Store, tmp_path: Path
+def test_follow_archives_new_messages_until_sigterm(
+    spark: SparkSession, store: SparkTestStore, tmp_path: Path
 ) -> None:
     store.post(*range(10))
-    following = Command(
+    follower = PipelineProcess(
         store, "archive", str(tmp_path), "--queue", "q", "--follow", "--every", "0.2"
     )
     try:
-        servers.wait_for(lambda: len(files(tmp_path)) == 1, "the first batch", commands.PATIENCE)
+        servers.wait_for(
+            lambda: len(files(tmp_path)) == 1, "the first batch", commands.TIMEOUT_SECONDS
+        )
         store.post(*range(5))
-        servers.wait_for(lambda: len(files(tmp_path)) == 2, "the second batch", commands.PATIENCE)
-        # Nobody else may write there meanwhile
-        with pytest.raises(running.Refused, match="another process"):
+        servers.wait_for(
+            lambda: len(files(tmp_path)) == 2, "the second batch", commands.TIMEOUT_SECONDS
+        )
+        # No other process may write to it meanwhile
+        with pytest.raises(running.JobRefused, match="another process"):
             archive(spark, tmp_path, store)
     finally:
-        following.process.send_signal(signal.SIGTERM)
-        code, report, error = following.end()
+        follower.process.send_signal(signal.SIGTERM)
+        code, report, error = follower.end()
     assert code == 0, error
     assert report["counts"]["messages archived"] == {"q": 15}
     assert archived(archive(spark, tmp_path, store)) == 0
-    assert not doubles(ranks(tmp_path))
+    assert not duplicates(ranks(tmp_path))
 
 
-def test_a_queue_that_goes_away_under_the_readers_is_told_or_gone_around(
-    spark: SparkSession, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_queue_recreated_between_planning_and_reading_is_archived(
+    spark: SparkSession, store: SparkTestStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Given a queue that is made again between planning and reading
+    # Given a queue that is recreated between planning and reading
     store.post(*range(10))
-    cut, again = Planner.cut, iter([True])
+    cut, again = ArchivePlanner.cut, iter([True])
 
-    def late(self: Planner, *arguments: Any) -> Any:
+    def late(self: ArchivePlanner, *arguments: Any) -> Any:
         found = cut(self, *arguments)
         if next(again, False):
             store.delete()
             store.post(*range(4))
         return found
 
-    monkeypatch.setattr(Planner, "cut", late)
-    # When it archives, then what is there is archived: nothing of the old one ever was
+    monkeypatch.setattr(ArchivePlanner, "cut", late)
+    # When it archives, then only the messages of the new queue are archived
     assert archived(archive(spark, tmp_path, store)) == 4
     assert ranks(tmp_path) == [1, 2, 3, 4]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the job ``audit`` finds, and what it does not mind."""
+"""The job ``audit``: its findings, and legitimate changes that are none."""
 
 from __future__ import annotations
 
@@ -17,25 +17,29 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.spark.jobs.archives import archive, files
-from tests.spark.support import Store
+from tests.spark.support import SparkTestStore
 from zaqar_redis import errors
 from zaqar_redis.spark.jobs import audit as job
 from zaqar_redis.spark.jobs import running
 from zaqar_redis.spark.jobs.archiving import tables
-from zaqar_redis.spark.jobs.report import Report
+from zaqar_redis.spark.jobs.report import JobReport
 
 
 def audit(
-    spark: SparkSession, target: Path, store: Store, listing: Path | None = None, **source: str
-) -> Report:
+    spark: SparkSession,
+    target: Path,
+    store: SparkTestStore,
+    listing: Path | None = None,
+    **source: str,
+) -> JobReport:
     options = {"uri": store.uri, "project": store.project, **source}
     report = job.audit(spark, str(target), options, str(listing) if listing else None)
     _sums(report)
     return report
 
 
-def _sums(report: Report) -> None:
-    """What is counted twice is the same both times."""
+def _sums(report: JobReport) -> None:
+    """Checks that the totals of a report agree."""
     counts: dict[str, Any] = dict(report.counts)
     queues = report.details["queues"].values()
     rows, archived, live = counts.values()
@@ -54,8 +58,8 @@ def _rewritten(file: Path, table: pa.Table) -> None:
 
 
 @pytest.mark.parametrize("format", tables.FORMATS)
-def test_all_is_well_whatever_came_and_went_since(
-    spark: SparkSession, store: Store, tmp_path: Path, format: str
+def test_audit_accepts_later_posts_and_deletions(
+    spark: SparkSession, store: SparkTestStore, tmp_path: Path, format: str
 ) -> None:
     store.post(*range(20))
     store.post(*range(3), queue="r")
@@ -67,12 +71,12 @@ def test_all_is_well_whatever_came_and_went_since(
     assert report.good
     queue = report.details["queues"]["q"]
     assert (queue["both"], queue["deleted"], queue["newer"]) == (18, 2, 5)
-    assert queue["epochs"] == [store.top().epoch]
+    assert queue["epochs"] == [store.watermarks().epoch]
     assert set(report.details["queues"]) == {"q", "r"}
 
 
-def test_what_expired_is_told_from_what_was_deleted(
-    spark: SparkSession, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_audit_separates_expired_from_deleted_messages(
+    spark: SparkSession, store: SparkTestStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.post(*range(3), ttl=600)
     store.post(*range(4), ttl=6000)
@@ -84,8 +88,8 @@ def test_what_expired_is_told_from_what_was_deleted(
     assert (queue["expired"], queue["deleted"]) == (3, 4)
 
 
-def test_a_queue_that_is_gone_or_made_again_is_no_fault_of_the_archive(
-    spark: SparkSession, store: Store, tmp_path: Path
+def test_audit_accepts_deleted_and_recreated_queues(
+    spark: SparkSession, store: SparkTestStore, tmp_path: Path
 ) -> None:
     store.post(*range(4))
     store.post(*range(6), queue="r")
@@ -99,10 +103,10 @@ def test_a_queue_that_is_gone_or_made_again_is_no_fault_of_the_archive(
     assert report.details["queues"]["r"]["newer"] == 2
 
 
-def test_what_is_missing_double_or_changed_is_listed(
-    spark: SparkSession, store: Store, tmp_path: Path
+def test_audit_lists_missing_duplicate_and_changed_messages(
+    spark: SparkSession, store: SparkTestStore, tmp_path: Path
 ) -> None:
-    # Given an archive of three queues, each with a fault of its own
+    # Given an archive of three queues, each with another fault
     target = tmp_path / "a"
     for queue in ("missing", "double", "changed"):
         store.post(*range(10), queue=queue)
@@ -114,7 +118,7 @@ def test_what_is_missing_double_or_changed_is_listed(
     bodies = pa.array([b'"x"', *found["changed"].column("body").to_pylist()[1:]], pa.binary())
     place = found["changed"].schema.get_field_index("body")
     _rewritten(by_queue["changed"], found["changed"].set_column(place, "body", bodies))
-    # When it is audited, then each is found, with its id
+    # When it is audited, then each fault is listed with its message id
     listing = tmp_path / "found.csv"
     report = audit(spark, target, store, listing)
     assert not report.good
@@ -131,7 +135,7 @@ def test_what_is_missing_double_or_changed_is_listed(
     assert rows[0] == {
         "finding": "changed",
         "queue": "changed",
-        "epoch": store.top("changed").epoch,
+        "epoch": store.watermarks("changed").epoch,
         "rank": "1",
         "id": store.ids("changed")[1],
     }
@@ -142,7 +146,9 @@ def test_what_is_missing_double_or_changed_is_listed(
     assert audit(spark, target, store, subscribePattern="nothing.*").good
 
 
-def test_bad_arguments_are_named(spark: SparkSession, store: Store, tmp_path: Path) -> None:
+def test_invalid_audit_arguments_are_named(
+    spark: SparkSession, store: SparkTestStore, tmp_path: Path
+) -> None:
     store.post(1)
     archive(spark, tmp_path / "a", store)
     with pytest.raises(errors.BadConfiguration, match=r'--queue: .* "other" .* never archived'):
@@ -157,8 +163,8 @@ def test_bad_arguments_are_named(spark: SparkSession, store: Store, tmp_path: Pa
         job.audit(spark, str(tmp_path / "a"), {"uri": store.uri, "project": "other"})
 
 
-def test_the_exit_code_says_whether_it_is_well(
-    spark: SparkSession, store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_audit_exit_code_reports_findings(
+    spark: SparkSession, store: SparkTestStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     store.post(*range(3))
     archive(spark, tmp_path, store)

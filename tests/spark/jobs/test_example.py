@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The example does what it says, from the posts to the report."""
+"""The example works from the posts to the report."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _EXAMPLE = Path(__file__).parents[3] / "examples" / "million.py"
 
 
 @pytest.mark.timeout(240)
-def test_the_example_runs_on_its_own(tmp_path: Path) -> None:
+def test_example_runs_end_to_end(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, str(_EXAMPLE), str(tmp_path), "--messages", "3000"],
         capture_output=True,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was archived comes back: in order, once, or as it was."""
+"""The job ``replay``: archived messages are posted in order and once, or restored."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from pyspark.sql import SparkSession
 
 from tests import servers
 from tests.spark.jobs import commands
-from tests.spark.support import Batch, Store
+from tests.spark.support import BatchRead, SparkTestStore
 from zaqar_redis import errors
 from zaqar_redis.spark.jobs import archive, replay
 from zaqar_redis.spark.jobs.archiving import settings as archiving
-from zaqar_redis.spark.jobs.replaying.settings import Settings
-from zaqar_redis.spark.jobs.report import Report
-from zaqar_redis.spark.jobs.running import Refused
-from zaqar_redis.storage.drivers.redis.transfer import Transfer
+from zaqar_redis.spark.jobs.replaying.settings import ReplaySettings
+from zaqar_redis.spark.jobs.report import JobReport
+from zaqar_redis.spark.jobs.running import JobRefused
+from zaqar_redis.storage.redis.transfer import RedisTransfer
 
-#: By rank, in the two lives of the queue "q"; and in "r".
+#: Bodies by rank: in the two epochs of the queue "q", and in "r".
 FIRST, SECOND, OTHER = list(range(1500)), list(range(1500, 2000)), ["r1", "r2", "r3"]
 DAYS = 3
 
 
 class Archived:
-    """An archive, and the store that it is of."""
+    """An archive, and the store of its queues."""
 
-    def __init__(self, spark: SparkSession, store: Store, folder: Path) -> None:
+    def __init__(self, spark: SparkSession, store: SparkTestStore, folder: Path) -> None:
         self._spark = spark
         self.store = store
         self.folder = folder
@@ -40,13 +40,13 @@ class Archived:
     def where(self) -> dict[str, str]:
         return {"uri": self.store.uri, "project": self.store.project}
 
-    def take(self, *queues: str) -> None:
+    def archive_queues(self, *queues: str) -> None:
         source = self.where | {"subscribe": ",".join(queues)}
-        how = archiving.Settings(go_on_after_loss=True)
+        how = archiving.ArchiveSettings(go_on_after_loss=True)
         archive.archive(self._spark, str(self.folder), source, how)
 
-    def replay(self, **how: Any) -> Report:
-        return replay.replay(self._spark, str(self.folder), self.where, Settings(**how))
+    def replay(self, **how: Any) -> JobReport:
+        return replay.replay(self._spark, str(self.folder), self.where, ReplaySettings(**how))
 
 
 @pytest.fixture(scope="module")
@@ -55,15 +55,15 @@ def archived(
     redis_server: servers.RedisServer,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Archived]:
-    store = Store(redis_server.uri, f"project-{uuid.uuid4()}")
-    made = Archived(spark, store, tmp_path_factory.mktemp("archive"))
+    store = SparkTestStore(redis_server.uri, f"project-{uuid.uuid4()}")
+    result = Archived(spark, store, tmp_path_factory.mktemp("archive"))
     store.post(*FIRST, ago=DAYS * 86400, ttl=DAYS * 86400 + 3600)
     store.post(*OTHER, queue="r")
-    made.take("q", "r")
+    result.archive_queues("q", "r")
     store.delete()
     store.post(*SECOND)
-    made.take("q")
-    yield made
+    result.archive_queues("q")
+    yield result
     store.close()
 
 
@@ -72,26 +72,26 @@ def target() -> str:
     return f"target-{uuid.uuid4().hex[:8]}"
 
 
-def read(report: Report) -> int:
+def read(report: JobReport) -> int:
     parts = report.counts["messages read"]
     assert isinstance(parts, dict)
     return sum(parts.values())
 
 
-def counts(report: Report) -> dict[str, int]:
+def counts(report: JobReport) -> dict[str, int]:
     parts = report.counts["messages read"]
     assert isinstance(parts, dict)
-    return {fate: number for fate, number in parts.items() if number}
+    return {outcome: number for outcome, number in parts.items() if number}
 
 
-def test_messages_come_in_their_order_life_by_life(archived: Archived, target: str) -> None:
+def test_messages_are_replayed_in_order_epoch_by_epoch(archived: Archived, target: str) -> None:
     report = archived.replay(queues=["q"], target=target)
     assert counts(report) == {"written": 2000}
     assert archived.store.bodies(target) == FIRST + SECOND
     assert archived.store.last_rank(target) == 2000
 
 
-def test_a_second_run_writes_nothing(archived: Archived, target: str) -> None:
+def test_second_replay_writes_nothing(archived: Archived, target: str) -> None:
     archived.replay(target=target)
     archived.store.remove(1, 2, 900, queue=target)
     before = archived.store.bodies(target)
@@ -100,9 +100,9 @@ def test_a_second_run_writes_nothing(archived: Archived, target: str) -> None:
     assert archived.store.last_rank(target) == 2003
 
 
-def test_queues_go_back_where_they_came_from(archived: Archived) -> None:
+def test_replay_without_target_writes_to_the_original_queues(archived: Archived) -> None:
     store = archived.store
-    elsewhere = Store(store.uri, store.project)
+    elsewhere = SparkTestStore(store.uri, store.project)
     before = {queue: store.bodies(queue) for queue in ("q", "r")}
     report = archived.replay()
     assert counts(report) == {"written": 2003}
@@ -110,12 +110,12 @@ def test_queues_go_back_where_they_came_from(archived: Archived) -> None:
     assert elsewhere.bodies("r") == before["r"] + OTHER
 
 
-def test_messages_are_new_but_for_what_they_say(archived: Archived, target: str) -> None:
+def test_replayed_messages_keep_body_ttl_delay_and_client(archived: Archived, target: str) -> None:
     store = archived.store
     archived.replay(queues=["r"], target=target)
     assert archived.replay(queues=["r"], target=f"{target}-b", ttl=90).good
     was, now, short = (
-        Batch(store.source(subscribe=queue)).rows() for queue in ("r", target, f"{target}-b")
+        BatchRead(store.source(subscribe=queue)).rows() for queue in ("r", target, f"{target}-b")
     )
     for old, new, brief in zip(was, now, short, strict=False):
         assert [new[name] for name in ("ttl", "delay", "client_id", "body")] == [
@@ -125,7 +125,7 @@ def test_messages_are_new_but_for_what_they_say(archived: Archived, target: str)
         assert brief["ttl"] == 90
 
 
-def test_filters_choose(archived: Archived, target: str) -> None:
+def test_date_and_rank_filters_select_messages(archived: Archived, target: str) -> None:
     day = date.today() - timedelta(days=1)
     assert counts(archived.replay(target=f"{target}-a", dates=(None, day))) == {"written": 1500}
     assert archived.store.bodies(f"{target}-a") == FIRST
@@ -136,7 +136,7 @@ def test_filters_choose(archived: Archived, target: str) -> None:
         archived.replay(queues=["none"], target=f"{target}-c")
 
 
-def test_a_dry_run_writes_nothing(archived: Archived, target: str) -> None:
+def test_replay_dry_run_writes_nothing(archived: Archived, target: str) -> None:
     for preserve in (False, True):
         report = archived.replay(queues=["r"], target=target, dry_run=True, preserve=preserve)
         assert counts(report) == {"would be written": 3}
@@ -144,44 +144,46 @@ def test_a_dry_run_writes_nothing(archived: Archived, target: str) -> None:
     assert archived.store.queues.get(archived.store.project, target).run() is None
 
 
-def test_other_messages_under_the_same_name_are_refused(archived: Archived, target: str) -> None:
+def test_other_messages_under_the_same_write_id_are_refused(
+    archived: Archived, target: str
+) -> None:
     how = {"queues": ["r"], "target": target, "write_id": "mine"}
     archived.replay(**how)
-    with pytest.raises(Refused, match="not what came the first time"):
+    with pytest.raises(JobRefused, match="differ from those of the first replay"):
         archived.replay(**how, ttl=75)
     assert archived.store.bodies(target) == OTHER
 
 
-def test_a_queue_that_wants_bodies_encrypted_is_refused(archived: Archived, target: str) -> None:
+def test_target_queue_with_encryption_is_refused(archived: Archived, target: str) -> None:
     archived.store.create(target, _enable_encrypt_messages=True)
-    with pytest.raises(Refused, match="wants bodies encrypted"):
+    with pytest.raises(JobRefused, match="wants bodies encrypted"):
         archived.replay(queues=["r"], target=target)
 
 
-def test_a_queue_is_restored_as_it_was(archived: Archived, target: str) -> None:
+def test_preserve_restores_the_original_queue(archived: Archived, target: str) -> None:
     store = archived.store
     store.post("a", "b", "c", queue=target)
     store.remove(2, queue=target)
-    archived.take(target)
+    archived.archive_queues(target)
     columns = "rank,id,body,created,expires,ttl,delay,client_id"
-    before = Batch(store.source(subscribe=target, columns=columns)).rows()
-    with pytest.raises(Refused, match="already"):
+    before = BatchRead(store.source(subscribe=target, columns=columns)).rows()
+    with pytest.raises(JobRefused, match="already"):
         archived.replay(queues=[target], preserve=True)
 
     store.delete(target)
     assert counts(archived.replay(queues=[target], preserve=True)) == {"written": 2}
-    assert Batch(store.source(subscribe=target, columns=columns)).rows() == before
+    assert BatchRead(store.source(subscribe=target, columns=columns)).rows() == before
     assert store.last_rank(target) == 3
 
     assert counts(archived.replay(queues=[target], preserve=True)) == {"already there": 2}
     assert store.last_rank(target) == 3
 
 
-def test_what_expired_is_not_restored(archived: Archived, target: str) -> None:
+def test_expired_messages_are_not_restored(archived: Archived, target: str) -> None:
     store = archived.store
     store.post("old", queue=target, ttl=2)
     store.post("new", queue=target)
-    archived.take(target)
+    archived.archive_queues(target)
     servers.wait_for(lambda: not store.ids(target).get(1), "a message to expire")
     store.delete(target)
     how = {"queues": [target], "preserve": True}
@@ -192,12 +194,12 @@ def test_what_expired_is_not_restored(archived: Archived, target: str) -> None:
     assert store.bodies(target) == ["new"]
 
 
-def test_two_lives_cannot_be_restored_as_one(archived: Archived, target: str) -> None:
-    with pytest.raises(Refused, match=r"2000 rows .* 1500 ranks only"):
+def test_two_epochs_cannot_be_restored_as_one_queue(archived: Archived, target: str) -> None:
+    with pytest.raises(JobRefused, match=r"2000 rows .* only 1500 ranks"):
         archived.replay(queues=["q"], target=target, preserve=True)
     store = archived.store
-    assert Transfer(store.client).gate(store.project, target).run() == ""
-    with pytest.raises(Refused, match="one --queue only"):
+    assert RedisTransfer(store.client).move_lock(store.project, target).run() == ""
+    with pytest.raises(JobRefused, match="one --queue only"):
         archived.replay(target=target, preserve=True)
 
 
@@ -205,7 +207,7 @@ def test_two_lives_cannot_be_restored_as_one(archived: Archived, target: str) ->
     ("how", "why"),
     [
         ({"queues": ["a b"]}, "--queue"),
-        ({"queues": []}, "queues: there is none"),
+        ({"queues": []}, "queues: it is empty"),
         ({"target": "a b"}, "--target-queue"),
         ({"ttl": 5}, "--ttl"),
         ({"rate": 0}, "--rate"),
@@ -215,12 +217,14 @@ def test_two_lives_cannot_be_restored_as_one(archived: Archived, target: str) ->
         ({"preserve": True, "rate": 60}, "--rate"),
     ],
 )
-def test_bad_arguments_are_named(archived: Archived, how: dict[str, Any], why: str) -> None:
+def test_invalid_replay_arguments_are_named(
+    archived: Archived, how: dict[str, Any], why: str
+) -> None:
     with pytest.raises(errors.BadConfiguration, match=why):
         archived.replay(**how)
 
 
-def test_a_folder_that_is_no_archive_is_told(
+def test_folder_without_archive_is_reported(
     archived: Archived, spark: SparkSession, tmp_path: Path
 ) -> None:
     with pytest.raises(errors.BadConfiguration, match="is no archive"):
@@ -228,18 +232,22 @@ def test_a_folder_that_is_no_archive_is_told(
 
 
 @pytest.mark.timeout(300)
-def test_what_a_killed_replay_left_is_written_by_the_next(
+def test_next_replay_completes_a_killed_one(
     archived: Archived, target: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     store = archived.store
     arguments = (archived.folder, "--queue", "q", "--target-queue", target)
     with commands.running(store, "replay", *arguments, "--rate", 300) as process:
-        servers.wait_for(lambda: store.last_rank(target) >= 400, "some messages", commands.PATIENCE)
+        servers.wait_for(
+            lambda: store.last_rank(target) >= 400, "some messages", commands.TIMEOUT_SECONDS
+        )
         commands.kill(process)
-    there = store.last_rank(target)
-    assert there < 2000
+    written = store.last_rank(target)
+    assert written < 2000
 
-    told = commands.report(capsys, store, replay, *arguments)
-    assert told["counts"] == {"messages read": {"written": 2000 - there, "already there": there}}
+    document = commands.report(capsys, store, replay, *arguments)
+    assert document["counts"] == {
+        "messages read": {"written": 2000 - written, "already there": written}
+    }
     assert store.bodies(target) == FIRST + SECOND
     assert store.last_rank(target) == 2000

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The doors of channels: what SDKs connect to, and what backends call."""
+"""The front ends of channels: the endpoints for SDKs, and the server API for backends."""
 
 from __future__ import annotations
 
@@ -11,62 +11,66 @@ import msgspec
 
 from zaqar_redis.api import problems
 from zaqar_redis.api.channels import console, server, streams
-from zaqar_redis.api.channels.emulation import Emulation
+from zaqar_redis.api.channels.emulation import EmulationHandler
 from zaqar_redis.api.channels.exchange import Exchange, Receive, Send
-from zaqar_redis.api.channels.origins import CrossOrigin, Origins
-from zaqar_redis.api.channels.outbox import Turn
-from zaqar_redis.api.channels.streams import Streams
+from zaqar_redis.api.channels.origins import AllowedOrigins, CorsHandler
+from zaqar_redis.api.channels.outbox import FlushScheduler
+from zaqar_redis.api.channels.streams import StreamHandler
 from zaqar_redis.api.channels.websocket import UniWebSocket, WebSocket
 from zaqar_redis.auth import tickets, tokens
-from zaqar_redis.realtime import world
 from zaqar_redis.realtime.engine import Engine
-from zaqar_redis.realtime.namespaces import Namespaces
-from zaqar_redis.realtime.node import Node
-from zaqar_redis.realtime.queues import Queues
+from zaqar_redis.realtime.node.node import Node
+from zaqar_redis.realtime.node.queue_channels import QueueChannels
+from zaqar_redis.realtime.session import context
+from zaqar_redis.realtime.session.namespaces import Namespaces
 
-#: First parts of the paths that are theirs.
-_OURS = frozenset(("api", "connection", "emulation"))
+#: First segments of the paths that the channels' front end handles.
+_PATHS = frozenset(("api", "connection", "emulation"))
 
 Handler = Callable[[dict[str, Any], Receive, Send], Awaitable[None]]
 
 
-class Settings(msgspec.Struct, frozen=True):
+class ChannelSettings(msgspec.Struct, frozen=True):
     namespaces: Namespaces
-    tokens: tokens.Settings
-    session: world.Settings
-    #: globs of the origins of pages that may connect
+    tokens: tokens.TokenSettings
+    session: context.SessionSettings
+    #: globs: origins of pages that may connect
     allowed_origins: tuple[str, ...]
     project: str
-    server: server.Settings = server.Settings()
-    #: None: there is no web console
-    console: console.Settings | None = None
-    #: whether clients connect; a command's node has none
-    serves: bool = True
+    server: server.ServerApiSettings = server.ServerApiSettings()
+    #: None: no web console
+    console: console.ConsoleSettings | None = None
+    #: whether clients connect; not to the node of a command
+    accepts_clients: bool = True
 
 
-class Channels:
-    """What clients and backends reach, over one engine."""
+class ChannelsApp:
+    """The ASGI application for clients and backends, over one engine."""
 
-    def __init__(self, engine: Engine, settings: Settings, queues: Queues | None = None) -> None:
-        """*queues* that are channels too."""
+    def __init__(
+        self, engine: Engine, settings: ChannelSettings, queues: QueueChannels | None = None
+    ) -> None:
+        """*queues*: the queues that are channels, too."""
         self.node = Node(
             engine,
             settings.session,
             settings.namespaces,
-            tickets.Verifier(settings.tokens, settings.console.secret if settings.console else b""),
+            tickets.TicketVerifier(
+                settings.tokens, settings.console.secret if settings.console else b""
+            ),
             queues=queues,
-            serves=settings.serves,
+            accepts_clients=settings.accepts_clients,
         )
-        origins, turn = Origins(settings.allowed_origins), Turn()
-        self._sockets = _sockets(self.node, origins, settings.project, turn)
-        self._streams = _streams(self.node, origins, settings.project, turn)
+        origins, scheduler = AllowedOrigins(settings.allowed_origins), FlushScheduler()
+        self._sockets = _sockets(self.node, origins, settings.project, scheduler)
+        self._streams = _streams(self.node, origins, settings.project, scheduler)
         self._http: falcon.asgi.App[Any, Any] = falcon.asgi.App()
         problems.install(self._http)
-        guard = server.Guard(settings.server, origins)
+        guard = server.ApiKeyAuth(settings.server, origins)
         api = server.ServerApi(self.node, guard, settings.project)
         self._http.add_route("/api", api)
         self._http.add_route("/api/{method}", api)
-        self._paths = _OURS
+        self._paths = _PATHS
         if settings.console is not None:
             self._paths |= {"console"}
             console.install(
@@ -83,36 +87,40 @@ class Channels:
         """Raises StoreUnavailable when a store of channels does not answer."""
         await self.node.engine.ping()
 
-    def has(self, path: str) -> bool:
-        """Whether requests for it are to come here."""
+    def handles(self, path: str) -> bool:
+        """Returns whether requests for *path* belong to this application."""
         return path.lstrip("/").partition("/")[0] in self._paths
 
-    def leave(self) -> None:
-        """The service is about to stop: connections end."""
-        self.node.leave()
+    def begin_shutdown(self) -> None:
+        """Ends connections: the service is about to stop."""
+        self.node.begin_shutdown()
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         path = scope["path"]
         if scope["type"] == "http":
             await self._streams.get(path, self._http)(scope, receive, send)
         else:
-            await self._sockets.get(path, _nowhere)(scope, receive, send)
+            await self._sockets.get(path, _reject_socket)(scope, receive, send)
 
 
-def _sockets(node: Node, origins: Origins, project: str, turn: Turn) -> dict[str, Handler]:
+def _sockets(
+    node: Node, origins: AllowedOrigins, project: str, scheduler: FlushScheduler
+) -> dict[str, Handler]:
     return {
-        "/connection/websocket": WebSocket(node, origins, project, turn),
-        "/connection/uni_websocket": UniWebSocket(node, origins, project, turn),
+        "/connection/websocket": WebSocket(node, origins, project, scheduler),
+        "/connection/uni_websocket": UniWebSocket(node, origins, project, scheduler),
     }
 
 
-def _streams(node: Node, origins: Origins, project: str, turn: Turn) -> dict[str, Handler]:
-    def stream(methods: tuple[str, ...], *kinds: streams.Kind) -> Handler:
-        return CrossOrigin(origins, methods, Streams(node, project, turn, *kinds))
+def _streams(
+    node: Node, origins: AllowedOrigins, project: str, scheduler: FlushScheduler
+) -> dict[str, Handler]:
+    def stream(methods: tuple[str, ...], *kinds: streams.StreamFormat) -> Handler:
+        return CorsHandler(origins, methods, StreamHandler(node, project, scheduler, *kinds))
 
     post, both = ("POST",), ("GET", "POST")
     return {
-        "/emulation": CrossOrigin(origins, post, Emulation(node)),
+        "/emulation": CorsHandler(origins, post, EmulationHandler(node)),
         "/connection/http_stream": stream(post, streams.HTTP_STREAM, streams.HTTP_STREAM_PROTOBUF),
         "/connection/sse": stream(both, streams.SSE),
         "/connection/uni_http_stream": stream(post, streams.UNI_HTTP_STREAM),
@@ -123,10 +131,10 @@ def _streams(node: Node, origins: Origins, project: str, turn: Turn) -> dict[str
 
 
 async def _no_upgrade(scope: dict[str, Any], receive: Receive, send: Send) -> None:
-    asked = [(b"upgrade", b"websocket"), (b"connection", b"upgrade")]
-    await Exchange(scope, receive, send).answer(426, asked)
+    headers = [(b"upgrade", b"websocket"), (b"connection", b"upgrade")]
+    await Exchange(scope, receive, send).respond(426, headers)
 
 
-async def _nowhere(scope: dict[str, Any], receive: Receive, send: Send) -> None:
+async def _reject_socket(scope: dict[str, Any], receive: Receive, send: Send) -> None:
     await receive()
     await send({"type": "websocket.close"})

@@ -1,32 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``POST /emulation``: commands of a client that listens to a stream."""
+"""``POST /emulation``: commands of a client that reads a stream."""
 
 from __future__ import annotations
 
 import msgspec
 
-from zaqar_redis.api.channels.exchange import Exchange, Refusal
-from zaqar_redis.realtime.codec import JSON
-from zaqar_redis.realtime.node import Node
-from zaqar_redis.realtime.protobuf import PROTOBUF
+from zaqar_redis.api.channels.exchange import Exchange, RequestRejected
+from zaqar_redis.realtime.node.node import Node
+from zaqar_redis.realtime.protocol.codec import JSON
+from zaqar_redis.realtime.protocol.protobuf import PROTOBUF
 
 #: Characters of a node's id; ours have fewer.
 _NODE_MAX = 64
 
 
-class Emulation:
+class EmulationHandler:
     def __init__(self, node: Node) -> None:
-        self._steering = node.steering
+        self._control_plane = node.control_plane
 
     async def __call__(self, exchange: Exchange) -> None:
-        """The answers come by the stream.  Raises Refusal and Unavailable."""
+        """Hands commands to a session; its replies go to the stream.
+
+        Raises RequestRejected and Unavailable.
+        """
         body = await exchange.body()
         codec = PROTOBUF if exchange.is_binary else JSON
         try:
-            sent = codec.emulated(body)
+            request = codec.decode_emulation(body)
         except (msgspec.DecodeError, ValueError) as error:
-            raise Refusal(400) from error
-        if not 0 < len(sent.node) <= _NODE_MAX:
-            raise Refusal(404)
-        known = await self._steering.frame(sent.node, sent.session, bytes(sent.data))
-        await exchange.answer(204 if known else 404)
+            raise RequestRejected(400) from error
+        if not 0 < len(request.node) <= _NODE_MAX:
+            raise RequestRejected(404)
+        known = await self._control_plane.frame(request.node, request.session, bytes(request.data))
+        await exchange.respond(204 if known else 404)

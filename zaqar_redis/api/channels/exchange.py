@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One request and its answer, straight from the server: streams have no use for more."""
+"""One request and its answer, straight on ASGI: streams need no framework."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _BODY_MAX = 64 * 1024
 _PROTOBUF = "application/octet-stream"
 
 
-class Refusal(Exception):
-    """A request that is answered with a status and no more."""
+class RequestRejected(Exception):
+    """A request that is answered with a status and no body."""
 
     def __init__(self, status: int) -> None:
         super().__init__(status)
@@ -29,7 +29,7 @@ class Exchange:
         self.scope = scope
         self.receive = receive
         self.send = send
-        #: of every answer
+        #: headers of every answer
         self.headers: Headers = []
 
     @property
@@ -42,29 +42,29 @@ class Exchange:
         return self.header(b"content-type").partition(";")[0].strip().lower() == _PROTOBUF
 
     def header(self, name: bytes) -> str:
-        """Empty when it is not there."""
+        """Returns a request header, empty when it is missing."""
         return header(self.scope, name)
 
     def query(self, name: str) -> str:
-        """Empty when it is not there."""
+        """Returns a query parameter, empty when it is missing."""
         return query(self.scope, name)
 
     async def body(self) -> bytes:
-        """Raises Refusal when it is too large, or does not come whole."""
+        """Returns the body.  Raises RequestRejected when it is too large, or is cut off."""
         parts: list[bytes] = []
         size = 0
         while True:
             event = await self.receive()
             if event["type"] == "http.disconnect":
-                raise Refusal(400)
+                raise RequestRejected(400)
             parts.append(event["body"])
             size += len(event["body"])
             if size > _BODY_MAX:
-                raise Refusal(413)
+                raise RequestRejected(413)
             if not event["more_body"]:
                 return b"".join(parts)
 
-    async def answer(
+    async def respond(
         self, status: int, headers: Headers | None = None, document: bytes = b""
     ) -> None:
         length = [] if status == 204 else [(b"content-length", str(len(document)).encode())]
@@ -77,12 +77,12 @@ class Exchange:
 
 
 def header(scope: dict[str, Any], name: bytes) -> str:
-    """Empty when it is not there."""
+    """Returns a header of *scope*, empty when it is missing."""
     found: bytes = dict(scope["headers"]).get(name, b"")
     return found.decode("latin-1")
 
 
 def query(scope: dict[str, Any], name: str) -> str:
-    """Empty when it is not there."""
+    """Returns a query parameter of *scope*, empty when it is missing."""
     given: str = scope["query_string"].decode("latin-1")
     return parse_qs(given).get(name, [""])[0]

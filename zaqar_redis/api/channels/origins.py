@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which web pages may come, and what their browsers want to hear before they let them."""
+"""Origins of web pages that may connect, and the CORS headers that browsers require."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from zaqar_redis import errors
-from zaqar_redis.api.channels.exchange import Exchange, Headers, Receive, Refusal, Send
+from zaqar_redis.api.channels.exchange import Exchange, Headers, Receive, RequestRejected, Send
 
-#: Seconds for which a browser need not ask again: else it asks before every command.
-_ASK_AGAIN = b"600"
+#: Seconds for which a browser caches a preflight: else it sends one before every command.
+_PREFLIGHT_MAX_AGE = b"600"
 
 
-class Origins:
+class AllowedOrigins:
     def __init__(self, globs: tuple[str, ...]) -> None:
         self._globs = globs
 
     def allow(self, origin: str, host: str) -> bool:
-        """Pages of others must be named; one without an origin is none, nor is one that *host*
-        itself has served, as the console."""
+        """Returns whether a page of *origin* may connect: one of *host* itself, as the console, or
+        one that a glob matches.  A client without an origin is no page, and may."""
         return (
             not origin
             or origin.partition("://")[2] == host
@@ -28,12 +28,12 @@ class Origins:
         )
 
 
-class CrossOrigin:
-    """A handler for some methods of HTTP, open to pages of the origins allowed."""
+class CorsHandler:
+    """A handler for some methods of HTTP, with CORS for pages of the allowed origins."""
 
     def __init__(
         self,
-        origins: Origins,
+        origins: AllowedOrigins,
         methods: tuple[str, ...],
         handler: Callable[[Exchange], Awaitable[None]],
     ) -> None:
@@ -45,36 +45,36 @@ class CrossOrigin:
         exchange = Exchange(scope, receive, send)
         origin = exchange.header(b"origin")
         if not self._origins.allow(origin, exchange.header(b"host")):
-            await exchange.answer(403)
+            await exchange.respond(403)
             return
-        exchange.headers = _shared(origin) if origin else []
+        exchange.headers = _cors_headers(origin) if origin else []
         method = scope["method"]
         if method == "OPTIONS":
-            await exchange.answer(204, self._allowed(exchange))
+            await exchange.respond(204, self._preflight_headers(exchange))
         elif method not in self._methods:
             allowed = ", ".join((*self._methods, "OPTIONS")).encode()
-            await exchange.answer(405, [(b"allow", allowed)])
+            await exchange.respond(405, [(b"allow", allowed)])
         else:
-            await self._handled(exchange)
+            await self._handle(exchange)
 
-    async def _handled(self, exchange: Exchange) -> None:
+    async def _handle(self, exchange: Exchange) -> None:
         try:
             await self._handler(exchange)
-        except Refusal as refusal:
-            await exchange.answer(refusal.status)
+        except RequestRejected as refusal:
+            await exchange.respond(refusal.status)
         except errors.Unavailable:
-            await exchange.answer(503)
+            await exchange.respond(503)
 
-    def _allowed(self, exchange: Exchange) -> Headers:
-        asked = exchange.header(b"access-control-request-headers")
+    def _preflight_headers(self, exchange: Exchange) -> Headers:
+        requested = exchange.header(b"access-control-request-headers")
         return [
             (b"access-control-allow-methods", ", ".join(self._methods).encode()),
-            (b"access-control-allow-headers", asked.encode("latin-1")),
-            (b"access-control-max-age", _ASK_AGAIN),
+            (b"access-control-allow-headers", requested.encode("latin-1")),
+            (b"access-control-max-age", _PREFLIGHT_MAX_AGE),
         ]
 
 
-def _shared(origin: str) -> Headers:
+def _cors_headers(origin: str) -> Headers:
     return [
         (b"access-control-allow-origin", origin.encode("latin-1")),
         (b"access-control-allow-credentials", b"true"),

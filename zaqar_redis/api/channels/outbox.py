@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What sessions say, on its way to clients, over whatever carries it."""
+"""Replies of sessions on their way to clients, over any transport."""
 
 from __future__ import annotations
 
@@ -8,45 +8,45 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from zaqar_redis.realtime import codes
-from zaqar_redis.realtime.codes import Close
+from zaqar_redis.realtime.protocol import codes
+from zaqar_redis.realtime.protocol.codes import DisconnectCode
 
 LOG = logging.getLogger(__name__)
 
 #: Bytes that may wait for a client: some seconds of a busy channel, and 10 GB for ten
-#: thousand clients that all stand still.
+#: thousand clients that all stop reading.
 _OUT_MAX = 1024 * 1024
 
-#: Writes replies down as they are on the wire.
-Frame = Callable[[Sequence[bytes]], bytes]
+#: Encodes replies as one frame of the transport.
+FrameEncoder = Callable[[Sequence[bytes]], bytes]
 
 
-class Frames(Protocol):
-    """A socket or a stream, as our server gives it."""
+class FrameWriter(Protocol):
+    """A socket or a stream of our server."""
 
     def write(self, frames: bytes) -> None: ...
 
     def end(self, code: int, reason: str) -> None:
-        """Close it, behind everything that was written."""
+        """Closes it after everything that was written."""
 
     def drop(self) -> None:
-        """Close it without a word: the client takes it for a lost connection."""
+        """Closes it without code and reason: to the client the connection is lost."""
 
-    def waiting(self) -> int:
-        """Bytes that were written and did not leave yet."""
+    def buffered(self) -> int:
+        """Returns the bytes that were written and are not sent yet."""
 
 
-class Turn:
-    """What the connections of a process write at the end of one turn of the loop.
+class FlushScheduler:
+    """The outboxes of a process that write at the end of one iteration of the event loop.
 
-    Replies that many have in common, as publications are, become a frame once.
+    Replies that many connections get, such as publications, are encoded once.
     """
 
     def __init__(self) -> None:
         self._outs: list[Outbox] = []
 
-    def ends(self, out: Outbox) -> None:
-        """It has something to write then."""
+    def schedule(self, out: Outbox) -> None:
+        """Flushes *out* at the end of this iteration."""
         if not self._outs:
             asyncio.get_running_loop().call_soon(self._end)
         self._outs.append(out)
@@ -62,37 +62,37 @@ class Turn:
 
 
 class Outbox:
-    """Puts what one turn of the loop says into one frame."""
+    """The replies of one connection, joined to one frame in each iteration of the loop."""
 
     def __init__(
         self,
-        frames: Frames,
-        frame: Frame,
-        turn: Turn,
-        farewell: Callable[[Close], bytes] | None = None,
+        frames: FrameWriter,
+        frame: FrameEncoder,
+        scheduler: FlushScheduler,
+        disconnect_push: Callable[[DisconnectCode], bytes] | None = None,
     ) -> None:
-        """*farewell*: makes the last reply, where the end of *frames* does not say why."""
+        """*disconnect_push* encodes the last push, where the end of *frames* has no reason."""
         self._frames = frames
         self._frame = frame
-        self._turn = turn
-        self._farewell = farewell
+        self._scheduler = scheduler
+        self._disconnect_push = disconnect_push
         self._replies: list[bytes] = []
         self._size = 0
 
     def send(self, reply: bytes) -> None:
         if not self._replies:
-            self._turn.ends(self)
+            self._scheduler.schedule(self)
         self._replies.append(reply)
         self._size += len(reply)
         if self._size > _OUT_MAX:
             self.flush({})
 
-    def close(self, close: Close) -> None:
+    def close(self, close: DisconnectCode) -> None:
         self.flush({})
         self._end(close)
 
     def flush(self, known: dict[tuple[Any, ...], bytes]) -> None:
-        """*known*: frames of this turn, by how they are made and of what."""
+        """Writes the replies.  *known*: frames of this iteration, by encoder and replies."""
         if not self._replies:
             return
         replies = tuple(self._replies)
@@ -102,17 +102,19 @@ class Outbox:
         frame = known.get(key)
         if frame is None:
             frame = known[key] = self._frame(replies)
-        # A long answer, as of a recovery, goes out to whoever has taken all before.
-        waiting = self._frames.waiting()
-        if waiting and waiting + len(frame) > _OUT_MAX:
+        # An answer of any length, as of a recovery, is sent to a client that read all before.
+        buffered = self._frames.buffered()
+        if buffered and buffered + len(frame) > _OUT_MAX:
             self._end(codes.SLOW)
         else:
             self._frames.write(frame)
 
-    def _end(self, close: Close) -> None:
-        if close.code == codes.NORMAL.code:  # as Centrifugo: neither a push nor a close frame
+    def _end(self, close: DisconnectCode) -> None:
+        if (
+            close.code == codes.CONNECTION_CLOSED.code
+        ):  # as Centrifugo: neither a push nor a close frame
             self._frames.drop()
             return
-        if self._farewell is not None:
-            self._frames.write(self._frame([self._farewell(close)]))
+        if self._disconnect_push is not None:
+            self._frames.write(self._frame([self._disconnect_push(close)]))
         self._frames.end(close.code, close.reason)

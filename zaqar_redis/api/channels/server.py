@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``POST /api/<method>``: backends and operators, who show a key."""
+"""``POST /api/<method>``: the server API, for backends and operators with a key."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ import msgspec
 from msgspec import Raw, Struct
 
 from zaqar_redis import errors, rules
-from zaqar_redis.api.channels.origins import Origins
-from zaqar_redis.realtime import codes
-from zaqar_redis.realtime.codes import Refused
-from zaqar_redis.realtime.node import Node
-from zaqar_redis.realtime.scope import Scope
-from zaqar_redis.service.channels import METHODS, Channels, fault
+from zaqar_redis.api.channels.origins import AllowedOrigins
+from zaqar_redis.realtime.node.node import Node
+from zaqar_redis.realtime.node.project_context import ProjectContext
+from zaqar_redis.realtime.protocol import codes
+from zaqar_redis.realtime.protocol.codes import CommandRejected
+from zaqar_redis.service.channels import METHODS, ChannelService, api_error
 
 #: Bytes of a request: ten thousand channels of a broadcast, with long names.
 _BODY_MAX = 4 * 1024 * 1024
-#: With it errors are told by the status as well.
+#: Header of requests that want errors in the HTTP status as well.
 _ERROR_MODE = "X-Centrifugo-Error-Mode"
 _STATUS = {
     codes.INTERNAL.code: 500,
@@ -37,57 +37,57 @@ _encode = msgspec.json.encode
 LOG = logging.getLogger(__name__)
 
 
-class Settings(Struct, frozen=True):
-    #: empty: nobody has one
+class ServerApiSettings(Struct, frozen=True):
+    #: empty: no key is accepted
     key: str = ""
-    #: whoever comes may do everything
+    #: accept every request, without a key
     insecure: bool = False
 
 
-class _Old(Struct):
-    """The older form of a request."""
+class _LegacyRequest(Struct):
+    """A request in Centrifugo's older form."""
 
     method: str = ""
     params: Raw = Raw(b"{}")
 
 
-_old = msgspec.json.Decoder(_Old)
-_whole = msgspec.json.Decoder(Raw)
+_legacy_decoder = msgspec.json.Decoder(_LegacyRequest)
+_raw_decoder = msgspec.json.Decoder(Raw)
 
 
-class Guard:
-    """Lets those in who show the key; where none is asked for, no pages of others."""
+class ApiKeyAuth:
+    """Accepts requests with the key; when insecure, all but pages of other origins."""
 
-    def __init__(self, settings: Settings, origins: Origins) -> None:
+    def __init__(self, settings: ServerApiSettings, origins: AllowedOrigins) -> None:
         self._settings = settings
         self._origins = origins
 
     def check(self, req: falcon.asgi.Request) -> None:
-        """Raises HTTPStatus 401 without a word, and HTTPForbidden."""
+        """Raises HTTPStatus 401, without a body, and HTTPForbidden."""
         if self._settings.insecure:
-            # Else any page that the operator looks at could use the operator's browser for it.
+            # Else any page open in the operator's browser could call the API.
             if not self._origins.allow(
                 req.get_header("Origin") or "", req.get_header("Host") or ""
             ):
                 raise falcon.HTTPForbidden(description="pages of this origin may not do that")
             return
         kind, _, given = (req.get_header("Authorization") or "").partition(" ")
-        shown = (
+        key_given = (
             req.get_header("X-API-Key")
             or (given.strip() if kind.lower() == "apikey" else "")
             or req.get_param("api_key")
             or ""
         )
         key = self._settings.key
-        if not key or not hmac.compare_digest(shown.encode(), key.encode()):
+        if not key or not hmac.compare_digest(key_given.encode(), key.encode()):
             raise falcon.HTTPStatus(401)
 
 
 class ServerApi:
-    def __init__(self, node: Node, guard: Guard, project: str) -> None:
+    def __init__(self, node: Node, guard: ApiKeyAuth, project: str) -> None:
         self._guard = guard
         self._project = project
-        self._scope = Scope(node, project)
+        self._context = ProjectContext(node, project)
 
     async def on_post(
         self, req: falcon.asgi.Request, resp: falcon.asgi.Response, method: str = ""
@@ -97,12 +97,12 @@ class ServerApi:
         self._guard.check(req)
         body = await _read(req)
         project = rules.project_id(req.get_header("X-Project-ID") or self._project)
-        channels = Channels(self._scope.of(project))
+        channels = ChannelService(self._context.for_project(project))
         try:
             if not method:
-                old = _old.decode(body)
-                method, body = old.method, bytes(old.params)
-            _whole.decode(body)
+                legacy = _legacy_decoder.decode(body)
+                method, body = legacy.method, bytes(legacy.params)
+            _raw_decoder.decode(body)
         except (msgspec.DecodeError, RecursionError) as error:
             raise falcon.HTTPBadRequest(description=str(error)) from error
         resp.content_type = falcon.MEDIA_JSON
@@ -112,14 +112,14 @@ class ServerApi:
         resp.data = _encode(answer)
 
 
-async def _answer(channels: Channels, method: str, body: bytes) -> dict[str, Any]:
+async def _answer(channels: ChannelService, method: str, body: bytes) -> dict[str, Any]:
     try:
         result = await channels.call(method, body)
-    except (Refused, errors.Unavailable) as error:
-        return {"error": fault(error)}
-    except Exception:  # a bug: callers are told in the form that they read
+    except (CommandRejected, errors.Unavailable) as error:
+        return {"error": api_error(error)}
+    except Exception:  # a bug: answered in the format that callers read
         LOG.exception("the method %s failed", method, extra={"action": "bug"})
-        return {"error": fault(Refused(codes.INTERNAL))}
+        return {"error": api_error(CommandRejected(codes.INTERNAL))}
     # Replies of a batch have no result around them.
     return msgspec.structs.asdict(result) if method == "batch" else {"result": result}
 

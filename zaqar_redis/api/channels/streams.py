@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sessions over HTTP: what they say is a response without an end.
+"""Sessions over HTTP: replies and pushes are a response without an end.
 
-What their clients say comes with the request, and then by requests to ``/emulation``, or,
-from unidirectional clients, not at all.
+Commands come with the request, and then by requests to ``/emulation``, or, from
+unidirectional clients, not at all.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from zaqar_redis.api.channels.exchange import Exchange, Headers, Receive, Refusal
-from zaqar_redis.api.channels.outbox import Frame, Outbox, Turn
-from zaqar_redis.api.streams import TRANSPORT, Stream, chunked
-from zaqar_redis.realtime import codes, wire
-from zaqar_redis.realtime.codec import JSON, PUSHES, Codec
-from zaqar_redis.realtime.codes import Close
-from zaqar_redis.realtime.node import Node
-from zaqar_redis.realtime.protobuf import PROTOBUF
-from zaqar_redis.realtime.scope import Scope
-from zaqar_redis.realtime.session import Session
-from zaqar_redis.realtime.world import Ways
+from zaqar_redis.api.channels.exchange import Exchange, Headers, Receive, RequestRejected
+from zaqar_redis.api.channels.outbox import FlushScheduler, FrameEncoder, Outbox
+from zaqar_redis.api.streams import TRANSPORT, ResponseStream, encode_chunk
+from zaqar_redis.realtime.node.node import Node
+from zaqar_redis.realtime.node.project_context import ProjectContext
+from zaqar_redis.realtime.protocol import codes, wire
+from zaqar_redis.realtime.protocol.codec import JSON, UNI_JSON, Codec
+from zaqar_redis.realtime.protocol.codes import DisconnectCode
+from zaqar_redis.realtime.protocol.protobuf import PROTOBUF
+from zaqar_redis.realtime.session.context import TransportMode
+from zaqar_redis.realtime.session.session import Session
 
 #: Name of the parameter with the first command, where there is no body.
 CONNECT = "cf_connect"
@@ -32,59 +32,61 @@ CONNECT = "cf_connect"
 _INBOX_MAX = 256
 _INBOX_BYTES_MAX = 1024 * 1024
 #: Seconds for a client to take what was written before its connection is cut.
-_LEAVE = 5.0
+_CLOSE_TIMEOUT = 5.0
 _HEADERS: Headers = [
     (b"cache-control", b"private, no-cache, no-store, must-revalidate, max-age=0"),
     (b"pragma", b"no-cache"),
     (b"expires", b"0"),
-    # nginx would keep it until a buffer is full.
+    # Otherwise nginx sends nothing until a buffer is full.
     (b"x-accel-buffering", b"no"),
 ]
-_EMULATED = Ways(emulated=True)
-_UNIDIRECTIONAL = Ways(unidirectional=True)
+_EMULATED = TransportMode(emulated=True)
+_UNIDIRECTIONAL = TransportMode(unidirectional=True)
 
 
 def _lines(replies: Sequence[bytes]) -> bytes:
-    return chunked(b"".join([reply + b"\n" for reply in replies]))
+    return encode_chunk(b"".join([reply + b"\n" for reply in replies]))
 
 
 def _events(replies: Sequence[bytes]) -> bytes:
-    return chunked(b"".join([b"data: %b\n\n" % reply for reply in replies]))
+    return encode_chunk(b"".join([b"data: %b\n\n" % reply for reply in replies]))
 
 
 def _messages(replies: Sequence[bytes]) -> bytes:
-    return chunked(PROTOBUF.frame(replies))
+    return encode_chunk(PROTOBUF.frame(replies))
 
 
-class Kind(Struct, frozen=True):
-    """How replies are written down."""
+class StreamFormat(Struct, frozen=True):
+    """The format of a streaming response."""
 
     codec: Codec
-    frame: Frame
+    frame: FrameEncoder
     media: bytes
-    ways: Ways
-    #: without it browsers wait for the first event before they call it open
-    opening: bytes = b""
+    mode: TransportMode
+    #: opens an event stream: without it browsers wait for the first event
+    preamble: bytes = b""
 
-    def farewell(self, close: Close) -> bytes:
-        return farewell(self.codec, close)
-
-
-def farewell(codec: Codec, close: Close) -> bytes:
-    """The last push."""
-    told = wire.Disconnect(close.code, close.reason, close.reconnect)
-    return codec.encode(wire.Reply(push=wire.Push(disconnect=told)))
+    def disconnect_push(self, close: DisconnectCode) -> bytes:
+        return disconnect_push(self.codec, close)
 
 
-HTTP_STREAM = Kind(JSON, _lines, b"application/x-ndjson", _EMULATED)
-HTTP_STREAM_PROTOBUF = Kind(PROTOBUF, _messages, b"application/octet-stream", _EMULATED)
-SSE = Kind(JSON, _events, b"text/event-stream; charset=utf-8", _EMULATED, b"\r\n")
-UNI_HTTP_STREAM = Kind(PUSHES, _lines, b"application/x-ndjson", _UNIDIRECTIONAL)
-UNI_SSE = Kind(PUSHES, _events, b"text/event-stream; charset=utf-8", _UNIDIRECTIONAL, b"\r\n")
+def disconnect_push(codec: Codec, close: DisconnectCode) -> bytes:
+    """Returns the last push of a connection."""
+    disconnect = wire.Disconnect(close.code, close.reason, close.reconnect)
+    return codec.encode(wire.Reply(push=wire.Push(disconnect=disconnect)))
+
+
+HTTP_STREAM = StreamFormat(JSON, _lines, b"application/x-ndjson", _EMULATED)
+HTTP_STREAM_PROTOBUF = StreamFormat(PROTOBUF, _messages, b"application/octet-stream", _EMULATED)
+SSE = StreamFormat(JSON, _events, b"text/event-stream; charset=utf-8", _EMULATED, b"\r\n")
+UNI_HTTP_STREAM = StreamFormat(UNI_JSON, _lines, b"application/x-ndjson", _UNIDIRECTIONAL)
+UNI_SSE = StreamFormat(
+    UNI_JSON, _events, b"text/event-stream; charset=utf-8", _UNIDIRECTIONAL, b"\r\n"
+)
 
 
 class Inbox:
-    """Frames for a session, which takes one after the other."""
+    """Frames for a session, which handles one after the other."""
 
     def __init__(self) -> None:
         self._frames: deque[bytes] = deque()
@@ -93,7 +95,7 @@ class Inbox:
         self._changed = asyncio.Event()
 
     def put(self, frame: bytes) -> bool:
-        """False: it is full."""
+        """Appends a frame; returns False when the inbox is full."""
         self._size += len(frame)
         if len(self._frames) >= _INBOX_MAX or self._size > _INBOX_BYTES_MAX:
             return False
@@ -102,12 +104,12 @@ class Inbox:
         return True
 
     def end(self) -> None:
-        """Nobody is interested in an answer any more."""
+        """Drops the frames that wait: the client has left."""
         self._ended = True
         self._changed.set()
 
     async def take(self) -> bytes | None:
-        """The next one; None: it has ended."""
+        """Returns the next frame; None when the inbox has ended."""
         while not self._ended:
             if self._frames:
                 frame = self._frames.popleft()
@@ -118,35 +120,40 @@ class Inbox:
         return None
 
 
-class Streams:
-    """Responses of one kind."""
+class StreamHandler:
+    """The handler of streaming responses of one format."""
 
     def __init__(
-        self, node: Node, project: str, turn: Turn, kind: Kind, binary: Kind | None = None
+        self,
+        node: Node,
+        project: str,
+        scheduler: FlushScheduler,
+        kind: StreamFormat,
+        binary: StreamFormat | None = None,
     ) -> None:
-        """*binary*: the kind for those who speak Protobuf."""
+        """*binary*: the format for clients that speak Protobuf."""
         self._node = node
-        self._turn = turn
-        self._scope = Scope(node, project)
+        self._scheduler = scheduler
+        self._context = ProjectContext(node, project)
         self._kind = kind
         self._binary = binary
 
     async def __call__(self, exchange: Exchange) -> None:
-        """Raises Refusal."""
+        """Raises RequestRejected."""
         kind = self._kind
         if self._binary is not None and exchange.is_binary:
             kind = self._binary
         first = await _first(exchange, kind)
         await exchange.start(200, [(b"content-type", kind.media), *_HEADERS])
         inbox = Inbox()
-        stream = Stream(exchange.scope["extensions"][TRANSPORT], inbox.end)
-        if kind.opening:
-            stream.write(chunked(kind.opening))
-        out = Outbox(stream, kind.frame, self._turn, kind.farewell)
-        session = Session(self._scope, kind.codec, out, kind.ways)
-        watching = asyncio.create_task(_until_gone(exchange.receive, inbox))
-        self._enter(session, inbox)
-        if self._node.leaving:
+        stream = ResponseStream(exchange.scope["extensions"][TRANSPORT], inbox.end)
+        if kind.preamble:
+            stream.write(encode_chunk(kind.preamble))
+        out = Outbox(stream, kind.frame, self._scheduler, kind.disconnect_push)
+        session = Session(self._context, kind.codec, out, kind.mode)
+        watching = asyncio.create_task(_watch_disconnect(exchange.receive, inbox))
+        self._register(session, inbox)
+        if self._node.draining:
             session.close(codes.SHUTDOWN)
         try:
             await session.receive(first)
@@ -154,48 +161,48 @@ class Streams:
                 await session.receive(frame)
         finally:
             watching.cancel()
-            self._exit(session)
+            self._unregister(session)
             await asyncio.gather(session.end(), _finish(exchange, stream))
 
-    def _enter(self, session: Session, inbox: Inbox) -> None:
+    def _register(self, session: Session, inbox: Inbox) -> None:
         def put(frame: bytes) -> None:
             if not inbox.put(frame):
-                session.close(codes.TOO_MANY)
+                session.close(codes.TOO_MANY_REQUESTS_DISCONNECT)
 
         self._node.sessions.add(session)
-        if self._kind.ways.emulated:
-            self._node.steering.inlets[session.id] = put
+        if self._kind.mode.emulated:
+            self._node.control_plane.routes[session.id] = put
 
-    def _exit(self, session: Session) -> None:
-        self._node.steering.inlets.pop(session.id, None)
+    def _unregister(self, session: Session) -> None:
+        self._node.control_plane.routes.pop(session.id, None)
         self._node.sessions.remove(session)
 
 
-async def _first(exchange: Exchange, kind: Kind) -> bytes:
-    """What the client begins with.  Raises Refusal."""
+async def _first(exchange: Exchange, kind: StreamFormat) -> bytes:
+    """Returns the client's first frame.  Raises RequestRejected."""
     if exchange.method == "GET":
         frame = exchange.query(CONNECT).encode()
     else:
         frame = await exchange.body()
-    if not frame and kind.ways.unidirectional:
+    if not frame and kind.mode.unidirectional:
         return b"{}"
     if not frame:
-        raise Refusal(400)
+        raise RequestRejected(400)
     return frame
 
 
-async def _until_gone(receive: Receive, inbox: Inbox) -> None:
+async def _watch_disconnect(receive: Receive, inbox: Inbox) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
     inbox.end()
 
 
-async def _finish(exchange: Exchange, stream: Stream) -> None:
-    """Who does not read must not keep the service from stopping, whatever is left to be sent:
-    with much, `send` waits; with little, the transport alone does, once it was closed."""
-    asyncio.get_running_loop().call_later(_LEAVE, stream.abort_if_closing)
+async def _finish(exchange: Exchange, stream: ResponseStream) -> None:
+    """Ends the response.  A client that does not read must not keep the service from stopping:
+    with much left to send, `send` waits; with little, the transport does, once it is closed."""
+    asyncio.get_running_loop().call_later(_CLOSE_TIMEOUT, stream.abort_if_closing)
     try:
-        async with asyncio.timeout(_LEAVE):
+        async with asyncio.timeout(_CLOSE_TIMEOUT):
             await exchange.send({"type": "http.response.body"})
     except TimeoutError:
         stream.abort()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Frames of a WebSocket, for a session and from it."""
+"""The WebSocket endpoints: frames of commands for a session, and of its replies."""
 
 from __future__ import annotations
 
@@ -9,101 +9,103 @@ from typing import Any
 from urllib.parse import parse_qs
 
 from zaqar_redis.api.channels.exchange import Receive, Send, header, query
-from zaqar_redis.api.channels.origins import Origins
-from zaqar_redis.api.channels.outbox import Outbox, Turn
-from zaqar_redis.api.channels.streams import CONNECT, farewell
-from zaqar_redis.api.sockets import FRAMES, framed
-from zaqar_redis.realtime.codec import JSON, PUSHES, Codec
-from zaqar_redis.realtime.codes import Close
-from zaqar_redis.realtime.node import Node
-from zaqar_redis.realtime.protobuf import PROTOBUF
-from zaqar_redis.realtime.scope import Scope
-from zaqar_redis.realtime.session import Session
-from zaqar_redis.realtime.world import Ways
+from zaqar_redis.api.channels.origins import AllowedOrigins
+from zaqar_redis.api.channels.outbox import FlushScheduler, Outbox
+from zaqar_redis.api.channels.streams import CONNECT, disconnect_push
+from zaqar_redis.api.sockets import FRAMES, encode_frame
+from zaqar_redis.realtime.node.node import Node
+from zaqar_redis.realtime.node.project_context import ProjectContext
+from zaqar_redis.realtime.protocol.codec import JSON, UNI_JSON, Codec
+from zaqar_redis.realtime.protocol.codes import DisconnectCode
+from zaqar_redis.realtime.protocol.protobuf import PROTOBUF
+from zaqar_redis.realtime.session.context import TransportMode
+from zaqar_redis.realtime.session.session import Session
 
 #: Subprotocol of clients that want Protobuf.
 _PROTOBUF = "centrifuge-protobuf"
 _JSON = "centrifuge-json"
 
 
-def text(replies: Sequence[bytes]) -> bytes:
-    """A frame of JSON."""
-    return framed(JSON.frame(replies), binary=False)
+def json_frame(replies: Sequence[bytes]) -> bytes:
+    """Returns a frame of JSON."""
+    return encode_frame(JSON.frame(replies), binary=False)
 
 
-def binary(replies: Sequence[bytes]) -> bytes:
-    """A frame of Protobuf."""
-    return framed(PROTOBUF.frame(replies), binary=True)
+def protobuf_frame(replies: Sequence[bytes]) -> bytes:
+    """Returns a frame of Protobuf."""
+    return encode_frame(PROTOBUF.frame(replies), binary=True)
 
 
 class WebSocket:
-    """Commands in, replies and pushes out."""
+    """The bidirectional endpoint: commands in, replies and pushes out."""
 
-    ways = Ways()
-    #: makes the last push; None: how the socket is closed says it all
-    farewell: Callable[[Close], bytes] | None = None
+    mode = TransportMode()
+    #: encodes the last push; None: the code and reason of the close frame are enough
+    disconnect_push: Callable[[DisconnectCode], bytes] | None = None
 
-    def __init__(self, node: Node, origins: Origins, project: str, turn: Turn) -> None:
+    def __init__(
+        self, node: Node, origins: AllowedOrigins, project: str, scheduler: FlushScheduler
+    ) -> None:
         self._node = node
-        self._turn = turn
+        self._scheduler = scheduler
         self._origins = origins
-        self._scope = Scope(node, project)
+        self._context = ProjectContext(node, project)
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         await receive()
         if not self._origins.allow(header(scope, b"origin"), header(scope, b"host")):
             await send({"type": "websocket.close"})  # before it was accepted: 403
             return
-        codec, subprotocol = self._chosen(scope)
+        codec, subprotocol = self._negotiate(scope)
         await send({"type": "websocket.accept", "subprotocol": subprotocol})
-        frame = binary if codec.binary else text
-        out = Outbox(scope["extensions"][FRAMES], frame, self._turn, self.farewell)
-        session = Session(self._scope, codec, out, self.ways)
+        frame = protobuf_frame if codec.binary else json_frame
+        out = Outbox(scope["extensions"][FRAMES], frame, self._scheduler, self.disconnect_push)
+        session = Session(self._context, codec, out, self.mode)
         self._node.sessions.add(session)
         try:
-            await self._first(session, scope)
+            await self._connect_from_query(session, scope)
             while not session.closed:
                 event = await receive()
                 if event["type"] != "websocket.receive":
                     break
                 frame = event.get("bytes")
-                await self._received(session, event["text"].encode() if frame is None else frame)
+                await self._receive(session, event["text"].encode() if frame is None else frame)
         finally:
             self._node.sessions.remove(session)
             await session.end()
 
-    async def _first(self, session: Session, scope: dict[str, Any]) -> None:
-        """What the client said by the address."""
+    async def _connect_from_query(self, session: Session, scope: dict[str, Any]) -> None:
+        """Handles a connect request in the URL, where there may be one."""
 
-    async def _received(self, session: Session, frame: bytes) -> None:
+    async def _receive(self, session: Session, frame: bytes) -> None:
         await session.receive(frame)
 
-    def _chosen(self, scope: dict[str, Any]) -> tuple[Codec, str | None]:
-        """The format that the client wants, and the subprotocol to say so."""
+    def _negotiate(self, scope: dict[str, Any]) -> tuple[Codec, str | None]:
+        """Returns the codec that the client wants, and the subprotocol to answer with."""
         offered = scope["subprotocols"]
-        asked = parse_qs(scope["query_string"].decode("latin-1"))
+        parameters = parse_qs(scope["query_string"].decode("latin-1"))
         if _PROTOBUF in offered:
             return PROTOBUF, _PROTOBUF
-        if "protobuf" in asked.get("format", []) + asked.get("cf_protocol", []):
+        if "protobuf" in parameters.get("format", []) + parameters.get("cf_protocol", []):
             return PROTOBUF, None
         return JSON, _JSON if _JSON in offered else None
 
 
 class UniWebSocket(WebSocket):
-    """Pushes out; a request to connect is all that comes in, by the address or a frame."""
+    """The unidirectional endpoint: pushes out; in only a connect request, in the URL or a frame."""
 
-    ways = Ways(unidirectional=True)
-    # Who reads pushes, and nothing else, does not look at how a socket is closed.
-    farewell = staticmethod(partial(farewell, PUSHES))
+    mode = TransportMode(unidirectional=True)
+    # Clients that only read pushes do not look at the close frame.
+    disconnect_push = staticmethod(partial(disconnect_push, UNI_JSON))
 
-    async def _first(self, session: Session, scope: dict[str, Any]) -> None:
-        asked = query(scope, CONNECT)
-        if asked:
-            await session.receive(asked.encode())
+    async def _connect_from_query(self, session: Session, scope: dict[str, Any]) -> None:
+        request = query(scope, CONNECT)
+        if request:
+            await session.receive(request.encode())
 
-    async def _received(self, session: Session, frame: bytes) -> None:
+    async def _receive(self, session: Session, frame: bytes) -> None:
         if not session.connected:
             await session.receive(frame)
 
-    def _chosen(self, scope: dict[str, Any]) -> tuple[Codec, str | None]:
-        return PUSHES, None
+    def _negotiate(self, scope: dict[str, Any]) -> tuple[Codec, str | None]:
+        return UNI_JSON, None

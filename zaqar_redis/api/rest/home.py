@@ -10,7 +10,7 @@ from falcon.asgi import Request, Response
 
 from zaqar_redis import errors
 from zaqar_redis.api import documents
-from zaqar_redis.service.health import Health
+from zaqar_redis.service.health import HealthService
 
 _VERSIONS = documents.encode(
     {
@@ -35,7 +35,7 @@ _VERSIONS = documents.encode(
 class Versions:
     """``GET /``: open to all, without a client or a project."""
 
-    open = True
+    public = True
 
     async def on_get(self, req: Request, resp: Response) -> None:
         resp.status = 300
@@ -87,17 +87,17 @@ def _home(admin: bool, pooling: bool) -> bytes:
     if admin:
         resources["rel/health"] = _resource("/health", ["GET"])
     if admin and pooling:
-        for noun in ("pool", "flavor"):
-            listed = _resource(f"/{noun}s{{?marker,limit,detailed}}", ["GET"])
-            item = f"/{noun}s/{{{noun}_name}}"
-            resources[f"rel/{noun}s"] = listed
-            resources[f"rel/{noun}"] = _resource(item, ["GET", "PUT", "PATCH", "DELETE"])
+        for kind in ("pool", "flavor"):
+            listed = _resource(f"/{kind}s{{?marker,limit,detailed}}", ["GET"])
+            item = f"/{kind}s/{{{kind}_name}}"
+            resources[f"rel/{kind}s"] = listed
+            resources[f"rel/{kind}"] = _resource(item, ["GET", "PUT", "PATCH", "DELETE"])
         resources["rel/queue_pool"] = _resource(f"{queue}/pool", ["GET"])
         resources["rel/rebalance"] = _resource("/rebalance", ["GET", "PUT", "DELETE"])
     return documents.encode({"resources": resources})
 
 
-class Home:
+class HomeDocument:
     def __init__(self, admin: bool, pooling: bool) -> None:
         self._document = _home(admin, pooling)
 
@@ -110,13 +110,13 @@ class Home:
 class Ping:
     """``GET /v2/ping``: whether every store of queues answers."""
 
-    open = True
+    public = True
 
-    def __init__(self, health: Health) -> None:
+    def __init__(self, health: HealthService) -> None:
         self._health = health
 
     async def on_get(self, req: Request, resp: Response) -> None:
-        await self._health.ping()  # API: 503 without a body; here it says which store is away
+        await self._health.ping()  # API: 503 without a body; ours names the store
         resp.status = 204
 
     async def on_head(self, req: Request, resp: Response) -> None:
@@ -124,27 +124,27 @@ class Ping:
 
 
 class HealthCheck:
-    """``GET /healthcheck``: whether requests are to be sent here, as oslo.middleware says it."""
+    """``GET /healthcheck``: whether to send requests here, in oslo.middleware's format."""
 
-    open = True
+    public = True
 
-    def __init__(self, health: Health) -> None:
+    def __init__(self, health: HealthService) -> None:
         self._health = health
 
     async def on_get(self, req: Request, resp: Response) -> None:
-        await self._health.ping_own()
+        await self._health.ping_essential()
         resp.content_type = falcon.MEDIA_TEXT
         resp.text = "OK"
 
     on_head = on_get
 
 
-class Healthy:
+class HealthProbe:
     """``GET /health``: whether every store answers, those of channels too; Centrifugo's path."""
 
-    open = True
+    public = True
 
-    def __init__(self, health: Health) -> None:
+    def __init__(self, health: HealthService) -> None:
         self._health = health
 
     async def on_get(self, req: Request, resp: Response) -> None:
@@ -157,12 +157,12 @@ class Healthy:
 class HealthReport:
     """``GET /v2/health``: every kind of operation, tried in every store."""
 
-    def __init__(self, health: Health) -> None:
+    def __init__(self, health: HealthService) -> None:
         self._health = health
 
     async def on_get(self, req: Request, resp: Response) -> None:
-        well, report = await self._health.check()
-        if not well:
+        healthy, report = await self._health.check()
+        if not healthy:
             resp.status = errors.StoreUnavailable.status
             resp.set_header("Retry-After", str(errors.StoreUnavailable.retry))
         resp.data = documents.encode(report)

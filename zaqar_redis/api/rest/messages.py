@@ -11,26 +11,26 @@ from falcon.asgi import Request, Response
 
 from zaqar_redis import errors, rules
 from zaqar_redis.api import body, documents
-from zaqar_redis.records import Retry
-from zaqar_redis.service.messages import Messages
+from zaqar_redis.records import IdempotencyKey
+from zaqar_redis.service.messages import MessageService
 
 
 class MessageCollection:
-    def __init__(self, messages: Messages, limits: rules.Limits, checksums: bool) -> None:
+    def __init__(self, messages: MessageService, limits: rules.Limits, checksums: bool) -> None:
         self._messages = messages
         self._limits = limits
         self._checksums = checksums
 
     async def on_post(self, req: Request, resp: Response, queue: str) -> None:
         data = await body.read(req, self._limits.max_messages_post_size, "Messages")
-        documents.required(data)
+        documents.require_body(data)
         posted = await self._messages.post(
             req.context.project,
             queue,
             documents.drafts(data, self._checksums),
             client=req.context.client,
             size=len(data),
-            retry=self._retry(req, data),
+            idempotency_key=self._idempotency_key(req, data),
         )
         resp.status = 201
         resp.set_header("Location", self._location(queue, posted.ids))
@@ -39,9 +39,9 @@ class MessageCollection:
             resp.set_header("Idempotency-Replayed", "true")
 
     def _location(self, queue: str, ids: Sequence[str]) -> str:
-        """Where all ids can be read at once; the queue's messages when they are too many.
+        """Returns a path to read all ids at once, or that of all messages when they are too many.
 
-        A header with every id of a large post is longer than HTTP clients take.
+        A header with every id of a large post is longer than HTTP clients accept.
         """
         path = f"/v2/queues/{queue}/messages"
         return (
@@ -50,11 +50,11 @@ class MessageCollection:
             else path
         )
 
-    def _retry(self, req: Request, data: bytes) -> Retry | None:
+    def _idempotency_key(self, req: Request, data: bytes) -> IdempotencyKey | None:
         key = req.get_header("Idempotency-Key")
         if key is None:
             return None
-        return Retry(
+        return IdempotencyKey(
             key=rules.idempotency_key(key),
             fingerprint=hashlib.blake2b(data, digest_size=16).digest(),
             window=self._limits.idempotency_window * 1000,
@@ -73,7 +73,7 @@ class MessageCollection:
             "include_delayed": req.get_param_as_bool("include_delayed"),
         }
         wait = req.get_param_as_int("wait")
-        async with body.departure(req, bool(wait)) as gone:
+        async with body.watch_disconnect(req, bool(wait)) as disconnected:
             page = await self._messages.list(
                 req.context.project,
                 queue,
@@ -84,7 +84,7 @@ class MessageCollection:
                 include_claimed=bool(given["include_claimed"]),
                 include_delayed=bool(given["include_delayed"]),
                 wait=wait,
-                gone=gone,
+                disconnected=disconnected,
             )
         links = documents.next_link(req.path, given, page.marker)
         resp.data = documents.message_page(queue, page.items, links)
@@ -114,7 +114,7 @@ class MessageCollection:
 
 
 class MessageItem:
-    def __init__(self, messages: Messages) -> None:
+    def __init__(self, messages: MessageService) -> None:
         self._messages = messages
 
     async def on_get(self, req: Request, resp: Response, queue: str, message: str) -> None:

@@ -11,9 +11,9 @@ from falcon.asgi import Request, Response
 from zaqar_redis import rules
 from zaqar_redis.api import body, documents
 from zaqar_redis.records import Flavor, Job, Pool
-from zaqar_redis.service.pools import Flavors, Pools, Rebalance
+from zaqar_redis.service.pools import FlavorService, PoolService, RebalanceService
 
-#: API: what the driver for stock Zaqar says of itself.
+#: API: the capabilities that the driver for stock Zaqar declares.
 _CAPABILITIES = ["FIFO", "CLAIMS", "DURABILITY", "AOD", "HIGH_THROUGHPUT"]
 
 
@@ -27,7 +27,7 @@ def _page(req: Request, limits: rules.Limits) -> tuple[dict[str, Any], int]:
 
 
 class PoolCollection:
-    def __init__(self, pools: Pools, limits: rules.Limits) -> None:
+    def __init__(self, pools: PoolService, limits: rules.Limits) -> None:
         self._pools = pools
         self._limits = limits
 
@@ -41,7 +41,7 @@ class PoolCollection:
 
 
 class PoolItem:
-    def __init__(self, pools: Pools) -> None:
+    def __init__(self, pools: PoolService) -> None:
         self._pools = pools
 
     async def on_get(self, req: Request, resp: Response, pool: str) -> None:
@@ -57,7 +57,7 @@ class PoolItem:
         given = documents.pool(await body.read(req, body.SMALL, "A pool"))
         adopt = given.pop("adopt", False)
         await self._pools.put(Pool(name=pool, **given), adopt=adopt)
-        resp.status = 201  # API: also when it was there
+        resp.status = 201  # API: also when it existed
         resp.set_header("Location", req.path)
 
     async def on_patch(self, req: Request, resp: Response, pool: str) -> None:
@@ -72,9 +72,9 @@ class PoolItem:
 
 
 class QueuePool:
-    """Where a queue lives."""
+    """``GET /v2/queues/{queue}/pool``: the pool of a queue."""
 
-    def __init__(self, pools: Pools) -> None:
+    def __init__(self, pools: PoolService) -> None:
         self._pools = pools
 
     async def on_get(self, req: Request, resp: Response, queue: str) -> None:
@@ -85,7 +85,7 @@ class QueuePool:
 
 
 class RebalanceItem:
-    def __init__(self, rebalance: Rebalance) -> None:
+    def __init__(self, rebalance: RebalanceService) -> None:
         self._rebalance = rebalance
 
     async def on_get(self, req: Request, resp: Response) -> None:
@@ -107,7 +107,7 @@ class RebalanceItem:
 
 
 class FlavorCollection:
-    def __init__(self, flavors: Flavors, limits: rules.Limits) -> None:
+    def __init__(self, flavors: FlavorService, limits: rules.Limits) -> None:
         self._flavors = flavors
         self._limits = limits
 
@@ -120,7 +120,7 @@ class FlavorCollection:
 
 
 class FlavorItem:
-    def __init__(self, flavors: Flavors) -> None:
+    def __init__(self, flavors: FlavorService) -> None:
         self._flavors = flavors
 
     async def on_get(self, req: Request, resp: Response, flavor: str) -> None:
@@ -129,7 +129,7 @@ class FlavorItem:
     async def on_put(self, req: Request, resp: Response, flavor: str) -> None:
         pools = documents.flavor(await body.read(req, body.SMALL, "A flavor"))
         await self._flavors.put(flavor, pools)
-        resp.status = 201  # API: also when it was there
+        resp.status = 201  # API: also when it existed
         resp.set_header("Location", req.path)
 
     async def on_patch(self, req: Request, resp: Response, flavor: str) -> None:
@@ -158,7 +158,7 @@ def _pool(href: str, pool: Pool, detailed: bool | None) -> dict[str, Any]:
 
 
 def _stayed(job: Job | None) -> dict[str, Any]:
-    """Queues that could not move the last time round, and why the first few could not."""
+    """Returns how many queues could not move in the last round, and why the first few."""
     return {"queues": job.stayed if job else 0, "why": list(job.why) if job else []}
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""/v2/queues and what hangs below it, but messages and claims."""
+"""/v2/queues and its sub-resources, except messages and claims."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from falcon.asgi import Request, Response
 
 from zaqar_redis import errors
 from zaqar_redis.api import body, documents
-from zaqar_redis.auth.signed import Signer
+from zaqar_redis.auth.signed_urls import UrlSigner
 from zaqar_redis.service import patches
-from zaqar_redis.service.queues import Queues
+from zaqar_redis.service.queues import QueueService
 
 _PATCH = "application/openstack-messaging-v2.0-json-patch"
 _PARAMETERS = frozenset(("marker", "limit", "detailed", "name", "with_count"))
 
 
 class QueueCollection:
-    def __init__(self, queues: Queues) -> None:
+    def __init__(self, queues: QueueService) -> None:
         self._queues = queues
 
     async def on_get(self, req: Request, resp: Response) -> None:
@@ -54,14 +54,14 @@ def _filters(req: Request) -> dict[str, str]:
 
 
 class QueueItem:
-    def __init__(self, queues: Queues, max_metadata: int) -> None:
+    def __init__(self, queues: QueueService, max_metadata: int) -> None:
         self._queues = queues
         self._max_metadata = max_metadata
 
     async def on_put(self, req: Request, resp: Response, queue: str) -> None:
         metadata = documents.metadata(await self._body(req))
-        made = await self._queues.create(req.context.project, queue, metadata)
-        resp.status = 201 if made else 204
+        created = await self._queues.create(req.context.project, queue, metadata)
+        resp.status = 201 if created else 204
         resp.set_header("Location", f"/v2/queues/{queue}")
 
     async def on_get(self, req: Request, resp: Response, queue: str) -> None:
@@ -70,7 +70,7 @@ class QueueItem:
     async def on_patch(self, req: Request, resp: Response, queue: str) -> None:
         if req.content_type != _PATCH:
             raise errors.UnsupportedMediaType(why=f"A queue is patched with {_PATCH}.")
-        changes = patches.read(documents.anything(await self._body(req)))
+        changes = patches.read(documents.json_document(await self._body(req)))
         resp.data = documents.encode(await self._queues.patch(req.context.project, queue, changes))
 
     async def on_delete(self, req: Request, resp: Response, queue: str) -> None:
@@ -82,7 +82,7 @@ class QueueItem:
 
 
 class QueueStats:
-    def __init__(self, queues: Queues) -> None:
+    def __init__(self, queues: QueueService) -> None:
         self._queues = queues
 
     async def on_get(self, req: Request, resp: Response, queue: str) -> None:
@@ -90,7 +90,7 @@ class QueueStats:
 
 
 class QueuePurge:
-    def __init__(self, queues: Queues) -> None:
+    def __init__(self, queues: QueueService) -> None:
         self._queues = queues
 
     async def on_post(self, req: Request, resp: Response, queue: str) -> None:
@@ -101,12 +101,12 @@ class QueuePurge:
 
 
 class QueueShare:
-    def __init__(self, signer: Signer) -> None:
+    def __init__(self, signer: UrlSigner) -> None:
         self._signer = signer
 
     async def on_post(self, req: Request, resp: Response, queue: str) -> None:
-        wanted = documents.share(await body.read(req, body.SMALL, "A share"))
+        requested = documents.share(await body.read(req, body.SMALL, "A share"))
         signed = self._signer.share(
-            req.context.project, queue, wanted.paths, wanted.methods, wanted.expires
+            req.context.project, queue, requested.paths, requested.methods, requested.expires
         )
         resp.data = documents.encode(signed)

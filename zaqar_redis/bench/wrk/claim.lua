@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: Apache-2.0
--- Claim args[1] messages, and then do with them what args[2] says: "delete" them by
--- their ids, "release" the claim, or "keep" it. Counted are claims that got messages
--- and what followed; the clock stops when a claim gets none.
+-- Claim args[1] messages, and then do what args[2] says: "delete" the messages by their
+-- ids, "release" the claim, or "keep" it. What is counted is claims that got messages,
+-- with their follow-up; the clock stops when a claim gets none.
 local report = require "report"
 local pending, sent, nothing = {}, 0, 0
 local claim, follow

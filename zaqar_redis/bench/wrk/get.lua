@@ -1,3 +1,3 @@
 -- SPDX-License-Identifier: Apache-2.0
--- Read one URL again and again.
+-- Read one URL repeatedly.
 require "report"

@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
--- What every workload shares: the message, the clock, and one line of JSON at the end.
--- A script that counts by itself does so in the globals `work`, `empty`, `began`, `ended`.
+-- Common parts of all workloads: the message, the clock, and one line of JSON at the end.
+-- A script with counts of its own has them in the globals `work`, `empty`, `began`, `ended`.
 local ffi = require "ffi"
 ffi.cdef [[
 typedef struct { long seconds; long nanoseconds; } bench_time;
@@ -10,13 +10,13 @@ local moment = ffi.new("bench_time")
 local threads = {}
 local report = {}
 
--- Microseconds of a clock that only goes forward.
+-- Returns microseconds of a monotonic clock.
 function report.now()
     ffi.C.clock_gettime(1, moment)
     return tonumber(moment.seconds) * 1000000 + tonumber(moment.nanoseconds) / 1000
 end
 
--- A message whose body is 150 bytes of JSON.
+-- Returns a message whose body is 150 bytes of JSON.
 function report.message()
     local frame = '{"event":"order","number":12345,"note":"%s"}'
     local body = string.format(frame, string.rep("x", 150 - #frame + 2))

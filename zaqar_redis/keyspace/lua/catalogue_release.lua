@@ -1,4 +1,4 @@
--- Forget a deleted queue's place. Returns whether that was done (1) or not.
+-- Remove the catalogue entry of a deleted queue. Returns 1 if that was done, else 0.
 local catalogue = KEYS[1]  -- hash: queue -> pool
 local queues    = KEYS[2]  -- zset: queues that live in the pool
 local project   = KEYS[3]  -- hash: pool -> how many queues of the project
@@ -15,6 +15,6 @@ if redis.call('HGET', catalogue, queue) ~= pool or not redis.call('ZSCORE', dele
 end
 redis.call('HDEL', catalogue, queue)
 redis.call('ZREM', deleted, queue)
-move_out(pool, queues)
+remove_from_pool(pool, queues)
 redis.call('PUBLISH', news, 'queue ' .. queue)
 return 1

@@ -1,17 +1,17 @@
 -- Send a publication, and append it to the channel's history.
 --
--- Returns {offset, epoch, 1 when it was sent}; offset 0 when nothing is kept.
-local channel       = KEYS[1]             -- hash: epoch, offset, version of a channel
-local history       = KEYS[2]             -- stream: publications, by offset
-local once          = KEYS[3]             -- string: the position that a key was given
-local payload       = ARGV[1]             -- of the publication
-local size          = tonumber(ARGV[2])   -- publications to keep; 0: none
-local ttl           = ARGV[3]             -- seconds to keep them
-local meta_ttl      = ARGV[4]             -- seconds to keep offset and epoch
-local epoch         = ARGV[5]             -- to begin with
-local remember      = ARGV[6]             -- ms to know the key; 0: there is none
-local version       = tonumber(ARGV[7])   -- of the content; 0: it has none
-local version_epoch = ARGV[8]             -- within which versions are compared
+-- Returns {offset, epoch, 1 when it was sent}; offset 0 when no history is stored.
+local channel       = KEYS[1]            -- hash: epoch, offset, version of a channel
+local history       = KEYS[2]            -- stream: publications, by offset
+local once          = KEYS[3]            -- string: the position that a key was given
+local payload       = ARGV[1]            -- of the publication
+local size          = tonumber(ARGV[2])  -- publications to keep; 0: none
+local ttl           = ARGV[3]            -- seconds to keep them
+local meta_ttl      = ARGV[4]            -- seconds to keep offset and epoch
+local epoch         = ARGV[5]            -- of a new channel
+local remember      = ARGV[6]            -- ms to store the key; 0: there is none
+local version       = tonumber(ARGV[7])  -- of the content; 0: it has none
+local version_epoch = ARGV[8]            -- within which versions are compared
 if remember ~= '0' then
     local known = redis.call('GET', once)
     if known then
@@ -28,7 +28,7 @@ if size > 0 then
     end
     if not known[1] then
         redis.call('HSET', channel, 'epoch', epoch)
-        redis.call('DEL', history)  -- of a life before
+        redis.call('DEL', history)  -- of an earlier epoch
     end
     offset = redis.call('HINCRBY', channel, 'offset', 1)
     if version > 0 then

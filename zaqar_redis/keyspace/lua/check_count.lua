@@ -3,7 +3,7 @@ local queues  = KEYS[1]  -- zset: queues that live in the pool
 local project = KEYS[2]  -- hash: pool -> how many queues of the project
 local pool    = ARGV[1]  -- name
 local id      = ARGV[2]  -- of the project, as the catalogue writes it
-local repair  = ARGV[3]  -- '1': mend it
+local repair  = ARGV[3]  -- '1': repair it
 
 -- The character behind the slash that ends every id is a zero.
 local found = redis.call('ZLEXCOUNT', queues, '[' .. id .. '/', '(' .. id .. '0')

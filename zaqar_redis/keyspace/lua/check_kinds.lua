@@ -1,5 +1,5 @@
--- The gate of a queue, whether the queue itself is there, and which of its keys are
--- not of the type that they should be: {gate or '', 1 or 0, key...}.
+-- The move lock of a queue, whether the queue itself exists, and which of its keys have the
+-- wrong type: {move lock or '', 1 or 0, key...}.
 local queue             = KEYS[1]   -- hash: the queue itself
 local messages          = KEYS[2]   -- zset: every message by rank
 local bodies            = KEYS[3]   -- hash: rank -> envelope
@@ -10,29 +10,29 @@ local expiry            = KEYS[7]   -- zset: every message by expiry
 local holds             = KEYS[8]   -- hash: rank -> last claim and count
 local claims            = KEYS[9]   -- hash: claim -> ttl and ranks
 local leases            = KEYS[10]  -- zset: claims by the end of their lease
-local idempotency       = KEYS[11]  -- hash: retry token -> the answer given
+local idempotency       = KEYS[11]  -- hash: idempotency key digest -> the answer given
 local idempotency_old   = KEYS[12]  -- the same of the window before
-local letters           = KEYS[13]  -- hash: token of a letter that came in
-local letters_old       = KEYS[14]  -- the same of the window before
+local dead_letters      = KEYS[13]  -- hash: digest of a dead letter that was posted
+local dead_letters_old  = KEYS[14]  -- the same of the window before
 local ledger            = KEYS[15]  -- hash: writer -> its entry in the ledger
-local ledger_ends       = KEYS[16]  -- zset: entries by the time they are forgotten
-local gate              = KEYS[17]  -- string: keeps everybody out while it is there
+local ledger_ends       = KEYS[16]  -- zset: entries by the time they expire
+local move_lock         = KEYS[17]  -- string: the move lock, while the queue moves
 local subscriptions     = KEYS[18]  -- hash: id -> subscription
 local subscribers       = KEYS[19]  -- hash: subscriber -> id
 local subscription_ids  = KEYS[20]  -- zset, score 0: ids of subscriptions
 local subscription_ends = KEYS[21]  -- zset: ids of subscriptions by expiry
 local stages            = KEYS[22]  -- hash: chunks that wait to be published
-local unborn            = KEYS[23]  -- string: the epoch that the queue is to have
+local reserved_epoch    = KEYS[23]  -- string: the reserved epoch
 local spent             = KEYS[24]  -- list: the latest claims without messages
-local due               = KEYS[25]  -- zset: queues of the slot by when one is due
+local sweep_index       = KEYS[25]  -- zset: queues of the slot by their next sweep
 
 local kinds = {
-    hash = {queue, bodies, holds, claims, idempotency, idempotency_old, letters, letters_old,
-        ledger, subscriptions, subscribers, stages},
+    hash = {queue, bodies, holds, claims, idempotency, idempotency_old, dead_letters,
+        dead_letters_old, ledger, subscriptions, subscribers, stages},
     zset = {messages, ready, claimed, delayed, expiry, leases, ledger_ends, subscription_ids,
-        subscription_ends, due},
+        subscription_ends, sweep_index},
     list = {spent},
-    string = {gate, unborn},
+    string = {move_lock, reserved_epoch},
 }
 local wrong = {}
 for kind, keys in pairs(kinds) do
@@ -43,5 +43,5 @@ for kind, keys in pairs(kinds) do
         end
     end
 end
-local shut = redis.call('TYPE', gate).ok == 'string' and redis.call('GET', gate) or ''
-return {shut, redis.call('EXISTS', queue), unpack(wrong)}
+local lock = redis.call('TYPE', move_lock).ok == 'string' and redis.call('GET', move_lock) or ''
+return {lock, redis.call('EXISTS', queue), unpack(wrong)}

@@ -2,7 +2,7 @@
 local catalogue = KEYS[1]  -- hash: queue -> pool
 local queues    = KEYS[2]  -- zset: queues that live in the pool
 local pool      = ARGV[1]  -- name
-local repair    = ARGV[2]  -- '1': mend it
+local repair    = ARGV[2]  -- '1': repair it
 -- ARGV[3...]: the queues
 
 local wrong = {}

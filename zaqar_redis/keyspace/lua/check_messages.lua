@@ -1,20 +1,20 @@
--- Check a page of messages, and mend what can be mended.
+-- Check a page of messages, and repair what can be repaired.
 --
 -- Returns {rank of the last one or '', how many, {what, how often; of each finding}}.
-local messages = KEYS[1]            -- zset: every message by rank
-local bodies   = KEYS[2]            -- hash: rank -> envelope
-local ready    = KEYS[3]            -- zset: claimable by rank
-local claimed  = KEYS[4]            -- zset: held, by the end of the hold
-local delayed  = KEYS[5]            -- zset: delayed, by the end of the delay
-local expiry   = KEYS[6]            -- zset: every message by expiry
-local holds    = KEYS[7]            -- hash: rank -> last claim and count
-local gate     = KEYS[8]            -- string: keeps everybody out while it is there
-local after    = ARGV[1]            -- rank to go on behind
-local limit    = tonumber(ARGV[2])  -- messages at most
-local repair   = ARGV[3]            -- '1': mend it
---#include gate
+local messages  = KEYS[1]            -- zset: every message by rank
+local bodies    = KEYS[2]            -- hash: rank -> envelope
+local ready     = KEYS[3]            -- zset: claimable by rank
+local claimed   = KEYS[4]            -- zset: held, by the end of the hold
+local delayed   = KEYS[5]            -- zset: delayed, by the end of the delay
+local expiry    = KEYS[6]            -- zset: every message by expiry
+local holds     = KEYS[7]            -- hash: rank -> last claim and count
+local move_lock = KEYS[8]            -- string: the move lock, while the queue moves
+local after     = ARGV[1]            -- rank to go on behind
+local limit     = tonumber(ARGV[2])  -- messages at most
+local repair    = ARGV[3]            -- '1': repair it
+--#include move_lock
 --#include envelope
---#include sound
+--#include valid_envelope
 --#include findings
 
 local ranks = redis.call('ZRANGEBYSCORE', messages, '(' .. after, '+inf', 'LIMIT', 0, limit)
@@ -31,7 +31,7 @@ for _, state in ipairs({claimed, delayed, ready}) do
     states[state] = redis.call('ZMSCORE', state, unpack(ranks))
 end
 
-local function mend(...)
+local function fix(...)
     if repair == '1' then
         redis.call(...)
     end
@@ -42,38 +42,38 @@ for place, rank in ipairs(ranks) do
     if not envelope then
         note('body')
         for _, set in ipairs({messages, ready, claimed, delayed, expiry}) do
-            mend('ZREM', set, rank)
+            fix('ZREM', set, rank)
         end
-        mend('HDEL', holds, rank)
+        fix('HDEL', holds, rank)
     else
         if tonumber(scores[place]) ~= tonumber(rank) then
             note('order')
-            mend('ZADD', messages, rank, rank)
+            fix('ZADD', messages, rank, rank)
         end
-        if not is_sound(envelope) then
+        if not is_valid_envelope(envelope) then
             note('envelope')
         elseif tonumber(ends[place]) ~= expiry_of(envelope) then
             note('expiry')
-            mend('ZADD', expiry, string.format('%.0f', expiry_of(envelope)), rank)
+            fix('ZADD', expiry, string.format('%.0f', expiry_of(envelope)), rank)
         end
         local state
         for _, other in ipairs({claimed, delayed, ready}) do
             if states[other][place] and state then
                 note('twice')
-                mend('ZREM', other, rank)
+                fix('ZREM', other, rank)
             end
             state = state or (states[other][place] and other)
         end
         if not state then
             note('nowhere')
-            mend('ZADD', ready, rank, rank)
+            fix('ZADD', ready, rank, rank)
         elseif state == claimed and not held[place] then
             note('hold')
-            mend('ZREM', claimed, rank)
-            mend('ZADD', ready, rank, rank)
+            fix('ZREM', claimed, rank)
+            fix('ZADD', ready, rank, rank)
         elseif state == ready and tonumber(states[ready][place]) ~= tonumber(rank) then
             note('order')
-            mend('ZADD', ready, rank, rank)
+            fix('ZADD', ready, rank, rank)
         end
     end
 end

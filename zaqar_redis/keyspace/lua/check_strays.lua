@@ -1,29 +1,29 @@
--- Check that what a queue keeps of messages is of messages that it has.
+-- Check that every entry about a message is about one that the queue has.
 --
--- A body without its message is one that was posted and got lost: it is put back. All
--- else is taken away. Returns {where to go on or '0', {what, how often; of each finding}}.
-local messages = KEYS[1]            -- zset: every message by rank
-local bodies   = KEYS[2]            -- hash: rank -> envelope
-local ready    = KEYS[3]            -- zset: claimable by rank
-local claimed  = KEYS[4]            -- zset: held, by the end of the hold
-local delayed  = KEYS[5]            -- zset: delayed, by the end of the delay
-local expiry   = KEYS[6]            -- zset: every message by expiry
-local holds    = KEYS[7]            -- hash: rank -> last claim and count
-local gate     = KEYS[8]            -- string: keeps everybody out while it is there
-local which    = ARGV[1]            -- name of one of these keys
-local cursor   = ARGV[2]            -- '0' at first
-local limit    = tonumber(ARGV[3])  -- members to look at, about
-local repair   = ARGV[4]            -- '1': mend it
---#include gate
+-- A body without its message is one that was posted and got lost: it is restored. All
+-- other entries are removed. Returns {where to go on or '0', {what, how often; of each finding}}.
+local messages  = KEYS[1]            -- zset: every message by rank
+local bodies    = KEYS[2]            -- hash: rank -> envelope
+local ready     = KEYS[3]            -- zset: claimable by rank
+local claimed   = KEYS[4]            -- zset: held, by the end of the hold
+local delayed   = KEYS[5]            -- zset: delayed, by the end of the delay
+local expiry    = KEYS[6]            -- zset: every message by expiry
+local holds     = KEYS[7]            -- hash: rank -> last claim and count
+local move_lock = KEYS[8]            -- string: the move lock, while the queue moves
+local which     = ARGV[1]            -- name of one of these keys
+local cursor    = ARGV[2]            -- '0' at first
+local limit     = tonumber(ARGV[3])  -- members to look at, about
+local repair    = ARGV[4]            -- '1': repair it
+--#include move_lock
 --#include envelope
---#include sound
+--#include valid_envelope
 --#include findings
 
 local hash = ({bodies = bodies, holds = holds})[which]
 local zset = ({ready = ready, claimed = claimed, delayed = delayed, expiry = expiry})[which]
 
 local function restore(rank, envelope)
-    if not is_sound(envelope) or not tonumber(rank) then
+    if not is_valid_envelope(envelope) or not tonumber(rank) then
         note('envelope')
         return
     end

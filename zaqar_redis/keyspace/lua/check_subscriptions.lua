@@ -5,21 +5,21 @@ local subscriptions     = KEYS[1]            -- hash: id -> subscription
 local subscribers       = KEYS[2]            -- hash: subscriber -> id
 local subscription_ids  = KEYS[3]            -- zset, score 0: ids of subscriptions
 local subscription_ends = KEYS[4]            -- zset: ids of subscriptions by expiry
-local gate              = KEYS[5]            -- string: keeps everybody out while it is there
+local move_lock         = KEYS[5]            -- string: the move lock, while the queue moves
 local which             = ARGV[1]            -- name of one of these keys
 local cursor            = ARGV[2]            -- '0' at first
 local limit             = tonumber(ARGV[3])  -- members to look at, about
-local repair            = ARGV[4]            -- '1': mend it
---#include gate
+local repair            = ARGV[4]            -- '1': repair it
+--#include move_lock
 --#include subscriber
 --#include findings
 
-local mends = repair == '1'
+local repairs = repair == '1'
 
 local function check_subscription(id, record)
     if not redis.call('ZSCORE', subscription_ends, id) then
         note('subscription')
-        if mends then
+        if repairs then
             redis.call('HDEL', subscriptions, id)
         end
         return
@@ -28,7 +28,7 @@ local function check_subscription(id, record)
     if redis.call('HGET', subscribers, subscriber) ~= id
         or not redis.call('ZSCORE', subscription_ids, id) then
         note('subscriber')
-        if mends then
+        if repairs then
             redis.call('HSET', subscribers, subscriber, id)
             redis.call('ZADD', subscription_ids, 0, id)
         end
@@ -39,7 +39,7 @@ local function check_subscriber(subscriber, id)
     local record = redis.call('HGET', subscriptions, id)
     if not record or subscriber_of(record) ~= subscriber then
         note('subscription')
-        if mends then
+        if repairs then
             redis.call('HDEL', subscribers, subscriber)
         end
     end
@@ -48,7 +48,7 @@ end
 local function check_id(ids, id)
     if redis.call('HEXISTS', subscriptions, id) == 0 then
         note('subscription')
-        if mends then
+        if repairs then
             redis.call('ZREM', ids, id)
         end
     end

@@ -1,14 +1,14 @@
--- Check that things with an end have one, and that ends are of something.
+-- Check that everything that expires has an expiry time, and every expiry time its thing.
 --
 -- Returns {where to go on or '0', {what, how often; of each finding}}.
-local terms  = KEYS[1]            -- zset: things by the time they end
-local things = KEYS[2]            -- hash: the things
-local gate   = KEYS[3]            -- string: keeps everybody out while it is there
-local side   = ARGV[1]            -- 'terms' or 'things': which to go through
-local cursor = ARGV[2]            -- '0' at first
-local limit  = tonumber(ARGV[3])  -- members to look at, about
-local repair = ARGV[4]            -- '1': mend it
---#include gate
+local terms     = KEYS[1]            -- zset: things by their expiry
+local things    = KEYS[2]            -- hash: the things
+local move_lock = KEYS[3]            -- string: the move lock, while the queue moves
+local side      = ARGV[1]            -- 'terms' or 'things': which to go through
+local cursor    = ARGV[2]            -- '0' at first
+local limit     = tonumber(ARGV[3])  -- members to look at, about
+local repair    = ARGV[4]            -- '1': repair it
+--#include move_lock
 --#include findings
 
 local page = side == 'terms' and redis.call('ZSCAN', terms, cursor, 'COUNT', limit)

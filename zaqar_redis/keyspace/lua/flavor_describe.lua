@@ -1,4 +1,4 @@
--- Note what a flavor can do; one that is not there is made, without pools.
+-- Note what a flavor can do; one that does not exist is created, without pools.
 local flavors = KEYS[1]            -- hash: name -> what it can do, as JSON
 local version = KEYS[2]            -- string: how often pools have changed
 local news    = KEYS[3]            -- channel: what changed

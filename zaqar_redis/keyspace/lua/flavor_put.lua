@@ -1,6 +1,6 @@
--- Make a flavor, or give it other pools, also those of other flavors.
+-- Create a flavor, or give it other pools, also those of other flavors.
 --
--- Returns {'made'}, {'replaced'}, {'missing', a pool that does not exist} or {'many'}.
+-- Returns {'created'}, {'replaced'}, {'missing', a pool that does not exist} or {'many'}.
 local pools   = KEYS[1]            -- hash: name -> pool
 local flavors = KEYS[2]            -- hash: name -> what it can do, as JSON
 local news    = KEYS[3]            -- channel: what changed
@@ -32,4 +32,4 @@ end
 redis.call('HSETNX', flavors, name, '{}')
 redis.call('INCR', version)
 redis.call('PUBLISH', news, 'pools')
-return {known and 'replaced' or 'made'}
+return {known and 'replaced' or 'created'}

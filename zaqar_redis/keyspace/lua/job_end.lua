@@ -1,4 +1,4 @@
--- Forget a job.
+-- Delete a job.
 local jobs = KEYS[1]  -- hash: name -> how the job goes
 local name = ARGV[1]  -- of the job
 

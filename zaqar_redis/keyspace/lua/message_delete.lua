@@ -2,25 +2,25 @@
 --
 -- Returns {'deleted', how many}; {'claimed', rank} when one is held and no claim
 -- was named; {'unheld', rank} when a claim was named and one is not held;
--- {'lapsed'} when the claim named is not alive; {'other', rank} when another
+-- {'expired'} when the claim named is not alive; {'other', rank} when another
 -- claim holds one.
-local queue    = KEYS[1]            -- hash: the queue itself
-local messages = KEYS[2]            -- zset: every message by rank
-local bodies   = KEYS[3]            -- hash: rank -> envelope
-local ready    = KEYS[4]            -- zset: claimable by rank
-local claimed  = KEYS[5]            -- zset: held, by the end of the hold
-local delayed  = KEYS[6]            -- zset: delayed, by the end of the delay
-local expiry   = KEYS[7]            -- zset: every message by expiry
-local holds    = KEYS[8]            -- hash: rank -> last claim and count
-local claims   = KEYS[9]            -- hash: claim -> ttl and ranks
-local leases   = KEYS[10]           -- zset: claims by the end of their lease
-local spent    = KEYS[11]           -- list: claims without messages
-local gate     = KEYS[12]           -- string: keeps everybody out while it is there
-local now      = tonumber(ARGV[1])  -- ms; 0: the time of Redis
-local policy   = ARGV[2]            -- 'free': unless claimed; 'any'; 'held': by these claims
-local owners   = ARGV[3]            -- ids of claims, 32 characters each
+local queue     = KEYS[1]            -- hash: the queue itself
+local messages  = KEYS[2]            -- zset: every message by rank
+local bodies    = KEYS[3]            -- hash: rank -> envelope
+local ready     = KEYS[4]            -- zset: claimable by rank
+local claimed   = KEYS[5]            -- zset: held, by the end of the hold
+local delayed   = KEYS[6]            -- zset: delayed, by the end of the delay
+local expiry    = KEYS[7]            -- zset: every message by expiry
+local holds     = KEYS[8]            -- hash: rank -> last claim and count
+local claims    = KEYS[9]            -- hash: claim -> ttl and ranks
+local leases    = KEYS[10]           -- zset: claims by the end of their lease
+local spent     = KEYS[11]           -- list: claims without messages
+local move_lock = KEYS[12]           -- string: the move lock, while the queue moves
+local now       = tonumber(ARGV[1])  -- ms; 0: the time of Redis
+local policy    = ARGV[2]            -- 'free': unless claimed; 'any'; 'held': by these claims
+local owners    = ARGV[3]            -- ids of claims, 32 characters each
 -- ARGV[4...]: epoch and rank of each message
---#include gate
+--#include move_lock
 --#include now
 --#include forget
 local HOLDER = 32    -- characters of a hold that are the id of the claim
@@ -30,7 +30,7 @@ local SPENT  = 64    -- claims without messages at most; half of them when it is
 local epoch = redis.call('HGET', queue, 'epoch')
 local ranks = {}
 for place = 4, #ARGV, 2 do
-    -- An id of another queue, or of an earlier life of this one, has another epoch.
+    -- An id of another queue, or of an earlier epoch of this one, is skipped.
     if ARGV[place] == epoch then
         ranks[#ranks + 1] = ARGV[place + 1]
     end
@@ -53,7 +53,7 @@ else
     end
     for place, until_ in ipairs(redis.call('ZMSCORE', claimed, unpack(ranks))) do
         local rank = ranks[place]
-        if tonumber(until_ or 0) > now then  -- so it is there: it outlives its claim
+        if tonumber(until_ or 0) > now then  -- so it exists: it outlives its claim
             local holder = string.sub(redis.call('HGET', holds, rank), 1, HOLDER)
             if policy == 'free' then
                 return {'claimed', rank}
@@ -80,14 +80,14 @@ else
                 return refusal
             end
         end
-        return {'lapsed'}
+        return {'expired'}
     end
 end
 local count = forget(gone)
 
--- What a claim costs ends with its last message, not with its lease: of claims without
--- messages only the latest stay, for whoever shows or renews one while its messages are
--- deleted. They are forgotten by the batch: one by one would cost each deletion more.
+-- A claim costs memory until its last message is gone, not until its lease ends: of claims
+-- without messages only the latest stay, for clients that show or renew one while its messages
+-- are deleted. They are deleted in batches: one by one would cost each deletion more.
 for claim in pairs(holders) do
     local record = redis.call('HGET', claims, claim)
     -- The last one first: messages of a claim are mostly deleted in their order.

@@ -1,6 +1,6 @@
 -- Read a page of messages in rank order, without those the caller hides.
 --
--- Returns {now, epoch, ms until something hidden may show or false if unknown, the
+-- Returns {now, epoch, ms until something hidden may become visible or false if unknown, the
 -- rank scanned last or false when the end was reached, then rank, envelope and hold
 -- (or false) of each}; {now, false} when there is no such queue.
 local queue      = KEYS[1]            -- hash: the queue itself
@@ -13,14 +13,14 @@ local expiry     = KEYS[7]            -- zset: every message by expiry
 local holds      = KEYS[8]            -- hash: rank -> last claim and count
 local claims     = KEYS[9]            -- hash: claim -> ttl and ranks
 local leases     = KEYS[10]           -- zset: claims by the end of their lease
-local gate       = KEYS[11]           -- string: keeps everybody out while it is there
+local move_lock  = KEYS[11]           -- string: the move lock, while the queue moves
 local now        = tonumber(ARGV[1])  -- ms; 0: the time of Redis
 local after      = ARGV[2]            -- rank to go on behind
 local limit      = tonumber(ARGV[3])  -- messages at most
 local client     = ARGV[4]            -- whose messages to hide, or ''
 local also_held  = ARGV[5]            -- '1': claimed messages too
 local also_later = ARGV[6]            -- '1': delayed messages too
---#include gate
+--#include move_lock
 --#include now
 --#include envelope
 --#include forget
@@ -33,7 +33,7 @@ if not epoch then
 end
 local _, unsettled = settle()
 if unsettled then
-    return {now, epoch, false, after}  -- a page now might pass over what is due
+    return {now, epoch, false, after}  -- a page now might miss messages that are about to be ready
 end
 if also_later == '1' and redis.call('ZCARD', delayed) == 0 then
     also_later = '0'
@@ -45,7 +45,7 @@ while found < limit and scanned < SCAN do
     step = math.min(step, SCAN)
     local ranks = redis.call('ZRANGEBYSCORE', source, '(' .. after, '+inf', 'LIMIT', 0, step)
     if #ranks == 0 then
-        page[3] = found == 0 and due_in()
+        page[3] = found == 0 and next_visible_in()
         return page
     end
     local envelopes = redis.call('HMGET', bodies, unpack(ranks))

@@ -20,8 +20,8 @@ if own ~= token then
     return 0
 end
 if committed == '0' then
-    move_out(source, origins)
-    settle_in(target)
+    remove_from_pool(source, origins)
+    add_to_pool(target)
     redis.call('HSET', moves, queue, table.concat({token, source, target, 1}, ' '))
     redis.call('PUBLISH', news, 'queue ' .. queue)
 end

@@ -1,4 +1,4 @@
--- Forget the record of a move.
+-- Delete the record of a move.
 local moves = KEYS[1]  -- hash: queue -> move
 local queue = ARGV[1]  -- project and name
 local token = ARGV[2]  -- of the move

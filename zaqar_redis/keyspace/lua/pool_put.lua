@@ -1,6 +1,6 @@
--- Make or replace a pool, and perhaps its flavor, when there is none of that name.
+-- Create or replace a pool, and perhaps its flavor, when there is none of that name.
 --
--- Returns {'made'}, {'replaced'}, {'taken', the pool that has the URI}, {'many'} or
+-- Returns {'created'}, {'replaced'}, {'taken', the pool that has the URI}, {'many'} or
 -- {'changed'}: the pools are not those that the caller knows.
 local pools       = KEYS[1]            -- hash: name -> pool
 local flavors     = KEYS[2]            -- hash: name -> what it can do, as JSON
@@ -13,7 +13,7 @@ local canonical   = ARGV[4]            -- the one spelling of its URI
 local record      = ARGV[5]            -- everything else
 local most        = tonumber(ARGV[6])  -- pools there may be
 local known       = ARGV[7]            -- version of the pools that the caller knows, or ''
-local with_flavor = ARGV[8]            -- '1': make the flavor
+local with_flavor = ARGV[8]            -- '1': create the flavor
 --#include pool
 
 if known ~= '' and known ~= (redis.call('GET', version) or '0') then
@@ -36,4 +36,4 @@ if with_flavor == '1' and flavor ~= '' then
 end
 redis.call('INCR', version)
 redis.call('PUBLISH', news, 'pools')
-return {before and 'replaced' or 'made'}
+return {before and 'replaced' or 'created'}

@@ -1,17 +1,17 @@
--- Note that a client is in a channel, until its time is over or it is noted again.
-local presence = KEYS[1]             -- zset: clients of a channel, by when they lapse
-local present  = KEYS[2]             -- hash: client -> user and info
-local users    = KEYS[3]             -- hash: user -> how many clients
-local now      = tonumber(ARGV[1])   -- ms; 0: the time of Redis
-local client   = ARGV[2]             -- id
-local user     = ARGV[3]             -- id
-local info     = ARGV[4]             -- of the client
-local ttl      = tonumber(ARGV[5])   -- ms
+-- Add a client to a channel's presence, or renew it, for `ttl`.
+local presence = KEYS[1]            -- zset: clients of a channel, by when they expire
+local present  = KEYS[2]            -- hash: client -> user and info
+local users    = KEYS[3]            -- hash: user -> how many clients
+local now      = tonumber(ARGV[1])  -- ms; 0: the time of Redis
+local client   = ARGV[2]            -- id
+local user     = ARGV[3]            -- id
+local info     = ARGV[4]            -- of the client
+local ttl      = tonumber(ARGV[5])  -- ms
 --#include now
 --#include leave
---#include lapsed
+--#include expire_presence
 
-lapse()
+expire_presence()
 local before = redis.call('HGET', present, client)
 if before and user_of(before) ~= user then
     leave(client, user_of(before))
@@ -22,7 +22,7 @@ if not before then
 end
 redis.call('HSET', present, client, #user .. ':' .. user .. info)
 redis.call('ZADD', presence, now + ttl, client)
--- Longer than any entry: they go together.
+-- Longer than any entry lives: the keys of an idle channel expire together.
 redis.call('PEXPIRE', presence, ttl * 2)
 redis.call('PEXPIRE', present, ttl * 2)
 redis.call('PEXPIRE', users, ttl * 2)

@@ -1,11 +1,11 @@
--- How many clients and users are in a channel.
-local presence = KEYS[1]             -- zset: clients of a channel, by when they lapse
-local present  = KEYS[2]             -- hash: client -> user and info
-local users    = KEYS[3]             -- hash: user -> how many clients
-local now      = tonumber(ARGV[1])   -- ms; 0: the time of Redis
+-- Count the clients and users in a channel.
+local presence = KEYS[1]            -- zset: clients of a channel, by when they expire
+local present  = KEYS[2]            -- hash: client -> user and info
+local users    = KEYS[3]            -- hash: user -> how many clients
+local now      = tonumber(ARGV[1])  -- ms; 0: the time of Redis
 --#include now
 --#include leave
---#include lapsed
+--#include expire_presence
 
-lapse()
+expire_presence()
 return {redis.call('HLEN', present), redis.call('HLEN', users)}

@@ -1,12 +1,12 @@
 -- Replace a queue's metadata, if nobody else changed it meanwhile.
 --
 -- Returns 'updated', 'changed' or 'missing'.
-local queue    = KEYS[1]  -- hash: the queue itself
-local gate     = KEYS[2]  -- string: keeps everybody out while it is there
-local expected = ARGV[1]  -- the metadata as it was read, or '' for any
-local metadata = ARGV[2]  -- JSON object
+local queue     = KEYS[1]  -- hash: the queue itself
+local move_lock = KEYS[2]  -- string: the move lock, while the queue moves
+local expected  = ARGV[1]  -- the metadata as it was read, or '' for any
+local metadata  = ARGV[2]  -- JSON object
 -- ARGV[3...]: name and value of each setting that the verbs go by
---#include gate
+--#include move_lock
 
 local stored = redis.call('HGET', queue, 'metadata')
 if not stored then

@@ -1,8 +1,8 @@
--- Which chunks of an attempt wait: their numbers, in no order.
-local stages  = KEYS[1]  -- hash: chunks that wait, and what is being published
-local gate    = KEYS[2]  -- string: keeps everybody out while it is there
-local attempt = ARGV[1]  -- what the fields of its chunks begin with
---#include gate
+-- Read which chunks of an attempt wait: their numbers, in no order.
+local stages    = KEYS[1]  -- hash: chunks that wait, and what is being published
+local move_lock = KEYS[2]  -- string: the move lock, while the queue moves
+local attempt   = ARGV[1]  -- what the fields of its chunks begin with
+--#include move_lock
 
 local numbers = {}
 for _, field in ipairs(redis.call('HKEYS', stages)) do

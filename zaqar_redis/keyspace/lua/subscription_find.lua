@@ -1,7 +1,7 @@
--- The id of what a subscriber has subscribed with, or false.
+-- The id of a subscriber's subscription, or false.
 local subscribers = KEYS[1]  -- hash: subscriber -> id
-local gate        = KEYS[2]  -- string: keeps everybody out while it is there
+local move_lock   = KEYS[2]  -- string: the move lock, while the queue moves
 local subscriber  = ARGV[1]  -- URI
---#include gate
+--#include move_lock
 
 return redis.call('HGET', subscribers, subscriber)

@@ -1,10 +1,10 @@
--- Read a subscription: {now, expiry, subscription}, or {now} when it is not there.
+-- Read a subscription: {now, expiry, subscription}, or {now} when it does not exist.
 local subscriptions     = KEYS[1]            -- hash: id -> subscription
 local subscription_ends = KEYS[2]            -- zset: ids by expiry
-local gate              = KEYS[3]            -- string: keeps everybody out while it is there
+local move_lock         = KEYS[3]            -- string: the move lock, while the queue moves
 local now               = tonumber(ARGV[1])  -- ms; 0: the time of Redis
 local id                = ARGV[2]            -- of the subscription
---#include gate
+--#include move_lock
 --#include now
 
 local ends = tonumber(redis.call('ZSCORE', subscription_ends, id) or 0)

@@ -2,11 +2,11 @@
 local subscriptions     = KEYS[1]            -- hash: id -> subscription
 local subscription_ids  = KEYS[2]            -- zset, score 0: ids
 local subscription_ends = KEYS[3]            -- zset: ids by expiry
-local gate              = KEYS[4]            -- string: keeps everybody out while it is there
+local move_lock         = KEYS[4]            -- string: the move lock, while the queue moves
 local now               = tonumber(ARGV[1])  -- ms; 0: the time of Redis
 local after             = ARGV[2]            -- id to go on behind, or ''
 local limit             = tonumber(ARGV[3])  -- how many at most
---#include gate
+--#include move_lock
 --#include now
 
 local found = {now}

@@ -1,4 +1,4 @@
--- Make a topic unless it is there. Returns whether it was made (1) or not.
+-- Create a topic. Returns 1, or 0 when it exists already.
 local topics      = KEYS[1]  -- hash: name -> metadata
 local topic_names = KEYS[2]  -- zset, score 0: names of topics
 local topic       = ARGV[1]  -- name

@@ -1,4 +1,4 @@
--- Replace the metadata of a topic. Returns whether it is there (1) or not.
+-- Replace the metadata of a topic. Returns 1, or 0 when it does not exist.
 local topics   = KEYS[1]  -- hash: name -> metadata
 local topic    = ARGV[1]  -- name
 local metadata = ARGV[2]  -- JSON object

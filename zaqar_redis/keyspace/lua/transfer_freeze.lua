@@ -1,16 +1,16 @@
--- Keep everybody out of a queue, for as long as the mover renews it.
+-- Take the move lock of a queue, for as long as the mover renews it.
 --
 -- Returns 1, 0 when there is no such queue, or -1 when chunks wait to be published in it:
 -- they do not move along.
-local queue  = KEYS[1]            -- hash: the queue itself
-local gate   = KEYS[2]            -- string: keeps everybody out while it is there
-local stages = KEYS[3]            -- hash: chunks that wait to be published
-local token  = ARGV[1]            -- of the move
-local lease  = tonumber(ARGV[2])  -- ms
+local queue     = KEYS[1]            -- hash: the queue itself
+local move_lock = KEYS[2]            -- string: the move lock, while the queue moves
+local stages    = KEYS[3]            -- hash: chunks that wait to be published
+local token     = ARGV[1]            -- of the move
+local lease     = tonumber(ARGV[2])  -- ms
 
-local shut = redis.call('GET', gate)
-if shut and shut ~= 'out:' .. token then
-    return redis.error_reply('GATED ' .. shut)
+local lock = redis.call('GET', move_lock)
+if lock and lock ~= 'out:' .. token then
+    return redis.error_reply('GATED ' .. lock)
 end
 if redis.call('EXISTS', queue) == 0 then
     return 0
@@ -18,5 +18,5 @@ end
 if redis.call('EXISTS', stages) == 1 then
     return -1
 end
-redis.call('SET', gate, 'out:' .. token, 'PX', lease)
+redis.call('SET', move_lock, 'out:' .. token, 'PX', lease)
 return 1

@@ -1,12 +1,12 @@
--- Everything is on the other side: nobody uses the queue here any more.
+-- Seal a queue that was copied completely: nobody may use it in this store any more.
 --
--- Returns 1, or 0 when the gate lapsed meanwhile.
-local gate  = KEYS[1]  -- string: keeps everybody out while it is there
-local token = ARGV[1]  -- of the move
+-- Returns 1, or 0 when the move lock expired meanwhile.
+local move_lock = KEYS[1]  -- string: the move lock, while the queue moves
+local token     = ARGV[1]  -- of the move
 
-local shut = redis.call('GET', gate)
-if shut == 'out:' .. token or shut == 'gone:' .. token then
-    redis.call('SET', gate, 'gone:' .. token)
+local lock = redis.call('GET', move_lock)
+if lock == 'out:' .. token or lock == 'gone:' .. token then
+    redis.call('SET', move_lock, 'gone:' .. token)
     return 1
 end
 return 0

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Engines of channels: each keeps the contract of `zaqar_redis.realtime.engine`."""
+"""Engines of channels: each fulfils the contract of `zaqar_redis.realtime.engine`."""

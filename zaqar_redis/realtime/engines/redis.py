@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Channels over Redis: one script a verb, one PUB/SUB connection a node."""
+"""An engine on Redis: one script per verb, one PUB/SUB connection per node."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.client import AsyncClient
 from zaqar_redis.keyspace.script import Script
 from zaqar_redis.realtime.engine import (
-    Heard,
-    Keep,
-    Kept,
-    Once,
+    Dedup,
+    EventHandler,
+    HistoryEntry,
+    HistoryFilter,
+    HistoryOptions,
     Position,
     PresenceStats,
     Published,
-    Since,
 )
-from zaqar_redis.realtime.engines.memory import REMEMBERED, new_epoch
-from zaqar_redis.realtime.engines.news import News
+from zaqar_redis.realtime.engines.memory import DEDUP_WINDOW_MS, new_epoch
+from zaqar_redis.realtime.engines.pubsub import PubSubReceiver
 
 _PUBLISH = Script("channel_publish")
 _HISTORY = Script("channel_history")
@@ -30,10 +30,10 @@ _REMOVE = Script("presence_remove")
 _LIST = Script("presence_list")
 _STATS = Script("presence_stats")
 
-#: An offset behind all others, which the numbers of Lua can still tell from the next.
+#: An offset after all others; up to here Lua's numbers are exact.
 _LAST = 2**53
-_NO_KEEP = Keep(size=0, ttl=0, meta_ttl=0)
-_ONCE = Once()
+_NO_HISTORY = HistoryOptions(size=0, ttl=0, meta_ttl=0)
+_NO_DEDUP = Dedup()
 
 
 class RedisHistory:
@@ -41,28 +41,32 @@ class RedisHistory:
         self._client = client
 
     async def publish(
-        self, channel: str, payload: bytes, keep: Keep | None, once: Once | None = None
+        self,
+        channel: str,
+        payload: bytes,
+        history_options: HistoryOptions | None,
+        dedup: Dedup | None = None,
     ) -> Published:
-        keep, once = keep or _NO_KEEP, once or _ONCE
-        of = keys.of_channel(channel)
+        history_options, dedup = history_options or _NO_HISTORY, dedup or _NO_DEDUP
+        channel_keys = keys.of_channel(channel)
         offset, epoch, new = await self._client.call(
             _PUBLISH(
-                keys.OnceKeys(of, once.key) if once.key else of,
+                keys.DedupKeys(channel_keys, dedup.key) if dedup.key else channel_keys,
                 payload=payload,
-                size=keep.size,
-                ttl=keep.ttl,
-                meta_ttl=keep.meta_ttl,
+                size=history_options.size,
+                ttl=history_options.ttl,
+                meta_ttl=history_options.meta_ttl,
                 epoch=new_epoch(),
-                remember=REMEMBERED if once.key else 0,
-                version=once.version,
-                version_epoch=once.version_epoch,
+                remember=DEDUP_WINDOW_MS if dedup.key else 0,
+                version=dedup.version,
+                version_epoch=dedup.version_epoch,
             )
         )
         return Published(Position(offset, epoch.decode()), new=bool(new))
 
     async def history(
-        self, channel: str, since: Since, keep: Keep
-    ) -> tuple[Sequence[Kept], Position]:
+        self, channel: str, since: HistoryFilter, history_options: HistoryOptions
+    ) -> tuple[Sequence[HistoryEntry], Position]:
         first, last = "-", "+"
         if since.position is not None:
             at = min(since.position.offset, _LAST)
@@ -73,17 +77,17 @@ class RedisHistory:
             _HISTORY(
                 keys.of_channel(channel),
                 epoch=new_epoch(),
-                meta_ttl=keep.meta_ttl,
+                meta_ttl=history_options.meta_ttl,
                 first=first,
                 last=last,
                 limit=0 if empty else limit,
                 reverse=int(since.reverse),
             )
         )
-        kept = [Kept(int(id.partition(b"-")[0]), fields[1]) for id, fields in entries]
-        return kept, Position(offset, epoch.decode())
+        found = [HistoryEntry(int(id.partition(b"-")[0]), fields[1]) for id, fields in entries]
+        return found, Position(offset, epoch.decode())
 
-    async def renew(self, channel: str, epoch: str) -> None:
+    async def rotate_epoch(self, channel: str, epoch: str) -> None:
         await self._client.call(_RENEW(keys.of_channel(channel), old=epoch, new=new_epoch()))
 
     async def remove_history(self, channel: str) -> None:
@@ -110,7 +114,7 @@ class RedisPresence:
     async def remove(self, channel: str, client: str, user: str) -> None:
         await self._client.call(_REMOVE(keys.of_channel(channel), client=client, user=user))
 
-    async def present(self, channel: str) -> dict[str, bytes]:
+    async def clients(self, channel: str) -> dict[str, bytes]:
         answer = await self._client.call(_LIST(keys.of_channel(channel), now=self._now()))
         pairs = zip(answer[::2], answer[1::2], strict=True)
         return {client.decode(): _info(entry) for client, entry in pairs}
@@ -121,21 +125,21 @@ class RedisPresence:
 
 
 def _info(entry: bytes) -> bytes:
-    """Of what presence_add.lua wrote."""
+    """Returns the info in an entry that presence_add.lua wrote."""
     size, _, rest = entry.partition(b":")
     return rest[int(size) :]
 
 
 class RedisBus:
-    def __init__(self, client: AsyncClient, news: News) -> None:
+    def __init__(self, client: AsyncClient, receiver: PubSubReceiver) -> None:
         self._client = client
-        self._news = news
+        self._pubsub = receiver
 
     async def subscribe(self, channel: str) -> None:
-        await self._news.subscribe(channel)
+        await self._pubsub.subscribe(channel)
 
     async def unsubscribe(self, channel: str) -> None:
-        await self._news.unsubscribe(channel)
+        await self._pubsub.unsubscribe(channel)
 
     async def publish_join(self, channel: str, info: bytes) -> None:
         await self._client.command("PUBLISH", keys.of_channel(channel).news, b"j" + info)
@@ -151,18 +155,18 @@ class RedisBus:
 class RedisEngine:
     def __init__(self, client: AsyncClient, now: Clock) -> None:
         self._client = client
-        self._news = News(client)
+        self._pubsub = PubSubReceiver(client)
         self.history = RedisHistory(client)
         self.presence = RedisPresence(client, now)
-        self.bus = RedisBus(client, self._news)
+        self.bus = RedisBus(client, self._pubsub)
 
-    async def start(self, node: str, heard: Heard) -> None:
+    async def start(self, node: str, handler: EventHandler) -> None:
         await self._client.start()
-        await self._news.start(node, heard)
+        await self._pubsub.start(node, handler)
 
     async def ping(self) -> None:
         await self._client.command("PING")
 
     async def close(self) -> None:
-        await self._news.close()
+        await self._pubsub.close()
         await self._client.close()

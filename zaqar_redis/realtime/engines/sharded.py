@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Channels spread over several engines: each channel lives in one, by its name.
+"""An engine made of several engines (shards): each channel is in one, by its name.
 
-Which one is said by jump consistent hash (Lamping, Veach: A Fast, Minimal Memory,
-Consistent Hash Algorithm, 2014) of the first 64 bits of the name's BLAKE2b.  An engine that
-is added at the end of the list takes its share of the channels, and no others move.
+Jump consistent hash chooses it (Lamping, Veach: A Fast, Minimal Memory,
+Consistent Hash Algorithm, 2014), from the first 64 bits of the name's BLAKE2b.  An
+engine that is added at the end of the list takes its share of the channels, and no others
+move.
 
-A control message goes out on every engine, and the first copy that arrives counts: so it
+A control message is sent on every engine, and the first copy that arrives counts: so it
 arrives at once while any of them works, and no node has to find out which does.
 """
 
@@ -22,170 +23,176 @@ import jump
 
 from zaqar_redis import errors
 from zaqar_redis.realtime.engine import (
+    Dedup,
     Engine,
-    Heard,
-    Keep,
-    Kept,
-    Once,
+    EventHandler,
+    HistoryEntry,
+    HistoryFilter,
+    HistoryOptions,
     Position,
     PresenceStats,
     Published,
-    Since,
 )
 
-#: Who sent a control message, and its number among those of the sender.
+#: The sender of a control message, and the message's number among those of the sender.
 _HEADER = struct.Struct(">8sQ")
-#: Messages of a sender whose copies may still come out of order: what it says while one of
-#: the engines is slow; copies of those before are dropped.
+#: Messages of a sender whose copies may arrive out of order: those it sends while one of the
+#: engines is slow; copies of earlier ones are dropped.
 _WINDOW = 1024
-#: Seconds by which an engine may be slower than the first and is waited for.
-_SLOWER = 0.25
-#: Senders that are known at most: nodes and commands of some hours.
-_SENDERS = 4096
+#: Seconds to wait for the other engines after the first one has answered.
+_STRAGGLER_TIMEOUT = 0.25
+#: Senders that are remembered at most: nodes and commands of some hours.
+_SENDERS_MAX = 4096
 
 
 def shard(channel: str, count: int) -> int:
-    """Which of *count* engines a channel is in."""
+    """Returns the index of the engine, of *count*, that a channel is in."""
     key = int.from_bytes(blake2b(channel.encode(), digest_size=8).digest())
     return jump.hash(key, count)
 
 
-class _Shards:
+class _Sharded:
     def __init__(self, engines: Sequence[Engine]) -> None:
         self._engines = engines
 
-    def _of(self, channel: str) -> Engine:
+    def _engine_for(self, channel: str) -> Engine:
         return self._engines[shard(channel, len(self._engines))]
 
 
-class ShardedHistory(_Shards):
+class ShardedHistory(_Sharded):
     async def publish(
-        self, channel: str, payload: bytes, keep: Keep | None, once: Once | None = None
+        self,
+        channel: str,
+        payload: bytes,
+        history_options: HistoryOptions | None,
+        dedup: Dedup | None = None,
     ) -> Published:
-        return await self._of(channel).history.publish(channel, payload, keep, once)
+        return await self._engine_for(channel).history.publish(
+            channel, payload, history_options, dedup
+        )
 
     async def history(
-        self, channel: str, since: Since, keep: Keep
-    ) -> tuple[Sequence[Kept], Position]:
-        return await self._of(channel).history.history(channel, since, keep)
+        self, channel: str, since: HistoryFilter, history_options: HistoryOptions
+    ) -> tuple[Sequence[HistoryEntry], Position]:
+        return await self._engine_for(channel).history.history(channel, since, history_options)
 
-    async def renew(self, channel: str, epoch: str) -> None:
-        await self._of(channel).history.renew(channel, epoch)
+    async def rotate_epoch(self, channel: str, epoch: str) -> None:
+        await self._engine_for(channel).history.rotate_epoch(channel, epoch)
 
     async def remove_history(self, channel: str) -> None:
-        await self._of(channel).history.remove_history(channel)
+        await self._engine_for(channel).history.remove_history(channel)
 
 
-class ShardedPresence(_Shards):
+class ShardedPresence(_Sharded):
     async def add(self, channel: str, client: str, user: str, info: bytes, ttl: int) -> None:
-        await self._of(channel).presence.add(channel, client, user, info, ttl)
+        await self._engine_for(channel).presence.add(channel, client, user, info, ttl)
 
     async def remove(self, channel: str, client: str, user: str) -> None:
-        await self._of(channel).presence.remove(channel, client, user)
+        await self._engine_for(channel).presence.remove(channel, client, user)
 
-    async def present(self, channel: str) -> dict[str, bytes]:
-        return await self._of(channel).presence.present(channel)
+    async def clients(self, channel: str) -> dict[str, bytes]:
+        return await self._engine_for(channel).presence.clients(channel)
 
     async def stats(self, channel: str) -> PresenceStats:
-        return await self._of(channel).presence.stats(channel)
+        return await self._engine_for(channel).presence.stats(channel)
 
 
-class ShardedBus(_Shards):
+class ShardedBus(_Sharded):
     def __init__(self, engines: Sequence[Engine]) -> None:
         super().__init__(engines)
         self._sender = secrets.token_bytes(8)
         self._number = 0
-        self._saying: set[asyncio.Task[int]] = set()
+        self._sending: set[asyncio.Task[int]] = set()
 
     async def close(self) -> None:
-        for task in tuple(self._saying):
+        for task in tuple(self._sending):
             task.cancel()
-        await asyncio.gather(*self._saying, return_exceptions=True)
+        await asyncio.gather(*self._sending, return_exceptions=True)
 
     async def subscribe(self, channel: str) -> None:
-        await self._of(channel).bus.subscribe(channel)
+        await self._engine_for(channel).bus.subscribe(channel)
 
     async def unsubscribe(self, channel: str) -> None:
-        await self._of(channel).bus.unsubscribe(channel)
+        await self._engine_for(channel).bus.unsubscribe(channel)
 
     async def publish_join(self, channel: str, info: bytes) -> None:
-        await self._of(channel).bus.publish_join(channel, info)
+        await self._engine_for(channel).bus.publish_join(channel, info)
 
     async def publish_leave(self, channel: str, info: bytes) -> None:
-        await self._of(channel).bus.publish_leave(channel, info)
+        await self._engine_for(channel).bus.publish_leave(channel, info)
 
     async def publish_control(self, payload: bytes, node: str = "") -> int:
         self._number += 1
         message = _HEADER.pack(self._sender, self._number) + payload
-        saying = {
+        sending = {
             asyncio.create_task(engine.bus.publish_control(message, node))
             for engine in self._engines
         }
-        self._saying |= saying
-        for each in saying:
-            each.add_done_callback(self._said)
-        heard: list[int] = []
-        while saying and not heard:
-            done, saying = await asyncio.wait(saying, return_when=asyncio.FIRST_COMPLETED)
-            heard = [each.result() for each in done if each.exception() is None]
-        if not heard:
+        self._sending |= sending
+        for each in sending:
+            each.add_done_callback(self._on_sent)
+        receivers: list[int] = []
+        while sending and not receivers:
+            done, sending = await asyncio.wait(sending, return_when=asyncio.FIRST_COMPLETED)
+            receivers = [each.result() for each in done if each.exception() is None]
+        if not receivers:
             raise errors.StoreUnavailable("of channels")
-        if saying:  # one that is away is not waited for
-            done, _ = await asyncio.wait(saying, timeout=_SLOWER)
-            heard += [each.result() for each in done if each.exception() is None]
-        return max(heard)
+        if sending:  # an unavailable engine must not hold up the call
+            done, _ = await asyncio.wait(sending, timeout=_STRAGGLER_TIMEOUT)
+            receivers += [each.result() for each in done if each.exception() is None]
+        return max(receivers)
 
-    def _said(self, task: asyncio.Task[int]) -> None:
-        self._saying.discard(task)
+    def _on_sent(self, task: asyncio.Task[int]) -> None:
+        self._sending.discard(task)
         if not task.cancelled():
-            task.exception()  # the others may have said it
+            task.exception()  # retrieved: another engine may have sent the message
 
 
-class _Copies:
-    """Tells the first copy of a message from the others, however late they come."""
+class _Deduplicator:
+    """Recognition of the first copy of a message, however late the others arrive."""
 
     def __init__(self) -> None:
-        #: sender -> numbers of the latest messages, in the order in which they came
-        self._known: OrderedDict[bytes, dict[int, None]] = OrderedDict()
+        #: sender -> numbers of the latest messages, in order of arrival
+        self._recent: OrderedDict[bytes, dict[int, None]] = OrderedDict()
         #: sender -> the highest number that is no longer among them
-        self._past: dict[bytes, int] = {}
+        self._forgotten: dict[bytes, int] = {}
 
     def is_first(self, sender: bytes, number: int) -> bool:
-        known = self._known.setdefault(sender, {})
-        self._known.move_to_end(sender)
-        past = self._past.get(sender, 0)
-        if number in known or number <= past:
+        recent = self._recent.setdefault(sender, {})
+        self._recent.move_to_end(sender)
+        forgotten = self._forgotten.get(sender, 0)
+        if number in recent or number <= forgotten:
             return False
-        known[number] = None
-        if len(known) > _WINDOW:
-            oldest = next(iter(known))
-            del known[oldest]
-            self._past[sender] = max(past, oldest)
-        if len(self._known) > _SENDERS:
-            gone, _ = self._known.popitem(last=False)
-            self._past.pop(gone, None)
+        recent[number] = None
+        if len(recent) > _WINDOW:
+            oldest = next(iter(recent))
+            del recent[oldest]
+            self._forgotten[sender] = max(forgotten, oldest)
+        if len(self._recent) > _SENDERS_MAX:
+            idle, _ = self._recent.popitem(last=False)
+            self._forgotten.pop(idle, None)
         return True
 
 
-class _OnceHeard:
-    """Hands on what is heard, and each control message once."""
+class _DedupHandler:
+    """An event handler that passes on every event, but each control message only once."""
 
-    def __init__(self, heard: Heard) -> None:
-        self._copies = _Copies()
-        self._heard = heard
-        self.on_publication = heard.on_publication
-        self.on_join = heard.on_join
-        self.on_leave = heard.on_leave
-        self.on_gap = heard.on_gap
+    def __init__(self, handler: EventHandler) -> None:
+        self._deduplicator = _Deduplicator()
+        self._handler = handler
+        self.on_publication = handler.on_publication
+        self.on_join = handler.on_join
+        self.on_leave = handler.on_leave
+        self.on_gap = handler.on_gap
 
     def on_control(self, payload: bytes) -> None:
         sender, number = _HEADER.unpack_from(payload)
-        if self._copies.is_first(sender, number):
-            self._heard.on_control(payload[_HEADER.size :])
+        if self._deduplicator.is_first(sender, number):
+            self._handler.on_control(payload[_HEADER.size :])
 
 
 class ShardedEngine:
-    """*engines* are the same, in the same order, on every node."""
+    """An engine of *engines*: the same ones, in the same order, on every node."""
 
     def __init__(self, engines: Sequence[Engine]) -> None:
         self._engines = engines
@@ -193,9 +200,9 @@ class ShardedEngine:
         self.presence = ShardedPresence(engines)
         self.bus = ShardedBus(engines)
 
-    async def start(self, node: str, heard: Heard) -> None:
-        once = _OnceHeard(heard)
-        await asyncio.gather(*(engine.start(node, once) for engine in self._engines))
+    async def start(self, node: str, handler: EventHandler) -> None:
+        dedup = _DedupHandler(handler)
+        await asyncio.gather(*(engine.start(node, dedup) for engine in self._engines))
 
     async def ping(self) -> None:
         await asyncio.gather(*(engine.ping() for engine in self._engines))

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ready-made jobs: each is a function, a script for spark-submit, and a command."""
+"""Ready-made Spark jobs: each is a function, a script for spark-submit, and a command."""

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Analyse queues, live or archived: tables as Parquet, and a report with plots.
 
-Messages are counted by the time they were posted (--window), by age, delay and time that
-they have left, by how often they were claimed, and by the queue that dead letters came
-from; what each queue holds at the moment, its store counts. Bodies are measured, never
-read. What stored messages cannot tell is how long their delivery took: the report says so.
+Messages are counted by the time they were posted (--window), by age, delay and remaining
+TTL, by claim count, and by the queue that dead letters came from; the store counts what each
+queue holds now. Bodies are measured, never read. Stored messages do not show how long their
+delivery took: the report says so.
 
 TARGET gets a folder for each table (queues, throughput, backlog, ages, claims,
-dead_letters) and report.html, one file that needs no network and no script. A report that
-is there is replaced. It is drawn by matplotlib: pip install '.[report]'.
+dead_letters) and report.html, one file that needs no network and no script. An earlier
+report is replaced. Plots need matplotlib: pip install '.[report]'.
 
 Example:
 
@@ -31,15 +31,15 @@ from pyspark.sql import functions as F
 from zaqar_redis import errors
 from zaqar_redis.spark.jobs import running
 from zaqar_redis.spark.jobs.analysing import inputs, windows
-from zaqar_redis.spark.jobs.analysing.about import About
-from zaqar_redis.spark.jobs.analysing.inputs import Input
-from zaqar_redis.spark.jobs.analysing.output import Output
+from zaqar_redis.spark.jobs.analysing.about import ReportHeader
+from zaqar_redis.spark.jobs.analysing.inputs import AnalyticsInput
+from zaqar_redis.spark.jobs.analysing.output import ReportFolder
 from zaqar_redis.spark.jobs.analysing.summary import Summary, summary
-from zaqar_redis.spark.jobs.analysing.tables import Tables
+from zaqar_redis.spark.jobs.analysing.tables import ReportTables
 from zaqar_redis.spark.jobs.archiving import damage, layout
-from zaqar_redis.spark.jobs.progress import watched
-from zaqar_redis.spark.jobs.report import Report
-from zaqar_redis.spark.options import BATCH, Options
+from zaqar_redis.spark.jobs.progress import progress_bar
+from zaqar_redis.spark.jobs.report import JobReport
+from zaqar_redis.spark.options import BATCH, SourceOptions
 
 NAME = "analytics"
 
@@ -63,8 +63,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--window",
         default=WINDOW,
-        help=f"what is counted together ({WINDOW}); longer where there would be more than "
-        f"{windows.MOST} of them",
+        help=f"length of a time window ({WINDOW}); widened where there would be more than "
+        f"{windows.MAX_WINDOWS}",
     )
 
 
@@ -75,12 +75,12 @@ def check(parsed: argparse.Namespace) -> None:
     _check_library()
 
 
-def run(spark: SparkSession, parsed: argparse.Namespace) -> Report:
+def run(spark: SparkSession, parsed: argparse.Namespace) -> JobReport:
     if parsed.archive is None:
         return analytics(
             spark,
             parsed.target,
-            running.source(parsed),
+            running.source_options(parsed),
             window=parsed.window,
             quiet=parsed.quiet,
         )
@@ -99,7 +99,7 @@ def run(spark: SparkSession, parsed: argparse.Namespace) -> Report:
     )
 
 
-@damage.noticed()
+@damage.read_errors_translated()
 def analytics(
     spark: SparkSession,
     target: str,
@@ -108,34 +108,34 @@ def analytics(
     archive: str | None = None,
     window: str = WINDOW,
     quiet: bool = True,
-) -> Report:
-    """Write tables and report to the folder *target*.
+) -> JobReport:
+    """Writes tables and report to the folder *target*.
 
-    *source* are options of the data source; with *archive* they say which of its queues,
-    and it is read instead.  Raises BadConfiguration, and Refused when files of the archive are
-    missing or damaged, or tables do not add up.
+    *source* are options of the data source; with *archive* they select its queues, and the
+    archive is read instead.  Raises BadConfiguration, and JobRefused when files of the archive
+    are missing or damaged, or tables do not add up.
     """
     begun = time.monotonic()
     wanted = windows.seconds(window)
     _check_library()
-    # Not before it is wanted: what it draws with may not be installed.
+    # Imported only here: matplotlib may not be installed.
     from zaqar_redis.spark.jobs.analysing.page import page
 
-    out = Output(spark, target)
+    out = ReportFolder(spark, target)
     out.check()
     given = _given(spark, source, archive)
-    with layout.settings(spark), watched(spark, "analysing", quiet, counted=archive is None):
+    with layout.settings(spark), progress_bar(spark, "analysing", quiet, counted=archive is None):
         messages = given.messages.persist(StorageLevel.MEMORY_AND_DISK)
         try:
             given = given.with_messages(messages)
-            length = windows.widened(wanted, _span(given))
+            length = windows.widen(wanted, _span(given))
             out.begin()
-            tables = Tables(spark, given, length).all()
+            tables = ReportTables(spark, given, length).all()
             written = {name: out.table(name, table) for name, table in tables.items()}
         finally:
             messages.unpersist()
         found = summary(written)
-    about = About(
+    about = ReportHeader(
         named=given.named,
         project=given.project,
         live=given.live,
@@ -143,7 +143,7 @@ def analytics(
         window=length,
         widened_from=wanted if length != wanted else None,
     )
-    out.put(REPORT, page(about, found))
+    out.write_file(REPORT, page(about, found))
     return _report(about, wanted, found, out, time.monotonic() - begun)
 
 
@@ -154,32 +154,35 @@ def _check_library() -> None:
         )
 
 
-def _given(spark: SparkSession, source: Mapping[str, str], archive: str | None) -> Input:
+def _given(spark: SparkSession, source: Mapping[str, str], archive: str | None) -> AnalyticsInput:
     if archive is None:
-        return inputs.live(spark, source)
-    # The options are those of a live read, checked alike; there is no store.
-    options = Options(BATCH, source)
+        return inputs.live_input(spark, source)
+    # The options are checked like those of a live read, but there is no store.
+    options = SourceOptions(BATCH, source)
     pattern = options["subscribePattern"]
     queues: Sequence[str] | None = options["subscribe"]
-    return inputs.archived(
+    return inputs.archive_input(
         spark, archive, options["project"], queues, pattern.pattern if pattern else None
     )
 
 
-def _span(given: Input) -> float:
-    """Seconds from the first message to the last."""
+def _span(given: AnalyticsInput) -> float:
+    """Returns the seconds from the first message to the last."""
     ends = given.messages.agg(F.min("created"), F.max("created")).collect()[0]
     first, last = ends
     return 0.0 if first is None else float((last - first).total_seconds())
 
 
-def _report(about: About, wanted: int, found: Summary, out: Output, seconds: float) -> Report:
+def _report(
+    about: ReportHeader, wanted: int, found: Summary, out: ReportFolder, seconds: float
+) -> JobReport:
     totals = found.totals
     shown = {str(row["queue"]): int(row["messages"]) for row in found.queues}
     others = totals.messages - sum(shown.values())
-    window = windows.shown(about.window)
+    window = windows.describe(about.window)
     if about.widened_from is not None:
-        window += f" (widened: of {windows.shown(wanted)} there would be more than {windows.MOST})"
+        finer = windows.describe(wanted)
+        window += f" (widened: of {finer} there would be more than {windows.MAX_WINDOWS})"
     counts: dict[str, int | Mapping[str, int]] = {
         "messages read": shown | ({"in other queues": others} if others else {}),
         "queues": totals.queues,
@@ -189,7 +192,7 @@ def _report(about: About, wanted: int, found: Summary, out: Output, seconds: flo
             "claimed now": found.claimed_now,
             "not claimed": totals.messages - found.claimed_now,
         }
-    return Report(
+    return JobReport(
         job=NAME,
         counts=counts,
         seconds=seconds,

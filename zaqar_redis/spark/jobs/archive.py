@@ -3,13 +3,13 @@
 
   zaqar-redis pipeline archive --storage redis://store --pattern '.*' s3a://lake/queues
 
-Each run goes on where the last one ended; messages stay in their queues.  Whatever stops
-a run, the next one neither loses nor doubles a message: once a batch is read it is
-archived out of what was read, even if the messages expired meanwhile.  What expires or is
-deleted before it is read cannot be archived: run it more often than messages live.
+Each run continues where the last one ended; messages stay in their queues.  Whatever stops
+a run, the next one neither loses nor duplicates a message: a batch that was read is archived
+from the staged files, even if its messages expired meanwhile.  Messages that expire or are
+deleted before they are read cannot be archived: run it more often than messages live.
 
-TARGET is a folder, or a URI of any file system that Hadoop knows.  One process at a time
-writes there.  Messages of a batch appear file by file; while small files are made into
+TARGET is a folder, or a URI of any file system that Hadoop supports.  One process at a time
+writes there.  Messages of a batch appear file by file; while small files are compacted into
 larger ones, readers of the plain files may see messages twice for a moment.
 """
 
@@ -24,24 +24,24 @@ from pyspark.sql import SparkSession
 
 from zaqar_redis.spark.jobs import running
 from zaqar_redis.spark.jobs.archiving import layout, lock, settings, stopping, tables
-from zaqar_redis.spark.jobs.archiving.batches import Batches
-from zaqar_redis.spark.jobs.archiving.books import Books
+from zaqar_redis.spark.jobs.archiving.batches import BatchCommitter
 from zaqar_redis.spark.jobs.archiving.compaction import Compactor
-from zaqar_redis.spark.jobs.archiving.files import Files
-from zaqar_redis.spark.jobs.archiving.plan import Planner
-from zaqar_redis.spark.jobs.archiving.settings import EVERY, PER_BATCH, Settings
-from zaqar_redis.spark.jobs.archiving.work import Work
-from zaqar_redis.spark.jobs.progress import watched
-from zaqar_redis.spark.jobs.report import Report
-from zaqar_redis.spark.options import BATCH, Options
-from zaqar_redis.spark.stores import Stores, where
+from zaqar_redis.spark.jobs.archiving.files import HadoopFolder
+from zaqar_redis.spark.jobs.archiving.plan import ArchivePlanner
+from zaqar_redis.spark.jobs.archiving.settings import EVERY, PER_BATCH, ArchiveSettings
+from zaqar_redis.spark.jobs.archiving.transaction_log import TransactionLog
+from zaqar_redis.spark.jobs.archiving.work import ArchiveRun
+from zaqar_redis.spark.jobs.progress import progress_bar
+from zaqar_redis.spark.jobs.report import JobReport
+from zaqar_redis.spark.options import BATCH, SourceOptions
+from zaqar_redis.spark.stores import StoreConnections, store_config
 
 NAME = "archive"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("target", metavar="TARGET", help="folder or URI of the archive")
-    running.queues(parser)
+    running.add_queue_arguments(parser)
     parser.add_argument(
         "--format",
         choices=tables.FORMATS,
@@ -63,20 +63,20 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help=f"messages that are archived at once ({PER_BATCH})",
     )
     parser.add_argument(
-        "--follow", action="store_true", help="go on until Ctrl-C or SIGTERM, batch by batch"
+        "--follow", action="store_true", help="continue until Ctrl-C or SIGTERM, batch by batch"
     )
     parser.add_argument(
         "--every",
         type=_seconds,
         default=EVERY,
         metavar="SECONDS",
-        help=f"with --follow: how often to look for more ({EVERY:g})",
+        help=f"with --follow: how often to poll the queues ({EVERY:g})",
     )
     parser.add_argument(
         "--go-on-after-loss",
         action="store_true",
-        help="when a queue was deleted, made again or restored since the last run: report it, "
-        "and archive what is there",
+        help="when a queue was deleted, created again or restored since the last run: report it, "
+        "and archive what it holds now",
     )
 
 
@@ -84,12 +84,12 @@ def check(parsed: argparse.Namespace) -> None:
     settings.check(_settings(parsed))
 
 
-def run(spark: SparkSession, parsed: argparse.Namespace) -> Report:
-    return archive(spark, parsed.target, running.source(parsed), _settings(parsed))
+def run(spark: SparkSession, parsed: argparse.Namespace) -> JobReport:
+    return archive(spark, parsed.target, running.source_options(parsed), _settings(parsed))
 
 
-def _settings(parsed: argparse.Namespace) -> Settings:
-    return Settings(
+def _settings(parsed: argparse.Namespace) -> ArchiveSettings:
+    return ArchiveSettings(
         format=parsed.format,
         catalog=parsed.catalog,
         table=parsed.table,
@@ -102,52 +102,67 @@ def _settings(parsed: argparse.Namespace) -> Settings:
 
 
 def archive(
-    spark: SparkSession, target: str, source: dict[str, str], how: Settings | None = None
-) -> Report:
-    """Archive the queues that options of the data source name (``uri``, ``project``,
+    spark: SparkSession,
+    target: str,
+    source: dict[str, str],
+    archive_settings: ArchiveSettings | None = None,
+) -> JobReport:
+    """Archives the queues that options of the data source name (``uri``, ``project``,
     ``subscribe`` or ``subscribePattern``…), from where the last run ended.
 
-    Raises BadConfiguration; Refused when another process archives there, or when messages
-    were lost and that is a reason to stop; and what Spark and Hadoop raise.
+    Raises BadConfiguration; JobRefused when another process archives there, or when messages
+    were lost and *go_on_after_loss* is off; and what Spark and Hadoop raise.
     """
-    how = how or Settings()
+    archive_settings = archive_settings or ArchiveSettings()
     began = time.monotonic()
-    settings.check(how)
-    options = Options(BATCH, source)
-    files = Files(spark, target)
-    with Stores(where(options)) as stores, lock.held(files) as held, layout.settings(spark):
+    settings.check(archive_settings)
+    options = SourceOptions(BATCH, source)
+    files = HadoopFolder(spark, target)
+    with (
+        StoreConnections(store_config(options)) as stores,
+        lock.held(files) as held,
+        layout.settings(spark),
+    ):
         stores.check()
-        books = Books(files)
-        table = tables.opened(files, settings.head(files, books, how))
-        work = Work(
-            how,
+        log = TransactionLog(files)
+        table = tables.opened(files, settings.head(files, log, archive_settings))
+        work = ArchiveRun(
+            archive_settings,
             options["project"],
-            books,
-            Planner(options, stores, fail=not how.go_on_after_loss),
-            Batches(spark, files, books, table, _reading(spark, source, options, how), held),
-            Compactor(spark, files, books, table, held),
+            log,
+            ArchivePlanner(options, stores, fail=not archive_settings.go_on_after_loss),
+            BatchCommitter(
+                spark, files, log, table, _reading(spark, source, options, archive_settings), held
+            ),
+            Compactor(spark, files, log, table, held),
         )
-        with stopping.asked() as stop, watched(spark, "archiving", quiet=how.quiet):
-            work.go(stop)
+        with (
+            stopping.stop_on_signal() as stop,
+            progress_bar(spark, "archiving", quiet=archive_settings.quiet),
+        ):
+            work.run(stop)
     return _report(files.root, work, time.monotonic() - began)
 
 
 def _reading(
-    spark: SparkSession, source: dict[str, str], options: Options, how: Settings
+    spark: SparkSession,
+    source: dict[str, str],
+    options: SourceOptions,
+    archive_settings: ArchiveSettings,
 ) -> dict[str, str]:
-    """Options for all batches; each adds its queues and ranks."""
+    """Returns the options of all batches; each batch adds its queues and ranks."""
     subscriptions = ("subscribe", "subscribepattern")
     kept = {name: value for name, value in source.items() if name.lower() not in subscriptions}
     return {
-        # Whoever plans does not know what Spark has.
+        # The planner of the source does not know Spark's cores.
         "minPartitions": str(spark.sparkContext.defaultParallelism),
         **kept,
         "project": options["project"],
-        "failOnDataLoss": str(not how.go_on_after_loss).lower(),
+        "failOnDataLoss": str(not archive_settings.go_on_after_loss).lower(),
     }
 
 
-def _report(target: str, work: Work, seconds: float) -> Report:
+def _report(target: str, work: ArchiveRun, seconds: float) -> JobReport:
     totals = work.totals
     counts: dict[str, int | Mapping[str, int]] = {
         "ranks read": {
@@ -158,7 +173,7 @@ def _report(target: str, work: Work, seconds: float) -> Report:
     }
     if work.stopped_by is not None:
         counts["ranks left"] = dict(sorted(work.left.items()))
-    return Report(
+    return JobReport(
         job=NAME,
         counts=counts,
         seconds=seconds,

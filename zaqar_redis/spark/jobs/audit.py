@@ -3,13 +3,13 @@
 
   zaqar-redis pipeline audit --storage redis://store --list found.csv s3a://lake/queues
 
-Archived messages that are live no more are as they should be: they were deleted, or they
-expired.  Live ones behind the rank up to which their queue is archived come with the next
-archiving.  The exit code is 1 when a live message before that rank is not in the archive,
-when a message is there more than once, or when it has another body than the live one; and
-when files of the archive are missing, or are not what was archived.
+Archived messages that are no longer live are no findings: they were deleted, or they
+expired.  The next run of archive adds live ones behind the rank up to which their queue is
+archived.  The exit code is 1 when a live message before that rank is not in the archive, when
+the archive has a message more than once or with another body than the live one, and when
+files of the archive are missing or differ from what was archived.
 
-Messages are told apart by queue, epoch and rank, bodies by xxhash64.
+Messages are identified by queue, epoch and rank, bodies compared by xxhash64.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from typing import Any
 from pyspark import StorageLevel
 from pyspark.sql import SparkSession
 
-from zaqar_redis.spark.jobs import auditing, running
+from zaqar_redis.spark.jobs import audit_findings, running
 from zaqar_redis.spark.jobs.archiving import damage, reading
-from zaqar_redis.spark.jobs.progress import watched
-from zaqar_redis.spark.jobs.report import Report
-from zaqar_redis.spark.options import BATCH, Options
-from zaqar_redis.spark.stores import Stores, where
-from zaqar_redis.spark.subscribed import Subscribed
+from zaqar_redis.spark.jobs.progress import progress_bar
+from zaqar_redis.spark.jobs.report import JobReport
+from zaqar_redis.spark.options import BATCH, SourceOptions
+from zaqar_redis.spark.selection import QueueSelection
+from zaqar_redis.spark.stores import StoreConnections, store_config
 
 NAME = "audit"
 
@@ -48,58 +48,60 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     some.add_argument("--pattern", help="queues whose whole name matches, e.g. 'orders-.*'")
     parser.add_argument(
-        "--list", metavar="FILE", help="write what is wrong there, as .csv or .jsonl"
+        "--list", metavar="FILE", help="write the findings to this file, .csv or .jsonl"
     )
 
 
 def check(parsed: argparse.Namespace) -> None:
     if parsed.list is not None:
-        auditing.check_list(parsed.list)
+        audit_findings.check_list(parsed.list)
 
 
-def run(spark: SparkSession, parsed: argparse.Namespace) -> Report:
-    return audit(spark, parsed.target, running.source(parsed), parsed.list, parsed.quiet)
+def run(spark: SparkSession, parsed: argparse.Namespace) -> JobReport:
+    return audit(spark, parsed.target, running.source_options(parsed), parsed.list, parsed.quiet)
 
 
-@damage.noticed()
+@damage.read_errors_translated()
 def audit(
     spark: SparkSession,
     target: str,
     source: dict[str, str],
     listing: str | None = None,
     quiet: bool = True,
-) -> Report:
-    """Compare the archive at *target* with the store of the *source* options.
+) -> JobReport:
+    """Compares the archive at *target* with the store of the *source* options.
 
-    ``subscribe`` or ``subscribePattern`` choose among the archived queues; without them it
-    is all.  *listing* is a file for what is found.  Raises BadConfiguration, and Refused when
-    a file of the archive cannot be read.
+    ``subscribe`` or ``subscribePattern`` choose among the archived queues; without them all
+    are compared.  *listing* is a file for the findings.  Raises BadConfiguration, and
+    JobRefused when a file of the archive cannot be read.
     """
     began = time.monotonic()
     if listing is not None:
-        auditing.check_list(listing)
+        audit_findings.check_list(listing)
     archive = reading.opened(spark, target)
-    options = Options(BATCH, source if _chosen(source) else {**source, "subscribePattern": ".*"})
-    # Before the files: what is archived meanwhile is in both then, and not missing.
+    options = SourceOptions(
+        BATCH, source if _chosen(source) else {**source, "subscribePattern": ".*"}
+    )
+    # Read before the files: messages archived meanwhile are then in both, not missing.
     queues = archive.offsets(options["project"], options["subscribe"])
     if pattern := options["subscribePattern"]:
         queues = {name: at for name, at in queues.items() if pattern.fullmatch(name)}
-    with Stores(where(options)) as stores:
+    with StoreConnections(store_config(options)) as stores:
         stores.check()
-        subscribed = Subscribed(options, stores)
-        present = [queue for queue in queues if subscribed.ends(queue) is not None]
-    archived, wrong = archive.whatever(options["project"], list(queues))
-    messages = auditing.compared(
+        selection = QueueSelection(options, stores)
+        present = [queue for queue in queues if selection.snapshot(queue) is not None]
+    archived, wrong = archive.messages_as_found(options["project"], list(queues))
+    messages = audit_findings.compare(
         spark,
         archived,
-        auditing.live(spark, source, present),
+        audit_findings.read_live(spark, source, present),
         queues,
     )
-    with watched(spark, "auditing", quiet=quiet):
-        # Both looks at it are to see the same; it is a few numbers for each message.
+    with progress_bar(spark, "auditing", quiet=quiet):
+        # Both passes must see the same rows; they are a few numbers for each message.
         messages = messages.persist(StorageLevel.DISK_ONLY) if listing else messages
-        counts = auditing.counted(messages, time.time())
-        found = auditing.listed(messages, listing) if listing else None
+        counts = audit_findings.count_findings(messages, time.time())
+        found = audit_findings.write_findings(messages, listing) if listing else None
         messages.unpersist()
     files = [f"{name} {what}" for name, what in sorted(wrong.items())]
     return _report(target, counts, files, listing, found, time.monotonic() - began)
@@ -116,33 +118,35 @@ def _report(
     listing: str | None,
     found: int | None,
     seconds: float,
-) -> Report:
+) -> JobReport:
     def total(name: str) -> int:
         return sum(queue[name] for queue in queues.values())
 
     double = total("rows in the archive") - total("archived")
-    return Report(
+    return JobReport(
         job=NAME,
         counts={
             "rows in the archive": {"messages": total("archived"), "doubles": double},
             "messages archived": {
                 "live, the same": total("both"),
-                "live, but changed": total(auditing.CHANGED),
+                "live, but changed": total(audit_findings.CHANGED),
                 "expired since": total("expired"),
                 "deleted since": total("deleted"),
             },
             "messages live": {
                 "archived, the same": total("both"),
-                "archived, but changed": total(auditing.CHANGED),
+                "archived, but changed": total(audit_findings.CHANGED),
                 "newer than the archive": total("newer"),
-                "missing in the archive": total(auditing.MISSING),
+                "missing in the archive": total(audit_findings.MISSING),
             },
         },
         seconds=seconds,
         details={"target": target, "queues": dict(queues)}
         | ({"files missing or changed": _some(files)} if files else {})
         | ({"listed": {"file": listing, "findings": found}} if listing else {}),
-        good=not (double or total(auditing.CHANGED) or total(auditing.MISSING) or files),
+        good=not (
+            double or total(audit_findings.CHANGED) or total(audit_findings.MISSING) or files
+        ),
     )
 
 

@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Move large queues to another pool, or move or copy them to another store.
 
-Messages are copied by many tasks while queues are in use; then each queue is shut for
-the moment in which the rest follows (a second for 130 000 to 250 000 messages); clients get
-503 with Retry-After then. Ids, order, claims, delays, expiry and metadata stay as they are.
-Whatever dies on the way, a queue is whole at one side; run the same command again, or
-let the service's own mover settle it.
+Messages are copied by many tasks while queues are in use; then each queue is frozen while
+the rest is copied (a second for 130 000 to 250 000 messages); meanwhile clients get 503 with
+Retry-After. Ids, order, claims, delays, expiry and metadata stay as they are. Whatever
+process dies, one store has the whole queue; run the same command again, or let the mover of
+the service finish it.
 
 To another pool, clients notice nothing else; meanwhile the service itself moves no queues,
-and goes on with its drains afterwards. To another store (--to-storage) clients must be told
-by you: a queue that has moved is not in the old store any more, and with --copy it is in
-both, with all its messages and ids, as it was at one moment. What is verified before the
-copy counts: a checksum of each range that tasks have copied, read back from the target,
-and of the frozen queue how many messages, places, claims and subscriptions there are.
+and continues its drains afterwards. To another store (--to-storage) you must reconfigure the
+clients: a queue that has moved is no longer in the old store, and with --copy it is in both,
+with all its messages and ids, as it was at one moment. Before the copy is used, these are
+verified: a checksum of each range that tasks have copied, read back from the target, and the
+counts of messages, index entries, claims and subscriptions of the frozen queue.
 
 Example:
 
@@ -35,32 +35,36 @@ from pyspark.sql import SparkSession
 from zaqar_redis import errors
 from zaqar_redis.runner import Runner
 from zaqar_redis.spark.jobs import running, session
-from zaqar_redis.spark.jobs.migrating import moving
-from zaqar_redis.spark.jobs.migrating.moving import Fate, Goal, Outcome
-from zaqar_redis.spark.jobs.progress import watched
-from zaqar_redis.spark.jobs.report import Report
-from zaqar_redis.spark.options import BATCH, Options
-from zaqar_redis.spark.stores import Stores, Where, where
+from zaqar_redis.spark.jobs.migrating import migration
+from zaqar_redis.spark.jobs.migrating.migration import (
+    MigrationOutcome,
+    MigrationSpec,
+    MigrationStatus,
+)
+from zaqar_redis.spark.jobs.progress import progress_bar
+from zaqar_redis.spark.jobs.report import JobReport
+from zaqar_redis.spark.options import BATCH, SourceOptions
+from zaqar_redis.spark.stores import StoreConfig, StoreConnections, store_config
 
 NAME = "migrate"
 
-#: Seconds to wait for another process that moves queues, unless told otherwise: a killed
-#: one has that role for twenty seconds more.
+#: Default seconds to wait for another process that moves queues: a killed one keeps that
+#: role for twenty seconds more.
 WAIT = 60.0
 
 
 @dataclass(frozen=True)
-class Chosen:
-    """Which queues: just one of these."""
+class MigrationScope:
+    """Which queues: just one of these is given."""
 
     queues: Sequence[str] | None = None
     pattern: str | None = None
-    #: those of the project that live in this pool
+    #: the project's queues in this pool
     pool: str | None = None
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    # While a queue is shut, its clients wait for this job.
+    # While a queue is frozen, its clients wait for this job.
     parser.set_defaults(priority=session.NORMAL)
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument(
@@ -69,12 +73,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     which.add_argument("--pattern", help="all queues whose whole name matches, e.g. 'orders-.*'")
     which.add_argument("--from-pool", metavar="POOL", help="the project's queues in this pool")
     to = parser.add_mutually_exclusive_group(required=True)
-    to.add_argument("--to-pool", metavar="POOL", help='a pool of the same store; "default": home')
+    to.add_argument(
+        "--to-pool", metavar="POOL", help='a pool of the same store; "default": the default pool'
+    )
     to.add_argument("--to-storage", metavar="URI", help="another store")
     parser.add_argument(
         "--to-control", metavar="URI", help="its control store (that of --to-storage)"
     )
-    parser.add_argument("--copy", action="store_true", help="leave them in the old store as well")
+    parser.add_argument("--copy", action="store_true", help="keep them in the old store as well")
     parser.add_argument(
         "--wait",
         type=float,
@@ -92,12 +98,12 @@ def check(parsed: argparse.Namespace) -> None:
         _pattern(parsed.pattern)
 
 
-def run(spark: SparkSession, parsed: argparse.Namespace) -> Report:
-    options = Options(BATCH, running.source(parsed))
+def run(spark: SparkSession, parsed: argparse.Namespace) -> JobReport:
+    options = SourceOptions(BATCH, running.source_options(parsed))
     return migrate(
         spark,
-        where(options),
-        Chosen(parsed.queue, parsed.pattern, parsed.from_pool),
+        store_config(options),
+        MigrationScope(parsed.queue, parsed.pattern, parsed.from_pool),
         to_pool=parsed.to_pool,
         to=_target(parsed),
         copy=parsed.copy,
@@ -108,18 +114,18 @@ def run(spark: SparkSession, parsed: argparse.Namespace) -> Report:
 
 def migrate(
     spark: SparkSession,
-    at: Where,
-    chosen: Chosen,
+    config: StoreConfig,
+    chosen: MigrationScope,
     *,
     to_pool: str | None = None,
-    to: Where | None = None,
+    to: StoreConfig | None = None,
     copy: bool = False,
     wait: float = WAIT,
     quiet: bool = True,
-) -> Report:
-    """Move queues to the pool *to_pool*, or to the store *to*, or with *copy* copy them there.
+) -> JobReport:
+    """Moves queues to the pool *to_pool*, or to the store *to*; with *copy*, copies them there.
 
-    Raises BadConfiguration, and Refused when another process moves queues for longer
+    Raises BadConfiguration, and JobRefused when another process moves queues for longer
     than *wait* seconds.
     """
     begun = time.monotonic()
@@ -129,16 +135,19 @@ def migrate(
         raise errors.BadConfiguration("--copy: within one store a queue is in one pool only")
     names = None if chosen.queues is None else _checked(chosen.queues)
     pattern = None if chosen.pattern is None else _pattern(chosen.pattern)
-    with Stores(at) as stores, watched(spark, "copying" if copy else "migrating", quiet):
+    with (
+        StoreConnections(config) as stores,
+        progress_bar(spark, "copying" if copy else "migrating", quiet),
+    ):
         stores.check()
-        goal = Goal(at, to_pool, to, copy)
-        which = moving.Which(names, pattern, chosen.pool)
+        spec = MigrationSpec(config, to_pool, to, copy)
+        which = migration.ResolvedScope(names, pattern, chosen.pool)
         with Runner() as runner:
-            outcomes = runner.run(moving.all_of, spark, stores, goal, which, wait)
+            outcomes = runner.run(migration.migrate_queues, spark, stores, spec, which, wait)
     return _report(outcomes, time.monotonic() - begun, copy)
 
 
-def _target(parsed: argparse.Namespace) -> Where | None:
+def _target(parsed: argparse.Namespace) -> StoreConfig | None:
     if parsed.to_storage is None:
         if parsed.to_control is not None:
             raise errors.BadConfiguration("--to-control means nothing without --to-storage")
@@ -147,34 +156,34 @@ def _target(parsed: argparse.Namespace) -> Where | None:
     if parsed.to_control is not None:
         given["controlUri"] = parsed.to_control
     try:
-        return where(Options(BATCH, given))
+        return store_config(SourceOptions(BATCH, given))
     except errors.BadConfiguration as error:
         raise errors.BadConfiguration(f"--to-storage: {error}") from error
 
 
 def _checked(queues: Sequence[str]) -> tuple[str, ...]:
-    return tuple(Options(BATCH, {"subscribe": ",".join(queues)})["subscribe"])
+    return tuple(SourceOptions(BATCH, {"subscribe": ",".join(queues)})["subscribe"])
 
 
 def _pattern(pattern: str) -> str:
-    return str(Options(BATCH, {"subscribePattern": pattern})["subscribePattern"].pattern)
+    return str(SourceOptions(BATCH, {"subscribePattern": pattern})["subscribePattern"].pattern)
 
 
-def _report(outcomes: Sequence[Outcome], seconds: float, copy: bool) -> Report:
+def _report(outcomes: Sequence[MigrationOutcome], seconds: float, copy: bool) -> JobReport:
     done = "copied" if copy else "moved"
-    fates = Counter(outcome.fate for outcome in outcomes)
-    over = [outcome for outcome in outcomes if outcome.fate is Fate.DONE]
+    statuses = Counter(outcome.status for outcome in outcomes)
+    over = [outcome for outcome in outcomes if outcome.status is MigrationStatus.DONE]
     live = sum(outcome.live for outcome in over)
     rest = sum(outcome.rest for outcome in over)
     messages = sum(outcome.messages for outcome in over)
-    return Report(
+    return JobReport(
         job=NAME,
         counts={
             "queues": {
-                done: fates[Fate.DONE],
-                "already there": fates[Fate.THERE],
-                "gone": fates[Fate.GONE],
-                "failed": fates[Fate.FAILED],
+                done: statuses[MigrationStatus.DONE],
+                "already there": statuses[MigrationStatus.ALREADY_THERE],
+                "gone": statuses[MigrationStatus.GONE],
+                "failed": statuses[MigrationStatus.FAILED],
             },
             "messages read": {done: messages, "gone meanwhile": live + rest - messages},
             "messages": {"read in use": live, "read frozen": rest},
@@ -184,7 +193,7 @@ def _report(outcomes: Sequence[Outcome], seconds: float, copy: bool) -> Report:
             "messages/s": round(messages / seconds),
             "by queue": {outcome.queue: outcome.shown() for outcome in outcomes},
         },
-        good=not fates[Fate.FAILED],
+        good=not statuses[MigrationStatus.FAILED],
     )
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How far a job is: messages that its tasks have done, on stderr."""
+"""The progress bar of a job: messages that its tasks have done, on stderr."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 from tqdm import tqdm
 
-from zaqar_redis.spark import counting
+from zaqar_redis.spark import task_progress
 
-#: Seconds after which the time is shown anew, if nothing is said.
-_LOOK = 0.5
-#: What is shown where only Spark's own code reads, which does not count.
+#: Seconds after which the time is refreshed, if no datagram comes.
+_REFRESH_SECONDS = 0.5
+#: Format of the bar where only Spark's own code reads, which reports no counts.
 _TIME_ONLY = "{desc}: {elapsed}"
 
 
 @contextlib.contextmanager
-def watched(
+def progress_bar(
     spark: SparkSession,
     doing: str,
     quiet: bool = False,
@@ -30,9 +30,9 @@ def watched(
     total: int | None = None,
     counted: bool = True,
 ) -> Iterator[None]:
-    """Show how many messages are done, of a *total* where it is known, while the block runs.
+    """Shows how many messages are done, of a *total* where it is known, while the block runs.
 
-    Without *counted*, how long it takes.
+    Without *counted*, shows the elapsed time only.
     """
     if quiet:
         yield
@@ -51,55 +51,57 @@ def watched(
             watcher.join()
 
 
-class _Listener:
-    """Where tasks say what they have done."""
+class _ProgressListener:
+    """Receives the progress of tasks, as UDP datagrams."""
 
     def __init__(self, host: str, bind: str) -> None:
         family = socket.AF_INET6 if ":" in bind else socket.AF_INET
         self._socket = socket.socket(family, socket.SOCK_DGRAM)
-        self._socket.settimeout(_LOOK)
+        self._socket.settimeout(_REFRESH_SECONDS)
         self._socket.bind((bind, 0))
         self._token = secrets.token_bytes(16)
         self._ended = False
         self.address = f"{host} {self._socket.getsockname()[1]} {self._token.hex()}"
 
-    def heard(self) -> int | None:
-        """How many more messages are done; None: it has ended, and all was heard."""
+    def receive(self) -> int | None:
+        """Returns how many more messages are done; None: ended, and all were received."""
         if self._ended:
             self._socket.setblocking(False)
         try:
-            # What is longer than one of a task is cut off, and still too long.
-            return counting.read(self._socket.recv(counting.SIZE + 1), self._token)
+            # A longer datagram is cut off one byte too long, and so is ignored.
+            return task_progress.read(
+                self._socket.recv(task_progress.DATAGRAM_SIZE + 1), self._token
+            )
         except TimeoutError:
             return 0
         except BlockingIOError:
             return None
 
     def end(self) -> None:
-        """No more is to come but what was sent."""
+        """Ends the listener once it has received what was sent."""
         self._ended = True
-        self._socket.sendto(b"", self._socket.getsockname())  # so that nobody waits
+        self._socket.sendto(b"", self._socket.getsockname())  # wakes the receiver
 
     def close(self) -> None:
         self._socket.close()
 
 
 @contextlib.contextmanager
-def _listening(spark: SparkSession) -> Iterator[_Listener]:
-    """For what tasks of this thread's jobs say."""
+def _listening(spark: SparkSession) -> Iterator[_ProgressListener]:
+    """Yields a listener for the tasks of this thread's jobs."""
     context = spark.sparkContext
     host = str(context.getConf().get("spark.driver.host"))
-    listener = _Listener(host, context.getConf().get("spark.driver.bindAddress") or host)
-    context.setLocalProperty(counting.PROPERTY, listener.address)
+    listener = _ProgressListener(host, context.getConf().get("spark.driver.bindAddress") or host)
+    context.setLocalProperty(task_progress.PROGRESS_PROPERTY, listener.address)
     try:
         yield listener
     finally:
         with contextlib.suppress(Py4JError):  # Java may be gone
-            context.setLocalProperty(counting.PROPERTY, None)  # type: ignore[arg-type]  # takes it away
+            context.setLocalProperty(task_progress.PROGRESS_PROPERTY, None)  # type: ignore[arg-type]  # removes it
         listener.close()
 
 
-def _watch(listener: _Listener, bar: tqdm[None]) -> None:
-    while (messages := listener.heard()) is not None:
+def _watch(listener: _ProgressListener, bar: tqdm[None]) -> None:
+    while (messages := listener.receive()) is not None:
         bar.n += messages
         bar.refresh()

@@ -4,16 +4,17 @@
     zaqar-redis pipeline redrive --queue orders-dead \\
         --where "get_json_object(cast(body as string), '$.kind') = 'retry'"
 
-Letters are claimed, which counts as a claim of theirs; those that the conditions fit are
-posted to their queue, with the ttl that they have here, and then deleted here.  The others are
-released at the end, and so are those whose queue is not there.  --where is a condition of
-Spark SQL on the columns of the data source.  What comes in meanwhile is left for the next time.
+Dead letters are claimed, which raises their claim count; those that match the conditions are
+posted to their queue, with their ttl in the dead-letter queue, and then deleted from it.  The
+others are released at the end, and so are those whose queue does not exist.  --where is a
+condition of Spark SQL on the columns of the data source.  Dead letters that arrive meanwhile
+are left for the next run.
 
-However it ends, no letter is lost, and none comes twice, if it is begun again within a day:
-a queue knows for so long which letters it got back.  Letters that it held when it was
-killed can be claimed again two minutes later.
+However a run ends, no message is lost, and none is posted twice if it is run again within a
+day: a queue remembers for that long which messages it got back.  Messages that a killed run
+held can be claimed again two minutes later.
 
-Nothing counts how often a letter has come back: messages have no place for that.
+Nothing counts how often a message was sent back: messages have no field for that.
 """
 
 from __future__ import annotations
@@ -32,52 +33,52 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType
 
 from zaqar_redis import clock, errors
-from zaqar_redis.records import Top
-from zaqar_redis.spark.holding import GroupTaken, Holding, claims_at
-from zaqar_redis.spark.jobs import redriving, running, tasks
-from zaqar_redis.spark.jobs.progress import watched
-from zaqar_redis.spark.jobs.redriving import (
-    BEYOND,
+from zaqar_redis.records import Watermarks
+from zaqar_redis.spark.group_lease import GroupLease, GroupTaken, claims_at
+from zaqar_redis.spark.jobs import redrive_tasks, running, tasks
+from zaqar_redis.spark.jobs.progress import progress_bar
+from zaqar_redis.spark.jobs.redrive_tasks import (
+    ALREADY_THERE,
+    BEYOND_LIMIT,
     FILTERED,
     MOVED,
     NO_ORIGIN,
-    NOWHERE,
+    NO_ORIGIN_QUEUE,
     SCHEMA,
-    THERE,
-    Redrive,
+    RedriveTask,
 )
-from zaqar_redis.spark.jobs.report import Report
-from zaqar_redis.spark.jobs.tasks import Counts
+from zaqar_redis.spark.jobs.report import JobReport
+from zaqar_redis.spark.jobs.tasks import OutcomeCounts
 from zaqar_redis.spark.source import ZaqarDataSource
-from zaqar_redis.spark.stores import Place, Stores
-from zaqar_redis.storage.drivers.redis import range_reader
-from zaqar_redis.storage.drivers.redis.queues import Queues
-from zaqar_redis.storage.drivers.redis.ranges import Ranges
+from zaqar_redis.spark.stores import StoreConnections, StoreLocation
+from zaqar_redis.storage.redis import range_reader
+from zaqar_redis.storage.redis.queues import RedisQueues
+from zaqar_redis.storage.redis.ranges import RedisRanges
 
 NAME = "redrive"
 
 WOULD_MOVE = "would be moved"
 
-#: Letters of a claim: a few milliseconds of Redis' time to make it.
-_CLAIM = 1000
-#: Letters of a round: enough work for the tasks that Spark starts for it.
-_ROUND = 100_000
-#: Seconds for which letters stay claimed after a redrive was killed, and live longer.
-_TTL, _GRACE = 120, 60
+#: Messages of a claim: a few milliseconds of Redis' time to create it.
+_CLAIM_MESSAGES = 1000
+#: Messages of a round: enough work for the tasks that Spark starts for it.
+_ROUND_MESSAGES = 100_000
+#: Seconds for which messages stay claimed after a redrive was killed; and the grace.
+_CLAIM_TTL_SECONDS, _CLAIM_GRACE_SECONDS = 120, 60
 _RATE_LEAST, _RATE_MOST, _LIMIT_MOST = 0.001, 1e9, 2**53 - 1
 
 
 @dataclass(frozen=True)
-class Settings:
+class RedriveSettings:
     #: a condition of Spark SQL
     where: str | None = None
-    #: only letters from these queues
+    #: only dead letters from these queues; empty: all
     origins: tuple[str, ...] = ()
     #: None: the queue that each came from
     target: str | None = None
-    #: letters to move at most
+    #: messages to move at most
     limit: int | None = None
-    #: letters a second
+    #: messages a second
     rate: float | None = None
     dry_run: bool = False
     quiet: bool = True
@@ -85,21 +86,23 @@ class Settings:
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--queue", required=True, metavar="QUEUE", help="the dead-letter queue")
-    parser.add_argument("--where", metavar="CONDITION", help="only letters that it holds for")
+    parser.add_argument("--where", metavar="CONDITION", help="only messages that match it")
     parser.add_argument(
         "--from-queue",
         action="append",
         default=[],
         metavar="QUEUE",
-        help="only letters from this queue; may be given more than once",
+        help="only dead letters from this queue; may be given more than once",
     )
-    parser.add_argument("--target-queue", metavar="QUEUE", help="where to (where they came from)")
+    parser.add_argument(
+        "--target-queue", metavar="QUEUE", help="where to send them (where they came from)"
+    )
     parser.add_argument("--limit", type=int, metavar="N", help="move so many at most, oldest first")
     parser.add_argument(
         "--rate",
         type=float,
         metavar="N",
-        help=f"letters a second at most, in lumps of up to {redriving.CHUNK}",
+        help=f"messages a second at most, in bursts of up to {redrive_tasks.CHUNK}",
     )
     parser.add_argument("--dry-run", action="store_true", help="only count, and change nothing")
 
@@ -108,12 +111,12 @@ def check(parsed: argparse.Namespace) -> None:
     _check(parsed.queue, _settings(parsed))
 
 
-def run(spark: SparkSession, parsed: argparse.Namespace) -> Report:
-    return redrive(spark, parsed.queue, tasks.store(parsed), _settings(parsed))
+def run(spark: SparkSession, parsed: argparse.Namespace) -> JobReport:
+    return redrive(spark, parsed.queue, tasks.store_options(parsed), _settings(parsed))
 
 
-def _settings(parsed: argparse.Namespace) -> Settings:
-    return Settings(
+def _settings(parsed: argparse.Namespace) -> RedriveSettings:
+    return RedriveSettings(
         where=parsed.where,
         origins=tuple(parsed.from_queue),
         target=parsed.target_queue,
@@ -125,52 +128,52 @@ def _settings(parsed: argparse.Namespace) -> Settings:
 
 
 def redrive(
-    spark: SparkSession, queue: str, store: dict[str, str], how: Settings | None = None
-) -> Report:
-    """Send letters of the dead-letter queue *queue* back, in the store that options of the
+    spark: SparkSession, queue: str, store: dict[str, str], settings: RedriveSettings | None = None
+) -> JobReport:
+    """Sends messages of the dead-letter queue *queue* back, in the store that options of the
     data source name (``uri``, ``controlUri``, ``project``).
 
-    Raises BadConfiguration; Refused when another redrive of the queue runs; and what
+    Raises BadConfiguration; JobRefused when another redrive of the queue runs; and what
     Spark raises.
     """
-    how = how or Settings()
+    settings = settings or RedriveSettings()
     began = time.monotonic()
-    _check(queue, how)
-    condition = _condition(spark, how)
-    at = tasks.where(store)
-    with Stores(at) as stores:
-        top = _top(stores, queue)
-        if top is None:
+    _check(queue, settings)
+    condition = _condition(spark, settings)
+    config = tasks.store_config(store)
+    with StoreConnections(config) as stores:
+        watermarks = _watermarks(stores, queue)
+        if watermarks is None:
             raise errors.BadConfiguration(f'--queue: there is no queue "{queue}"')
-        if how.target is not None and _top(stores, how.target) is None:
-            raise errors.BadConfiguration(f'--target-queue: there is no queue "{how.target}"')
-        if how.dry_run:
-            counts = _counted(spark, stores, queue, store, condition, how)
+        if settings.target is not None and _watermarks(stores, settings.target) is None:
+            raise errors.BadConfiguration(f'--target-queue: there is no queue "{settings.target}"')
+        if settings.dry_run:
+            counts = _dry_run_counts(spark, stores, queue, store, condition, settings)
         else:
-            counts = _Redriving(spark, stores, queue, top, condition, how).all()
-    return _report(counts, how, time.monotonic() - began)
+            counts = _RedriveRun(spark, stores, queue, watermarks, condition, settings).all()
+    return _report(counts, settings, time.monotonic() - began)
 
 
-def _check(queue: str, how: Settings) -> None:
+def _check(queue: str, settings: RedriveSettings) -> None:
     """Raises BadConfiguration."""
-    tasks.check_queue("--queue", queue)
-    tasks.check_queue("--target-queue", how.target)
-    for origin in how.origins:
-        tasks.check_queue("--from-queue", origin)
-    tasks.check("--rate", how.rate, _RATE_LEAST, _RATE_MOST)
-    tasks.check("--limit", how.limit, 1, _LIMIT_MOST)
-    if how.target == queue:
+    tasks.check_queue_name("--queue", queue)
+    tasks.check_queue_name("--target-queue", settings.target)
+    for origin in settings.origins:
+        tasks.check_queue_name("--from-queue", origin)
+    tasks.check_bounds("--rate", settings.rate, _RATE_LEAST, _RATE_MOST)
+    tasks.check_bounds("--limit", settings.limit, 1, _LIMIT_MOST)
+    if settings.target == queue:
         raise errors.BadConfiguration("--target-queue: it is the dead-letter queue itself")
 
 
-def _condition(spark: SparkSession, how: Settings) -> Column:
-    """Which letters are wanted.  Raises BadConfiguration."""
+def _condition(spark: SparkSession, settings: RedriveSettings) -> Column:
+    """Returns the condition of messages to move.  Raises BadConfiguration."""
     wanted = F.lit(True)
-    if how.origins:
-        wanted &= F.col("dead_letter_from").isin(list(how.origins))
-    if how.where is not None:
-        _check_condition(spark, how.where)
-        wanted &= F.expr(how.where)
+    if settings.origins:
+        wanted &= F.col("dead_letter_from").isin(list(settings.origins))
+    if settings.where is not None:
+        _check_condition(spark, settings.where)
+        wanted &= F.expr(settings.where)
     return F.coalesce(wanted, F.lit(False)).alias("wanted")
 
 
@@ -185,173 +188,195 @@ def _check_condition(spark: SparkSession, text: str) -> None:
         raise errors.BadConfiguration(f"--where: it must be a condition, not of type {kind}")
 
 
-def _top(stores: Stores, queue: str) -> Top | None:
-    """What the queue holds; None: it is not there."""
+def _watermarks(stores: StoreConnections, queue: str) -> Watermarks | None:
+    """Returns the queue's watermarks; None: it does not exist."""
 
-    def look(place: Place) -> Top | None:
-        ranges = Ranges(stores.client(place.uri), clock.store)
-        return ranges.top(stores.where.project, queue).run()
+    def fetch(location: StoreLocation) -> Watermarks | None:
+        ranges = RedisRanges(stores.client(location.uri), clock.store)
+        return ranges.watermarks(stores.config.project, queue).run()
 
-    return stores.patiently(queue, look)
+    return stores.with_retry(queue, fetch)
 
 
-def _counted(
+def _dry_run_counts(
     spark: SparkSession,
-    stores: Stores,
+    stores: StoreConnections,
     queue: str,
     store: dict[str, str],
     condition: Column,
-    how: Settings,
-) -> Counts:
+    settings: RedriveSettings,
+) -> OutcomeCounts:
     spark.dataSource.register(ZaqarDataSource)
-    letters = (
+    dead_letters = (
         spark.read.format("zaqar")
         .options(**store, subscribe=queue, includeClaimed="false", includeDelayed="false")
         .schema(SCHEMA)
         .load()
     )
-    with watched(spark, "counting", how.quiet):
-        found = letters.groupBy("dead_letter_from", condition).count().collect()
-    counts: Counts = Counter()
-    left = how.limit
+    with progress_bar(spark, "counting", settings.quiet):
+        found = dead_letters.groupBy("dead_letter_from", condition).count().collect()
+    counts: OutcomeCounts = Counter()
+    left = settings.limit
     for origin, wanted, number in sorted(found, key=lambda row: row[0] or ""):
-        target = how.target or origin
-        fate = WOULD_MOVE
+        target = settings.target or origin
+        outcome = WOULD_MOVE
         if not wanted:
-            fate = FILTERED
-        elif target is None or _top(stores, target) is None:
-            fate = NO_ORIGIN
+            outcome = FILTERED
+        elif target is None or _watermarks(stores, target) is None:
+            outcome = NO_ORIGIN
         elif left is not None:
             moved = min(left, number)
-            counts[origin or NOWHERE, BEYOND] += number - moved
+            counts[origin or NO_ORIGIN_QUEUE, BEYOND_LIMIT] += number - moved
             left, number = left - moved, moved
-        counts[origin or NOWHERE, fate] += number
+        counts[origin or NO_ORIGIN_QUEUE, outcome] += number
     return counts
 
 
-class _Redriving:
+class _RedriveRun:
     def __init__(
         self,
         spark: SparkSession,
-        stores: Stores,
+        stores: StoreConnections,
         queue: str,
-        top: Top,
+        watermarks: Watermarks,
         condition: Column,
-        how: Settings,
+        settings: RedriveSettings,
     ) -> None:
         self._spark = spark
         self._stores = stores
         self._queue = queue
-        #: what comes behind it is left: it may be what was sent back just now
-        self._end = top.following
-        self._seen = top.count if how.limit is None else None
+        #: messages behind it are left: they may be those that were sent back just now
+        self._end = watermarks.next_rank
+        self._seen = watermarks.count if settings.limit is None else None
         self._condition = condition
-        self._how = how
-        self._holding = Holding(stores.where, f"{NAME}:{queue}", _TTL, _GRACE)
+        self._redrive_settings = settings
+        self._group_lease = GroupLease(
+            stores.config, f"{NAME}:{queue}", _CLAIM_TTL_SECONDS, _CLAIM_GRACE_SECONDS
+        )
         self._claims: list[str] = []
-        self._counts: Counts = Counter()
+        self._counts: OutcomeCounts = Counter()
 
-    def all(self) -> Counts:
-        """Raises Refused when another redrive of the queue runs."""
+    def all(self) -> OutcomeCounts:
+        """Runs all rounds.  Raises JobRefused when another redrive of the queue runs."""
         try:
-            self._holding.begin()
+            self._group_lease.begin()
         except GroupTaken as error:
-            raise running.Refused(f'another redrive of "{self._queue}" is running') from error
+            raise running.JobRefused(f'another redrive of "{self._queue}" is running') from error
         try:
-            self._settle()
-            with watched(self._spark, "redriving", self._how.quiet, total=self._seen):
-                while (left := self._left()) != 0 and (claims := self._claimed(left)):
-                    self._counts += self._moved(claims, left)
+            self._sweep()
+            with progress_bar(
+                self._spark, "redriving", self._redrive_settings.quiet, total=self._seen
+            ):
+                while (left := self._left()) != 0 and (claims := self._claim_round(left)):
+                    self._counts += self._move(claims, left)
         finally:
             self._release()
-            self._holding.end()
+            self._group_lease.end()
         return self._counts
 
     def _left(self) -> int | None:
-        """How many letters may still be moved; None: all."""
-        if self._how.limit is None:
+        """Returns how many messages may still be moved; None: all."""
+        if self._redrive_settings.limit is None:
             return None
-        return self._how.limit - _total(self._counts, MOVED) - _total(self._counts, THERE)
+        return (
+            self._redrive_settings.limit
+            - _total(self._counts, MOVED)
+            - _total(self._counts, ALREADY_THERE)
+        )
 
-    def _settle(self) -> None:
-        """What claims of a redrive that was killed have held is counted as claimable."""
-        project = self._stores.where.project
+    def _sweep(self) -> None:
+        """Counts messages that a killed redrive had claimed as claimable."""
+        project = self._stores.config.project
 
-        def sweep(place: Place) -> int:
-            queues = Queues(self._stores.client(place.uri), clock.store)
+        def sweep(location: StoreLocation) -> int:
+            queues = RedisQueues(self._stores.client(location.uri), clock.store)
             return queues.sweep(project, self._queue).run()
 
-        while self._stores.patiently(self._queue, sweep):
+        while self._stores.with_retry(self._queue, sweep):
             pass
 
-    def _claimed(self, left: int | None) -> list[str]:
-        """Claims of another round; none: there is nothing more to claim."""
-        wanted = _ROUND if left is None else min(_ROUND, max(left, _CLAIM))
+    def _claim_round(self, left: int | None) -> list[str]:
+        """Returns the claims of another round; none: there is nothing more to claim."""
+        wanted = (
+            _ROUND_MESSAGES if left is None else min(_ROUND_MESSAGES, max(left, _CLAIM_MESSAGES))
+        )
         found: list[str] = []
-        while wanted > 0 and (claimed := self._claim(min(wanted, _CLAIM))):
+        while wanted > 0 and (claimed := self._claim(min(wanted, _CLAIM_MESSAGES))):
             claim, count = claimed
             found.append(claim)
             wanted -= count
         return found
 
     def _claim(self, limit: int) -> tuple[str, int] | None:
-        project = self._stores.where.project
+        project = self._stores.config.project
 
-        def take(place: Place) -> tuple[str, int] | None:
-            client = self._stores.client(place.uri)
-            ready = range_reader.ready(client, project, self._queue, self._end)
+        def take(location: StoreLocation) -> tuple[str, int] | None:
+            client = self._stores.client(location.uri)
+            ready = range_reader.count_claimable(client, project, self._queue, self._end)
             if ready == 0:
                 return None
-            claims = claims_at(self._stores, place.uri)
+            claims = claims_at(self._stores, location.uri)
             taken = claims.create(
-                project, self._queue, ttl=_TTL, grace=_GRACE, limit=min(limit, ready)
+                project,
+                self._queue,
+                ttl=_CLAIM_TTL_SECONDS,
+                grace=_CLAIM_GRACE_SECONDS,
+                limit=min(limit, ready),
             ).run()
             return (taken.claim_id, len(taken.messages)) if taken.claim_id else None
 
-        claimed = self._stores.patiently(self._queue, take)
+        claimed = self._stores.with_retry(self._queue, take)
         if claimed is not None:
             self._claims.append(claimed[0])
-            self._holding.add(self._queue, claimed[0])
+            self._group_lease.add(self._queue, claimed[0])
         return claimed
 
-    def _moved(self, claims: list[str], left: int | None) -> Counts:
+    def _move(self, claims: list[str], left: int | None) -> OutcomeCounts:
         parts = min(len(claims), self._spark.sparkContext.defaultParallelism)
-        held = redriving.letters(self._spark, self._stores.where, self._queue, claims, parts)
-        letters = held.select("*", self._condition)
+        held = redrive_tasks.claimed_messages(
+            self._spark, self._stores.config, self._queue, claims, parts
+        )
+        dead_letters = held.select("*", self._condition)
         if left is not None:
-            # One task counts: the oldest of those that are wanted come first.
+            # One task enforces the limit: the oldest wanted messages come first.
             parts = 1
-            letters = letters.repartition(1).sortWithinPartitions(F.desc("wanted"), "rank")
-        rate = self._how.rate / parts if self._how.rate is not None else None
-        work = Redrive(self._stores.where, self._queue, self._how.target, left, rate)
-        return tasks.counted(letters, work)
+            dead_letters = dead_letters.repartition(1).sortWithinPartitions(
+                F.desc("wanted"), "rank"
+            )
+        rate = (
+            self._redrive_settings.rate / parts if self._redrive_settings.rate is not None else None
+        )
+        work = RedriveTask(
+            self._stores.config, self._queue, self._redrive_settings.target, left, rate
+        )
+        return tasks.sum_counts(dead_letters, work)
 
     def _release(self) -> None:
-        """What was not moved can be claimed again; if the store is away, a while later."""
+        """Releases what was not moved; if the store is unreachable, the claims expire."""
         with contextlib.suppress(errors.Unavailable):
             for claim in self._claims:
-                self._holding.drop(claim)
-                self._stores.patiently(self._queue, functools.partial(self._let_go, claim))
+                self._group_lease.drop(claim)
+                self._stores.with_retry(self._queue, functools.partial(self._release_claim, claim))
 
-    def _let_go(self, claim: str, place: Place) -> None:
-        project = self._stores.where.project
-        claims_at(self._stores, place.uri).delete(project, self._queue, claim).run()
-
-
-def _total(counts: Counts, fate: str) -> int:
-    return sum(number for (_, of), number in counts.items() if of == fate)
+    def _release_claim(self, claim: str, location: StoreLocation) -> None:
+        project = self._stores.config.project
+        claims_at(self._stores, location.uri).delete(project, self._queue, claim).run()
 
 
-def _report(counts: Counts, how: Settings, seconds: float) -> Report:
-    fates = [WOULD_MOVE] if how.dry_run else [MOVED, THERE]
-    fates += [FILTERED, NO_ORIGIN, *([BEYOND] if how.limit is not None else [])]
+def _total(counts: OutcomeCounts, outcome: str) -> int:
+    return sum(number for (_, of), number in counts.items() if of == outcome)
+
+
+def _report(counts: OutcomeCounts, settings: RedriveSettings, seconds: float) -> JobReport:
+    outcomes = [WOULD_MOVE] if settings.dry_run else [MOVED, ALREADY_THERE]
+    outcomes += [FILTERED, NO_ORIGIN, *([BEYOND_LIMIT] if settings.limit is not None else [])]
     queues: dict[str, dict[str, int]] = {}
-    for (queue, fate), number in sorted(counts.items()):
+    for (queue, outcome), number in sorted(counts.items()):
         if number:
-            queues.setdefault(queue, {})[fate] = number
-    return Report(
+            queues.setdefault(queue, {})[outcome] = number
+    return JobReport(
         NAME,
-        {"dead letters seen": {fate: _total(counts, fate) for fate in fates}},
+        {"dead letters seen": {outcome: _total(counts, outcome) for outcome in outcomes}},
         seconds,
         {"queues": queues},
     )

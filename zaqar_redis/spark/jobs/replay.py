@@ -4,17 +4,17 @@
     zaqar-redis pipeline replay /lake/queues --queue orders --date-from 2026-11-01 --rate 500
 
 Each message goes to the queue that it came from, or to --target-queue, as a new message of
-the same client, with its own ttl and delay anew.  Messages of a queue come in the order that
-they had; of several queues that go to one, one queue after the other.
+the same client, with its own ttl and delay, which begin anew.  Messages of a queue keep their
+order; when several queues go to one, it is one queue after the other.
 
-What was written is not written again: after a failure, say the same once more, and what is
-missing is written.  A replay is known by what it reads, so an archive that has grown since is
-another one; limit it with --date-to, or name it yourself with --write-id.  It is remembered
-for 90 days, and as long as the target is not deleted.
+What was written is not written again: after a failure, run the same command again, and it
+writes what is missing.  A replay is identified by the messages it reads, so an archive that
+has grown since makes another replay; limit it with --date-to, or name it with --write-id.  It
+is remembered for 90 days, unless the target is deleted.
 
-With --preserve, queues that are not there are restored instead, each whole or not at all, with
-the ids, ranks, times and encryption that their messages had.  What has expired is left out, and
-so is what archives do not have: claims, checksums, metadata of queues.
+With --preserve, queues that do not exist are restored instead, each whole or not at all, with
+the ids, ranks, times and encryption that their messages had.  Expired messages are left out,
+and so is what archives do not have: claims, checksums, metadata of queues.
 """
 
 from __future__ import annotations
@@ -29,24 +29,29 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from zaqar_redis.keyspace import envelope
-from zaqar_redis.spark import restoring
+from zaqar_redis.spark import queue_restore
 from zaqar_redis.spark.jobs import running, tasks
 from zaqar_redis.spark.jobs.archiving import damage, reading
-from zaqar_redis.spark.jobs.progress import watched
-from zaqar_redis.spark.jobs.replaying import plan, settings, work
-from zaqar_redis.spark.jobs.replaying.plan import Plan
-from zaqar_redis.spark.jobs.replaying.settings import Settings
-from zaqar_redis.spark.jobs.replaying.work import THERE, WRITTEN, Preserving, Replay
-from zaqar_redis.spark.jobs.report import Report
-from zaqar_redis.spark.jobs.tasks import Counts
-from zaqar_redis.spark.restoring import NotRestored, Restored
-from zaqar_redis.spark.stores import Stores
+from zaqar_redis.spark.jobs.progress import progress_bar
+from zaqar_redis.spark.jobs.replaying import plan, replay_tasks, settings
+from zaqar_redis.spark.jobs.replaying.plan import ReplayPlan
+from zaqar_redis.spark.jobs.replaying.replay_tasks import (
+    ALREADY_THERE,
+    WRITTEN,
+    ReplayTask,
+    RestoreTask,
+)
+from zaqar_redis.spark.jobs.replaying.settings import ReplaySettings
+from zaqar_redis.spark.jobs.report import JobReport
+from zaqar_redis.spark.jobs.tasks import OutcomeCounts
+from zaqar_redis.spark.queue_restore import NotRestored, RestoreCommitMessage
+from zaqar_redis.spark.stores import StoreConnections
 
 NAME = "replay"
 
 EXPIRED, PLANNED = "expired", "would be written"
 
-#: Who posts where the archive does not say.
+#: Client of messages for which the archive has none.
 _CLIENT = "zaqar-redis-spark"
 
 
@@ -63,30 +68,34 @@ def arguments(parser: argparse.ArgumentParser) -> None:
             f"--date-{name}", type=_date, metavar="DATE", help=f"{meaning} day, in UTC"
         )
         what.add_argument(f"--rank-{name}", type=int, metavar="RANK", help=f"{meaning} rank")
-    how = parser.add_argument_group("how")
-    how.add_argument("--target-queue", metavar="QUEUE", help="where to (where they came from)")
-    how.add_argument("--ttl", type=int, metavar="SECONDS", help="how long they live (their own)")
-    how.add_argument(
+    group = parser.add_argument_group("how")
+    group.add_argument(
+        "--target-queue", metavar="QUEUE", help="where to post them (where they came from)"
+    )
+    group.add_argument("--ttl", type=int, metavar="SECONDS", help="how long they live (their own)")
+    group.add_argument(
         "--rate",
         type=float,
         metavar="N",
-        help=f"messages a second at most, in lumps of up to {work.CHUNK}",
+        help=f"messages a second at most, in bursts of up to {replay_tasks.CHUNK}",
     )
-    how.add_argument("--write-id", metavar="NAME", help="names this replay (by what it reads)")
-    how.add_argument("--preserve", action="store_true", help="restore queues as they were")
-    how.add_argument("--dry-run", action="store_true", help="only say what would be done")
+    group.add_argument(
+        "--write-id", metavar="NAME", help="name of this replay (derived from what it reads)"
+    )
+    group.add_argument("--preserve", action="store_true", help="restore queues as they were")
+    group.add_argument("--dry-run", action="store_true", help="only report what would be done")
 
 
 def check(parsed: argparse.Namespace) -> None:
     settings.check(_settings(parsed))
 
 
-def run(spark: SparkSession, parsed: argparse.Namespace) -> Report:
-    return replay(spark, parsed.archive, tasks.store(parsed), _settings(parsed))
+def run(spark: SparkSession, parsed: argparse.Namespace) -> JobReport:
+    return replay(spark, parsed.archive, tasks.store_options(parsed), _settings(parsed))
 
 
-def _settings(parsed: argparse.Namespace) -> Settings:
-    return Settings(
+def _settings(parsed: argparse.Namespace) -> ReplaySettings:
+    return ReplaySettings(
         queues=parsed.queue,
         dates=(parsed.date_from, parsed.date_to),
         ranks=(parsed.rank_from, parsed.rank_to),
@@ -100,33 +109,36 @@ def _settings(parsed: argparse.Namespace) -> Settings:
     )
 
 
-@damage.noticed()
+@damage.read_errors_translated()
 def replay(
-    spark: SparkSession, archive: str, store: dict[str, str], how: Settings | None = None
-) -> Report:
-    """Replay messages of an archive to the store that options of the data source name
+    spark: SparkSession,
+    archive: str,
+    store: dict[str, str],
+    replay_settings: ReplaySettings | None = None,
+) -> JobReport:
+    """Replays messages of an archive to the store that options of the data source name
     (``uri``, ``controlUri``, ``project``).
 
-    Raises BadConfiguration; Refused when files of the archive are missing or damaged, when a
-    queue to be restored is there, or the messages are not those of the first time; and what
+    Raises BadConfiguration; JobRefused when files of the archive are missing or damaged, when
+    a queue to be restored exists, or the messages are not those of the first time; and what
     Spark raises.
     """
-    how = how or Settings()
+    replay_settings = replay_settings or ReplaySettings()
     began = time.monotonic()
-    settings.check(how)
-    at = tasks.where(store)
-    with watched(spark, "looking", how.quiet, counted=False):
+    settings.check(replay_settings)
+    config = tasks.store_config(store)
+    with progress_bar(spark, "checking files", replay_settings.quiet, counted=False):
         archived = reading.opened(spark, archive)
-        archived.offsets(at.project, how.queues)
-        messages = archived.messages(at.project, how.queues, how.dates)
-        made = plan.planned(messages, at, how)
-    if how.dry_run:
-        counts = _planned(made)
-    elif how.preserve:
-        counts = _restore(made)
+        archived.offsets(config.project, replay_settings.queues)
+        messages = archived.messages(config.project, replay_settings.queues, replay_settings.dates)
+        replay_plan = plan.plan_replay(messages, config, replay_settings)
+    if replay_settings.dry_run:
+        counts = _planned(replay_plan)
+    elif replay_settings.preserve:
+        counts = _restore(replay_plan)
     else:
-        counts = _post(made)
-    return _report(made, counts, time.monotonic() - began)
+        counts = _post(replay_plan)
+    return _report(replay_plan, counts, time.monotonic() - began)
 
 
 def _date(text: str) -> date:
@@ -136,85 +148,93 @@ def _date(text: str) -> date:
         raise argparse.ArgumentTypeError(f"{text}: it must be like 2026-11-21") from error
 
 
-def _planned(made: Plan) -> Counts:
-    counts: Counts = Counter()
-    for queue, messages in made.by_target().items():
+def _planned(replay_plan: ReplayPlan) -> OutcomeCounts:
+    counts: OutcomeCounts = Counter()
+    for queue, messages in replay_plan.by_target().items():
         counts[queue, PLANNED] = messages
-    if made.how.preserve:
-        over = made.frame.where(F.col("expires") <= F.current_timestamp())
+    if replay_plan.replay_settings.preserve:
+        over = replay_plan.frame.where(F.col("expires") <= F.current_timestamp())
         for source, messages in over.groupBy("queue").count().collect():
-            counts[made.how.target_of(source), PLANNED] -= messages
-            counts[made.how.target_of(source), EXPIRED] += messages
+            counts[replay_plan.replay_settings.target_of(source), PLANNED] -= messages
+            counts[replay_plan.replay_settings.target_of(source), EXPIRED] += messages
     return counts
 
 
-def _post(made: Plan) -> Counts:
-    targets = made.by_target()
+def _post(replay_plan: ReplayPlan) -> OutcomeCounts:
+    targets = replay_plan.by_target()
     if not targets:
         return Counter()
-    spark, how = made.frame.sparkSession, made.how
-    ordered, slot_of = made.ordered(min(len(targets), spark.sparkContext.defaultParallelism))
-    task = Replay(
-        made.where,
-        made.name,
-        envelope.client_bytes(_CLIENT),
-        how.ttl,
-        made.rates(slot_of, how.rate) if how.rate is not None else {},
+    spark, replay_settings = replay_plan.frame.sparkSession, replay_plan.replay_settings
+    partitioned, slot_of = replay_plan.partitioned(
+        min(len(targets), spark.sparkContext.defaultParallelism)
     )
-    with watched(spark, "replaying", how.quiet, total=made.messages):
-        return tasks.counted(ordered, task)
+    task = ReplayTask(
+        replay_plan.config,
+        replay_plan.name,
+        envelope.client_bytes(_CLIENT),
+        replay_settings.ttl,
+        replay_plan.rates(slot_of, replay_settings.rate)
+        if replay_settings.rate is not None
+        else {},
+    )
+    with progress_bar(spark, "replaying", replay_settings.quiet, total=replay_plan.messages):
+        return tasks.sum_counts(partitioned, task)
 
 
-def _restore(made: Plan) -> Counts:
-    sizes = made.by_source()
-    if made.how.target is not None and len(sizes) > 1:
-        raise running.Refused("--target-queue: with --preserve, it can be of one --queue only")
-    counts: Counts = Counter()
+def _restore(replay_plan: ReplayPlan) -> OutcomeCounts:
+    sizes = replay_plan.by_source()
+    if replay_plan.replay_settings.target is not None and len(sizes) > 1:
+        raise running.JobRefused("--target-queue: with --preserve, it can be of one --queue only")
+    counts: OutcomeCounts = Counter()
     for queue, messages in sizes.items():
-        target = made.how.target_of(queue)
-        with Stores(made.where) as stores:
-            there = restoring.count_of(stores, target, made.name)
-        if there is not None:
-            counts[target, THERE] = there
-            counts[target, EXPIRED] = messages - there
+        target = replay_plan.replay_settings.target_of(queue)
+        with StoreConnections(replay_plan.config) as stores:
+            restored = queue_restore.restored_count(stores, target, replay_plan.name)
+        if restored is not None:
+            counts[target, ALREADY_THERE] = restored
+            counts[target, EXPIRED] = messages - restored
             continue
-        done = _restore_one(made, queue, target)
+        done = _restore_one(replay_plan, queue, target)
         counts[target, WRITTEN], counts[target, EXPIRED] = done.rows, done.expired
     return counts
 
 
-def _restore_one(made: Plan, queue: str, target: str) -> Restored:
+def _restore_one(replay_plan: ReplayPlan, queue: str, target: str) -> RestoreCommitMessage:
     try:
-        restore = restoring.begin(made.where, target, envelope.client_bytes(_CLIENT))
+        restore = queue_restore.begin(replay_plan.config, target, envelope.client_bytes(_CLIENT))
     except NotRestored as error:
-        raise running.Refused(str(error)) from error
-    spark, frame = made.frame.sparkSession, made.frame.where(F.col("queue") == queue)
-    task, name = Preserving(restore), f"restoring {target}"
+        raise running.JobRefused(str(error)) from error
+    spark, frame = replay_plan.frame.sparkSession, replay_plan.frame.where(F.col("queue") == queue)
+    task, name = RestoreTask(restore), f"restoring {target}"
     try:
-        with watched(spark, name, made.how.quiet, total=made.by_source()[queue]):
-            done = tasks.results(frame, task)
-        return restoring.finish(restore, done, made.name)
+        with progress_bar(
+            spark, name, replay_plan.replay_settings.quiet, total=replay_plan.by_source()[queue]
+        ):
+            done = tasks.run_tasks(frame, task)
+        return queue_restore.finish(restore, done, replay_plan.name)
     except NotRestored as error:
-        restoring.give_up(restore)
-        raise running.Refused(str(error)) from error
+        queue_restore.abort_restore(restore)
+        raise running.JobRefused(str(error)) from error
     except BaseException:
-        restoring.give_up(restore)
+        queue_restore.abort_restore(restore)
         raise
 
 
-def _report(made: Plan, counts: Counts, seconds: float) -> Report:
-    always = (WRITTEN, THERE) if not made.how.dry_run else (PLANNED,)
-    fates = dict.fromkeys((*always, *((EXPIRED,) if made.how.preserve else ())), 0)
+def _report(replay_plan: ReplayPlan, counts: OutcomeCounts, seconds: float) -> JobReport:
+    always = (WRITTEN, ALREADY_THERE) if not replay_plan.replay_settings.dry_run else (PLANNED,)
+    outcomes = dict.fromkeys(
+        (*always, *((EXPIRED,) if replay_plan.replay_settings.preserve else ())), 0
+    )
     by_queue: dict[str, dict[str, int]] = {}
-    for (queue, fate), messages in sorted(counts.items()):
-        fates[fate] = fates.get(fate, 0) + messages
+    for (queue, outcome), messages in sorted(counts.items()):
+        outcomes[outcome] = outcomes.get(outcome, 0) + messages
         if messages:
-            by_queue.setdefault(queue, {})[fate] = messages
-    return Report(
+            by_queue.setdefault(queue, {})[outcome] = messages
+    return JobReport(
         NAME,
-        {"messages read": fates},
+        {"messages read": outcomes},
         seconds,
-        {"write id": made.write_id, "target queues": by_queue},
+        {"write id": replay_plan.write_id, "target queues": by_queue},
     )
 
 

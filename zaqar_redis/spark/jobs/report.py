@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a job says at its end: counts that add up, for people and for programs."""
+"""The report of a job: counts that add up, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Report:
+class JobReport:
     job: str
-    #: what went in, and under it what became of it: the parts make up the whole
+    #: what was read, and under it the outcomes: the parts add up to the total
     counts: Mapping[str, int | Mapping[str, int]]
     seconds: float
-    #: whatever else is worth to know: targets, offsets, findings
+    #: other results: targets, offsets, findings
     details: Mapping[str, Any] = field(default_factory=dict)
-    #: False: something is left that somebody must see to; the command exits with 1
+    #: False: the user must act on something; the command exits with 1
     good: bool = True
-    #: what ended it before it was done
+    #: the signal that ended it early
     stopped_by: signal.Signals | None = None
 
     @property
     def code(self) -> int:
-        """What a command exits with; after a signal, as a shell has it."""
+        """Exit code of the command; after a signal, as a shell sets it."""
         if self.stopped_by is not None:
             return 128 + self.stopped_by
         return int(not self.good)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a job is run from the command line, and by spark-submit."""
+"""Runs a job from the command line, and by spark-submit."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from pyspark.sql import SparkSession
 
 from zaqar_redis import errors
 from zaqar_redis.keyspace import embedded
-from zaqar_redis.spark.jobs.report import Report
+from zaqar_redis.spark.jobs.report import JobReport
 from zaqar_redis.spark.jobs.session import LOW, NORMAL, session
 
-#: By option of the data source, what says so on the command line.
+#: Options of the data source to their flags on the command line.
 _FLAGS = {
     "uri": "--storage",
     "controlUri": "--control",
@@ -29,36 +29,36 @@ _FLAGS = {
     "subscribePattern": "--pattern",
 }
 
-#: The module of a job calls itself so when spark-submit runs it.
+#: Name of a job's module when spark-submit runs it.
 MAIN = "__main__"
 
 
-class Job(Protocol):
-    """What the module of a job has."""
+class SparkJob(Protocol):
+    """The interface of a job's module."""
 
-    #: the word for it
+    #: name of the command
     NAME: str
     __doc__: str | None
 
     @property
     def arguments(self) -> Callable[[argparse.ArgumentParser], None]:
-        """Add what this job takes beside what all take."""
+        """Adds the arguments of this job to those of all jobs."""
 
     @property
     def check(self) -> Callable[[argparse.Namespace], None]:
-        """What can be told before there is a Spark.  Raises BadConfiguration."""
+        """Checks arguments before Spark is started.  Raises BadConfiguration."""
 
     @property
-    def run(self) -> Callable[[SparkSession, argparse.Namespace], Report]:
-        """Do it.  Raises BadConfiguration when arguments will not do, and Refused."""
+    def run(self) -> Callable[[SparkSession, argparse.Namespace], JobReport]:
+        """Runs the job.  Raises BadConfiguration when arguments are not valid, JobRefused."""
 
 
-class Refused(Exception):
+class JobRefused(Exception):
     """The job cannot be done; the text says why."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what every job takes."""
+    """Adds the arguments of all jobs."""
     where = parser.add_argument_group("where")
     where.add_argument("--storage", metavar="URI", help="the store (ZAQAR_REDIS_URI)")
     where.add_argument("--control", metavar="URI", help="the control store (that of --storage)")
@@ -84,12 +84,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
     parser.add_argument(
-        "--no-progress", action="store_true", dest="quiet", help="do not show how far it is"
+        "--no-progress", action="store_true", dest="quiet", help="do not show progress"
     )
 
 
-def queues(parser: argparse.ArgumentParser) -> None:
-    """Add how queues are named, for jobs that read some."""
+def add_queue_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the arguments that select queues, for jobs that read some."""
     one = parser.add_mutually_exclusive_group(required=True)
     one.add_argument(
         "--queue", action="append", metavar="QUEUE", help="a queue; may be given more than once"
@@ -97,8 +97,8 @@ def queues(parser: argparse.ArgumentParser) -> None:
     one.add_argument("--pattern", help="all queues whose whole name matches, e.g. 'orders-.*'")
 
 
-def source(parsed: argparse.Namespace, **more: object) -> dict[str, str]:
-    """Options of the data source that say where, and what else is given and not None."""
+def source_options(parsed: argparse.Namespace, **more: object) -> dict[str, str]:
+    """Returns options of the data source: store, queues, and those of *more* not None."""
     given = {
         "uri": parsed.storage,
         "controlUri": parsed.control,
@@ -118,39 +118,39 @@ def _setting(text: str) -> tuple[str, str]:
 
 
 @contextlib.contextmanager
-def _reachable(parsed: argparse.Namespace) -> Iterator[None]:
-    """A private store is there as long as the job is."""
+def _embedded_store_running(parsed: argparse.Namespace) -> Iterator[None]:
+    """Runs an embedded store, if --storage names one, as long as the job."""
     with contextlib.ExitStack() as stack:
         if parsed.storage and urlsplit(parsed.storage).scheme == "embedded":
             parsed.storage = stack.enter_context(embedded.running(parsed.storage, make=False))
         yield
 
 
-def do(job: Job, parsed: argparse.Namespace) -> Report:
-    """Run a job in a session of its own.
+def run_job(job: SparkJob, parsed: argparse.Namespace) -> JobReport:
+    """Runs a job in a session of its own.
 
-    Raises BadConfiguration, Refused, and what Spark raises.
+    Raises BadConfiguration, JobRefused, and what Spark raises.
     """
     job.check(parsed)
     with (
-        _reachable(parsed),
+        _embedded_store_running(parsed),
         session(job.NAME, parsed.master, dict(parsed.conf), parsed.priority) as spark,
     ):
         try:
             return job.run(spark, parsed)
         except errors.BadConfiguration as error:
-            raise errors.BadConfiguration(_in_flags(str(error))) from error
+            raise errors.BadConfiguration(_with_flag_names(str(error))) from error
 
 
-def _in_flags(text: str) -> str:
-    """What the data source says of its options, in the words of the command line."""
+def _with_flag_names(text: str) -> str:
+    """Returns an error text with flags instead of options of the data source."""
     for option, flag in _FLAGS.items():
         text = text.replace(f'option "{option}"', flag)
     return text
 
 
-def why(error: Exception) -> str:
-    """In a line: what a Python worker said last, else what Java said."""
+def error_summary(error: Exception) -> str:
+    """Returns one line: the last error of a Python worker, else Java's message."""
     lines = [line for line in str(error).splitlines() if "BadConfiguration: " in line]
     if lines:
         return lines[-1].partition("BadConfiguration: ")[2]
@@ -159,10 +159,10 @@ def why(error: Exception) -> str:
     return str(error)
 
 
-def main(job: Job, argv: Sequence[str] | None = None) -> int:
-    """The exit code: 0; 1 when it failed, or something is left to be seen to.
+def main(job: SparkJob, argv: Sequence[str] | None = None) -> int:
+    """Runs a job, prints its report, and returns the exit code.
 
-    After a signal 128 and its number.
+    0; 1 when it failed or found something to act on; after a signal 128 plus its number.
     """
     parser = argparse.ArgumentParser(
         prog=f"zaqar-redis pipeline {job.NAME}",
@@ -173,12 +173,12 @@ def main(job: Job, argv: Sequence[str] | None = None) -> int:
     job.arguments(parser)
     parsed = parser.parse_args(argv)
     try:
-        report = do(job, parsed)
-    except (errors.BadConfiguration, errors.Problem, Refused) as error:
+        report = run_job(job, parsed)
+    except (errors.BadConfiguration, errors.Problem, JobRefused) as error:
         print(error, file=sys.stderr)
         return 1
     except (PySparkException, Py4JError) as error:
-        print(why(error), file=sys.stderr)
+        print(error_summary(error), file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("\ninterrupted", file=sys.stderr)  # a terminal has just written ^C

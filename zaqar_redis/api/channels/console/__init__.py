@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``/console/``: a web page for operators, which uses the doors that everybody uses.
+"""``/console/``: a web page for operators, which uses the public endpoints.
 
 The page is files in this folder; charts are drawn by plotly.js, out of the Python package
 plotly, if that is installed.
@@ -20,15 +20,19 @@ import msgspec
 from msgspec import Struct
 
 from zaqar_redis import rules
-from zaqar_redis.api.channels.server import Guard
+from zaqar_redis.api.channels.server import ApiKeyAuth
 from zaqar_redis.auth import tickets
-from zaqar_redis.realtime.codes import Refused
-from zaqar_redis.realtime.namespaces import Namespaces
+from zaqar_redis.realtime.protocol.codes import CommandRejected
+from zaqar_redis.realtime.session.namespaces import Namespaces
 
 #: Bytes of a request: the name of a channel.
 _BODY_MAX = 4096
-_KINDS = {".html": falcon.MEDIA_HTML, ".js": "text/javascript; charset=utf-8", ".css": "text/css"}
-#: Nothing from elsewhere and no scripts inside the page.  The one style that may be there is an
+_MEDIA_TYPES = {
+    ".html": falcon.MEDIA_HTML,
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css",
+}
+#: Nothing from other origins and no inline scripts.  The one inline style that is allowed is an
 #: empty one (its digest), to which plotly adds rules.
 _POLICY = (
     "default-src 'none'; script-src 'self'; connect-src 'self'; img-src data:; "
@@ -38,32 +42,32 @@ _POLICY = (
 _CHARTS = "plotly.min.js"
 
 
-class Settings(Struct, frozen=True):
+class ConsoleSettings(Struct, frozen=True):
     #: signs tickets; empty: nobody can sign in
     secret: bytes = b""
-    #: whether a key is asked for
+    #: whether a key is required
     guarded: bool = True
 
 
-class About(Struct):
-    """What the page must know before anybody has signed in."""
+class ConsoleInfo(Struct):
+    """The settings that the page needs before anybody has signed in."""
 
-    #: needed, free (none is asked for) or unset (none would do)
+    #: needed, free (no key is required) or unset (no key is configured)
     key: str
     project: str
     charts: bool
 
 
-class _Wanted(Struct):
+class _TicketRequest(Struct):
     channel: str
 
 
-class File:
-    """A file of the page, read when it is first asked for."""
+class StaticFile:
+    """A file of the page, read at its first request."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self.kind = _KINDS[path.suffix]
+        self.media_type = _MEDIA_TYPES[path.suffix]
 
     @cached_property
     def content(self) -> bytes:
@@ -74,19 +78,19 @@ class File:
         return hashlib.blake2b(self.content, digest_size=16).hexdigest()
 
 
-def _files() -> dict[str, File]:
-    here = Path(__file__).parent
-    found = {path.name: File(path) for path in here.iterdir() if path.suffix in _KINDS}
-    package = importlib.util.find_spec("plotly")  # looked for, not imported: that takes long
+def _files() -> dict[str, StaticFile]:
+    root = Path(__file__).parent
+    found = {path.name: StaticFile(path) for path in root.iterdir() if path.suffix in _MEDIA_TYPES}
+    package = importlib.util.find_spec("plotly")  # found, not imported: that takes long
     for folder in (package and package.submodule_search_locations) or ():
         charts = Path(folder) / "package_data" / _CHARTS
         if charts.is_file():
-            found[_CHARTS] = File(charts)
+            found[_CHARTS] = StaticFile(charts)
     return found
 
 
-class Page:
-    def __init__(self, files: dict[str, File]) -> None:
+class ConsolePage:
+    def __init__(self, files: dict[str, StaticFile]) -> None:
         self._files = files
 
     async def on_get(
@@ -95,30 +99,30 @@ class Page:
         file = self._files.get(name)
         if file is None:
             raise falcon.HTTPNotFound(description=f"the console has no file {name}")
-        # The charts are megabytes: others are served while they are read.
+        # The charts are megabytes: a thread reads them, and other requests go on.
         etag = await asyncio.to_thread(lambda: file.etag)
         resp.etag = etag
-        resp.set_header("Cache-Control", "no-cache")  # kept, but asked for again
+        resp.set_header("Cache-Control", "no-cache")  # cached, but validated at each use
         resp.set_header("Content-Security-Policy", _POLICY)
         resp.set_header("X-Content-Type-Options", "nosniff")
         resp.set_header("Referrer-Policy", "no-referrer")
-        resp.content_type = file.kind
+        resp.content_type = file.media_type
         if any(etag == known or known == "*" for known in req.if_none_match or ()):
             resp.status = 304
         else:
             resp.data = file.content
 
 
-class Door:
-    """``/console``, without what the page's names are relative to."""
+class ConsoleRedirect:
+    """``/console`` without the slash that relative names in the page need."""
 
     async def on_get(self, req: falcon.asgi.Request, resp: falcon.asgi.Response) -> None:
         resp.status = 308
         resp.set_header("Location", "/console/")
 
 
-class AboutPage:
-    def __init__(self, about: About) -> None:
+class ConsoleInfoResource:
+    def __init__(self, about: ConsoleInfo) -> None:
         self._about = msgspec.json.encode(about)
 
     async def on_get(self, req: falcon.asgi.Request, resp: falcon.asgi.Response) -> None:
@@ -126,10 +130,12 @@ class AboutPage:
         resp.data = self._about
 
 
-class Tickets:
+class TicketResource:
     """``POST /console/token``: a token for the live tail of one channel."""
 
-    def __init__(self, guard: Guard, secret: bytes, namespaces: Namespaces, project: str) -> None:
+    def __init__(
+        self, guard: ApiKeyAuth, secret: bytes, namespaces: Namespaces, project: str
+    ) -> None:
         self._guard = guard
         self._secret = secret
         self._namespaces = namespaces
@@ -139,11 +145,11 @@ class Tickets:
         self._guard.check(req)
         body = await req.stream.read(_BODY_MAX)
         try:
-            channel = msgspec.json.decode(body, type=_Wanted).channel
+            channel = msgspec.json.decode(body, type=_TicketRequest).channel
             self._namespaces.options(channel)
         except msgspec.DecodeError as error:
             raise falcon.HTTPBadRequest(description=str(error)) from error
-        except Refused as refused:
+        except CommandRejected as refused:
             raise falcon.HTTPBadRequest(description=refused.error.message) from refused
         project = rules.project_id(req.get_header("X-Project-ID") or self._project)
         token = tickets.issue(self._secret, project, channel, time.time())
@@ -153,17 +159,19 @@ class Tickets:
 
 def install(
     app: falcon.asgi.App[Any, Any],
-    settings: Settings,
-    guard: Guard,
+    settings: ConsoleSettings,
+    guard: ApiKeyAuth,
     namespaces: Namespaces,
     project: str,
 ) -> None:
-    """Add the routes of the console."""
+    """Adds the routes of the console."""
     files = _files()
     key = ("needed" if settings.guarded else "free") if settings.secret else "unset"
-    page = Page(files)
-    app.add_route("/console", Door())
+    page = ConsolePage(files)
+    app.add_route("/console", ConsoleRedirect())
     app.add_route("/console/", page)
     app.add_route("/console/{name}", page)
-    app.add_route("/console/about", AboutPage(About(key, project, _CHARTS in files)))
-    app.add_route("/console/token", Tickets(guard, settings.secret, namespaces, project))
+    app.add_route(
+        "/console/about", ConsoleInfoResource(ConsoleInfo(key, project, _CHARTS in files))
+    )
+    app.add_route("/console/token", TicketResource(guard, settings.secret, namespaces, project))

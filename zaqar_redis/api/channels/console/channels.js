@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Channels that somebody is subscribed to; of the one that is chosen, what is published in it,
-// a box to publish, who is there, and what is kept.
+// Channels with subscribers; for the chosen one a live tail, a box to publish, presence and
+// history.
 
 import { Table, Tiles, count, make, setText } from "./dom.js";
 import { Feed, publishBox } from "./feed.js";
 import { Refused } from "./server.js";
 
-// Rows: of the channels with the most subscribers, of those present, and of what is kept.
+// Rows: of the channels with the most subscribers and of presence, and of the history.
 const ROWS = 100;
-const KEPT = 20;
-// What the service answers where there is nothing to show, and what is told then.
-const NOTHING = {
+const HISTORY_ROWS = 20;
+// Error codes of the service for a channel without such a part, and the text for each.
+const NOT_AVAILABLE = {
   102: () => "There is no such channel: its namespace is not in [channels] namespaces.",
   108: (title) => `${title} is off for this channel.`,
 };
@@ -52,8 +52,8 @@ export class Channels {
   }
 
   async refresh(signal) {
-    const asked = { pattern: this.pattern.value };
-    const { channels } = await this.context.server.api("channels", asked, signal);
+    const query = { pattern: this.pattern.value };
+    const { channels } = await this.context.server.api("channels", query, signal);
     const found = Object.entries(channels).sort(
       ([one, { num_clients: a }], [other, { num_clients: b }]) => b - a || (one < other ? -1 : 1));
     const chosen = this.#chosen;
@@ -79,10 +79,10 @@ class Detail {
     this.name = name;
     this.feed = new Feed(this.server, name);
     this.tiles = new Tiles({ clients: ["Connections"], users: ["Users"] });
-    this.presence = new Table("Who is there",
+    this.presence = new Table("Connections present",
       [{ title: "Connection" }, { title: "User" }, { title: "Information" }], "Nobody.");
     this.history = new Table("The last publications",
-      [{ title: "Offset" }, { title: "Data" }], "Nothing is kept.");
+      [{ title: "Offset" }, { title: "Data" }], "The history is empty.");
     this.present = section("Presence", this.tiles.element, this.presence.element);
     this.kept = section("History", this.history.element);
     this.element = make("section", {}, make("h2", {}, name),
@@ -98,7 +98,7 @@ class Detail {
   }
 
   async refresh(signal) {
-    // Only what somebody looks at: a channel may have ten thousand subscribers.
+    // Only the parts that are open: a channel may have ten thousand subscribers.
     if (this.present.element.open) {
       await this.present.show(async () => this.#showPresence(signal));
     }
@@ -116,8 +116,8 @@ class Detail {
   }
 
   async #showHistory(signal) {
-    const asked = { channel: this.name, limit: KEPT, reverse: true };
-    const { publications } = await this.server.api("history", asked, signal);
+    const query = { channel: this.name, limit: HISTORY_ROWS, reverse: true };
+    const { publications } = await this.server.api("history", query, signal);
     this.history.show(publications.map((publication) =>
       [publication.offset, [count(publication.offset), shown(publication, "data")]]));
   }
@@ -129,13 +129,13 @@ class Detail {
   }
 }
 
-// A payload: JSON, or, where it is none, its bytes in base64.
+// A payload: JSON, or, if it is not JSON, its bytes in base64.
 function shown(of, name) {
   const bytes = of[`b64${name}`];
   return bytes === undefined ? JSON.stringify(of[name]) : `base64: ${bytes}`;
 }
 
-// A part that can be unfolded, and says why the channel has no such thing.
+// A part that can be unfolded, with a note when the channel has no such thing.
 function section(title, ...content) {
   const note = make("p", { class: "hint" });
   const element = make("details", {}, make("summary", {}, title), note, ...content);
@@ -146,8 +146,8 @@ function section(title, ...content) {
       try {
         await work();
       } catch (error) {
-        if (!(error instanceof Refused && error.status in NOTHING)) throw error;
-        why = NOTHING[error.status](title);
+        if (!(error instanceof Refused && error.status in NOT_AVAILABLE)) throw error;
+        why = NOT_AVAILABLE[error.status](title);
       }
       setText(note, why);
       for (const each of content) each.hidden = Boolean(why);

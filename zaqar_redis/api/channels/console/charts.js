@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The chart of a queue, by plotly.js; it is loaded when the first one is drawn.
+// The chart of a queue, by plotly.js, which is loaded when the first chart is drawn.
 
 let loading = null;
 
@@ -16,13 +16,13 @@ function plotly() {
 
 const CONFIG = { displayModeBar: false, responsive: true, scrollZoom: false };
 
-// Draw looks: [{at (Date), free, claimed, posts, takes}, …].
-export async function draw(element, looks) {
+// Draws samples: [{at (Date), free, claimed, posts, takes}, …].
+export async function draw(element, samples) {
   const { react } = await plotly();
   const colour = colours(element);
-  const times = looks.map((look) => look.at);
+  const times = samples.map((sample) => sample.at);
   const line = (name, key, axis, more) => ({
-    type: "scatter", mode: "lines", name, x: times, y: looks.map((look) => look[key]),
+    type: "scatter", mode: "lines", name, x: times, y: samples.map((sample) => sample[key]),
     yaxis: axis, line: { width: 2, color: colour(`--${key}`) }, ...more,
   });
   const axis = { rangemode: "tozero", gridcolor: colour("--line"), zeroline: false,

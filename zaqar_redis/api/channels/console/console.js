@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The page: who has signed in, which view is shown, and when it is refreshed.
+// The page: sign-in, the view that is shown, and its refresh.
 
 import { Channels } from "./channels.js";
 import { make, setText } from "./dom.js";
@@ -14,36 +14,36 @@ const PROJECT = "zaqar-redis.project";
 const at = (id) => document.getElementById(id);
 const main = at("main");
 
-let known; // what the service says of itself
+let info; // about the service: key, project, charts
 let server = null; // null: nobody has signed in
 let view = null;
 let shown = null; // the name of the view
 let timer = null;
-let asking = null; // aborts the refresh that is running
+let pending = null; // aborts the refresh that is running
 
-function tell(text) {
+function showProblem(text) {
   setText(at("problem"), text);
   at("problem").hidden = !text;
 }
 
 async function refresh() {
   clearTimeout(timer);
-  asking?.abort();
+  pending?.abort();
   if (!view || document.hidden) return;
-  const mine = new AbortController();
-  asking = mine;
+  const current = new AbortController();
+  pending = current;
   try {
-    await view.refresh(mine.signal);
-    if (mine.signal.aborted) return;
-    tell("");
+    await view.refresh(current.signal);
+    if (current.signal.aborted) return;
+    showProblem("");
   } catch (error) {
-    if (mine.signal.aborted) return;
+    if (current.signal.aborted) return;
     if (error instanceof Unauthorized) {
-      signOut("The key is no longer the service's.");
+      signOut("The key is not valid any more: sign in with the new one.");
       return;
     }
-    tell(error instanceof Refused ? `The service said: ${error.message}`
-      : `The service cannot be asked: ${error.message}`);
+    showProblem(error instanceof Refused ? `The service refused the request: ${error.message}`
+      : `The service cannot be reached: ${error.message}`);
   }
   timer = setTimeout(refresh, view.seconds * 1000);
 }
@@ -55,7 +55,7 @@ function route() {
   if (wanted !== shown) {
     leave();
     shown = wanted;
-    view = new VIEWS[wanted]({ server, about: known, refresh });
+    view = new VIEWS[wanted]({ server, about: info, refresh });
     main.append(view.element);
   }
   for (const link of at("views").children) {
@@ -68,7 +68,7 @@ function route() {
   refresh();
 }
 
-// As it stands when somebody mistyped its escapes.
+// Undecoded when the escapes in the URL are malformed.
 function decoded(text) {
   try {
     return decodeURIComponent(text);
@@ -78,7 +78,7 @@ function decoded(text) {
 }
 
 function leave() {
-  asking?.abort();
+  pending?.abort();
   clearTimeout(timer);
   view?.close();
   view?.element.remove();
@@ -86,11 +86,11 @@ function leave() {
 }
 
 function signIn(key) {
-  const project = sessionStorage.getItem(PROJECT) ?? known.project;
+  const project = sessionStorage.getItem(PROJECT) ?? info.project;
   sessionStorage.setItem(KEY, key);
   server = new Server(key, project);
   at("project").value = project;
-  at("sign-out").hidden = known.key === "free";
+  at("sign-out").hidden = info.key === "free";
   at("sign-in").hidden = true;
   at("views").hidden = at("scope").hidden = false;
   route();
@@ -98,7 +98,7 @@ function signIn(key) {
 
 function signOut(why) {
   leave();
-  tell("");
+  showProblem("");
   server = null;
   sessionStorage.removeItem(KEY);
   at("views").hidden = at("scope").hidden = true;
@@ -108,10 +108,10 @@ function signOut(why) {
   at("key").focus();
 }
 
-// Whether the service takes the key is seen by using it.
+// Only a call shows whether the service accepts the key.
 async function tryKey(key) {
   try {
-    await new Server(key, known.project).api("info");
+    await new Server(key, info.project).api("info");
     signIn(key);
   } catch (error) {
     signOut(error instanceof Unauthorized ? "This is not the service's key." : error.message);
@@ -126,7 +126,7 @@ function listen() {
   at("sign-out").addEventListener("click", () => signOut(""));
   at("scope").addEventListener("submit", (event) => event.preventDefault());
   at("project").addEventListener("change", () => {
-    sessionStorage.setItem(PROJECT, at("project").value || known.project);
+    sessionStorage.setItem(PROJECT, at("project").value || info.project);
     leave();
     signIn(sessionStorage.getItem(KEY));
   });
@@ -137,20 +137,20 @@ function listen() {
 
 async function start() {
   try {
-    known = await about();
+    info = await about();
   } catch (error) {
-    tell(`The service cannot be asked: ${error.message}`);
+    showProblem(`The service cannot be reached: ${error.message}`);
     return;
   }
-  if (known.key === "unset") {
-    main.append(make("section", { class: "card narrow" }, make("h2", {}, "There is no key"),
+  if (info.key === "unset") {
+    main.append(make("section", { class: "card narrow" }, make("h2", {}, "No key is set"),
       make("p", {}, "Nobody can sign in: set api_key in the group [channels] of the service's " +
-        "configuration, or, for trying, api_insecure = true, and start it again.")));
+        "configuration, or, to try it, api_insecure = true, and restart it.")));
     return;
   }
   listen();
   const key = sessionStorage.getItem(KEY);
-  if (known.key === "free") signIn("");
+  if (info.key === "free") signIn("");
   else if (key) await tryKey(key);
   else signOut("");
 }

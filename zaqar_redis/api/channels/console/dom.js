@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Building the page. Text is always put in as text: nothing here parses HTML.
+// Building the page. Text is always inserted as text: nothing here parses HTML.
 
 // An element; attributes that begin with "on" are listeners, null and false leave one out.
 export function make(tag, attributes = {}, ...children) {
@@ -13,7 +13,7 @@ export function make(tag, attributes = {}, ...children) {
   return element;
 }
 
-// Changes what changed only: selections and the reader's place stay.
+// Sets only a text that differs: selections and the scroll position stay.
 export function setText(element, text) {
   const shown = String(text);
   if (element.textContent !== shown) element.textContent = shown;
@@ -22,7 +22,7 @@ export function setText(element, text) {
 const WHOLE = new Intl.NumberFormat("en");
 const SHARE = new Intl.NumberFormat("en", { maximumFractionDigits: 1, minimumFractionDigits: 1 });
 
-// A count, or a rate with one digit; null is not known (yet).
+// A count, or a rate with one decimal; null is not known (yet).
 export const count = (value) => (value === null ? "–" : WHOLE.format(value));
 export const rate = (value) => (value === null ? "–" : SHARE.format(value));
 
@@ -63,10 +63,10 @@ export class Table {
         this.#rows.delete(key);
       }
     }
-    rows.forEach(([key, cells], place) => {
+    rows.forEach(([key, cells], position) => {
       const row = this.#rows.get(key) ?? this.#add(key);
-      if (this.#body.children[place] !== row) {
-        this.#body.insertBefore(row, this.#body.children[place] ?? null);
+      if (this.#body.children[position] !== row) {
+        this.#body.insertBefore(row, this.#body.children[position] ?? null);
       }
       cells.forEach((cell, index) => this.#fill(row, row.children[index], cell));
     });
@@ -113,7 +113,7 @@ export class Tiles {
   }
 }
 
-// One page of a listing after the other: forwards by marker, back by remembering them.
+// Paging through a listing: forwards by marker, back by the markers before.
 export class Pager {
   #markers = [""];
   #next = "";

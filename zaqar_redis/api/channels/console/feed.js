@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a tail hears, as a list on the page, and the box with which something is published.
+// The publications of a tail as a list on the page, and the box to publish.
 
 import { count, make, setText } from "./dom.js";
 import { Tail } from "./tail.js";
@@ -13,14 +13,14 @@ export class Feed {
   #waiting = []; // entries that are not drawn yet
   #drawing = null;
   #paused = false;
-  #heard = 0;
+  #received = 0;
   #dropped = 0;
 
   constructor(server, channel) {
     this.state = make("span", { class: "state", role: "status" });
     this.total = make("span", { class: "hint" });
     this.list = make("ol", { class: "feed", tabindex: "0", "aria-label": `Live tail of ${channel}` });
-    this.again = make("button", { type: "button", class: "quiet", hidden: true,
+    this.reconnect = make("button", { type: "button", class: "quiet", hidden: true,
       onclick: () => this.tail.now() }, "Connect now");
     this.pause = make("button", { type: "button", class: "quiet", "aria-pressed": "false",
       onclick: () => this.#toggle() }, "Pause");
@@ -28,11 +28,11 @@ export class Feed {
       onclick: () => this.list.replaceChildren() }, "Clear");
     this.element = make("section", { class: "tail" },
       make("h3", {}, "Live tail"),
-      make("div", { class: "row" }, this.state, this.total, this.again, this.pause, clear),
+      make("div", { class: "row" }, this.state, this.total, this.reconnect, this.pause, clear),
       this.list);
     this.tail = new Tail(channel, (name) => server.ticket(name), {
-      state: (kind, text) => this.#tell(kind, text),
-      publication: (publication) => this.#hear(publication),
+      state: (kind, text) => this.#showState(kind, text),
+      publication: (publication) => this.#publication(publication),
       missed: (text) => this.#put(make("li", { class: "missed" }, text)),
     });
     this.tail.start();
@@ -43,14 +43,14 @@ export class Feed {
     cancelAnimationFrame(this.#drawing);
   }
 
-  #tell(kind, text) {
+  #showState(kind, text) {
     this.state.dataset.kind = kind;
     setText(this.state, text);
-    this.again.hidden = kind !== "waiting";
+    this.reconnect.hidden = kind !== "waiting";
   }
 
-  #hear(publication) {
-    this.#heard += 1;
+  #publication(publication) {
+    this.#received += 1;
     const at = publication.time ? new Date(publication.time) : new Date();
     const notes = [at.toLocaleTimeString("en-GB")];
     if (publication.offset) notes.push(`#${publication.offset}`);
@@ -83,9 +83,9 @@ export class Feed {
   }
 
   #count() {
-    const held = this.#paused ? `, ${count(this.#waiting.length)} waiting` : "";
+    const waiting = this.#paused ? `, ${count(this.#waiting.length)} waiting` : "";
     const dropped = this.#dropped ? `, ${count(this.#dropped)} not shown` : "";
-    setText(this.total, `${count(this.#heard)} heard${held}${dropped}`);
+    setText(this.total, `${count(this.#received)} received${waiting}${dropped}`);
   }
 
   #toggle() {
@@ -96,29 +96,29 @@ export class Feed {
   }
 }
 
-// A box for JSON. send(text, form) does what the button says, and resolves to what to tell.
+// A box for JSON. send(text, form) is the button's action, and resolves to a text for the status.
 export function publishBox(title, verb, send, ...more) {
   const data = make("textarea", { name: "data", rows: "3", required: true, spellcheck: "false",
     placeholder: '{"text": "hello"}' });
-  const told = make("p", { class: "hint", role: "status" });
+  const status = make("p", { class: "hint", role: "status" });
   const button = make("button", {}, verb);
   const form = make("form", { class: "publish" },
     make("h3", {}, title),
     make("label", {}, "Data, as JSON", data),
-    make("div", { class: "row" }, ...more, button), told);
+    make("div", { class: "row" }, ...more, button), status);
   data.addEventListener("keydown", (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) form.requestSubmit();
   });
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     button.disabled = true;
-    told.classList.remove("problem");
+    status.classList.remove("problem");
     try {
       JSON.parse(data.value);
-      setText(told, await send(data.value, form));
+      setText(status, await send(data.value, form));
     } catch (error) {
-      told.classList.add("problem");
-      setText(told, error instanceof SyntaxError ? `That is no JSON: ${error.message}` : error.message);
+      status.classList.add("problem");
+      setText(status, error instanceof SyntaxError ? `That is no JSON: ${error.message}` : error.message);
     } finally {
       button.disabled = false;
     }

@@ -43,7 +43,7 @@ export class Pools {
     this.table = new Table("Pools", [
       { title: "Pool" }, { title: "Store" }, { title: "Weight", number: true }, { title: "Flavor" },
       { title: "Queues", number: true }, { title: "State" },
-    ], "No pools: all queues live in [storage] uri.");
+    ], "No pools: all queues are in [storage] uri.");
     this.pager = new Pager(context.refresh);
     this.note = make("p", {});
     this.shown = make("div", {}, this.table.element, this.pager.element);

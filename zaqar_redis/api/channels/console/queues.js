@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Queues: a page of them with depths and rates; of the one that is chosen, a chart, what is
-// posted to it, and a box to post.
+// Queues: a page of them with depths and rates; for the chosen one a chart, a live tail, and a
+// box to post.
 
 import * as charts from "./charts.js";
 import { Pager, Table, Tiles, count, make, rate } from "./dom.js";
 import { Feed, publishBox } from "./feed.js";
 import { Rates, Series } from "./rates.js";
 
-const POSTS = "Messages that were posted, between the last two looks";
+const POSTS = "Messages that were posted between the last two polls";
 const TAKES = "Messages that left: deleted, popped or expired";
 const COLUMNS = [
   { title: "Queue" },
@@ -25,7 +25,8 @@ export class Queues {
 
   constructor(context) {
     this.context = context;
-    this.table = new Table("Queues", COLUMNS, "No queues here. They are made when something is posted.");
+    this.table = new Table("Queues", COLUMNS,
+      "No queues. A queue is created when a message is posted to it.");
     this.pager = new Pager(context.refresh);
     this.filter = make("input", { type: "search", autocomplete: "off", spellcheck: "false",
       oninput: () => { this.pager.reset(); context.refresh(); } });
@@ -55,35 +56,36 @@ export class Queues {
     const page = await this.context.server.page("queues", query, signal);
     const names = page.items.map((queue) => queue.name);
     const chosen = this.#chosen;
-    // One page of queues, and the one that is open: never more are asked for.
-    const asked = new Set(chosen ? [...names, chosen.name] : names);
-    const looks = new Map();
-    await Promise.all(Array.from(asked, async (name) => {
-      looks.set(name, await this.#look(name, signal));
+    // Only the queues of this page, and the one that is open, are polled.
+    const polled = new Set(chosen ? [...names, chosen.name] : names);
+    const samples = new Map();
+    await Promise.all(Array.from(polled, async (name) => {
+      samples.set(name, await this.#sample(name, signal));
     }));
-    for (const name of this.#rates.keys()) if (!asked.has(name)) this.#rates.delete(name);
+    for (const name of this.#rates.keys()) if (!polled.has(name)) this.#rates.delete(name);
     this.pager.shown(page.next);
-    this.table.show(names.map((name) => [name, row(name, looks.get(name), chosen?.name === name)]));
-    if (chosen && chosen === this.#chosen) await chosen.show(looks.get(chosen.name));
+    this.table.show(names.map((name) =>
+      [name, row(name, samples.get(name), chosen?.name === name)]));
+    if (chosen && chosen === this.#chosen) await chosen.show(samples.get(chosen.name));
   }
 
-  // A queue that is not there (any more) has stats, too: zeros.
-  async #look(name, signal) {
+  // A queue that does not exist (any more) has stats, too: zeros.
+  async #sample(name, signal) {
     const path = `/queues/${encodeURIComponent(name)}/stats`;
     const stats = await this.context.server.queues("GET", path, null, signal);
     if (!this.#rates.has(name)) this.#rates.set(name, new Rates());
-    return this.#rates.get(name).look(stats, performance.now() / 1000);
+    return this.#rates.get(name).sample(stats, performance.now() / 1000);
   }
 }
 
-function row(name, look, current) {
+function row(name, sample, current) {
   const link = { text: name, href: `#/queues/${encodeURIComponent(name)}`, current };
-  return [link, ...Object.values(shown(look))];
+  return [link, ...Object.values(shown(sample))];
 }
 
-const shown = (look) => ({
-  free: count(look.free), claimed: count(look.claimed), total: count(look.total),
-  posts: rate(look.posts), takes: rate(look.takes),
+const shown = (sample) => ({
+  free: count(sample.free), claimed: count(sample.claimed), total: count(sample.total),
+  posts: rate(sample.posts), takes: rate(sample.takes),
 });
 
 class Detail {
@@ -98,15 +100,15 @@ class Detail {
     });
     this.chart = make("div", { class: "chart", role: "img",
       "aria-label": `Depth and rates of ${name} in the last minutes` });
-    const lacking = context.about.charts ? "" : "For charts, install the service with its extra " +
+    const hint = context.about.charts ? "" : "For charts, install the service with its extra " +
       "console: pip install '.[console]'";
     this.feed = new Feed(context.server, `queue:${name}`);
     const ttl = make("input", { name: "ttl", type: "number", min: "60", value: "3600", required: true });
     this.element = make("section", {},
       make("h2", {}, name), this.tiles.element, this.chart,
-      make("p", { class: "hint" }, lacking),
+      make("p", { class: "hint" }, hint),
       publishBox("Post a message", "Post", (text, form) => this.#post(text, form),
-        make("label", {}, "Life in seconds ", ttl)),
+        make("label", {}, "TTL in seconds ", ttl)),
       this.feed.element);
   }
 
@@ -115,14 +117,14 @@ class Detail {
     charts.forget(this.chart);
   }
 
-  async show(look) {
-    this.tiles.show(shown(look));
-    this.#series.add({ ...look, at: new Date() });
-    if (this.context.about.charts) await charts.draw(this.chart, this.#series.looks);
+  async show(sample) {
+    this.tiles.show(shown(sample));
+    this.#series.add({ ...sample, at: new Date() });
+    if (this.context.about.charts) await charts.draw(this.chart, this.#series.samples);
   }
 
   async #post(text, form) {
-    // The text itself, not what JavaScript makes of it: its numbers have 53 bits.
+    // The text itself: parsed by JavaScript, its numbers would have 53 bits.
     const body = `{"messages": [{"body": ${text}, "ttl": ${Number(form.elements.ttl.value)}}]}`;
     const path = `/queues/${encodeURIComponent(this.name)}/messages`;
     const posted = await this.context.server.queues("POST", path, body);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the service is asked over HTTP.
+// The client of the service's HTTP APIs.
 
-// JSON as values. Numbers that JavaScript cannot hold stay as they were written, where the browser
-// can keep them: they are shown, and not counted with.
+// JSON as values. Numbers that JavaScript cannot hold stay as they were written, if the browser
+// supports it: they are for display only.
 export function parse(text) {
   return JSON.parse(text, (_, value, context) => {
     const lost = typeof value === "number" && context?.source && String(value) !== context.source;
@@ -10,13 +10,13 @@ export function parse(text) {
   });
 }
 
-// Milliseconds: the service itself gives up sooner.
-const PATIENCE = 30_000;
+// Of a request; the service's own timeouts are shorter.
+const TIMEOUT_MS = 30_000;
 
-// The key was refused.
+// The service did not accept the key.
 export class Unauthorized extends Error {}
 
-// The service said why not: its status, and its words.
+// The service refused the request: its status, and its message.
 export class Refused extends Error {
   constructor(status, message) {
     super(message);
@@ -51,22 +51,23 @@ export class Server {
     return (await (await request("POST", "token", this.#guarded(), body)).json()).token;
   }
 
-  // Of the queue API; path is below /v2.
+  // A request to the queue API; path is below /v2.
   async queues(method, path, body = null, signal = null) {
     const headers = { ...this.#scoped(), "Client-ID": this.#client };
     const response = await request(method, `/v2${path}`, headers, body, signal);
     return response.status === 204 ? null : response.json();
   }
 
-  // A page of a listing: its items, and the marker of the page behind it (empty: there is none).
-  async page(noun, query, signal) {
-    const page = await this.queues("GET", `/${noun}?${new URLSearchParams(query)}`, null, signal);
+  // A page of a listing: its items, and the marker of the next page (empty: there is none).
+  async page(resource, query, signal) {
+    const path = `/${resource}?${new URLSearchParams(query)}`;
+    const page = await this.queues("GET", path, null, signal);
     const next = markerOf(page.links);
-    if (!next) return { items: page[noun], next };
-    // The service always names a next page: only asking for it shows whether it has anything.
+    if (!next) return { items: page[resource], next };
+    // The service always links a next page: only reading it shows whether it is empty.
     const peek = new URLSearchParams({ ...query, marker: next, limit: "1" });
-    const behind = await this.queues("GET", `/${noun}?${peek}`, null, signal);
-    return { items: page[noun], next: behind[noun].length ? next : "" };
+    const after = await this.queues("GET", `/${resource}?${peek}`, null, signal);
+    return { items: page[resource], next: after[resource].length ? next : "" };
   }
 
   #scoped() {
@@ -79,22 +80,22 @@ export class Server {
 }
 
 async function request(method, path, headers, body = null, signal = null) {
-  const patience = AbortSignal.timeout(PATIENCE);
+  const timeout = AbortSignal.timeout(TIMEOUT_MS);
   const response = await fetch(path, {
     method,
     body,
     headers: body === null ? headers : { ...headers, "Content-Type": "application/json" },
     cache: "no-store",
-    signal: signal ? AbortSignal.any([signal, patience]) : patience,
+    signal: signal ? AbortSignal.any([signal, timeout]) : timeout,
   });
   if (response.status === 401) throw new Unauthorized("the key was refused");
-  if (!response.ok) throw new Refused(response.status, await words(response));
+  if (!response.ok) throw new Refused(response.status, await errorText(response));
   return response;
 }
 
-async function words(response) {
-  const said = await response.json().catch(() => ({}));
-  return said.description ?? said.title ?? `${response.status} ${response.statusText}`;
+async function errorText(response) {
+  const problem = await response.json().catch(() => ({}));
+  return problem.description ?? problem.title ?? `${response.status} ${response.statusText}`;
 }
 
 function markerOf(links) {
@@ -102,7 +103,7 @@ function markerOf(links) {
   return (next && new URL(next.href, location.href).searchParams.get("marker")) ?? "";
 }
 
-// A UUID; crypto.randomUUID is there on pages of https and of this machine only.
+// A UUID; crypto.randomUUID exists only on pages of https and of localhost.
 function clientId() {
   const bytes = crypto.getRandomValues(new Uint8Array(16));
   const digits = Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 // One channel, live: a connection in the JSON protocol, with a ticket that subscribes to it.
-// It comes back when it is lost, goes on where it was, and tells when something was missed.
+// It reconnects when it is lost, recovers its position, and reports missed publications.
 
 import { Unauthorized, parse } from "./server.js";
 
 const SHORTEST = 0.5; // seconds between tries, at first …
 const LONGEST = 20; // … and at most
-// Seconds that a ping may be late before the connection is taken for dead.
+// Seconds that a ping may be late before the connection counts as lost.
 const LATE = 10;
 
-// Of a ticket that was too long on its way: another one is asked for.
+// Error: the ticket expired on its way. The next try gets a new one.
 const TOKEN_EXPIRED = 109;
-// Of an unsubscribe: from here on the subscription is to be made again.
-const AGAIN = 2500;
+// Unsubscribe codes from here on ask the client to subscribe again.
+const RESUBSCRIBE = 2500;
 
-// Of a close: what came is no JSON, and this page reads nothing else.
+// Close: a publication is not JSON, and this page reads nothing else.
 const INAPPROPRIATE = 3506;
-// A code of a close after which coming back is of no use.
+// Close codes after which a client must not reconnect.
 const isFinal = (code) => (code >= 3500 && code < 4000) || (code >= 4500 && code < 5000);
 
 // listener: state(kind, text) with kind connecting, live, waiting (for the next try) or ended;
@@ -27,7 +27,7 @@ export class Tail {
   #watch = null;
   #tries = 0;
   #stopped = false;
-  #position = null; // {offset, epoch}: where to go on
+  #position = null; // {offset, epoch} to recover from
   #lost = null; // when the connection was lost, ms
 
   constructor(channel, ticket, listener) {
@@ -45,7 +45,7 @@ export class Tail {
     } catch (error) {
       const refused = error.status >= 400 && error.status < 500;
       if (refused || error instanceof Unauthorized) this.#end(error.message);
-      else this.#again(error.message);
+      else this.#retry(error.message);
       return;
     }
     if (this.#stopped) return;
@@ -57,9 +57,9 @@ export class Tail {
     socket.onclose = (event) => this.#closed(event.code, event.reason);
   }
 
-  // Try again, without waiting for longer.
+  // Tries again at once.
   now() {
-    if (this.#timer === null) return; // it is at it
+    if (this.#timer === null) return; // it is connecting, or connected
     clearTimeout(this.#timer);
     this.start();
   }
@@ -107,7 +107,7 @@ export class Tail {
     this.#tries = 0;
     this.ping = result.ping ?? 0;
     this.#alive();
-    this.#tellMissed(sub);
+    this.#reportMissed(sub);
     if (sub.recoverable) {
       this.#position = { offset: sub.offset ?? 0, epoch: sub.epoch ?? "" };
       for (const publication of sub.publications ?? []) this.#publication(publication);
@@ -115,16 +115,16 @@ export class Tail {
     this.listener.state("live", sub.recoverable ? "live" : "live, without history");
   }
 
-  #tellMissed(sub) {
+  #reportMissed(sub) {
     if (this.#lost === null) return;
     const seconds = ((Date.now() - this.#lost) / 1000).toFixed(1);
     this.#lost = null;
     if (!sub.recoverable) {
       this.listener.missed(`Not connected for ${seconds} s. This channel keeps no history: ` +
-        "what was published meanwhile is missing here.");
+        "publications of this time are missing here.");
     } else if (!sub.recovered) {
       this.listener.missed(`Not connected for ${seconds} s. More was published than is kept: ` +
-        "something is missing here.");
+        "publications are missing here.");
     }
   }
 
@@ -133,7 +133,7 @@ export class Tail {
     if (push.pub) this.#publication(push.pub);
     else if (push.unsubscribe) {
       const { code, reason } = push.unsubscribe;
-      if (code < AGAIN) this.#end(reason || `unsubscribed with code ${code}`);
+      if (code < RESUBSCRIBE) this.#end(reason || `unsubscribed with code ${code}`);
       this.#socket.close();
     }
   }
@@ -141,7 +141,7 @@ export class Tail {
   #publication(publication) {
     const { offset } = publication;
     if (this.#position && offset) {
-      // As where a channel recovers the latest publication only.
+      // For example, a channel may recover only the latest publication.
       const skipped = offset - this.#position.offset - 1;
       if (skipped > 0) this.listener.missed(`${skipped} before #${offset} are missing here.`);
       this.#position.offset = offset;
@@ -163,12 +163,12 @@ export class Tail {
     if (code === INAPPROPRIATE) {
       this.#end("a publication here is no JSON, and cannot be shown live: see the history");
     } else if (isFinal(code)) this.#end(reason || `closed with code ${code}`);
-    else this.#again(reason || "connection lost");
+    else this.#retry(reason || "connection lost");
   }
 
-  #again(why) {
+  #retry(why) {
     if (this.#stopped) return;
-    // With jitter: after a restart of the service not everybody comes at once.
+    // With jitter: after a restart of the service not all clients connect at once.
     const most = Math.min(LONGEST, SHORTEST * 2 ** this.#tries++);
     const seconds = most * (0.5 + Math.random() / 2);
     this.listener.state("waiting", `${why}; again in ${seconds.toFixed(1)} s`);

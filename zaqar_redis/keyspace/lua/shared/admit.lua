@@ -1,8 +1,8 @@
--- What stands against appending is answered; else there is a queue now, and `epoch` its.
+-- Return why nothing may be appended; else create the queue if needed, and set `epoch` to its.
 if known[4] and tonumber(size) > tonumber(known[4]) then
     return {'large', tonumber(known[4])}
 end
-if known[5] and sealed ~= '1' then
+if known[5] and encrypted ~= '1' then
     return {'plain'}
 end
 if known[1] then
@@ -10,7 +10,7 @@ if known[1] then
 elseif epoch == '' then
     return {'missing'}
 else
-    epoch = redis.call('GET', unborn) or epoch
+    epoch = redis.call('GET', reserved_epoch) or epoch
     redis.call('HSET', queue, 'epoch', epoch, 'created', now, 'metadata', '{}', 'unlisted', 1)
-    redis.call('DEL', unborn)
+    redis.call('DEL', reserved_epoch)
 end

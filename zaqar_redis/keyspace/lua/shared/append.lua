@@ -1,15 +1,15 @@
--- Append `values`, in the order given, under the next ranks, and say so on the feed. They
--- are, behind as many as `skip`: ttl or -1, delay or -1, rest of the envelope; of each.
--- Who follows the queue live hears the feed too: without listeners to it nothing else is said.
--- No function: making one costs a twentieth of the post of a single message.
+-- Append `values`, in the order given, under the next ranks, and announce them on the feed.
+-- After the first `skip` values come: ttl or -1, delay or -1, rest of the envelope; of each.
+-- Live watchers subscribe to the feed too: when it has no subscribers, the messages themselves
+-- are not published. No function: making one costs a twentieth of the post of a single message.
 local BATCH = 1000  -- messages a command: Lua cannot unpack more than about 8000 values
 local count = (#values - skip) / 3
 local first = redis.call('HINCRBY', queue, 'rank', count) - count + 1
-local heard = redis.call('PUBLISH', queue .. ':feed', count) > 0
+local has_subscribers = redis.call('PUBLISH', queue .. ':feed', count) > 0
 local usual_ttl = tonumber(known[2]) or default_ttl
 local usual_delay = tonumber(known[3]) or 0
 local ttl, delay, head, expires
-local soonest, noted = nil, known[6]  -- for what goes on with due.lua
+local soonest, noted = nil, known[6]  -- for note_sweep.lua, which follows
 for from = 1, count, BATCH do
     local by_rank, by_expiry, envelopes = {}, {}, {}
     local at_once  -- nil: the same as `by_rank`, as without delays it is
@@ -55,11 +55,11 @@ for from = 1, count, BATCH do
     if #at_once > 0 then
         redis.call('ZADD', ready, unpack(at_once))
     end
-    if heard then
-        local said = {string.format('%s:%.0f:', known[1] or epoch, first + from - 1)}
+    if has_subscribers then
+        local parts = {string.format('%s:%.0f:', known[1] or epoch, first + from - 1)}
         for place = 2, #envelopes, 2 do
-            said[#said + 1] = envelopes[place]
+            parts[#parts + 1] = envelopes[place]
         end
-        redis.call('PUBLISH', queue .. ':live', table.concat(said))
+        redis.call('PUBLISH', queue .. ':live', table.concat(parts))
     end
 end

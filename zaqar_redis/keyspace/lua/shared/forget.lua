@@ -1,5 +1,5 @@
--- Remove messages wherever they stand. At most SETTLE of them at once.
-local SETTLE = 100  -- how much one verb tidies, so that none holds Redis up for long
+-- Remove messages from every key that has them. At most SETTLE of them at once.
+local SETTLE = 100  -- how much one verb cleans up, so that none blocks Redis for long
 
 local function forget(ranks)
     if #ranks == 0 then

@@ -1,5 +1,5 @@
--- Make true what time has changed: messages that expired are gone, those whose
--- delay ended or whose claim lapsed are ready, and lapsed claims are forgotten.
+-- Apply what time has changed: delete expired messages, make those ready whose delay
+-- ended or whose claim expired, and delete expired claims.
 local function make_ready(ranks)
     local scored = {}
     for place, rank in ipairs(ranks) do
@@ -11,32 +11,32 @@ local function make_ready(ranks)
     end
 end
 
-local function wake(waiting)
-    local due = redis.call('ZRANGEBYSCORE', waiting, '-inf', now, 'LIMIT', 0, SETTLE)
-    if #due > 0 then
-        redis.call('ZREM', waiting, unpack(due))
-        make_ready(due)
+local function release_due(waiting)
+    local ended = redis.call('ZRANGEBYSCORE', waiting, '-inf', now, 'LIMIT', 0, SETTLE)
+    if #ended > 0 then
+        redis.call('ZREM', waiting, unpack(ended))
+        make_ready(ended)
     end
-    return #due
+    return #ended
 end
 
 -- Returns how much was settled, and whether there is more to settle.
 local function settle()
     local gone = forget_expired(SETTLE)
-    local begun, freed = wake(delayed), wake(claimed)
-    local lapsed = redis.call('ZRANGEBYSCORE', leases, '-inf', now, 'LIMIT', 0, SETTLE)
-    if #lapsed > 0 then
-        redis.call('ZREM', leases, unpack(lapsed))
-        redis.call('HDEL', claims, unpack(lapsed))
+    local begun, freed = release_due(delayed), release_due(claimed)
+    local expired = redis.call('ZRANGEBYSCORE', leases, '-inf', now, 'LIMIT', 0, SETTLE)
+    if #expired > 0 then
+        redis.call('ZREM', leases, unpack(expired))
+        redis.call('HDEL', claims, unpack(expired))
     end
     if begun + freed > 0 then
         redis.call('PUBLISH', queue .. ':feed', begun + freed)
     end
-    return gone + begun + freed + #lapsed, math.max(gone, begun, freed) == SETTLE
+    return gone + begun + freed + #expired, math.max(gone, begun, freed) == SETTLE
 end
 
--- Milliseconds until a delay ends or a claim lapses; false: neither is running.
-local function due_in()
+-- Milliseconds until a delay ends or a claim expires; false: neither is running.
+local function next_visible_in()
     local soonest = false
     for _, waiting in ipairs({delayed, claimed}) do
         local head = redis.call('ZRANGE', waiting, 0, 0, 'WITHSCORES')

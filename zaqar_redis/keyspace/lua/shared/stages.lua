@@ -1,4 +1,4 @@
--- Forget what waits under fields that begin with `start`: an attempt's, or a writer's.
+-- Delete the chunks whose fields begin with `start`: an attempt's, or a writer's.
 local function drop(start)
     local gone = {}
     for _, field in ipairs(redis.call('HKEYS', stages)) do

@@ -1,4 +1,4 @@
--- A subscription at rest: ttl in seconds and whether it is confirmed, its options as
+-- A stored subscription: ttl in seconds and whether it is confirmed, its options as
 -- JSON, its subscriber; by lines.
 local function subscriber_of(record)
     return string.match(record, '^[^\n]*\n[^\n]*\n(.*)$')

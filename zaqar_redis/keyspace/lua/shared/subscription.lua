@@ -1,4 +1,4 @@
--- Forget subscriptions; goes on after subscriber_of().
+-- Delete a subscription; needs subscriber_of(). Returns 1, or 0 when it does not exist.
 local function unsubscribe(id)
     local record = redis.call('HGET', subscriptions, id)
     if not record then
@@ -10,11 +10,11 @@ local function unsubscribe(id)
     return redis.call('ZREM', subscription_ends, id)
 end
 
--- Forget those whose time is over, a bounded number at once.
+-- Delete the expired ones, a bounded number at once.
 local function forget_subscriptions()
-    local over = redis.call('ZRANGEBYSCORE', subscription_ends, '-inf', now, 'LIMIT', 0, 100)
-    for _, id in ipairs(over) do
+    local expired = redis.call('ZRANGEBYSCORE', subscription_ends, '-inf', now, 'LIMIT', 0, 100)
+    for _, id in ipairs(expired) do
         unsubscribe(id)
     end
-    return #over
+    return #expired
 end

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a report is about."""
+"""The header of a report."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from datetime import datetime
 
 
 @dataclass(frozen=True)
-class About:
-    """What was analysed."""
+class ReportHeader:
+    """What was analysed, and when."""
 
-    #: without a password
+    #: URI of the store or archive, without a password
     named: str
     project: str
     live: bool

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is analysed: live queues or an archive, and what counters say of live ones."""
+"""Input of the analysis: live queues with their counters, or an archive."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from pyspark.sql import functions as F
 
 from zaqar_redis import clock, errors
 from zaqar_redis.keyspace import keys
-from zaqar_redis.keyspace.client import printable
+from zaqar_redis.keyspace.client import redact_password
 from zaqar_redis.spark.jobs.archiving import reading
-from zaqar_redis.spark.options import BATCH, Options
-from zaqar_redis.spark.stores import Place, Stores, where
-from zaqar_redis.spark.subscribed import Subscribed
-from zaqar_redis.storage.drivers.redis.queues import Queues
+from zaqar_redis.spark.options import BATCH, SourceOptions
+from zaqar_redis.spark.selection import QueueSelection
+from zaqar_redis.spark.stores import StoreConnections, StoreLocation, store_config
+from zaqar_redis.storage.redis.queues import RedisQueues
 
-#: Of each message: the columns that are read, claims of live ones besides.
+#: Columns that are read of each message; of live ones those of claims too.
 _COLUMNS = ("queue", "epoch", "rank", "body", "created", "expires", "delay", "dead_letter_from")
 _OF_CLAIMS = ("claim_expires", "claim_count")
-#: Queues of which tables hold no more than this: their names come to the driver.
+#: Largest number of queues in a report: their names come to the driver.
 QUEUES_MAX = 10_000
 
 
 @dataclass(frozen=True)
-class Now:
-    """What a queue holds at the moment, as its store counts it."""
+class QueueCounters:
+    """What a queue holds now, as its store counts it."""
 
     queue: str
     total: int
@@ -44,54 +44,57 @@ class Now:
 
 
 @dataclass(frozen=True)
-class Input:
+class AnalyticsInput:
     #: columns `MESSAGE`
     messages: DataFrame
     #: by queue; empty for an archive
-    now: Sequence[Now]
+    now: Sequence[QueueCounters]
     live: bool
-    #: for people, without a password
+    #: URI for display, without a password
     named: str
     project: str
-    #: the moment that ages are counted to
+    #: the time to which ages are counted
     at: datetime
 
-    def with_messages(self, messages: DataFrame) -> Input:
+    def with_messages(self, messages: DataFrame) -> AnalyticsInput:
         return replace(self, messages=messages)
 
 
-def live(spark: SparkSession, source: Mapping[str, str]) -> Input:
-    """Raises BadConfiguration."""
-    options = Options(BATCH, source)
-    at = where(options)
-    with Stores(at) as stores:
+def live_input(spark: SparkSession, source: Mapping[str, str]) -> AnalyticsInput:
+    """Returns live queues as input.  Raises BadConfiguration."""
+    options = SourceOptions(BATCH, source)
+    config = store_config(options)
+    with StoreConnections(config) as stores:
         stores.check()
-        subscribed = Subscribed(options, stores)
-        names = [ends.queue for ends in subscribed.present()]
+        selection = QueueSelection(options, stores)
+        names = [snapshot.queue for snapshot in selection.snapshots()]
         _check_number(names)
-        now = [_now(stores, name) for name in names]
-        # The time of messages is the store's.
-        seconds, micros = map(int, stores.client(at.uri).command("TIME"))
+        now = [_queue_counters(stores, name) for name in names]
+        # Times of messages come from the store's clock.
+        seconds, micros = map(int, stores.client(config.uri).command("TIME"))
     given = {**source, "columns": ",".join(_COLUMNS + _OF_CLAIMS)}
     frame = spark.read.format("zaqar").options(**given).load()
-    return Input(
+    return AnalyticsInput(
         messages=_projected(frame),
         now=now,
         live=True,
-        named=printable(at.uri),
-        project=at.project,
+        named=redact_password(config.uri),
+        project=config.project,
         at=datetime.fromtimestamp(seconds, UTC) + timedelta(microseconds=micros),
     )
 
 
-def archived(
+def archive_input(
     spark: SparkSession,
     target: str,
     project: str,
     queues: Sequence[str] | None,
     pattern: str | None,
-) -> Input:
-    """Raises BadConfiguration, and Refused when files of the archive are missing."""
+) -> AnalyticsInput:
+    """Returns an archive as input.
+
+    Raises BadConfiguration, and JobRefused when files of the archive are missing.
+    """
     archive = reading.opened(spark, target)
     known = archive.offsets(project, queues)
     names = [name for name in sorted(known) if pattern is None or re.fullmatch(pattern, name)]
@@ -99,11 +102,11 @@ def archived(
     frame = archive.messages(project, names)
     none = {name: F.lit(None).cast("timestamp") for name in _OF_CLAIMS[:1]}
     claims = none | {_OF_CLAIMS[1]: F.lit(0)}
-    return Input(
+    return AnalyticsInput(
         messages=_projected(frame.withColumns(claims)),
         now=(),
         live=False,
-        named=printable(target),
+        named=redact_password(target),
         project=project,
         at=datetime.now(UTC),
     )
@@ -117,20 +120,20 @@ def _check_number(names: Sequence[str]) -> None:
 
 
 def _projected(frame: DataFrame) -> DataFrame:
-    """What is counted: nothing here is longer than a name."""
+    """Returns the columns that are counted, with sizes instead of bodies."""
     bodies = F.octet_length("body").cast("long").alias("bytes")
     return frame.select(*[name for name in _COLUMNS if name != "body"], *_OF_CLAIMS, bodies)
 
 
-def _now(stores: Stores, queue: str) -> Now:
-    project = stores.where.project
+def _queue_counters(stores: StoreConnections, queue: str) -> QueueCounters:
+    project = stores.config.project
 
-    def look(place: Place) -> Now:
-        client = stores.client(place.uri)
-        # This settles what time has changed, so that the counter behind it is right.
-        stats = Queues(client, clock.store).stats(project, queue).run()
+    def fetch(location: StoreLocation) -> QueueCounters:
+        client = stores.client(location.uri)
+        # This sweeps ended claims and delays, so that the counter read next is right.
+        stats = RedisQueues(client, clock.store).stats(project, queue).run()
         delayed = int(client.command("ZCARD", keys.of_queue(project, queue).delayed))
         age = stats.oldest.age if stats.oldest is not None else None
-        return Now(queue, stats.total, stats.claimed, delayed, age)
+        return QueueCounters(queue, stats.total, stats.claimed, delayed, age)
 
-    return stores.patiently(queue, look)
+    return stores.with_retry(queue, fetch)

@@ -6,35 +6,35 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, SparkSession
 
 from zaqar_redis import errors
-from zaqar_redis.spark.jobs.archiving.files import Files
+from zaqar_redis.spark.jobs.archiving.files import HadoopFolder
 
-#: Says whose folder it is: what is in it may be replaced.
-_MARK = "_zaqar-analytics.json"
+#: Marks a folder of this job: its content may be replaced.
+_MARKER_FILE = "_zaqar-analytics.json"
 
 
-class Output(Files):
+class ReportFolder(HadoopFolder):
     def __init__(self, spark: SparkSession, target: str) -> None:
         super().__init__(spark, target)
         self._spark = spark
 
     def check(self) -> None:
-        """Raises BadConfiguration when there is something else."""
-        if self.names("") and not self.exists(_MARK):
+        """Raises BadConfiguration when the folder holds something else."""
+        if self.names("") and not self.exists(_MARKER_FILE):
             raise errors.BadConfiguration(
-                f"TARGET: {self.root} is not empty, and was not made by this job"
+                f"TARGET: {self.root} is not empty, and was not created by this job"
             )
 
     def begin(self) -> None:
-        self.write(_MARK, {"version": 1})
+        self.write(_MARKER_FILE, {"version": 1})
 
     def table(self, name: str, table: DataFrame) -> DataFrame:
-        """Write it, and give what is written."""
+        """Writes a table, and returns it as read back."""
         path = self.at(name)
         table.write.mode("overwrite").parquet(path)
         return self._spark.read.schema(table.schema).parquet(path)
 
-    def put(self, name: str, text: str) -> None:
-        """Write a file, whole or not at all."""
+    def write_file(self, name: str, text: str) -> None:
+        """Writes a file atomically."""
         half = f"_{name}"
         out = self._system.create(self._path(half), True)
         try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report for people: one file of HTML that needs nothing else."""
+"""The report as a page: one self-contained HTML file."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from datetime import datetime
 from typing import Any
 
 from zaqar_redis.spark.jobs.analysing import plots, windows
-from zaqar_redis.spark.jobs.analysing.about import About
+from zaqar_redis.spark.jobs.analysing.about import ReportHeader
 from zaqar_redis.spark.jobs.analysing.summary import Summary
-from zaqar_redis.spark.jobs.analysing.tables import PERCENTILES, SOON
+from zaqar_redis.spark.jobs.analysing.tables import PERCENTILES, SOON_SECONDS
 
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; color: #323f4b; background: #fff;
@@ -45,24 +45,24 @@ svg { width: 100%; height: auto; }
 _UNKNOWN = """
 <ul>
 <li>When a message was received, and so how long it took from posting to delivery: stores
-keep no note of that, and a message that was deleted is gone. Ages are those of messages
-that nobody has deleted yet.</li>
-<li>When messages were deleted, claimed or released: of each there is only how often it was
+do not record that, and a message that was deleted is gone. Ages are those of messages
+that are not deleted yet.</li>
+<li>When messages were deleted, claimed or released: stores only know how often each was
 claimed, and until when it is held.</li>
-<li>Messages that were posted and are gone do not count as throughput. How many they are,
-ranks tell; in time they are put to the next message that is left.</li>
+<li>Messages that were posted and are gone do not count as throughput. Ranks show how many
+they are; the backlog counts them at the time of the next message that is left.</li>
 </ul>
 """
 
 
-def page(about: About, summary: Summary) -> str:
-    """The whole file."""
+def page(about: ReportHeader, summary: Summary) -> str:
+    """Returns the HTML of the report."""
     title = f"Queues of the project {about.project}"
     parts = [_head(about, title), _figures(about, summary), _queues(about, summary)]
     if summary.begins:
         parts += [*_in_time(about, summary), *_histograms(about, summary)]
-    parts += [*_claims(about, summary), *_letters(summary)]
-    parts.append(_section("What stored messages do not tell", "", _UNKNOWN))
+    parts += [*_claims(about, summary), *_dead_letters(summary)]
+    parts.append(_section("What stored messages do not show", "", _UNKNOWN))
     body = "\n".join(parts)
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -72,11 +72,11 @@ def page(about: About, summary: Summary) -> str:
     )
 
 
-def _head(about: About, title: str) -> str:
+def _head(about: ReportHeader, title: str) -> str:
     kind = "Live queues in" if about.live else "Archive at"
-    window = windows.shown(about.window)
+    window = windows.describe(about.window)
     if about.widened_from is not None:
-        window += f" (widened from {windows.shown(about.widened_from)}: there were too many)"
+        window += f" (widened from {windows.describe(about.widened_from)}: there were too many)"
     return (
         f"<h1>{html.escape(title)}</h1>\n"
         f'<p class="about">{kind} {html.escape(about.named)}, as of '
@@ -84,7 +84,7 @@ def _head(about: About, title: str) -> str:
     )
 
 
-def _figures(about: About, summary: Summary) -> str:
+def _figures(about: ReportHeader, summary: Summary) -> str:
     totals = summary.totals
     shown = [
         (_grouped(totals.messages), "messages"),
@@ -93,13 +93,13 @@ def _figures(about: About, summary: Summary) -> str:
     ]
     if about.live:
         shown.append((_grouped(summary.claimed_now), "claimed now"))
-        shown.append((_grouped(summary.lapsing_soon), f"of them lapse within {SOON} s"))
+        shown.append((_grouped(summary.lapsing_soon), f"of them expire within {SOON_SECONDS} s"))
     shown.append((_grouped(totals.dead_letters), "dead letters"))
     cells = "".join(f"<div><b>{value}</b><span>{name}</span></div>" for value, name in shown)
     return f'<div class="figures">{cells}</div>'
 
 
-def _queues(about: About, summary: Summary) -> str:
+def _queues(about: ReportHeader, summary: Summary) -> str:
     names = ["queue", "messages", "bodies", "first posted", "last posted"]
     names += [f"age {name}" for name in PERCENTILES]
     if about.live:
@@ -108,7 +108,7 @@ def _queues(about: About, summary: Summary) -> str:
     totals = summary.totals
     note = "Ages are percentiles, right to a thousandth of the messages."
     if about.live:
-        note += " What is there now is counted by the store, just before messages were read."
+        note += " Current numbers are counted by the store, just before messages were read."
     if totals.queues > len(rows):
         note += f" The {len(rows)} largest of {_grouped(totals.queues)} queues are shown."
     last = ["all", _grouped(totals.messages), _size(totals.bytes)]
@@ -116,7 +116,7 @@ def _queues(about: About, summary: Summary) -> str:
     return _section("Queues", note, _table(names, rows, last))
 
 
-def _row(about: About, queue: Mapping[str, Any]) -> list[str]:
+def _row(about: ReportHeader, queue: Mapping[str, Any]) -> list[str]:
     cells = [queue["queue"], _grouped(queue["messages"]), _size(queue["bytes"])]
     cells += [_time(queue["first_created"]), _time(queue["last_created"])]
     cells += [_duration(queue[f"age_{name}"]) for name in PERCENTILES]
@@ -127,13 +127,13 @@ def _row(about: About, queue: Mapping[str, Any]) -> list[str]:
     return cells
 
 
-def _in_time(about: About, summary: Summary) -> Iterable[str]:
-    window = windows.shown(about.window)
+def _in_time(about: ReportHeader, summary: Summary) -> Iterable[str]:
+    window = windows.describe(about.window)
     per = window.removeprefix("1 ")
     yield _section(
         "Throughput",
         f"Messages by the time they were posted, in windows of {window}; those that are gone "
-        "are not among them.",
+        "are not counted.",
         _figure(
             plots.throughput(summary.begins, summary.messages, about.window, f"messages per {per}")
         )
@@ -143,13 +143,13 @@ def _in_time(about: About, summary: Summary) -> Iterable[str]:
     )
     yield _section(
         "Backlog",
-        "How many messages had been posted by a time, of the queues as they live now, and how "
+        "How many messages had been posted by a time, since the queues were created, and how "
         "many of those are left; the difference was deleted, or has expired.",
         _figure(plots.backlog(summary.begins, summary.posted, summary.left, about.window)),
     )
 
 
-def _histograms(about: About, summary: Summary) -> Iterable[str]:
+def _histograms(about: ReportHeader, summary: Summary) -> Iterable[str]:
     nothing = [0]
     age = summary.histograms.get("age", nothing)
     yield _section("Ages", "Since messages were posted.", _figure(plots.histogram(age, "age")))
@@ -159,19 +159,19 @@ def _histograms(about: About, summary: Summary) -> Iterable[str]:
         yield _section("Delays", text, _figure(plots.histogram(delay, "delay")))
     if about.live:
         left = summary.histograms.get("ttl left", nothing)
-        text = "How long messages will be there, if nobody deletes them."
+        text = "How long until messages expire, unless they are deleted."
         yield _section("Time to live", text, _figure(plots.histogram(left, "time left")))
 
 
-def _claims(about: About, summary: Summary) -> Iterable[str]:
+def _claims(about: ReportHeader, summary: Summary) -> Iterable[str]:
     if about.live and summary.claims:
-        text = "How often messages that are there were claimed; not at all is 0."
+        text = "How often the stored messages were claimed; 0 is never."
         yield _section("Claims", text, _figure(plots.claims(summary.claims)))
 
 
-def _letters(summary: Summary) -> Iterable[str]:
+def _dead_letters(summary: Summary) -> Iterable[str]:
     if summary.dead_letters:
-        text = "By the queue they came from, and the one that they are in; the largest first."
+        text = "By the queue they came from, and their dead-letter queue; the largest first."
         drawn = _figure(plots.dead_letters(summary.dead_letters))
         yield _section("Dead letters", text, drawn)
 

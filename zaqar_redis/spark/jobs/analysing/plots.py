@@ -16,9 +16,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, MaxNLocator
 
 from zaqar_redis.spark.jobs.analysing.summary import OTHERS
-from zaqar_redis.spark.jobs.analysing.tables import CLAIMS_MAX, EDGES
+from zaqar_redis.spark.jobs.analysing.tables import CLAIMS_MAX, HISTOGRAM_EDGES
 
-#: Told apart also by those who do not see colours well, and in print.
+#: Distinct also for colour-blind readers, and in print.
 _COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9")
 _GREY, _DARK, _ALARM = "#9aa5b1", "#323f4b", "#d55e00"
 _WIDTH, _HEIGHT = 9.0, 3.0
@@ -55,7 +55,7 @@ class _Plot:
         self.axes.yaxis.set_major_locator(MaxNLocator(6, integer=True))
 
     def svg(self) -> str:
-        """Without what comes before its root, which a page has no use for."""
+        """Returns the SVG from its root element on, to embed in a page."""
         out = io.StringIO()
         with matplotlib.rc_context(_STYLE):
             self._figure.savefig(out, format="svg", metadata={"Date": None})
@@ -66,7 +66,7 @@ class _Plot:
 def throughput(
     begins: Sequence[datetime], series: Mapping[str, Sequence[int]], window: int, unit: str
 ) -> str:
-    """Layers, one for each queue, of what came in each window."""
+    """Draws stacked areas, one for each queue, of what was posted in each window."""
     plot = _Plot()
     times = _filled(begins, window)
     place = {time: at for at, time in enumerate(begins)}
@@ -96,11 +96,11 @@ def throughput(
 def backlog(
     begins: Sequence[datetime], posted: Sequence[int], left: Sequence[int], window: int
 ) -> str:
-    """Two lines: posted until then, and left of that; what is between is gone."""
+    """Draws two lines, posted until then and left of that; the area between is gone."""
     plot = _Plot()
     ends = [_number(begin + timedelta(seconds=window)) for begin in begins]
     times = [_number(begins[0]), *ends]
-    # What was posted before the first message that is left cannot be told apart in time.
+    # When messages before the first one that is left were posted is unknown.
     high, low = [posted[0] - left[0], *posted], [0, *left]
     plot.axes.fill_between(times, low, high, color=_COLOURS[0], alpha=0.12, linewidth=0)
     plot.axes.plot(times, high, color=_COLOURS[0], label="posted until then")
@@ -113,7 +113,7 @@ def backlog(
 
 
 def histogram(bars: Sequence[int], what: str) -> str:
-    """By length of time, with bars as wide as `EDGES` are apart on a scale of orders."""
+    """Draws messages by length of time, bars as wide as `HISTOGRAM_EDGES` on a log scale."""
     plot = _Plot()
     last = max((at for at, number in enumerate(bars) if number), default=0)
     first = min((at for at, number in enumerate(bars) if number), default=0)
@@ -147,14 +147,14 @@ def claims(counts: Mapping[int, int]) -> str:
     return plot.svg()
 
 
-def dead_letters(letters: Sequence[tuple[str, str, int]]) -> str:
-    plot = _Plot(height=0.9 + 0.32 * len(letters))
-    names = [f"{origin} → {queue}" for queue, origin, _ in letters]
-    places = range(len(letters), 0, -1)
-    counts = [count for *_, count in letters]
-    drawn = plot.axes.barh(list(places), counts, height=0.7, color=_ALARM)
+def dead_letters(rows: Sequence[tuple[str, str, int]]) -> str:
+    plot = _Plot(height=0.9 + 0.32 * len(rows))
+    names = [f"{origin} → {queue}" for queue, origin, _ in rows]
+    positions = range(len(rows), 0, -1)
+    counts = [count for *_, count in rows]
+    drawn = plot.axes.barh(list(positions), counts, height=0.7, color=_ALARM)
     _labels(plot.axes, drawn)
-    plot.axes.set_yticks(list(places), names)
+    plot.axes.set_yticks(list(positions), names)
     plot.axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     plot.axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     plot.axes.grid(axis="y", visible=False)
@@ -163,7 +163,7 @@ def dead_letters(letters: Sequence[tuple[str, str, int]]) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A length of time in the unit that suits it."""
+    """Returns a length of time in the unit that suits it."""
     for size, unit in _UNITS:
         if seconds >= size:
             return f"{seconds / size:.3g} {unit}"
@@ -171,23 +171,23 @@ def duration(seconds: float) -> str:
 
 
 def _labels(axes: Axes, bars: BarContainer) -> None:
-    """How many at each bar: the smallest are hardly seen beside the largest."""
+    """Labels each bar with its value: small bars are hard to see beside large ones."""
     axes.bar_label(bars, fmt=EngFormatter(sep="", places=None), padding=2, fontsize=8)
     axes.margins(y=0.12)
 
 
 def _edge(at: int) -> str:
-    return duration(EDGES[at]) if at < len(EDGES) else "longer"
+    return duration(HISTOGRAM_EDGES[at]) if at < len(HISTOGRAM_EDGES) else "longer"
 
 
 def _wide_enough(axes: Axes, left: float, right: float) -> None:
-    """A single bar is not as wide as the page."""
+    """Keeps a single bar from being as wide as the page."""
     middle, half = (left + right) / 2, max(right - left, 6) / 2
     axes.set_xlim(middle - half, middle + half)
 
 
 def _filled(begins: Sequence[datetime], window: int) -> list[datetime]:
-    """With the windows in which nothing came; there are `windows.MOST` at most."""
+    """Adds the windows without messages; at most `windows.MAX_WINDOWS` in all."""
     step = timedelta(seconds=window)
     number = round((begins[-1] - begins[0]) / step) + 1
     return [begins[0] + at * step for at in range(number)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the report shows: a few thousand numbers out of the tables, for the driver."""
+"""The numbers that the report shows: a few thousand out of the tables, on the driver."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from zaqar_redis.spark.jobs import running
-from zaqar_redis.spark.jobs.analysing.tables import EDGES
+from zaqar_redis.spark.jobs.analysing.tables import HISTOGRAM_EDGES
 
 #: Queues with a colour of their own, and with a row of their own, by number of messages.
 _COLOURED, _LISTED = 5, 50
 #: Bars of dead letters.
-_LETTERS = 10
+_DEAD_LETTER_BARS = 10
 OTHERS = "all others"
 
 
 @dataclass(frozen=True)
-class Totals:
+class ReportTotals:
     messages: int
     bytes: int
     queues: int
@@ -33,7 +33,7 @@ class Totals:
 
 @dataclass(frozen=True)
 class Summary:
-    totals: Totals
+    totals: ReportTotals
     #: rows of the table `queues`, the largest ones
     queues: Sequence[Mapping[str, Any]]
     #: beginnings of windows, in order, empty ones left out
@@ -44,9 +44,9 @@ class Summary:
     #: of each window: posted until its end, and what is left of that
     posted: Sequence[int]
     left: Sequence[int]
-    #: by what: messages of each bar of `tables.EDGES`
+    #: by what: messages of each bar of `tables.HISTOGRAM_EDGES`
     histograms: Mapping[str, Sequence[int]]
-    #: claim count -> messages; claimed now; lapsing soon
+    #: claim count -> messages; claimed now; expiring soon
     claims: Mapping[int, int]
     claimed_now: int
     lapsing_soon: int
@@ -55,7 +55,7 @@ class Summary:
 
 
 def summary(tables: Mapping[str, DataFrame]) -> Summary:
-    """Of the tables as they were written.  Raises Refused when they do not add up."""
+    """Summarizes the tables as written.  Raises JobRefused when they do not add up."""
     totals = _totals(tables)
     queues = [row.asDict() for row in _largest(tables["queues"], _LISTED).collect()]
     coloured = [str(row["queue"]) for row in queues[:_COLOURED]]
@@ -67,7 +67,7 @@ def summary(tables: Mapping[str, DataFrame]) -> Summary:
         .collect()
     )
     begins = sorted({row["begin"] for row in rows})
-    by_place = {(row["queue"], row["begin"]): row for row in rows}
+    by_window = {(row["queue"], row["begin"]): row for row in rows}
     labels = [*coloured, *([OTHERS] if totals.queues > len(coloured) else [])]
     posted, left = _cumulated(tables["backlog"], begins)
     claims = tables["claims"].groupBy("claim_count").sum().collect()
@@ -75,8 +75,8 @@ def summary(tables: Mapping[str, DataFrame]) -> Summary:
         totals=totals,
         queues=queues,
         begins=begins,
-        messages={name: _series(by_place, name, begins, "messages") for name in labels},
-        bytes={name: _series(by_place, name, begins, "bytes") for name in labels},
+        messages={name: _series(by_window, name, begins, "messages") for name in labels},
+        bytes={name: _series(by_window, name, begins, "bytes") for name in labels},
         posted=posted,
         left=left,
         histograms=_histograms(tables["ages"]),
@@ -85,12 +85,12 @@ def summary(tables: Mapping[str, DataFrame]) -> Summary:
         lapsing_soon=sum(row["sum(lapsing_soon)"] for row in claims),
         dead_letters=[
             (row["queue"], row["dead_letter_from"], row["messages"])
-            for row in _largest(tables["dead_letters"], _LETTERS).collect()
+            for row in _largest(tables["dead_letters"], _DEAD_LETTER_BARS).collect()
         ],
     )
 
 
-def _totals(tables: Mapping[str, DataFrame]) -> Totals:
+def _totals(tables: Mapping[str, DataFrame]) -> ReportTotals:
     of_queues, *others = [
         _sums(tables["queues"], "queue", "bytes"),
         _sums(tables["throughput"], "begin", "bytes"),
@@ -99,22 +99,22 @@ def _totals(tables: Mapping[str, DataFrame]) -> Totals:
         _sums(tables["dead_letters"], "queue"),
     ]
     # In one query: each costs more to start than to run.
-    row, in_time, *rest, letters = [
+    row, in_time, *rest, dead_letters = [
         [int(value or 0) for value in each]
         for each in functools.reduce(DataFrame.unionAll, others, of_queues).collect()
     ]
     messages, size, queues = row
     counted = [messages, in_time[0], *[each[0] for each in rest]]
     if len(set(counted)) > 1 or in_time[1] != size:
-        raise running.Refused(
+        raise running.JobRefused(
             f"the tables do not add up, to {', '.join(map(str, counted))} messages: what Spark "
             "had read was lost and read again, when queues had changed; run this again"
         )
-    return Totals(messages, size, queues, in_time[2], letters[0])
+    return ReportTotals(messages, size, queues, in_time[2], dead_letters[0])
 
 
 def _sums(table: DataFrame, distinct: str, size: str | None = None) -> DataFrame:
-    """Messages, bytes, and how many different ones there are of something."""
+    """Returns sums of messages and bytes, and the number of different values of a column."""
     return table.agg(
         F.sum("messages"),
         F.sum(size) if size else F.lit(None).cast("long"),
@@ -133,7 +133,7 @@ def _series(
 
 
 def _cumulated(backlog: DataFrame, begins: Sequence[datetime]) -> tuple[list[int], list[int]]:
-    """Of all queues, at the end of each window: posted until then, and left of that."""
+    """Returns for all queues, at the end of each window: posted until then, left of that."""
     earlier = Window.partitionBy("queue", "epoch").orderBy("begin")
     highest = F.max("posted_until_then").over(
         earlier.rowsBetween(Window.unboundedPreceding, Window.currentRow)
@@ -148,18 +148,18 @@ def _cumulated(backlog: DataFrame, begins: Sequence[datetime]) -> tuple[list[int
     )
     found = {row["begin"]: row for row in rows}
     posted, left = [], []
-    so_far = there = 0
+    posted_so_far = left_so_far = 0
     for begin in begins:
-        so_far += int(found[begin]["risen"])
-        there += int(found[begin]["messages"])
-        posted.append(so_far)
-        left.append(there)
+        posted_so_far += int(found[begin]["risen"])
+        left_so_far += int(found[begin]["messages"])
+        posted.append(posted_so_far)
+        left.append(left_so_far)
     return posted, left
 
 
 def _histograms(ages: DataFrame) -> dict[str, list[int]]:
     found: dict[str, list[int]] = {}
     for row in ages.groupBy("what", "from_seconds").sum("messages").collect():
-        bars = found.setdefault(row["what"], [0] * len(EDGES))
-        bars[EDGES.index(row["from_seconds"])] = row["sum(messages)"]
+        bars = found.setdefault(row["what"], [0] * len(HISTOGRAM_EDGES))
+        bars[HISTOGRAM_EDGES.index(row["from_seconds"])] = row["sum(messages)"]
     return found

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tables of a report, each made by Spark; none is longer for longer queues."""
+"""The tables of a report, computed by Spark; their size does not grow with the queues."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from collections.abc import Mapping
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from zaqar_redis.spark.jobs.analysing.inputs import Input
+from zaqar_redis.spark.jobs.analysing.inputs import AnalyticsInput
 
-#: Where bars of histograms begin, in seconds; the last one has no end.
-EDGES = (
+#: Lower edges of histogram bars, in seconds; the last bar has no end.
+HISTOGRAM_EDGES = (
     *(0, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1800),
     *(3600, 2 * 3600, 6 * 3600, 12 * 3600, 86_400, 2 * 86_400, 7 * 86_400, 30 * 86_400),
     *(90 * 86_400, 365 * 86_400),
 )
-#: Claims of a message from which on all are counted together.
+#: Claim count from which on messages are counted together.
 CLAIMS_MAX = 20
-#: Seconds before its end in which a claim counts as lapsing soon.
-SOON = 60
-#: Percentiles of ages, and how exact: one part in so many of the messages.
+#: Seconds before its end in which a claim counts as expiring soon.
+SOON_SECONDS = 60
+#: Percentiles of ages, and their accuracy: one part in so many of the messages.
 PERCENTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
 _ACCURACY = 1000
 
 _NOW = "queue string, total_now long, claimed_now long, delayed_now long, oldest_age_now long"
 
 
-class Tables:
-    def __init__(self, spark: SparkSession, given: Input, window: int) -> None:
+class ReportTables:
+    def __init__(self, spark: SparkSession, given: AnalyticsInput, window: int) -> None:
         """*window* is in seconds."""
         self._spark = spark
         self._given = given
@@ -37,7 +37,7 @@ class Tables:
         self._window = window
 
     def all(self) -> Mapping[str, DataFrame]:
-        """By name of the folder."""
+        """Returns the tables by name of their folder."""
         return {
             "queues": self._queues(),
             "throughput": self._throughput(),
@@ -48,7 +48,7 @@ class Tables:
         }
 
     def _queues(self) -> DataFrame:
-        """One row for each queue: what was read, and what its store counts now."""
+        """Returns a row for each queue: what was read, and what its store counts now."""
         age = self._seconds(self._at, F.col("created"))
         ranks = list(PERCENTILES.values())
         read = self._messages.groupBy("queue").agg(
@@ -69,7 +69,7 @@ class Tables:
         return found.fillna(0, ["messages", "bytes"]).coalesce(1).sortWithinPartitions("queue")
 
     def _throughput(self) -> DataFrame:
-        """By queue and window of ``created``."""
+        """Returns messages and bytes by queue and window of ``created``."""
         return (
             self._messages.groupBy("queue", self._begin().alias("begin"))
             .agg(F.count("*").alias("messages"), F.sum("bytes").alias("bytes"))
@@ -85,10 +85,10 @@ class Tables:
         )
 
     def _backlog(self) -> DataFrame:
-        """By queue, life and window: what was posted until then, and what is left of that.
+        """Returns by queue, epoch and window: posted until then, and left of that.
 
-        Ranks grow by one with each message, so the last rank of a window says how many
-        were posted until then, whatever has become of them.
+        Ranks grow by one with each message, so the last rank of a window is the number
+        posted until then, deleted ones included.
         """
         until_now = Window.partitionBy("queue", "epoch").orderBy("begin")
         return (
@@ -106,7 +106,7 @@ class Tables:
         )
 
     def _ages(self) -> DataFrame:
-        """Histograms by queue: of *age*, of *delay*, and of the *ttl left*, in seconds."""
+        """Returns histograms by queue of *age*, *delay* and *ttl left*, in seconds."""
         seconds = {
             "age": self._seconds(self._at, F.col("created")),
             "delay": F.col("delay").cast("double"),
@@ -120,7 +120,7 @@ class Tables:
                 ]
             )
         ).alias("each")
-        edges = F.array(*[F.lit(edge) for edge in (*EDGES, None)])
+        edges = F.array(*[F.lit(edge) for edge in (*HISTOGRAM_EDGES, None)])
         return (
             self._messages.select("queue", each)
             .groupBy("queue", "each.what", "each.bar")
@@ -133,9 +133,9 @@ class Tables:
         )
 
     def _claims(self) -> DataFrame:
-        """By queue and how often messages were claimed; of an archive, nothing is known."""
+        """Returns messages by queue and claim count; empty for an archive."""
         held = F.col("claim_expires") > self._at
-        soon = held & (self._seconds(F.col("claim_expires"), self._at) < SOON)
+        soon = held & (self._seconds(F.col("claim_expires"), self._at) < SOON_SECONDS)
         counted = F.least("claim_count", F.lit(CLAIMS_MAX))
         return (
             self._messages.where(F.lit(self._given.live))
@@ -150,7 +150,7 @@ class Tables:
         )
 
     def _dead_letters(self) -> DataFrame:
-        """By dead-letter queue and the queue that the letters came from."""
+        """Returns dead letters by their queue and the queue that they came from."""
         return (
             self._messages.where(F.col("dead_letter_from").isNotNull())
             .groupBy("queue", "dead_letter_from")
@@ -172,12 +172,12 @@ class Tables:
         return F.timestamp_seconds(F.unix_timestamp("begin") + self._window)
 
     def _seconds(self, later: Column, earlier: Column) -> Column:
-        """Between two times; none is less than 0."""
+        """Returns the seconds between two times, at least 0."""
         micros = F.unix_micros(later) - F.unix_micros(earlier)
         return F.greatest(micros / 1e6, F.lit(0.0))
 
 
 def _bar(value: Column) -> Column:
-    """Which bar of a histogram, from 0."""
-    steps = [F.when(value >= edge, 1).otherwise(0) for edge in EDGES[1:]]
+    """Returns the index of the histogram bar, from 0."""
+    steps = [F.when(value >= edge, 1).otherwise(0) for edge in HISTOGRAM_EDGES[1:]]
     return sum(steps, F.lit(0))

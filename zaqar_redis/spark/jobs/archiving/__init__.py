@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Archives of queues: files by project, queue and date, and the books kept about them."""
+"""Archives of queues: files by project, queue and date, and their transaction log."""

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many small files of a folder become one.
+"""Compacts many small files of a folder into one.
 
-The one is written aside, then a record says which files it stands for, then it is moved
-in and the others are removed; what a crash leaves undone, the next run does.  The record
-stays until the list of files has it.
+The new file is staged, then a record names the files it replaces, then it is moved in and
+the others are removed; the next run finishes what a crash leaves undone.  The record stays
+until the list of files has it.
 
-What is damaged, or is not all there, stays as it is: the one file would hide it.
+Files that are damaged or incomplete stay as they are: the new file would hide that.
 
-Whoever reads the plain files meanwhile may see messages of the folder twice, never too
-few, or fail because a file went away under him; `reading.Archive` leaves out files that
-another one stands for.  Readers of a table see the change at once; there the old files
+Readers of the plain files may meanwhile see messages of the folder twice, never too few,
+or fail because a file was removed; `reading.ArchiveReader` leaves out files that another
+one replaces.  Readers of a table see the change at once; there the old files
 stay for readers of older states until the table's own clean-up removes them.
 """
 
@@ -21,28 +21,28 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
-from zaqar_redis.spark.jobs.archiving import books, damage, layout
-from zaqar_redis.spark.jobs.archiving.books import Books, Compaction
-from zaqar_redis.spark.jobs.archiving.files import Files, Found
-from zaqar_redis.spark.jobs.archiving.inventory import Content, Inventory
-from zaqar_redis.spark.jobs.archiving.lock import Held
-from zaqar_redis.spark.jobs.archiving.tables import Table
+from zaqar_redis.spark.jobs.archiving import damage, layout, transaction_log
+from zaqar_redis.spark.jobs.archiving.files import FileEntry, HadoopFolder
+from zaqar_redis.spark.jobs.archiving.inventory import FileIndex, FileStats
+from zaqar_redis.spark.jobs.archiving.lock import LockCheck
+from zaqar_redis.spark.jobs.archiving.tables import TableFormat
+from zaqar_redis.spark.jobs.archiving.transaction_log import Compaction, TransactionLog
 
-#: A folder with more small files than this is compacted: each costs a reader a request.
+#: A folder with more small files is compacted: each file costs a reader a request.
 MANY = 8
-#: What is small, bytes: a quarter of a row group of Parquet, so that reading it is mostly
-#: getting there.
+#: Bytes below which a file is small: a quarter of a row group of Parquet, so that opening
+#: it costs more than reading it.
 _SMALL = 32 * 1024 * 1024
 #: Bytes of files that become one: one task sorts them, on disk if need be.
 _MOST = 128 * 1024 * 1024
-#: Compactions until the list of files is written anew: each costs readers a request, and
-#: a list as many lines as there are files.
+#: Compactions until the list of files is rewritten: each costs readers a request, and a
+#: list has as many lines as there are files.
 _FOLD = 64
 
 
 @dataclass
-class Compacted:
-    """How many files became how many."""
+class CompactionStats:
+    """Number of files before and after compactions."""
 
     before: int = 0
     after: int = 0
@@ -50,28 +50,33 @@ class Compacted:
 
 class Compactor:
     def __init__(
-        self, spark: SparkSession, files: Files, kept: Books, table: Table | None, held: Held
+        self,
+        spark: SparkSession,
+        files: HadoopFolder,
+        log: TransactionLog,
+        table: TableFormat | None,
+        held: LockCheck,
     ) -> None:
         self._spark = spark
         self._files = files
-        self._books = kept
+        self._log = log
         self._table = table
         self._held = held
-        self._inventory = Inventory(files)
+        self._inventory = FileIndex(files)
         #: not in the list of files yet
         self._ended: list[Compaction] = []
-        self.done = Compacted()
-        #: what is wrong with files that stay as they are, each once
+        self.done = CompactionStats()
+        #: errors of files that stay as they are, each once
         self.damaged: dict[str, None] = {}
 
     def finish(self) -> None:
-        """What another run began."""
-        for compaction in self._books.compactions():
+        """Finishes compactions that another run began."""
+        for compaction in self._log.compactions():
             self._finish(compaction)
         self._fold()
 
     def run(self, folders: Iterable[str]) -> None:
-        """Compact those of the folders that have more than `MANY` small files."""
+        """Compacts the folders that have more than `MANY` small files."""
         known = self._inventory.current()
         live = set(self._table.files()) if self._table is not None else known.keys()
         for folder in sorted(folders):
@@ -82,13 +87,13 @@ class Compactor:
                     self._one(folder, group, known)
         self._fold()
 
-    def _one(self, folder: str, group: Sequence[Found], known: Mapping[str, Content]) -> None:
+    def _one(self, folder: str, group: Sequence[FileEntry], known: Mapping[str, FileStats]) -> None:
         id = uuid.uuid4().hex
-        staged = f"{books.STAGED}/{id}"
+        staged = f"{transaction_log.STAGED}/{id}"
         try:
             file, rows = self._staged(staged, group, known)
-        except damage.Damaged as error:
-            # Archiving goes on: what is not archived would expire.
+        except damage.ArchiveDamaged as error:
+            # Archiving continues: messages that are not archived would expire.
             self.damaged[str(error)] = None
             self._files.remove(staged)
             return
@@ -101,14 +106,14 @@ class Compactor:
             size=file.size,
         )
         self._held()
-        self._books.compacting(compaction)
+        self._log.compacting(compaction)
         self._finish(compaction)
 
-    @damage.noticed()
+    @damage.read_errors_translated()
     def _staged(
-        self, staged: str, group: Sequence[Found], known: Mapping[str, Content]
-    ) -> tuple[Found, int]:
-        """One file out of some, and how many messages it has.  Raises damage.Damaged."""
+        self, staged: str, group: Sequence[FileEntry], known: Mapping[str, FileStats]
+    ) -> tuple[FileEntry, int]:
+        """Merges files; returns the file and its messages.  Raises damage.ArchiveDamaged."""
         paths = [self._files.at(each.name) for each in group]
         messages = self._spark.read.schema(layout.SCHEMA).options(**layout.READ).parquet(*paths)
         (
@@ -120,14 +125,14 @@ class Compactor:
         (file,) = self._files.listed(staged)
         rows, merged = self._archived(group, known), self._rows(file.name)
         if rows != merged:
-            raise damage.Damaged(
+            raise damage.ArchiveDamaged(
                 f"{self._files.at(group[0].name)} and {len(group) - 1} files beside it: "
                 f"{rows} messages were archived in them, and {merged} are there"
             )
         return file, rows
 
-    def _archived(self, group: Sequence[Found], known: Mapping[str, Content]) -> int:
-        """Messages that were written to files; where others maintain the table, that are there."""
+    def _archived(self, group: Sequence[FileEntry], known: Mapping[str, FileStats]) -> int:
+        """Returns messages recorded for files; where others maintain the table, counts them."""
         return sum(
             known[each.name].rows if each.name in known else self._rows(each.name) for each in group
         )
@@ -156,9 +161,9 @@ class Compactor:
             self._ended.clear()
 
 
-def _groups(small: Sequence[Found]) -> Iterator[list[Found]]:
-    """Neighbours that become one file; none of a single one."""
-    group: list[Found] = []
+def _groups(small: Sequence[FileEntry]) -> Iterator[list[FileEntry]]:
+    """Yields groups of neighbouring files to merge, each of at least two."""
+    group: list[FileEntry] = []
     for file in small:
         if sum(each.size for each in group) + file.size > _MOST:
             if len(group) > 1:

@@ -14,18 +14,18 @@ from deltalake.transaction import AddAction, RemoveAction
 
 from zaqar_redis.spark import columns
 from zaqar_redis.spark.jobs.archiving import layout
-from zaqar_redis.spark.jobs.archiving.books import Compaction, File, Head
-from zaqar_redis.spark.jobs.archiving.files import Files
+from zaqar_redis.spark.jobs.archiving.files import HadoopFolder
+from zaqar_redis.spark.jobs.archiving.transaction_log import ArchiveFile, ArchiveHeader, Compaction
 
 _SCHEMA = pa.schema([*columns.arrow_schema(layout.COLUMNS), ("date", pa.date32())])
 
 
-class Delta:
-    def __init__(self, files: Files, head: Head) -> None:
+class DeltaFormat:
+    def __init__(self, files: HadoopFolder, head: ArchiveHeader) -> None:
         self._uri = files.local or files.root
         self._writer = f"zaqar-redis-{head.id}"
 
-    def add(self, batch: int, files: Sequence[File]) -> None:
+    def add(self, batch: int, files: Sequence[ArchiveFile]) -> None:
         table = self._table()
         last = table.transaction_version(self._writer)
         if last is not None and last >= batch:
@@ -42,7 +42,7 @@ class Delta:
         self._commit(table, [added, *removed], None)
 
     def files(self) -> list[str]:
-        # The log has paths as they are in URIs.
+        # The log has paths escaped as in URIs.
         actions = pa.table(self._table().get_add_actions())
         return sorted(unquote(path) for path in actions.column("path").to_pylist())
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of an archive, in whatever file system Hadoop knows."""
+"""Files of an archive, in any file system that Hadoop supports."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from pyspark.sql import SparkSession
 
 from zaqar_redis import errors
 
-#: Folder of the books: readers of Parquet pass over names that begin with "_".
-BOOKS = "_zaqar"
+#: Folder of the transaction log: readers of Parquet skip names that begin with "_".
+LOG_FOLDER = "_zaqar"
 
 
 @dataclass(frozen=True)
-class Found:
+class FileEntry:
     """A file; *name* is its path below the archive."""
 
     name: str
     size: int
 
 
-class Files:
+class HadoopFolder:
     """Everything below one folder; names are paths below it.
 
     Raises BadConfiguration when the folder's file system is unknown, and what Hadoop
-    raises (Py4JJavaError) when it does not do what is asked.
+    raises (Py4JJavaError) when an operation fails.
     """
 
     def __init__(self, spark: SparkSession, target: str) -> None:
-        # What pyspark has for its own sources; there is no other way to Hadoop's files.
+        # Internal to pyspark, but there is no other way to Hadoop's file systems.
         self._jvm = cast(Any, spark._jvm)
         configuration: Any = spark._jsc.hadoopConfiguration()
         try:
@@ -52,16 +52,16 @@ class Files:
 
     @property
     def local(self) -> str | None:
-        """The folder on this machine; None: it is elsewhere."""
+        """Path of the folder on this machine; None: it is in another file system."""
         uri = self._root.toUri()
         return str(uri.getPath()) if uri.getScheme() == "file" else None
 
     def at(self, name: str) -> str:
-        """The whole path, as Spark takes it."""
+        """Returns the full path, as Spark takes it."""
         return str(self._path(name).toString())
 
     def below(self, uri: str) -> str:
-        """The name of a file that Spark names by its URI."""
+        """Returns the name of a file from its URI."""
         return unquote(urlsplit(uri).path)[len(self._base) + 1 :]
 
     def _path(self, name: str) -> Any:
@@ -71,19 +71,19 @@ class Files:
         return bool(self._system.exists(self._path(name)))
 
     def names(self, folder: str) -> list[str]:
-        """Names of what a folder holds, in order; none when there is no such folder."""
+        """Returns the sorted names in a folder; empty when it does not exist."""
         path = self._path(folder)
         if not self._system.exists(path):
             return []
         return sorted(str(each.getPath().getName()) for each in self._system.listStatus(path))
 
     def numbers(self, folder: str) -> list[int]:
-        """Of the records in a folder that have a number for a name, in order."""
+        """Returns the sorted numbers of the records in a folder that are named by a number."""
         names = (name.removesuffix(".json") for name in self.names(folder))
         return sorted(int(name) for name in names if name.isdecimal())
 
-    def listed(self, folder: str) -> list[Found]:
-        """All files in a folder and below, but for hidden ones, in order of their names."""
+    def listed(self, folder: str) -> list[FileEntry]:
+        """Returns all files in a folder and below, except hidden ones, sorted by name."""
         path = self._path(folder)
         if not self._system.exists(path):
             return []
@@ -93,26 +93,26 @@ class Files:
             status = files.next()
             name = str(status.getPath().toString())[start:]
             if not name.rpartition("/")[2].startswith(("_", ".")):
-                found.append(Found(name, int(status.getLen())))
+                found.append(FileEntry(name, int(status.getLen())))
         return sorted(found, key=lambda each: each.name)
 
     def move(self, source: str, to: str) -> None:
-        """Move a file, unless it was moved already.  Raises FileNotFoundError: neither is there."""
+        """Moves a file, unless it was moved.  Raises FileNotFoundError if neither exists."""
         if not self.exists(to):
             if not self.exists(source):
                 raise FileNotFoundError(
-                    f"{self.at(source)} is gone, and {self.at(to)} is not there"
+                    f"{self.at(source)} is gone, and {self.at(to)} does not exist"
                 )
             self._system.mkdirs(self._path(to).getParent())
             if not self._system.rename(self._path(source), self._path(to)):
                 raise OSError(f"{self.at(source)} cannot be moved to {self.at(to)}")
 
     def remove(self, name: str) -> None:
-        """Remove a file or a whole folder, if it is there."""
+        """Removes a file or a whole folder, if it exists."""
         self._system.delete(self._path(name), True)
 
     def write(self, name: str, record: dict[str, Any]) -> None:
-        """Write down a record.  Cut off by a crash, it is as if it were not there."""
+        """Writes a record.  One that a crash cut off counts as missing."""
         out = self._system.create(self._path(name), True)
         try:
             out.write(json.dumps(record, indent=1).encode())
@@ -120,7 +120,7 @@ class Files:
             out.close()
 
     def read(self, name: str) -> dict[str, Any] | None:
-        """The record; None: there is none, or none that was finished."""
+        """Returns the record; None: it does not exist, or was not finished."""
         if not self.exists(name):
             return None
         try:

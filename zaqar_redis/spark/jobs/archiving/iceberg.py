@@ -31,12 +31,12 @@ from pyiceberg.types import (
 
 from zaqar_redis import errors
 from zaqar_redis.spark.jobs.archiving import layout
-from zaqar_redis.spark.jobs.archiving.books import Compaction, File, Head
-from zaqar_redis.spark.jobs.archiving.files import BOOKS, Files
+from zaqar_redis.spark.jobs.archiving.files import LOG_FOLDER, HadoopFolder
+from zaqar_redis.spark.jobs.archiving.transaction_log import ArchiveFile, ArchiveHeader, Compaction
 
 TABLE = "zaqar.archive"
-_FOLDER = f"{BOOKS}/iceberg"
-#: Of the table: the last batch that came in.
+_FOLDER = f"{LOG_FOLDER}/iceberg"
+#: Property of the table: the last committed batch.
 _BATCH = "zaqar-redis.batch"
 _TYPES: dict[str, PrimitiveType] = {
     "string": StringType(),
@@ -48,17 +48,17 @@ _TYPES: dict[str, PrimitiveType] = {
 }
 
 
-class Iceberg:
-    """Raises BadConfiguration when there is no such catalogue."""
+class IcebergFormat:
+    """Raises BadConfiguration when the catalogue does not exist."""
 
-    def __init__(self, files: Files, head: Head) -> None:
+    def __init__(self, files: HadoopFolder, head: ArchiveHeader) -> None:
         local = files.local
         self._root = f"file://{local}" if local is not None else files.root
         self._name = head.table or TABLE
         self._catalog = _catalog(files, head.catalog)
         self._opened: Table | None = None
 
-    def add(self, batch: int, files: Sequence[File]) -> None:
+    def add(self, batch: int, files: Sequence[ArchiveFile]) -> None:
         table = self._table()
         if int(table.properties.get(_BATCH, -1)) >= batch:
             return
@@ -68,7 +68,7 @@ class Iceberg:
                     [self._path(each.name) for each in files],
                     snapshot_properties={_BATCH: str(batch)},
                 )
-            # With the files or not at all; snapshots may be expired by others.
+            # In the same transaction as the files; others may expire snapshots.
             transaction.set_properties({_BATCH: str(batch)})
 
     def replace(self, compaction: Compaction) -> None:
@@ -113,7 +113,7 @@ class Iceberg:
             self._name,
             _schema(),
             location=self._root,
-            # Else it would be a folder that readers of plain Parquet take for data.
+            # Else readers of plain Parquet would take its folder for data.
             properties={"write.metadata.path": self._path(_FOLDER)},
         )
 
@@ -127,7 +127,7 @@ def _schema() -> Schema:
     )
 
 
-def _catalog(files: Files, given: str | None) -> Catalog:
+def _catalog(files: HadoopFolder, given: str | None) -> Catalog:
     try:
         if given is None:
             return _own(files)
@@ -136,11 +136,11 @@ def _catalog(files: Files, given: str | None) -> Catalog:
         return load_catalog(given)
     except errors.BadConfiguration:
         raise
-    except Exception as error:  # whatever kind of catalogue it is says so in its own way
+    except Exception as error:  # each kind of catalogue has its own exceptions
         raise errors.BadConfiguration(f"--catalog: {error}") from error
 
 
-def _own(files: Files) -> Catalog:
+def _own(files: HadoopFolder) -> Catalog:
     if files.local is None:
         raise errors.BadConfiguration(
             f"--catalog: needed for {files.root}, where no SQLite file can be"

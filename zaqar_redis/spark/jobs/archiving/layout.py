@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How messages lie in an archive: columns, folders, names of files.
+"""Layout of an archive: columns, folders, names of files.
 
     project=acme/queue=orders/date=2026-03-01/batch-0000000007-part-00002.parquet
 
@@ -19,25 +19,25 @@ from pyspark.sql.types import DateType, StructField, StructType
 
 from zaqar_redis.spark import columns
 
-#: What is archived of a message: claims are over when somebody reads it.
+#: Columns that are archived, without claims: these have ended when somebody reads it.
 COLUMNS = tuple(
     column.name
     for column in columns.COLUMNS
-    if column.default and column.name not in columns.OF_CLAIMS
+    if column.default and column.name not in columns.CLAIM_COLUMNS
 )
-#: Of the files.
-SCHEMA: StructType = columns.named(",".join(COLUMNS))
-#: Of the files with what only their folders say.
+#: Schema of the files.
+SCHEMA: StructType = columns.schema_of(",".join(COLUMNS))
+#: Schema of the files with the columns that only their folders have.
 WITH_DATE = StructType([*SCHEMA.fields, StructField("date", DateType())])
 FOLDERS = ("project", "queue", "date")
 
-#: Folders of staged files: project and queue are to stay in the files as well, for
-#: readers that look at single files, and Spark takes out what folders are made of.
+#: Folder columns of staged files, by other names: Spark removes folder columns from files,
+#: but project and queue must stay there, for readers of single files.
 _STAGED = {"project": "to_project", "queue": "to_queue", "date": "date"}
 _MICROS_A_DAY = 86_400_000_000
 
-#: Options of readers of the files: what is damaged or gone is to be noticed, whatever
-#: the session's settings are.
+#: Options of readers of the files: damaged or missing ones are errors, whatever the
+#: session's settings.
 READ = {
     "parquet.page.verify-checksum.enabled": "true",
     "ignoreCorruptFiles": "false",
@@ -47,7 +47,7 @@ READ = {
 WRITTEN = {"compression": "zstd", "parquet.page.write-checksum.enabled": "true"}
 
 _SETTINGS = {
-    # As in jobs/session.py, for sessions that are the caller's.
+    # As in jobs/session.py, for sessions of the caller.
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }
@@ -55,7 +55,7 @@ _SETTINGS = {
 
 @contextlib.contextmanager
 def settings(spark: SparkSession) -> Iterator[None]:
-    """What files must be written with, whatever the session's settings are."""
+    """Applies the settings that files must be written with, whatever the session's are."""
     before: dict[str, Any] = {name: spark.conf.get(name) for name in _SETTINGS}
     for name, value in _SETTINGS.items():
         spark.conf.set(name, value)
@@ -67,7 +67,7 @@ def settings(spark: SparkSession) -> Iterator[None]:
 
 
 def stage(messages: DataFrame, folder: str) -> None:
-    """Write messages as files in their order, in folders that `final` knows."""
+    """Writes messages as files in their order, in folders that `final` understands."""
     staged = messages.select(
         *COLUMNS,
         F.col("project").alias(_STAGED["project"]),
@@ -76,7 +76,7 @@ def stage(messages: DataFrame, folder: str) -> None:
     )
     folders = list(_STAGED.values())
     (
-        # Spark would sort by folder itself, and lose the order within.
+        # Spark would sort by folder itself, and lose the order within it.
         staged.sortWithinPartitions(*folders, "epoch", "rank")
         .write.options(**WRITTEN)
         .partitionBy(*folders)
@@ -85,19 +85,19 @@ def stage(messages: DataFrame, folder: str) -> None:
 
 
 def _date() -> Column:
-    # to_date() would ask the session for its time zone.
+    # to_date() would use the time zone of the session.
     days = F.expr(f"CAST(unix_micros(created) DIV {_MICROS_A_DAY} AS INT)")
     return F.date_add(F.lit("1970-01-01").cast("date"), days)
 
 
 def final(staged: str, batch: int, part: int) -> str:
-    """Where a staged file belongs; *staged* is its path in the folder that was staged."""
-    said = [folder.partition("=")[2] for folder in staged.split("/")[:-1]]
-    folders = [f"{name}={value}" for name, value in zip(FOLDERS, said, strict=True)]
+    """Returns the final name of a staged file; *staged* is its path in the staged folder."""
+    values = [folder.partition("=")[2] for folder in staged.split("/")[:-1]]
+    folders = [f"{name}={value}" for name, value in zip(FOLDERS, values, strict=True)]
     return "/".join([*folders, f"batch-{batch:010d}-part-{part:05d}.parquet"])
 
 
 def values(name: str) -> dict[str, str]:
-    """What the folders of a file say."""
+    """Returns the values of the folder columns of a file."""
     pairs = (folder.partition("=") for folder in name.split("/")[:-1])
     return {key: unquote(value) for key, _, value in pairs}

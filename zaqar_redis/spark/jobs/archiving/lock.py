@@ -12,24 +12,24 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 
-from zaqar_redis.spark.jobs.archiving.files import BOOKS, Files
-from zaqar_redis.spark.jobs.running import Refused
+from zaqar_redis.spark.jobs.archiving.files import LOG_FOLDER, HadoopFolder
+from zaqar_redis.spark.jobs.running import JobRefused
 
-_LOCK = f"{BOOKS}/lock"
-#: Seconds between two signs of life, and after how many without one a holder is dead:
+_LOCK = f"{LOG_FOLDER}/lock"
+#: Seconds between two renewals, and seconds without one after which a holder is dead:
 #: enough for a pause of the machine, and short enough to wait for after a crash.
 _RENEW, _DEAD = 5.0, 30.0
 
-#: Raises Refused when the lock is not ours any more.
-Held = Callable[[], None]
+#: Raises JobRefused when the lock is no longer ours.
+LockCheck = Callable[[], None]
 
 
 @contextlib.contextmanager
-def held(files: Files) -> Iterator[Held]:
-    """Nobody else archives there while the block runs.  Raises Refused.
+def held(files: HadoopFolder) -> Iterator[LockCheck]:
+    """Holds the lock of the archive while the block runs.  Raises JobRefused.
 
-    On this machine the system keeps the lock, which ends with the process.  Elsewhere a
-    file is renewed: whoever finds it waits until it sees that nobody does.
+    On this machine it is a lock of the system, which ends with the process.  Elsewhere it is
+    a file that the holder renews: a process that finds it waits until nobody does.
     """
     if files.local is not None:
         with _local(files.local):
@@ -42,15 +42,15 @@ def held(files: Files) -> Iterator[Held]:
 @contextlib.contextmanager
 def _local(folder: str) -> Iterator[None]:
     try:
-        os.makedirs(os.path.join(folder, BOOKS), exist_ok=True)
+        os.makedirs(os.path.join(folder, LOG_FOLDER), exist_ok=True)
         file = os.open(os.path.join(folder, _LOCK), os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:
-        raise Refused(f"TARGET: {folder} cannot be written to: {error.strerror}") from error
+        raise JobRefused(f"TARGET: {folder} cannot be written to: {error.strerror}") from error
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         os.close(file)
-        raise Refused(f"another process archives to {folder}") from error
+        raise JobRefused(f"another process archives to {folder}") from error
     try:
         yield
     finally:
@@ -58,9 +58,9 @@ def _local(folder: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def leased(files: Files, renew: float = _RENEW, dead: float = _DEAD) -> Iterator[Held]:
-    """The same by a file that is renewed every *renew* seconds."""
-    _wait_for_the_dead(files, renew, dead)
+def leased(files: HadoopFolder, renew: float = _RENEW, dead: float = _DEAD) -> Iterator[LockCheck]:
+    """Holds the lock by a file that is renewed every *renew* seconds."""
+    _wait_for_expired_lease(files, renew, dead)
     lease = _Lease(files)
     lease.renew()
     ended = threading.Event()
@@ -75,16 +75,16 @@ def leased(files: Files, renew: float = _RENEW, dead: float = _DEAD) -> Iterator
             files.remove(_LOCK)
 
 
-def _wait_for_the_dead(files: Files, renew: float, dead: float) -> None:
-    # Clocks of machines differ: what counts is whether it changes under our eyes.
+def _wait_for_expired_lease(files: HadoopFolder, renew: float, dead: float) -> None:
+    # Clocks of machines differ: what counts is whether the file changes while we wait.
     seen = files.read(_LOCK)
     end = time.monotonic() + dead
     while seen is not None and time.monotonic() < end:
         time.sleep(renew / 5)
         now = files.read(_LOCK)
-        # None is also what one reads while the holder writes it.
+        # A read also returns None while the holder writes the file.
         if now is not None and now != seen:
-            raise Refused(f"another process archives to {files.root}: {now['who']}")
+            raise JobRefused(f"another process archives to {files.root}: {now['who']}")
 
 
 def _renew(lease: _Lease, seconds: float, ended: threading.Event) -> None:
@@ -95,7 +95,7 @@ def _renew(lease: _Lease, seconds: float, ended: threading.Event) -> None:
 
 
 class _Lease:
-    def __init__(self, files: Files) -> None:
+    def __init__(self, files: HadoopFolder) -> None:
         self._files = files
         self._id = uuid.uuid4().hex
         self._count = 0
@@ -111,4 +111,4 @@ class _Lease:
 
     def check(self) -> None:
         if not self.mine():
-            raise Refused("another process has taken the archive over; nothing was lost")
+            raise JobRefused("another process has taken the archive over; nothing was lost")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is not archived yet, in batches."""
+"""Plans batches of what is not archived yet."""
 
 from __future__ import annotations
 
@@ -7,91 +7,100 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from zaqar_redis import errors
-from zaqar_redis.spark import losses, offsets
-from zaqar_redis.spark.jobs.archiving.books import Range
-from zaqar_redis.spark.jobs.running import Refused
-from zaqar_redis.spark.offsets import Entry
-from zaqar_redis.spark.options import Options
-from zaqar_redis.spark.stores import Stores
-from zaqar_redis.spark.subscribed import Ends, Subscribed
-from zaqar_redis.storage.drivers.redis import range_reader
+from zaqar_redis.spark import data_loss, offsets
+from zaqar_redis.spark.jobs.archiving.transaction_log import RankRange
+from zaqar_redis.spark.jobs.running import JobRefused
+from zaqar_redis.spark.offsets import QueueOffset
+from zaqar_redis.spark.options import SourceOptions
+from zaqar_redis.spark.selection import QueueSelection, QueueSnapshot
+from zaqar_redis.spark.stores import StoreConnections
+from zaqar_redis.storage.redis import range_reader
 
 
-class Planner:
-    def __init__(self, options: Options, stores: Stores, *, fail: bool) -> None:
+class ArchivePlanner:
+    def __init__(self, options: SourceOptions, stores: StoreConnections, *, fail: bool) -> None:
         self._stores = stores
         self._pattern = options["subscribePattern"]
-        self._subscribed = Subscribed(options, stores)
+        self._selection = QueueSelection(options, stores)
         self._fail = fail
-        #: losses that were gone around, each once
+        #: losses that archiving skipped, each once
         self.losses: dict[str, None] = {}
 
-    def waiting(self, reached: Mapping[str, Entry]) -> list[Range]:
-        """What is there, and was not *reached* yet; by queue.
+    def waiting(self, reached: Mapping[str, QueueOffset]) -> list[RankRange]:
+        """Returns the ranges of queues behind the offsets *reached*.
 
-        Raises BadConfiguration when a queue that was named never was there, and Refused
-        when what was to be read cannot be any more and that is a reason to fail.
+        Raises BadConfiguration when a named queue does not exist and was never archived, and
+        JobRefused when messages to be read are lost, unless losses are to be skipped.
         """
-        names = self._subscribed.names()
+        names = self._selection.names()
         for queue in sorted(reached.keys() - set(names)):
             if self._pattern is not None and self._pattern.fullmatch(queue):
                 self._gone(queue, reached[queue])
         found = [self._range(queue, reached.get(queue)) for queue in names]
         return [each for each in found if each is not None and each.messages]
 
-    def _range(self, queue: str, reached: Entry | None) -> Range | None:
-        ends = self._subscribed.ends(queue)
-        if ends is None:
+    def _range(self, queue: str, reached: QueueOffset | None) -> RankRange | None:
+        snapshot = self._selection.snapshot(queue)
+        if snapshot is None:
             if reached is not None:
                 self._gone(queue, reached)
             elif self._pattern is None:
                 raise errors.BadConfiguration(
                     f'--queue: there is no queue "{queue}" in the project '
-                    f'"{self._stores.where.project}"'
+                    f'"{self._stores.config.project}"'
                 )
             return None
-        top = ends.top
-        start = top.first if reached is None else self._start(ends, reached)
-        count = self._count(ends, start) if start < top.following else 0
-        return Range(queue, top.epoch, start, top.following, count)
+        watermarks = snapshot.watermarks
+        start = watermarks.first if reached is None else self._start(snapshot, reached)
+        count = self._count(snapshot, start) if start < watermarks.next_rank else 0
+        return RankRange(queue, watermarks.epoch, start, watermarks.next_rank, count)
 
-    def _start(self, ends: Ends, reached: Entry) -> int:
+    def _start(self, snapshot: QueueSnapshot, reached: QueueOffset) -> int:
         epoch, offset = reached["epoch"], reached["offset"]
         try:
-            return losses.start(ends.queue, epoch, offset, ends.top, True)
-        except losses.DataLoss as error:
+            return data_loss.resume_rank(snapshot.queue, epoch, offset, snapshot.watermarks, True)
+        except data_loss.DataLoss as error:
             self._lost(error)
-            return losses.start(ends.queue, epoch, offset, ends.top, False)
+            return data_loss.resume_rank(snapshot.queue, epoch, offset, snapshot.watermarks, False)
 
-    def _gone(self, queue: str, reached: Entry) -> None:
+    def _gone(self, queue: str, reached: QueueOffset) -> None:
         try:
-            losses.gone(queue, reached["epoch"], reached["offset"], True)
-        except losses.DataLoss as error:
+            data_loss.queue_deleted(queue, reached["epoch"], reached["offset"], True)
+        except data_loss.DataLoss as error:
             self._lost(error)
 
-    def _lost(self, error: losses.DataLoss) -> None:
+    def _lost(self, error: data_loss.DataLoss) -> None:
         what = without_hint(error)
         if self._fail:
-            raise Refused(f"{what}; --go-on-after-loss archives what is there now") from error
+            raise JobRefused(f"{what}; --go-on-after-loss archives what is there now") from error
         self.losses[what] = None
 
-    def _count(self, ends: Ends, start: int) -> int:
-        client = self._stores.client(ends.place.uri)
-        return range_reader.count(
-            client, self._stores.where.project, ends.queue, start, ends.top.following
+    def _count(self, snapshot: QueueSnapshot, start: int) -> int:
+        client = self._stores.client(snapshot.location.uri)
+        return range_reader.count_range(
+            client,
+            self._stores.config.project,
+            snapshot.queue,
+            start,
+            snapshot.watermarks.next_rank,
         )
 
-    def same(self, ranges: Sequence[Range]) -> bool:
-        """Whether the queues are those that were planned."""
-        found = [(each, self._subscribed.ends(each.queue)) for each in ranges]
-        return all(ends is not None and ends.top.epoch == each.epoch for each, ends in found)
+    def same(self, ranges: Sequence[RankRange]) -> bool:
+        """Returns whether the queues still have the epochs that were planned."""
+        found = [(each, self._selection.snapshot(each.queue)) for each in ranges]
+        return all(
+            snapshot is not None and snapshot.watermarks.epoch == each.epoch
+            for each, snapshot in found
+        )
 
-    def cut(self, waiting: Sequence[Range], limit: int) -> tuple[list[Range], list[Range]]:
-        """A batch of about *limit* messages, and what is left for later ones.
+    def cut(
+        self, waiting: Sequence[RankRange], limit: int
+    ) -> tuple[list[RankRange], list[RankRange]]:
+        """Returns a batch of about *limit* messages, and the rest for later ones.
 
-        Counted by messages: ranks whose messages are gone cost nothing.
+        The limit counts messages: ranks whose messages are gone cost nothing.
         """
-        shares = offsets.shared({each.queue: each.messages for each in waiting}, limit)
+        shares = offsets.rate_limit({each.queue: each.messages for each in waiting}, limit)
         batch, rest = [], []
         for each in waiting:
             end = self._bound(each, shares[each.queue])
@@ -101,16 +110,16 @@ class Planner:
                 rest.append(replace(each, start=end, messages=left))
         return batch, rest
 
-    def _bound(self, whole: Range, messages: int) -> int:
-        """The rank behind so many of its messages."""
+    def _bound(self, whole: RankRange, messages: int) -> int:
+        """Returns the rank behind so many of the range's messages."""
         if messages >= whole.messages:
             return whole.end
-        client = self._stores.client(self._stores.place(whole.queue).uri)
-        project = self._stores.where.project
-        found = range_reader.bounds(client, project, whole.queue, whole.start, [messages])
+        client = self._stores.client(self._stores.location(whole.queue).uri)
+        project = self._stores.config.project
+        found = range_reader.ranks_at(client, project, whole.queue, whole.start, [messages])
         return min(found[0], whole.end) if found else whole.end
 
 
 def without_hint(error: Exception) -> str:
-    """What was lost, without the advice for users of the data source."""
+    """Returns the text of a loss without the hint for users of the data source."""
     return str(error).partition("; set the option")[0]

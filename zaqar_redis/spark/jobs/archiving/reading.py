@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read what is archived: for jobs, and for notebooks."""
+"""Reads archives: for jobs, and for notebooks."""
 
 from __future__ import annotations
 
@@ -9,48 +9,57 @@ from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
 from zaqar_redis import errors
 from zaqar_redis.spark.jobs.archiving import damage, layout, tables
-from zaqar_redis.spark.jobs.archiving.books import Books, Head
-from zaqar_redis.spark.jobs.archiving.files import Files
-from zaqar_redis.spark.jobs.archiving.inventory import Content, Inventory
-from zaqar_redis.spark.jobs.archiving.looking import ALWAYS, Dates, Look, Part, found, wrong
-from zaqar_redis.spark.jobs.running import Refused
-from zaqar_redis.spark.offsets import Entry
+from zaqar_redis.spark.jobs.archiving.files import HadoopFolder
+from zaqar_redis.spark.jobs.archiving.inventory import FileIndex, FileStats
+from zaqar_redis.spark.jobs.archiving.transaction_log import ArchiveHeader, TransactionLog
+from zaqar_redis.spark.jobs.archiving.verification import (
+    ALWAYS,
+    ArchiveFilter,
+    Dates,
+    VerifiedFiles,
+    found,
+    wrong,
+)
+from zaqar_redis.spark.jobs.running import JobRefused
+from zaqar_redis.spark.offsets import QueueOffset
 
-#: How often a reader looks again when files went away under it: a compaction of the same
-#: few folders, each time just then, is not to be expected.
-_LOOKS = 5
-#: Folders of queues that are looked into one by one: to list an archive of many queues for
-#: the sake of a few takes longer, and Spark lists more paths than these by jobs.
+#: Tries of a reader whose files are removed while it reads: several compactions of the
+#: same few folders, each just then, are not to be expected.
+_VERIFY_TRIES = 5
+#: Most folders of queues that are listed one by one: listing the whole archive for a few
+#: queues takes longer, and Spark lists more paths than these by jobs.
 _FOLDERS = 32
-#: Parts of the name of such a folder: project and queue.
+#: Levels of such a folder: project and queue.
 _OF_QUEUE = 2
 
 
-def opened(spark: SparkSession, target: str) -> Archive:
-    """Raises BadConfiguration when there is no archive, or its format's library is missing."""
-    files = Files(spark, target)
-    books = Books(files)
-    head = books.head()
+def opened(spark: SparkSession, target: str) -> ArchiveReader:
+    """Opens an archive.  Raises BadConfiguration when it or its format's library is missing."""
+    files = HadoopFolder(spark, target)
+    log = TransactionLog(files)
+    head = log.head()
     if head is None:
         raise errors.BadConfiguration(f"{files.root} is no archive of queues")
-    return Archive(spark, files, books, head)
+    return ArchiveReader(spark, files, log, head)
 
 
-class Archive:
-    def __init__(self, spark: SparkSession, files: Files, books: Books, head: Head) -> None:
+class ArchiveReader:
+    def __init__(
+        self, spark: SparkSession, files: HadoopFolder, log: TransactionLog, head: ArchiveHeader
+    ) -> None:
         self._spark = spark
         self._files = files
-        self._books = books
-        self._inventory = Inventory(files)
+        self._log = log
+        self._inventory = FileIndex(files)
         self._table = tables.opened(files, head)
         self.format = head.format
 
-    def offsets(self, project: str, queues: Sequence[str] | None = None) -> dict[str, Entry]:
-        """By queue, ``{"epoch", "offset"}``: the rank at which archiving will go on.
+    def offsets(self, project: str, queues: Sequence[str] | None = None) -> dict[str, QueueOffset]:
+        """Returns by queue ``{"epoch", "offset"}``: the next rank to archive.
 
         Raises BadConfiguration when nothing of the project, or of one of *queues*, was archived.
         """
-        state = self._books.state()
+        state = self._log.state()
         found = state.of_project(project)
         if not found:
             others = ", ".join(state.projects()) or "none"
@@ -71,85 +80,87 @@ class Archive:
     def messages(
         self, project: str, queues: Sequence[str] | None = None, dates: Dates = ALWAYS
     ) -> DataFrame:
-        """The messages of some queues, or of all of the project, and of some days.
+        """Returns the messages of some queues, or of all of the project, and of some days.
 
-        Columns are those of the data source but what is of claims, and ``date``; filters on
-        queue and date leave out whole folders.  The frame is of the files that were archived
-        until now.  They are looked at before: their names, sizes and numbers of rows.  What
-        is in their pages is compared with checksums when it is read.
+        Columns are those of the data source except those of claims, and ``date``; filters on
+        queue and date leave out whole folders.  The frame has the files that were archived
+        until now.  Their names, sizes and numbers of rows are verified first; checksums of
+        pages are verified when they are read.
 
-        Raises Refused when a file is missing, or is not what was written.
+        Raises JobRefused when a file is missing, or differs from what was written.
         """
-        part = Part(project, _set(queues), dates)
-        look = self._look(part)
-        if look.wrong:
-            raise Refused(_said(self._files, look.wrong))
-        return self._frame(part, look, look.expected)
+        part = ArchiveFilter(project, _set(queues), dates)
+        verified = self._verify(part)
+        if verified.wrong:
+            raise JobRefused(_error_text(self._files, verified.wrong))
+        return self._frame(part, verified, verified.expected)
 
-    def whatever(
+    def messages_as_found(
         self, project: str, queues: Sequence[str] | None = None
     ) -> tuple[DataFrame, dict[str, str]]:
-        """The messages in all files that are there, as readers of plain Parquet find them,
+        """Returns the messages in all files that exist, as readers of plain Parquet find them,
         and by file what is wrong with it.
 
-        Raises Refused when a file cannot be read.
+        Raises JobRefused when a file cannot be read.
         """
-        part = Part(project, _set(queues))
-        look = self._look(part)
-        if look.unreadable:
-            raise Refused(_said(self._files, look.wrong))
+        part = ArchiveFilter(project, _set(queues))
+        verified = self._verify(part)
+        if verified.unreadable:
+            raise JobRefused(_error_text(self._files, verified.wrong))
         if self._table is not None:
-            names = set(look.expected) & set(look.found)
+            names = set(verified.expected) & set(verified.found)
         else:
-            replaced = (each for each in self._books.compactions() if each.name in look.found)
-            names = set(look.found).difference(*(each.files for each in replaced))
-        return self._frame(part, look, names), look.wrong
+            replaced = (each for each in self._log.compactions() if each.name in verified.found)
+            names = set(verified.found).difference(*(each.files for each in replaced))
+        return self._frame(part, verified, names), verified.wrong
 
-    def _look(self, part: Part) -> Look:
-        """Compare the books with the files.
+    def _verify(self, part: ArchiveFilter) -> VerifiedFiles:
+        """Compares the transaction log with the files.
 
-        Files that are wrong are so for good only when a second look, into the books too,
-        finds the same: they may have been compacted between one and the other.
+        A file is wrong only when a second comparison, which reads the log again, finds the
+        same: it may have been compacted between reading log and files.
         """
-        look = self._once(part)
-        for _ in range(_LOOKS - 1):
-            if not look.wrong:
+        verified = self._verify_once(part)
+        for _ in range(_VERIFY_TRIES - 1):
+            if not verified.wrong:
                 break
-            before, look = look, self._once(part)
-            if not before.wrong.keys().isdisjoint(look.wrong):
+            before, verified = verified, self._verify_once(part)
+            if not before.wrong.keys().isdisjoint(verified.wrong):
                 break
-        return look
+        return verified
 
-    def _once(self, part: Part) -> Look:
-        # In this order: files of later batches are not missed, and not minded.
+    def _verify_once(self, part: ArchiveFilter) -> VerifiedFiles:
+        # The log first: files of later batches are then neither missing nor unexpected.
         expected = {name: content for name, content in self._expected().items() if part.has(name)}
         frame = self._reader().parquet(*self._paths(expected))
         try:
-            there = found(part.of(frame), self._files)
-        except damage.Unreadable as error:
+            content = found(part.of(frame), self._files)
+        except damage.UnreadableFile as error:
             name = self._files.below(error.uri)
-            return Look(frame, expected, {}, {name: error.reason}, unreadable=True)
-        return Look(frame, expected, there, wrong(expected, there))
+            return VerifiedFiles(frame, expected, {}, {name: error.reason}, unreadable=True)
+        return VerifiedFiles(frame, expected, content, wrong(expected, content))
 
     def _paths(self, expected: Iterable[str]) -> list[str]:
-        """Folders to look into: those of queues, or that of all when these are too many."""
+        """Returns folders to list: those of queues, or the root when these are too many."""
         folders = {"/".join(name.split("/")[:_OF_QUEUE]) for name in expected}
         if len(folders) > _FOLDERS:
             return [self._files.root]
-        there = [self._files.at(each) for each in sorted(folders) if self._files.exists(each)]
-        return there or [self._files.root]
+        existing = [self._files.at(each) for each in sorted(folders) if self._files.exists(each)]
+        return existing or [self._files.root]
 
-    def _expected(self) -> dict[str, Content | None]:
-        """The files that count; None: others than we maintain the table, and wrote it."""
+    def _expected(self) -> dict[str, FileStats | None]:
+        """Returns the current files; None: another program that maintains the table wrote it."""
         kept = self._inventory.current()
         if self._table is None:
             return {**kept}
         return {name: kept.get(name) for name in self._table.files()}
 
-    def _frame(self, part: Part, look: Look, names: Iterable[str]) -> DataFrame:
+    def _frame(
+        self, part: ArchiveFilter, verified: VerifiedFiles, names: Iterable[str]
+    ) -> DataFrame:
         some = set(names)
-        if some == look.found.keys():
-            frame = look.frame
+        if some == verified.found.keys():
+            frame = verified.frame
         elif some:
             frame = self._reader().parquet(*[self._files.at(name) for name in sorted(some)])
         else:
@@ -157,7 +168,7 @@ class Archive:
         return part.of(frame).select(*layout.COLUMNS, "date")
 
     def _reader(self) -> DataFrameReader:
-        # Types are given: Spark would make a number of a queue that is called "123".
+        # With types: Spark would turn a queue named "123" into a number.
         reader = self._spark.read.schema(layout.WITH_DATE).options(**layout.READ)
         return reader.option("basePath", self._files.root)
 
@@ -166,7 +177,7 @@ def _set(queues: Sequence[str] | None) -> frozenset[str] | None:
     return None if queues is None else frozenset(queues)
 
 
-def _said(files: Files, wrong: dict[str, str]) -> str:
+def _error_text(files: HadoopFolder, wrong: dict[str, str]) -> str:
     name, what = min(wrong.items())
     more = len(wrong) - 1
     others = f"; so it is with {more} more files" if more else ""

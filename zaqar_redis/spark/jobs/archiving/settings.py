@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How to archive, and whether an archive can be gone on with so."""
+"""Settings of archiving, and whether they fit an archive that exists."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from urllib.parse import urlsplit
 
 from zaqar_redis import errors
 from zaqar_redis.spark.jobs.archiving import tables
-from zaqar_redis.spark.jobs.archiving.books import Books, Head
-from zaqar_redis.spark.jobs.archiving.files import Files
-from zaqar_redis.spark.jobs.running import Refused
+from zaqar_redis.spark.jobs.archiving.files import HadoopFolder
+from zaqar_redis.spark.jobs.archiving.transaction_log import ArchiveHeader, TransactionLog
+from zaqar_redis.spark.jobs.running import JobRefused
 
 #: Messages of a batch: some 200 MB of small ones, which tasks write as they read.  Files
 #: of a batch are large enough then, and a crash repeats no more than that.
 PER_BATCH = 1_000_000
-#: Seconds between two looks for news, when a run follows its queues.
+#: Seconds between two polls, when a run follows its queues.
 EVERY = 10.0
 
 
 @dataclass(frozen=True)
-class Settings:
+class ArchiveSettings:
     """See the arguments of the command."""
 
     #: None: that of the archive, or Parquet
@@ -32,14 +32,14 @@ class Settings:
     compact: bool = True
     #: messages
     per_batch: int = PER_BATCH
-    #: seconds between two looks for more; None: what is there now, and no more
+    #: seconds between two polls; None: archive what queues hold now, and end
     follow: float | None = None
     go_on_after_loss: bool = False
     quiet: bool = True
 
 
-def check(settings: Settings) -> None:
-    """Raises BadConfiguration for what cannot be, whatever the archive is."""
+def check(settings: ArchiveSettings) -> None:
+    """Raises BadConfiguration for settings that are never valid."""
     if settings.format is not None:
         tables.check(settings.format)
     if settings.table is not None and not settings.table.rpartition(".")[0]:
@@ -51,15 +51,15 @@ def check(settings: Settings) -> None:
         )
 
 
-def head(files: Files, books: Books, settings: Settings) -> Head:
-    """What the archive is, which begins with this if there is none.
+def head(files: HadoopFolder, log: TransactionLog, settings: ArchiveSettings) -> ArchiveHeader:
+    """Returns the header of the archive, which is created if there is none.
 
-    Raises BadConfiguration when it is another than is wanted, and Refused when there is
+    Raises BadConfiguration when it is another than is wanted, and JobRefused when there is
     something else in its place.
     """
-    found = books.head()
+    found = log.head()
     if found is None:
-        return _begun(files, books, settings)
+        return _begun(files, log, settings)
     for name in ("format", "catalog", "table"):
         wanted, is_ = getattr(settings, name), getattr(found, name)
         if wanted not in (None, is_):
@@ -69,11 +69,11 @@ def head(files: Files, books: Books, settings: Settings) -> Head:
     return found
 
 
-def _begun(files: Files, books: Books, settings: Settings) -> Head:
+def _begun(files: HadoopFolder, log: TransactionLog, settings: ArchiveSettings) -> ArchiveHeader:
     if strange := [name for name in files.names("") if not name.startswith(("_", "."))]:
-        raise Refused(f"{files.root} is no archive of queues, and has {strange[0]} in it")
+        raise JobRefused(f"{files.root} is no archive of queues, and has {strange[0]} in it")
     format = settings.format or tables.PARQUET
     for name, given in (("catalog", settings.catalog), ("table", settings.table)):
         if given is not None and format != tables.ICEBERG:
             raise errors.BadConfiguration(f"--{name}: only --format iceberg has one, not {format}")
-    return books.begin(format, settings.catalog, settings.table)
+    return log.begin(format, settings.catalog, settings.table)

@@ -10,15 +10,15 @@ from collections.abc import Iterator
 from types import FrameType
 
 
-class Stop(threading.Event):
-    #: the signal that asked
+class StopRequest(threading.Event):
+    #: the signal that was received
     by: signal.Signals | None = None
 
 
 @contextlib.contextmanager
-def asked() -> Iterator[Stop]:
-    """Set by the first signal; the second one interrupts."""
-    stop = Stop()
+def stop_on_signal() -> Iterator[StopRequest]:
+    """Yields a request that the first signal sets; the second one interrupts."""
+    stop = StopRequest()
 
     def ask(number: int, frame: FrameType | None) -> None:
         if stop.is_set():
@@ -30,7 +30,7 @@ def asked() -> Iterator[Stop]:
         stop.set()
 
     if threading.current_thread() is not threading.main_thread():
-        yield stop  # signals belong to whoever has the main thread
+        yield stop  # only the main thread may set signal handlers
         return
     before = {each: signal.signal(each, ask) for each in (signal.SIGINT, signal.SIGTERM)}
     try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Archives that are tables as well: lists of files that other programs understand."""
+"""Table formats of archives: lists of files that other programs understand."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from zaqar_redis import errors
-from zaqar_redis.spark.jobs.archiving.books import Compaction, File, Head
-from zaqar_redis.spark.jobs.archiving.files import Files
+from zaqar_redis.spark.jobs.archiving.files import HadoopFolder
+from zaqar_redis.spark.jobs.archiving.transaction_log import ArchiveFile, ArchiveHeader, Compaction
 
 PARQUET, DELTA, ICEBERG = "parquet", "delta", "iceberg"
 FORMATS = (PARQUET, DELTA, ICEBERG)
-#: What must be installed, which is also the module that it is.
+#: Library of each format, which is also the name of its module.
 _LIBRARIES = {DELTA: "deltalake", ICEBERG: "pyiceberg"}
 
 
-class Table(Protocol):
-    """The list of files beside them.  Each change is one transaction, and once only."""
+class TableFormat(Protocol):
+    """The list of files beside them.  Each change is one transaction, committed once."""
 
-    def add(self, batch: int, files: Sequence[File]) -> None:
-        """Take in the files of a batch, unless this batch, or a later one, came in."""
+    def add(self, batch: int, files: Sequence[ArchiveFile]) -> None:
+        """Adds the files of a batch, unless this batch, or a later one, was committed."""
 
     def replace(self, compaction: Compaction) -> None:
-        """One file instead of others that hold the same, unless that was done."""
+        """Replaces files by one with the same messages, unless that was done."""
 
     def files(self) -> list[str]:
-        """The files that count, paths below the archive, in order."""
+        """Returns the current files, as sorted paths below the archive."""
 
 
 def check(format: str) -> None:
-    """Raises BadConfiguration that names the extra when a library is missing."""
+    """Raises BadConfiguration that names the extra to install when a library is missing."""
     library = _LIBRARIES.get(format)
     if library is None:
         return
@@ -43,18 +43,18 @@ def check(format: str) -> None:
         ) from error
 
 
-def opened(files: Files, head: Head) -> Table | None:
-    """The table of an archive; None: its files are all there is.
+def opened(files: HadoopFolder, head: ArchiveHeader) -> TableFormat | None:
+    """Returns the table of an archive; None: plain files.
 
     Raises BadConfiguration when the library is missing, or the catalogue is of no use.
     """
     check(head.format)
     if head.format == DELTA:
-        from zaqar_redis.spark.jobs.archiving.delta import Delta
+        from zaqar_redis.spark.jobs.archiving.delta import DeltaFormat
 
-        return Delta(files, head)
+        return DeltaFormat(files, head)
     if head.format == ICEBERG:
-        from zaqar_redis.spark.jobs.archiving.iceberg import Iceberg
+        from zaqar_redis.spark.jobs.archiving.iceberg import IcebergFormat
 
-        return Iceberg(files, head)
+        return IcebergFormat(files, head)
     return None

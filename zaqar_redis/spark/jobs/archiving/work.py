@@ -11,23 +11,23 @@ from typing import Any
 
 from pyspark.errors import PySparkException
 
-from zaqar_redis.spark.jobs.archiving.batches import Batches
-from zaqar_redis.spark.jobs.archiving.books import Books, Manifest, Range
+from zaqar_redis.spark.jobs.archiving.batches import BatchCommitter
 from zaqar_redis.spark.jobs.archiving.compaction import Compactor
-from zaqar_redis.spark.jobs.archiving.plan import Planner
-from zaqar_redis.spark.jobs.archiving.settings import Settings
-from zaqar_redis.spark.jobs.archiving.stopping import Stop
+from zaqar_redis.spark.jobs.archiving.plan import ArchivePlanner
+from zaqar_redis.spark.jobs.archiving.settings import ArchiveSettings
+from zaqar_redis.spark.jobs.archiving.stopping import StopRequest
+from zaqar_redis.spark.jobs.archiving.transaction_log import Manifest, RankRange, TransactionLog
 
 #: Batches between two compactions while a run follows: each leaves files in a folder.
 _COMPACT_EVERY = 16
 
 
 @dataclass
-class Totals:
+class ArchiveTotals:
     """What one run did."""
 
     batches: int = 0
-    #: of them: read by a run that did not come to its end
+    #: of them: read by a run that did not end
     resumed: int = 0
     ranks: int = 0
     rows: int = 0
@@ -47,37 +47,37 @@ class Totals:
             self.by_queue[each.queue] += each.rows
 
 
-class Work:
+class ArchiveRun:
     def __init__(
         self,
-        settings: Settings,
+        settings: ArchiveSettings,
         project: str,
-        books: Books,
-        planner: Planner,
-        batches: Batches,
+        log: TransactionLog,
+        planner: ArchivePlanner,
+        batches: BatchCommitter,
         compactor: Compactor,
     ) -> None:
         self._settings = settings
         self._project = project
-        self._books = books
+        self._log = log
         self._planner = planner
         self._batches = batches
         self._compactor = compactor
-        self._state = books.state()
-        self.totals = Totals()
-        #: what ended it before it was done, and the ranks that it left, by queue
+        self._state = log.state()
+        self.totals = ArchiveTotals()
+        #: the signal that ended it early, and the ranks that it left, by queue
         self.stopped_by: signal.Signals | None = None
         self.left: dict[str, int] = {}
         #: folders with new files, and batches, since the last compaction
         self._touched: set[str] = set()
         self._uncompacted = 0
 
-    def go(self, stop: Stop) -> None:
-        """Archive until there is no more, or until it is to *stop*.
+    def run(self, stop: StopRequest) -> None:
+        """Archives until there is no more, or until *stop* is set.
 
-        To follow is to go on until then, and leaves nothing.
+        With the setting *follow*, continues until *stop* is set, and leaves nothing.
 
-        Raises Refused, BadConfiguration, and what Spark and Hadoop raise.
+        Raises JobRefused, BadConfiguration, and what Spark and Hadoop raise.
         """
         self._resume()
         waiting = self._waiting()
@@ -94,26 +94,26 @@ class Work:
             self.left = {each.queue: each.end - each.start for each in waiting}
         self._compact()
 
-    def _waiting(self) -> list[Range]:
+    def _waiting(self) -> list[RankRange]:
         return self._planner.waiting(self._state.of_project(self._project))
 
     def _resume(self) -> None:
-        manifest = self._books.manifest(self._state.batch + 1)
+        manifest = self._log.manifest(self._state.batch + 1)
         if manifest is not None:
             self._finish(manifest)
             self.totals.resumed += 1
         self._compactor.finish()
-        self._books.tidy()
+        self._log.tidy()
 
-    def _batch(self, waiting: Sequence[Range]) -> list[Range]:
-        """Archive a batch; what is waiting behind it."""
+    def _batch(self, waiting: Sequence[RankRange]) -> list[RankRange]:
+        """Archives a batch; returns what is waiting behind it."""
         ranges, rest = self._planner.cut(waiting, self._settings.per_batch)
         try:
             manifest = self._batches.stage(self._state.batch + 1, ranges)
         except PySparkException:
             if self._planner.same(ranges):
                 raise
-            # A queue went away under the readers: that is a loss, or is to be gone around.
+            # A queue was deleted while it was read: a loss, or to be skipped.
             return self._waiting()
         self._finish(manifest)
         return rest
@@ -148,5 +148,5 @@ class Work:
 
     @property
     def damaged(self) -> list[str]:
-        """What is wrong with files of the archive that this run came upon."""
+        """Errors of archive files that this run found."""
         return list(self._compactor.damaged)

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the job migrate is made of."""
+"""The parts of the job `migrate`."""

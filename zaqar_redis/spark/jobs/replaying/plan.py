@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is to be replayed, in which order, and by which task."""
+"""The plan of a replay: which messages, in which order, by which task."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import TypeVar
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from zaqar_redis.spark.jobs.replaying.settings import Settings
-from zaqar_redis.spark.stores import Where
+from zaqar_redis.spark.jobs.replaying.settings import ReplaySettings
+from zaqar_redis.spark.stores import StoreConfig
 
 T = TypeVar("T")
 
@@ -25,8 +25,8 @@ _COLUMNS = (
 
 
 @dataclass(frozen=True)
-class Life:
-    """Messages of a queue between its making and its deletion."""
+class QueueEpoch:
+    """Archived messages of one epoch of a queue: from its creation to its deletion."""
 
     queue: str
     epoch: str
@@ -41,63 +41,78 @@ class Life:
 
 
 @dataclass(frozen=True)
-class Plan:
-    how: Settings
-    where: Where
+class ReplayPlan:
+    replay_settings: ReplaySettings
+    config: StoreConfig
     write_id: str
     frame: DataFrame
-    #: in the order in which they are replayed
-    lives: Sequence[Life]
+    #: sorted in the order of the replay
+    epochs: Sequence[QueueEpoch]
 
     @property
     def name(self) -> str:
-        """Of the entry in the ledgers."""
+        """Name of the entry in the ledgers."""
         return f"replay:{self.write_id}"
 
     @property
     def messages(self) -> int:
-        return sum(life.messages for life in self.lives)
+        return sum(queue_epoch.messages for queue_epoch in self.epochs)
 
     def by_source(self) -> Counter[str]:
-        return _sums((life.queue, life.messages) for life in self.lives)
+        return _sums((queue_epoch.queue, queue_epoch.messages) for queue_epoch in self.epochs)
 
     def by_target(self) -> Counter[str]:
-        return _sums((self.how.target_of(life.queue), life.messages) for life in self.lives)
+        return _sums(
+            (self.replay_settings.target_of(queue_epoch.queue), queue_epoch.messages)
+            for queue_epoch in self.epochs
+        )
 
-    def ordered(self, slots: int) -> tuple[DataFrame, dict[str, int]]:
-        """The rows, those of each target in order in one of so many tasks; which one."""
-        slot_of = _spread(self.by_target(), slots)
-        places = []
-        for number, life in enumerate(self.lives):
-            target = self.how.target_of(life.queue)
-            places.append((life.queue, life.epoch, number, target, slot_of[target]))
+    def partitioned(self, slots: int) -> tuple[DataFrame, dict[str, int]]:
+        """Returns the rows in *slots* tasks, those of a target sorted in one, and its slot."""
+        slot_of = _assign_slots(self.by_target(), slots)
+        assignments = []
+        for number, queue_epoch in enumerate(self.epochs):
+            target = self.replay_settings.target_of(queue_epoch.queue)
+            assignments.append(
+                (queue_epoch.queue, queue_epoch.epoch, number, target, slot_of[target])
+            )
         keys = self.frame.sparkSession.createDataFrame(
-            places, "queue string, epoch string, life int, target string, slot int"
+            assignments, "queue string, epoch string, epoch_number int, target string, slot int"
         )
         joined = self.frame.join(F.broadcast(keys), ["queue", "epoch"])
         placed = joined.repartitionById(slots, F.col("slot"))
-        # A life is of one queue, and a queue of one target: all of a target come together.
-        return placed.sortWithinPartitions("life", "rank"), slot_of
+        # An epoch has one queue, and a queue one target: rows of a target stay together.
+        return placed.sortWithinPartitions("epoch_number", "rank"), slot_of
 
     def rates(self, slot_of: dict[str, int], rate: float) -> dict[str, float]:
-        """By target, its task's share of the rate: all tasks end at the same time."""
+        """Returns by target its task's share of the rate: all tasks end at the same time."""
         sizes = self.by_target()
         loads = _sums((slot, sizes[target]) for target, slot in slot_of.items())
         return {target: rate * loads[slot] / self.messages for target, slot in slot_of.items()}
 
 
-def planned(messages: DataFrame, at: Where, how: Settings) -> Plan:
-    """Of the messages of an archive: of the queues and days that are wanted."""
-    frame = _chosen(messages, how)
+def plan_replay(
+    messages: DataFrame, config: StoreConfig, replay_settings: ReplaySettings
+) -> ReplayPlan:
+    """Returns the plan for messages of an archive, of the queues and days to replay."""
+    frame = _chosen(messages, replay_settings)
     found = frame.groupBy("queue", "epoch").agg(
         F.count("*"), F.min("rank"), F.max("rank"), F.min("created")
     )
-    lives = sorted((Life(*row) for row in found.collect()), key=lambda life: life.order)
-    return Plan(how, at, how.write_id or _write_id(at, lives), frame, lives)
+    epochs = sorted(
+        (QueueEpoch(*row) for row in found.collect()), key=lambda queue_epoch: queue_epoch.order
+    )
+    return ReplayPlan(
+        replay_settings,
+        config,
+        replay_settings.write_id or _write_id(config, epochs),
+        frame,
+        epochs,
+    )
 
 
-def _chosen(messages: DataFrame, how: Settings) -> DataFrame:
-    least, most = how.ranks
+def _chosen(messages: DataFrame, replay_settings: ReplaySettings) -> DataFrame:
+    least, most = replay_settings.ranks
     if least is not None:
         messages = messages.where(F.col("rank") >= F.lit(least))
     if most is not None:
@@ -105,10 +120,19 @@ def _chosen(messages: DataFrame, how: Settings) -> DataFrame:
     return messages.select(*_COLUMNS)
 
 
-def _write_id(at: Where, lives: Sequence[Life]) -> str:
-    """The same for the same messages, in whatever files they are: some are compacted."""
-    what = [(life.queue, life.epoch, life.messages, life.first, life.last) for life in lives]
-    return hashlib.blake2b(repr((at.project, what)).encode(), digest_size=8).hexdigest()
+def _write_id(config: StoreConfig, epochs: Sequence[QueueEpoch]) -> str:
+    """Returns an id that depends on the messages only, not on how files were compacted."""
+    what = [
+        (
+            queue_epoch.queue,
+            queue_epoch.epoch,
+            queue_epoch.messages,
+            queue_epoch.first,
+            queue_epoch.last,
+        )
+        for queue_epoch in epochs
+    ]
+    return hashlib.blake2b(repr((config.project, what)).encode(), digest_size=8).hexdigest()
 
 
 def _sums(parts: Iterable[tuple[T, int]]) -> Counter[T]:
@@ -118,8 +142,8 @@ def _sums(parts: Iterable[tuple[T, int]]) -> Counter[T]:
     return found
 
 
-def _spread(sizes: Counter[str], slots: int) -> dict[str, int]:
-    """Targets to tasks, the largest first, each to the task that has least to do."""
+def _assign_slots(sizes: Counter[str], slots: int) -> dict[str, int]:
+    """Assigns targets to tasks, the largest first, each to the task with the least load."""
     loads = [0] * slots
     slot_of = {}
     for target, size in sizes.most_common():

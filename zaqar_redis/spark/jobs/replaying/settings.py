@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a replay is told to do."""
+"""Settings of a replay."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _RANK_MOST = 2**53 - 1
 
 
 @dataclass(frozen=True)
-class Settings:
-    """Limits are included; None: no limit."""
+class ReplaySettings:
+    """What to replay, and how.  Limits are inclusive; None: no limit."""
 
     #: queues of the archive; None: all of the project
     queues: Sequence[str] | None = None
-    #: of their creation, in UTC
+    #: days of creation, in UTC
     dates: tuple[date | None, date | None] = (None, None)
     ranks: tuple[int | None, int | None] = (None, None)
     #: None: the queue that each came from
@@ -31,7 +31,7 @@ class Settings:
     ttl: int | None = None
     #: messages a second
     rate: float | None = None
-    #: None: by what is read
+    #: None: derived from what is read
     write_id: str | None = None
     preserve: bool = False
     dry_run: bool = False
@@ -41,21 +41,23 @@ class Settings:
         return self.target or queue
 
 
-def check(how: Settings) -> None:
+def check(replay_settings: ReplaySettings) -> None:
     """Raises BadConfiguration that names the argument."""
-    if how.queues is not None and not how.queues:
-        raise errors.BadConfiguration("queues: there is none in it; None is all of the project")
-    for name in how.queues or ():
-        tasks.check_queue("--queue", name)
-    tasks.check_queue("--target-queue", how.target)
-    tasks.check("--ttl", how.ttl, rules.TTL_MIN, TTL_MAX)
-    tasks.check("--rate", how.rate, _RATE_LEAST, _RATE_MOST)
-    for name, rank in zip(("--rank-from", "--rank-to"), how.ranks, strict=True):
-        tasks.check(name, rank, 0, _RANK_MOST)
-    if how.write_id is not None and not re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", how.write_id):
+    if replay_settings.queues is not None and not replay_settings.queues:
+        raise errors.BadConfiguration("queues: it is empty; None means all of the project")
+    for name in replay_settings.queues or ():
+        tasks.check_queue_name("--queue", name)
+    tasks.check_queue_name("--target-queue", replay_settings.target)
+    tasks.check_bounds("--ttl", replay_settings.ttl, rules.TTL_MIN, TTL_MAX)
+    tasks.check_bounds("--rate", replay_settings.rate, _RATE_LEAST, _RATE_MOST)
+    for name, rank in zip(("--rank-from", "--rank-to"), replay_settings.ranks, strict=True):
+        tasks.check_bounds(name, rank, 0, _RANK_MOST)
+    if replay_settings.write_id is not None and not re.fullmatch(
+        r"[A-Za-z0-9_.-]{1,64}", replay_settings.write_id
+    ):
         raise errors.BadConfiguration(
             "--write-id: it must be 1 to 64 ASCII letters, digits, underscores, dashes and dots"
         )
-    for name, value in (("--ttl", how.ttl), ("--rate", how.rate)):
-        if how.preserve and value is not None:
+    for name, value in (("--ttl", replay_settings.ttl), ("--rate", replay_settings.rate)):
+        if replay_settings.preserve and value is not None:
             raise errors.BadConfiguration(f"{name}: it means nothing with --preserve")

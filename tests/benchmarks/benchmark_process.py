@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs of a benchmark's command, for tests."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+from tests import servers
+
+
+class BenchmarkProcess:
+    """``python -m tests.benchmarks.NAME``."""
+
+    def __init__(self, name: str, folder: Path) -> None:
+        """*folder*: for its servers' files; it must be empty after each run."""
+        self._command = [sys.executable, "-m", f"tests.benchmarks.{name}"]
+        self._folder = folder
+        self._environment = os.environ | {"TMPDIR": str(folder)}
+
+    def output(self, *arguments: str, seconds: float = 110) -> str:
+        """Returns the output of a complete run."""
+        done = subprocess.run(
+            [*self._command, *arguments],
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+            env=self._environment,
+        )
+        assert done.returncode == 0, done.stderr
+        assert list(self._folder.iterdir()) == []
+        return done.stdout
+
+    def run_interrupted(
+        self, *arguments: str, after: str, stop_signal: signal.Signals = signal.SIGTERM
+    ) -> tuple[str, int]:
+        """Returns the output of a run that gets *stop_signal* after a text of its progress,
+        and the number of its child processes; all of them have ended."""
+        progress = self._folder.with_suffix(".progress")
+        with progress.open("w") as stderr_file:
+            process = subprocess.Popen(
+                [*self._command, *arguments],
+                stdout=subprocess.PIPE,
+                stderr=stderr_file,
+                text=True,
+                env=self._environment,
+            )
+        try:
+            servers.wait_for(lambda: after in progress.read_text(), after, 100)
+            started = descendants(process.pid)
+            process.send_signal(stop_signal)
+            output, _ = process.communicate(timeout=60)
+            assert process.returncode == 130, progress.read_text()
+        finally:  # SIGTERM: after SIGKILL its servers would go on
+            process.terminate()
+            process.communicate(timeout=60)
+            progress.unlink()
+        servers.wait_for(
+            lambda: not [pid for pid in started if Path(f"/proc/{pid}").exists()], "all to end"
+        )
+        assert "the run was interrupted" in output
+        assert list(self._folder.iterdir()) == []
+        return output, len(started)
+
+    def expect_usage_error(self, *arguments: str) -> None:
+        done = subprocess.run(
+            [*self._command, *arguments], capture_output=True, text=True, timeout=60
+        )
+        assert done.returncode == 2
+        assert done.stdout == ""
+        assert arguments[0] in done.stderr
+
+
+def rows(output: str, last: str, first: str | None = None) -> list[list[str]]:
+    """Returns the rows of the table with these first and last headings."""
+    for block in output.split("\n\n"):
+        lines = [line.strip("| ").split("|") for line in block.splitlines() if line[:1] == "|"]
+        table = [[cell.strip() for cell in line] for line in lines]
+        if table and table[0][-1] == last and first in (None, table[0][0]):
+            return table[2:]
+    return []
+
+
+def descendants(process: int) -> list[int]:
+    """Returns the pids of all descendants of a process."""
+    children: dict[int, list[int]] = defaultdict(list)
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it has ended
+            parent = int(stat.read_text().rpartition(")")[2].split()[1])
+            children[parent].append(int(stat.parent.name))
+    found = [process]
+    for each in found:  # the list grows meanwhile
+        found += children[each]
+    return found[1:]

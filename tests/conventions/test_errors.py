@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every error has a text, a distinct code, and a fitting status."""
+
+from __future__ import annotations
+
+import importlib
+import string
+from collections import Counter
+
+import pytest
+
+from tests.conventions.files import modules
+from zaqar_redis import errors
+
+
+def _all(kind: type[errors.Problem]) -> list[type[errors.Problem]]:
+    return [kind, *(deeper for each in kind.__subclasses__() for deeper in _all(each))]
+
+
+def _problems() -> list[type[errors.Problem]]:
+    # A subclass is only known once its module has been imported.
+    for name, _ in modules():
+        if not name.startswith(
+            "zaqar_redis.zaqar_plugin"
+        ):  # the plugin raises stock Zaqar's own errors
+            importlib.import_module(name)
+    ours = (kind for kind in _all(errors.Problem) if kind.__module__.startswith("zaqar_redis"))
+    return list(dict.fromkeys(ours))
+
+
+PROBLEMS = _problems()
+
+
+def test_codes_are_distinct() -> None:
+    codes = Counter(kind.code for kind in PROBLEMS)
+    assert [code for code, number in codes.items() if number > 1] == []
+    assert [kind for kind in PROBLEMS if "code" not in vars(kind)] == []
+
+
+@pytest.mark.parametrize("kind", PROBLEMS)
+def test_every_field_of_the_message_is_filled_in(kind: type[errors.Problem]) -> None:
+    text = vars(kind)["message"]
+    assert text
+    assert text == text.strip()
+    fields = {name: "something" for _, name, _, _ in string.Formatter().parse(text) if name}
+    assert "{" not in kind(**fields).text
+    assert str(kind(**fields)) == kind(**fields).text
+
+
+@pytest.mark.parametrize("kind", PROBLEMS)
+def test_only_status_503_has_retry_after(kind: type[errors.Problem]) -> None:
+    assert 400 <= kind.status < 600
+    assert (kind.retry is not None) == (kind.status == 503)
+    assert kind.title
+
+
+def test_bad_configuration_names_the_problem() -> None:
+    assert errors.BadConfiguration.__doc__
+    assert not issubclass(errors.BadConfiguration, errors.Problem)

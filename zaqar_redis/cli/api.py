@@ -1,0 +1,403 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The REST client of commands: of a service, or of a store without one.
+
+The calls are the same: without a service, its own code answers them in this process, over
+the store, so that a command does the same either way.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import enum
+import json
+import logging
+import sys
+import uuid
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+import msgspec
+from cliff.command import Command
+
+from zaqar_redis import conf as configuration
+from zaqar_redis import errors, rules
+from zaqar_redis.api.app import App
+from zaqar_redis.cli import service_factory, target
+from zaqar_redis.cli.target import CommandTarget
+from zaqar_redis.keyspace import embedded
+from zaqar_redis.realtime.protocol import codes
+from zaqar_redis.runner import Runner
+from zaqar_redis.storage.contract import Driver
+
+#: Timeout of one request; the longest creates a pool whose store is slow to answer.
+_REQUEST_TIMEOUT_SECONDS = 60.0
+#: Items in a page when a command reads all pages.
+PAGE_SIZE = 20
+#: Delay before a retry when the service names none.
+_RETRY_DELAY_SECONDS = 1.0
+#: Status codes of services that are unavailable, and of proxies in front of them.
+_UNAVAILABLE_STATUSES = (502, 503, 504)
+
+
+class CommandFailed(Exception):
+    """The command failed, or the service refused it; the text says why."""
+
+
+class ServiceUnavailable(CommandFailed):
+    """The service is unavailable; a retry after *seconds* may succeed."""
+
+    def __init__(self, why: str, seconds: float = _RETRY_DELAY_SECONDS) -> None:
+        super().__init__(why)
+        self.seconds = seconds
+
+
+class ApiClient:
+    """HTTP client of one command."""
+
+    def __init__(
+        self, client: httpx.AsyncClient, runner: Runner, command_target: CommandTarget
+    ) -> None:
+        self._client = client
+        self._runner = runner
+        self._target = command_target
+
+    def request(
+        self, method: str, path: str, document: object | None = None, **query: object
+    ) -> Any:
+        """Returns the response's document, or None when it is empty.
+
+        *path* is below ``/v2``; a *query* parameter that is None is left out.  Raises
+        CommandFailed, ServiceUnavailable.
+        """
+        return self._runner.run(self._send, method, f"/v2{path}", document, query)
+
+    def call(self, method: str, **body: object) -> Any:
+        """Returns the result of a method of the server API.
+
+        A field that is None is left out.  Raises CommandFailed, ServiceUnavailable.
+        """
+        given = {name: value for name, value in body.items() if value is not None}
+        answer = self._runner.run(self._send, "POST", f"/api/{method}", given, {})
+        if "error" in answer:
+            raise self._refusal(answer["error"])
+        return answer.get("result", answer)  # a batch has "replies" in place of "result"
+
+    def batch(self, *commands: dict[str, object], ignored_code: int) -> list[dict[str, Any]]:
+        """Returns a reply for each command, with its result by method, or an ignored error.
+
+        Errors with *ignored_code* (e.g. of features that are off) are ignored.  Raises
+        CommandFailed for others, and ServiceUnavailable.
+        """
+        replies = self.call("batch", commands=list(commands))["replies"]
+        for error in (reply["error"] for reply in replies if "error" in reply):
+            if error["code"] != ignored_code:
+                raise self._refusal(error)
+        return list(replies)
+
+    def _refusal(self, error: dict[str, Any]) -> CommandFailed:
+        if error["code"] == codes.INTERNAL.code:
+            command_target = self._target
+            why = (
+                "the service, or its store,"
+                if command_target.url
+                else f"the store {command_target.store}"
+            )
+            return ServiceUnavailable(f"{why} failed with an internal error ({error['code']})")
+        return CommandFailed(f"{error['message']} ({error['code']})")
+
+    def sleep(self, seconds: float) -> None:
+        """Sleeps; background tasks of the service's code in this process go on."""
+        self._runner.run(asyncio.sleep, seconds)
+
+    async def _send(
+        self, method: str, path: str, document: object | None, query: dict[str, object]
+    ) -> Any:
+        given = {
+            name: str(value).lower() if isinstance(value, bool) else value
+            for name, value in query.items()
+            if value is not None
+        }
+        try:
+            answer = await self._client.request(
+                method,
+                path,
+                params=given,  # type: ignore[arg-type]  # texts and numbers
+                content=None if document is None else msgspec.json.encode(document),
+            )
+        except httpx.HTTPError as error:
+            why = f"{self._target} does not answer: {errors.reason(error)}"
+            advice = f"; {target.advice()}" if self._target.is_default else ""
+            raise ServiceUnavailable(f"{why}{advice}") from error
+        if answer.status_code in _UNAVAILABLE_STATUSES:
+            raise ServiceUnavailable(_error_text(answer), _retry_after(answer))
+        if answer.status_code >= 400:
+            raise CommandFailed(_error_text(answer))
+        return answer.json() if answer.content else None
+
+    def list_items(self, path: str, items: str, **query: object) -> Iterator[dict[str, Any]]:
+        """Yields every item of a listing, page by page."""
+        marker: str | None = None
+        while True:
+            page = self.request("GET", path, marker=marker, limit=PAGE_SIZE, **query)
+            yield from page[items]
+            if len(page[items]) < PAGE_SIZE:
+                return
+            marker = page[items][-1]["id" if items == "messages" else "name"]
+
+
+def _error_text(answer: httpx.Response) -> str:
+    if answer.status_code == 401:
+        return (
+            "the service refuses the API key (--api-key, or the variable ZAQAR_REDIS_API_KEY), "
+            "or has none ([channels] api_key)"
+        )
+    try:
+        return str(answer.json()["description"])
+    except (ValueError, KeyError, TypeError):
+        if answer.status_code == 404:  # of the router: other 404 answers have a description
+            if answer.request.url.path.startswith("/api/"):
+                return "the service has no channels"
+            return (
+                "the service has no such URL; pools, flavors and health need admin mode "
+                "(serve --admin), or a command that works on the store (--storage)"
+            )
+        return f"the service answered with status {answer.status_code}"
+
+
+def _retry_after(answer: httpx.Response) -> float:
+    """Returns seconds until a retry; a Retry-After that is a date is ignored."""
+    text = answer.headers.get("Retry-After", "")
+    return max(_RETRY_DELAY_SECONDS, float(text)) if text.isdecimal() else _RETRY_DELAY_SECONDS
+
+
+def _quiet_logging(channels: bool = False) -> None:
+    for logger_name in ("httpx", "zaqar_redis"):  # a command prints its result, no log
+        logging.getLogger(logger_name).setLevel(logging.WARNING)
+    if channels:  # the command itself reports an unreachable store, once
+        for module in ("batch", "pubsub"):
+            logging.getLogger(f"zaqar_redis.keyspace.{module}").setLevel(logging.ERROR)
+
+
+class Needs(enum.Enum):
+    """What a command needs of the service."""
+
+    QUEUES = enum.auto()
+    CHANNELS = enum.auto()
+    #: channels, and the service's options for them
+    NAMESPACES = enum.auto()
+
+
+@contextlib.contextmanager
+def open_api(
+    parsed: argparse.Namespace, command_target: CommandTarget, needs: Needs = Needs.QUEUES
+) -> Iterator[ApiClient]:
+    """Yields a client of the service or the store.  Raises BadConfiguration."""
+    channels = needs is not Needs.QUEUES
+    _quiet_logging(channels)
+    headers = {"Client-ID": parsed.client_id, "X-Project-ID": parsed.project}
+    if channels and parsed.api_key:
+        headers["X-API-Key"] = parsed.api_key
+    with Runner() as runner, contextlib.ExitStack() as stack:
+        if command_target.url:
+            client = httpx.AsyncClient(
+                base_url=command_target.url, headers=headers, timeout=_REQUEST_TIMEOUT_SECONDS
+            )
+        else:
+            app = stack.enter_context(_in_process(parsed, command_target, runner, needs))
+            client = httpx.AsyncClient(
+                base_url="http://store",
+                headers=headers,
+                timeout=_REQUEST_TIMEOUT_SECONDS,
+                transport=httpx.ASGITransport(app=app),  # type: ignore[arg-type]  # an ASGI app
+            )
+        try:
+            yield ApiClient(client, runner, command_target)
+        finally:
+            runner.run(client.aclose)
+
+
+@contextlib.contextmanager
+def open_store(
+    parsed: argparse.Namespace, command_target: CommandTarget
+) -> Iterator[tuple[Driver, Runner]]:
+    """Yields the store's driver, started, and a runner of its verbs.  Raises BadConfiguration."""
+    _quiet_logging()
+    conf = configuration.load([], parsed.config_file)
+    with Runner() as runner, running_store(command_target) as uri:
+        driver = service_factory.driver(conf, uri)()
+        try:
+            runner.run(driver.start)
+            yield driver, runner
+        finally:
+            runner.run(driver.close)
+
+
+@contextlib.contextmanager
+def running_store(command_target: CommandTarget) -> Iterator[str]:
+    """Yields the URI of the store; an embedded one runs meanwhile.  Raises BadConfiguration."""
+    if urlsplit(command_target.uri).scheme != "embedded":
+        yield command_target.uri
+        return
+    with embedded.running(command_target.uri, make=False) as uri:
+        yield uri
+
+
+@contextlib.contextmanager
+def _in_process(
+    parsed: argparse.Namespace, command_target: CommandTarget, runner: Runner, needs: Needs
+) -> Iterator[App]:
+    """Yields the service's application, started in this process."""
+    conf = configuration.load([], parsed.config_file)
+    if needs is Needs.NAMESPACES and not (conf.config_file or conf.config_dir):
+        # With the default options it would e.g. publish without adding to the history.
+        raise errors.BadConfiguration(
+            f"{command_target.origin} needs the service's configuration: give --config-file, or "
+            "ask the service by --url"
+        )
+    with running_store(command_target) as uri:
+        settings = msgspec.structs.replace(service_factory.settings(conf), admin_mode=True)
+        channels = needs is not Needs.QUEUES
+        create_channels = (
+            service_factory.channels(conf, uri, for_command=True) if channels else None
+        )
+        app = App(service_factory.driver(conf, uri)(), settings, create_channels)
+        try:
+            runner.run(app.process_startup, None, None)
+            yield app
+        finally:
+            runner.run(app.process_shutdown, None, None)
+
+
+def json_object(text: str) -> dict[str, Any]:
+    """Parses an argument that is a JSON object."""
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"not JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise argparse.ArgumentTypeError("it must be a JSON object")
+    return found
+
+
+def resource_name(text: str) -> str:
+    """Checks an argument that names a queue, a pool or a flavor."""
+    if not rules.is_queue_name(text):
+        raise argparse.ArgumentTypeError(
+            f"a name has 1 to {rules.QUEUE_NAME_MAX} ASCII letters, digits, underscores, "
+            "dashes and dots"
+        )
+    if text in (".", ".."):
+        raise argparse.ArgumentTypeError(f'"{text}" cannot be a name: URLs cannot contain it')
+    return text
+
+
+def is_structured_output(parsed: argparse.Namespace) -> bool:
+    """Returns whether the output format has lists and objects; other formats get text."""
+    return parsed.formatter in ("json", "yaml")
+
+
+class TargetCommand(Command):
+    """Base of the commands that work on a store or, unless *store_only*, a service."""
+
+    store_only = True
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.formatter_class = argparse.RawDescriptionHelpFormatter
+        self.target_options(parser)
+        return parser
+
+    def target_options(self, parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
+        """Adds the options that name the target; returns their group."""
+        target_options = parser.add_argument_group("target")
+        one = target_options.add_mutually_exclusive_group()
+        if not self.store_only:
+            one.add_argument(
+                "--url",
+                type=target.service_url,
+                help=f"a service, e.g. http://127.0.0.1:8888 ({target.URL_VARIABLE})",
+            )
+        one.add_argument(
+            "--storage",
+            metavar="URI",
+            help=f"{'the store' if self.store_only else 'or the store itself'} "
+            f"({target.URI_VARIABLE})",
+        )
+        one.add_argument(
+            "--profile", metavar="NAME", help="that of a profile (default: the profile in use)"
+        )
+        target_options.add_argument(
+            "--config-file",
+            action="append",
+            metavar="FILE",
+            help="configuration file, which may name the store",
+        )
+        return target_options
+
+    def needs_target(self, parsed: argparse.Namespace) -> bool:
+        """Returns whether the command needs a target with these arguments."""
+        return True
+
+    def run(self, parsed_args: argparse.Namespace) -> int:
+        if self.needs_target(parsed_args):
+            self.target = target.resolve(parsed_args, store_only=self.store_only)
+            self.print_target(parsed_args)
+        return super().run(parsed_args)
+
+    def print_target(self, parsed: argparse.Namespace) -> None:
+        """Prints the target, unless it is on the command line."""
+        self.print_notice(f"at {self.target}", verbosity=2 if self.target.is_explicit else 1)
+
+    def print_notice(self, text: str, *, verbosity: int) -> None:
+        """Prints a line to standard error; -q sets the verbosity to 0, -v to 2."""
+        if self.app.options.verbose_level >= verbosity:
+            print(f"zaqar-redis: {text}", file=sys.stderr, flush=True)
+
+
+class ApiCommand(TargetCommand):
+    """Base of the commands that call the API, of a service or over a store."""
+
+    store_only = False
+
+    def target_options(self, parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
+        target_options = super().target_options(parser)
+        target_options.add_argument(
+            "--project", default="default", help="project of the queues and channels (default)"
+        )
+        target_options.add_argument(
+            "--client-id",
+            default=str(uuid.uuid4()),
+            metavar="UUID",
+            help="sent as Client-ID (a random one)",
+        )
+        return target_options
+
+    def open_api(self, parsed: argparse.Namespace) -> contextlib.AbstractContextManager[ApiClient]:
+        return open_api(parsed, self.target)
+
+
+class DestructiveCommand(ApiCommand):
+    """Base of the commands that ask for confirmation."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument("--yes", action="store_true", help="do not ask")
+        return parser
+
+    def print_target(self, parsed: argparse.Namespace) -> None:
+        if parsed.yes:  # else the question names the target
+            self.print_notice(f"at {self.target}", verbosity=1)
+
+    def confirm(self, parsed: argparse.Namespace, what: str) -> None:
+        """Raises CommandFailed unless the user confirms, at the prompt or by ``--yes``."""
+        if parsed.yes:
+            return
+        question = f"{what} at {self.target}?"
+        if not sys.stdin.isatty():
+            raise CommandFailed(f"{question} Confirm with --yes.")
+        if input(f"{question} [y/N] ").strip().lower() not in ("y", "yes"):
+            raise CommandFailed("Nothing was done.")

@@ -1,2 +1,0 @@
--- What a queue says of posts to it.
-local known = redis.call('HMGET', queue, 'epoch', 'ttl', 'delay', 'size', 'sealed', 'due')

@@ -1,0 +1,22 @@
+-- Store records (name and record of each) for one window at least and two at most. Returns
+-- when all of them expire.
+local function store_record(named, since, till)
+    if since and now >= since + window then
+        -- The old records were created before `since`, so their window is over, whether
+        -- that has become longer or shorter meanwhile.
+        redis.call('UNLINK', records_old)
+        redis.call('RENAME', records, records_old)
+        since = nil
+    end
+    if not (since and till) then
+        named[#named + 1], named[#named + 2] = 'since', now
+        till = 0
+    end
+    if till < now + window then
+        -- Covers all that may come before the next window begins, so it is written once.
+        till = now + 2 * window
+        named[#named + 1], named[#named + 2] = 'till', till
+    end
+    redis.call('HSET', records, unpack(named))
+    return till
+end

@@ -1,0 +1,19 @@
+-- Read which queues are to be swept now: '<project>/<queue>' of each, by index.
+--
+-- The keys are sweep indexes, each of one slot: in a cluster one a call.
+-- KEYS[1...]: zset: queues of the slot by their next sweep; of each slot
+local now   = tonumber(ARGV[1])  -- ms; 0: the time of Redis
+local limit = tonumber(ARGV[2])  -- queues of each index at most
+--#include now
+
+-- In a store of few queues most do not exist; one EXISTS of all costs a tenth of reading each.
+if redis.call('EXISTS', unpack(KEYS)) == 0 then
+    return {}
+end
+local found = {}
+for _, index in ipairs(KEYS) do
+    for _, queue in ipairs(redis.call('ZRANGEBYSCORE', index, '-inf', now, 'LIMIT', 0, limit)) do
+        found[#found + 1] = queue
+    end
+end
+return found

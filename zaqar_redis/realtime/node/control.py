@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Control messages between nodes: tagged structs in msgpack."""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Struct
+
+from zaqar_redis.realtime.protocol.codes import FORCE_DISCONNECT
+
+
+class ConnectionSelector(Struct, array_like=True):
+    """Connections of a project's user, optionally of one *client* or *session* only."""
+
+    project: str
+    user: str
+    client: str = ""
+    session: str = ""
+    #: clients that are not affected
+    except_clients: list[str] = []
+
+
+class _ControlMessage(Struct, array_like=True, tag=lambda name: name.removeprefix("Control")):
+    pass
+
+
+class ControlDisconnect(_ControlMessage):
+    who: ConnectionSelector
+    code: int = FORCE_DISCONNECT.code
+    reason: str = FORCE_DISCONNECT.reason
+
+
+class ControlUnsubscribe(_ControlMessage):
+    """Unsubscribes from *channel*; empty: from all."""
+
+    who: ConnectionSelector
+    channel: str
+
+
+class ControlSubscribe(_ControlMessage):
+    who: ConnectionSelector
+    channel: str
+    info: bytes = b""
+    data: bytes = b""
+    #: seconds since 1970; 0: never
+    expire_at: int = 0
+    #: offset and epoch after which publications are to be recovered
+    since: tuple[int, str] | None = None
+    override: dict[str, bool] = {}
+
+
+class ControlRefresh(_ControlMessage):
+    """The connection expires at *expire_at*, 0: never, or has *expired*."""
+
+    who: ConnectionSelector
+    expired: bool = False
+    expire_at: int = 0
+    info: bytes = b""
+
+
+class ControlFrame(_ControlMessage):
+    """Commands of an emulated client whose request reached another node."""
+
+    session: str
+    data: bytes
+
+
+class ControlSurveyRequest(_ControlMessage):
+    """A question that every node answers for itself."""
+
+    id: str
+    #: where to send the answer
+    node: str
+    project: str
+    what: str
+    #: glob of channels
+    pattern: str = ""
+
+
+class NodeReport(Struct, array_like=True):
+    """A node's state; *uptime* in seconds."""
+
+    node: str
+    name: str
+    version: str
+    clients: int
+    users: int
+    channels: int
+    subscriptions: int
+    uptime: int
+
+
+class ControlSurveyResponse(_ControlMessage):
+    id: str
+    #: None: of a node without clients, like that of a command
+    report: NodeReport | None = None
+    #: channel -> subscribers
+    channels: dict[str, int] = {}
+
+
+ControlMessage = (
+    ControlDisconnect
+    | ControlUnsubscribe
+    | ControlSubscribe
+    | ControlRefresh
+    | ControlFrame
+    | ControlSurveyRequest
+    | ControlSurveyResponse
+)
+
+pack = msgspec.msgpack.Encoder().encode
+unpack = msgspec.msgpack.Decoder(ControlMessage).decode

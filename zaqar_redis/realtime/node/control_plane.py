@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Control messages to the connections of a user on any node, and surveys of all nodes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Sequence
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+from zaqar_redis import errors
+from zaqar_redis.auth import tokens
+from zaqar_redis.realtime.engine import Position
+from zaqar_redis.realtime.node import control
+from zaqar_redis.realtime.protocol import codes, wire
+from zaqar_redis.realtime.protocol.codes import CommandRejected, DisconnectCode, Disconnected
+from zaqar_redis.realtime.session import subscribe
+from zaqar_redis.realtime.session.session import Session
+
+if TYPE_CHECKING:
+    from zaqar_redis.realtime.node.node import Node
+
+LOG = logging.getLogger(__name__)
+
+#: Seconds to wait for the answers of other nodes: a silent node counts as gone.
+_SURVEY_TIMEOUT = 5.0
+
+
+class _Survey:
+    def __init__(self, node: str) -> None:
+        self.answers: list[control.ControlSurveyResponse] = []
+        #: how many answers there will be; None: not known yet
+        self.expected: int | None = None
+        self.complete = asyncio.Event()
+
+    def add(self, answer: control.ControlSurveyResponse) -> None:
+        self.answers.append(answer)
+        self.check_complete()
+
+    def check_complete(self) -> None:
+        if self.expected is not None and len(self.answers) >= self.expected:
+            self.complete.set()
+
+
+class ControlPlane:
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._surveys: dict[str, _Survey] = {}
+        #: session -> receiver of its commands that came by a request, to any node
+        self.routes: dict[str, Callable[[bytes], None]] = {}
+
+    async def send(self, message: control.ControlMessage, node: str = "") -> int:
+        """Sends to one node, or to all, including this one.  Returns how many receive it.
+
+        Raises Unavailable.
+        """
+        return await self._node.engine.bus.publish_control(control.pack(message), node)
+
+    async def frame(self, node: str, session: str, data: bytes) -> bool:
+        """Sends commands to a session on any node; returns False when no such node exists."""
+        if node == self._node.id:
+            self._route_frame(control.ControlFrame(session, data))
+            return True
+        return await self.send(control.ControlFrame(session, data), node) > 0
+
+    async def survey(
+        self, project: str, what: str, pattern: str = ""
+    ) -> Sequence[control.ControlSurveyResponse]:
+        """Returns the answers of the nodes that answer in time.  Raises Unavailable."""
+        id = str(uuid.uuid4())
+        survey = self._surveys[id] = _Survey(id)
+        try:
+            request = control.ControlSurveyRequest(id, self._node.id, project, what, pattern)
+            survey.expected = await self.send(request)
+            survey.check_complete()
+            try:
+                async with asyncio.timeout(_SURVEY_TIMEOUT):
+                    await survey.complete.wait()
+            except TimeoutError:
+                pass
+            return survey.answers
+        finally:
+            del self._surveys[id]
+
+    def handle(self, payload: bytes) -> None:
+        """Handles a control message of a node, perhaps of this one."""
+        match control.unpack(payload):
+            case control.ControlFrame() as frame:
+                self._route_frame(frame)
+            case control.ControlSurveyRequest() as request:
+                self._node.spawn(self._answer_survey(request))
+            case control.ControlSurveyResponse() as answer:
+                survey = self._surveys.get(answer.id)
+                if survey is not None:
+                    survey.add(answer)
+            case message:
+                for session in self._node.sessions.matching(message.who):
+                    self._apply(session, message)
+
+    def _route_frame(self, frame: control.ControlFrame) -> None:
+        route = self.routes.get(frame.session)
+        if route is not None:
+            route(frame.data)
+
+    async def _answer_survey(self, request: control.ControlSurveyRequest) -> None:
+        answer = control.ControlSurveyResponse(request.id)
+        if self._node.accepts_clients:
+            answer.report = self._report()
+        if request.what == "channels":
+            answer.channels = {
+                channel: count
+                for channel, count in self._node.subscribers(request.project).items()
+                if not request.pattern or fnmatchcase(channel, request.pattern)
+            }
+        await self.send(answer, request.node)
+
+    def _report(self) -> control.NodeReport:
+        node = self._node
+        counts = node.counts()
+        return control.NodeReport(
+            node=node.id,
+            name=node.name,
+            version=node.version,
+            clients=len(node.sessions),
+            users=node.sessions.users,
+            channels=len(counts),
+            subscriptions=sum(counts.values()),
+            uptime=round(time.time() - node.started),
+        )
+
+    def _apply(
+        self,
+        session: Session,
+        message: control.ControlDisconnect
+        | control.ControlUnsubscribe
+        | control.ControlSubscribe
+        | control.ControlRefresh,
+    ) -> None:
+        match message:
+            case control.ControlDisconnect(code=code, reason=reason):
+                session.close(DisconnectCode(code, reason))
+            case control.ControlUnsubscribe(channel=channel):
+                for subscription in list(session.subscriptions.values()):
+                    if channel in ("", subscription.channel):
+                        session.unsubscribe(subscription, codes.SERVER_UNSUBSCRIBE)
+            case control.ControlSubscribe():
+                self._node.spawn(_subscribe(session, message))
+            case control.ControlRefresh():
+                _refresh(session, message)
+
+
+async def _subscribe(session: Session, message: control.ControlSubscribe) -> None:
+    grant = tokens.SubscriptionGrant(message.info, message.data, message.override)
+    since = Position(*message.since) if message.since is not None else None
+    try:
+        await subscribe.server_side(
+            session, message.channel, grant, expire_at=message.expire_at, since=since
+        )
+    except CommandRejected as error:  # the session goes on as it is
+        LOG.warning(
+            "cannot subscribe a client to %.300r: %s",
+            message.channel,
+            errors.reason(error),
+            extra={"action": "subscribe_refused"},
+        )
+    except Disconnected as disconnected:
+        session.close(disconnected.close)
+    except errors.Unavailable:
+        session.close(codes.SERVER_ERROR)
+
+
+def _refresh(session: Session, message: control.ControlRefresh) -> None:
+    if message.expired:
+        session.close(codes.CONNECTION_EXPIRED)
+        return
+    session.expire_at = message.expire_at
+    if message.info:
+        session.conn_info = wire.payload(message.info)
+    session.schedule_tick()
+    ttl = session.ttl(session.expire_at)
+    session.push(wire.Push(refresh=wire.Refresh(expires=ttl is not None, ttl=ttl or 0)))
+
+
+def total_subscribers(answers: Sequence[control.ControlSurveyResponse]) -> dict[str, int]:
+    """Returns the number of subscribers on all nodes together, by channel."""
+    found: Counter[str] = Counter()
+    for answer in answers:
+        found.update(answer.channels)
+    return dict(found)

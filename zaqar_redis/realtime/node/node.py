@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A node: the sessions of one process, and the tasks, engine and control plane behind them.
+
+Only this module starts tasks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+import time
+import uuid
+from collections.abc import Collection, Coroutine
+from importlib.metadata import version
+from typing import Any
+from urllib.parse import quote
+
+from zaqar_redis import errors
+from zaqar_redis.auth import tokens
+from zaqar_redis.realtime.engine import NO_POSITION, Engine, Position
+from zaqar_redis.realtime.node import packing
+from zaqar_redis.realtime.node.control_plane import ControlPlane
+from zaqar_redis.realtime.node.positions import PositionChecker
+from zaqar_redis.realtime.node.queue_channels import (
+    QueueChannelOptions,
+    QueueChannels,
+    QueueWatches,
+)
+from zaqar_redis.realtime.node.sessions import NodeSessions
+from zaqar_redis.realtime.protocol import codes, wire
+from zaqar_redis.realtime.pushes import EncodedPublication
+from zaqar_redis.realtime.session.context import ChannelSubscription, SessionSettings
+from zaqar_redis.realtime.session.namespaces import Namespaces
+from zaqar_redis.realtime.session.session import Session
+
+LOG = logging.getLogger(__name__)
+
+#: Seconds between checks of the sessions' timers: no time of the protocol is finer.
+_TICK = 0.5
+#: Seconds for which the node stays subscribed after a channel's last subscriber has left: a
+#: client that resubscribes, as after a lost connection, costs no new subscription.
+_UNSUBSCRIBE_DELAY = 1.0
+
+
+class _LocalChannel:
+    """A channel that this node is subscribed to, or is about to be."""
+
+    __slots__ = ("last_position", "subscribers")
+
+    def __init__(self) -> None:
+        self.subscribers: set[ChannelSubscription] = set()
+        #: of the last publication received
+        self.last_position = NO_POSITION
+
+    def advance(self, position: Position) -> bool:
+        """Returns whether a received publication comes after the last one.
+
+        It does, unless Redis came back with older data, and reuses offsets.
+        """
+        before, self.last_position = self.last_position, position
+        return position.epoch != before.epoch or position.offset > before.offset
+
+
+class Node:
+    def __init__(
+        self,
+        engine: Engine,
+        settings: SessionSettings,
+        namespaces: Namespaces,
+        verifier: tokens.TokenVerifier,
+        *,
+        queues: QueueChannels | None = None,
+        accepts_clients: bool = True,
+    ) -> None:
+        """*queues* serves the channels that are queues; *accepts_clients*: clients connect here."""
+        self.id = str(uuid.uuid4())
+        self.name = f"{socket.gethostname()}_{os.getpid()}"
+        self.version = version("zaqar-redis")
+        self.started = time.time()
+        self.accepts_clients = accepts_clients
+        self.engine = engine
+        self.settings = settings
+        self.namespaces = namespaces
+        self.verifier = verifier
+        self.sessions = NodeSessions()
+        self.control_plane = ControlPlane(self)
+        self.queues = queues
+        self._queue_watches = QueueWatches(self, queues) if queues is not None else None
+        self._channels: dict[str, _LocalChannel] = {}
+        self._positions = PositionChecker(self.subscribed, self.spawn)
+        self._work: set[asyncio.Task[None]] = set()
+        self._ticker: asyncio.Task[None] | None = None
+        #: new clients are refused
+        self.draining = False
+        self._closing = False
+
+    async def start(self) -> None:
+        await self.engine.start(self.id, self)
+        self._ticker = asyncio.create_task(self._tick(), name="channels")
+
+    def begin_shutdown(self) -> None:
+        """Disconnects all clients, so that they reconnect to another node."""
+        self.draining = True
+        for session in self.sessions:
+            session.close(codes.SHUTDOWN)
+
+    async def close(self) -> None:
+        if self._ticker is not None:
+            self._ticker.cancel()
+        self._closing = True
+        self.begin_shutdown()
+        for session in self.sessions:
+            with contextlib.suppress(errors.Unavailable):
+                await session.end()
+        await asyncio.sleep(0)  # a task cancelled before it starts never closes its coroutine
+        for task in tuple(self._work):
+            task.cancel()
+        await asyncio.gather(*self._work, return_exceptions=True)
+        await self.engine.close()
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Runs *work* in a task; drops it when the node closes, as that ends all sessions."""
+        if self._closing:
+            work.close()
+            return
+        task = asyncio.create_task(_run_logged(work))
+        self._work.add(task)
+        task.add_done_callback(self._work.discard)
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(_TICK)
+            now = time.time()
+            for session in [each for each in self.sessions if each.next_tick_at <= now]:
+                try:
+                    session.tick()
+                except Exception:
+                    _fail_session(session)
+
+    # Listening
+
+    async def listen(self, key: str, project: str, subscription: ChannelSubscription) -> None:
+        channel = self._channels.setdefault(key, _LocalChannel())
+        channel.subscribers.add(subscription)
+        await self.engine.bus.subscribe(key)  # idempotent
+        if self._queue_watches is not None and isinstance(
+            subscription.options, QueueChannelOptions
+        ):
+            await self._queue_watches.follow(key, project, subscription.channel)
+
+    def unlisten(self, key: str, subscription: ChannelSubscription) -> bool:
+        """Returns whether the subscription existed."""
+        channel = self._channels.get(key)
+        if channel is None or subscription not in channel.subscribers:
+            return False
+        channel.subscribers.discard(subscription)
+        if not channel.subscribers:
+            self.spawn(self._unsubscribe_idle(key, channel))
+        return True
+
+    async def _unsubscribe_idle(self, key: str, channel: _LocalChannel) -> None:
+        await asyncio.sleep(_UNSUBSCRIBE_DELAY)
+        if not channel.subscribers and self._channels.get(key) is channel:
+            del self._channels[key]
+            if self._queue_watches is not None:
+                self._queue_watches.leave(key)
+            await self.engine.bus.unsubscribe(key)
+
+    def subscribed(self, key: str) -> Collection[ChannelSubscription]:
+        channel = self._channels.get(key)
+        return channel.subscribers if channel is not None else ()
+
+    def schedule_position_check(self, key: str) -> None:
+        """Schedules a check whether subscribers of the channel missed a publication."""
+        self._positions.schedule_position_check((key,))
+
+    def counts(self) -> dict[str, int]:
+        """Returns the number of subscribers on this node, by channel key."""
+        return {
+            key: len(channel.subscribers)
+            for key, channel in self._channels.items()
+            if channel.subscribers
+        }
+
+    def subscribers(self, project: str) -> dict[str, int]:
+        """Returns the number of subscribers on this node, by channel of a project."""
+        prefix = channel_key(project, "")
+        return {
+            key.removeprefix(prefix): count
+            for key, count in self.counts().items()
+            if key.startswith(prefix)
+        }
+
+    # Events of the engine
+
+    def on_publication(self, channel: str, payload: bytes, position: Position) -> None:
+        local = self._channels.get(channel)
+        if local is None or not local.subscribers:
+            return
+        if position.offset and not local.advance(position):
+            self._positions.rolled_back(channel, position.epoch)
+        self.deliver(channel, packing.unpack_publication(payload, position.offset), position.epoch)
+
+    def deliver(self, channel: str, publication: wire.Publication, epoch: str) -> None:
+        """Delivers to all subscribers of the channel on this node."""
+        subscribers = tuple(self.subscribed(channel))
+        if not subscribers:
+            return
+        encoded = EncodedPublication(subscribers[0].channel, publication)
+        for subscription in subscribers:
+            try:
+                subscription.session.deliver(subscription, publication, epoch, encoded)
+            except Exception:
+                _fail_session(subscription.session)
+
+    def on_join(self, channel: str, info: bytes) -> None:
+        self._push_to_channel(channel, join=wire.Join(packing.unpack_client_info(info)))
+
+    def on_leave(self, channel: str, info: bytes) -> None:
+        self._push_to_channel(channel, leave=wire.Leave(packing.unpack_client_info(info)))
+
+    def _push_to_channel(self, channel: str, **push: Any) -> None:
+        local = self._channels.get(channel)
+        for subscription in tuple(local.subscribers) if local else ():
+            if subscription.join_leave and subscription.pending is None:
+                subscription.session.push(wire.Push(channel=subscription.channel, **push))
+
+    def on_control(self, payload: bytes) -> None:
+        self.control_plane.handle(payload)
+
+    def on_gap(self) -> None:
+        self._positions.schedule_position_check(self._channels)
+
+
+def _fail_session(session: Session) -> None:
+    """Disconnects a session after a bug: no other connection suffers."""
+    LOG.exception("a connection failed", extra={"action": "connection_failed"})
+    session.close(codes.SERVER_ERROR)
+
+
+async def _run_logged(work: Coroutine[Any, Any, None]) -> None:
+    try:
+        await work
+    except errors.Unavailable:
+        pass  # presence expires, subscriptions end with the connection
+    except Exception:
+        LOG.exception("a task of a channel failed", extra={"action": "channel_failed"})
+
+
+def channel_key(project: str, channel: str) -> str:
+    """Returns the key of a channel, unique over all projects."""
+    return f"{quote(project, safe='')}/{channel}"

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The sessions of one node, by id and by user."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from zaqar_redis.realtime.node.control import ConnectionSelector
+from zaqar_redis.realtime.session.session import Session
+
+
+class NodeSessions:
+    def __init__(self) -> None:
+        self._by_id: dict[str, Session] = {}
+        #: those that are connected, by project and user
+        self._by_user: dict[tuple[str, str], set[Session]] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def __iter__(self) -> Iterator[Session]:
+        """Iterates over a snapshot: sessions may come and go meanwhile."""
+        return iter(tuple(self._by_id.values()))
+
+    def add(self, session: Session) -> None:
+        self._by_id[session.id] = session
+
+    def add_connected(self, session: Session) -> int:
+        """Registers the session under its user.  Returns how many sessions the user has now."""
+        sessions = self._by_user.setdefault((session.context.project, session.user), set())
+        sessions.add(session)
+        return len(sessions)
+
+    def remove(self, session: Session) -> None:
+        """Removes a session.  Idempotent."""
+        self._by_id.pop(session.id, None)
+        key = (session.context.project, session.user)
+        sessions = self._by_user.get(key)
+        if sessions is not None:
+            sessions.discard(session)
+            if not sessions:
+                del self._by_user[key]
+
+    def get(self, id: str) -> Session | None:
+        return self._by_id.get(id)
+
+    @property
+    def users(self) -> int:
+        return len(self._by_user)
+
+    def matching(self, who: ConnectionSelector) -> list[Session]:
+        found = self._by_user.get((who.project, who.user), ())
+        return [
+            session
+            for session in found
+            if who.client in ("", session.client)
+            and who.session in ("", session.id)
+            and session.client not in who.except_clients
+        ]

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Centrifugo's client protocol and server API: messages, encodings, codes."""

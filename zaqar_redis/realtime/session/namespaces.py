@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Namespaces: the options and permissions of channels, by name.
+
+The part of a name before the first colon is its namespace, which has the options; names
+without one have options of their own.  ``$`` before a name: private, only with a token.  ``#``
+in it: only for the users named after it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import msgspec
+from msgspec import Raw
+
+from zaqar_redis.realtime.engine import HistoryOptions
+from zaqar_redis.realtime.protocol import codes
+from zaqar_redis.realtime.protocol.wire import NO_PAYLOAD, Payload
+
+#: Characters of a channel's name.
+NAME_MAX = 255
+#: Seconds for which offset and epoch are stored: longer than a client stays disconnected.
+META_TTL = 720 * 3600
+
+#: The name of a namespace.
+NAME = re.compile(r"[-a-zA-Z0-9_.]{2,}")
+
+
+class ChannelOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Options of a namespace's channels; the names are Centrifugo's.  Times in seconds."""
+
+    presence: bool = False
+    join_leave: bool = False
+    force_push_join_leave: bool = False
+    history_size: int = 0
+    history_ttl: int = 0
+    history_meta_ttl: int = META_TTL
+    force_positioning: bool = False
+    allow_positioning: bool = False
+    force_recovery: bool = False
+    allow_recovery: bool = False
+    force_recovery_mode: str = "stream"
+    auto_cache_recover: bool = False
+    allow_subscribe_for_client: bool = False
+    allow_subscribe_for_anonymous: bool = False
+    allow_publish_for_client: bool = False
+    allow_publish_for_subscriber: bool = False
+    allow_publish_for_anonymous: bool = False
+    allow_presence_for_client: bool = False
+    allow_presence_for_subscriber: bool = False
+    allow_presence_for_anonymous: bool = False
+    allow_history_for_client: bool = False
+    allow_history_for_subscriber: bool = False
+    allow_history_for_anonymous: bool = False
+    allow_user_limited_channels: bool = False
+    allow_tags_filter: bool = False
+    #: types that clients may ask for
+    allowed_delta_types: tuple[str, ...] = ()
+    delta_publish: bool = False
+    channel_regex: str = ""
+    #: format of publications: json, json_object, or binary, which is any bytes, also none;
+    #: empty: any bytes, but at least one
+    publication_data_format: str = ""
+
+    def accepts(self, data: Payload) -> bool:
+        """Returns whether *data* may be published."""
+        match self.publication_data_format:
+            case "binary":
+                return True
+            case "json":
+                return isinstance(data, Raw) and data is not NO_PAYLOAD
+            case "json_object":
+                return isinstance(data, Raw) and bytes(data).lstrip().startswith(b"{")
+            case _:
+                return data is not NO_PAYLOAD
+
+    @property
+    def has_history(self) -> bool:
+        """Whether publications have positions, and can be read again."""
+        return self.history_options is not None
+
+    @property
+    def history_options(self) -> HistoryOptions | None:
+        """Size and lifetime of the history; None: there is no history."""
+        if self.history_size <= 0 or self.history_ttl <= 0:
+            return None
+        return HistoryOptions(self.history_size, self.history_ttl, self.history_meta_ttl)
+
+    def supports(self, what: str) -> bool:
+        """Returns whether *presence* or *history* is enabled at all; *publish* always is."""
+        if what == "presence":
+            return self.presence
+        return what != "history" or self.has_history
+
+    def allows(self, what: str, anonymous: bool, subscribed: bool) -> bool:
+        """Returns whether a client may *publish*, or read *presence* or *history*."""
+        if anonymous and not getattr(self, f"allow_{what}_for_anonymous"):
+            return False
+        if getattr(self, f"allow_{what}_for_client"):
+            return True
+        return subscribed and bool(getattr(self, f"allow_{what}_for_subscriber"))
+
+
+class Namespaces:
+    def __init__(self, without: ChannelOptions, named: Mapping[str, ChannelOptions]) -> None:
+        self._without = without
+        self._named = dict(named)
+
+    def options(self, channel: str) -> ChannelOptions:
+        """Returns a channel's options.
+
+        Raises CommandRejected: bad request for an invalid name, or unknown channel.
+        """
+        if not channel or len(channel) > NAME_MAX:
+            raise codes.CommandRejected(codes.BAD_REQUEST)
+        name = channel.removeprefix("$")
+        space, colon, _ = name.partition(":")
+        # A user's id may have a colon in it.
+        named = colon and not name.startswith("#")
+        options = self._named.get(space) if named else self._without
+        if options is None:
+            raise codes.CommandRejected(codes.UNKNOWN_CHANNEL)
+        if options.channel_regex:
+            rest = name.partition(":")[2] if named else name
+            if not re.search(options.channel_regex, rest):
+                raise codes.CommandRejected(codes.BAD_REQUEST)
+        elif not channel.partition("#")[0].isascii():  # user ids come after it
+            raise codes.CommandRejected(codes.BAD_REQUEST)
+        return options
+
+
+def users_of(channel: str) -> frozenset[str] | None:
+    """Returns the users to whom the channel is limited; None: it is not limited."""
+    _, mark, users = channel.partition("#")
+    return frozenset(users.split(",")) if mark else None
+
+
+def is_private(channel: str) -> bool:
+    """Returns whether a subscription needs a token."""
+    return channel.startswith("$")

@@ -1,0 +1,384 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One connection, from its first command to its end: the protocol, without any IO.
+
+Commands come in, replies and pushes go to a transport, and what needs IO is delegated to the
+`SessionContext`.  Commands of a connection run one after the other.  Rules without another
+source are those of Centrifugo's client protocol.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+import random
+import uuid
+from typing import Any
+
+import msgspec
+
+from zaqar_redis import errors
+from zaqar_redis.auth import tokens
+from zaqar_redis.realtime.protocol import codes, wire
+from zaqar_redis.realtime.protocol.codec import Codec, InappropriatePayload
+from zaqar_redis.realtime.protocol.codes import (
+    CommandRejected,
+    DisconnectCode,
+    Disconnected,
+    ErrorCode,
+    UnsubscribeCode,
+)
+from zaqar_redis.realtime.pushes import EncodedPublication
+from zaqar_redis.realtime.session import commands, deltas, subscribe
+from zaqar_redis.realtime.session.context import (
+    BIDIRECTIONAL,
+    ChannelSubscription,
+    SessionContext,
+    Transport,
+    TransportMode,
+)
+from zaqar_redis.realtime.session.namespaces import ChannelOptions
+
+LOG = logging.getLogger(__name__)
+
+#: The largest id of a command that fits into its Protobuf field.
+_ID_MAX = 2**32 - 1
+#: Seconds, a year: timers of clients cannot hold more.
+_TTL_MAX = 365 * 86400
+#: Publications that may come while the history is read: some seconds of a busy channel.
+_PENDING_MAX = 1000
+
+
+class Session:
+    def __init__(
+        self,
+        context: SessionContext,
+        codec: Codec,
+        transport: Transport,
+        mode: TransportMode = BIDIRECTIONAL,
+    ) -> None:
+        self.context = context
+        self.codec = codec
+        #: its name in requests of its client and of the operator; secret from other clients
+        self.id = str(uuid.uuid4())
+        #: its public id
+        self.client = str(uuid.uuid4())
+        self.user = ""
+        self.conn_info: wire.Payload = wire.NO_PAYLOAD
+        self.subscriptions: dict[str, ChannelSubscription] = {}
+        self.connected = False
+        self.closed = False
+        self.anonymous = False
+        #: whether it may do everything (insecure mode)
+        self.trusted = False
+        #: channels that the server subscribed it to at connect
+        self.granted: frozenset[str] = frozenset()
+        #: when `tick` has something to do, seconds since 1970
+        self.next_tick_at = context.now() + context.settings.stale_after
+        #: when the connection expires, seconds since 1970; 0: never
+        self.expire_at = 0
+        self._transport = transport
+        self._mode = mode
+        self._next_ping = math.inf
+        self._next_presence = math.inf
+        #: deadline for the pong; inf: no ping is pending
+        self._pong_until = math.inf
+        #: its token had expired: the client has to connect again
+        self._token_expired = False
+
+    # In
+
+    async def receive(self, frame: bytes) -> None:
+        """Runs all commands of a frame."""
+        try:
+            given = self.codec.decode(frame)
+        except (msgspec.DecodeError, ValueError):
+            self.close(codes.BAD_REQUEST_DISCONNECT)
+            return
+        for command in given:
+            if self.closed:
+                return
+            await self.handle(command)
+
+    async def handle(self, command: wire.Command) -> None:
+        try:
+            await self._handle(command)
+        except Disconnected as disconnected:
+            self.close(disconnected.close)
+        except errors.Unavailable:  # it could not connect
+            self.close(codes.SERVER_ERROR)
+        except Exception:  # only this connection fails; the others go on
+            LOG.exception("a command failed", extra={"action": "command_failed"})
+            self.close(codes.SERVER_ERROR)
+
+    async def _handle(self, command: wire.Command) -> None:
+        try:
+            call = command.method()
+        except ValueError as error:
+            raise Disconnected(codes.BAD_REQUEST_DISCONNECT) from error
+        if call is None:
+            self._pong()
+            return
+        method, request = call
+        if not (0 < command.id <= _ID_MAX or method == "send"):
+            raise Disconnected(codes.BAD_REQUEST_DISCONNECT)
+        # Connect comes first, and once.
+        if self._token_expired or self.connected == (method == "connect"):
+            raise Disconnected(codes.BAD_REQUEST_DISCONNECT)
+        try:
+            if method == "connect":
+                await self._connect(command.id, request)
+            else:
+                await self._run_command(method, command.id, request)
+        except CommandRejected as rejected:
+            if self._mode.unidirectional:
+                instead = codes.DISCONNECT_FOR_ERROR.get(rejected.error, codes.SERVER_ERROR)
+                raise Disconnected(instead) from rejected
+            self.send(wire.Reply(id=command.id, error=_error_reply(rejected.error)))
+
+    async def _run_command(self, method: str, id: int, request: Any) -> None:
+        try:
+            await commands.METHODS[method](self, id, request)
+        except errors.Unavailable as error:
+            # The client may retry; its other channels may have another store.
+            raise CommandRejected(codes.INTERNAL) from error
+
+    def _pong(self) -> None:
+        if self._pong_until == math.inf:
+            raise Disconnected(codes.BAD_REQUEST_DISCONNECT)
+        self._pong_until = math.inf
+
+    # Out
+
+    def send(self, reply: wire.Reply) -> None:
+        if self.closed:
+            return
+        try:
+            text = self.codec.encode(reply)
+        except InappropriatePayload:
+            LOG.warning(
+                "a reply or push for client %s is not JSON, which is all it reads: "
+                "it is disconnected",
+                self.client,
+                extra={"action": "inappropriate"},
+            )
+            self.close(codes.INAPPROPRIATE_PROTOCOL)
+        else:
+            self._transport.send(text)
+
+    def push(self, push: wire.Push) -> None:
+        self.send(wire.Reply(push=push))
+
+    def close(self, close: DisconnectCode) -> None:
+        """Closes the transport; the owner of the session has to call `end` afterwards."""
+        if not self.closed:
+            self.closed = True
+            self._transport.close(close)
+
+    async def end(self) -> None:
+        """Leaves all channels after the connection has ended."""
+        self.closed = True
+        for subscription in list(self.subscriptions.values()):
+            with contextlib.suppress(errors.Unavailable):  # presence expires
+                await self.context.leave(subscription)
+        self.subscriptions.clear()
+
+    def deliver(
+        self,
+        subscription: ChannelSubscription,
+        publication: wire.Publication,
+        epoch: str,
+        encoded: EncodedPublication,
+    ) -> None:
+        """Sends a publication to the client, unless it was delivered before."""
+        if self.closed:
+            return
+        if subscription.pending is not None:
+            if len(subscription.pending) >= _PENDING_MAX:
+                self.handle_insufficient_state(subscription)
+            else:
+                subscription.pending.append((publication, epoch))
+            return
+        offset = publication.offset
+        if subscription.positioned and offset:
+            if offset <= subscription.offset and epoch == subscription.epoch:
+                return
+            before = subscription.epoch
+            if offset != subscription.offset + 1 or before not in ("", epoch):
+                self.handle_insufficient_state(subscription)
+                return
+            subscription.offset, subscription.epoch = offset, epoch
+            subscription.position_checked_at = self.context.now()
+        if subscription.tag_filter is not None and not subscription.tag_filter(publication.tags):
+            return
+        if not subscription.delta:
+            text = encoded.plain(self.codec)
+        else:
+            is_delta = deltas.is_delta_requested(publication, subscription.options)
+            text = encoded.delta(self.codec, subscription.delta_base if is_delta else None)
+            subscription.delta_base = publication.data
+        if text is None:
+            self.close(codes.INAPPROPRIATE_PROTOCOL)
+        else:
+            self._transport.send(text)
+
+    def handle_insufficient_state(self, subscription: ChannelSubscription) -> None:
+        """Ends a subscription that missed something: the client resubscribes and recovers."""
+        if subscription.server_side:
+            self.close(codes.INSUFFICIENT_STATE)
+        else:
+            self.unsubscribe(subscription, codes.INSUFFICIENT_STATE_UNSUBSCRIBE)
+
+    def unsubscribe(self, subscription: ChannelSubscription, end: UnsubscribeCode) -> None:
+        """Ends a subscription from the server's side; a pending one as soon as it is live."""
+        if self.subscriptions.get(subscription.channel) is not subscription:
+            return
+        if subscription.pending is not None:
+            subscription.pending_unsubscribe = end
+            return
+        del self.subscriptions[subscription.channel]
+        notification = wire.Unsubscribe(code=end.code, reason=end.reason)
+        self.push(wire.Push(channel=subscription.channel, unsubscribe=notification))
+        self.context.spawn(self.context.leave(subscription))
+
+    # Connect
+
+    async def _connect(self, id: int, request: wire.ConnectRequest) -> None:
+        granted = await self._authenticate(request.token)
+        settings = self.context.settings
+        await self.context.register(self)
+        granted = dict.fromkeys(self.personal_channels, tokens.SubscriptionGrant()) | granted
+        self.granted = frozenset(granted)
+        subscriptions, subs = await subscribe.server_side_at_connect(self, granted, request.subs)
+        self.connected = True
+        now = self.context.now()
+        ttl = self.ttl(self.expire_at)
+        is_addressable = self._mode.emulated or self._mode.unidirectional
+        result = wire.ConnectResult(
+            client=self.client,
+            version=commands.VERSION,
+            expires=ttl is not None,
+            ttl=ttl or 0,
+            subs=subs,
+            ping=settings.ping_interval,
+            pong=not self._mode.unidirectional,
+            session=self.id if is_addressable else "",
+            node=self.context.node if is_addressable else "",
+            time=round(now * 1000),
+        )
+        self.send(wire.Reply(id=id, connect=result))
+        # The first interval is random, so that clients do not all act at once.
+        share = 0.5 + random.random() / 2
+        self._next_ping = now + settings.ping_interval * share
+        self._next_presence = now + settings.presence_interval * share
+        self.schedule_tick()
+        for subscription in subscriptions:
+            await subscribe.go_live(subscription)
+
+    async def _authenticate(self, token: str) -> dict[str, tokens.SubscriptionGrant]:
+        """Sets the user; returns the subscriptions that its token grants.
+
+        Raises Disconnected, CommandRejected.
+        """
+        settings = self.context.settings
+        if not token:
+            if not (settings.insecure or settings.allow_anonymous):
+                raise Disconnected(codes.BAD_REQUEST_DISCONNECT)
+            self.anonymous, self.trusted = True, settings.insecure
+            return {}
+        try:
+            claims = await self.context.verifier.connection(token)
+        except tokens.ExpiredToken as error:
+            self._token_expired = True
+            raise CommandRejected(codes.TOKEN_EXPIRED) from error
+        except tokens.InvalidToken as error:
+            raise Disconnected(codes.INVALID_TOKEN) from error
+        self.user, self.expire_at = claims.user, claims.expire_at
+        self.conn_info = wire.payload(claims.info)
+        self.anonymous, self.trusted = not claims.user, settings.insecure
+        if claims.project:
+            self.context = self.context.for_project(claims.project)
+        return dict(claims.subs)
+
+    # Permissions
+
+    @property
+    def personal_channels(self) -> frozenset[str]:
+        """The personal channel of its user, if personal channels are enabled."""
+        settings = self.context.settings
+        if not (settings.user_personal_channel and self.user):
+            return frozenset()
+        return frozenset((f"{settings.personal_namespace}#{self.user}",))
+
+    def allows(self, options: ChannelOptions, what: str, *, subscribed: bool) -> bool:
+        """Returns whether it may *publish*, or read *presence* or *history*."""
+        return self.trusted or options.allows(what, self.anonymous, subscribed)
+
+    # Timers
+
+    def tick(self) -> None:
+        """Does what the timers require: expiry, pings, presence, position checks."""
+        now, settings = self.context.now(), self.context.settings
+        if not self.connected:
+            self.close(codes.STALE)
+        elif now >= self._pong_until:
+            self.close(codes.NO_PONG)
+        elif self.expire_at and now >= self.expire_at + settings.expiry_grace:
+            self.close(codes.CONNECTION_EXPIRED)
+        if self.closed:
+            self.next_tick_at = math.inf
+            return
+        if now >= self._next_ping:
+            self._next_ping = now + settings.ping_interval
+            if not self._mode.unidirectional:
+                self._pong_until = min(self._pong_until, now + settings.pong_timeout)
+            self.send(wire.Reply())
+        for subscription in list(self.subscriptions.values()):
+            self._tick_subscription(subscription, now)
+        if now >= self._next_presence:
+            self._next_presence = now + settings.presence_interval
+        self.schedule_tick()
+
+    def _tick_subscription(self, subscription: ChannelSubscription, now: float) -> None:
+        settings = self.context.settings
+        end = subscription.expire_at
+        if end and now >= end + settings.expiry_grace:
+            if subscription.server_side:
+                self.close(codes.SUBSCRIPTION_EXPIRED)
+            else:
+                self.unsubscribe(subscription, codes.SUBSCRIPTION_EXPIRED_UNSUBSCRIBE)
+        elif now >= self._next_presence:
+            if subscription.options.presence:
+                self.context.spawn(self._renew_presence(subscription))
+            if (
+                subscription.positioned
+                and now >= subscription.position_checked_at + settings.position_check
+            ):
+                self.context.schedule_position_check(subscription)
+
+    async def _renew_presence(self, subscription: ChannelSubscription) -> None:
+        with contextlib.suppress(errors.Unavailable):  # the next interval retries
+            if self.subscriptions.get(subscription.channel) is subscription:
+                await self.context.update_presence(subscription)
+
+    def schedule_tick(self) -> None:
+        """Sets `next_tick_at` anew after a timer has changed."""
+        grace = self.context.settings.expiry_grace
+        ends = [self.expire_at, *(each.expire_at for each in self.subscriptions.values())]
+        self.next_tick_at = min(
+            self._next_ping,
+            self._next_presence,
+            self._pong_until,
+            *(end + grace for end in ends if end),
+            math.inf,
+        )
+
+    def ttl(self, expire_at: int) -> int | None:
+        """Returns the seconds until *expire_at*; None: it never expires."""
+        if not expire_at:
+            return None
+        return max(0, min(_TTL_MAX, math.ceil(expire_at - self.context.now())))
+
+
+def _error_reply(error: ErrorCode) -> wire.Error:
+    return wire.Error(code=error.code, message=error.message, temporary=error.temporary)

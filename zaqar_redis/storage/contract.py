@@ -1,0 +1,404 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The contract of a store of queues.
+
+One small protocol per resource; a driver holds one of each.  Every method may raise
+`errors.StoreUnavailable` or `errors.Overloaded`.  A method that raises changed
+nothing, with one exception: after `errors.StoreTimeout`, or when the connection
+broke, a change may have been made although no answer arrived.
+
+Times go by the store's clock, in milliseconds.  Projects and queues are named by
+the texts that the client gave; the store must keep them apart whatever
+characters they hold.  The empty project is the one stock Zaqar calls None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any, Protocol
+
+from zaqar_redis.records import (
+    CheckResult,
+    Claim,
+    ClaimResult,
+    HistoryPage,
+    IdempotencyKey,
+    Message,
+    NewMessage,
+    Page,
+    PostedBatch,
+    PostResult,
+    Queue,
+    Stats,
+    Subscription,
+    Topic,
+)
+from zaqar_redis.storage.transfer import Transfer
+
+
+class Queues(Protocol):
+    """Queues by name.  They exist from creation or the first post to deletion."""
+
+    def create(self, project: str, queue: str, metadata: dict[str, Any]) -> Awaitable[bool]:
+        """Creates a queue; returns False, and changes nothing, when it exists."""
+
+    def get(self, project: str, queue: str) -> Awaitable[Queue | None]:
+        """Returns the queue, or None."""
+
+    def update(self, project: str, queue: Queue, metadata: dict[str, Any]) -> Awaitable[bool]:
+        """Replaces all metadata, if it is still what *queue* was read with.
+
+        Returns False when the metadata or the queue changed meanwhile.
+        """
+
+    def delete(self, project: str, queue: str) -> Awaitable[None]:
+        """Deletes the queue, its messages and its claims.  Idempotent."""
+
+    def list(
+        self, project: str, after: str, limit: int, wanted: Callable[[Queue], bool] | None
+    ) -> Awaitable[Page[Queue]]:
+        """Returns up to *limit* queues in order of name, behind the name *after*.
+
+        Only those for which *wanted*, if given, returns True.
+        """
+
+    def count(self, project: str) -> Awaitable[int]:
+        """Returns how many queues the project has."""
+
+    def stats(self, project: str, queue: str) -> Awaitable[Stats]:
+        """Returns counts, oldest and newest message; zeros when the queue does not exist."""
+
+    def purge(self, project: str, queue: str) -> Awaitable[None]:
+        """Deletes all messages and claims; the queue stays.  Idempotent."""
+
+
+class Messages(Protocol):
+    """Messages in the order in which they were posted."""
+
+    def post(
+        self,
+        project: str,
+        queue: str,
+        drafts: Sequence[NewMessage],
+        *,
+        client: str,
+        default_ttl: int,
+        size: int,
+        idempotency_key: IdempotencyKey | None = None,
+    ) -> Awaitable[PostResult]:
+        """Appends all or none, in order, in one step; creates the queue if needed.
+
+        A reader that has seen a message never sees an older one appear before it.
+        *size* is the request's, in bytes, for the queue's own limit.  With an
+        *idempotency_key*, posts with the same key within the window, which the queue's
+        metadata may set, take effect once and return the same result.
+
+        Raises BadRequest when the request is larger than the queue allows,
+        IdempotencyKeyReused when the key was used for another request, and
+        `EncryptionRequired` when the queue wants bodies encrypted and these are not.
+        """
+
+    def dead_letter(
+        self,
+        project: str,
+        queue: str,
+        message: NewMessage,
+        *,
+        client: bytes,
+        idempotency_key: IdempotencyKey,
+    ) -> Awaitable[None]:
+        """Appends a dead letter as it is, encrypted or not, whatever its size, once.
+
+        *message* has a TTL; *client* is that of the original message.
+        """
+
+    def list(
+        self,
+        project: str,
+        queue: str,
+        *,
+        after: str | None,
+        limit: int,
+        hide_client: str | None,
+        include_claimed: bool,
+        include_delayed: bool,
+    ) -> Awaitable[Page[Message]]:
+        """Returns up to *limit* messages behind the id *after*, oldest first.
+
+        A page is short only at the end of the queue.  The message of the id need not
+        exist any more; for an id that is not of this queue the page is empty.
+        """
+
+    def get(self, project: str, queue: str, ids: Sequence[str]) -> Awaitable[Sequence[Message]]:
+        """Returns those of the messages that exist, in the order of *ids*."""
+
+    def delete(
+        self,
+        project: str,
+        queue: str,
+        ids: Sequence[str],
+        *,
+        claims: Sequence[str] | None,
+        force: bool,
+    ) -> Awaitable[None]:
+        """Deletes all or none.  Ids without a message are ignored.
+
+        With *claims*, each message must be held by one of them; without, none
+        may be claimed, unless *force*.  Raises MessageClaimed, MessageNotClaimed,
+        ClaimedByOther, ClaimExpired.
+        """
+
+    def pop(self, project: str, queue: str, limit: int) -> Awaitable[ClaimResult]:
+        """Deletes and returns the oldest claimable messages."""
+
+
+class Subscriptions(Protocol):
+    """Subscribers of a queue, to which its messages are sent.  The queue need not exist."""
+
+    def create(
+        self, project: str, queue: str, subscriber: str, *, ttl: int, options: dict[str, Any]
+    ) -> Awaitable[str | None]:
+        """Subscribes for *ttl* seconds; returns the id, or None when the subscriber has one."""
+
+    def get(self, project: str, queue: str, id: str) -> Awaitable[Subscription | None]:
+        """Returns the subscription, or None."""
+
+    def find(self, project: str, queue: str, subscriber: str) -> Awaitable[Subscription | None]:
+        """Returns the subscription of a subscriber, or None."""
+
+    def list(
+        self, project: str, queue: str, after: str, limit: int
+    ) -> Awaitable[Page[Subscription]]:
+        """Returns up to *limit* subscriptions in order of their ids, behind the id *after*."""
+
+    def update(
+        self,
+        project: str,
+        queue: str,
+        id: str,
+        *,
+        subscriber: str | None = None,
+        ttl: int | None = None,
+        options: dict[str, Any] | None = None,
+        confirmed: bool | None = None,
+    ) -> Awaitable[bool]:
+        """Changes what is given; returns False when there is no such subscription.
+
+        A new *ttl* counts from now.  Raises SubscriberTaken when the new subscriber
+        has a subscription already.
+        """
+
+    def delete(self, project: str, queue: str, id: str) -> Awaitable[None]:
+        """Deletes the subscription.  Idempotent."""
+
+
+class Topics(Protocol):
+    """Topics by name: metadata, and nothing else yet."""
+
+    def create(self, project: str, topic: str, metadata: dict[str, Any]) -> Awaitable[bool]:
+        """Creates a topic; returns False, and changes nothing, when it exists."""
+
+    def get(self, project: str, topic: str) -> Awaitable[dict[str, Any] | None]:
+        """Returns the metadata, or None."""
+
+    def update(self, project: str, topic: str, metadata: dict[str, Any]) -> Awaitable[bool]:
+        """Replaces all metadata; returns False when there is no such topic."""
+
+    def delete(self, project: str, topic: str) -> Awaitable[None]:
+        """Deletes the topic.  Idempotent."""
+
+    def list(self, project: str, after: str, limit: int) -> Awaitable[Page[Topic]]:
+        """Returns up to *limit* topics in order of name, behind the name *after*."""
+
+
+class PostDeadLetter(Protocol):
+    """The signature of `Messages.dead_letter`, perhaps of another store."""
+
+    def __call__(
+        self,
+        project: str,
+        queue: str,
+        message: NewMessage,
+        *,
+        client: bytes,
+        idempotency_key: IdempotencyKey,
+    ) -> Awaitable[None]: ...
+
+
+class Claims(Protocol):
+    """Leases on messages.  A message is held by at most one live claim."""
+
+    def create(
+        self, project: str, queue: str, *, ttl: int, grace: int, limit: int
+    ) -> Awaitable[ClaimResult]:
+        """Claims the oldest claimable messages.
+
+        A message that would expire before the claim is prolonged to *grace* seconds
+        after it.  One that was claimed as often as the queue allows goes to the
+        dead-letter queue instead.  When nothing is claimable no claim is created.
+        """
+
+    def get(self, project: str, queue: str, claim: str) -> Awaitable[Claim | None]:
+        """Returns the live claim with the messages that it still holds, or None."""
+
+    def update(
+        self, project: str, queue: str, claim: str, *, ttl: int, grace: int
+    ) -> Awaitable[bool]:
+        """Restarts the lease; returns False when there is no such live claim."""
+
+    def delete(self, project: str, queue: str, claim: str) -> Awaitable[None]:
+        """Releases the messages that the claim still holds.  Idempotent."""
+
+
+#: Called with how many messages were posted or became claimable; 0: perhaps some.
+FeedListener = Callable[[int], None]
+
+
+class Feed(Protocol):
+    """Hints that a queue has changed.  Hints may be lost; the queue is authoritative."""
+
+    def watch(self, project: str, queue: str, hint: FeedListener) -> Awaitable[None]:
+        """Calls *hint* on changes; returns when none from now on is missed."""
+
+    def unwatch(self, project: str, queue: str, hint: FeedListener) -> None:
+        """Stops calling *hint*."""
+
+
+#: Called with messages when they are posted, in order; None: some may have been missed.
+LiveListener = Callable[[PostedBatch | None], None]
+
+
+class Live(Protocol):
+    """Messages of a queue as they are posted, and its stored messages by rank."""
+
+    def watch(self, project: str, queue: str, watcher: LiveListener) -> Awaitable[None]:
+        """Calls *watcher* with new messages; returns when none from now on is missed.
+
+        The queue need not exist.  Raises StoreUnavailable.
+        """
+
+    def unwatch(self, project: str, queue: str, watcher: LiveListener) -> None:
+        """Stops calling *watcher*."""
+
+    def history(
+        self,
+        project: str,
+        queue: str,
+        *,
+        first: int,
+        last: int,
+        limit: int,
+        reverse: bool,
+        reserve_epoch: bool = True,
+    ) -> Awaitable[HistoryPage]:
+        """Returns up to *limit* messages, about a megabyte, of the ranks *first* to *last*.
+
+        With *reverse* from the last one down.  Claimed and delayed messages are included;
+        missing ranks were deleted or have expired.  When the queue does not exist, its
+        epoch is reserved and returned; without *reserve_epoch* the epoch is empty.
+        """
+
+
+#: Called with a queue's name; what it returns does not matter.
+ProgressCallback = Callable[[str], object]
+
+
+class Sweeper(Protocol):
+    """Sweeps idle queues, for stores that do not clean them up by themselves."""
+
+    def sweep(self, turn: float, on_progress: ProgressCallback = ...) -> Awaitable[int]:
+        """Sweeps the queues that are due, unless another process did within *turn* seconds.
+
+        *turn* is the length of a round; 0: sweeps every queue, due or not, whoever else
+        does.  *on_progress* is called with the name of each finished queue.
+
+        Returns how much was settled.
+        """
+
+
+class Checker(Protocol):
+    """Checks a store, for stores whose content can be checked."""
+
+    def check(self, repair: bool) -> AsyncIterator[CheckResult]:
+        """Reads everything, and with *repair* repairs what can be repaired.
+
+        Yields each queue, also unlisted ones, with its findings, and findings that belong
+        to no queue.  The store may be in use meanwhile.
+        """
+
+
+class Ownership(Protocol):
+    """The installation (services over one control store) that a store says it belongs to."""
+
+    def get(self) -> Awaitable[str | None]:
+        """Returns the id of the installation; None: the store belongs to none yet."""
+
+    def put(self, installation: str) -> Awaitable[None]:
+        """Assigns the store to this installation, whichever it belonged to."""
+
+    def drop(self) -> Awaitable[None]:
+        """Assigns the store to no installation."""
+
+    def content(self) -> AsyncIterator[tuple[str, Sequence[str]]]:
+        """Yields the queues that the store lists: project, and some of its queue names."""
+
+
+class Driver(Protocol):
+    """A store of queues."""
+
+    @property
+    def queues(self) -> Queues: ...
+
+    @property
+    def messages(self) -> Messages: ...
+
+    @property
+    def claims(self) -> Claims: ...
+
+    @property
+    def subscriptions(self) -> Subscriptions: ...
+
+    @property
+    def topics(self) -> Topics: ...
+
+    @property
+    def feed(self) -> Feed | None:
+        """None: the store has no hints; callers that wait must poll."""
+
+    @property
+    def live(self) -> Live | None:
+        """None: queues of this store cannot be watched."""
+
+    @property
+    def sweeper(self) -> Sweeper | None:
+        """None: the store needs no sweeping."""
+
+    @property
+    def checker(self) -> Checker | None:
+        """None: the content of the store cannot be checked."""
+
+    @property
+    def transfer(self) -> Transfer | None:
+        """None: queues cannot move from or to the store."""
+
+    @property
+    def ownership(self) -> Ownership | None:
+        """None: the store does not record its installation."""
+
+    def route_dead_letters(self, dead_letter: PostDeadLetter) -> None:
+        """Sends dead letters by *dead_letter* from now on: their queue may be in another store."""
+
+    async def start(self) -> None:
+        """Connects.  Does not fail when the store is unreachable: its calls do."""
+
+    async def close(self) -> None:
+        """Closes every connection."""
+
+    async def ping(self) -> None:
+        """Raises StoreUnavailable when the store does not answer."""
+
+    async def identity(self) -> str:
+        """Returns what identifies the store at the moment, however its URI is spelt."""
+
+
+class EncryptionRequired(Exception):
+    """The queue wants encrypted bodies, and these are not."""

@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A driver over the drivers of all pools, and the catalogue of their queues."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from zaqar_redis import errors
+from zaqar_redis.records import CatalogueEntry, Pool
+from zaqar_redis.storage.contract import Driver, PostDeadLetter, ProgressCallback
+from zaqar_redis.storage.control import DEFAULT_POOL, Control
+from zaqar_redis.storage.load import load, load_control
+from zaqar_redis.storage.move.move import Mover
+from zaqar_redis.storage.pools.adoption import StoreAdoption
+from zaqar_redis.storage.pools.checker import PooledChecker
+from zaqar_redis.storage.pools.controllers import (
+    RoutedClaims,
+    RoutedMessages,
+    RoutedQueues,
+    RoutedSubscriptions,
+)
+from zaqar_redis.storage.pools.rebalance import Rebalancer
+from zaqar_redis.storage.pools.router import Router
+from zaqar_redis.storage.pools.watch import RoutedFeed, RoutedLive
+
+#: Milliseconds for which the catalogue keeps the entry of a deleted queue: far longer than
+#: any worker caches its route.
+_TOMBSTONE_MS = 60 * 1000
+#: Entries of the catalogue read at once.
+_PAGE = 100
+
+
+class PooledDriver:
+    """The store of all queues: each is in the default pool or in one of the others."""
+
+    transfer = None
+    ownership = None
+
+    def __init__(
+        self, default: Driver, control: Control, open_pool: Callable[[Pool], Driver]
+    ) -> None:
+        self.control = control
+        self.router = Router(default, control, open_pool)
+        self.queues = RoutedQueues(self.router)
+        self.messages = RoutedMessages(self.router)
+        self.router.dead_letter = self.messages.dead_letter
+        self.claims = RoutedClaims(self.router)
+        self.subscriptions = RoutedSubscriptions(self.router)
+        self.topics = default.topics
+        self.feed = RoutedFeed(self.router)
+        self.live = RoutedLive(self.router)
+        self.sweeper = self
+        self.mover = Mover(self.router)
+        self.jobs = Rebalancer(self.router, self.mover)
+        self.checker = PooledChecker(self.router, self.jobs, self.mover)
+        self.adoption = StoreAdoption(default, control, open_pool)
+
+    async def start(self) -> None:
+        await self.router.start()
+
+    async def close(self) -> None:
+        await self.router.close()
+
+    def route_dead_letters(self, dead_letter: PostDeadLetter) -> None:
+        raise TypeError("a pool cannot consist of pools")
+
+    async def ping(self) -> None:
+        """Raises StoresUnavailable, which names the pools; without pools StoreUnavailable."""
+        stores = await self.stores()
+        if len(stores) == 1:
+            await self.router.default.driver.ping()
+            return
+        answers = await asyncio.gather(*map(_is_available, stores.values()))
+        unavailable = [name for name, good in zip(stores, answers, strict=True) if not good]
+        if unavailable:
+            raise errors.StoresUnavailable(names=", ".join(unavailable))
+
+    async def stores(self) -> dict[str, Driver | None]:
+        """Returns every store by name; None: a pool that cannot be opened.
+
+        Raises StoreUnavailable when the control store is unreachable.
+        """
+        await self.control.ping()
+        names = [DEFAULT_POOL, *await self.router.pools()]
+        return dict(zip(names, await asyncio.gather(*map(self._open_store, names)), strict=True))
+
+    async def identity(self) -> str:
+        return await self.router.default.driver.identity()
+
+    async def identity_of(self, pool: Pool) -> str:
+        """Returns the identity of the store of a pool, which need not exist yet.
+
+        Raises BadConfiguration when the URI cannot be used and StoreUnavailable when
+        the store does not answer.
+        """
+        driver = self.router.open_pool(pool)
+        try:
+            await driver.start()
+            return await driver.identity()
+        finally:
+            await driver.close()
+
+    async def has_any_queue(self, pool: Pool, placed: Sequence[CatalogueEntry]) -> bool:
+        """Returns whether the store of a pool has one of these queues.
+
+        Raises StoreUnavailable when it does not answer.
+        """
+        driver = self.router.open_pool(pool)
+        try:
+            await driver.start()
+            for each in placed:
+                try:
+                    if await driver.queues.get(each.project, each.queue) is not None:
+                        return True
+                except errors.MoveLocked:
+                    return True
+            return False
+        finally:
+            await driver.close()
+
+    async def identities(self) -> dict[str, str]:
+        """Returns the identity of every store that answers, by name."""
+        found = {}
+        for name, driver in (await self.stores()).items():
+            with contextlib.suppress(errors.Unavailable):
+                if driver is not None:
+                    found[name] = await driver.identity()
+        return found
+
+    async def sweep(self, turn: float, on_progress: ProgressCallback = str) -> int:
+        """Sweeps every store that answers, and forgets queues deleted a while ago."""
+        settled = 0
+        for name in (DEFAULT_POOL, *await self.router.pools()):
+            try:
+                store = await self.router.store(name)
+                if store.driver.sweeper is not None:
+                    settled += await store.driver.sweeper.sweep(turn, on_progress)
+            except errors.Unavailable:
+                continue  # the others still need sweeping
+        if not turn or await self.control.lead("tidy", turn):
+            settled += await self.forget_deleted(_TOMBSTONE_MS)
+        return settled
+
+    async def forget_deleted(self, age: int, pool: str | None = None) -> int:
+        """Removes queues deleted *age* ms ago from the catalogue; returns how many."""
+        forgotten = passed_over = 0
+        while True:
+            page = await self.control.catalogue.deleted_since(age, passed_over, _PAGE)
+            for placed in page:
+                if pool in (None, placed.pool) and await self._forget(placed):
+                    forgotten += 1
+                else:
+                    passed_over += 1
+            if len(page) < _PAGE:
+                return forgotten
+
+    async def _forget(self, placed: CatalogueEntry) -> bool:
+        """Returns whether the queue is not marked as deleted any more."""
+        catalogue = self.control.catalogue
+        try:
+            transfer = (await self.router.store(placed.pool)).driver.transfer
+            if transfer is None:
+                return False
+            if await transfer.lock_missing(placed.project, placed.queue):
+                return await catalogue.release(placed.project, placed.queue, placed.pool)
+        except errors.Unavailable:
+            return False
+        await catalogue.alive(placed.project, placed.queue)
+        return True
+
+    async def _open_store(self, name: str) -> Driver | None:
+        try:
+            return (await self.router.store(name)).driver
+        except (errors.Unavailable, errors.BadConfiguration):
+            return None
+
+
+async def _is_available(driver: Driver | None) -> bool:
+    try:
+        if driver is not None:
+            await driver.ping()
+    except errors.Unavailable:
+        return False
+    return driver is not None
+
+
+def create(uri: str, control_uri: str, options: Mapping[str, Any]) -> PooledDriver:
+    """Returns the driver of a service with pools.
+
+    Raises BadConfiguration as `load` and `load_control` do.
+    """
+
+    def open_pool(pool: Pool) -> Driver:
+        return load(pool.uri, {**options, **pool.options, "name": pool.name})
+
+    return PooledDriver(load(uri, options), load_control(control_uri, options), open_pool)

@@ -1,0 +1,250 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Notifications from the store of a queue, also after it has moved."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
+from typing import Any, Generic, Protocol, TypeVar
+
+from zaqar_redis import errors
+from zaqar_redis.records import HistoryPage, PostedBatch
+from zaqar_redis.storage.contract import Driver
+from zaqar_redis.storage.pools.router import Router
+
+EventT = TypeVar("EventT")
+EventT_co = TypeVar("EventT_co", covariant=True)
+
+#: Seconds for which the default pool keeps the reserved epoch of a queue without a pool, as the
+#: control store does: a client that does not use the catalogue may create the queue there.
+_RESERVED_EPOCH_TTL_SECONDS = 86_400
+
+
+class _EventSource(Protocol[EventT_co]):
+    """The source of one kind of events in a store."""
+
+    def watch(
+        self, project: str, queue: str, listener: Callable[[EventT_co], None], /
+    ) -> Awaitable[None]: ...
+
+    def unwatch(
+        self, project: str, queue: str, listener: Callable[[EventT_co], None], /
+    ) -> None: ...
+
+
+class _Watch(Generic[EventT]):
+    """A listener, and the stores that it is subscribed in."""
+
+    __slots__ = (
+        "changing",
+        "drivers",
+        "last",
+        "listener",
+        "on_event",
+        "placed",
+        "project",
+        "queue",
+    )
+
+    def __init__(
+        self,
+        project: str,
+        queue: str,
+        listener: Callable[[EventT], None],
+        deliver: Callable[[_Watch[EventT], EventT], None],
+    ) -> None:
+        self.project = project
+        self.queue = queue
+        self.listener = listener
+        #: called by stores
+        self.on_event = partial(deliver, self)
+        self.drivers: frozenset[Driver] = frozenset()
+        #: whether the queue has a pool
+        self.placed = True
+        #: epoch and rank of the last event, while the queue has no pool
+        self.last = ("", 0)
+        self.changing = asyncio.Lock()
+
+
+class _RoutedWatches(Generic[EventT]):
+    def __init__(
+        self,
+        router: Router,
+        source: Callable[[Driver], _EventSource[EventT] | None],
+        gap: EventT,
+    ) -> None:
+        """*gap* is the event that says that some may have been missed."""
+        self._router = router
+        self._source = source
+        self._gap = gap
+        self._watched: dict[tuple[str, str], dict[Callable[[EventT], None], _Watch[EventT]]] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+        #: looks up all watched queues that have no pool
+        self._lookup_task: asyncio.Task[None] | None = None
+        router.move_listeners.append(self._on_move)
+
+    async def watch(self, project: str, queue: str, listener: Callable[[EventT], None]) -> None:
+        # Registered before the catalogue is read, so that no move is missed.
+        watches = self._watched.setdefault((project, queue), {})
+        watch = watches.get(listener)
+        if watch is None:
+            watch = watches[listener] = _Watch(project, queue, listener, self._deliver)
+        await self._resubscribe(watch)
+
+    def unwatch(self, project: str, queue: str, listener: Callable[[EventT], None]) -> None:
+        watches = self._watched.get((project, queue), {})
+        watch = watches.pop(listener, None)
+        if not watches:
+            self._watched.pop((project, queue), None)
+        if watch is not None:
+            self._unsubscribe(watch, watch.drivers)
+
+    async def _stores(self, project: str, queue: str) -> tuple[Sequence[Driver], bool]:
+        """Returns the stores to subscribe in, and whether the queue has a pool."""
+        return [(await self._router.find(project, queue)).driver], True
+
+    def _deliver(self, watch: _Watch[EventT], event: EventT) -> None:
+        watch.listener(event)
+
+    async def _resubscribe(self, watch: _Watch[EventT]) -> None:
+        """Subscribes in the present store of the queue.  Raises StoreUnavailable."""
+        drivers, placed = await self._stores(watch.project, watch.queue)
+        if watch.drivers == frozenset(drivers):
+            watch.placed = placed
+            await self._subscribe(watch, drivers)  # restores what was lost with a connection
+            return
+        waits = watch.changing.locked()
+        async with watch.changing:
+            if waits:  # the queue may have moved on meanwhile
+                drivers, placed = await self._stores(watch.project, watch.queue)
+            watch.placed = placed and watch.placed
+            before, now = watch.drivers, await self._subscribe(watch, drivers)
+            watch.drivers, watch.placed = now, placed
+            self._unsubscribe(watch, before - now)
+        if before and not before & now:
+            watch.listener(self._gap)
+
+    async def _subscribe(
+        self, watch: _Watch[EventT], drivers: Sequence[Driver]
+    ) -> frozenset[Driver]:
+        """Subscribes in the first store, and in the others that answer; returns all of these.
+
+        Raises StoreUnavailable when the first one does not answer.
+        """
+
+        async def subscribe(driver: Driver) -> errors.Unavailable | None:
+            source = self._source(driver)
+            try:
+                if source is not None:
+                    await source.watch(watch.project, watch.queue, watch.on_event)
+            except errors.Unavailable as error:
+                return error
+            return None
+
+        answers = await asyncio.gather(*map(subscribe, drivers))
+        now = frozenset(each for each, error in zip(drivers, answers, strict=True) if error is None)
+        if self._watched.get((watch.project, watch.queue), {}).get(watch.listener) is not watch:
+            self._unsubscribe(watch, now)  # the watch was removed meanwhile
+            return frozenset()
+        if answers[0] is not None:
+            self._unsubscribe(watch, now - watch.drivers)
+            raise answers[0]
+        return now
+
+    def _unsubscribe(self, watch: _Watch[EventT], drivers: Iterable[Driver]) -> None:
+        for driver in drivers:
+            source = self._source(driver)
+            if source is not None:
+                source.unwatch(watch.project, watch.queue, watch.on_event)
+
+    def _on_move(self, queue: tuple[str, str] | None) -> None:
+        if queue is not None:
+            found = [*self._watched.get(queue, {}).values()]
+        elif self._lookup_task is None or self._lookup_task.done():
+            # Pools may be new, or answer again.
+            watches = [each for some in self._watched.values() for each in some.values()]
+            found = [watch for watch in watches if not watch.placed]
+        else:
+            return
+        if found:
+            task = asyncio.create_task(self._resubscribe_all(found))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+            if queue is None:
+                self._lookup_task = task
+
+    async def _resubscribe_all(self, watches: Sequence[_Watch[EventT]]) -> None:
+        for watch in watches:
+            try:
+                await self._resubscribe(watch)
+            except errors.Unavailable:  # the listener polls now and then anyway
+                watch.listener(self._gap)
+
+
+class RoutedFeed(_RoutedWatches[int]):
+    def __init__(self, router: Router) -> None:
+        super().__init__(router, lambda driver: driver.feed, 0)
+
+
+class RoutedLive(_RoutedWatches[PostedBatch | None]):
+    """Live messages of queues, from the first one on of a queue that has no pool yet.
+
+    Such a queue is watched in every store, so also in the one that it gets; its epoch is
+    reserved in the control store, and used by whoever creates the queue.
+    """
+
+    def __init__(self, router: Router) -> None:
+        super().__init__(router, lambda driver: driver.live, None)
+
+    async def _stores(self, project: str, queue: str) -> tuple[Sequence[Driver], bool]:
+        located = await self._router.control.catalogue.locate(project, queue)
+        if located.pool is not None:
+            return [(await self._router.store(located.pool)).driver], True
+        return await self._router.drivers(), False
+
+    def _deliver(self, watch: _Watch[PostedBatch | None], event: PostedBatch | None) -> None:
+        if not watch.placed and event is not None:
+            # Two pools in one Redis receive each other's events.
+            position = (event.epoch, event.messages[-1].rank)
+            if position[0] == watch.last[0] and position[1] <= watch.last[1]:
+                return
+            watch.last = position
+        watch.listener(event)
+
+    async def history(
+        self,
+        project: str,
+        queue: str,
+        *,
+        first: int,
+        last: int,
+        limit: int,
+        reverse: bool,
+        reserve_epoch: bool = True,
+    ) -> HistoryPage:
+        async def read(driver: Driver, reserve_epoch: bool = False) -> HistoryPage:
+            if driver.live is None:
+                raise errors.StoreUnavailable(f"of the queue {queue}")
+            return await driver.live.history(
+                project,
+                queue,
+                first=first,
+                last=last,
+                limit=limit,
+                reverse=reverse,
+                reserve_epoch=reserve_epoch,
+            )
+
+        page = await self._router.route(project, queue, read)
+        if page.epoch or not reserve_epoch:
+            return page
+        located = await self._router.control.catalogue.reserve_epoch(project, queue)
+        if located.pool is not None:
+            return await self._router.route(project, queue, partial(read, reserve_epoch=True))
+        default = self._router.default.driver.transfer
+        if default is not None:
+            await default.reserve_epoch(
+                project, queue, located.reserved_epoch, _RESERVED_EPOCH_TTL_SECONDS
+            )
+        return HistoryPage(located.reserved_epoch, 0, [])

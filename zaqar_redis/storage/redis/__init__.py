@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The driver of queues in Redis, with one Lua script per verb."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from zaqar_redis import clock
+from zaqar_redis.keyspace import client as keyspace
+from zaqar_redis.storage.contract import PostDeadLetter
+from zaqar_redis.storage.redis.checker import RedisChecker
+from zaqar_redis.storage.redis.claims import RedisClaims
+from zaqar_redis.storage.redis.feed import RedisFeed
+from zaqar_redis.storage.redis.live import RedisLive
+from zaqar_redis.storage.redis.messages import RedisMessages
+from zaqar_redis.storage.redis.ownership import RedisOwnership
+from zaqar_redis.storage.redis.queues import RedisQueues
+from zaqar_redis.storage.redis.subscriptions import RedisSubscriptions
+from zaqar_redis.storage.redis.sweeper import RedisSweeper
+from zaqar_redis.storage.redis.topics import RedisTopics
+from zaqar_redis.storage.redis.transfer import RedisTransfer
+
+
+class RedisDriver:
+    """The store of one Redis, for a running event loop."""
+
+    def __init__(self, client: keyspace.AsyncClient, now: clock.Clock = clock.store) -> None:
+        self._client = client
+        self.queues = RedisQueues(client, now)
+        self.messages = RedisMessages(client, now)
+        self.claims = RedisClaims(client, now, self.messages.dead_letter)
+        self.subscriptions = RedisSubscriptions(client, now)
+        self.topics = RedisTopics(client)
+        self.feed = RedisFeed(client)
+        self.live = RedisLive(client, now)
+        self.sweeper = RedisSweeper(client, self.queues, now)
+        self.transfer = RedisTransfer(client)
+        self.ownership = RedisOwnership(client, self.queues)
+        self.checker = RedisChecker(client, self.queues, now)
+
+    def route_dead_letters(self, dead_letter: PostDeadLetter) -> None:
+        self.messages.dead_letter_route = self.claims.dead_letter_route = dead_letter
+
+    async def start(self) -> None:
+        await self._client.start()
+
+    async def close(self) -> None:
+        await self.feed.close()
+        await self.live.close()
+        await self._client.close()
+
+    async def ping(self) -> None:
+        await self._client.command("PING")
+
+    async def identity(self) -> str:
+        return await self._client.identity()
+
+
+def create(uri: str, options: Mapping[str, Any]) -> RedisDriver:
+    """The entry point of ``redis://``, ``rediss://``, ``unix://`` and ``memory://``."""
+    client = keyspace.client(uri, keyspace.settings(options), options.get("name", ""))
+    return RedisDriver(client)

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Claims in Redis."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from zaqar_redis.clock import Clock
+from zaqar_redis.keyspace import keys
+from zaqar_redis.keyspace.script import Script, Steps, verb
+from zaqar_redis.records import Claim, ClaimResult
+from zaqar_redis.storage.contract import PostDeadLetter
+from zaqar_redis.storage.redis import dead_letters, decoding, identity
+
+_CREATE = Script("claim_create")
+#: also used to read a claim as it is stored
+GET = Script("claim_get")
+_UPDATE = Script("claim_update")
+_DELETE = Script("claim_delete")
+_CONSUME = Script("claim_consume")
+
+
+class RedisClaims:
+    def __init__(self, client: Any, now: Clock, dead_letter: PostDeadLetter) -> None:
+        self.client = client
+        self._now = now
+        self.dead_letter_route = dead_letter
+
+    @verb
+    def create(
+        self, project: str, queue: str, *, ttl: int, grace: int, limit: int
+    ) -> Steps[ClaimResult]:
+        claim, dead_letter_claim = identity.new_claim(), identity.new_claim()
+        again = 1
+        while again:
+            now, epoch, *answer = yield _CREATE(
+                keys.of_queue(project, queue),
+                now=self._now(),
+                claim=claim,
+                ttl=ttl,
+                grace=grace,
+                limit=limit,
+                dead_letter_claim=dead_letter_claim,
+            )
+            if epoch is None:
+                return ClaimResult(messages=())
+            again, next_visible_ms, flat, dead, dead_queue, dead_ttl = answer
+            if dead:
+                yield from dead_letters.move(
+                    self.dead_letter_route,
+                    project,
+                    queue,
+                    decoding.messages(now, epoch, dead),
+                    dead_queue.decode(),
+                    dead_ttl,
+                    dead_letter_claim,
+                )
+        messages = tuple(decoding.messages(now, epoch, flat))
+        return ClaimResult(
+            messages=messages, claim_id=claim if messages else None, next_visible_ms=next_visible_ms
+        )
+
+    @verb
+    def get(self, project: str, queue: str, claim: str) -> Steps[Claim | None]:
+        known = identity.parse_claim(claim)
+        if known is None:
+            return None
+        answer = yield GET(keys.of_queue(project, queue), now=self._now(), claim=known)
+        if answer is None:
+            return None
+        now, epoch, ttl, lease, *flat = answer
+        return Claim(
+            id=known,
+            ttl=ttl,
+            age=(now - (int(lease) - ttl * 1000)) // 1000,
+            messages=tuple(decoding.messages(now, epoch, flat)),
+        )
+
+    @verb
+    def update(self, project: str, queue: str, claim: str, *, ttl: int, grace: int) -> Steps[bool]:
+        known = identity.parse_claim(claim)
+        if known is None:
+            return False
+        renewed = yield _UPDATE(
+            keys.of_queue(project, queue), now=self._now(), claim=known, ttl=ttl, grace=grace
+        )
+        return bool(renewed)
+
+    @verb
+    def delete(self, project: str, queue: str, claim: str) -> Steps[None]:
+        known = identity.parse_claim(claim)
+        if known is not None:
+            yield _DELETE(keys.of_queue(project, queue), now=self._now(), claim=known)
+
+    @verb
+    def consume(self, project: str, queue: str, claim: str) -> Steps[int | None]:
+        """Deletes every message that a live claim still holds, and the claim, in one step.
+
+        Returns how many messages; None when there is no such live claim, as when it was
+        consumed before.  For batches of Spark: not in the contract of storage, since
+        no other caller acknowledges a whole claim.
+        """
+        known = identity.parse_claim(claim)
+        if known is None:
+            return None
+        count = yield _CONSUME(keys.of_queue(project, queue), now=self._now(), claim=known)
+        return None if count is None else int(count)

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Messages that were claimed too often move to the dead-letter queue.
+
+The two queues may live on two nodes, so a move is three steps that may each be
+repeated: the claim script holds the message with an internal claim; it is posted to
+the dead-letter queue, which recognises its id for a while; it is deleted from its
+queue.  A crash in between leaves it held for a minute, then the next claim begins
+again, and the post is recognised.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+
+from zaqar_redis import errors
+from zaqar_redis.keyspace import keys
+from zaqar_redis.keyspace.script import Script, Steps
+from zaqar_redis.records import IdempotencyKey, Message, NewMessage
+from zaqar_redis.storage.contract import PostDeadLetter
+from zaqar_redis.storage.redis.dead_letter_posting import DEAD_LETTER_WINDOW_MS
+
+_DROP = Script("message_drop")
+
+
+def move(
+    dead_letter: PostDeadLetter,
+    project: str,
+    queue: str,
+    messages: Sequence[Message],
+    dead_queue: str,
+    dead_ttl: bytes | None,
+    dead_letter_claim: str,
+) -> Steps[None]:
+    # They are held, and a later claim tries again: the present claim succeeds all the same.
+    with contextlib.suppress(errors.Unavailable):
+        for message in messages:
+            new_message = NewMessage(
+                body=message.body,
+                ttl=int(dead_ttl) if dead_ttl else message.ttl,
+                delay=0,
+                checksum=message.checksum,
+                origin=queue,
+                encrypted=message.encrypted,
+            )
+            yield dead_letter(
+                project,
+                dead_queue,
+                new_message,
+                client=message.client,
+                idempotency_key=IdempotencyKey(
+                    key=f"dead {message.id}", fingerprint=b"", window=DEAD_LETTER_WINDOW_MS
+                ),
+            )
+        yield _DROP(
+            keys.of_queue(project, queue),
+            *[message.rank for message in messages],
+            dead_letter_claim=dead_letter_claim,
+        )

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Decoding of the scripts' answers into records."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from zaqar_redis.keyspace import envelope
+from zaqar_redis.records import Message
+from zaqar_redis.storage.redis import identity
+
+
+def messages(now: int, epoch: bytes, flat: Sequence[Any]) -> list[Message]:
+    """Returns messages from rank, envelope, hold, rank, envelope, hold, …
+
+    A hold is 32 characters of claim id and a count; no hold: not claimed.
+    """
+    prefix = identity.prefix(epoch.decode())
+    triples = zip(flat[::3], flat[1::3], flat[2::3], strict=True)
+    return [message(now, prefix, int(rank), stored, hold) for rank, stored, hold in triples]
+
+
+def message(now: int, prefix: str, rank: int, stored: bytes, hold: bytes | None) -> Message:
+    created, expires, ttl, delay, flags, client, origin_length = envelope.head(stored)
+    origin, checksum, body = envelope.rest(stored, origin_length)
+    # Positional arguments: keywords take half as long again.
+    return Message(
+        identity.message_id(prefix, rank),
+        rank,
+        (now - created) // 1000,
+        ttl,
+        body,
+        created,
+        expires,
+        hold[:32].decode() if hold else None,
+        int(hold[32:]) if hold else 0,
+        delay,
+        client,
+        checksum,
+        origin,
+        envelope.is_encrypted(flags),
+    )

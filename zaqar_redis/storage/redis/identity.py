@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Message ids: the queue's epoch and the message's rank, laid out as a UUID.
+
+A marker needs no lookup and outlives the message it names, and an id of another
+queue, or of an earlier epoch of the queue, is recognised as such.
+"""
+
+from __future__ import annotations
+
+import os
+
+from zaqar_redis import rules
+
+#: An epoch that no queue has, and a rank: what an invalid id is parsed to.
+UNKNOWN_ID = ("none", 0)
+
+
+def new_epoch() -> str:
+    """Returns 16 random hexadecimal digits: unlike any other queue's epoch."""
+    return os.urandom(8).hex()
+
+
+def new_claim() -> str:
+    """Returns 32 random hexadecimal digits: a UUID without dashes, not to be guessed."""
+    return os.urandom(16).hex()
+
+
+def prefix(epoch: str) -> str:
+    """Returns the prefix of all message ids of an epoch."""
+    return f"{epoch[:8]}-{epoch[8:12]}-{epoch[12:]}-"
+
+
+def message_id(prefix: str, rank: int) -> str:
+    return f"{prefix}{rank >> 48:04x}-{rank & 0xFFFFFFFFFFFF:012x}"
+
+
+def parse_message_id(text: str) -> tuple[str, int]:
+    """Returns epoch and rank of an id; `UNKNOWN_ID` when the text is no id."""
+    if not rules.is_message_id(text):
+        return UNKNOWN_ID
+    digits = text.replace("-", "")
+    return digits[:16], int(digits[16:], 16)
+
+
+def parse_claim(text: str) -> str | None:
+    """Returns the claim id as stored, from any spelling of its UUID; None: it is no UUID."""
+    digits = text.replace("-", "").lower()
+    return digits if rules.is_claim_id(digits) else None

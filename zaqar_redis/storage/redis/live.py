@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Live messages and history of queues in Redis."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from zaqar_redis import errors
+from zaqar_redis.clock import Clock
+from zaqar_redis.keyspace import envelope, keys
+from zaqar_redis.keyspace.client import AsyncClient
+from zaqar_redis.keyspace.script import Script, Steps, verb
+from zaqar_redis.records import HistoryPage, PostedBatch
+from zaqar_redis.storage.contract import LiveListener
+from zaqar_redis.storage.redis import decoding, identity
+from zaqar_redis.storage.redis.feed import PubSubChannels
+
+_HISTORY = Script("queue_history")
+
+#: Seconds for which the epoch of a queue that does not exist stays reserved after the last
+#: read; watchers read more often.
+_RESERVED_EPOCH_TTL_SECONDS = 86_400
+
+
+class RedisLive:
+    def __init__(self, client: AsyncClient, now: Clock) -> None:
+        self.client: Any = client
+        self._now = now
+        self._channels = PubSubChannels[PostedBatch | None](client, _posted_batch, None)
+
+    async def close(self) -> None:
+        await self._channels.close()
+
+    async def watch(self, project: str, queue: str, watcher: LiveListener) -> None:
+        of = keys.of_queue(project, queue)
+        # Posts publish to the live channel when the feed has subscribers, so it comes second.
+        for name, listener in ((of.live, watcher), (of.feed, _ignore)):
+            if not await self._channels.watch(name, listener):
+                self._channels.unwatch(of.live, watcher)
+                raise errors.StoreUnavailable(self.client.name)
+
+    def unwatch(self, project: str, queue: str, watcher: LiveListener) -> None:
+        of = keys.of_queue(project, queue)
+        self._channels.unwatch(of.live, watcher)
+        if not self._channels.is_watched(of.live):
+            self._channels.unwatch(of.feed, _ignore)
+
+    @verb
+    def history(
+        self,
+        project: str,
+        queue: str,
+        *,
+        first: int,
+        last: int,
+        limit: int,
+        reverse: bool,
+        reserve_epoch: bool = True,
+    ) -> Steps[HistoryPage]:
+        now, epoch, *answer = yield _HISTORY(
+            keys.of_queue(project, queue),
+            now=self._now(),
+            first=first,
+            last=last,
+            limit=limit,
+            reverse=int(reverse),
+            epoch=identity.new_epoch() if reserve_epoch else "",
+            kept=_RESERVED_EPOCH_TTL_SECONDS,
+        )
+        rank, *flat = answer
+        prefix = identity.prefix(epoch.decode())
+        pairs = zip(flat[::2], flat[1::2], strict=True)
+        found = [decoding.message(now, prefix, int(at), stored, None) for at, stored in pairs]
+        return HistoryPage(epoch.decode(), int(rank), found)
+
+
+def _posted_batch(payload: bytes) -> PostedBatch | None:
+    """Decodes what shared/append.lua publishes; None for the numbers of the feed."""
+    epoch_part, colon, rest = payload.partition(b":")
+    if not colon:
+        return None
+    first, _, packed = rest.partition(b":")
+    epoch = epoch_part.decode()
+    prefix = identity.prefix(epoch)
+    found = [
+        # The message is just posted: its age is 0.
+        decoding.message(envelope.head(stored)[0], prefix, rank, stored, None)
+        for rank, stored in enumerate(envelope.split(packed), int(first))
+    ]
+    return PostedBatch(epoch, found)
+
+
+def _ignore(_: object) -> None:
+    pass

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Messages in Redis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from zaqar_redis import errors
+from zaqar_redis.clock import Clock
+from zaqar_redis.keyspace import envelope, keys
+from zaqar_redis.keyspace.script import Script, Steps, verb
+from zaqar_redis.records import ClaimResult, IdempotencyKey, Message, NewMessage, Page, PostResult
+from zaqar_redis.storage.contract import PostDeadLetter
+from zaqar_redis.storage.redis import dead_letter_posting, dead_letters, decoding, identity, posting
+
+_LIST = Script("message_list")
+_GET = Script("message_get")
+_DELETE = Script("message_delete")
+_POP = Script("message_pop")
+
+
+class RedisMessages:
+    def __init__(self, client: Any, now: Clock) -> None:
+        self.client = client
+        self._now = now
+        #: how dead letters reach their queue
+        self.dead_letter_route: PostDeadLetter = self.dead_letter
+
+    @verb
+    def post(
+        self,
+        project: str,
+        queue: str,
+        drafts: Sequence[NewMessage],
+        *,
+        client: str,
+        default_ttl: int,
+        size: int,
+        idempotency_key: IdempotencyKey | None = None,
+    ) -> Steps[PostResult]:
+        return posting.post(
+            self._now(),
+            project,
+            queue,
+            drafts,
+            client=envelope.client_bytes(client),
+            default_ttl=default_ttl,
+            size=size,
+            encrypted=drafts[0].encrypted,
+            idempotency_key=idempotency_key,
+        )
+
+    @verb
+    def dead_letter(
+        self,
+        project: str,
+        queue: str,
+        message: NewMessage,
+        *,
+        client: bytes,
+        idempotency_key: IdempotencyKey,
+    ) -> Steps[None]:
+        return dead_letter_posting.post_dead_letter(
+            self._now(), project, queue, message, client, idempotency_key
+        )
+
+    @verb
+    def list(
+        self,
+        project: str,
+        queue: str,
+        *,
+        after: str | None,
+        limit: int,
+        hide_client: str | None,
+        include_claimed: bool,
+        include_delayed: bool,
+    ) -> Steps[Page[Message]]:
+        epoch, rank = identity.parse_message_id(after) if after is not None else ("", 0)
+        found: list[Message] = []
+        while True:
+            now, current_epoch, *page = yield _LIST(
+                keys.of_queue(project, queue),
+                now=self._now(),
+                after=rank,
+                limit=limit - len(found),
+                client=envelope.client_bytes(hide_client) if hide_client is not None else b"",
+                also_held=int(include_claimed),
+                also_later=int(include_delayed),
+            )
+            if current_epoch is None or (after is not None and current_epoch.decode() != epoch):
+                return Page(items=[])
+            next_visible_ms, scanned, *flat = page
+            found += decoding.messages(now, current_epoch, flat)
+            if scanned is None or len(found) == limit:
+                break
+            rank = int(scanned)
+        return Page(
+            items=found, marker=found[-1].id if found else "", next_visible_ms=next_visible_ms
+        )
+
+    @verb
+    def get(self, project: str, queue: str, ids: Sequence[str]) -> Steps[Sequence[Message]]:
+        now, epoch, *flat = yield _GET(keys.of_queue(project, queue), *_pairs(ids), now=self._now())
+        return decoding.messages(now, epoch, flat) if flat else []
+
+    @verb
+    def delete(
+        self,
+        project: str,
+        queue: str,
+        ids: Sequence[str],
+        *,
+        claims: Sequence[str] | None,
+        force: bool,
+    ) -> Steps[None]:
+        policy = "held" if claims is not None else "any" if force else "free"
+        owners = filter(None, (identity.parse_claim(claim) for claim in claims or ()))
+        outcome, *_ = yield _DELETE(
+            keys.of_queue(project, queue),
+            *_pairs(ids),
+            now=self._now(),
+            policy=policy,
+            owners="".join(owners),
+        )
+        if refusal := _REFUSALS.get(outcome):
+            raise refusal
+
+    @verb
+    def pop(self, project: str, queue: str, limit: int) -> Steps[ClaimResult]:
+        dead_letter_claim = identity.new_claim()
+        again = 1
+        while again:
+            now, epoch, *answer = yield _POP(
+                keys.of_queue(project, queue),
+                now=self._now(),
+                limit=limit,
+                dead_letter_claim=dead_letter_claim,
+            )
+            if epoch is None:
+                return ClaimResult(messages=())
+            again, next_visible_ms, flat, dead, dead_queue, dead_ttl = answer
+            if dead:
+                yield from dead_letters.move(
+                    self.dead_letter_route,
+                    project,
+                    queue,
+                    decoding.messages(now, epoch, dead),
+                    dead_queue.decode(),
+                    dead_ttl,
+                    dead_letter_claim,
+                )
+        popped = decoding.messages(now, epoch, flat)
+        unclaimed = [msgspec.structs.replace(message, claim_id=None) for message in popped]
+        return ClaimResult(messages=tuple(unclaimed), next_visible_ms=next_visible_ms)
+
+
+_REFUSALS: dict[bytes, type[errors.Problem]] = {
+    b"claimed": errors.MessageClaimed,
+    b"unheld": errors.MessageNotClaimed,
+    b"expired": errors.ClaimExpired,
+    b"other": errors.ClaimedByOther,
+}
+
+
+def _pairs(texts: Sequence[str]) -> list[str | int]:
+    return [part for text in texts for part in identity.parse_message_id(text)]

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The installation that a store belongs to, recorded in the store itself."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+from zaqar_redis.keyspace import keys
+from zaqar_redis.keyspace.client import AsyncClient
+from zaqar_redis.storage.redis.queues import RedisQueues
+
+#: Keys that Redis reads in one SCAN, and names read at once: a millisecond or so.
+_SCAN, _PAGE = 1000, 500
+
+
+class RedisOwnership:
+    def __init__(self, client: AsyncClient, queues: RedisQueues) -> None:
+        self._client = client
+        self._queues = queues
+
+    async def get(self) -> str | None:
+        owner = await self._client.command("GET", keys.OWNER)
+        return owner.decode() if owner is not None else None
+
+    async def put(self, installation: str) -> None:
+        await self._client.command("SET", keys.OWNER, installation)
+
+    async def drop(self) -> None:
+        await self._client.command("DEL", keys.OWNER)
+
+    async def content(self) -> AsyncIterator[tuple[str, Sequence[str]]]:
+        cursor: Any = b"0"
+        while True:
+            cursor, found = await self._client.command(
+                "SCAN", cursor, "MATCH", keys.LISTS, "COUNT", _SCAN
+            )
+            for listing in found:
+                async for page in self._project(keys.project_of(listing)):
+                    yield page
+            if cursor == b"0":
+                return
+
+    async def _project(self, project: str) -> AsyncIterator[tuple[str, Sequence[str]]]:
+        after = ""
+        while names := await self._queues.names(project, after, _PAGE):
+            yield project, names
+            after = names[-1]

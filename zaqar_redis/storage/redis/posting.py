@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Posts of messages, and what all verbs that append have in common."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from zaqar_redis import errors
+from zaqar_redis.keyspace import envelope, keys
+from zaqar_redis.keyspace.script import Argument, Call, Script, Steps
+from zaqar_redis.records import IdempotencyKey, NewMessage, PostResult
+from zaqar_redis.storage.contract import EncryptionRequired
+from zaqar_redis.storage.redis import identity
+from zaqar_redis.storage.redis.queues import add_to_list
+
+#: also used to append messages that are packed already
+POST = Script("message_post")
+
+
+def post(
+    now: int,
+    project: str,
+    queue: str,
+    drafts: Sequence[NewMessage],
+    *,
+    client: bytes,
+    default_ttl: int,
+    size: int,
+    encrypted: bool,
+    idempotency_key: IdempotencyKey | None = None,
+) -> Steps[PostResult]:
+    rest: list[Argument] = []
+    for message in drafts:
+        rest.append(-1 if message.ttl is None else message.ttl)
+        rest.append(-1 if message.delay is None else message.delay)
+        rest.append(envelope.tail(message, client))
+    build_call = functools.partial(
+        POST,
+        keys.of_queue(project, queue),
+        *rest,
+        now=now,
+        size=size,
+        default_ttl=default_ttl,
+        encrypted=int(encrypted),
+        idempotency_key=keys.idempotency_key(idempotency_key.key) if idempotency_key else "",
+        fingerprint=idempotency_key.fingerprint if idempotency_key else "",
+        window=idempotency_key.window if idempotency_key else 0,
+    )
+    outcome, *answer = yield from run_append(build_call)
+    if outcome == b"reused":
+        raise errors.IdempotencyKeyReused
+    epoch, first, count, unlisted = answer
+    if unlisted:
+        yield from add_to_list(project, queue)
+    prefix = identity.prefix(epoch.decode())
+    return PostResult(
+        ids=tuple([identity.message_id(prefix, rank) for rank in range(first, first + count)]),
+        replayed=outcome == b"replayed",
+        epoch=epoch.decode(),
+        rank=first,
+    )
+
+
+def run_append(build_call: Callable[..., Call]) -> Steps[Any]:
+    """Returns the answer of a script that appends; creates the queue if it is missing.
+
+    Then the script runs again with a new epoch.  Raises BadRequest when the request is too
+    large for the queue, EncryptionRequired when the queue wants bodies encrypted.
+    """
+    answer = yield build_call(epoch="")
+    while answer[0] == b"missing":
+        answer = yield build_call(epoch=identity.new_epoch())
+    if answer[0] == b"large":
+        raise errors.BadRequest(
+            why=f"The messages are too large: this queue takes at most {answer[1]} bytes a request."
+        )
+    if answer[0] == b"plain":
+        raise EncryptionRequired
+    return answer

@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Queues in Redis."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from zaqar_redis import errors
+from zaqar_redis.clock import Clock
+from zaqar_redis.keyspace import keys
+from zaqar_redis.keyspace.script import Script, Steps, verb
+from zaqar_redis.records import Page, Queue, Stats
+from zaqar_redis.storage.redis import decoding, identity
+
+_CREATE = Script("queue_create")
+_GET = Script("queue_get")
+_UPDATE = Script("queue_update")
+_DELETE = Script("queue_delete")
+_STATS = Script("queue_stats")
+_PURGE = Script("queue_purge")
+_SWEEP = Script("queue_sweep")
+_LISTED = Script("queue_listed")
+_LIST = Script("project_list")
+_COUNT = Script("project_count")
+_ADD = Script("project_add")
+_REMOVE = Script("project_remove")
+
+#: Names read at once when only some are wanted: few round trips, and small ones.
+_LIST_STEP = 100
+_EMPTY = msgspec.json.encode({})
+
+
+class RedisQueues:
+    def __init__(self, client: Any, now: Clock) -> None:
+        self.client = client
+        self._now = now
+
+    @verb
+    def create(self, project: str, queue: str, metadata: dict[str, Any]) -> Steps[bool]:
+        created, unlisted = yield _CREATE(
+            keys.of_queue(project, queue),
+            *queue_settings(queue, metadata),
+            now=self._now(),
+            epoch=identity.new_epoch(),
+            metadata=msgspec.json.encode(metadata),
+        )
+        if unlisted:
+            yield from add_to_list(project, queue)
+        return bool(created)
+
+    @verb
+    def get(self, project: str, queue: str) -> Steps[Queue | None]:
+        metadata, created = yield _GET(keys.of_queue(project, queue), peek=0)
+        return _queue(queue, metadata, created) if metadata is not None else None
+
+    @verb
+    def update(self, project: str, queue: Queue, metadata: dict[str, Any]) -> Steps[bool]:
+        outcome = yield _UPDATE(
+            keys.of_queue(project, queue.name),
+            *queue_settings(queue.name, metadata),
+            expected=queue.stored,
+            metadata=msgspec.json.encode(metadata),
+        )
+        return bool(outcome == b"updated")
+
+    @verb
+    def delete(self, project: str, queue: str) -> Steps[None]:
+        yield _DELETE(keys.of_queue(project, queue))
+        yield from remove_from_list(project, queue)
+
+    @verb
+    def list(
+        self, project: str, after: str, limit: int, wanted: Callable[[Queue], bool] | None
+    ) -> Steps[Page[Queue]]:
+        found: list[Queue] = []
+        step = _LIST_STEP if wanted else limit
+        while len(found) < limit:
+            names = yield _LIST(keys.of_project(project), after=after, limit=step)
+            found_names = [name.decode() for name in names]
+            # A queue that is being moved still exists, and is listed once.
+            stored = yield [_GET(keys.of_queue(project, name), peek=1) for name in found_names]
+            for after, (metadata, created) in zip(found_names, stored, strict=True):
+                if metadata is None:
+                    # Deleted by a process that died before it could update the list.
+                    yield from remove_from_list(project, after)
+                    continue
+                queue = _queue(after, metadata, created)
+                if wanted is None or wanted(queue):
+                    found.append(queue)
+                    if len(found) == limit:
+                        break
+            if len(names) < step:
+                break
+        return Page(items=found, marker=found[-1].name if found else "")
+
+    @verb
+    def count(self, project: str) -> Steps[int]:
+        total = yield _COUNT(keys.of_project(project))
+        return int(total)
+
+    @verb
+    def stats(self, project: str, queue: str) -> Steps[Stats]:
+        counts: list[Any] = []
+        while not counts:
+            now, epoch, *counts = yield _STATS(keys.of_queue(project, queue), now=self._now())
+            if epoch is None:
+                return Stats()
+        total, claimed, records, *ends = counts
+        oldest, newest = decoding.messages(now, epoch, ends) if ends else (None, None)
+        return Stats(
+            total=total, claimed=claimed, oldest=oldest, newest=newest, idempotency_records=records
+        )
+
+    @verb
+    def purge(self, project: str, queue: str) -> Steps[None]:
+        yield _PURGE(keys.of_queue(project, queue))
+
+    @verb
+    def names(self, project: str, after: str, limit: int) -> Steps[Sequence[str]]:
+        """Returns names in the project's list behind *after*, whether the queues exist or not."""
+        names = yield _LIST(keys.of_project(project), after=after, limit=limit)
+        return [name.decode() for name in names]
+
+    @verb
+    def relist(self, project: str, queue: str) -> Steps[None]:
+        yield from add_to_list(project, queue)
+
+    @verb
+    def remove_from_list(self, project: str, queue: str) -> Steps[None]:
+        yield from remove_from_list(project, queue)
+
+    @verb
+    def sweep(self, project: str, queue: str) -> Steps[int]:
+        settled = yield _SWEEP(keys.of_queue(project, queue), now=self._now())
+        return int(settled)
+
+
+def add_to_list(project: str, queue: str) -> Steps[None]:
+    """Adds a new queue to its project's list, which may be on another node.
+
+    Until then the queue is marked as unlisted, and the next verb on it adds it: a crash
+    in between hides it only until then.  For the same reason the verb does not fail when
+    the store is unavailable now.
+    """
+    with contextlib.suppress(errors.Unavailable):
+        yield _ADD(keys.of_project(project), name=queue)
+        yield _LISTED(keys.of_queue(project, queue))
+
+
+def remove_from_list(project: str, queue: str) -> Steps[None]:
+    yield _REMOVE(keys.of_project(project), name=queue)
+    metadata, _ = yield _GET(keys.of_queue(project, queue), peek=1)
+    if metadata is not None:  # created again, and perhaps listed, before it was removed
+        yield _ADD(keys.of_project(project), name=queue)
+
+
+def _queue(name: str, metadata: bytes, created: bytes) -> Queue:
+    return Queue(
+        name=name,
+        metadata=msgspec.json.decode(metadata) if metadata != _EMPTY else {},
+        stored=metadata,
+        created=int(created),
+    )
+
+
+def queue_settings(queue: str, metadata: dict[str, Any]) -> list[str | int]:
+    """Returns the fields that scripts read, from reserved attributes that are not falsy."""
+    fields: list[str | int] = []
+    for name, attribute in (
+        ("ttl", "_default_message_ttl"),
+        ("delay", "_default_message_delay"),
+        ("size", "_max_messages_post_size"),
+        ("max_claims", "_max_claim_count"),
+        ("dead_ttl", "_dead_letter_queue_messages_ttl"),
+        ("window", "_idempotency_window"),
+    ):
+        value = metadata.get(attribute)
+        if isinstance(value, int) and value:
+            fields += (name, int(value))
+    dead_queue = metadata.get("_dead_letter_queue")
+    # Not the queue itself: a message could go round in it for ever.
+    if isinstance(dead_queue, str) and dead_queue not in ("", queue):
+        fields += ("dead_queue", dead_queue)
+    if metadata.get("_enable_encrypt_messages"):
+        fields += ("sealed", 1)
+    return fields

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Subscriptions in Redis."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import msgspec
+
+from zaqar_redis import errors
+from zaqar_redis.clock import Clock
+from zaqar_redis.keyspace import keys
+from zaqar_redis.keyspace.script import Script, Steps, verb
+from zaqar_redis.records import Page, Subscription
+
+_CREATE = Script("subscription_create")
+_GET = Script("subscription_get")
+_FIND = Script("subscription_find")
+_LIST = Script("subscription_list")
+_UPDATE = Script("subscription_update")
+_DELETE = Script("subscription_delete")
+
+
+class RedisSubscriptions:
+    def __init__(self, client: Any, now: Clock) -> None:
+        self.client = client
+        self._now = now
+
+    @verb
+    def create(
+        self, project: str, queue: str, subscriber: str, *, ttl: int, options: dict[str, Any]
+    ) -> Steps[str | None]:
+        id = str(uuid.uuid4())
+        created = yield _CREATE(
+            keys.of_queue(project, queue),
+            now=self._now(),
+            id=id,
+            subscriber=subscriber,
+            ttl=ttl,
+            options=msgspec.json.encode(options),
+        )
+        return id if created else None
+
+    @verb
+    def get(self, project: str, queue: str, id: str) -> Steps[Subscription | None]:
+        return (yield from self._load(project, queue, id))
+
+    @verb
+    def find(self, project: str, queue: str, subscriber: str) -> Steps[Subscription | None]:
+        id = yield _FIND(keys.of_queue(project, queue), subscriber=subscriber)
+        return (yield from self._load(project, queue, id.decode())) if id is not None else None
+
+    @verb
+    def list(self, project: str, queue: str, after: str, limit: int) -> Steps[Page[Subscription]]:
+        now, *flat = yield _LIST(
+            keys.of_queue(project, queue), now=self._now(), after=after, limit=limit
+        )
+        found = [
+            _subscription(queue, id.decode(), now, ends, record)
+            for id, ends, record in zip(flat[::3], flat[1::3], flat[2::3], strict=True)
+        ]
+        return Page(items=found, marker=found[-1].id if found else "")
+
+    @verb
+    def update(
+        self,
+        project: str,
+        queue: str,
+        id: str,
+        *,
+        subscriber: str | None = None,
+        ttl: int | None = None,
+        options: dict[str, Any] | None = None,
+        confirmed: bool | None = None,
+    ) -> Steps[bool]:
+        outcome = yield _UPDATE(
+            keys.of_queue(project, queue),
+            now=self._now(),
+            id=id,
+            subscriber=subscriber or "",
+            ttl="" if ttl is None else ttl,
+            options="" if options is None else msgspec.json.encode(options),
+            confirmed="" if confirmed is None else int(confirmed),
+        )
+        if outcome == b"taken":
+            raise errors.SubscriberTaken(subscriber=subscriber)
+        return bool(outcome == b"updated")
+
+    @verb
+    def delete(self, project: str, queue: str, id: str) -> Steps[None]:
+        yield _DELETE(keys.of_queue(project, queue), id=id)
+
+    def _load(self, project: str, queue: str, id: str) -> Steps[Subscription | None]:
+        now, *found = yield _GET(keys.of_queue(project, queue), now=self._now(), id=id)
+        return _subscription(queue, id, now, *found) if found else None
+
+
+def _subscription(queue: str, id: str, now: int, ends: int, record: bytes) -> Subscription:
+    head, options, subscriber = record.split(b"\n", 2)
+    ttl, confirmed = head.split(b" ")
+    return Subscription(
+        id=id,
+        source=queue,
+        subscriber=subscriber.decode(),
+        ttl=int(ttl),
+        age=(now - ends) // 1000 + int(ttl),
+        options=msgspec.json.decode(options),
+        confirmed=confirmed == b"1",
+    )

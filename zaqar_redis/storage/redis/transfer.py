@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The transfer of queues from one Redis to another.
+
+Messages are copied while the queue is in use; then it is frozen, and the present
+state of each (its index, its claim, its expiry) follows in rank order.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import msgspec
+
+from zaqar_redis import errors
+from zaqar_redis.keyspace import keys
+from zaqar_redis.keyspace.script import Argument, Call, Script, Steps, verb
+from zaqar_redis.records import Queue, TransferChunk
+from zaqar_redis.storage.redis import identity
+from zaqar_redis.storage.redis.queues import add_to_list, queue_settings, remove_from_list
+from zaqar_redis.storage.transfer import IMPORT_PREFIX
+
+_UNLOCK = Script("move_unlock")
+_LOCK_MISSING = Script("move_lock_missing")
+_GET_LOCK = Script("move_lock_get")
+_RESERVE_EPOCH = Script("transfer_reserve_epoch")
+_BEGIN_IMPORT = Script("transfer_begin_import")
+_ABORT_IMPORT = Script("transfer_abort_import")
+_READ = Script("transfer_export_messages")
+_WRITE = Script("transfer_import_messages")
+_FREEZE = Script("transfer_freeze")
+_INDEX = Script("transfer_export_index")
+_PLACE = Script("transfer_import_index")
+_TERMS = Script("transfer_export_terms")
+_KEEP = Script("transfer_import_terms")
+_SCAN = Script("transfer_export_records")
+_REMEMBER = Script("transfer_import_records")
+_SUBSCRIBE = Script("transfer_import_subscriptions")
+_SETTINGS = Script("transfer_export_settings")
+_COMPLETE = Script("transfer_import_settings")
+_SEAL = Script("transfer_seal")
+_TOMBSTONE = Script("transfer_tombstone")
+
+#: Milliseconds for which the move lock of a moved queue stays: far longer than any
+#: worker caches its route.
+_TOMBSTONE_TTL_MS = 300 * 1000
+#: Milliseconds for which a frozen queue waits for the mover's next step.
+_MOVE_LOCK_TTL_MS = 10_000
+#: Messages, claims or records in a chunk: a few milliseconds of Redis' time.
+_PAGE = 1000
+#: Values of a message in the script's answer.
+_INDEX_WIDTH = 6
+
+#: Kinds of chunks of a frozen queue, in the order in which they come, and the keys
+#: of those whose items expire on their own.
+_TERM_KEYS = {
+    "claims": ("leases", "claims"),
+    "ledger": ("ledger_ends", "ledger"),
+    "subscriptions": ("subscription_ends", "subscriptions"),
+}
+#: Kinds that are records in generations: hashes that are copied as they are.
+_RECORDS = ("idempotency", "idempotency_old", "dead_letters", "dead_letters_old")
+_KINDS = ("index", *_TERM_KEYS, *_RECORDS, "settings")
+_AFTER = {kind: f"{next_kind}:0" for kind, next_kind in itertools.pairwise(_KINDS)}
+
+
+class RedisTransfer:
+    def __init__(self, client: Any) -> None:
+        self.client = client
+
+    @verb
+    def unlock(self, project: str, queue: str, move_lock: str) -> Steps[bool]:
+        if move_lock.startswith(f"into:{IMPORT_PREFIX}"):
+            return False
+        return bool((yield _UNLOCK(keys.of_queue(project, queue), lock=move_lock)))
+
+    @verb
+    def lock_missing(self, project: str, queue: str) -> Steps[bool]:
+        locked = yield _LOCK_MISSING(
+            keys.of_queue(project, queue), token=identity.new_claim(), ttl_ms=_TOMBSTONE_TTL_MS
+        )
+        return bool(locked)
+
+    @verb
+    def move_lock(self, project: str, queue: str) -> Steps[str]:
+        lock = yield _GET_LOCK(keys.of_queue(project, queue))
+        return (lock or b"").decode()
+
+    @verb
+    def reserve_epoch(self, project: str, queue: str, epoch: str, seconds: int) -> Steps[None]:
+        yield _RESERVE_EPOCH(keys.of_queue(project, queue), epoch=epoch, kept=seconds)
+
+    @verb
+    def begin_import(self, project: str, queue: str, token: str) -> Steps[bool]:
+        return bool((yield _BEGIN_IMPORT(keys.of_queue(project, queue), token=token)))
+
+    @verb
+    def abort_import(self, project: str, queue: str, token: str) -> Steps[None]:
+        # No route here leads to a queue that comes from another installation.
+        ttl_ms = 0 if token.startswith(IMPORT_PREFIX) else _TOMBSTONE_TTL_MS
+        yield _ABORT_IMPORT(keys.of_queue(project, queue), token=token, ttl_ms=ttl_ms)
+
+    @verb
+    def export_messages(self, project: str, queue: str, after: int) -> Steps[TransferChunk]:
+        page = yield _READ(keys.of_queue(project, queue), after=after, limit=_PAGE)
+        last = page[-2].decode() if len(page) == 2 * _PAGE else None
+        return TransferChunk(kind="messages", items=page, after=after, next_cursor=last)
+
+    @verb
+    def freeze(self, project: str, queue: str, token: str) -> Steps[bool]:
+        frozen = yield _FREEZE(keys.of_queue(project, queue), token=token, lease=_MOVE_LOCK_TTL_MS)
+        if frozen < 0:
+            raise errors.CannotMove(
+                queue=queue, why="a write of Spark is being staged in it, for a day at most"
+            )
+        return bool(frozen)
+
+    @verb
+    def export_frozen(
+        self, project: str, queue: str, token: str, copied_rank: int, at: str
+    ) -> Steps[TransferChunk]:
+        kind, _, position = (at or "index:0").partition(":")
+        of_queue = keys.of_queue(project, queue)
+        if kind == "settings":
+            fields = yield _SETTINGS(of_queue, token=token, lease=_MOVE_LOCK_TTL_MS)
+            return TransferChunk(kind=kind, items=fields)
+        if kind in _RECORDS:
+            cursor, records = yield _SCAN(
+                keys.RecordKeys(of_queue, kind),
+                token=token,
+                lease=_MOVE_LOCK_TTL_MS,
+                cursor=position,
+                limit=_PAGE,
+            )
+            next_cursor = f"{kind}:{int(cursor)}" if int(cursor) else _AFTER[kind]
+            return TransferChunk(kind=kind, items=records, next_cursor=next_cursor)
+        call, width = _frozen_call(of_queue, kind, int(position), token, copied_rank)
+        page = yield call
+        next_cursor = _AFTER[kind]
+        if len(page) == width * _PAGE:
+            last = int(page[-width]) if kind == "index" else int(position) + _PAGE
+            next_cursor = f"{kind}:{last}"
+        return TransferChunk(kind=kind, items=page, after=int(position), next_cursor=next_cursor)
+
+    @verb
+    def import_chunk(
+        self, project: str, queue: str, token: str, chunk: TransferChunk
+    ) -> Steps[None]:
+        of_queue = keys.of_queue(project, queue)
+        items = chunk.items
+        if chunk.kind == "index":
+            more = (chunk.next_cursor or "").startswith("index:")
+            upto: Argument = items[-_INDEX_WIDTH] if more else "+inf"
+            yield _PLACE(of_queue, *items, token=token, after=chunk.after, upto=upto)
+        elif chunk.kind == "settings":
+            yield _COMPLETE(of_queue, *items, token=token)
+        elif chunk.kind == "queue":
+            yield _COMPLETE(of_queue, *_new(chunk.after, *items), token=token)
+        elif items and chunk.kind == "messages":
+            yield _WRITE(of_queue, *items, token=token)
+        elif items and chunk.kind == "subscriptions":
+            yield _SUBSCRIBE(of_queue, *items, token=token)
+        elif items and chunk.kind in _RECORDS:
+            yield _REMEMBER(keys.RecordKeys(of_queue, chunk.kind), *items, token=token)
+        elif items:
+            yield _KEEP(keys.TermKeys(of_queue, *_TERM_KEYS[chunk.kind]), *items, token=token)
+
+    @verb
+    def seal(self, project: str, queue: str, token: str) -> Steps[bool]:
+        return bool((yield _SEAL(keys.of_queue(project, queue), token=token)))
+
+    @verb
+    def commit_import(self, project: str, queue: str, token: str) -> Steps[None]:
+        yield _UNLOCK(keys.of_queue(project, queue), lock=f"into:{token}")
+        yield from add_to_list(project, queue)
+
+    @verb
+    def tombstone(self, project: str, queue: str, token: str) -> Steps[None]:
+        yield _TOMBSTONE(keys.of_queue(project, queue), token=token, ttl_ms=_TOMBSTONE_TTL_MS)
+        yield from remove_from_list(project, queue)
+
+
+def _new(rank: int, queue: Queue, epoch: str = "") -> list[Argument]:
+    """Returns the fields of a queue from a store of another kind; without *epoch*, a new one."""
+    return [
+        *("epoch", epoch or identity.new_epoch(), "created", queue.created, "rank", rank),
+        *("metadata", msgspec.json.encode(queue.metadata)),
+        *queue_settings(queue.name, queue.metadata),
+    ]
+
+
+def _frozen_call(
+    of_queue: keys.QueueKeys, kind: str, position: int, token: str, copied_rank: int
+) -> tuple[Call, int]:
+    """Returns the call that reads the chunk, and how many values each of its items has."""
+    if kind == "index":
+        call = _INDEX(
+            of_queue,
+            token=token,
+            lease=_MOVE_LOCK_TTL_MS,
+            after=position,
+            limit=_PAGE,
+            copied_rank=copied_rank,
+        )
+        return call, _INDEX_WIDTH
+    terms = keys.TermKeys(of_queue, *_TERM_KEYS[kind])
+    return _TERMS(terms, token=token, lease=_MOVE_LOCK_TTL_MS, skip=position, limit=_PAGE), 3

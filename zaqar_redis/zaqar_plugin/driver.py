@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The drivers that stock Zaqar loads by name.
+
+The stages of its pipeline are found by the name of the module that the data driver is
+defined in: they are registered for this one.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from zaqar import storage
+
+from zaqar_redis.zaqar_plugin import options, stores
+from zaqar_redis.zaqar_plugin.catalogue import CatalogueController
+from zaqar_redis.zaqar_plugin.claims import ClaimController
+from zaqar_redis.zaqar_plugin.dead_letters import DeadLetterRouter
+from zaqar_redis.zaqar_plugin.flavors import FlavorsController
+from zaqar_redis.zaqar_plugin.messages import MessageController
+from zaqar_redis.zaqar_plugin.pools import PoolsController
+from zaqar_redis.zaqar_plugin.queues import QueueController
+from zaqar_redis.zaqar_plugin.stores import PluginRouter, PluginStore, run_verb
+from zaqar_redis.zaqar_plugin.subscriptions import SubscriptionController
+from zaqar_redis.zaqar_plugin.topics import TopicController
+
+#: All of them. Durability is up to Redis: with its append-only file, acknowledged writes
+#: survive a restart.
+_CAPABILITIES = tuple(storage.Capabilities)
+#: The metadata of a queue that the verbs need.
+_SETTINGS = (
+    "_default_message_delay",
+    "_max_claim_count",
+    "_dead_letter_queue",
+    "_dead_letter_queue_messages_ttl",
+)
+_MESSAGE_STORES = [options.store_options("message", scheme) for scheme in options.SCHEMES]
+#: Queues whose settings are known to be in the store: about 300 bytes each.
+_SETTINGS_CACHE_SIZE = 10_000
+
+
+class DataDriver(storage.DataDriverBase):
+    """Messages, claims and subscriptions in one Redis.
+
+    Raises zaqar's ConfigurationError when its URI cannot be used; while Redis is
+    unreachable, each call fails.
+    """
+
+    SCHEME = options.SCHEMES[0]
+    BASE_CAPABILITIES = _CAPABILITIES
+    _DRIVER_OPTIONS = [options.store_options("message", SCHEME)]
+
+    def __init__(self, conf: Any, cache: Any, control_driver: Any) -> None:
+        super().__init__(conf, cache, control_driver)
+        self.store = stores.open_store(conf[f"drivers:message_store:{self.SCHEME}"])
+        self._dead_letters = DeadLetterRouter(conf, self.store, control_driver)
+        self.store.route_dead_letters(self._dead_letters.post)
+        self._applied_settings: dict[tuple[str, str], dict[str, Any]] = {}
+
+    @property
+    def capabilities(self) -> tuple[Any, ...]:
+        return self.BASE_CAPABILITIES
+
+    def is_alive(self) -> bool:
+        return self.store.is_alive()
+
+    def _health(self) -> dict[str, Any]:
+        return {
+            "storage_reachable": self.is_alive(),
+            "operation_status": self._get_operation_status(),
+        }
+
+    def close(self) -> None:
+        self._dead_letters.close()
+        self.store.close()
+
+    @functools.cached_property
+    def message_controller(self) -> MessageController:
+        return MessageController(self)
+
+    @functools.cached_property
+    def claim_controller(self) -> ClaimController:
+        return ClaimController(self)
+
+    @functools.cached_property
+    def subscription_controller(self) -> SubscriptionController:
+        return SubscriptionController(self)
+
+    def store_for(self, project: str | None, queue: str) -> PluginStore:
+        """Returns the store, after copying the queue's settings to it.
+
+        The metadata are in the management store, which may be another one, even of another
+        driver.
+        """
+        control = self.control_driver
+        is_ours = isinstance(control, ControlDriver)
+        if is_ours and control.stores.store_of(project or "", queue).uri == self.store.uri:
+            return self.store
+        metadata = self.queue_controller.get(queue, project=project)
+        settings = {name: metadata[name] for name in _SETTINGS if metadata.get(name)}
+        key = (project or "", queue)
+        if self._applied_settings.get(key, {}) != settings:
+            self._apply_settings(project or "", queue, settings)
+            if len(self._applied_settings) >= _SETTINGS_CACHE_SIZE:
+                self._applied_settings.clear()
+            self._applied_settings[key] = settings
+        return self.store
+
+    def _apply_settings(self, project: str, queue: str, settings: dict[str, Any]) -> None:
+        queues = self.store.queues
+        while not run_verb(queues.create(project, queue, settings)):
+            known = run_verb(queues.get(project, queue))
+            if known is not None and run_verb(queues.update(project, known, settings)):
+                return
+
+
+class TlsDataDriver(DataDriver):
+    SCHEME = options.SCHEMES[1]
+    _DRIVER_OPTIONS = [options.store_options("message", SCHEME)]
+
+
+class UnixDataDriver(DataDriver):
+    SCHEME = options.SCHEMES[2]
+    _DRIVER_OPTIONS = [options.store_options("message", SCHEME)]
+
+
+class ControlDriver(storage.ControlDriverBase):
+    """Pools, flavors and the catalogue in one Redis; queues and topics in the message store."""
+
+    SCHEME = options.SCHEMES[0]
+    _DRIVER_OPTIONS = [options.store_options("management", SCHEME), *_MESSAGE_STORES]
+
+    def __init__(self, conf: Any, cache: Any) -> None:
+        super().__init__(conf, cache)
+        management = stores.open_store(conf[f"drivers:management_store:{self.SCHEME}"])
+        default = self._message_store(management)
+        self.stores = PluginRouter(management, default, bool(conf.pooling))
+
+    def close(self) -> None:
+        self.stores.close()
+
+    def _message_store(self, management: PluginStore) -> PluginStore:
+        """Returns the store of queues: that of their messages, unless it is another driver's."""
+        scheme = self.conf.drivers.message_store
+        if scheme not in options.SCHEMES:
+            return management
+        store = stores.open_store(self.conf[f"drivers:message_store:{scheme}"])
+        return management if store.uri == management.uri else store
+
+    @functools.cached_property
+    def queue_controller(self) -> QueueController:
+        return QueueController(self)
+
+    @functools.cached_property
+    def topic_controller(self) -> TopicController:
+        return TopicController(self)
+
+    @functools.cached_property
+    def pools_controller(self) -> PoolsController:
+        return PoolsController(self)
+
+    @functools.cached_property
+    def flavors_controller(self) -> FlavorsController:
+        return FlavorsController(self)
+
+    @functools.cached_property
+    def catalogue_controller(self) -> CatalogueController:
+        return CatalogueController(self)
+
+
+class TlsControlDriver(ControlDriver):
+    SCHEME = options.SCHEMES[1]
+    _DRIVER_OPTIONS = [options.store_options("management", SCHEME), *_MESSAGE_STORES]
+
+
+class UnixControlDriver(ControlDriver):
+    SCHEME = options.SCHEMES[2]
+    _DRIVER_OPTIONS = [options.store_options("management", SCHEME), *_MESSAGE_STORES]

@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Messages for stock Zaqar."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+from zaqar import storage
+from zaqar.storage import errors as storage_errors
+from zaqar.storage import utils
+
+from zaqar_redis import errors
+from zaqar_redis.records import Message, NewMessage
+from zaqar_redis.zaqar_plugin.stores import run_verb
+
+#: TTL in seconds of messages that came without one; stock's REST always gives one.
+_DEFAULT_TTL = 3600
+_CHECKSUM = "MD5:"
+
+
+class MessageController(storage.Message):
+    def post(
+        self,
+        queue: str,
+        messages: Iterable[dict[str, Any]],
+        client_uuid: Any,
+        project: str | None = None,
+    ) -> list[str]:
+        checksum = self.driver.conf.enable_checksum
+        new_messages = [_new_message(message, checksum) for message in messages]
+        if not new_messages:
+            return []
+        store = self.driver.store_for(project, queue)
+        posted = run_verb(
+            store.messages.post_raw(
+                project or "",
+                queue,
+                new_messages,
+                client=str(client_uuid),
+                default_ttl=_DEFAULT_TTL,
+            )
+        )
+        return list(posted.ids)
+
+    def list(
+        self,
+        queue: str,
+        project: str | None = None,
+        marker: str | None = None,
+        limit: int = storage.DEFAULT_MESSAGES_PER_PAGE,
+        echo: bool = False,
+        client_uuid: Any = None,
+        include_claimed: bool = False,
+        include_delayed: bool = False,
+    ) -> Iterator[Any]:
+        page = run_verb(
+            self.driver.store.messages.list(
+                project or "",
+                queue,
+                after=marker or None,
+                limit=limit,
+                hide_client=None if echo else str(client_uuid),
+                include_claimed=include_claimed,
+                include_delayed=include_delayed,
+            )
+        )
+        yield map(to_document, page.items)
+        yield page.marker or marker
+
+    def first(self, queue: str, project: str | None = None, sort: int = 1) -> dict[str, Any]:
+        if sort not in (1, -1):
+            raise ValueError("sort must be 1, for the oldest, or -1, for the newest")
+        stats = run_verb(self.driver.store.queues.stats(project or "", queue))
+        message = stats.oldest if sort == 1 else stats.newest
+        if message is None:
+            raise storage_errors.QueueIsEmpty(queue, project)
+        return to_document(message)
+
+    def get(self, queue: str, message_id: str, project: str | None = None) -> dict[str, Any]:
+        for message in self.bulk_get(queue, [message_id], project):
+            return message
+        raise storage_errors.MessageDoesNotExist(message_id, queue, project)
+
+    def bulk_get(
+        self, queue: str, message_ids: Iterable[str], project: str | None = None
+    ) -> Iterator[dict[str, Any]]:
+        ids = list(message_ids)
+        return map(to_document, run_verb(self.driver.store.messages.get(project or "", queue, ids)))
+
+    def delete(
+        self, queue: str, message_id: str, project: str | None = None, claim: str | None = None
+    ) -> None:
+        store = self.driver.store
+        claims = None if claim is None else [claim]
+        try:
+            run_verb(
+                store.messages.delete(
+                    project or "", queue, [message_id], claims=claims, force=False
+                )
+            )
+        except errors.MessageClaimed:
+            raise storage_errors.MessageIsClaimed(message_id) from None
+        except (errors.MessageNotClaimed, errors.ClaimedByOther, errors.ClaimExpired) as refusal:
+            if run_verb(store.claims.get(project or "", queue, claim or "")) is None:
+                raise storage_errors.ClaimDoesNotExist(claim, queue, project) from None
+            if isinstance(refusal, errors.MessageNotClaimed):
+                raise storage_errors.MessageNotClaimed(message_id) from None
+            raise storage_errors.MessageNotClaimedBy(message_id, claim) from None
+
+    def bulk_delete(
+        self,
+        queue: str,
+        message_ids: Iterable[str],
+        project: str | None = None,
+        claim_ids: Iterable[str] | None = None,
+    ) -> None:
+        ids = list(message_ids)
+        claims = list(claim_ids) if claim_ids else None
+        try:
+            run_verb(
+                self.driver.store.messages.delete(
+                    project or "", queue, ids, claims=claims, force=claims is None
+                )
+            )
+        except errors.MessageNotClaimed:
+            raise storage_errors.MessageNotClaimed(", ".join(ids)) from None
+        except (errors.ClaimedByOther, errors.ClaimExpired):
+            named = ", ".join(claims or ())
+            raise storage_errors.ClaimDoesNotMatch(named, queue, project) from None
+
+    def pop(self, queue: str, limit: int, project: str | None = None) -> Sequence[dict[str, Any]]:
+        self.driver.store_for(project, queue)
+        popped = run_verb(self.driver.store.messages.pop(project or "", queue, limit))
+        return [to_document(message) for message in popped.messages]
+
+
+def _new_message(message: dict[str, Any], checksum: bool) -> NewMessage:
+    body = message["body"]
+    digest = utils.get_checksum(body).removeprefix(_CHECKSUM) if checksum else ""
+    # Stock encrypts by itself: then the body is bytes.
+    encrypted = isinstance(body, bytes)
+    return NewMessage(
+        body=body if encrypted else msgspec.json.encode(body),
+        encrypted=encrypted,
+        ttl=message["ttl"],
+        delay=message.get("delay"),
+        checksum=bytes.fromhex(digest),
+    )
+
+
+def to_document(message: Message) -> dict[str, Any]:
+    """Returns a message as stock's transports want it; they do not expect other keys."""
+    document = {
+        "id": message.id,
+        "age": message.age,
+        "ttl": message.ttl,
+        "body": message.body if message.encrypted else msgspec.json.decode(message.body),
+        "claim_id": message.claim_id,
+        "claim_count": message.claim_count,
+    }
+    if message.checksum:
+        document["checksum"] = _CHECKSUM + message.checksum.hex()
+    return document

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The options of the driver inside stock Zaqar, in its style: a group for each store."""
+
+from __future__ import annotations
+
+from oslo_config import cfg
+
+#: Schemes of our own, for redis://, rediss:// and unix://: stock Zaqar finds a driver by
+#: the scheme of a pool's URI, and has one for ``redis`` already.
+SCHEMES = ("zaqar-redis", "zaqar-redis+tls", "zaqar-redis+unix")
+
+_SHARED = [
+    cfg.FloatOpt(
+        "timeout", default=5.0, min=0.001, help="Seconds that Redis may take for one answer."
+    ),
+    cfg.FloatOpt(
+        "connect_timeout", default=2.0, min=0.001, help="Seconds to wait for a connection."
+    ),
+    cfg.IntOpt(
+        "max_connections",
+        default=64,
+        min=1,
+        help="Connections of one process to one Redis; threads beyond wait for one.",
+    ),
+]
+
+
+def store_options(store: str, scheme: str) -> tuple[str, list[cfg.Opt]]:
+    """Returns group and options of the ``message`` or the ``management`` store."""
+    uri = cfg.StrOpt(
+        "uri",
+        default=f"{scheme}://127.0.0.1:6379/0",
+        secret=True,
+        help="Where the data are: redis://host:port/db, rediss://host:port/db or "
+        "unix:///path?db=0, or these with the schemes zaqar-redis, zaqar-redis+tls and "
+        "zaqar-redis+unix, which pools need.",
+    )
+    return f"drivers:{store}_store:{scheme}", [uri, *_SHARED]
+
+
+def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
+    """Returns the options for oslo.config's generator."""
+    return [
+        store_options("message", SCHEMES[0]),
+        store_options("management", SCHEMES[0]),
+    ]
