@@ -225,7 +225,8 @@ def pool_of(store: PooledContractStore, queue: str) -> str:
 
 
 def control(store: PooledContractStore, *words: Any) -> Any:
-    return store.run(store.driver.router.default.driver._client.command(*words))  # type: ignore[attr-defined]
+    driver: Any = store.driver.router.default.driver  # the contract has no commands
+    return store.run(driver._client.command(*words))
 
 
 def entry(store: ContractStore, queue: str = "q05") -> bytes:

@@ -12,15 +12,9 @@ from typing import Any
 from cliff.lister import Lister
 from cliff.show import ShowOne
 
-from zaqar_redis.cli.api import (
-    ApiClient,
-    ApiCommand,
-    DestructiveCommand,
-    Needs,
-    is_structured_output,
-    open_api,
-)
-from zaqar_redis.cli.arguments import bounded_int
+from zaqar_redis.cli.api import ApiClient, Needs, open_api
+from zaqar_redis.cli.arguments import bounded_int, is_structured_output
+from zaqar_redis.cli.base import ApiCommand, DestructiveCommand
 from zaqar_redis.cli.messages import parse_body
 from zaqar_redis.realtime.protocol import codes
 

@@ -11,7 +11,8 @@ from cliff.lister import Lister
 from tqdm import tqdm
 
 from zaqar_redis.cli import api
-from zaqar_redis.cli.api import CommandFailed, TargetCommand
+from zaqar_redis.cli.api import CommandFailed
+from zaqar_redis.cli.base import TargetCommand
 from zaqar_redis.cli.target import store_advice
 from zaqar_redis.keyspace.client import redact_password
 from zaqar_redis.storage.contract import Driver

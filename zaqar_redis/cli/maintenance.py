@@ -10,7 +10,8 @@ from cliff.lister import Lister
 from tqdm import tqdm
 
 from zaqar_redis.cli import api
-from zaqar_redis.cli.api import CommandFailed, TargetCommand
+from zaqar_redis.cli.api import CommandFailed
+from zaqar_redis.cli.base import TargetCommand
 from zaqar_redis.records import CheckResult
 from zaqar_redis.storage.contract import Driver, Sweeper
 

@@ -14,8 +14,8 @@ from typing import Any
 
 from cliff.lister import Lister
 
-from zaqar_redis.cli.api import PAGE_SIZE, ApiClient, ServiceUnavailable, is_structured_output
-from zaqar_redis.cli.arguments import bounded_int
+from zaqar_redis.cli.api import PAGE_SIZE, ApiClient, ServiceUnavailable
+from zaqar_redis.cli.arguments import bounded_int, is_structured_output
 from zaqar_redis.cli.queues import QueueCommand, queue_path
 
 Message = dict[str, Any]

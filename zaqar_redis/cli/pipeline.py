@@ -16,7 +16,8 @@ from typing import ClassVar, cast
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from zaqar_redis.cli.api import CommandFailed, TargetCommand, running_store
+from zaqar_redis.cli.api import CommandFailed, running_store
+from zaqar_redis.cli.base import TargetCommand
 from zaqar_redis.cli.target import URI_VARIABLE
 from zaqar_redis.spark.jobs import running
 from zaqar_redis.spark.jobs.running import SparkJob

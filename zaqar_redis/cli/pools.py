@@ -11,15 +11,9 @@ from cliff.lister import Lister
 from cliff.show import ShowOne
 from tqdm import tqdm
 
-from zaqar_redis.cli.api import (
-    ApiClient,
-    ApiCommand,
-    CommandFailed,
-    DestructiveCommand,
-    is_structured_output,
-    json_object,
-    resource_name,
-)
+from zaqar_redis.cli.api import ApiClient, CommandFailed
+from zaqar_redis.cli.arguments import is_structured_output, json_object, resource_name
+from zaqar_redis.cli.base import ApiCommand, DestructiveCommand
 
 _COLUMNS = ("name", "uri", "weight", "flavor", "draining")
 Row = tuple[Any, ...]

@@ -12,7 +12,8 @@ from cliff.show import ShowOne
 
 from zaqar_redis import errors
 from zaqar_redis.cli import profile_file, target
-from zaqar_redis.cli.api import CommandFailed, resource_name
+from zaqar_redis.cli.api import CommandFailed
+from zaqar_redis.cli.arguments import resource_name
 from zaqar_redis.keyspace import embedded
 from zaqar_redis.keyspace.client import redact_password
 from zaqar_redis.storage.load import load

@@ -10,13 +10,8 @@ from typing import Any
 from cliff.lister import Lister
 from cliff.show import ShowOne
 
-from zaqar_redis.cli.api import (
-    ApiCommand,
-    DestructiveCommand,
-    is_structured_output,
-    json_object,
-    resource_name,
-)
+from zaqar_redis.cli.arguments import is_structured_output, json_object, resource_name
+from zaqar_redis.cli.base import ApiCommand, DestructiveCommand
 
 Row = tuple[Any, ...]
 

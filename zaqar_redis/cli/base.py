@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bases of commands: the options that name a target, and what is printed of it."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+import uuid
+
+from cliff.command import Command
+
+from zaqar_redis.cli import target
+from zaqar_redis.cli.api import ApiClient, CommandFailed, open_api
+
+
+class TargetCommand(Command):
+    """Base of the commands that work on a store or, unless *store_only*, a service."""
+
+    store_only = True
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.formatter_class = argparse.RawDescriptionHelpFormatter
+        self.target_options(parser)
+        return parser
+
+    def target_options(self, parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
+        """Adds the options that name the target; returns their group."""
+        target_options = parser.add_argument_group("target")
+        one = target_options.add_mutually_exclusive_group()
+        if not self.store_only:
+            one.add_argument(
+                "--url",
+                type=target.service_url,
+                help=f"a service, e.g. http://127.0.0.1:8888 ({target.URL_VARIABLE})",
+            )
+        one.add_argument(
+            "--storage",
+            metavar="URI",
+            help=f"{'the store' if self.store_only else 'or the store itself'} "
+            f"({target.URI_VARIABLE})",
+        )
+        one.add_argument(
+            "--profile", metavar="NAME", help="that of a profile (default: the profile in use)"
+        )
+        target_options.add_argument(
+            "--config-file",
+            action="append",
+            metavar="FILE",
+            help="configuration file, which may name the store",
+        )
+        return target_options
+
+    def needs_target(self, parsed: argparse.Namespace) -> bool:
+        """Returns whether the command needs a target with these arguments."""
+        return True
+
+    def run(self, parsed_args: argparse.Namespace) -> int:
+        if self.needs_target(parsed_args):
+            self.target = target.resolve(parsed_args, store_only=self.store_only)
+            self.print_target(parsed_args)
+        return super().run(parsed_args)
+
+    def print_target(self, parsed: argparse.Namespace) -> None:
+        """Prints the target, unless it is on the command line."""
+        self.print_notice(f"at {self.target}", verbosity=2 if self.target.is_explicit else 1)
+
+    def print_notice(self, text: str, *, verbosity: int) -> None:
+        """Prints a line to standard error; -q sets the verbosity to 0, -v to 2."""
+        if self.app.options.verbose_level >= verbosity:
+            print(f"zaqar-redis: {text}", file=sys.stderr, flush=True)
+
+
+class ApiCommand(TargetCommand):
+    """Base of the commands that call the API, of a service or over a store."""
+
+    store_only = False
+
+    def target_options(self, parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
+        target_options = super().target_options(parser)
+        target_options.add_argument(
+            "--project", default="default", help="project of the queues and channels (default)"
+        )
+        target_options.add_argument(
+            "--client-id",
+            default=str(uuid.uuid4()),
+            metavar="UUID",
+            help="sent as Client-ID (a random one)",
+        )
+        return target_options
+
+    def open_api(self, parsed: argparse.Namespace) -> contextlib.AbstractContextManager[ApiClient]:
+        return open_api(parsed, self.target)
+
+
+class DestructiveCommand(ApiCommand):
+    """Base of the commands that ask for confirmation."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument("--yes", action="store_true", help="do not ask")
+        return parser
+
+    def print_target(self, parsed: argparse.Namespace) -> None:
+        if parsed.yes:  # else the question names the target
+            self.print_notice(f"at {self.target}", verbosity=1)
+
+    def confirm(self, parsed: argparse.Namespace, what: str) -> None:
+        """Raises CommandFailed unless the user confirms, at the prompt or by ``--yes``."""
+        if parsed.yes:
+            return
+        question = f"{what} at {self.target}?"
+        if not sys.stdin.isatty():
+            raise CommandFailed(f"{question} Confirm with --yes.")
+        if input(f"{question} [y/N] ").strip().lower() not in ("y", "yes"):
+            raise CommandFailed("Nothing was done.")
