@@ -15,7 +15,8 @@ from tests.contract.blocking import BlockingStore, chunk_of
 from tests.contract.stores import CLIENT, ContractStore, findings, new_messages, opened
 from zaqar_redis.keyspace import keys
 from zaqar_redis.records import IdempotencyKey, Stats
-from zaqar_redis.storage.redis import RedisDriver, ledger
+from zaqar_redis.storage.redis import RedisDriver
+from zaqar_redis.storage.redis.bulk import ledger
 
 
 @pytest.fixture

@@ -26,8 +26,9 @@ from zaqar_redis.spark.options import SourceOptions
 from zaqar_redis.storage import pools
 from zaqar_redis.storage.contract import Driver
 from zaqar_redis.storage.control import DEFAULT_POOL
-from zaqar_redis.storage.redis.control import RedisCatalogue, RedisPools
+from zaqar_redis.storage.redis.catalogue import RedisCatalogue
 from zaqar_redis.storage.redis.messages import RedisMessages
+from zaqar_redis.storage.redis.pools import RedisPools
 from zaqar_redis.storage.redis.queues import RedisQueues
 
 T = TypeVar("T")

@@ -23,7 +23,7 @@ from zaqar_redis.spark.jobs.migrating.copy_task import CopyTask
 from zaqar_redis.spark.jobs.migrating.cross_store import CrossStoreMover
 from zaqar_redis.spark.jobs.report import JobReport
 from zaqar_redis.spark.stores import StoreConfig, StoreConnections
-from zaqar_redis.storage.redis.roles import RedisRoles
+from zaqar_redis.storage.redis.control import RedisRoles
 
 #: Messages that a queue needs to be copied by tasks.
 LARGE = 12_000

@@ -11,16 +11,25 @@ again, and the post is recognised.
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Sequence
 
 from zaqar_redis import errors
-from zaqar_redis.keyspace import keys
+from zaqar_redis.keyspace import envelope, keys
 from zaqar_redis.keyspace.script import Script, Steps
 from zaqar_redis.records import IdempotencyKey, Message, NewMessage
 from zaqar_redis.storage.contract import PostDeadLetter
-from zaqar_redis.storage.redis.dead_letter_posting import DEAD_LETTER_WINDOW_MS
+from zaqar_redis.storage.redis import posting
+from zaqar_redis.storage.redis.queues import add_to_list
 
 _DROP = Script("message_drop")
+#: also used to post dead letters back to the queue that they came from
+POST = Script("dead_letter_post")
+
+#: Milliseconds for which a dead letter is recognised at least.  The next claim repeats an
+#: interrupted move, a minute later at the earliest; a day is for queues that are seldom
+#: claimed from, and for jobs that are restarted the next morning.
+DEAD_LETTER_WINDOW_MS = 24 * 3600 * 1000
 
 
 def move(
@@ -57,3 +66,25 @@ def move(
             *[message.rank for message in messages],
             dead_letter_claim=dead_letter_claim,
         )
+
+
+def post_dead_letter(
+    now: int,
+    project: str,
+    queue: str,
+    dead_letter: NewMessage,
+    client: bytes,
+    idempotency_key: IdempotencyKey,
+) -> Steps[None]:
+    """See `contract.Messages.dead_letter`."""
+    tail = envelope.tail(dead_letter, client)
+    build_call = functools.partial(
+        POST,
+        keys.of_queue(project, queue),
+        *(keys.idempotency_key(idempotency_key.key), dead_letter.ttl or 0, tail),
+        now=now,
+        window=idempotency_key.window,
+    )
+    _, _, unlisted = yield from posting.run_append(build_call)
+    if unlisted:
+        yield from add_to_list(project, queue)

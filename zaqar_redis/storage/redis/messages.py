@@ -14,7 +14,7 @@ from zaqar_redis.keyspace import envelope, keys
 from zaqar_redis.keyspace.script import Script, Steps, verb
 from zaqar_redis.records import ClaimResult, IdempotencyKey, Message, NewMessage, Page, PostResult
 from zaqar_redis.storage.contract import PostDeadLetter
-from zaqar_redis.storage.redis import dead_letter_posting, dead_letters, decoding, identity, posting
+from zaqar_redis.storage.redis import dead_letters, decoding, identity, posting
 
 _LIST = Script("message_list")
 _GET = Script("message_get")
@@ -63,7 +63,7 @@ class RedisMessages:
         client: bytes,
         idempotency_key: IdempotencyKey,
     ) -> Steps[None]:
-        return dead_letter_posting.post_dead_letter(
+        return dead_letters.post_dead_letter(
             self._now(), project, queue, message, client, idempotency_key
         )
 

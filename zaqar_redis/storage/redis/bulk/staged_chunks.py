@@ -20,7 +20,7 @@ from zaqar_redis.clock import Clock
 from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.script import Argument, Script, Steps, verb
 from zaqar_redis.storage.redis import posting
-from zaqar_redis.storage.redis.ledger import LEDGER_WINDOW_MS
+from zaqar_redis.storage.redis.bulk.ledger import LEDGER_WINDOW_MS
 from zaqar_redis.storage.redis.queues import add_to_list
 
 _PUT = Script("stage_put")
