@@ -15,7 +15,7 @@ from redis.asyncio.connection import AbstractConnection
 from zaqar_redis import errors
 from zaqar_redis.keyspace import client as keyspace
 from zaqar_redis.keyspace.batch import BatchSettings
-from zaqar_redis.keyspace.script import Call
+from zaqar_redis.keyspace.script import Call, RedisCommand
 from zaqar_redis.records import (
     CheckResult,
     ClaimResult,
@@ -73,7 +73,7 @@ class ProcessDied(Exception):
 
 
 class CrashBeforeScript:
-    """A client of a process that dies before it sends a certain script."""
+    """A client of a process that dies before it sends a certain script, or plain command."""
 
     def __init__(self, client: keyspace.AsyncClient, script: str, after: int) -> None:
         self._client = client
@@ -86,8 +86,9 @@ class CrashBeforeScript:
     async def close(self) -> None:
         await self._client.close()
 
-    async def call(self, call: Call) -> Any:
-        if call.script.name == self._script:
+    async def call(self, call: RedisCommand) -> Any:
+        name = call.script.name if isinstance(call, Call) else call.command()[0]
+        if name == self._script:
             if self._after == 0:
                 raise ProcessDied
             self._after -= 1
@@ -183,7 +184,10 @@ class ContractStore:
 
     @contextlib.contextmanager
     def dying_before(self, script: str, after: int = 0) -> Iterator[None]:
-        """Lets the process die before *script*, but not the first *after* times."""
+        """Lets the process die before *script*, but not the first *after* times.
+
+        A plain command is named by its first word.
+        """
         clients = [
             (resource, client)
             for driver, client in self._parts

@@ -280,7 +280,7 @@ def test_later_expiry_does_not_change_the_expiry_index(real: ContractStore) -> N
 
 def test_unlisted_queue_of_a_crashed_process_is_swept_and_listed_again(real: ContractStore) -> None:
     real.reset()
-    with real.dying_before("queue_listed"):
+    with real.dying_before("HDEL"):
         real.post("x", ttl=60)
     real.clock.tick(61)
     assert real.sweep() == 1

@@ -1,12 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lua scripts as verbs, and how verbs are run: in an event loop, and blocking.
 
-A script's first lines are its signature: ``local name = KEYS[1]`` and
-``local name = ARGV[1]``.  They are read here, so that Python passes keys and
-arguments by name and a wrong name fails before anything is sent.
+A script begins with what it does, and with its signature:
 
-A verb is a generator that yields `Call` values and is sent their answers: the
-same verb is awaited by the server and run by synchronous callers.  Independent calls
+    --#keys queue @message move_lock
+    --#args now:number repair:flag rest...
+
+`Script` replaces these lines, each by one line that sets local variables, so that Python passes
+keys and arguments by name, and a wrong name fails before anything is sent.  ``@message`` is a
+group of keys (`keys.GROUPS`); a ``number`` is converted, a ``flag`` is whether it is 1; ``rest``
+is where the arguments without names begin in ARGV.  ``--#include now hold`` stands for the text
+of ``lua/shared/now.lua`` and ``hold.lua``.
+
+A verb is a generator that yields `Call` and `RedisCommand` values and is sent their answers: the
+same verb is awaited by the server and run by synchronous callers.  Independent ones
 may be yielded together; the server sends them in one write.  It may also yield another
 verb, perhaps of another store, and a `Pause`.  What fails, e.g. a call to a store that is
 unavailable, raises its error where it was yielded.
@@ -24,44 +31,64 @@ from importlib import resources
 from operator import attrgetter, itemgetter
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, cast
 
+from zaqar_redis.keyspace.keys import GROUPS
+
 P = ParamSpec("P")
 T = TypeVar("T")
 Argument = bytes | str | int
 
-_SIGNATURE = re.compile(r"^local (\w+)\s*= (?:tonumber\()?(KEYS|ARGV)\[(\d+)\]", re.MULTILINE)
-_REST = re.compile(r"^-- ARGV\[(\d+)\.\.\.\]", re.MULTILINE)
-_INCLUDE = re.compile(r"^--#include (\w+)\n", re.MULTILINE)
+_FOLDER = resources.files(__package__).joinpath("lua")
+_DIRECTIVE = re.compile(r"^--#(\w+) (.+)\n", re.MULTILINE)
+_ARGUMENT = re.compile(r"(?P<name>\w+)(?::(?P<type>number|flag)|(?P<rest>\.\.\.))?")
+_CONVERSIONS = {"number": "{0} = tonumber({0})", "flag": "{0} = {0} == '1'"}
 
 
-class Call:
+class RedisCommand:
+    """A plain command, ready to send."""
+
+    __slots__ = ("_parts",)
+
+    def __init__(self, *parts: Argument) -> None:
+        self._parts = parts
+
+    @classmethod
+    def page(cls, zset: bytes, after: str, limit: int) -> RedisCommand:
+        """Returns the command that reads members, all of one score, behind *after* or all."""
+        return cls("ZRANGEBYLEX", zset, f"({after}" if after else "-", "+", "LIMIT", 0, limit)
+
+    def command(self) -> tuple[Argument, ...]:
+        return self._parts
+
+    def command_with_source(self) -> tuple[Argument, ...]:
+        """Returns the command for a server that lacks its script."""
+        return self._parts
+
+
+class Call(RedisCommand):
     """One script with its keys and arguments, ready to send."""
 
-    __slots__ = ("_tail", "script")
+    __slots__ = ("script",)
 
     def __init__(self, script: Script, tail: tuple[Argument, ...]) -> None:
         self.script = script
-        self._tail = tail
+        self._parts = tail
 
     def command(self) -> tuple[Argument, ...]:
-        return ("EVALSHA", self.script.sha, *self._tail)
+        return ("EVALSHA", self.script.sha, *self._parts)
 
     def command_with_source(self) -> tuple[Argument, ...]:
-        """Returns the command with the script's source, for a server that lacks the script."""
-        return ("EVAL", self.script.source, *self._tail)
+        return ("EVAL", self.script.source, *self._parts)
 
 
 class Script:
     """The script of one verb: ``lua/<resource>_<verb>.lua``."""
 
     def __init__(self, name: str) -> None:
+        """Raises ValueError when the script's signature or an include is wrong."""
         self.name = name
-        folder = resources.files(__package__).joinpath("lua")
-        text = folder.joinpath(f"{name}.lua").read_text()
-        self.keys, self.args = _signature(name, text)
-        self.takes_rest = bool(_REST.search(text))
-        self.source = _INCLUDE.sub(
-            lambda found: folder.joinpath("shared", f"{found[1]}.lua").read_text(), text
-        )
+        read = ScriptSource(name, _FOLDER.joinpath(f"{name}.lua").read_text())
+        self.source = read.text
+        self.keys, self.args, self.takes_rest = tuple(read.keys), tuple(read.args), read.takes_rest
         self.sha = hashlib.sha1(self.source.encode(), usedforsecurity=False).hexdigest()
         self._pick_keys = _picker(attrgetter, self.keys)
         self._pick_args = _picker(itemgetter, self.args)
@@ -88,31 +115,87 @@ def _picker(getter: Any, names: tuple[str, ...]) -> Callable[[Any], tuple[Any, .
     return pick if len(names) > 1 else lambda source: (pick(source),)
 
 
-def _signature(name: str, text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    names: dict[str, list[str]] = {"KEYS": [], "ARGV": []}
-    for found in _SIGNATURE.finditer(text):
-        known = names[found[2]]
-        if int(found[3]) != len(known) + 1:
-            raise ValueError(f"{name}.lua: {found[2]}[{found[3]}] is out of order")
-        known.append(found[1])
-    rest = _REST.search(text)
-    if rest and int(rest[1]) != len(names["ARGV"]) + 1:
-        raise ValueError(f"{name}.lua: the rest does not begin behind the last argument")
-    return tuple(names["KEYS"]), tuple(names["ARGV"])
+class ScriptSource:
+    """The text of a script with its lines ``--#…`` replaced, and the names that they give."""
+
+    def __init__(self, name: str, text: str) -> None:
+        """Raises ValueError when such a line is wrong."""
+        self._name = name
+        self.keys: list[str] = []
+        self.args: list[str] = []
+        self.takes_rest = False
+        self.text = self._expand(text)
+
+    def _expand(self, text: str) -> str:
+        return _DIRECTIVE.sub(self._replacement, text)
+
+    def _replacement(self, line: re.Match[str]) -> str:
+        kind, words = line[1], line[2].split()
+        if kind == "include":
+            return "".join(map(self._include, words))
+        if kind == "keys":
+            return self._name_keys(words)
+        if kind == "args":
+            return self._name_arguments(words)
+        raise self._wrong(f'"--#{kind}" is unknown: write --#keys, --#args or --#include')
+
+    def _include(self, part: str) -> str:
+        shared = _FOLDER.joinpath("shared", f"{part}.lua")
+        if not shared.is_file():
+            raise self._wrong(f"it includes {part}: add lua/shared/{part}.lua, or name another")
+        return self._expand(shared.read_text())
+
+    def _name_keys(self, words: list[str]) -> str:
+        names: list[str] = []
+        for word in words:
+            if word.startswith("@") and word[1:] not in GROUPS:
+                raise self._wrong(f"{word} is no group of keys: add it to keys.GROUPS")
+            names += GROUPS[word[1:]] if word.startswith("@") else (word,)
+        return self._locals(self.keys, names, "KEYS") + "\n"
+
+    def _name_arguments(self, words: list[str]) -> str:
+        names, more = [], []
+        for word in words:
+            found = _ARGUMENT.fullmatch(word)
+            if not found or self.takes_rest:
+                raise self._wrong(
+                    f'the argument "{word}": write NAME, NAME:number or NAME:flag, and rest... last'
+                )
+            if found["rest"]:
+                self.takes_rest = True
+                continue
+            names.append(found["name"])
+            if found["type"]:
+                more.append(_CONVERSIONS[found["type"]].format(found["name"]))
+        found_locals = self._locals(self.args, names, "ARGV")
+        if self.takes_rest:
+            more.append(f"local rest = {len(self.args) + 1}")
+        return " ".join([found_locals, *more]) + "\n"
+
+    def _locals(self, known: list[str], names: list[str], table: str) -> str:
+        for name in names:
+            if name in self.keys or name in self.args or names.count(name) > 1:
+                raise self._wrong(f"{name} is named twice: remove one")
+        known += names
+        first, last = len(known) - len(names) + 1, len(known)
+        return f"local {', '.join(names)} = unpack({table}, {first}, {last})" if names else ""
+
+    def _wrong(self, why: str) -> ValueError:
+        return ValueError(f"{self._name}.lua: {why}")
 
 
 class AsyncScriptClient(Protocol):
     """A client that sends calls from a running event loop."""
 
-    def call(self, call: Call) -> Coroutine[Any, Any, Any]:
-        """Returns the answer of the script.  Raises `errors.StoreUnavailable`."""
+    def call(self, call: RedisCommand) -> Coroutine[Any, Any, Any]:
+        """Returns the answer of a script or a plain command.  Raises `errors.StoreUnavailable`."""
 
 
 class SyncScriptClient(Protocol):
     """A client that sends calls and blocks."""
 
-    def call(self, call: Call) -> Any:
-        """Returns the answer of the script.  Raises `errors.StoreUnavailable`."""
+    def call(self, call: RedisCommand) -> Any:
+        """Returns the answer of a script or a plain command.  Raises `errors.StoreUnavailable`."""
 
 
 class Pause:
@@ -124,7 +207,9 @@ class Pause:
         self.seconds = seconds
 
 
-Steps = Generator["Call | Pause | Awaitable[Any] | Sequence[Call | Awaitable[Any]]", Any, T]
+Steps = Generator[
+    "RedisCommand | Pause | Awaitable[Any] | Sequence[RedisCommand | Awaitable[Any]]", Any, T
+]
 
 
 class Verb(Generic[T]):
@@ -165,10 +250,10 @@ class Verb(Generic[T]):
 
 def _answer(client: AsyncScriptClient, request: Any) -> Iterator[Any]:
     """Returns what to wait for in an event loop to get the answer of a request."""
-    if isinstance(request, Call):
+    if isinstance(request, RedisCommand):
         return client.call(request).__await__()
     if isinstance(request, Sequence):
-        each = [client.call(one) if isinstance(one, Call) else one for one in request]
+        each = [client.call(one) if isinstance(one, RedisCommand) else one for one in request]
         return asyncio.gather(*each).__await__()
     if isinstance(request, Pause):
         return asyncio.sleep(request.seconds).__await__()
@@ -177,10 +262,10 @@ def _answer(client: AsyncScriptClient, request: Any) -> Iterator[Any]:
 
 def _answer_blocking(client: SyncScriptClient, request: Any) -> Generator[Any, Any, Any]:
     """Returns the answer of a request: a generator that never yields."""
-    if isinstance(request, Call):
+    if isinstance(request, RedisCommand):
         return client.call(request)
     if isinstance(request, Sequence):
-        return [client.call(one) if isinstance(one, Call) else one.run() for one in request]
+        return [client.call(one) if isinstance(one, RedisCommand) else one.run() for one in request]
     if isinstance(request, Pause):
         return time.sleep(request.seconds)
     return request.run()

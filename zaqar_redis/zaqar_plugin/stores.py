@@ -18,9 +18,11 @@ from zaqar_redis.keyspace.script import Steps, Verb, verb
 from zaqar_redis.records import NewMessage, Pool, PostResult
 from zaqar_redis.storage.control import DEFAULT_POOL
 from zaqar_redis.storage.pools.router import choose_by_weight
-from zaqar_redis.storage.redis import control, posting
+from zaqar_redis.storage.redis import posting
+from zaqar_redis.storage.redis.catalogue import RedisCatalogue
 from zaqar_redis.storage.redis.claims import RedisClaims
 from zaqar_redis.storage.redis.messages import RedisMessages
+from zaqar_redis.storage.redis.pools import RedisFlavors, RedisPools
 from zaqar_redis.storage.redis.queues import RedisQueues
 from zaqar_redis.storage.redis.subscriptions import RedisSubscriptions
 from zaqar_redis.storage.redis.topics import RedisTopics
@@ -106,9 +108,9 @@ class PluginRouter:
     def __init__(self, management: PluginStore, default: PluginStore, pooling: bool) -> None:
         self.management = management
         self.default = default
-        self.pools = control.RedisPools(management.client)
-        self.flavors = control.RedisFlavors(management.client)
-        self.catalogue = control.RedisCatalogue(management.client, clock.store)
+        self.pools = RedisPools(management.client)
+        self.flavors = RedisFlavors(management.client)
+        self.catalogue = RedisCatalogue(management.client, clock.store)
         self._pooling = pooling
         self._known: dict[str, Pool] = {}
         self._loaded_at = _EXPIRED

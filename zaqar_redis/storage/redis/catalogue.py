@@ -9,7 +9,7 @@ from typing import Any
 from zaqar_redis import errors
 from zaqar_redis.clock import Clock
 from zaqar_redis.keyspace import keys
-from zaqar_redis.keyspace.script import Script, Steps, verb
+from zaqar_redis.keyspace.script import RedisCommand, Script, Steps, verb
 from zaqar_redis.records import CatalogueEntry, Move, QueueLocation
 from zaqar_redis.storage.control import DEFAULT_POOL
 from zaqar_redis.storage.redis import identity
@@ -21,13 +21,9 @@ _ASSIGN = Script("catalogue_assign")
 _MARK_DELETED = Script("catalogue_mark_deleted")
 _DELETED = Script("catalogue_deleted")
 _RELEASE = Script("catalogue_release")
-_POOLS_OF = Script("catalogue_pools")
-_QUEUES_OF = Script("catalogue_queues")
-_COUNT = Script("catalogue_count")
 _BEGIN = Script("move_begin")
 _COMMIT = Script("move_commit")
 _END = Script("move_end")
-_MOVES = Script("move_list")
 
 #: Seconds for which a reserved epoch is kept: as long as in the stores.
 _RESERVED_EPOCH_TTL_SECONDS = 86_400
@@ -92,11 +88,11 @@ class RedisCatalogue:
 
     @verb
     def deleted(self, project: str, queue: str) -> Steps[None]:
-        yield _MARK_DELETED(keys.CONTROL, now=self._now(), queue=keys.entry(project, queue), gone=1)
+        yield _MARK_DELETED(keys.CONTROL, now=self._now(), queue=keys.entry(project, queue))
 
     @verb
     def alive(self, project: str, queue: str) -> Steps[None]:
-        yield _MARK_DELETED(keys.CONTROL, now=self._now(), queue=keys.entry(project, queue), gone=0)
+        yield RedisCommand("ZREM", keys.CONTROL.deleted, keys.entry(project, queue))
 
     @verb
     def deleted_since(self, age: int, skip: int, limit: int) -> Steps[Sequence[CatalogueEntry]]:
@@ -112,19 +108,19 @@ class RedisCatalogue:
 
     @verb
     def pools_of(self, project: str) -> Steps[dict[str, int]]:
-        flat = yield _POOLS_OF(keys.CatalogueKeys(project, DEFAULT_POOL))
+        flat = yield RedisCommand("HGETALL", keys.CatalogueKeys(project, DEFAULT_POOL).project)
         return {
             pool.decode(): int(count) for pool, count in zip(flat[::2], flat[1::2], strict=True)
         }
 
     @verb
     def queues_of(self, pool: str, after: str, limit: int) -> Steps[Sequence[CatalogueEntry]]:
-        entries = yield _QUEUES_OF(keys.CatalogueKeys("", pool), after=after, limit=limit)
+        entries = yield RedisCommand.page(keys.pool_queues(pool), after, limit)
         return [_placed(entry, pool.encode()) for entry in entries]
 
     @verb
     def count(self, pool: str) -> Steps[int]:
-        return int((yield _COUNT(keys.CatalogueKeys("", pool))))
+        return int((yield RedisCommand("ZCARD", keys.pool_queues(pool))))
 
     @verb
     def begin(self, project: str, queue: str, move: Move) -> Steps[Move | None]:
@@ -157,7 +153,7 @@ class RedisCatalogue:
 
     @verb
     def moves(self) -> Steps[Sequence[tuple[CatalogueEntry, Move]]]:
-        flat = yield _MOVES(keys.CONTROL)
+        flat = yield RedisCommand("HGETALL", keys.CONTROL.moves)
         found = []
         for entry, stored in zip(flat[::2], flat[1::2], strict=True):
             move = _move(stored)

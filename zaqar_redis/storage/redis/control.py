@@ -11,7 +11,7 @@ import msgspec
 from zaqar_redis import clock
 from zaqar_redis.keyspace import client as keyspace
 from zaqar_redis.keyspace import keys
-from zaqar_redis.keyspace.script import Script, Steps, verb
+from zaqar_redis.keyspace.script import RedisCommand, Script, Steps, verb
 from zaqar_redis.records import CheckResult, Job
 from zaqar_redis.storage.control import ChangeListener
 from zaqar_redis.storage.redis import identity
@@ -20,9 +20,6 @@ from zaqar_redis.storage.redis.control_checker import RedisControlChecker
 from zaqar_redis.storage.redis.feed import PubSubChannels
 from zaqar_redis.storage.redis.pools import RedisFlavors, RedisPools
 
-_JOB_PUT = Script("job_put")
-_JOB_GET = Script("job_get")
-_JOB_END = Script("job_end")
 _TAKE = Script("role_take")
 _LEAVE = Script("role_leave")
 
@@ -33,16 +30,16 @@ class RedisJobs:
 
     @verb
     def put(self, name: str, job: Job) -> Steps[None]:
-        yield _JOB_PUT(keys.CONTROL, name=name, report=msgspec.json.encode(job))
+        yield RedisCommand("HSET", keys.CONTROL.jobs, name, msgspec.json.encode(job))
 
     @verb
     def get(self, name: str) -> Steps[Job | None]:
-        report = yield _JOB_GET(keys.CONTROL, name=name)
+        report = yield RedisCommand("HGET", keys.CONTROL.jobs, name)
         return msgspec.json.decode(report, type=Job) if report is not None else None
 
     @verb
     def end(self, name: str) -> Steps[None]:
-        yield _JOB_END(keys.CONTROL, name=name)
+        yield RedisCommand("HDEL", keys.CONTROL.jobs, name)
 
 
 class RedisRoles:

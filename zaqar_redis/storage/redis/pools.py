@@ -10,12 +10,11 @@ import msgspec
 
 from zaqar_redis import errors
 from zaqar_redis.keyspace import keys
-from zaqar_redis.keyspace.script import Script, Steps, verb
+from zaqar_redis.keyspace.script import RedisCommand, Script, Steps, verb
 from zaqar_redis.records import Flavor, Pool, PoolsSnapshot
 from zaqar_redis.storage.control import POOLS_MAX
 
 _POOL_PUT = Script("pool_put")
-_POOL_GET = Script("pool_get")
 _POOL_LIST = Script("pool_list")
 _POOL_DELETE = Script("pool_delete")
 _FLAVOR_PUT = Script("flavor_put")
@@ -58,7 +57,7 @@ class RedisPools:
 
     @verb
     def get(self, name: str) -> Steps[Pool | None]:
-        stored = yield _POOL_GET(keys.CONTROL, name=name)
+        stored = yield RedisCommand("HGET", keys.CONTROL.pools, name)
         return _pool(name, stored) if stored is not None else None
 
     @verb
