@@ -12,15 +12,14 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from zaqar_redis import errors
 from zaqar_redis.keyspace import envelope, keys
-from zaqar_redis.keyspace.script import Script, Steps
+from zaqar_redis.keyspace.script import Call, Script, Steps
 from zaqar_redis.records import IdempotencyKey, Message, NewMessage
 from zaqar_redis.storage.contract import PostDeadLetter
-from zaqar_redis.storage.redis import posting
-from zaqar_redis.storage.redis.queues import add_to_list
+from zaqar_redis.storage.redis import decoding, posting
 
 _DROP = Script("message_drop")
 #: also used to post dead letters back to the queue that they came from
@@ -32,7 +31,38 @@ POST = Script("dead_letter_post")
 DEAD_LETTER_WINDOW_MS = 24 * 3600 * 1000
 
 
-def move(
+def take(
+    dead_letter: PostDeadLetter,
+    project: str,
+    queue: str,
+    build_call: Callable[[], Call],
+    dead_letter_claim: str,
+) -> Steps[tuple[Sequence[Message], int | None]]:
+    """Runs a script that takes claimable messages, again while it asks for that.
+
+    Moves the dead letters that it finds.  Returns what it has taken, and when it has taken
+    nothing, the milliseconds until a message may be claimable; None: that is not known.
+    """
+    again = 1
+    while again:
+        now, epoch, *answer = yield build_call()
+        if epoch is None:
+            return (), None
+        again, next_visible_ms, flat, dead, dead_queue, dead_ttl = answer
+        if dead:
+            yield from _move(
+                dead_letter,
+                project,
+                queue,
+                decoding.messages(now, epoch, dead),
+                dead_queue.decode(),
+                dead_ttl,
+                dead_letter_claim,
+            )
+    return decoding.messages(now, epoch, flat), next_visible_ms
+
+
+def _move(
     dead_letter: PostDeadLetter,
     project: str,
     queue: str,
@@ -85,6 +115,4 @@ def post_dead_letter(
         now=now,
         window=idempotency_key.window,
     )
-    _, _, unlisted = yield from posting.run_append(build_call)
-    if unlisted:
-        yield from add_to_list(project, queue)
+    yield from posting.run_append(project, queue, build_call)

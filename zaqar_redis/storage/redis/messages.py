@@ -132,28 +132,18 @@ class RedisMessages:
     @verb
     def pop(self, project: str, queue: str, limit: int) -> Steps[ClaimResult]:
         dead_letter_claim = identity.new_claim()
-        again = 1
-        while again:
-            now, epoch, *answer = yield _POP(
+        popped, next_visible_ms = yield from dead_letters.take(
+            self.dead_letter_route,
+            project,
+            queue,
+            lambda: _POP(
                 keys.of_queue(project, queue),
                 now=self._now(),
                 limit=limit,
                 dead_letter_claim=dead_letter_claim,
-            )
-            if epoch is None:
-                return ClaimResult(messages=())
-            again, next_visible_ms, flat, dead, dead_queue, dead_ttl = answer
-            if dead:
-                yield from dead_letters.move(
-                    self.dead_letter_route,
-                    project,
-                    queue,
-                    decoding.messages(now, epoch, dead),
-                    dead_queue.decode(),
-                    dead_ttl,
-                    dead_letter_claim,
-                )
-        popped = decoding.messages(now, epoch, flat)
+            ),
+            dead_letter_claim,
+        )
         unclaimed = [msgspec.structs.replace(message, claim_id=None) for message in popped]
         return ClaimResult(messages=tuple(unclaimed), next_visible_ms=next_visible_ms)
 
