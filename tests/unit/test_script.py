@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from zaqar_redis.keyspace.keys import GROUPS, ProjectKeys, QueueKeys
-from zaqar_redis.keyspace.script import RedisCommand, Script, ScriptSource, Steps, Verb, verb
+from zaqar_redis.keyspace.script import RedisCommand, Script, Steps, Verb, verb
+from zaqar_redis.keyspace.script_source import ScriptSource
 
 QUEUE = QueueKeys("p", "q")
 
@@ -107,6 +108,7 @@ def test_shared_piece_includes_another() -> None:
         ("--#keys a\n--#args a\n", "a is named twice"),
         ("--#keys @nothing\n", "@nothing is no group of keys: add it to keys.GROUPS"),
         ("--#args a:text\n", 'the argument "a:text": write NAME, NAME:number or NAME:flag'),
+        ("--#args all...\n", 'the argument "all...": write'),
         ("--#args rest... a\n", 'the argument "a": .* rest... last'),
         ("--#include nothing\n", "it includes nothing: add lua/shared/nothing.lua"),
         ("--#key a\n", '"--#key" is unknown: write --#keys, --#args or --#include'),

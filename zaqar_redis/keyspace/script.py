@@ -1,16 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lua scripts as verbs, and how verbs are run: in an event loop, and blocking.
 
-A script begins with what it does, and with its signature:
-
-    --#keys queue @message move_lock
-    --#args now:number repair:flag rest...
-
-`Script` replaces these lines, each by one line that sets local variables, so that Python passes
-keys and arguments by name, and a wrong name fails before anything is sent.  ``@message`` is a
-group of keys (`keys.GROUPS`); a ``number`` is converted, a ``flag`` is whether it is 1; ``rest``
-is where the arguments without names begin in ARGV.  ``--#include now hold`` stands for the text
-of ``lua/shared/now.lua`` and ``hold.lua``.
+A script's signature (`script_source`) names its keys and arguments, so that Python passes them
+by name, and a wrong name fails before anything is sent.
 
 A verb is a generator that yields `Call` and `RedisCommand` values and is sent their answers: the
 same verb is awaited by the server and run by synchronous callers.  Independent ones
@@ -24,23 +16,16 @@ from __future__ import annotations
 import asyncio
 import functools
 import hashlib
-import re
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
-from importlib import resources
 from operator import attrgetter, itemgetter
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, cast
 
-from zaqar_redis.keyspace.keys import GROUPS
+from zaqar_redis.keyspace.script_source import ScriptSource
 
 P = ParamSpec("P")
 T = TypeVar("T")
 Argument = bytes | str | int
-
-_FOLDER = resources.files(__package__).joinpath("lua")
-_DIRECTIVE = re.compile(r"^--#(\w+) (.+)\n", re.MULTILINE)
-_ARGUMENT = re.compile(r"(?P<name>\w+)(?::(?P<type>number|flag)|(?P<rest>\.\.\.))?")
-_CONVERSIONS = {"number": "{0} = tonumber({0})", "flag": "{0} = {0} == '1'"}
 
 
 class RedisCommand:
@@ -86,7 +71,7 @@ class Script:
     def __init__(self, name: str) -> None:
         """Raises ValueError when the script's signature or an include is wrong."""
         self.name = name
-        read = ScriptSource(name, _FOLDER.joinpath(f"{name}.lua").read_text())
+        read = ScriptSource.load(name)
         self.source = read.text
         self.keys, self.args, self.takes_rest = tuple(read.keys), tuple(read.args), read.takes_rest
         self.sha = hashlib.sha1(self.source.encode(), usedforsecurity=False).hexdigest()
@@ -113,75 +98,6 @@ def _picker(getter: Any, names: tuple[str, ...]) -> Callable[[Any], tuple[Any, .
         return lambda _: ()
     pick = getter(*names)
     return pick if len(names) > 1 else lambda source: (pick(source),)
-
-
-class ScriptSource:
-    """The text of a script with its lines ``--#…`` replaced, and the names that they give."""
-
-    def __init__(self, name: str, text: str) -> None:
-        """Raises ValueError when such a line is wrong."""
-        self._name = name
-        self.keys: list[str] = []
-        self.args: list[str] = []
-        self.takes_rest = False
-        self.text = self._expand(text)
-
-    def _expand(self, text: str) -> str:
-        return _DIRECTIVE.sub(self._replacement, text)
-
-    def _replacement(self, line: re.Match[str]) -> str:
-        kind, words = line[1], line[2].split()
-        if kind == "include":
-            return "".join(map(self._include, words))
-        if kind == "keys":
-            return self._name_keys(words)
-        if kind == "args":
-            return self._name_arguments(words)
-        raise self._wrong(f'"--#{kind}" is unknown: write --#keys, --#args or --#include')
-
-    def _include(self, part: str) -> str:
-        shared = _FOLDER.joinpath("shared", f"{part}.lua")
-        if not shared.is_file():
-            raise self._wrong(f"it includes {part}: add lua/shared/{part}.lua, or name another")
-        return self._expand(shared.read_text())
-
-    def _name_keys(self, words: list[str]) -> str:
-        names: list[str] = []
-        for word in words:
-            if word.startswith("@") and word[1:] not in GROUPS:
-                raise self._wrong(f"{word} is no group of keys: add it to keys.GROUPS")
-            names += GROUPS[word[1:]] if word.startswith("@") else (word,)
-        return self._locals(self.keys, names, "KEYS") + "\n"
-
-    def _name_arguments(self, words: list[str]) -> str:
-        names, more = [], []
-        for word in words:
-            found = _ARGUMENT.fullmatch(word)
-            if not found or self.takes_rest:
-                raise self._wrong(
-                    f'the argument "{word}": write NAME, NAME:number or NAME:flag, and rest... last'
-                )
-            if found["rest"]:
-                self.takes_rest = True
-                continue
-            names.append(found["name"])
-            if found["type"]:
-                more.append(_CONVERSIONS[found["type"]].format(found["name"]))
-        found_locals = self._locals(self.args, names, "ARGV")
-        if self.takes_rest:
-            more.append(f"local rest = {len(self.args) + 1}")
-        return " ".join([found_locals, *more]) + "\n"
-
-    def _locals(self, known: list[str], names: list[str], table: str) -> str:
-        for name in names:
-            if name in self.keys or name in self.args or names.count(name) > 1:
-                raise self._wrong(f"{name} is named twice: remove one")
-        known += names
-        first, last = len(known) - len(names) + 1, len(known)
-        return f"local {', '.join(names)} = unpack({table}, {first}, {last})" if names else ""
-
-    def _wrong(self, why: str) -> ValueError:
-        return ValueError(f"{self._name}.lua: {why}")
 
 
 class AsyncScriptClient(Protocol):
