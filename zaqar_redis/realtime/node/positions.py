@@ -13,6 +13,7 @@ from typing import Any
 from zaqar_redis import errors
 from zaqar_redis.realtime.engine import HistoryFilter, Position
 from zaqar_redis.realtime.session.context import ChannelSubscription
+from zaqar_redis.realtime.session.states import SubscriptionState
 
 #: Seconds over which checks of all channels of a node are spread: subscribers that missed
 #: something come back at once.
@@ -71,7 +72,7 @@ class PositionChecker:
         if not before:
             self._rolled_back.pop(channel, None)
             return
-        if any(each.pending is not None for each, _ in before):
+        if any(each.state is SubscriptionState.SUBSCRIBING for each, _ in before):
             self._pending_checks[channel] = None
         first, _ = before[0]
         context = first.session.context
@@ -113,9 +114,6 @@ def _is_at(subscription: ChannelSubscription, top: Position) -> bool:
 
 
 def _end_outdated(subscription: ChannelSubscription) -> None:
-    session = subscription.session
-    # A pending subscription starts after everything it could have missed.
-    if session.subscriptions.get(subscription.channel) is subscription and (
-        subscription.pending is None
-    ):
-        session.handle_insufficient_state(subscription)
+    # One that is subscribing starts after everything it could have missed.
+    if subscription.state is SubscriptionState.SUBSCRIBED:
+        subscription.session.handle_insufficient_state(subscription)

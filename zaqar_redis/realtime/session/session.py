@@ -28,7 +28,6 @@ from zaqar_redis.realtime.protocol.codes import (
     ErrorCode,
     UnsubscribeCode,
 )
-from zaqar_redis.realtime.pushes import EncodedPublication
 from zaqar_redis.realtime.session import commands, deltas, subscribe
 from zaqar_redis.realtime.session.context import (
     BIDIRECTIONAL,
@@ -38,6 +37,14 @@ from zaqar_redis.realtime.session.context import (
     TransportMode,
 )
 from zaqar_redis.realtime.session.namespaces import ChannelOptions
+from zaqar_redis.realtime.session.states import (
+    ALLOWED_METHODS,
+    SESSION_TRANSITIONS,
+    SessionEvent,
+    SessionState,
+    SubscriptionEvent,
+    SubscriptionState,
+)
 
 LOG = logging.getLogger(__name__)
 
@@ -47,6 +54,8 @@ _ID_MAX = 2**32 - 1
 _TTL_MAX = 365 * 86400
 #: Publications that may come while the history is read: some seconds of a busy channel.
 _PENDING_MAX = 1000
+# Each delivery compares with these: members of an enum are slow to look up.
+_CLOSED, _SUBSCRIBED = SessionState.CLOSED, SubscriptionState.SUBSCRIBED
 
 
 class Session:
@@ -66,8 +75,7 @@ class Session:
         self.user = ""
         self.conn_info: wire.Payload = wire.NO_PAYLOAD
         self.subscriptions: dict[str, ChannelSubscription] = {}
-        self.connected = False
-        self.closed = False
+        self.state = SessionState.CONNECTING
         self.anonymous = False
         #: whether it may do everything (insecure mode)
         self.trusted = False
@@ -83,8 +91,17 @@ class Session:
         self._next_presence = math.inf
         #: deadline for the pong; inf: no ping is pending
         self._pong_until = math.inf
-        #: its token had expired: the client has to connect again
-        self._token_expired = False
+
+    @property
+    def connected(self) -> bool:
+        return self.state is SessionState.CONNECTED
+
+    @property
+    def closed(self) -> bool:
+        return self.state is _CLOSED
+
+    def _apply(self, event: SessionEvent) -> None:
+        self.state = SESSION_TRANSITIONS[self.state][event]
 
     # In
 
@@ -122,8 +139,7 @@ class Session:
         method, request = call
         if not (0 < command.id <= _ID_MAX or method == "send"):
             raise Disconnected(codes.BAD_REQUEST_DISCONNECT)
-        # Connect comes first, and once.
-        if self._token_expired or self.connected == (method == "connect"):
+        if method not in ALLOWED_METHODS[self.state]:
             raise Disconnected(codes.BAD_REQUEST_DISCONNECT)
         try:
             if method == "connect":
@@ -172,32 +188,31 @@ class Session:
     def close(self, close: DisconnectCode) -> None:
         """Closes the transport; the owner of the session has to call `end` afterwards."""
         if not self.closed:
-            self.closed = True
+            self._apply(SessionEvent.CLOSE)
             self._transport.close(close)
 
     async def end(self) -> None:
         """Leaves all channels after the connection has ended."""
-        self.closed = True
-        for subscription in list(self.subscriptions.values()):
+        self._apply(SessionEvent.CLOSE)
+        subscriptions = list(self.subscriptions.values())
+        for subscription in subscriptions:
+            subscription.apply(SubscriptionEvent.LEAVE)
+        for subscription in subscriptions:
             with contextlib.suppress(errors.Unavailable):  # presence expires
                 await self.context.leave(subscription)
-        self.subscriptions.clear()
 
     def deliver(
         self,
         subscription: ChannelSubscription,
         publication: wire.Publication,
         epoch: str,
-        encoded: EncodedPublication,
+        encoded: deltas.EncodedPublication,
     ) -> None:
         """Sends a publication to the client, unless it was delivered before."""
-        if self.closed:
+        if self.state is _CLOSED:
             return
-        if subscription.pending is not None:
-            if len(subscription.pending) >= _PENDING_MAX:
-                self.handle_insufficient_state(subscription)
-            else:
-                subscription.pending.append((publication, epoch))
+        if subscription.state is not _SUBSCRIBED:
+            self._add_pending(subscription, publication, epoch)
             return
         offset = publication.offset
         if subscription.positioned and offset:
@@ -222,6 +237,16 @@ class Session:
         else:
             self._transport.send(text)
 
+    def _add_pending(
+        self, subscription: ChannelSubscription, publication: wire.Publication, epoch: str
+    ) -> None:
+        if subscription.state is SubscriptionState.UNSUBSCRIBED:
+            return
+        if len(subscription.pending) >= _PENDING_MAX:
+            self.handle_insufficient_state(subscription)
+        else:
+            subscription.pending.append((publication, epoch))
+
     def handle_insufficient_state(self, subscription: ChannelSubscription) -> None:
         """Ends a subscription that missed something: the client resubscribes and recovers."""
         if subscription.server_side:
@@ -230,13 +255,12 @@ class Session:
             self.unsubscribe(subscription, codes.INSUFFICIENT_STATE_UNSUBSCRIBE)
 
     def unsubscribe(self, subscription: ChannelSubscription, end: UnsubscribeCode) -> None:
-        """Ends a subscription from the server's side; a pending one as soon as it is live."""
-        if self.subscriptions.get(subscription.channel) is not subscription:
-            return
-        if subscription.pending is not None:
+        """Ends a subscription from the server's side; one that is subscribing, once it is live."""
+        is_live = subscription.state is _SUBSCRIBED
+        subscription.apply(SubscriptionEvent.UNSUBSCRIBE)
+        if not is_live:
             subscription.pending_unsubscribe = end
             return
-        del self.subscriptions[subscription.channel]
         notification = wire.Unsubscribe(code=end.code, reason=end.reason)
         self.push(wire.Push(channel=subscription.channel, unsubscribe=notification))
         self.context.spawn(self.context.leave(subscription))
@@ -250,7 +274,7 @@ class Session:
         granted = dict.fromkeys(self.personal_channels, tokens.SubscriptionGrant()) | granted
         self.granted = frozenset(granted)
         subscriptions, subs = await subscribe.server_side_at_connect(self, granted, request.subs)
-        self.connected = True
+        self._apply(SessionEvent.CONNECT)
         now = self.context.now()
         ttl = self.ttl(self.expire_at)
         is_addressable = self._mode.emulated or self._mode.unidirectional
@@ -289,7 +313,7 @@ class Session:
         try:
             claims = await self.context.verifier.connection(token)
         except tokens.ExpiredToken as error:
-            self._token_expired = True
+            self._apply(SessionEvent.REJECT)
             raise CommandRejected(codes.TOKEN_EXPIRED) from error
         except tokens.InvalidToken as error:
             raise Disconnected(codes.INVALID_TOKEN) from error
@@ -358,7 +382,7 @@ class Session:
 
     async def _renew_presence(self, subscription: ChannelSubscription) -> None:
         with contextlib.suppress(errors.Unavailable):  # the next interval retries
-            if self.subscriptions.get(subscription.channel) is subscription:
+            if subscription.state is not SubscriptionState.UNSUBSCRIBED:
                 await self.context.update_presence(subscription)
 
     def schedule_tick(self) -> None:
