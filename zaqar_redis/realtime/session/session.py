@@ -59,6 +59,12 @@ _CLOSED, _SUBSCRIBED = SessionState.CLOSED, SubscriptionState.SUBSCRIBED
 
 
 class Session:
+    """The server's side of a connection.
+
+    Its owner calls `receive` with each frame, one after the other, and `end` once the connection
+    is gone; the node calls `tick` when it is due.  `states` has the states.
+    """
+
     def __init__(
         self,
         context: SessionContext,
