@@ -15,7 +15,7 @@ from zaqar_redis.auth import tokens
 from zaqar_redis.realtime.engine import HistoryFilter, HistoryOptions
 from zaqar_redis.realtime.protocol import codes, wire
 from zaqar_redis.realtime.protocol.codes import Disconnected
-from zaqar_redis.realtime.session import subscribe
+from zaqar_redis.realtime.session import commands, subscribe
 from zaqar_redis.realtime.session.context import ChannelSubscription, SessionSettings
 from zaqar_redis.realtime.session.session import Session
 from zaqar_redis.realtime.session.states import (
@@ -121,7 +121,7 @@ CLIENTS: dict[SessionState, Callable[[NodeHarness], SessionClient]] = {
 def test_tables_have_every_state_and_method() -> None:
     assert set(SESSION_TRANSITIONS) == set(ALLOWED_METHODS) == set(CLIENTS) == set(SessionState)
     assert set(SUBSCRIPTION_TRANSITIONS) == set(SubscriptionState)
-    assert set(REQUESTS) == set(wire.METHODS)
+    assert set(REQUESTS) == set(commands.METHODS) == set(wire.METHODS)
 
 
 @pytest.mark.parametrize("method", REQUESTS)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands of a connected client, one function per method.
+"""Commands of clients, one function per method.
 
 Each replies to its command, or raises CommandRejected, Disconnected or StoreUnavailable.
 """
@@ -13,7 +13,7 @@ from zaqar_redis.auth import tokens
 from zaqar_redis.realtime.engine import HistoryFilter, Position
 from zaqar_redis.realtime.protocol import codes, wire
 from zaqar_redis.realtime.protocol.codes import CommandRejected, DisconnectCode, Disconnected
-from zaqar_redis.realtime.session import subscribe
+from zaqar_redis.realtime.session import connect, subscribe
 from zaqar_redis.realtime.session.namespaces import ChannelOptions
 from zaqar_redis.realtime.session.states import SubscriptionEvent
 
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from zaqar_redis.realtime.session.session import Session
 
 T = TypeVar("T")
-
-#: The server version that clients receive.
-VERSION = "zaqar-redis"
 
 
 async def unsubscribe(session: Session, id: int, request: wire.UnsubscribeRequest) -> None:
@@ -102,7 +99,7 @@ async def refresh(session: Session, id: int, request: wire.RefreshRequest) -> No
     session.schedule_tick()
     ttl = session.ttl(session.expire_at)
     result = wire.RefreshResult(
-        client=session.client, version=VERSION, expires=ttl is not None, ttl=ttl or 0
+        client=session.client, version=connect.VERSION, expires=ttl is not None, ttl=ttl or 0
     )
     session.send(wire.Reply(id=id, refresh=result))
 
@@ -155,6 +152,7 @@ def check_epoch(request: wire.HistoryRequest, top: Position) -> None:
 
 
 METHODS: dict[str, Callable[[Session, int, Any], Coroutine[Any, Any, None]]] = {
+    "connect": connect.connect,
     "subscribe": subscribe.client_side,
     "unsubscribe": unsubscribe,
     "publish": publish,

@@ -18,7 +18,6 @@ from typing import Any
 import msgspec
 
 from zaqar_redis import errors
-from zaqar_redis.auth import tokens
 from zaqar_redis.realtime.protocol import codes, wire
 from zaqar_redis.realtime.protocol.codec import Codec, InappropriatePayload
 from zaqar_redis.realtime.protocol.codes import (
@@ -28,7 +27,7 @@ from zaqar_redis.realtime.protocol.codes import (
     ErrorCode,
     UnsubscribeCode,
 )
-from zaqar_redis.realtime.session import commands, deltas, subscribe
+from zaqar_redis.realtime.session import commands, deltas
 from zaqar_redis.realtime.session.context import (
     BIDIRECTIONAL,
     ChannelSubscription,
@@ -92,7 +91,7 @@ class Session:
         #: when the connection expires, seconds since 1970; 0: never
         self.expire_at = 0
         self._transport = transport
-        self._mode = mode
+        self.mode = mode
         self._next_ping = math.inf
         self._next_presence = math.inf
         #: deadline for the pong; inf: no ping is pending
@@ -106,7 +105,7 @@ class Session:
     def closed(self) -> bool:
         return self.state is _CLOSED
 
-    def _apply(self, event: SessionEvent) -> None:
+    def apply(self, event: SessionEvent) -> None:
         self.state = SESSION_TRANSITIONS[self.state][event]
 
     # In
@@ -148,12 +147,9 @@ class Session:
         if method not in ALLOWED_METHODS[self.state]:
             raise Disconnected(codes.BAD_REQUEST_DISCONNECT)
         try:
-            if method == "connect":
-                await self._connect(command.id, request)
-            else:
-                await self._run_command(method, command.id, request)
+            await self._run_command(method, command.id, request)
         except CommandRejected as rejected:
-            if self._mode.unidirectional:
+            if self.mode.unidirectional:
                 instead = codes.DISCONNECT_FOR_ERROR.get(rejected.error, codes.SERVER_ERROR)
                 raise Disconnected(instead) from rejected
             self.send(wire.Reply(id=command.id, error=_error_reply(rejected.error)))
@@ -162,6 +158,8 @@ class Session:
         try:
             await commands.METHODS[method](self, id, request)
         except errors.Unavailable as error:
+            if method == "connect":
+                raise
             # The client may retry; its other channels may have another store.
             raise CommandRejected(codes.INTERNAL) from error
 
@@ -194,12 +192,12 @@ class Session:
     def close(self, close: DisconnectCode) -> None:
         """Closes the transport; the owner of the session has to call `end` afterwards."""
         if not self.closed:
-            self._apply(SessionEvent.CLOSE)
+            self.apply(SessionEvent.CLOSE)
             self._transport.close(close)
 
     async def end(self) -> None:
         """Leaves all channels after the connection has ended."""
-        self._apply(SessionEvent.CLOSE)
+        self.apply(SessionEvent.CLOSE)
         subscriptions = list(self.subscriptions.values())
         for subscription in subscriptions:
             subscription.apply(SubscriptionEvent.LEAVE)
@@ -271,65 +269,6 @@ class Session:
         self.push(wire.Push(channel=subscription.channel, unsubscribe=notification))
         self.context.spawn(self.context.leave(subscription))
 
-    # Connect
-
-    async def _connect(self, id: int, request: wire.ConnectRequest) -> None:
-        granted = await self._authenticate(request.token)
-        settings = self.context.settings
-        await self.context.register(self)
-        granted = dict.fromkeys(self.personal_channels, tokens.SubscriptionGrant()) | granted
-        self.granted = frozenset(granted)
-        subscriptions, subs = await subscribe.server_side_at_connect(self, granted, request.subs)
-        self._apply(SessionEvent.CONNECT)
-        now = self.context.now()
-        ttl = self.ttl(self.expire_at)
-        is_addressable = self._mode.emulated or self._mode.unidirectional
-        result = wire.ConnectResult(
-            client=self.client,
-            version=commands.VERSION,
-            expires=ttl is not None,
-            ttl=ttl or 0,
-            subs=subs,
-            ping=settings.ping_interval,
-            pong=not self._mode.unidirectional,
-            session=self.id if is_addressable else "",
-            node=self.context.node if is_addressable else "",
-            time=round(now * 1000),
-        )
-        self.send(wire.Reply(id=id, connect=result))
-        # The first interval is random, so that clients do not all act at once.
-        share = 0.5 + random.random() / 2
-        self._next_ping = now + settings.ping_interval * share
-        self._next_presence = now + settings.presence_interval * share
-        self.schedule_tick()
-        for subscription in subscriptions:
-            await subscribe.go_live(subscription)
-
-    async def _authenticate(self, token: str) -> dict[str, tokens.SubscriptionGrant]:
-        """Sets the user; returns the subscriptions that its token grants.
-
-        Raises Disconnected, CommandRejected.
-        """
-        settings = self.context.settings
-        if not token:
-            if not (settings.insecure or settings.allow_anonymous):
-                raise Disconnected(codes.BAD_REQUEST_DISCONNECT)
-            self.anonymous, self.trusted = True, settings.insecure
-            return {}
-        try:
-            claims = await self.context.verifier.connection(token)
-        except tokens.ExpiredToken as error:
-            self._apply(SessionEvent.REJECT)
-            raise CommandRejected(codes.TOKEN_EXPIRED) from error
-        except tokens.InvalidToken as error:
-            raise Disconnected(codes.INVALID_TOKEN) from error
-        self.user, self.expire_at = claims.user, claims.expire_at
-        self.conn_info = wire.payload(claims.info)
-        self.anonymous, self.trusted = not claims.user, settings.insecure
-        if claims.project:
-            self.context = self.context.for_project(claims.project)
-        return dict(claims.subs)
-
     # Permissions
 
     @property
@@ -346,6 +285,15 @@ class Session:
 
     # Timers
 
+    def start_timers(self) -> None:
+        """Begins with pings and renewals of presence, of a session that is connected now."""
+        now, settings = self.context.now(), self.context.settings
+        # The first interval is random, so that clients do not all act at once.
+        share = 0.5 + random.random() / 2
+        self._next_ping = now + settings.ping_interval * share
+        self._next_presence = now + settings.presence_interval * share
+        self.schedule_tick()
+
     def tick(self) -> None:
         """Does what the timers require: expiry, pings, presence, position checks."""
         now, settings = self.context.now(), self.context.settings
@@ -360,7 +308,7 @@ class Session:
             return
         if now >= self._next_ping:
             self._next_ping = now + settings.ping_interval
-            if not self._mode.unidirectional:
+            if not self.mode.unidirectional:
                 self._pong_until = min(self._pong_until, now + settings.pong_timeout)
             self.send(wire.Reply())
         for subscription in list(self.subscriptions.values()):
