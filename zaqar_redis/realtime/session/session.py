@@ -223,7 +223,7 @@ class Session:
             if offset <= subscription.offset and epoch == subscription.epoch:
                 return
             before = subscription.epoch
-            if offset != subscription.offset + 1 or before not in ("", epoch):
+            if offset != subscription.offset + 1 or (before and before != epoch):
                 self.handle_insufficient_state(subscription)
                 return
             subscription.offset, subscription.epoch = offset, epoch
