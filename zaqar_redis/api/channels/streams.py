@@ -181,29 +181,6 @@ class StreamHandler:
         self._node.sessions.remove(session)
 
 
-class EmulationHandler:
-    """``POST /emulation``: commands of a client that reads a stream, perhaps of another node."""
-
-    def __init__(self, node: Node) -> None:
-        self._control_plane = node.control_plane
-
-    async def __call__(self, exchange: Exchange) -> None:
-        """Hands commands to a session; its replies go to the stream.
-
-        Raises RequestRejected and Unavailable.
-        """
-        body = await exchange.body()
-        codec = PROTOBUF if exchange.is_binary else JSON
-        try:
-            request = codec.decode_emulation(body)
-        except (msgspec.DecodeError, ValueError) as error:
-            raise RequestRejected(400) from error
-        if not 0 < len(request.node) <= _NODE_MAX:
-            raise RequestRejected(404)
-        known = await self._control_plane.frame(request.node, request.session, bytes(request.data))
-        await exchange.respond(204 if known else 404)
-
-
 async def _first(exchange: Exchange, kind: StreamFormat) -> bytes:
     """Returns the client's first frame.  Raises RequestRejected."""
     if exchange.method == "GET":
@@ -232,3 +209,26 @@ async def _finish(exchange: Exchange, stream: ResponseStream) -> None:
             await exchange.send({"type": "http.response.body"})
     except TimeoutError:
         stream.abort()
+
+
+class EmulationHandler:
+    """``POST /emulation``: commands of a client that reads a stream, perhaps of another node."""
+
+    def __init__(self, node: Node) -> None:
+        self._control_plane = node.control_plane
+
+    async def __call__(self, exchange: Exchange) -> None:
+        """Hands commands to a session; its replies go to the stream.
+
+        Raises RequestRejected and Unavailable.
+        """
+        body = await exchange.body()
+        codec = PROTOBUF if exchange.is_binary else JSON
+        try:
+            request = codec.decode_emulation(body)
+        except (msgspec.DecodeError, ValueError) as error:
+            raise RequestRejected(400) from error
+        if not 0 < len(request.node) <= _NODE_MAX:
+            raise RequestRejected(404)
+        known = await self._control_plane.frame(request.node, request.session, bytes(request.data))
+        await exchange.respond(204 if known else 404)
