@@ -19,7 +19,7 @@ import functools
 import hashlib
 import re
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from importlib import resources
 from operator import attrgetter, itemgetter
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, cast
@@ -147,15 +147,17 @@ class Verb(Generic[T]):
             return done.value  # type: ignore[no-any-return]  # StopIteration.value is Any
         raise RuntimeError("a verb that is run blocking must not wait for an event loop")
 
-    def _drive(self, answer: Callable[[Any, Any], Iterator[Any]]) -> Generator[Any, Any, T]:
+    def _drive(
+        self, answer: Callable[[Any, Any], Generator[Any, Any, Any]]
+    ) -> Generator[Any, Any, T]:
         steps, client = self._steps, self._client
         try:
             request = next(steps)
             while True:
                 try:
                     found = yield from answer(client, request)
-                # A verb may have something to undo, also when its task is cancelled.
-                except (Exception, asyncio.CancelledError) as error:
+                # A verb may have something to undo, also when it is cancelled.
+                except (Exception, asyncio.CancelledError, KeyboardInterrupt) as error:
                     request = steps.throw(error)
                 else:
                     request = steps.send(found)
@@ -163,7 +165,7 @@ class Verb(Generic[T]):
             return done.value  # type: ignore[no-any-return]  # StopIteration.value is Any
 
 
-def _answer(client: AsyncScriptClient, request: Any) -> Iterator[Any]:
+def _answer(client: AsyncScriptClient, request: Any) -> Generator[Any, Any, Any]:
     """Returns what to wait for in an event loop to get the answer of a request."""
     if isinstance(request, Call):
         return client.call(request).__await__()
@@ -172,7 +174,7 @@ def _answer(client: AsyncScriptClient, request: Any) -> Iterator[Any]:
         return asyncio.gather(*each).__await__()
     if isinstance(request, Pause):
         return asyncio.sleep(request.seconds).__await__()
-    return cast(Iterator[Any], request.__await__())
+    return cast(Generator[Any, Any, Any], request.__await__())
 
 
 def _answer_blocking(client: SyncScriptClient, request: Any) -> Generator[Any, Any, Any]:
@@ -182,13 +184,20 @@ def _answer_blocking(client: SyncScriptClient, request: Any) -> Generator[Any, A
     if isinstance(request, Sequence):
         return [client.call(one) if isinstance(one, Call) else one.run() for one in request]
     if isinstance(request, Pause):
-        return time.sleep(request.seconds)
+        time.sleep(request.seconds)
+        return None
     return request.run()
     yield
 
 
 class HasClient(Protocol):
     client: Any
+
+
+class ComposedVerbs:
+    """Has verbs that consist of other verbs, and so needs no client of its own."""
+
+    client = None
 
 
 S = TypeVar("S", bound=HasClient)
