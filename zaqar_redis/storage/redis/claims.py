@@ -35,7 +35,7 @@ class RedisClaims:
             self.dead_letter_route,
             project,
             queue,
-            lambda: _CREATE(
+            _CREATE(
                 keys.of_queue(project, queue),
                 now=self._now(),
                 claim=claim,

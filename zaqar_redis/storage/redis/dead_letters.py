@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from zaqar_redis import errors
 from zaqar_redis.keyspace import envelope, keys
@@ -35,17 +35,17 @@ def take(
     dead_letter: PostDeadLetter,
     project: str,
     queue: str,
-    build_call: Callable[[], Call],
+    call: Call,
     dead_letter_claim: str,
 ) -> Steps[tuple[Sequence[Message], int | None]]:
-    """Runs a script that takes claimable messages, again while it asks for that.
+    """Calls a script that takes claimable messages, again while it asks for that.
 
     Moves the dead letters that it finds.  Returns what it has taken, and when it has taken
     nothing, the milliseconds until a message may be claimable; None: that is not known.
     """
     again = 1
     while again:
-        now, epoch, *answer = yield build_call()
+        now, epoch, *answer = yield call
         if epoch is None:
             return (), None
         again, next_visible_ms, flat, dead, dead_queue, dead_ttl = answer

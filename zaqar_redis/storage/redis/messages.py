@@ -136,7 +136,7 @@ class RedisMessages:
             self.dead_letter_route,
             project,
             queue,
-            lambda: _POP(
+            _POP(
                 keys.of_queue(project, queue),
                 now=self._now(),
                 limit=limit,
