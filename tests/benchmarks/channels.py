@@ -33,7 +33,7 @@ from tests.benchmarks import (
 from tests.benchmarks.figures import Figures
 from tests.benchmarks.rounds import print_progress
 from zaqar_redis.bench import report
-from zaqar_redis.cli.arguments import bounded_int
+from zaqar_redis.cli.base import bounded_int
 
 PARTS = ("fanout", "publish", "idle", "recovery")
 #: Open files of a process beside its connections.

@@ -29,7 +29,7 @@ import uvloop
 from tests.benchmarks import draining, queues, routing
 from tests.benchmarks.rounds import Measurement, cpu_table, print_progress, targets_table
 from zaqar_redis.bench import report
-from zaqar_redis.cli.arguments import bounded_int
+from zaqar_redis.cli.base import bounded_int
 
 PARTS = ("routing", "queues", "draining")
 

@@ -35,7 +35,7 @@ from tests.benchmarks.figures import Figures
 from tests.benchmarks.rounds import print_progress
 from tests.benchmarks.spark_testbed import SparkTestbed
 from zaqar_redis.bench import report
-from zaqar_redis.cli.arguments import bounded_int
+from zaqar_redis.cli.base import bounded_int
 
 #: The parts in the order in which they run, whatever the order of the options: workers keep
 #: the memory of earlier parts, so *memory* runs first.

@@ -44,7 +44,7 @@ from tests.benchmarks.stock_worker import CLAIMED, StockWorker
 from zaqar_redis.bench import report
 from zaqar_redis.bench.load import LoadSample
 from zaqar_redis.bench.service import BenchmarkFailed
-from zaqar_redis.cli.arguments import bounded_int
+from zaqar_redis.cli.base import bounded_int
 
 PARTS = ("plain", "claimed")
 #: Names of the drivers in stock's configuration, ours first, and their URIs.

@@ -5,36 +5,42 @@ from __future__ import annotations
 
 import argparse
 import json
-from typing import Any
 
-from cliff.lister import Lister
 from cliff.show import ShowOne
 
-from zaqar_redis.cli.arguments import is_structured_output, json_object, resource_name
-from zaqar_redis.cli.base import ApiCommand, DestructiveCommand
+from zaqar_redis.cli.base import Column, DestructiveCommand, Row, Table, columns, json_object
+from zaqar_redis.cli.resources import (
+    DeleteResource,
+    ListResource,
+    Resource,
+    ResourceCommand,
+    ShowResource,
+)
 
-Row = tuple[Any, ...]
+_QUEUE = Resource(
+    "queue",
+    columns=columns("name"),
+    details=None,
+    argument="queue",
+    help="its name",
+    question="Delete the queue {} and its messages",
+)
+_METADATA = Column("metadata", as_text=json.dumps)
 
 
-def queue_path(queue: str) -> str:
-    """Returns the path of a queue, below ``/v2``."""
-    return f"/queues/{queue}"
-
-
-class QueueCommand(ApiCommand):
+class QueueCommand(ResourceCommand):
     """Base of the commands for one queue."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument("queue", type=resource_name, help="its name")
-        return parser
+    resource = _QUEUE
 
 
-class ListQueue(ApiCommand, Lister):
+class ListQueue(ListResource):
     """List the queues of a project, by name.
 
     Example: zaqar-redis queue list --project shop -f csv
     """
+
+    resource = _QUEUE
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
@@ -42,19 +48,10 @@ class ListQueue(ApiCommand, Lister):
         parser.add_argument("--detailed", action="store_true", help="with their metadata")
         return parser
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, list[Row]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
         detailed = parsed_args.detailed
-        with self.open_api(parsed_args) as api:
-            found = list(
-                api.list_items("/queues", "queues", name=parsed_args.name, detailed=detailed)
-            )
-        if detailed:
-            as_is = is_structured_output(parsed_args)
-            return ("name", "metadata"), [
-                (queue["name"], queue["metadata"] if as_is else json.dumps(queue["metadata"]))
-                for queue in found
-            ]
-        return ("name",), [(queue["name"],) for queue in found]
+        shown = (*_QUEUE.columns, _METADATA) if detailed else _QUEUE.columns
+        return self.listed(parsed_args, shown, name=parsed_args.name, detailed=detailed)
 
 
 class CreateQueue(QueueCommand):
@@ -76,20 +73,17 @@ class CreateQueue(QueueCommand):
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         with self.open_api(parsed_args) as api:
-            api.request("PUT", queue_path(parsed_args.queue), parsed_args.metadata)
+            api.request("PUT", self.path(parsed_args), parsed_args.metadata)
         self.app.stdout.write(f"{parsed_args.queue}\n")
 
 
-class ShowQueue(QueueCommand, ShowOne):
+class ShowQueue(ShowResource):
     """Show a queue's metadata, defaults included.
 
     Example: zaqar-redis queue show orders
     """
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, Row]:
-        with self.open_api(parsed_args) as api:
-            metadata = api.request("GET", queue_path(parsed_args.queue))
-        return tuple(metadata), tuple(metadata.values())
+    resource = _QUEUE
 
 
 class ShowQueueStats(QueueCommand, ShowOne):
@@ -100,29 +94,26 @@ class ShowQueueStats(QueueCommand, ShowOne):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, Row]:
         with self.open_api(parsed_args) as api:
-            document = api.request("GET", f"{queue_path(parsed_args.queue)}/stats")
+            document = api.request("GET", f"{self.path(parsed_args)}/stats")
         stats = document["messages"]
-        ages = [stats[end]["age"] if end in stats else None for end in ("oldest", "newest")]
-        columns = ("free", "claimed", "total", "oldest_age", "newest_age", "idempotency_records")
-        return columns, (
-            stats["free"],
-            stats["claimed"],
-            stats["total"],
-            *ages,
-            document.get("idempotency_records", 0),
-        )
+        shown = {
+            **{name: stats[name] for name in ("free", "claimed", "total")},
+            **{f"{end}_age": stats.get(end, {}).get("age") for end in ("oldest", "newest")},
+            "idempotency_records": document.get("idempotency_records", 0),
+        }
+        return tuple(shown), tuple(shown.values())
 
 
-class LocateQueue(QueueCommand, ShowOne):
+class LocateQueue(ShowResource):
     """Show which pool a queue is in; "default" is the service's own store.
 
     Example: zaqar-redis queue locate orders
     """
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, Row]:
-        with self.open_api(parsed_args) as api:
-            found = api.request("GET", f"{queue_path(parsed_args.queue)}/pool")
-        return tuple(found), tuple(found.values())
+    resource = _QUEUE
+
+    def path(self, parsed: argparse.Namespace) -> str:
+        return f"{super().path(parsed)}/pool"
 
 
 class PurgeQueue(QueueCommand, DestructiveCommand):
@@ -134,16 +125,13 @@ class PurgeQueue(QueueCommand, DestructiveCommand):
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         self.confirm(parsed_args, f"Remove all messages of {parsed_args.queue}")
         with self.open_api(parsed_args) as api:
-            api.request("POST", f"{queue_path(parsed_args.queue)}/purge")
+            api.request("POST", f"{self.path(parsed_args)}/purge")
 
 
-class DeleteQueue(QueueCommand, DestructiveCommand):
+class DeleteQueue(DeleteResource):
     """Remove a queue with everything in it.
 
     Example: zaqar-redis queue delete orders --yes
     """
 
-    def take_action(self, parsed_args: argparse.Namespace) -> None:
-        self.confirm(parsed_args, f"Delete the queue {parsed_args.queue} and its messages")
-        with self.open_api(parsed_args) as api:
-            api.request("DELETE", queue_path(parsed_args.queue))
+    resource = _QUEUE
