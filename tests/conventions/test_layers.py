@@ -16,7 +16,8 @@ LAYERS = (
     ("keyspace", "auth"),
     ("storage", "realtime"),
     ("service",),
-    ("conf", "api", "bench", "spark", "zaqar_import", "zaqar_plugin"),
+    ("api", "bench", "spark", "zaqar_import", "zaqar_plugin"),
+    ("conf",),
     ("cli",),
 )
 LAYER = {package: layer for layer, packages in enumerate(LAYERS) for package in packages}

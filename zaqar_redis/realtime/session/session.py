@@ -282,7 +282,7 @@ class Session:
         """
         settings = self.context.settings
         if not token:
-            if not (settings.insecure or settings.allow_anonymous):
+            if not (settings.insecure or settings.allow_anonymous_connect_without_token):
                 raise Disconnected(codes.BAD_REQUEST_DISCONNECT)
             self.anonymous, self.trusted = True, settings.insecure
             return {}
@@ -308,7 +308,7 @@ class Session:
         settings = self.context.settings
         if not (settings.user_personal_channel and self.user):
             return frozenset()
-        return frozenset((f"{settings.personal_namespace}#{self.user}",))
+        return frozenset((f"{settings.personal_prefix}{self.user}",))
 
     def allows(self, options: ChannelOptions, what: str, *, subscribed: bool) -> bool:
         """Returns whether it may *publish*, or read *presence* or *history*."""
