@@ -144,28 +144,25 @@ class Column(msgspec.Struct, frozen=True):
     as_text: Callable[[Any], str] | None = None
 
 
-def columns(*names: str) -> tuple[Column, ...]:
-    return tuple(map(Column, names))
-
-
-def row(of: Iterable[Column], document: dict[str, Any], parsed: argparse.Namespace) -> Row:
-    """Returns the values of a document; None for a field that it lacks."""
-    structured = parsed.formatter in ("json", "yaml")  # the formats with lists and objects
-
-    def value(column: Column) -> Any:
-        field = column.field or column.name
-        if structured or column.as_text is None or field not in document:
-            return document.get(field)
-        return column.as_text(document[field])
-
-    return tuple(map(value, of))
+#: A name stands for a column that is named like its field.
+Columns = Sequence[Column | str]
 
 
 def table(
-    of: Sequence[Column], documents: Iterable[dict[str, Any]], parsed: argparse.Namespace
+    columns: Columns, documents: Iterable[dict[str, Any]], parsed: argparse.Namespace
 ) -> Table:
     """Returns the names of the columns, and a row for each document."""
-    return tuple(column.name for column in of), [row(of, each, parsed) for each in documents]
+    shown = [Column(each) if isinstance(each, str) else each for each in columns]
+    structured = parsed.formatter in ("json", "yaml")  # the formats with lists and objects
+
+    def cell(column: Column, document: dict[str, Any]) -> Any:
+        value = document.get(field := column.field or column.name)
+        if structured or column.as_text is None or field not in document:
+            return value
+        return column.as_text(value)
+
+    rows = [tuple(cell(column, document) for column in shown) for document in documents]
+    return tuple(column.name for column in shown), rows
 
 
 def bounded_int(least: int, most: int) -> Callable[[str], int]:

@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 
 from zaqar_redis import errors
-from zaqar_redis.bench import report, run
-from zaqar_redis.bench.service import BenchmarkFailed
-from zaqar_redis.bench.workloads import WORKLOADS
+from zaqar_redis.benchmarks import report, run
+from zaqar_redis.benchmarks.service import BenchmarkFailed
+from zaqar_redis.benchmarks.workloads import WORKLOADS
 from zaqar_redis.cli.base import ShellCommand, bounded_int
 
 _COMMAND_VARIABLE = "ZAQAR_REDIS_BENCH_COMMAND"

@@ -20,7 +20,6 @@ from zaqar_redis.cli.base import (
     Row,
     Table,
     bounded_int,
-    columns,
     table,
 )
 from zaqar_redis.cli.messages import parse_body
@@ -32,19 +31,21 @@ _KEY = "ZAQAR_REDIS_API_KEY"
 _DEFAULT_LIMIT = 20
 #: The limit of one call for a queue, and far more than the history of most channels.
 _MAX_LIMIT = 1000
-_HISTORY = (*columns("offset", "time", "user"), Column("data", as_text=json.dumps))
+_HISTORY = ("offset", "time", "user", Column("data", as_text=json.dumps))
 _PRESENCE = (
-    *columns("client", "user"),
+    "client",
+    "user",
     Column("conn_info", as_text=json.dumps),
     Column("chan_info", as_text=json.dumps),
 )
 _NODES = (
-    *columns("name", "version"),
+    "name",
+    "version",
     Column("clients", field="num_clients"),
     Column("users", field="num_users"),
     Column("channels", field="num_channels"),
     Column("subscriptions", field="num_subs"),
-    Column("uptime"),
+    "uptime",
 )
 
 

@@ -15,11 +15,11 @@ from typing import Any
 from cliff.lister import Lister
 
 from zaqar_redis.cli.api import PAGE_SIZE, ApiClient, ServiceUnavailable
-from zaqar_redis.cli.base import Column, Table, bounded_int, columns, table
+from zaqar_redis.cli.base import Column, Table, bounded_int, table
 from zaqar_redis.cli.queues import QueueCommand
 
 Message = dict[str, Any]
-_COLUMNS = (*columns("id", "age", "ttl"), Column("body", as_text=json.dumps))
+_COLUMNS = ("id", "age", "ttl", Column("body", as_text=json.dumps))
 
 
 def parse_body(text: str) -> Any:
@@ -242,7 +242,7 @@ class CreateClaim(QueueCommand, Lister):
             message | {"claim": message["href"].rpartition("claim_id=")[2]}
             for message in (answer["messages"] if answer else ())
         ]
-        return table((Column("claim"), *_COLUMNS), claimed, parsed_args)
+        return table(("claim", *_COLUMNS), claimed, parsed_args)
 
 
 class ReleaseClaim(QueueCommand):

@@ -11,27 +11,27 @@ from cliff.lister import Lister
 from tqdm import tqdm
 
 from zaqar_redis.cli.api import ApiClient, CommandFailed
-from zaqar_redis.cli.base import ApiCommand, Column, Table, columns, json_object, table
+from zaqar_redis.cli.base import ApiCommand, Column, Table, json_object, table
 from zaqar_redis.cli.resources import (
     DeleteResource,
     ListResource,
+    NamedResourceCommand,
     PutResource,
-    Resource,
-    ResourceCommand,
     ShowResource,
 )
 
-_POOL = Resource(
-    "pool",
-    columns=columns("name", "uri", "weight", "flavor", "draining"),
-    details=columns("queues", "options"),
-    query={"detailed": True},
-)
-_FLAVOR = Resource(
-    "flavor", columns=(Column("name"), Column("pools", field="pool_list", as_text=" ".join))
-)
+_COLUMNS = ("name", "uri", "weight", "flavor", "draining")
+_FLAVOR_COLUMNS = ("name", Column("pools", field="pool_list", as_text=" ".join))
 #: Seconds between polls of a pool that is being drained.
 _POLL_INTERVAL_SECONDS = 0.5
+
+
+class PoolCommand(NamedResourceCommand):
+    """Base of the commands for one pool."""
+
+    noun = "pool"
+    columns = (*_COLUMNS, "queues", "options")
+    query = {"detailed": True}
 
 
 class ListPool(ListResource):
@@ -40,22 +40,19 @@ class ListPool(ListResource):
     Example: zaqar-redis pool list --url http://127.0.0.1:8888
     """
 
-    resource = _POOL
+    noun = "pool"
+    columns = _COLUMNS
 
 
-class ShowPool(ShowResource):
+class ShowPool(PoolCommand, ShowResource):
     """Show a pool, and how many queues are in it.
 
     Example: zaqar-redis pool show one
     """
 
-    resource = _POOL
 
-
-class PutPool(PutResource):
+class PutPool(PoolCommand, PutResource):
     """Base of the commands that create and change a pool."""
-
-    resource = _POOL
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
@@ -96,16 +93,14 @@ class UpdatePool(PutPool):
     method = "PATCH"
 
 
-class DeletePool(DeleteResource):
+class DeletePool(PoolCommand, DeleteResource):
     """Remove a pool that has no queues and is in no flavor.
 
     Example: zaqar-redis pool delete one
     """
 
-    resource = _POOL
 
-
-class DrainPool(ResourceCommand):
+class DrainPool(PoolCommand):
     """Move all queues of a pool to others of their flavor, or to the default pool, and wait for it.
 
     The pool gets no new queues from now on; with --undo it gets new ones again. The service
@@ -113,8 +108,6 @@ class DrainPool(ResourceCommand):
 
         zaqar-redis pool drain one
     """
-
-    resource = _POOL
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
@@ -168,7 +161,7 @@ class RebalancePools(ApiCommand, Lister):
                 api.request("PUT", path)
                 _wait_until_moved(api, "rebalancing", poll)
             stores = api.request("GET", path)["stores"]
-        return table(columns("name", "queues", "due"), stores, parsed_args)
+        return table(("name", "queues", "due"), stores, parsed_args)
 
 
 def _wait_until_moved(
@@ -189,31 +182,35 @@ def _wait_until_moved(
         )
 
 
+class FlavorCommand(NamedResourceCommand):
+    """Base of the commands for one flavor."""
+
+    noun = "flavor"
+    columns = _FLAVOR_COLUMNS
+
+
 class ListFlavor(ListResource):
     """List flavors and their pools.
 
     Example: zaqar-redis flavor list -f json
     """
 
-    resource = _FLAVOR
+    noun = "flavor"
+    columns = _FLAVOR_COLUMNS
 
 
-class ShowFlavor(ShowResource):
+class ShowFlavor(FlavorCommand, ShowResource):
     """Show a flavor.
 
     Example: zaqar-redis flavor show fast
     """
 
-    resource = _FLAVOR
 
-
-class CreateFlavor(PutResource):
+class CreateFlavor(FlavorCommand, PutResource):
     """Create a flavor of pools, or replace its pools.
 
     Example: zaqar-redis flavor create fast one two
     """
-
-    resource = _FLAVOR
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
@@ -233,10 +230,8 @@ class UpdateFlavor(CreateFlavor):
     method = "PATCH"
 
 
-class DeleteFlavor(DeleteResource):
+class DeleteFlavor(FlavorCommand, DeleteResource):
     """Remove a flavor; its pools stay.
 
     Example: zaqar-redis flavor delete fast
     """
-
-    resource = _FLAVOR

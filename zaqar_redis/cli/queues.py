@@ -8,30 +8,19 @@ import json
 
 from cliff.show import ShowOne
 
-from zaqar_redis.cli.base import Column, DestructiveCommand, Row, Table, columns, json_object
+from zaqar_redis.cli.base import Column, DestructiveCommand, Row, Table, json_object
 from zaqar_redis.cli.resources import (
     DeleteResource,
     ListResource,
-    Resource,
-    ResourceCommand,
+    NamedResourceCommand,
     ShowResource,
 )
 
-_QUEUE = Resource(
-    "queue",
-    columns=columns("name"),
-    details=None,
-    argument="queue",
-    help="its name",
-    question="Delete the queue {} and its messages",
-)
-_METADATA = Column("metadata", as_text=json.dumps)
 
-
-class QueueCommand(ResourceCommand):
+class QueueCommand(NamedResourceCommand):
     """Base of the commands for one queue."""
 
-    resource = _QUEUE
+    noun = argument = "queue"
 
 
 class ListQueue(ListResource):
@@ -40,7 +29,7 @@ class ListQueue(ListResource):
     Example: zaqar-redis queue list --project shop -f csv
     """
 
-    resource = _QUEUE
+    noun = "queue"
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
@@ -50,7 +39,8 @@ class ListQueue(ListResource):
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
         detailed = parsed_args.detailed
-        shown = (*_QUEUE.columns, _METADATA) if detailed else _QUEUE.columns
+        metadata = (Column("metadata", as_text=json.dumps),) if detailed else ()
+        shown = ("name", *metadata)
         return self.listed(parsed_args, shown, name=parsed_args.name, detailed=detailed)
 
 
@@ -74,16 +64,14 @@ class CreateQueue(QueueCommand):
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         with self.open_api(parsed_args) as api:
             api.request("PUT", self.path(parsed_args), parsed_args.metadata)
-        self.app.stdout.write(f"{parsed_args.queue}\n")
+        self.app.stdout.write(f"{parsed_args.name}\n")
 
 
-class ShowQueue(ShowResource):
+class ShowQueue(QueueCommand, ShowResource):
     """Show a queue's metadata, defaults included.
 
     Example: zaqar-redis queue show orders
     """
-
-    resource = _QUEUE
 
 
 class ShowQueueStats(QueueCommand, ShowOne):
@@ -104,13 +92,11 @@ class ShowQueueStats(QueueCommand, ShowOne):
         return tuple(shown), tuple(shown.values())
 
 
-class LocateQueue(ShowResource):
+class LocateQueue(QueueCommand, ShowResource):
     """Show which pool a queue is in; "default" is the service's own store.
 
     Example: zaqar-redis queue locate orders
     """
-
-    resource = _QUEUE
 
     def path(self, parsed: argparse.Namespace) -> str:
         return f"{super().path(parsed)}/pool"
@@ -123,15 +109,16 @@ class PurgeQueue(QueueCommand, DestructiveCommand):
     """
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        self.confirm(parsed_args, f"Remove all messages of {parsed_args.queue}")
+        self.confirm(parsed_args, f"Remove all messages of {parsed_args.name}")
         with self.open_api(parsed_args) as api:
             api.request("POST", f"{self.path(parsed_args)}/purge")
 
 
-class DeleteQueue(DeleteResource):
+class DeleteQueue(QueueCommand, DeleteResource):
     """Remove a queue with everything in it.
 
     Example: zaqar-redis queue delete orders --yes
     """
 
-    resource = _QUEUE
+    def question(self, parsed: argparse.Namespace) -> str:
+        return f"Delete the queue {parsed.name} and its messages"
