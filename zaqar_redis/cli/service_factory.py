@@ -37,6 +37,7 @@ from zaqar_redis.realtime.session.context import SessionSettings
 from zaqar_redis.storage import pools
 from zaqar_redis.storage.contract import Driver
 from zaqar_redis.storage.load import can_control, load
+from zaqar_redis.storage.pools.router import RetryPolicy
 
 
 def problems(conf: cfg.ConfigOpts) -> list[str]:
@@ -89,7 +90,8 @@ def driver(conf: cfg.ConfigOpts, uri: str) -> Callable[[], Driver]:
     # Another driver's store may not support pools; it works without.
     if not pooling or not (control or can_control(uri)):
         return lambda: load(uri, options)
-    return lambda: pools.create(uri, control or uri, options)
+    retry = configuration.settings(conf, RetryPolicy)
+    return lambda: pools.create(uri, control or uri, options, retry)
 
 
 def channels(

@@ -16,6 +16,7 @@ from zaqar_redis.auth.tokens import TokenSettings
 from zaqar_redis.keyspace.batch import BatchSettings
 from zaqar_redis.realtime.session.context import SessionSettings
 from zaqar_redis.realtime.session.namespaces import ChannelOptions
+from zaqar_redis.storage.pools.router import RetryPolicy
 
 CHANNELS = "channels"
 #: Stock Zaqar's name for it.
@@ -105,7 +106,7 @@ GROUPS: Mapping[str | None, Sequence[tuple[type[Struct], tuple[str, ...]]]] = {
         (ProcessSettings, ()),
         (ApiSettings, ("max_connections", "request_timeout")),
     ),
-    "storage": ((StorageSettings, ()), (ApiSettings, ("sweep_interval",))),
+    "storage": ((StorageSettings, ()), (RetryPolicy, ()), (ApiSettings, ("sweep_interval",))),
     "redis": ((BatchSettings, ()),),
     "transport": (
         (rules.Limits, ()),
