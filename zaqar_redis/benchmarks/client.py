@@ -36,14 +36,17 @@ class _HttpProtocol(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.transport, self.reusable = None, False
+        self._fail(exc or ConnectionResetError())
+
+    def _fail(self, error: Exception) -> None:
         if self._response and not self._response.done():
-            self._response.set_exception(exc or ConnectionResetError())
+            self._response.set_exception(error)
 
     def data_received(self, data: bytes) -> None:
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserError as error:
-            self.connection_lost(ConnectionError(f"the response is not HTTP: {error}"))
+            self._fail(ConnectionError(f"the response is not HTTP: {error}"))
 
     def on_body(self, body: bytes) -> None:
         self._body += body
