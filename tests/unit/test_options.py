@@ -3,10 +3,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, field
-from oslo_config import cfg
 
 from zaqar_redis import conf as configuration
 from zaqar_redis import rules
@@ -26,7 +25,7 @@ class _OtherDefault(_ExampleSettings, frozen=True):
     size: int = 8
 
 
-def _derived(kind: type[Struct]) -> dict[str, cfg.Opt]:
+def _derived(kind: type[Struct]) -> dict[str, Any]:
     return {option.name: option for option in options.derive(kind)}
 
 

@@ -16,7 +16,7 @@ from zaqar_redis.auth.tokens import TokenSettings
 from zaqar_redis.keyspace.batch import BatchSettings
 from zaqar_redis.realtime.session.context import SessionSettings
 from zaqar_redis.realtime.session.namespaces import ChannelOptions
-from zaqar_redis.storage.pools.router import RetryPolicy
+from zaqar_redis.storage.pools.retry import RetryPolicy
 
 CHANNELS = "channels"
 #: Stock Zaqar's name for it.
