@@ -68,7 +68,9 @@ class ControlStoreHarness:
         return [(each.project, each.queue) for each in placed]
 
 
-@pytest.fixture(scope="module", params=["memory", "redis", "valkey"])
+@pytest.fixture(
+    scope="module", params=["memory", "redis", pytest.param("valkey", marks=pytest.mark.slow)]
+)
 def own_uri(request: pytest.FixtureRequest) -> Iterator[str]:
     with BACKENDS[request.param]() as uri:
         yield uri
