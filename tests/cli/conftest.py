@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import logging
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,35 +24,60 @@ from zaqar_redis.cli.main import main
 ADMIN: dict[str, dict[str, object]] = {"DEFAULT": {"admin_mode": True}}
 
 
-class SubprocessCli:
-    """``zaqar-redis`` in processes of its own."""
+class CommandLine:
+    """``zaqar-redis`` within this process: one of its own takes a second to start."""
 
-    def __init__(self, target_options: list[str]) -> None:
+    def __init__(self, target_options: Sequence[str] = ()) -> None:
         self.target_options = target_options
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "zaqar_redis.cli.main", *words, *self.target_options],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            stdin=subprocess.DEVNULL,
-        )
+        out, err = io.StringIO(), io.StringIO()
+        arguments = [*words, *self.target_options]
+        with (
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+            _logging_restored(),
+        ):
+            try:
+                code = main(arguments)
+            except SystemExit as usage:  # raised by argparse
+                code = int(usage.code or 0)
+        return subprocess.CompletedProcess(arguments, code, out.getvalue(), err.getvalue())
 
     def done(self, *words: str) -> str:
+        return self._done(*words).stdout
+
+    def notices(self, *words: str) -> str:
+        """Returns what a command that succeeds writes to stderr."""
+        return self._done(*words).stderr
+
+    def _done(self, *words: str) -> subprocess.CompletedProcess[str]:
         outcome = self.run(*words)
         assert outcome.returncode == 0, outcome.stderr
-        return outcome.stdout
+        return outcome
 
     def shown(self, *words: str) -> Any:
         return json.loads(self.done(*words, "-f", "json"))
 
     def refused(self, *words: str) -> str:
         outcome = self.run(*words)
-        assert outcome.returncode == 1
-        assert outcome.stdout == ""
+        assert (outcome.returncode, outcome.stdout) == (1, ""), outcome.stderr
         assert "Traceback" not in outcome.stderr
         return outcome.stderr
+
+
+@contextlib.contextmanager
+def _logging_restored() -> Iterator[None]:
+    """Restores logging: a command configures it for the whole process."""
+    loggers = [logging.getLogger(name) for name in (None, "zaqar_redis", "httpx")]
+    levels = [logger.level for logger in loggers]
+    handlers = logging.root.handlers[:]
+    try:
+        yield
+    finally:
+        logging.root.handlers[:] = handlers
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
 
 
 class RunningCommand:
@@ -89,7 +115,7 @@ class RunningCommand:
 
 
 @contextlib.contextmanager
-def running(shell: SubprocessCli, folder: Path, *words: str) -> Iterator[RunningCommand]:
+def running(shell: CommandLine, folder: Path, *words: str) -> Iterator[RunningCommand]:
     out, err = folder / "out", folder / "err"
     with out.open("wb") as stdout, err.open("wb") as stderr:
         process = subprocess.Popen(
@@ -106,63 +132,19 @@ def running(shell: SubprocessCli, folder: Path, *words: str) -> Iterator[Running
 
 
 @pytest.fixture(params=["storage", "url"])
-def shell(request: pytest.FixtureRequest) -> Iterator[SubprocessCli]:
+def shell(request: pytest.FixtureRequest) -> Iterator[CommandLine]:
     with servers.redis_server() as server:
         if request.param == "storage":
-            yield SubprocessCli(["--storage", server.uri])
+            yield CommandLine(["--storage", server.uri])
         else:
             with servers.service(server.uri, options=ADMIN) as service:
-                yield SubprocessCli(["--url", service.url])
-
-
-class InProcessCli:
-    """``zaqar-redis`` within this process: much faster than a `SubprocessCli`."""
-
-    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
-        self._capsys = capsys
-
-    def run(self, *words: str) -> tuple[int, str, str]:
-        """Returns exit code, stdout and stderr."""
-        self._capsys.readouterr()
-        with _logging_restored():
-            try:
-                code = main(list(words))
-            except SystemExit as usage:  # raised by argparse
-                code = int(usage.code or 0)
-        captured = self._capsys.readouterr()
-        return code, captured.out, captured.err
-
-    def done(self, *words: str) -> tuple[str, str]:
-        code, out, err = self.run(*words)
-        assert code == 0, err
-        return out, err
-
-    def shown(self, *words: str) -> Any:
-        return json.loads(self.done(*words, "-f", "json")[0])
-
-    def refused(self, *words: str) -> str:
-        code, out, err = self.run(*words)
-        assert (code, out) == (1, ""), err
-        return err
-
-
-@contextlib.contextmanager
-def _logging_restored() -> Iterator[None]:
-    """Restores logging: a command configures it for the whole process."""
-    loggers = [logging.getLogger(name) for name in (None, "zaqar_redis", "httpx")]
-    levels = [logger.level for logger in loggers]
-    handlers = logging.root.handlers[:]
-    try:
-        yield
-    finally:
-        logging.root.handlers[:] = handlers
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)
+                yield CommandLine(["--url", service.url])
 
 
 @pytest.fixture
-def in_process(capsys: pytest.CaptureFixture[str]) -> InProcessCli:
-    return InProcessCli(capsys)
+def in_process() -> CommandLine:
+    """Commands without options for their target."""
+    return CommandLine()
 
 
 @pytest.fixture
