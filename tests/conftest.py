@@ -14,6 +14,7 @@ import pytest
 from hypothesis import settings
 
 from tests import servers
+from tests.support import spark_classes
 
 # No deadline: on a shared machine the duration of one example means nothing. CI runs the
 # same examples each time, so that a failure is due to the change that is tested.
@@ -22,10 +23,9 @@ settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True
 settings.load_profile("ci" if os.environ.get("CI") else "here")
 
 
-# For every Java process of the tests: it listens on loopback only, and is too short-lived
-# for the optimizing compiler.
+# For every Java process of the tests: it listens on loopback only, and starts fast.
 os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-os.environ["SPARK_SUBMIT_OPTS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+os.environ["SPARK_SUBMIT_OPTS"] = spark_classes.java_options()
 
 #: Folders with files that take long.  They start first: otherwise one process would
 #: run the last of them alone.

@@ -134,6 +134,11 @@ class SparkTestStore:
             claim.decode(): float(end) for claim, end in zip(flat[::2], flat[1::2], strict=True)
         }
 
+    def expire_roles(self) -> None:
+        """Lets the roles expire that a killed process of this project has taken."""
+        for role in self.command("KEYS", f"zr:{{control}}:role:*{self.project}*"):
+            self.command("PEXPIRE", role, 1)
+
     def source(self, **options: object) -> ZaqarDataSource:
         return source(**{"uri": self.uri, "project": self.project} | options)
 

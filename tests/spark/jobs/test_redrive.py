@@ -263,6 +263,7 @@ def test_next_redrive_completes_a_killed_one(
     redriven = store.last_rank()
     assert redriven < 2000
     _expire_claims(store)
+    store.expire_roles()
 
     document = commands.report(capsys, store, redrive, "--queue", DEAD)
     parts = document["counts"]["dead letters seen"]
