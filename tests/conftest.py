@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from tests import servers
-from tests.support import spark_classes
+from tests.support import servers, spark_classes
 
 # No deadline: on a shared machine the duration of one example means nothing. CI runs the
 # same examples each time, so that a failure is due to the change that is tested.

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from tests import servers
 from tests.api.client import ZaqarTestClient
-from tests.api.store import ProjectStore
+from tests.support import servers
+from tests.support.project_store import ProjectStore
 from zaqar_redis.keyspace import client as keyspace
 from zaqar_redis.keyspace.batch import BatchSettings
 

@@ -12,9 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
-from tests import servers
 from tests.api.client import ZaqarTestClient
-from tests.api.store import ProjectStore
+from tests.support import servers
+from tests.support.project_store import ProjectStore
 from zaqar_redis.keyspace import keys
 
 

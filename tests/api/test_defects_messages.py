@@ -10,9 +10,9 @@ import uuid
 
 import pytest
 
-from tests import servers
 from tests.api.client import ZaqarTestClient, refused
-from tests.api.store import ProjectStore
+from tests.support import servers
+from tests.support.project_store import ProjectStore
 
 
 def test_stats_are_right_when_either_end_has_expired(store: ProjectStore) -> None:

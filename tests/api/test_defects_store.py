@@ -17,9 +17,9 @@ import httpx
 import pytest
 from redis.crc import key_slot
 
-from tests import servers
 from tests.api.client import ZaqarTestClient, refused
-from tests.api.store import ProjectStore
+from tests.support import servers
+from tests.support.project_store import ProjectStore
 from zaqar_redis import errors
 from zaqar_redis.keyspace import client as keyspace
 from zaqar_redis.keyspace import keys

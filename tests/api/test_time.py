@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from tests.api.store import ProjectStore
+from tests.support.project_store import ProjectStore
 
 
 def test_a_message_lives_for_its_ttl_and_not_longer(store: ProjectStore) -> None:

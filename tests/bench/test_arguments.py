@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests import servers
 from tests.cli.conftest import CommandLine
+from tests.support import servers
 from zaqar_redis import errors
 from zaqar_redis.bench.service import local_store, local_url
 

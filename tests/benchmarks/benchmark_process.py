@@ -11,7 +11,7 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
-from tests import servers
+from tests.support import servers
 
 
 class BenchmarkProcess:

@@ -23,12 +23,12 @@ from pathlib import Path
 import msgspec
 import socketio
 
-from tests import servers
 from tests.benchmarks import deployment
 from tests.benchmarks.figures import Figures
 from tests.benchmarks.rounds import cpu_seconds, print_progress
 from tests.benchmarks.socketio_server import ROOM
 from tests.benchmarks.websocket_peers import Dialogue, WebSocketPeer, WebSocketPeers, frames
+from tests.support import servers
 from zaqar_redis import clock
 from zaqar_redis.bench import logs
 from zaqar_redis.bench.report import spread

@@ -10,12 +10,12 @@ import contextlib
 import time
 from pathlib import Path
 
-from tests import servers
 from tests.benchmarks import deployment
 from tests.benchmarks.client_dialogues import SECRET, join_dialogue
 from tests.benchmarks.figures import Figures
 from tests.benchmarks.rounds import cpu_seconds, print_progress
 from tests.benchmarks.websocket_peers import WebSocketPeers
+from tests.support import servers
 from zaqar_redis.bench.service import BenchmarkFailed
 
 #: Channels that the clients share.

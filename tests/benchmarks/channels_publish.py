@@ -21,7 +21,7 @@ from tests.benchmarks import deployment
 from tests.benchmarks.channels_fanout import start_engine
 from tests.benchmarks.figures import Figures
 from tests.benchmarks.rounds import cpu_seconds, print_progress
-from tests.servers import RedisServer
+from tests.support.servers import RedisServer
 from zaqar_redis.bench.service import BenchmarkFailed
 from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.script import Script

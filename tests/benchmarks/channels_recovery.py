@@ -13,13 +13,13 @@ import time
 
 import msgspec
 
-from tests import servers
 from tests.benchmarks import deployment
 from tests.benchmarks.channels_fanout import start_engine
 from tests.benchmarks.client_dialogues import SECRET, join_dialogue, subscribe_result
 from tests.benchmarks.figures import Figures
 from tests.benchmarks.rounds import cpu_seconds, print_progress
 from tests.benchmarks.websocket_peers import WebSocketPeers
+from tests.support import servers
 from zaqar_redis.bench.service import BenchmarkFailed
 from zaqar_redis.realtime.engine import HistoryOptions
 from zaqar_redis.realtime.engines.redis import RedisEngine

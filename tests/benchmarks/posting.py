@@ -15,8 +15,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests import servers
 from tests.benchmarks.rounds import cpu_seconds, print_progress
+from tests.support import servers
 from zaqar_redis.bench import report
 
 #: Code for a process of each checkout: it depends only on the contract of storage.

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from tests import servers
 from tests.benchmarks import deployment
 from tests.benchmarks.rounds import print_progress
+from tests.support import servers
 from zaqar_redis import clock
 from zaqar_redis.bench.service import BenchmarkFailed
 from zaqar_redis.keyspace import envelope, keys

@@ -15,8 +15,8 @@ import os
 import time
 from collections.abc import Awaitable, Callable, Iterable
 
-from tests import servers
 from tests.benchmarks.rounds import cpu_seconds, print_progress
+from tests.support import servers
 from zaqar_redis.bench import report
 from zaqar_redis.keyspace import client as keyspace
 from zaqar_redis.keyspace import keys

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from tests import servers
+from tests.support import servers
 from zaqar_redis.cli import target
 from zaqar_redis.cli.main import main
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests import servers
 from tests.cli.conftest import CommandLine
 from tests.realtime.sdk_client import IGNORE_UNCLOSED_SOCKETS, SECRET, SdkClient
+from tests.support import servers
 
 pytestmark = IGNORE_UNCLOSED_SOCKETS
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests import servers
 from tests.cli.conftest import ADMIN, CommandLine, running
+from tests.support import servers
 from zaqar_redis.keyspace import embedded
 from zaqar_redis.keyspace.keys import CONTROL
 

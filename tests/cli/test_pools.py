@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from tests import servers
 from tests.cli.conftest import CommandLine
+from tests.support import servers
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests import servers
 from tests.cli.conftest import CommandLine, running
+from tests.support import servers
 
 _TAIL = ("message", "tail", "q")
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests import servers
 from tests.cli.conftest import CommandLine
+from tests.support import servers
 from zaqar_redis import errors
 from zaqar_redis.cli import profile_file, target
 

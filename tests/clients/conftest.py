@@ -19,7 +19,7 @@ from openstack.config import cloud_region
 from openstack.message.v2 import _proxy
 from zaqarclient.queues import client as zaqarclient
 
-from tests import servers
+from tests.support import servers
 
 #: For the service of the tests only.
 SIGNING_KEY = "a key for the tests of the clients"

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 import redis
 
-from tests import servers
-from tests.contract.blocking import BlockingStore
-from tests.contract.stores import POOLED, ContractStore, opened
+from tests.support import servers
+from tests.support.blocking import BlockingStore
+from tests.support.stores import POOLED, ContractStore, opened
 from zaqar_redis.keyspace import embedded
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.contract.stores import ContractStore, names
+from tests.support.stores import ContractStore, names
 from zaqar_redis import errors
 from zaqar_redis.keyspace import keys
 

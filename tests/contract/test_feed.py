@@ -7,8 +7,8 @@ import signal
 
 import pytest
 
-from tests import servers
-from tests.contract.stores import ContractStore, opened
+from tests.support import servers
+from tests.support.stores import ContractStore, opened
 from zaqar_redis.storage.contract import Feed
 
 

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.contract.blocking import BlockingStore, Chunk, chunk_of
 from tests.contract.conftest import BACKENDS
-from tests.contract.stores import (
+from tests.support.blocking import BlockingStore, Chunk, chunk_of
+from tests.support.stores import (
     POOLED,
     TTL,
     ContractStore,

@@ -8,8 +8,8 @@ import signal
 
 import pytest
 
-from tests import servers
-from tests.contract.stores import (
+from tests.support import servers
+from tests.support.stores import (
     CLIENT,
     POOLED,
     TTL,

@@ -7,7 +7,7 @@ import uuid
 
 import pytest
 
-from tests.contract.stores import CLIENT, STRANGE_IDS, TTL, ContractStore, names
+from tests.support.stores import CLIENT, STRANGE_IDS, TTL, ContractStore, names
 from zaqar_redis import errors
 from zaqar_redis.keyspace import envelope
 from zaqar_redis.records import IdempotencyKey, NewMessage

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.contract.stores import ContractStore, names
+from tests.support.stores import ContractStore, names
 from zaqar_redis.records import Queue, Stats
 
 #: Pairs of (project, queue) that are easily confused.

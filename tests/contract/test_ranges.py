@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.contract.blocking import BlockingStore
-from tests.contract.stores import STRANGE_IDS
+from tests.support.blocking import BlockingStore
+from tests.support.stores import STRANGE_IDS
 from zaqar_redis import errors
 from zaqar_redis.records import Watermarks
 

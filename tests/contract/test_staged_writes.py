@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.contract.blocking import BlockingStore, chunk_of
 from tests.contract.conftest import BACKENDS
-from tests.contract.stores import (
+from tests.support.blocking import BlockingStore, chunk_of
+from tests.support.stores import (
     POOLED,
     TTL,
     ManualClock,

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 
-from tests import servers
+from tests.support import servers
 from zaqar_redis import clock
 from zaqar_redis.keyspace import client as keyspace
 from zaqar_redis.keyspace.batch import BatchSettings

@@ -14,7 +14,6 @@ import jump
 import pytest
 from oslo_config import cfg
 
-from tests import servers
 from tests.realtime.conftest import (
     EngineClock,
     EngineHarness,
@@ -22,6 +21,7 @@ from tests.realtime.conftest import (
     engine,
     started,
 )
+from tests.support import servers
 from zaqar_redis import conf as configuration
 from zaqar_redis import errors
 from zaqar_redis.cli import service_factory

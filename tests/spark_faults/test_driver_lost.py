@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests import servers
-from tests.spark.support import SparkTestStore
 from tests.spark_faults.conftest import MakeQuery
 from tests.spark_faults.drivers import TIMEOUT_SECONDS, CopyQuery, SparkDriver, driver
+from tests.support import servers
+from tests.support.spark_reads import SparkTestStore
 
 _MANY = 12_000
 #: Small enough that some batches finish before the kill, and some remain.

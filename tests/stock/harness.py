@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 from oslo_config import cfg
 from zaqar import bootstrap
 
-from tests import servers
 from tests.cli.conftest import SubprocessCli
+from tests.support import servers
 from zaqar_redis.records import Message
 from zaqar_redis.storage import pools
 from zaqar_redis.storage.contract import Driver

@@ -13,9 +13,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests import servers
 from tests.cli.conftest import RunningCommand, SubprocessCli, running
 from tests.stock.harness import CLIENT, ImportedStore, ImportHarness, StockZaqarStorage, dumped
+from tests.support import servers
 from zaqar_redis.keyspace import keys
 from zaqar_redis.zaqar_import.source import to_redis_uri
 

@@ -14,7 +14,7 @@ import tempfile
 from importlib import metadata
 from pathlib import Path
 
-from tests import servers
+from tests.support import servers
 
 _ARCHIVE = Path(sys.prefix) / f"spark-{metadata.version('pyspark')}.jsa"
 #: JVMs of tests are too short-lived for the optimizing compiler.

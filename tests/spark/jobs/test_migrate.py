@@ -10,10 +10,10 @@ import httpx
 import pytest
 from pyspark.sql import SparkSession
 
-from tests import servers
 from tests.faults import load
 from tests.spark.jobs import commands
 from tests.spark.jobs.stores import PooledProject, content, move_lock, running_servers
+from tests.support import servers
 from zaqar_redis import errors
 from zaqar_redis.keyspace import keys
 from zaqar_redis.spark.jobs import migrate as job

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from tests import servers
 from tests.spark.jobs import commands
-from tests.spark.support import BatchRead, SparkTestStore
+from tests.support import servers
+from tests.support.spark_reads import BatchRead, SparkTestStore
 from zaqar_redis import clock, errors
 from zaqar_redis.keyspace import envelope
 from zaqar_redis.records import NewMessage
