@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import CommandLine
 from tests.support import servers
+from tests.support.command_line import CommandLine
 from zaqar_redis import errors
 from zaqar_redis.bench.service import local_store, local_url
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.cli.conftest import CommandLine
 from tests.realtime.sdk_client import IGNORE_UNCLOSED_SOCKETS, SECRET, SdkClient
 from tests.support import servers
+from tests.support.command_line import CommandLine
 
 pytestmark = IGNORE_UNCLOSED_SOCKETS
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import CommandLine
+from tests.support.command_line import CommandLine
 
 #: Loads bash-completion, or defines the needed part of it where it is missing.
 _PREPARED = """

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import CommandLine
 from tests.conventions.test_sample_config import SAMPLE
+from tests.support.command_line import CommandLine
 
 WRONG = """
 admin_mode = true

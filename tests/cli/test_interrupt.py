@@ -11,8 +11,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.cli.conftest import ADMIN, CommandLine, running
+from tests.cli.conftest import ADMIN
 from tests.support import servers
+from tests.support.command_line import CommandLine, running
 from zaqar_redis.keyspace import embedded
 from zaqar_redis.keyspace.keys import CONTROL
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from tests.cli.conftest import CommandLine
 from tests.support import servers
+from tests.support.command_line import CommandLine
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import CommandLine
+from tests.support.command_line import CommandLine
 from zaqar_redis.cli import profile_file
 
 PROD = ("--url", "https://queues.example.org/v2", "--storage", "redis://ann:geheim@store/0")

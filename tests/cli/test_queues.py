@@ -7,7 +7,7 @@ from importlib import metadata
 
 import pytest
 
-from tests.cli.conftest import CommandLine
+from tests.support.command_line import CommandLine
 
 COMMANDS = sorted(
     entry.name.replace("_", " ") for entry in metadata.entry_points(group="zaqar_redis.cli")

@@ -14,8 +14,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.cli.conftest import CommandLine, running
 from tests.support import servers
+from tests.support.command_line import CommandLine, running
 
 _TAIL = ("message", "tail", "q")
 

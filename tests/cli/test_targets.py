@@ -13,8 +13,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.cli.conftest import CommandLine
 from tests.support import servers
+from tests.support.command_line import CommandLine
 from zaqar_redis import errors
 from zaqar_redis.cli import profile_file, target
 

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import pytest
 
 from tests.contract.conftest import BACKENDS
-from tests.support.stores import ManualClock
+from tests.support.clock import ManualClock
 from zaqar_redis import errors
 from zaqar_redis.keyspace import client as keyspace
 from zaqar_redis.keyspace.batch import BatchSettings

@@ -10,11 +10,11 @@ import pytest
 
 from tests.contract.conftest import BACKENDS
 from tests.support.blocking import BlockingStore, Chunk, chunk_of
+from tests.support.clock import ManualClock
 from tests.support.stores import (
     POOLED,
     TTL,
     ContractStore,
-    ManualClock,
     PooledContractStore,
     checked,
     findings,

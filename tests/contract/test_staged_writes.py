@@ -12,10 +12,10 @@ import pytest
 
 from tests.contract.conftest import BACKENDS
 from tests.support.blocking import BlockingStore, chunk_of
+from tests.support.clock import ManualClock
 from tests.support.stores import (
     POOLED,
     TTL,
-    ManualClock,
     PooledContractStore,
     ProcessDied,
     checked,

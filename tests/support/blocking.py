@@ -6,7 +6,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tests.support.stores import CLIENT, TTL, ManualClock, new_messages
+from tests.support.clock import ManualClock
+from tests.support.stores import CLIENT, TTL, new_messages
 from zaqar_redis.keyspace import envelope, keys
 from zaqar_redis.keyspace.batch import BatchSettings
 from zaqar_redis.keyspace.client import BlockingClient

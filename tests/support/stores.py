@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from redis.asyncio.connection import AbstractConnection
 
+from tests.support.clock import ManualClock
 from zaqar_redis import errors
 from zaqar_redis.keyspace import client as keyspace
 from zaqar_redis.keyspace.batch import BatchSettings
@@ -53,19 +54,6 @@ STRANGE_IDS = [
     "☃",
     "0" * 300,
 ]
-
-
-class ManualClock:
-    """A clock in milliseconds that only a test advances."""
-
-    def __init__(self) -> None:
-        self.now = 1_800_000_000_000
-
-    def __call__(self) -> int:
-        return self.now
-
-    def tick(self, seconds: float) -> None:
-        self.now += round(seconds * 1000)
 
 
 class ProcessDied(Exception):

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.support import servers
-from tests.support.stores import ManualClock
+from tests.support.clock import ManualClock
 from zaqar_redis.keyspace import client as keyspace
 from zaqar_redis.keyspace import envelope, keys
 from zaqar_redis.keyspace.batch import BatchSettings

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from tests.cli.conftest import CommandLine
 from tests.stock.harness import StockZaqarStorage
 from tests.support import servers
+from tests.support.command_line import CommandLine
 from tests.upstream import stock
 from tests.upstream.rest_client import RestClient
 
