@@ -151,7 +151,7 @@ def test_records_stay_within_documented_size_and_are_swept_after_expiry(
     _sweep(blocking)
     slots = [blocking.key(slot) for slot in record.slots if slot != "holds"]  # of messages
     assert blocking.command("EXISTS", *slots) == 0
-    blocking.destroy()
+    blocking.delete()
 
 
 class ExpiringKeys(NamedTuple):

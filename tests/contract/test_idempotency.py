@@ -201,7 +201,7 @@ def test_record_size_in_memory_is_bounded(blocking: BlockingStore) -> None:
     _fill(blocking, RECORDS)
     used = blocking.command("MEMORY", "USAGE", blocking.key("idempotency"), "SAMPLES", 0)
     assert used / RECORDS <= RECORD_MAX
-    blocking.destroy()
+    blocking.delete()
 
 
 def test_expired_records_leave_no_memory(blocking: BlockingStore) -> None:

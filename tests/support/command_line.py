@@ -22,7 +22,7 @@ class CommandLine:
     """``zaqar-redis`` within this process: one of its own takes a second to start."""
 
     def __init__(self, target_options: Sequence[str] = ()) -> None:
-        self.target_options = target_options
+        self.target_options = list(target_options)
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
         out, err = io.StringIO(), io.StringIO()

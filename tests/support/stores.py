@@ -134,10 +134,13 @@ class ContractStore:
 
     def part(self, uri: str) -> RedisDriver:
         """Returns a driver that uses the clock of the test."""
-        client = keyspace.client(uri, BatchSettings())
+        client = self.client(uri)
         driver = RedisDriver(client, now=self.clock)
         self._parts.append((driver, client))
         return driver
+
+    def client(self, uri: str) -> keyspace.AsyncClient:
+        return keyspace.client(uri, BatchSettings())
 
     def command(self, *parts: bytes | str | int) -> list[Any]:
         """Sends a command to each Redis of the store; returns their replies."""
@@ -243,6 +246,11 @@ class ContractStore:
             )
         )
 
+    def counts(self, queue: str = "q") -> tuple[int, int, int]:
+        """Returns the counts of free, claimed and all messages."""
+        found = self.stats(queue)
+        return found.free, found.claimed, found.total
+
     def post_many(self, number: int, queue: str = "q", ttl: int = TTL) -> PostResult:
         return self.post(*map(str, range(number)), queue=queue, ttl=ttl)
 
@@ -267,6 +275,10 @@ class ContractStore:
                 include_delayed=delayed,
             )
         )
+
+    def visible(self, queue: str = "q", *, delayed: bool = False) -> list[str]:
+        """Returns the names on the first page."""
+        return names(self.page(queue=queue, delayed=delayed).items)
 
     def listed(self, queue: str = "q") -> list[str]:
         """Returns the names of all messages, in every state, read page by page."""
