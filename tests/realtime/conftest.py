@@ -101,12 +101,20 @@ _SERVERS = {
 }
 
 
-@pytest.fixture(params=_SERVERS)
-def backend(request: pytest.FixtureRequest) -> Iterator[EngineHarness]:
+@pytest.fixture(scope="module", params=_SERVERS)
+def engine_servers(request: pytest.FixtureRequest) -> Iterator[list[servers.RedisServer]]:
     with contextlib.ExitStack() as stack:
         kinds = _SERVERS[request.param]
-        uris = [stack.enter_context(servers.redis_server(kind)).uri for kind in kinds]
-        yield stack.enter_context(started(*uris))
+        yield [stack.enter_context(servers.redis_server(kind)) for kind in kinds]
+
+
+@pytest.fixture
+def backend(engine_servers: list[servers.RedisServer]) -> Iterator[EngineHarness]:
+    for server in engine_servers:
+        with server.client() as client:
+            client.flushall()
+    with started(*(server.uri for server in engine_servers)) as harness:
+        yield harness
 
 
 @pytest.fixture(scope="module")
