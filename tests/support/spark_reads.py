@@ -29,7 +29,7 @@ from zaqar_redis import clock
 from zaqar_redis.keyspace import envelope
 from zaqar_redis.records import NewMessage, Watermarks
 from zaqar_redis.spark.source import ZaqarDataSource
-from zaqar_redis.storage.redis.ledger import RedisLedger
+from zaqar_redis.storage.redis.bulk.ledger import RedisLedger
 
 T = TypeVar("T")
 
