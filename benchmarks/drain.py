@@ -18,8 +18,8 @@ import uuid
 
 import httpx
 
-from tests import servers
 from tests.faults import load
+from tests.support import servers
 
 _OPTIONS: dict[str, dict[str, object]] = load.OPTIONS | {"DEFAULT": {"admin_mode": True}}
 #: Messages posted at once while the idle queues are filled.

@@ -12,8 +12,8 @@ import re
 import statistics
 from collections.abc import Callable
 
-from tests import servers
-from tests.contract.blocking import BlockingStore
+from tests.support import servers
+from tests.support.blocking import BlockingStore
 from zaqar_redis.records import IdempotencyKey
 
 _WINDOW = 3_600_000

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from benchmarks.support.processes import cpu_seconds
 from benchmarks.support.rounds import figures, in_turns, print_progress
-from tests import servers
+from tests.support import servers
 from zaqar_redis.benchmarks import report
 
 #: Code for a process of each checkout: it depends only on the contract of storage.

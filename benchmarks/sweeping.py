@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Iterable
 
 from benchmarks.support.processes import cpu_seconds
 from benchmarks.support.rounds import print_progress
-from tests import servers
+from tests.support import servers
 from zaqar_redis.benchmarks import report
 from zaqar_redis.keyspace import client as keyspace
 from zaqar_redis.keyspace import keys

@@ -25,7 +25,7 @@ from benchmarks.support import deployment
 from benchmarks.support.figures import Figures
 from benchmarks.support.processes import cpu_seconds
 from benchmarks.support.rounds import in_turns, print_progress
-from tests import servers
+from tests.support import servers
 from zaqar_redis import clock
 from zaqar_redis.benchmarks import servers as bench_servers
 from zaqar_redis.benchmarks.report import spread

@@ -15,7 +15,7 @@ from benchmarks.support import deployment
 from benchmarks.support.figures import Figures
 from benchmarks.support.processes import cpu_seconds, resident_bytes
 from benchmarks.support.rounds import print_progress
-from tests import servers
+from tests.support import servers
 from zaqar_redis.benchmarks.service import BenchmarkFailed
 
 #: Channels that the clients share.

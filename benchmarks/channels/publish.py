@@ -22,7 +22,7 @@ from benchmarks.support import deployment
 from benchmarks.support.figures import Figures
 from benchmarks.support.processes import cpu_seconds
 from benchmarks.support.rounds import in_turns, print_progress
-from tests.servers import RedisServer
+from tests.support.servers import RedisServer
 from zaqar_redis.benchmarks.service import BenchmarkFailed
 from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.script import Script

@@ -20,7 +20,7 @@ from benchmarks.support import deployment
 from benchmarks.support.figures import Figures
 from benchmarks.support.processes import cpu_seconds
 from benchmarks.support.rounds import print_progress
-from tests import servers
+from tests.support import servers
 from zaqar_redis.benchmarks.service import BenchmarkFailed
 from zaqar_redis.realtime.engine import HistoryOptions
 from zaqar_redis.realtime.engines.redis import RedisEngine

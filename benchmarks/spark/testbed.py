@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.support import deployment
 from benchmarks.support.rounds import print_progress
-from tests import servers
+from tests.support import servers
 from zaqar_redis import clock
 from zaqar_redis.benchmarks.service import BenchmarkFailed
 from zaqar_redis.keyspace import envelope, keys

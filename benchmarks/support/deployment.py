@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TypeVar
 
-from tests import servers
+from tests.support import servers
 from zaqar_redis.benchmarks import service as bench
 from zaqar_redis.records import Pool
 from zaqar_redis.storage import pools

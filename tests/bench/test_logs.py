@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests import servers
+from tests.support import servers
 from zaqar_redis.benchmarks.servers import check_log
 from zaqar_redis.benchmarks.service import BenchmarkFailed
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import redis
 
-from tests import servers
 from tests.bench.conftest import RunBench, command
+from tests.support import servers
 from zaqar_redis.benchmarks.service import MeasuredService
 from zaqar_redis.benchmarks.workloads import WORKLOADS
 from zaqar_redis.keyspace import keys

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from benchmarks.support.processes import descendants
-from tests import servers
+from tests.support import servers
 
 
 class BenchmarkProcess:

@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.contract.blocking import BlockingStore, chunk_of
 from tests.contract.conftest import BACKENDS
-from tests.contract.stores import PooledContractStore, opened
+from tests.support.blocking import BlockingStore, chunk_of
+from tests.support.stores import PooledContractStore, opened
 from zaqar_redis.keyspace import client as keyspace
 from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.batch import BatchSettings
@@ -153,7 +153,7 @@ def test_records_stay_within_documented_size_and_are_swept_after_expiry(
     _sweep(blocking)
     slots = [blocking.key(slot) for slot in record.slots if slot != "holds"]  # of messages
     assert blocking.command("EXISTS", *slots) == 0
-    blocking.destroy()
+    blocking.delete()
 
 
 class ExpiringKeys(NamedTuple):

@@ -11,9 +11,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests import servers
 from tests.contract.conftest import BACKENDS
-from tests.contract.stores import (
+from tests.contract.test_live import LiveRecorder, history_page
+from tests.support import servers
+from tests.support.stores import (
     CLIENT,
     POOLED,
     TTL,
@@ -24,7 +25,6 @@ from tests.contract.stores import (
     new_messages,
     opened,
 )
-from tests.contract.test_live import LiveRecorder, history_page
 from zaqar_redis import errors
 from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.batch import BatchSettings

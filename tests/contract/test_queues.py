@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.contract.stores import ContractStore, names
+from tests.support.stores import ContractStore, names
 from zaqar_redis.records import Queue, Stats
 
 #: Pairs of (project, queue) that are easily confused.
@@ -25,6 +25,7 @@ LOOKALIKES = [
 ]
 
 
+@pytest.mark.transports
 def test_queue_is_created_once(store: ContractStore) -> None:
     assert store.create(color="red")
     assert not store.create(color="blue")
@@ -124,6 +125,7 @@ def test_deleting_is_idempotent(store: ContractStore) -> None:
     assert store.run(store.driver.queues.count(store.project)) == 0
 
 
+@pytest.mark.transports
 def test_queues_are_listed_by_name_in_pages(store: ContractStore) -> None:
     created = ["a", "a.b", "a-b", "a_b", "B", "0", "z" * 64, "aa", "Service.one", "queues_set"]
     for name in created:

@@ -10,9 +10,9 @@ from collections.abc import Callable
 
 import pytest
 
-from tests import servers
-from tests.contract.blocking import BlockingStore, chunk_of
-from tests.contract.stores import CLIENT, ContractStore, findings, new_messages, opened
+from tests.support import servers
+from tests.support.blocking import BlockingStore, chunk_of
+from tests.support.stores import CLIENT, ContractStore, findings, new_messages, opened
 from zaqar_redis.keyspace import keys
 from zaqar_redis.records import IdempotencyKey, Stats
 from zaqar_redis.storage.redis import RedisDriver

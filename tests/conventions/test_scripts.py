@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import pytest
 import redis
 
-from tests import servers
 from tests.conventions.files import PACKAGE, modules
+from tests.support import servers
 from zaqar_redis.keyspace.keys import (
     CatalogueKeys,
     ChannelKeys,

@@ -12,7 +12,7 @@ from typing import Any
 import jwt
 import pytest
 
-from tests import servers
+from tests.support import servers
 from zaqar_redis import clock, errors
 from zaqar_redis.auth import tokens
 from zaqar_redis.realtime.engine import HistoryFilter, HistoryOptions, Position

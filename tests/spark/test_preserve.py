@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from tests.spark import writing
-from tests.spark.support import BatchRead, SparkTestStore, pickled
 from tests.spark.writing import BatchWrite, FakeTaskContext, TaskFailed
+from tests.support.spark_reads import BatchRead, SparkTestStore, pickled
 from zaqar_redis import clock, errors
 from zaqar_redis.keyspace import envelope
 from zaqar_redis.records import NewMessage

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import httpx
 
-from tests import servers
+from tests.support import servers
 from tests.upstream import crowd
 from tests.upstream.targets import TARGETS
 from zaqar_redis.benchmarks.servers import check_log

@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from tests import servers
+from tests.support import servers
 from zaqar_redis import clock
 from zaqar_redis.keyspace import envelope, keys
 from zaqar_redis.keyspace.client import BlockingClient

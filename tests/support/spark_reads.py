@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Queues in a real Redis, and Spark's calls of the data source, without its JVM."""
+"""A store for Spark, and Spark's calls of the data source, without its JVM."""
 
 from __future__ import annotations
 
@@ -23,55 +23,27 @@ from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailable
 from pyspark.sql.types import StructType
 from pyspark.sql.worker.plan_data_source_read import records_to_arrow_batches
 
+from tests.support.blocking import ProjectStore
+from tests.support.stores import CLIENT, TTL
 from zaqar_redis import clock
-from zaqar_redis.keyspace import envelope, keys
-from zaqar_redis.keyspace.batch import BatchSettings
-from zaqar_redis.keyspace.client import BlockingClient
-from zaqar_redis.records import ClaimResult, NewMessage, Watermarks
+from zaqar_redis.keyspace import envelope
+from zaqar_redis.records import NewMessage, Watermarks
 from zaqar_redis.spark.source import ZaqarDataSource
 from zaqar_redis.storage.redis.bulk.ledger import RedisLedger
-from zaqar_redis.storage.redis.bulk.ranges import RedisRanges
-from zaqar_redis.storage.redis.claims import RedisClaims
-from zaqar_redis.storage.redis.messages import RedisMessages
-from zaqar_redis.storage.redis.queues import RedisQueues
 
 T = TypeVar("T")
 
-CLIENT = "8f4c1f2e-3c56-4b5e-9e0a-6f5a5d0c7b11"
-#: Default TTL of test messages, in seconds.
-TTL = 3600
 #: Messages posted in one call.
 _CHUNK = 1000
 #: The default of spark.sql.execution.arrow.maxRecordsPerBatch.
 _ARROW_ROWS = 10_000
 
 
-class SparkTestStore:
-    """Verbs of the storage, by default on the queue "q"."""
+class SparkTestStore(ProjectStore):
+    """A store for queries, with Redis' own clock."""
 
     def __init__(self, uri: str, project: str) -> None:
-        self.uri = uri
-        self.project = project
-        self.client = BlockingClient(uri, BatchSettings())
-        self.queues = RedisQueues(self.client, clock.store)
-        self.messages = RedisMessages(self.client, clock.store)
-        self.claims = RedisClaims(self.client, clock.store, self.messages.dead_letter)
-
-    def close(self) -> None:
-        self.client.close()
-
-    def key(self, slot: str, queue: str = "q") -> bytes:
-        key: bytes = getattr(keys.of_queue(self.project, queue), slot)
-        return key
-
-    def command(self, *parts: bytes | str | int) -> Any:
-        return self.client.command(*parts)
-
-    def create(self, queue: str = "q", **metadata: Any) -> None:
-        self.queues.create(self.project, queue, metadata).run()
-
-    def delete(self, queue: str = "q") -> None:
-        self.queues.delete(self.project, queue).run()
+        super().__init__(uri, project, clock.store)
 
     def post(
         self, *bodies: Any, queue: str = "q", ttl: int = TTL, delay: int = -1, ago: float = 0
@@ -107,25 +79,10 @@ class SparkTestStore:
         ).run()
         return {message.rank: message.id for message in page.items}
 
-    def claim(self, limit: int, queue: str = "q", ttl: int = 600) -> ClaimResult:
-        return self.claims.create(self.project, queue, ttl=ttl, grace=60, limit=limit).run()
-
     def watermarks(self, queue: str = "q") -> Watermarks:
-        found = RedisRanges(self.client, clock.store).watermarks(self.project, queue).run()
+        found = self.ranges.watermarks(self.project, queue).run()
         assert found
         return found
-
-    def bodies(self, queue: str = "q") -> list[Any]:
-        """Returns the bodies in the queue, by rank."""
-        ranks = self.command("ZRANGE", self.key("messages", queue), 0, -1)
-        if not ranks:
-            return []
-        stored = self.command("HMGET", self.key("bodies", queue), *ranks)
-        return [json.loads(each[58:]) for each in stored]
-
-    def last_rank(self, queue: str = "q") -> int:
-        """Returns the highest rank ever assigned."""
-        return int(self.command("HGET", self.key("queue", queue), "rank") or 0)
 
     def leases(self, queue: str = "q") -> dict[str, float]:
         """Returns live claims with their end, in ms."""
@@ -133,6 +90,11 @@ class SparkTestStore:
         return {
             claim.decode(): float(end) for claim, end in zip(flat[::2], flat[1::2], strict=True)
         }
+
+    def expire_roles(self) -> None:
+        """Lets the roles expire that a killed process of this project has taken."""
+        for role in self.command("KEYS", f"zr:{{control}}:role:*{self.project}*"):
+            self.command("PEXPIRE", role, 1)
 
     def source(self, **options: object) -> ZaqarDataSource:
         return source(**{"uri": self.uri, "project": self.project} | options)

@@ -6,7 +6,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tests.contract.stores import CLIENT, TTL, ManualClock, new_messages
+from tests.support.clock import ManualClock
+from tests.support.stores import CLIENT, TTL, new_messages
+from zaqar_redis.clock import Clock
 from zaqar_redis.keyspace import envelope, keys
 from zaqar_redis.keyspace.batch import BatchSettings
 from zaqar_redis.keyspace.client import BlockingClient
@@ -28,20 +30,21 @@ def chunk_of(*names: str, ttl: int = -1, delay: int = -1, encrypted: bool = Fals
     return [(ttl, delay, envelope.tail(body, client)) for body in bodies]
 
 
-class BlockingStore:
-    """A blocking client of a store; its default queue is "q" of the test's project."""
+class ProjectStore:
+    """The verbs of one project, which block; the default queue is "q"."""
 
-    def __init__(self, uri: str, project: str, clock: ManualClock | None = None) -> None:
+    def __init__(self, uri: str, project: str, now: Clock) -> None:
         self.uri = uri
         self.project = project
-        self.clock = clock or ManualClock()
         self.client = BlockingClient(uri, BatchSettings())
-        self.queues = RedisQueues(self.client, self.clock)
-        self.messages = RedisMessages(self.client, self.clock)
-        self.claims = RedisClaims(self.client, self.clock, self.messages.dead_letter)
-        self.ranges = RedisRanges(self.client, self.clock)
-        self.ledger = RedisLedger(self.client, self.clock)
-        self.stages = RedisStagedChunks(self.client, self.clock)
+        self.queues = RedisQueues(self.client, now)
+        self.messages = RedisMessages(self.client, now)
+        self.claims = RedisClaims(self.client, now, self.messages.dead_letter)
+        self.ranges = RedisRanges(self.client, now)
+        self.ledger = RedisLedger(self.client, now)
+
+    def close(self) -> None:
+        self.client.close()
 
     def key(self, slot: str, queue: str = "q") -> bytes:
         key: bytes = getattr(keys.of_queue(self.project, queue), slot)
@@ -53,8 +56,32 @@ class BlockingStore:
     def create(self, queue: str = "q", **metadata: Any) -> None:
         self.queues.create(self.project, queue, metadata).run()
 
-    def destroy(self, queue: str = "q") -> None:
+    def delete(self, queue: str = "q") -> None:
         self.queues.delete(self.project, queue).run()
+
+    def claim(self, limit: int, queue: str = "q", ttl: int = 600) -> ClaimResult:
+        return self.claims.create(self.project, queue, ttl=ttl, grace=60, limit=limit).run()
+
+    def bodies(self, queue: str = "q") -> list[Any]:
+        """Returns the decoded bodies of all messages, by rank."""
+        ranks = self.command("ZRANGE", self.key("messages", queue), 0, -1)
+        if not ranks:
+            return []
+        stored = self.command("HMGET", self.key("bodies", queue), *ranks)
+        return [json.loads(each[58:]) for each in stored]
+
+    def last_rank(self, queue: str = "q") -> int:
+        """Returns the highest rank ever assigned."""
+        return int(self.command("HGET", self.key("queue", queue), "rank") or 0)
+
+
+class BlockingStore(ProjectStore):
+    """A store as Spark's tasks use it, with a clock that only the test advances."""
+
+    def __init__(self, uri: str, project: str, clock: ManualClock | None = None) -> None:
+        self.clock = clock or ManualClock()
+        super().__init__(uri, project, self.clock)
+        self.stages = RedisStagedChunks(self.client, self.clock)
 
     def post(
         self,
@@ -110,20 +137,3 @@ class BlockingStore:
 
     def remove(self, *ids: str) -> None:
         self.messages.delete(self.project, "q", ids, claims=None, force=True).run()
-
-    def claim(self, limit: int, ttl: int = 600) -> ClaimResult:
-        return self.claims.create(self.project, "q", ttl=ttl, grace=60, limit=limit).run()
-
-    def bodies(self, queue: str = "q") -> list[str]:
-        """Returns the decoded bodies of all messages, by rank."""
-        ranks = self.command("ZRANGE", self.key("messages", queue), 0, -1)
-        if not ranks:
-            return []
-        envelopes = self.command("HMGET", self.key("bodies", queue), *ranks)
-        return [envelope.partition(b'"')[2][:-1].decode() for envelope in envelopes]
-
-    def last_rank(self, queue: str = "q") -> int:
-        return int(self.command("HGET", self.key("queue", queue), "rank") or 0)
-
-    def close(self) -> None:
-        self.client.close()

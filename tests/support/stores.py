@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from redis.asyncio.connection import AbstractConnection
 
+from tests.support.clock import ManualClock
 from zaqar_redis import errors
 from zaqar_redis.keyspace import client as keyspace
 from zaqar_redis.keyspace.batch import BatchSettings
@@ -53,19 +54,6 @@ STRANGE_IDS = [
     "☃",
     "0" * 300,
 ]
-
-
-class ManualClock:
-    """A clock in milliseconds that only a test advances."""
-
-    def __init__(self) -> None:
-        self.now = 1_800_000_000_000
-
-    def __call__(self) -> int:
-        return self.now
-
-    def tick(self, seconds: float) -> None:
-        self.now += round(seconds * 1000)
 
 
 class ProcessDied(Exception):
@@ -146,10 +134,13 @@ class ContractStore:
 
     def part(self, uri: str) -> RedisDriver:
         """Returns a driver that uses the clock of the test."""
-        client = keyspace.client(uri, BatchSettings())
+        client = self.client(uri)
         driver = RedisDriver(client, now=self.clock)
         self._parts.append((driver, client))
         return driver
+
+    def client(self, uri: str) -> keyspace.AsyncClient:
+        return keyspace.client(uri, BatchSettings())
 
     def command(self, *parts: bytes | str | int) -> list[Any]:
         """Sends a command to each Redis of the store; returns their replies."""
@@ -258,6 +249,11 @@ class ContractStore:
             )
         )
 
+    def counts(self, queue: str = "q") -> tuple[int, int, int]:
+        """Returns the counts of free, claimed and all messages."""
+        found = self.stats(queue)
+        return found.free, found.claimed, found.total
+
     def post_many(self, number: int, queue: str = "q", ttl: int = TTL) -> PostResult:
         return self.post(*map(str, range(number)), queue=queue, ttl=ttl)
 
@@ -282,6 +278,10 @@ class ContractStore:
                 include_delayed=delayed,
             )
         )
+
+    def visible(self, queue: str = "q", *, delayed: bool = False) -> list[str]:
+        """Returns the names on the first page."""
+        return names(self.page(queue=queue, delayed=delayed).items)
 
     def listed(self, queue: str = "q") -> list[str]:
         """Returns the names of all messages, in every state, read page by page."""
