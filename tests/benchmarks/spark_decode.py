@@ -28,7 +28,8 @@ from tests.benchmarks.rounds import print_progress
 from zaqar_redis.bench import report
 from zaqar_redis.keyspace import envelope
 from zaqar_redis.records import NewMessage
-from zaqar_redis.spark import columns, decode
+from zaqar_redis.spark import columns
+from zaqar_redis.spark.reading import decode
 
 _TARGET = 0.5
 _BODY = 200

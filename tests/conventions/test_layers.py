@@ -24,6 +24,12 @@ LAYER = {package: layer for layer, packages in enumerate(LAYERS) for package in 
 #: Layers inside a package, in the same order. Those of one layer may use each other.
 INNER = {
     "realtime": (("engine", "protocol"), ("engines", "session", "pushes"), ("node",)),
+    "spark": (
+        ("options", "columns", "offsets", "stores", "permissions", "task", "task_progress"),
+        ("reading", "writing", "queue_restore"),
+        ("source",),
+        ("jobs",),
+    ),
     "storage": (("contract", "control", "transfer", "load"), ("redis",), ("move", "pools")),
 }
 
@@ -135,6 +141,7 @@ def test_every_package_belongs_to_a_layer() -> None:
         ("zaqar_redis.storage.contract", "def f():\n    from zaqar_redis.storage import redis"),
         ("zaqar_redis.storage.redis.queues", "from zaqar_redis.storage.pools import router"),
         ("zaqar_redis.realtime.session.session", "from zaqar_redis.realtime.node import packing"),
+        ("zaqar_redis.spark.reading.batch", "from zaqar_redis.spark.jobs import session"),
         ("zaqar_redis.auth.signed_urls", "from zaqar_redis.service import queues"),
         ("zaqar_redis.service.queues", "import redis.asyncio"),
         ("zaqar_redis.service.queues", "from falcon import App"),

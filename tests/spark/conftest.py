@@ -49,7 +49,7 @@ def context(monkeypatch: pytest.MonkeyPatch) -> FakeTaskContext:
     """The task context that writers see."""
     task_context = FakeTaskContext()
     monkeypatch.setattr(
-        "zaqar_redis.spark.task_info.TaskContext", SimpleNamespace(get=lambda: task_context)
+        "zaqar_redis.spark.task.TaskContext", SimpleNamespace(get=lambda: task_context)
     )
     return task_context
 

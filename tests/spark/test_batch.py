@@ -31,8 +31,8 @@ from pyspark.sql.types import (
 
 from tests.spark.support import CLIENT, BatchRead, SparkTestStore, batch, columns, values
 from zaqar_redis.errors import BadConfiguration
-from zaqar_redis.spark.data_loss import DataLoss
-from zaqar_redis.spark.partitions import RangePartition
+from zaqar_redis.spark.reading.data_loss import DataLoss
+from zaqar_redis.spark.reading.partitions import RangePartition
 
 
 def read(store: SparkTestStore, **options: object) -> list[Any]:

@@ -16,7 +16,7 @@ from zaqar_redis import clock, errors
 from zaqar_redis.keyspace import envelope
 from zaqar_redis.records import NewMessage
 from zaqar_redis.spark.queue_restore import NotRestored
-from zaqar_redis.spark.rows import BadRow
+from zaqar_redis.spark.writing.rows import BadRow
 from zaqar_redis.storage.control import DEFAULT_POOL
 from zaqar_redis.storage.redis.control import RedisCatalogue
 from zaqar_redis.storage.redis.ledger import RedisLedger

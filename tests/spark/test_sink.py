@@ -36,7 +36,7 @@ from tests.spark.writing import (
 from zaqar_redis import clock, errors
 from zaqar_redis.errors import BadConfiguration
 from zaqar_redis.records import Finding
-from zaqar_redis.spark.rows import BadRow
+from zaqar_redis.spark.writing.rows import BadRow
 from zaqar_redis.storage import pools
 from zaqar_redis.storage.redis.ledger import RedisLedger
 

@@ -22,7 +22,7 @@ from tests.spark.writing import (
     schema_of,
     write_all,
 )
-from zaqar_redis.spark.publishing import StagedChunksLost
+from zaqar_redis.spark.writing.publishing import StagedChunksLost
 
 BODY = StructType([StructField("body", BinaryType())])
 STAGED = {"queue": "q", "delivery": "staged", "putSize": 10}

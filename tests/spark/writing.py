@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 from tests.spark.support import pickled
 from zaqar_redis.keyspace.client import BlockingClient
 from zaqar_redis.keyspace.script import Call
-from zaqar_redis.spark.sink import WriteCommitMessage
+from zaqar_redis.spark.writing.sink import WriteCommitMessage
 
 _TYPES = {
     "body": pa.binary(),

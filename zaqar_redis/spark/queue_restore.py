@@ -20,10 +20,10 @@ from pyspark.sql.types import StructType
 from zaqar_redis import clock, errors
 from zaqar_redis.keyspace import envelope, keys
 from zaqar_redis.records import Queue, TransferChunk
-from zaqar_redis.spark import archived
-from zaqar_redis.spark.archived import ArchivedMessage
 from zaqar_redis.spark.options import SourceOptions
 from zaqar_redis.spark.stores import StoreConfig, StoreConnections, StoreLocation
+from zaqar_redis.spark.writing import archived
+from zaqar_redis.spark.writing.archived import ArchivedMessage
 from zaqar_redis.storage.redis import identity, ledger
 from zaqar_redis.storage.redis.control import RedisCatalogue
 from zaqar_redis.storage.redis.transfer import RedisTransfer

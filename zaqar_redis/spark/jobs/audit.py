@@ -28,7 +28,7 @@ from zaqar_redis.spark.jobs.archiving import damage, reading
 from zaqar_redis.spark.jobs.progress import progress_bar
 from zaqar_redis.spark.jobs.report import JobReport
 from zaqar_redis.spark.options import BATCH, SourceOptions
-from zaqar_redis.spark.selection import QueueSelection
+from zaqar_redis.spark.reading.selection import QueueSelection
 from zaqar_redis.spark.stores import StoreConnections, store_config
 
 NAME = "audit"

@@ -34,7 +34,6 @@ from pyspark.sql.types import BooleanType
 
 from zaqar_redis import clock, errors
 from zaqar_redis.records import Watermarks
-from zaqar_redis.spark.group_lease import GroupLease, GroupTaken, claims_at
 from zaqar_redis.spark.jobs import redrive_tasks, running, tasks
 from zaqar_redis.spark.jobs.progress import progress_bar
 from zaqar_redis.spark.jobs.redrive_tasks import (
@@ -49,6 +48,7 @@ from zaqar_redis.spark.jobs.redrive_tasks import (
 )
 from zaqar_redis.spark.jobs.report import JobReport
 from zaqar_redis.spark.jobs.tasks import OutcomeCounts
+from zaqar_redis.spark.reading.group_lease import GroupLease, GroupTaken, claims_at
 from zaqar_redis.spark.source import ZaqarDataSource
 from zaqar_redis.spark.stores import StoreConnections, StoreLocation
 from zaqar_redis.storage.redis import range_reader

@@ -16,9 +16,10 @@ from pyspark.sql.types import StructType
 from zaqar_redis import clock
 from zaqar_redis.keyspace import envelope
 from zaqar_redis.records import NewMessage, RawClaim
-from zaqar_redis.spark import columns, decode
-from zaqar_redis.spark.decode import MessageSource
+from zaqar_redis.spark import columns
 from zaqar_redis.spark.jobs.tasks import OutcomeCounts, RateLimiter
+from zaqar_redis.spark.reading import decode
+from zaqar_redis.spark.reading.decode import MessageSource
 from zaqar_redis.spark.stores import StoreConfig, StoreConnections, StoreLocation
 from zaqar_redis.spark.task_progress import report_progress
 from zaqar_redis.storage.redis.dead_letter_posting import RedisDeadLetters

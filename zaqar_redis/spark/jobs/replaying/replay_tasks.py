@@ -15,13 +15,14 @@ from functools import partial
 import pyarrow as pa
 
 from zaqar_redis import clock
-from zaqar_redis.spark import archived, queue_restore, rows
-from zaqar_redis.spark.archived import ArchivedMessage
+from zaqar_redis.spark import queue_restore
 from zaqar_redis.spark.jobs.tasks import OutcomeCounts, RateLimiter
 from zaqar_redis.spark.queue_restore import RestoreCommitMessage, RestorePlan
-from zaqar_redis.spark.sink import DEFAULT_TTL
 from zaqar_redis.spark.stores import StoreConfig, StoreConnections, StoreLocation
 from zaqar_redis.spark.task_progress import report_progress
+from zaqar_redis.spark.writing import archived, rows
+from zaqar_redis.spark.writing.archived import ArchivedMessage
+from zaqar_redis.spark.writing.sink import DEFAULT_TTL
 from zaqar_redis.storage.contract import EncryptionRequired
 from zaqar_redis.storage.redis.ledger import BatchDigest, ChunkMismatch, RedisLedger
 

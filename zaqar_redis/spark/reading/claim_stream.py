@@ -33,15 +33,16 @@ from pyspark.sql.streaming.datasource import (
 
 from zaqar_redis import clock, errors
 from zaqar_redis.records import RawClaim
-from zaqar_redis.spark import data_loss, decode, group_lease, offsets, partitions
-from zaqar_redis.spark.decode import MessageSource
-from zaqar_redis.spark.group_lease import GroupLease
-from zaqar_redis.spark.idle_poll import IdlePoll
+from zaqar_redis.spark import offsets
 from zaqar_redis.spark.offsets import Offset, QueueOffset
 from zaqar_redis.spark.options import SourceOptions
-from zaqar_redis.spark.selection import QueueSelection, QueueSnapshot
+from zaqar_redis.spark.reading import data_loss, decode, group_lease, partitions
+from zaqar_redis.spark.reading.decode import MessageSource
+from zaqar_redis.spark.reading.group_lease import GroupLease
+from zaqar_redis.spark.reading.idle_poll import IdlePoll
+from zaqar_redis.spark.reading.selection import QueueSelection, QueueSnapshot
+from zaqar_redis.spark.reading.stream_reader import StreamReader
 from zaqar_redis.spark.stores import StoreConfig, StoreConnections, StoreLocation
-from zaqar_redis.spark.stream_reader import StreamReader
 from zaqar_redis.storage.redis import range_reader
 from zaqar_redis.storage.redis.queues import RedisQueues
 from zaqar_redis.storage.redis.ranges import RedisRanges

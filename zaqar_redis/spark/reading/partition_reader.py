@@ -11,11 +11,11 @@ import pyarrow as pa
 
 from zaqar_redis import clock, errors
 from zaqar_redis.records import Watermarks
-from zaqar_redis.spark import data_loss, decode
-from zaqar_redis.spark.collector import gc_disabled
-from zaqar_redis.spark.decode import MessageSource
-from zaqar_redis.spark.partitions import RangePartition
+from zaqar_redis.spark.reading import data_loss, decode
+from zaqar_redis.spark.reading.decode import MessageSource
+from zaqar_redis.spark.reading.partitions import RangePartition
 from zaqar_redis.spark.stores import StoreConfig, StoreConnections, StoreLocation
+from zaqar_redis.spark.task import gc_disabled
 from zaqar_redis.spark.task_progress import report_progress
 from zaqar_redis.storage.redis.range_reader import (
     EpochChanged,

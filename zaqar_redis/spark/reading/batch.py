@@ -23,11 +23,11 @@ from pyspark.sql.datasource import (
 
 from zaqar_redis import errors
 from zaqar_redis.records import Watermarks
-from zaqar_redis.spark import data_loss, partition_reader, partitions, selection
 from zaqar_redis.spark.options import EARLIEST, LATEST, SourceOptions
-from zaqar_redis.spark.partition_reader import ReadSpec
-from zaqar_redis.spark.partitions import RangePartition
-from zaqar_redis.spark.selection import QueueSelection, QueueSnapshot
+from zaqar_redis.spark.reading import data_loss, partition_reader, partitions, selection
+from zaqar_redis.spark.reading.partition_reader import ReadSpec
+from zaqar_redis.spark.reading.partitions import RangePartition
+from zaqar_redis.spark.reading.selection import QueueSelection, QueueSnapshot
 from zaqar_redis.spark.stores import StoreConfig, StoreConnections
 from zaqar_redis.storage.redis import range_reader
 

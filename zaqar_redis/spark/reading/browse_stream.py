@@ -22,15 +22,16 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from zaqar_redis.records import Watermarks
-from zaqar_redis.spark import data_loss, offsets, partition_reader, partitions, selection
-from zaqar_redis.spark.idle_poll import IdlePoll
+from zaqar_redis.spark import offsets
 from zaqar_redis.spark.offsets import Offset, QueueOffset
 from zaqar_redis.spark.options import LATEST, SourceOptions
-from zaqar_redis.spark.partition_reader import ReadSpec
-from zaqar_redis.spark.partitions import RangePartition
-from zaqar_redis.spark.selection import QueueSelection, QueueSnapshot
+from zaqar_redis.spark.reading import data_loss, partition_reader, partitions, selection
+from zaqar_redis.spark.reading.idle_poll import IdlePoll
+from zaqar_redis.spark.reading.partition_reader import ReadSpec
+from zaqar_redis.spark.reading.partitions import RangePartition
+from zaqar_redis.spark.reading.selection import QueueSelection, QueueSnapshot
+from zaqar_redis.spark.reading.stream_reader import StreamReader
 from zaqar_redis.spark.stores import StoreConfig, StoreConnections
-from zaqar_redis.spark.stream_reader import StreamReader
 
 #: Options without a meaning here: whoever sets them expects messages to be claimed.
 _CLAIM_OPTIONS = ("group", "claimTtl", "claimGrace")
