@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import functools
 import sys
 import time
 from collections import Counter
@@ -48,11 +47,10 @@ from zaqar_redis.spark.jobs.redrive_tasks import (
 )
 from zaqar_redis.spark.jobs.report import JobReport
 from zaqar_redis.spark.jobs.tasks import OutcomeCounts
-from zaqar_redis.spark.reading.group_lease import GroupLease, GroupTaken, claims_at
+from zaqar_redis.spark.reading.claims import CountedClaim, QueueClaims
+from zaqar_redis.spark.reading.group_lease import GroupLease, GroupTaken
 from zaqar_redis.spark.source import ZaqarDataSource
 from zaqar_redis.spark.stores import StoreConnections, StoreLocation
-from zaqar_redis.storage.redis import range_reader
-from zaqar_redis.storage.redis.queues import RedisQueues
 from zaqar_redis.storage.redis.ranges import RedisRanges
 
 NAME = "redrive"
@@ -253,7 +251,9 @@ class _RedriveRun:
         self._group_lease = GroupLease(
             stores.config, f"{NAME}:{queue}", _CLAIM_TTL_SECONDS, _CLAIM_GRACE_SECONDS
         )
-        self._claims: list[str] = []
+        self._claims = QueueClaims(stores, self._group_lease)
+        #: of all rounds
+        self._claimed: list[CountedClaim] = []
         self._counts: OutcomeCounts = Counter()
 
     def all(self) -> OutcomeCounts:
@@ -263,7 +263,8 @@ class _RedriveRun:
         except GroupTaken as error:
             raise running.JobRefused(f'another redrive of "{self._queue}" is running') from error
         try:
-            self._sweep()
+            # What a killed redrive had claimed can be claimed again.
+            self._claims.sweep(self._queue)
             with progress_bar(
                 self._spark, "redriving", self._redrive_settings.quiet, total=self._seen
             ):
@@ -284,54 +285,22 @@ class _RedriveRun:
             - _total(self._counts, ALREADY_THERE)
         )
 
-    def _sweep(self) -> None:
-        """Counts messages that a killed redrive had claimed as claimable."""
-        project = self._stores.config.project
-
-        def sweep(location: StoreLocation) -> int:
-            queues = RedisQueues(self._stores.client(location.uri), clock.store)
-            return queues.sweep(project, self._queue).run()
-
-        while self._stores.with_retry(self._queue, sweep):
-            pass
-
-    def _claim_round(self, left: int | None) -> list[str]:
+    def _claim_round(self, left: int | None) -> list[CountedClaim]:
         """Returns the claims of another round; none: there is nothing more to claim."""
         wanted = (
             _ROUND_MESSAGES if left is None else min(_ROUND_MESSAGES, max(left, _CLAIM_MESSAGES))
         )
-        found: list[str] = []
-        while wanted > 0 and (claimed := self._claim(min(wanted, _CLAIM_MESSAGES))):
-            claim, count = claimed
-            found.append(claim)
-            wanted -= count
+        found: list[CountedClaim] = []
+        while wanted > 0:
+            claimed = self._claims.create(self._queue, min(wanted, _CLAIM_MESSAGES), self._end)
+            if claimed is None:
+                break
+            found.append(claimed)
+            wanted -= claimed[1]
+        self._claimed += found
         return found
 
-    def _claim(self, limit: int) -> tuple[str, int] | None:
-        project = self._stores.config.project
-
-        def take(location: StoreLocation) -> tuple[str, int] | None:
-            client = self._stores.client(location.uri)
-            ready = range_reader.count_claimable(client, project, self._queue, self._end)
-            if ready == 0:
-                return None
-            claims = claims_at(self._stores, location.uri)
-            taken = claims.create(
-                project,
-                self._queue,
-                ttl=_CLAIM_TTL_SECONDS,
-                grace=_CLAIM_GRACE_SECONDS,
-                limit=min(limit, ready),
-            ).run()
-            return (taken.claim_id, len(taken.messages)) if taken.claim_id else None
-
-        claimed = self._stores.with_retry(self._queue, take)
-        if claimed is not None:
-            self._claims.append(claimed[0])
-            self._group_lease.add(self._queue, claimed[0])
-        return claimed
-
-    def _move(self, claims: list[str], left: int | None) -> OutcomeCounts:
+    def _move(self, claims: list[CountedClaim], left: int | None) -> OutcomeCounts:
         parts = min(len(claims), self._spark.sparkContext.defaultParallelism)
         held = redrive_tasks.claimed_messages(
             self._spark, self._stores.config, self._queue, claims, parts
@@ -354,13 +323,8 @@ class _RedriveRun:
     def _release(self) -> None:
         """Releases what was not moved; if the store is unreachable, the claims expire."""
         with contextlib.suppress(errors.Unavailable):
-            for claim in self._claims:
-                self._group_lease.drop(claim)
-                self._stores.with_retry(self._queue, functools.partial(self._release_claim, claim))
-
-    def _release_claim(self, claim: str, location: StoreLocation) -> None:
-        project = self._stores.config.project
-        claims_at(self._stores, location.uri).delete(project, self._queue, claim).run()
+            for claim, _ in self._claimed:
+                self._claims.release(self._queue, claim)
 
 
 def _total(counts: OutcomeCounts, outcome: str) -> int:

@@ -9,129 +9,70 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import cast
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadLimit,
-    ReadMaxBytes,
-    ReadMaxRows,
-)
+from pyspark.sql.streaming.datasource import ReadLimit
 
-from zaqar_redis.records import Watermarks
 from zaqar_redis.spark import offsets
 from zaqar_redis.spark.offsets import Offset, QueueOffset
 from zaqar_redis.spark.options import LATEST, SourceOptions
 from zaqar_redis.spark.reading import data_loss, partition_reader, partitions, selection
-from zaqar_redis.spark.reading.idle_poll import IdlePoll
 from zaqar_redis.spark.reading.partition_reader import ReadSpec
 from zaqar_redis.spark.reading.partitions import RangePartition
-from zaqar_redis.spark.reading.selection import QueueSelection, QueueSnapshot
+from zaqar_redis.spark.reading.selection import QueueSnapshot
+from zaqar_redis.spark.reading.stream_planner import StreamPlanner
 from zaqar_redis.spark.reading.stream_reader import StreamReader
 from zaqar_redis.spark.stores import StoreConfig, StoreConnections
 
-#: Options without a meaning here: whoever sets them expects messages to be claimed.
-_CLAIM_OPTIONS = ("group", "claimTtl", "claimGrace")
 
-
-class BrowseReader(StreamReader["_BrowsePlanner"]):
-    def __init__(
-        self, config: StoreConfig, options: SourceOptions, columns: tuple[str, ...]
-    ) -> None:
-        """Raises BadConfiguration."""
-        super().__init__(config, options, _CLAIM_OPTIONS)
-        self._read_spec = ReadSpec(
-            columns=columns,
-            size=options["fetchSize"],
-            include_expired=options["includeExpired"],
-            fail_on_data_loss=options["failOnDataLoss"],
-        )
-
-    def begin(self) -> _BrowsePlanner:
-        return _BrowsePlanner(self._options, StoreConnections(self._config))
-
-    def reportLatestOffset(self) -> Offset | None:
-        return self.planner.latest_available()
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return partition_reader.read(self._config, self._read_spec, cast(RangePartition, partition))
-
-
-class _BrowsePlanner:
+class _BrowsePlanner(StreamPlanner):
     """Computes the offsets and partitions of batches from what queues hold."""
 
     def __init__(self, options: SourceOptions, stores: StoreConnections) -> None:
-        self._options = options
-        self._stores = stores
-        self._project = stores.config.project
-        self._selection = QueueSelection(options, stores)
-        self._idle_poll = IdlePoll(stores, options["maxWait"])
-        self._fail_on_data_loss: bool = options["failOnDataLoss"]
-        #: with AvailableNow: by queue, the rank to stop before
-        self._frozen: dict[str, int] | None = None
+        super().__init__(options, stores)
         #: since when there are messages, but fewer than minOffsetsPerTrigger (monotonic)
         self._below_minimum_since: float | None = None
-        #: the offset at which the stream was last idle
-        self._idle: Offset | None = None
-        self._snapshots: dict[str, QueueSnapshot] = {}
-        #: queues that do not exist, already reported
-        self._missing_queues: set[str] = set()
-
-    def close(self) -> None:
-        self._idle_poll.close()
-        self._stores.close()
 
     def initial(self) -> Offset:
         names = self._selection.names()
         selection.check_names("startingOffsets", self._options["startingOffsets"] or "", names)
+        return super().initial()
+
+    def _first(self, snapshot: QueueSnapshot) -> QueueOffset:
+        rank = self._selection.start_rank(snapshot, LATEST)
+        return offsets.initial(snapshot.watermarks.epoch, rank)
+
+    def latest_available(self) -> Offset | None:
         return offsets.sorted_(
             {
-                self._key(snapshot.queue): offsets.initial(
-                    snapshot.watermarks.epoch, self._first(snapshot, snapshot.watermarks)
+                self._key(queue): offsets.up_to(
+                    snapshot.watermarks.epoch, snapshot.watermarks.next_rank
                 )
-                for snapshot in self._selection.snapshots()
+                for queue, snapshot in self._snapshots.items()
             }
         )
 
-    def _first(self, snapshot: QueueSnapshot, watermarks: Watermarks) -> int:
-        if "startingTimestamp" in self._options.given:
-            self._options.exactly_one_of("startingTimestamp", "startingOffsets")
-            return self._selection.seek(snapshot, self._options["startingTimestamp"])
-        position = selection.position_for(self._options["startingOffsets"], snapshot.queue, LATEST)
-        return data_loss.resume_rank(
-            snapshot.queue,
-            position.epoch,
-            selection.resolve_rank(position, watermarks),
-            watermarks,
-            self._fail_on_data_loss,
-        )
+    def _queues(self, start: Offset) -> Iterable[str]:
+        own = self._key("")
+        begun = (key.removeprefix(own) for key in start if key.startswith(own))
+        return {*self._selection.names(), *filter(self._selection.matches, begun)}
 
-    def latest(self, start: Offset, limit: ReadLimit) -> Offset:
-        """Returns the offset at which the next batch ends.  Raises data_loss.DataLoss."""
-        deadline = self._idle_poll.deadline()
-        if start == self._idle and self._can_wait() and not self._idle_poll.wait(deadline):
-            return start
-        while True:
-            end = self._available_offset(start)
-            self._idle_poll.polled(self._snapshots.values())
-            begins = any("initial" in entry for entry in start.values())
-            enough = end != start and not self._too_few(sum(self._lags(start, end).values()))
-            # The first offset goes to the checkpoint, whether there are messages or not.
-            if begins or enough:
-                self._idle = self._below_minimum_since = None
-                return self._with_partition_counts(start, self._rate_limited(start, end, limit))
-            self._idle = start
-            # A hint may be about another queue: Spark gets its answer by the deadline all the same.
-            if self._frozen is not None or time.monotonic() >= deadline:
-                return start
-            if not self._idle_poll.wait(deadline):
-                return start
+    def _next_batch(self, start: Offset, limit: ReadLimit) -> Offset | None:
+        end = self._available_offset(start)
+        begins = any("initial" in entry for entry in start.values())
+        enough = end != start and not self._too_few(sum(self._lags(start, end).values()))
+        # The first offset goes to the checkpoint, whether there are messages or not.
+        if not (begins or enough):
+            return None
+        self._below_minimum_since = None
+        return self._with_partition_counts(start, self._rate_limited(start, end, limit))
 
     def _can_wait(self) -> bool:
-        return self._frozen is None and not self._max_delay_passed()
+        return super()._can_wait() and not self._max_delay_passed()
 
     def _max_delay_passed(self) -> bool:
         """Returns whether maxTriggerDelay has passed since there were messages."""
@@ -150,62 +91,45 @@ class _BrowsePlanner:
         return not self._max_delay_passed()
 
     def _available_offset(self, start: Offset) -> Offset:
-        """Returns the offset behind all messages, whatever the limit."""
-        end: Offset = {}
-        names = {self._key(queue): queue for queue in self._selection.names()}
-        for key in start.keys() | names.keys():
-            queue, before = offsets.queue_of(key), start.get(key)
-            # A queue that is no longer selected keeps its offset, in case it is selected again.
-            is_left = key != self._key(queue) or not self._selection.matches(queue)
-            entry = before if is_left else self._queue_offset(queue, before)
-            if entry is not None:
-                end[key] = entry
-        return offsets.sorted_(end)
+        """Returns the offset behind all messages, whatever the limit.
 
-    def _queue_offset(self, queue: str, before: QueueOffset | None) -> QueueOffset | None:
-        snapshot = self._selection.snapshot(queue)
-        if snapshot is None:
-            self._snapshots.pop(queue, None)
-            if before is None:
-                return None
-            if self._fail_on_data_loss or queue not in self._missing_queues:
-                data_loss.queue_deleted(
-                    queue, before["epoch"], before["offset"], self._fail_on_data_loss
-                )
-            self._missing_queues.add(queue)
-            return before
-        self._snapshots[queue] = snapshot
-        self._missing_queues.discard(queue)
-        watermarks = snapshot.watermarks
+        A queue that does not exist, or is no longer selected, keeps its entry: it may be
+        selected again.
+        """
+        ends = {
+            self._key(queue): self._available_entry(snapshot, start.get(self._key(queue)))
+            for queue, snapshot in self._snapshots.items()
+        }
+        return offsets.sorted_(start | ends)
+
+    def _available_entry(self, snapshot: QueueSnapshot, before: QueueOffset | None) -> QueueOffset:
+        queue, watermarks = snapshot.queue, snapshot.watermarks
+        end = watermarks.next_rank
+        if self._frozen is not None:
+            end = min(end, self._frozen.get(queue, watermarks.first))
         if before is None:  # the queue is new to the stream: all of it is new
-            return offsets.up_to(
-                watermarks.epoch, self._end_rank(queue, watermarks), watermarks.first
-            )
+            return offsets.up_to(watermarks.epoch, end, watermarks.first)
         begin = data_loss.resume_rank(
             queue, before["epoch"], before["offset"], watermarks, self._fail_on_data_loss
         )
-        until = max(begin, self._end_rank(queue, watermarks))
-        goes_on = watermarks.epoch == before["epoch"] and begin == before["offset"]
-        if goes_on and until == begin and "initial" not in before:
-            return before
-        return offsets.up_to(
-            watermarks.epoch, until, None if goes_on and "initial" not in before else begin
+        goes_on = (
+            watermarks.epoch == before["epoch"]
+            and begin == before["offset"]
+            and "initial" not in before
         )
-
-    def _end_rank(self, queue: str, watermarks: Watermarks) -> int:
-        if self._frozen is None:
-            return watermarks.next_rank
-        return min(watermarks.next_rank, self._frozen.get(queue, watermarks.first))
+        if goes_on and end <= begin:
+            return before
+        return offsets.up_to(watermarks.epoch, max(begin, end), None if goes_on else begin)
 
     def _lags(self, start: Offset, end: Offset) -> dict[str, int]:
         return {key: entry["offset"] - _begin(start.get(key), entry) for key, entry in end.items()}
 
     def _rate_limited(self, start: Offset, end: Offset, limit: ReadLimit) -> Offset:
         lags = self._lags(start, end)
-        rows = self._rows(limit, lags)
+        rows = self._rows(limit, {offsets.queue_of(key): lag for key, lag in lags.items() if lag})
         if rows is None:
             return end
-        parts = offsets.rate_limit(lags, rows)
+        parts = offsets.rate_limit(lags, math.ceil(rows))
         limited = {
             key: entry | {"offset": _begin(start.get(key), entry) + parts.get(key, 0)}
             for key, entry in end.items()
@@ -217,50 +141,12 @@ class _BrowsePlanner:
         lags = self._lags(start, end)
         total, least = sum(lags.values()), partitions.min_partitions(self._options)
         most = self._options["maxRecordsPerPartition"]
-        return offsets.sorted_(
-            {
-                key: entry
-                | {
-                    "parts": partitions.partition_count(
-                        lags[key], math.ceil(least * lags[key] / total), most
-                    )
-                }
-                if lags[key]
-                else entry
-                for key, entry in end.items()
-            }
-        )
-
-    def _rows(self, limit: ReadLimit, lags: dict[str, int]) -> int | None:
-        match limit:
-            case ReadMaxRows(rows):
-                return rows
-            case ReadMaxBytes(size):
-                weight = sum(
-                    lag * self._snapshots[offsets.queue_of(key)].watermarks.size
-                    for key, lag in lags.items()
-                    if lag
-                )
-                return math.ceil(size * sum(lags.values()) / weight) if weight else None
-            case _:
-                return None
-
-    def latest_available(self) -> Offset | None:
-        return offsets.sorted_(
-            {
-                self._key(queue): offsets.up_to(
-                    snapshot.watermarks.epoch, snapshot.watermarks.next_rank
-                )
-                for queue, snapshot in self._snapshots.items()
-            }
-        )
-
-    def freeze(self) -> None:
-        self._frozen = {
-            queue: snapshot.watermarks.next_rank
-            for queue in self._selection.names()
-            if (snapshot := self._selection.snapshot(queue)) is not None
+        parts = {
+            key: {"parts": partitions.partition_count(lag, math.ceil(least * lag / total), most)}
+            for key, lag in lags.items()
+            if lag
         }
+        return offsets.sorted_({key: entry | parts.get(key, {}) for key, entry in end.items()})
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[RangePartition]:
         planned: list[RangePartition] = []
@@ -277,8 +163,25 @@ class _BrowsePlanner:
             ]
         return partitions.interleaved(planned, partitions.by_queue)
 
-    def _key(self, queue: str) -> str:
-        return offsets.key(self._project, queue)
+
+class BrowseReader(StreamReader):
+    planner_class = _BrowsePlanner
+    # Whoever sets them expects messages to be claimed.
+    unsupported = ("group", "claimTtl", "claimGrace")
+
+    def __init__(
+        self, config: StoreConfig, options: SourceOptions, columns: tuple[str, ...]
+    ) -> None:
+        super().__init__(config, options, columns)
+        self._read_spec = ReadSpec(
+            columns=columns,
+            size=options["fetchSize"],
+            include_expired=options["includeExpired"],
+            fail_on_data_loss=options["failOnDataLoss"],
+        )
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return partition_reader.read(self._config, self._read_spec, cast(RangePartition, partition))
 
 
 def _begin(before: QueueOffset | None, entry: QueueOffset) -> int:

@@ -19,6 +19,7 @@ from zaqar_redis.spark.options import (
     OffsetPositions,
     SourceOptions,
 )
+from zaqar_redis.spark.reading import data_loss
 from zaqar_redis.spark.stores import StoreConnections, StoreLocation
 from zaqar_redis.storage.redis.ranges import RedisRanges
 
@@ -39,6 +40,7 @@ class QueueSelection:
     """The queues that options name.  Raises BadConfiguration when options are not valid."""
 
     def __init__(self, options: SourceOptions, stores: StoreConnections) -> None:
+        self._options = options
         self._stores = stores
         self._pattern = options["subscribePattern"]
         options.exactly_one_of("subscribe", "subscribePattern")
@@ -95,6 +97,23 @@ class QueueSelection:
             raise errors.BadConfiguration(
                 f'option "uri": {redact_password(self._stores.config.uri)} refuses: {error}'
             ) from error
+
+    def start_rank(self, snapshot: QueueSnapshot, default: str) -> int:
+        """Returns the first rank to read; *default* is EARLIEST or LATEST.
+
+        Raises BadConfiguration, and data_loss.DataLoss when the rank does not exist.
+        """
+        if "startingTimestamp" in self._options.given:
+            self._options.exactly_one_of("startingTimestamp", "startingOffsets")
+            return self.seek(snapshot, self._options["startingTimestamp"])
+        position = position_for(self._options["startingOffsets"], snapshot.queue, default)
+        return data_loss.resume_rank(
+            snapshot.queue,
+            position.epoch,
+            resolve_rank(position, snapshot.watermarks),
+            snapshot.watermarks,
+            self._options["failOnDataLoss"],
+        )
 
     def seek(self, snapshot: QueueSnapshot, created: int) -> int:
         """Returns the rank of the first message created at this time (ms) or later."""
