@@ -29,7 +29,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from zaqar_redis import errors
-from zaqar_redis.spark.jobs import running
+from zaqar_redis.spark.jobs import arguments, running
 from zaqar_redis.spark.jobs.analysing import inputs, windows
 from zaqar_redis.spark.jobs.analysing.about import ReportHeader
 from zaqar_redis.spark.jobs.analysing.inputs import AnalyticsInput
@@ -47,16 +47,9 @@ WINDOW = "1 minute"
 REPORT = "report.html"
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("target", metavar="TARGET", help="folder or URI for tables and report")
-    some = parser.add_mutually_exclusive_group()
-    some.add_argument(
-        "--queue",
-        action="append",
-        metavar="QUEUE",
-        help="a queue; may be given more than once (all, of an archive)",
-    )
-    some.add_argument("--pattern", help="queues whose whole name matches, e.g. 'orders-.*'")
+    arguments.add_queues(parser, default="all, of an archive")
     parser.add_argument(
         "--archive", metavar="PATH", help="analyse this archive instead of the live queues"
     )
@@ -76,23 +69,10 @@ def check(parsed: argparse.Namespace) -> None:
 
 
 def run(spark: SparkSession, parsed: argparse.Namespace) -> JobReport:
-    if parsed.archive is None:
-        return analytics(
-            spark,
-            parsed.target,
-            running.source_options(parsed),
-            window=parsed.window,
-            quiet=parsed.quiet,
-        )
-    source = {"project": parsed.project}
-    if parsed.queue is not None:
-        source["subscribe"] = ",".join(parsed.queue)
-    if parsed.pattern is not None:
-        source["subscribePattern"] = parsed.pattern
     return analytics(
         spark,
         parsed.target,
-        source,
+        arguments.source_options(parsed),
         archive=parsed.archive,
         window=parsed.window,
         quiet=parsed.quiet,

@@ -24,6 +24,7 @@ import contextlib
 import sys
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pyspark.errors import AnalysisException, ParseException
@@ -33,7 +34,8 @@ from pyspark.sql.types import BooleanType
 
 from zaqar_redis import clock, errors
 from zaqar_redis.records import Watermarks
-from zaqar_redis.spark.jobs import redrive_tasks, running, tasks
+from zaqar_redis.spark.jobs import arguments, redrive_tasks, running, tasks
+from zaqar_redis.spark.jobs.arguments import argument
 from zaqar_redis.spark.jobs.progress import progress_bar
 from zaqar_redis.spark.jobs.redrive_tasks import (
     ALREADY_THERE,
@@ -63,66 +65,49 @@ _CLAIM_MESSAGES = 1000
 _ROUND_MESSAGES = 100_000
 #: Seconds for which messages stay claimed after a redrive was killed; and the grace.
 _CLAIM_TTL_SECONDS, _CLAIM_GRACE_SECONDS = 120, 60
-_RATE_LEAST, _RATE_MOST, _LIMIT_MOST = 0.001, 1e9, 2**53 - 1
 
 
 @dataclass(frozen=True)
 class RedriveSettings:
     #: a condition of Spark SQL
-    where: str | None = None
-    #: only dead letters from these queues; empty: all
-    origins: tuple[str, ...] = ()
-    #: None: the queue that each came from
-    target: str | None = None
-    #: messages to move at most
-    limit: int | None = None
-    #: messages a second
-    rate: float | None = None
-    dry_run: bool = False
+    where: str | None = argument("only messages that match it", metavar="CONDITION")
+    origins: Sequence[str] = argument(
+        "only dead letters from this queue; may be given more than once",
+        flag="--from-queue",
+        default=(),
+        action="append",
+        metavar="QUEUE",
+        check=arguments.queue_name,
+    )
+    target: str | None = argument(
+        "where to send them (where they came from)",
+        flag="--target-queue",
+        metavar="QUEUE",
+        check=arguments.queue_name,
+    )
+    limit: int | None = argument(
+        "move so many at most, oldest first",
+        type=int,
+        metavar="N",
+        check=arguments.bounds(1, 2**53 - 1),
+    )
+    rate: float | None = arguments.rate()
+    dry_run: bool = argument("only count, and change nothing", default=False)
     quiet: bool = True
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--queue", required=True, metavar="QUEUE", help="the dead-letter queue")
-    parser.add_argument("--where", metavar="CONDITION", help="only messages that match it")
-    parser.add_argument(
-        "--from-queue",
-        action="append",
-        default=[],
-        metavar="QUEUE",
-        help="only dead letters from this queue; may be given more than once",
-    )
-    parser.add_argument(
-        "--target-queue", metavar="QUEUE", help="where to send them (where they came from)"
-    )
-    parser.add_argument("--limit", type=int, metavar="N", help="move so many at most, oldest first")
-    parser.add_argument(
-        "--rate",
-        type=float,
-        metavar="N",
-        help=f"messages a second at most, in bursts of up to {redrive_tasks.CHUNK}",
-    )
-    parser.add_argument("--dry-run", action="store_true", help="only count, and change nothing")
+    arguments.add(parser, RedriveSettings)
 
 
 def check(parsed: argparse.Namespace) -> None:
-    _check(parsed.queue, _settings(parsed))
+    _check(parsed.queue, arguments.read(RedriveSettings, parsed))
 
 
 def run(spark: SparkSession, parsed: argparse.Namespace) -> JobReport:
-    return redrive(spark, parsed.queue, tasks.store_options(parsed), _settings(parsed))
-
-
-def _settings(parsed: argparse.Namespace) -> RedriveSettings:
-    return RedriveSettings(
-        where=parsed.where,
-        origins=tuple(parsed.from_queue),
-        target=parsed.target_queue,
-        limit=parsed.limit,
-        rate=parsed.rate,
-        dry_run=parsed.dry_run,
-        quiet=parsed.quiet,
-    )
+    settings = arguments.read(RedriveSettings, parsed)
+    return redrive(spark, parsed.queue, arguments.store_options(parsed), settings)
 
 
 def redrive(
@@ -154,12 +139,11 @@ def redrive(
 
 def _check(queue: str, settings: RedriveSettings) -> None:
     """Raises BadConfiguration."""
-    tasks.check_queue_name("--queue", queue)
-    tasks.check_queue_name("--target-queue", settings.target)
-    for origin in settings.origins:
-        tasks.check_queue_name("--from-queue", origin)
-    tasks.check_bounds("--rate", settings.rate, _RATE_LEAST, _RATE_MOST)
-    tasks.check_bounds("--limit", settings.limit, 1, _LIMIT_MOST)
+    try:
+        arguments.queue_name(queue)
+    except ValueError as error:
+        raise errors.BadConfiguration(f"--queue: {error}") from error
+    arguments.check(settings)
     if settings.target == queue:
         raise errors.BadConfiguration("--target-queue: it is the dead-letter queue itself")
 

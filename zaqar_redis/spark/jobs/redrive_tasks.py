@@ -17,7 +17,7 @@ from zaqar_redis import clock
 from zaqar_redis.keyspace import envelope
 from zaqar_redis.records import NewMessage
 from zaqar_redis.spark import columns
-from zaqar_redis.spark.jobs.tasks import OutcomeCounts, RateLimiter
+from zaqar_redis.spark.jobs.tasks import OutcomeCounts, RateLimiter, chunks
 from zaqar_redis.spark.reading import claims
 from zaqar_redis.spark.reading.claims import ClaimPartition, CountedClaim
 from zaqar_redis.spark.stores import StoreConfig, StoreConnections
@@ -32,11 +32,6 @@ MOVED, ALREADY_THERE, FILTERED, NO_ORIGIN = "moved", "already there", "filtered"
 BEYOND_LIMIT = "beyond the limit"
 #: Stands for the origin of a message that has none.
 NO_ORIGIN_QUEUE = "(none)"
-
-#: Messages of one round trip, and their bytes: a script blocks Redis, and a rate comes in
-#: bursts of this size.
-CHUNK = 200
-_CHUNK_BYTES = 1024 * 1024
 
 
 class _ClaimsReader(DataSourceReader):
@@ -111,7 +106,7 @@ class RedriveTask:
                 wanted, left = self._wanted(batch, left, counts)
                 advance(batch.num_rows - sum(map(len, wanted.values())))
                 for target, dead_letters in wanted.items():
-                    for chunk in _chunks(dead_letters):
+                    for chunk in chunks(dead_letters):
                         pace.wait()
                         self._move(stores, target, chunk, counts)
                         pace.advance(len(chunk))
@@ -176,16 +171,3 @@ def _dead_letter(row: dict[str, Any]) -> _DeadLetter:
     new_message = NewMessage(body=body, checksum=row["checksum"] or b"", encrypted=row["encrypted"])
     tail = envelope.tail(new_message, envelope.client_bytes(row["client_id"]))
     return _DeadLetter(row["id"], row["ttl"], tail, len(body))
-
-
-def _chunks(dead_letters: Sequence[_DeadLetter]) -> Iterator[list[_DeadLetter]]:
-    chunk: list[_DeadLetter] = []
-    size = 0
-    for dead_letter in dead_letters:
-        if chunk and (len(chunk) == CHUNK or size + dead_letter.size > _CHUNK_BYTES):
-            yield chunk
-            chunk, size = [], 0
-        chunk.append(dead_letter)
-        size += dead_letter.size
-    if chunk:
-        yield chunk

@@ -112,7 +112,7 @@ def plan_replay(
 
 
 def _chosen(messages: DataFrame, replay_settings: ReplaySettings) -> DataFrame:
-    least, most = replay_settings.ranks
+    least, most = replay_settings.rank_from, replay_settings.rank_to
     if least is not None:
         messages = messages.where(F.col("rank") >= F.lit(least))
     if most is not None:
