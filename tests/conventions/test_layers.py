@@ -47,6 +47,7 @@ ALLOWED = {
     "py4j": ("spark.", "cli.pipeline."),
     "deltalake": ("spark.jobs.",),
     "pyiceberg": ("spark.jobs.",),
+    "jinja2": ("spark.jobs.",),
     "matplotlib": ("spark.jobs.",),
     "numpy": ("spark.",),
     "gunicorn": ("api.worker.", "cli.", "bench."),

@@ -31,10 +31,9 @@ from pyspark.sql import functions as F
 from zaqar_redis import errors
 from zaqar_redis.spark.jobs import arguments, running
 from zaqar_redis.spark.jobs.analysing import inputs, windows
-from zaqar_redis.spark.jobs.analysing.about import ReportHeader
 from zaqar_redis.spark.jobs.analysing.inputs import AnalyticsInput
 from zaqar_redis.spark.jobs.analysing.output import ReportFolder
-from zaqar_redis.spark.jobs.analysing.summary import Summary, summary
+from zaqar_redis.spark.jobs.analysing.summary import ReportHeader, Summary, summary
 from zaqar_redis.spark.jobs.analysing.tables import ReportTables
 from zaqar_redis.spark.jobs.archiving import damage, layout
 from zaqar_redis.spark.jobs.progress import progress_bar
@@ -65,7 +64,7 @@ def check(parsed: argparse.Namespace) -> None:
     if parsed.archive is None and parsed.queue is None and parsed.pattern is None:
         raise errors.BadConfiguration("one of --queue, --pattern and --archive must be given")
     windows.seconds(parsed.window)
-    _check_library()
+    _check_libraries()
 
 
 def run(spark: SparkSession, parsed: argparse.Namespace) -> JobReport:
@@ -97,8 +96,8 @@ def analytics(
     """
     begun = time.monotonic()
     wanted = windows.seconds(window)
-    _check_library()
-    # Imported only here: matplotlib may not be installed.
+    _check_libraries()
+    # Imported only here: its libraries may not be installed.
     from zaqar_redis.spark.jobs.analysing.page import page
 
     out = ReportFolder(spark, target)
@@ -127,11 +126,13 @@ def analytics(
     return _report(about, wanted, found, out, time.monotonic() - begun)
 
 
-def _check_library() -> None:
-    if find_spec("matplotlib") is None:
-        raise errors.BadConfiguration(
-            "the report is drawn by matplotlib, which is not installed: pip install '.[report]'"
-        )
+def _check_libraries() -> None:
+    for library, does in (("matplotlib", "drawn"), ("jinja2", "written")):
+        if find_spec(library) is None:
+            raise errors.BadConfiguration(
+                f"the report is {does} by {library}, which is not installed: "
+                "pip install '.[report]'"
+            )
 
 
 def _given(spark: SparkSession, source: Mapping[str, str], archive: str | None) -> AnalyticsInput:
