@@ -65,15 +65,20 @@ def read(settings: type[T], parsed: argparse.Namespace, **more: Any) -> T:
 def check(settings: Any) -> None:
     """Raises BadConfiguration that names the argument when a value is not valid."""
     for each in _declared(type(settings)):
-        value, check_value = getattr(settings, each.name), each.metadata["check"]
-        if check_value is None or value is None:
+        value, value_check = getattr(settings, each.name), each.metadata["check"]
+        if value_check is None or value is None:
             continue
         repeated = each.metadata["given"].get("action") == "append"
         for one in value if repeated else (value,):
-            try:
-                check_value(one)
-            except ValueError as error:
-                raise errors.BadConfiguration(f"{_flag(each)}: {error}") from error
+            check_value(_flag(each), one, value_check)
+
+
+def check_value(flag: str, value: Any, value_check: ValueCheck) -> None:
+    """Raises BadConfiguration that names the argument when its value is not valid."""
+    try:
+        value_check(value)
+    except ValueError as error:
+        raise errors.BadConfiguration(f"{flag}: {error}") from error
 
 
 def bounds(least: float, most: float) -> ValueCheck:

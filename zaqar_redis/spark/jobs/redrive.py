@@ -32,8 +32,7 @@ from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType
 
-from zaqar_redis import clock, errors
-from zaqar_redis.records import Watermarks
+from zaqar_redis import errors
 from zaqar_redis.spark.jobs import arguments, redrive_tasks, running, tasks
 from zaqar_redis.spark.jobs.arguments import argument
 from zaqar_redis.spark.jobs.progress import progress_bar
@@ -51,9 +50,9 @@ from zaqar_redis.spark.jobs.report import JobReport
 from zaqar_redis.spark.jobs.tasks import OutcomeCounts
 from zaqar_redis.spark.reading.claims import CountedClaim, QueueClaims
 from zaqar_redis.spark.reading.group_lease import GroupLease, GroupTaken
+from zaqar_redis.spark.reading.selection import QueueSnapshot, snapshot_of
 from zaqar_redis.spark.source import ZaqarDataSource
-from zaqar_redis.spark.stores import StoreConnections, StoreLocation
-from zaqar_redis.storage.redis.ranges import RedisRanges
+from zaqar_redis.spark.stores import StoreConnections
 
 NAME = "redrive"
 
@@ -125,24 +124,21 @@ def redrive(
     condition = _condition(spark, settings)
     config = tasks.store_config(store)
     with StoreConnections(config) as stores:
-        watermarks = _watermarks(stores, queue)
-        if watermarks is None:
+        snapshot = snapshot_of(stores, queue)
+        if snapshot is None:
             raise errors.BadConfiguration(f'--queue: there is no queue "{queue}"')
-        if settings.target is not None and _watermarks(stores, settings.target) is None:
+        if settings.target is not None and snapshot_of(stores, settings.target) is None:
             raise errors.BadConfiguration(f'--target-queue: there is no queue "{settings.target}"')
         if settings.dry_run:
             counts = _dry_run_counts(spark, stores, queue, store, condition, settings)
         else:
-            counts = _RedriveRun(spark, stores, queue, watermarks, condition, settings).all()
+            counts = _RedriveRun(spark, stores, snapshot, condition, settings).all()
     return _report(counts, settings, time.monotonic() - began)
 
 
 def _check(queue: str, settings: RedriveSettings) -> None:
     """Raises BadConfiguration."""
-    try:
-        arguments.queue_name(queue)
-    except ValueError as error:
-        raise errors.BadConfiguration(f"--queue: {error}") from error
+    arguments.check_value("--queue", queue, arguments.queue_name)
     arguments.check(settings)
     if settings.target == queue:
         raise errors.BadConfiguration("--target-queue: it is the dead-letter queue itself")
@@ -170,16 +166,6 @@ def _check_condition(spark: SparkSession, text: str) -> None:
         raise errors.BadConfiguration(f"--where: it must be a condition, not of type {kind}")
 
 
-def _watermarks(stores: StoreConnections, queue: str) -> Watermarks | None:
-    """Returns the queue's watermarks; None: it does not exist."""
-
-    def fetch(location: StoreLocation) -> Watermarks | None:
-        ranges = RedisRanges(stores.client(location.uri), clock.store)
-        return ranges.watermarks(stores.config.project, queue).run()
-
-    return stores.with_retry(queue, fetch)
-
-
 def _dry_run_counts(
     spark: SparkSession,
     stores: StoreConnections,
@@ -204,7 +190,7 @@ def _dry_run_counts(
         outcome = WOULD_MOVE
         if not wanted:
             outcome = FILTERED
-        elif target is None or _watermarks(stores, target) is None:
+        elif target is None or snapshot_of(stores, target) is None:
             outcome = NO_ORIGIN
         elif left is not None:
             moved = min(left, number)
@@ -219,17 +205,16 @@ class _RedriveRun:
         self,
         spark: SparkSession,
         stores: StoreConnections,
-        queue: str,
-        watermarks: Watermarks,
+        snapshot: QueueSnapshot,
         condition: Column,
         settings: RedriveSettings,
     ) -> None:
         self._spark = spark
         self._stores = stores
-        self._queue = queue
+        self._queue = queue = snapshot.queue
         #: messages behind it are left: they may be those that were sent back just now
-        self._end = watermarks.next_rank
-        self._seen = watermarks.count if settings.limit is None else None
+        self._end = snapshot.watermarks.next_rank
+        self._seen = snapshot.watermarks.count if settings.limit is None else None
         self._condition = condition
         self._redrive_settings = settings
         self._group_lease = GroupLease(
@@ -265,8 +250,8 @@ class _RedriveRun:
             return None
         return (
             self._redrive_settings.limit
-            - _total(self._counts, MOVED)
-            - _total(self._counts, ALREADY_THERE)
+            - tasks.total(self._counts, MOVED)
+            - tasks.total(self._counts, ALREADY_THERE)
         )
 
     def _claim_round(self, left: int | None) -> list[CountedClaim]:
@@ -311,22 +296,14 @@ class _RedriveRun:
                 self._claims.release(self._queue, claim)
 
 
-def _total(counts: OutcomeCounts, outcome: str) -> int:
-    return sum(number for (_, of), number in counts.items() if of == outcome)
-
-
 def _report(counts: OutcomeCounts, settings: RedriveSettings, seconds: float) -> JobReport:
     outcomes = [WOULD_MOVE] if settings.dry_run else [MOVED, ALREADY_THERE]
     outcomes += [FILTERED, NO_ORIGIN, *([BEYOND_LIMIT] if settings.limit is not None else [])]
-    queues: dict[str, dict[str, int]] = {}
-    for (queue, outcome), number in sorted(counts.items()):
-        if number:
-            queues.setdefault(queue, {})[outcome] = number
     return JobReport(
         NAME,
-        {"dead letters seen": {outcome: _total(counts, outcome) for outcome in outcomes}},
+        {"dead letters seen": {outcome: tasks.total(counts, outcome) for outcome in outcomes}},
         seconds,
-        {"queues": queues},
+        {"queues": tasks.by_queue(counts)},
     )
 
 

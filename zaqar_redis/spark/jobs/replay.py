@@ -180,19 +180,13 @@ def _restore_one(replay_plan: ReplayPlan, queue: str, target: str) -> RestoreCom
 
 def _report(replay_plan: ReplayPlan, counts: OutcomeCounts, seconds: float) -> JobReport:
     always = (WRITTEN, ALREADY_THERE) if not replay_plan.replay_settings.dry_run else (PLANNED,)
-    outcomes = dict.fromkeys(
-        (*always, *((EXPIRED,) if replay_plan.replay_settings.preserve else ())), 0
-    )
-    by_queue: dict[str, dict[str, int]] = {}
-    for (queue, outcome), messages in sorted(counts.items()):
-        outcomes[outcome] = outcomes.get(outcome, 0) + messages
-        if messages:
-            by_queue.setdefault(queue, {})[outcome] = messages
+    restored = (EXPIRED,) if replay_plan.replay_settings.preserve else ()
+    outcomes = dict.fromkeys((*always, *restored, *(outcome for _, outcome in counts)))
     return JobReport(
         NAME,
-        {"messages read": outcomes},
+        {"messages read": {outcome: tasks.total(counts, outcome) for outcome in outcomes}},
         seconds,
-        {"write id": replay_plan.write_id, "target queues": by_queue},
+        {"write id": replay_plan.write_id, "target queues": tasks.by_queue(counts)},
     )
 
 

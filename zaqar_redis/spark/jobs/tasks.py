@@ -95,6 +95,19 @@ def sum_counts(frame: DataFrame, work: TaskFunction[OutcomeCounts]) -> OutcomeCo
     return sum(run_tasks(frame, work), Counter())
 
 
+def total(counts: OutcomeCounts, outcome: str) -> int:
+    return sum(messages for (_, of), messages in counts.items() if of == outcome)
+
+
+def by_queue(counts: OutcomeCounts) -> dict[str, dict[str, int]]:
+    """Returns the counts other than 0, by queue and then by outcome, sorted."""
+    found: dict[str, dict[str, int]] = {}
+    for (queue, outcome), messages in sorted(counts.items()):
+        if messages:
+            found.setdefault(queue, {})[outcome] = messages
+    return found
+
+
 class _Sized(Protocol):
     @property
     def size(self) -> int:

@@ -85,14 +85,8 @@ class QueueSelection:
 
         Raises StoreUnavailable, and BadConfiguration when the store refuses to be read.
         """
-
-        def fetch(location: StoreLocation) -> QueueSnapshot | None:
-            ranges = RedisRanges(self._stores.client(location.uri), clock.store)
-            watermarks = ranges.watermarks(self._stores.config.project, queue).run()
-            return QueueSnapshot(queue, location, watermarks) if watermarks is not None else None
-
         try:
-            return self._stores.with_retry(queue, fetch)
+            return snapshot_of(self._stores, queue)
         except CommandRefused as error:
             raise errors.BadConfiguration(
                 f'option "uri": {redact_password(self._stores.config.uri)} refuses: {error}'
@@ -124,6 +118,17 @@ class QueueSelection:
             return 0 if rank is None else rank
 
         return self._stores.with_retry(snapshot.queue, fetch)
+
+
+def snapshot_of(stores: StoreConnections, queue: str) -> QueueSnapshot | None:
+    """Returns what the queue holds; None: it does not exist.  Raises StoreUnavailable."""
+
+    def fetch(location: StoreLocation) -> QueueSnapshot | None:
+        ranges = RedisRanges(stores.client(location.uri), clock.store)
+        watermarks = ranges.watermarks(stores.config.project, queue).run()
+        return QueueSnapshot(queue, location, watermarks) if watermarks is not None else None
+
+    return stores.with_retry(queue, fetch)
 
 
 def position_for(positions: OffsetPositions, queue: str, default: str) -> OffsetPosition:
