@@ -44,7 +44,7 @@ def start(store: SparkTestStore) -> Iterator[Start]:
         query.stop()
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def context(monkeypatch: pytest.MonkeyPatch) -> FakeTaskContext:
     """The task context that writers see."""
     task_context = FakeTaskContext()
