@@ -51,7 +51,7 @@ class FakeTaskContext:
 
 def current_context() -> FakeTaskContext:
     """Returns the context of tasks in this test, which the fixture `context` has set."""
-    return cast(FakeTaskContext, task.TaskContext.get())
+    return cast(FakeTaskContext, task._context())
 
 
 def rows(*bodies: Any, **columns: Sequence[Any]) -> pa.RecordBatch:

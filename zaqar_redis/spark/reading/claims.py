@@ -15,7 +15,7 @@ from zaqar_redis.keyspace.script import Verb
 from zaqar_redis.records import RawClaim
 from zaqar_redis.spark.reading import decode
 from zaqar_redis.spark.reading.decode import MessageSource
-from zaqar_redis.spark.reading.group_lease import GroupLease, claims_at
+from zaqar_redis.spark.reading.group_lease import GroupLease
 from zaqar_redis.spark.stores import StoreConnections, StoreLocation
 from zaqar_redis.storage.redis import range_reader
 from zaqar_redis.storage.redis.claims import RedisClaims
@@ -70,7 +70,7 @@ class QueueClaims:
                 most = min(limit, ready)
             if most <= 0:
                 return None
-            claims = claims_at(self._stores, location)
+            claims = self._stores.claims(location)
             made = claims.create(self._project, queue, ttl=ttl, grace=grace, limit=most).run()
             return (made.claim_id, len(made.messages)) if made.claim_id else None
 
@@ -87,7 +87,7 @@ class QueueClaims:
         def renew(location: StoreLocation) -> bool:
             if not self._lease.renew_at(self._stores, queue, claim, location):
                 return False
-            held = claims_at(self._stores, location).get(self._project, queue, claim).run()
+            held = self._stores.claims(location).get(self._project, queue, claim).run()
             return held is not None and len(held.messages) == count
 
         complete = self._stores.with_retry(queue, renew)
@@ -107,9 +107,7 @@ class QueueClaims:
     ) -> None:
         self._stores.with_retry(
             queue,
-            lambda location: verb(
-                claims_at(self._stores, location), self._project, queue, claim
-            ).run(),
+            lambda location: verb(self._stores.claims(location), self._project, queue, claim).run(),
         )
         self._lease.drop(claim)
 

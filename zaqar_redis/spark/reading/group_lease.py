@@ -16,9 +16,8 @@ import uuid
 from functools import partial
 from urllib.parse import quote
 
-from zaqar_redis import clock, errors
+from zaqar_redis import errors
 from zaqar_redis.spark.stores import StoreConfig, StoreConnections, StoreLocation
-from zaqar_redis.storage.redis.claims import RedisClaims
 from zaqar_redis.storage.redis.roles import RedisRoles
 
 LOG = logging.getLogger(__name__)
@@ -121,13 +120,9 @@ class GroupLease:
         self, stores: StoreConnections, queue: str, claim: str, location: StoreLocation
     ) -> bool:
         """Renews the claim for its whole TTL; returns whether it was alive."""
-        claims = claims_at(stores, location)
+        claims = stores.claims(location)
         project = self._config.project
         return claims.update(project, queue, claim, ttl=self.ttl, grace=self.grace).run()
 
     def _roles(self, stores: StoreConnections) -> RedisRoles:
         return RedisRoles(stores.client(self._config.control_uri))
-
-
-def claims_at(stores: StoreConnections, location: StoreLocation) -> RedisClaims:
-    return RedisClaims(stores.client(location.uri), clock.store, stores.dead_letter)
