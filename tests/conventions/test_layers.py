@@ -23,7 +23,7 @@ LAYER = {package: layer for layer, packages in enumerate(LAYERS) for package in 
 
 #: Layers inside a package, in the same order. Those of one layer may use each other.
 INNER = {
-    "realtime": (("engine", "protocol"), ("engines", "session", "pushes"), ("node",)),
+    "realtime": (("engine", "protocol"), ("engines", "session"), ("node",)),
     "spark": (
         ("options", "columns", "offsets", "stores", "permissions", "task", "task_progress"),
         ("reading", "writing", "queue_restore"),

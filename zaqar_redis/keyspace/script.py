@@ -7,7 +7,7 @@ arguments by name and a wrong name fails before anything is sent.
 
 A verb is a generator that yields `Call` values and is sent their answers: the
 same verb is awaited by the server and run by synchronous callers.  Independent calls
-may be yielded together; the server sends them in one write.  It may also yield another
+may be yielded together, as a list; the server sends them in one write.  It may also yield another
 verb, perhaps of another store, and a `Pause`.  What fails, e.g. a call to a store that is
 unavailable, raises its error where it was yielded.
 """
@@ -169,19 +169,21 @@ def _answer(client: AsyncScriptClient, request: Any) -> Generator[Any, Any, Any]
     """Returns what to wait for in an event loop to get the answer of a request."""
     if isinstance(request, Call):
         return client.call(request).__await__()
-    if isinstance(request, Sequence):
+    if isinstance(request, Verb):
+        return request.__await__()
+    if isinstance(request, list):
         each = [client.call(one) if isinstance(one, Call) else one for one in request]
         return asyncio.gather(*each).__await__()
     if isinstance(request, Pause):
         return asyncio.sleep(request.seconds).__await__()
-    return cast(Generator[Any, Any, Any], request.__await__())
+    return cast(Generator[Any, Any, Any], request.__await__())  # e.g. of another driver
 
 
 def _answer_blocking(client: SyncScriptClient, request: Any) -> Generator[Any, Any, Any]:
     """Returns the answer of a request: a generator that never yields."""
     if isinstance(request, Call):
         return client.call(request)
-    if isinstance(request, Sequence):
+    if isinstance(request, list):
         return [client.call(one) if isinstance(one, Call) else one.run() for one in request]
     if isinstance(request, Pause):
         time.sleep(request.seconds)

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from zaqar import storage
 
 from zaqar_redis.keyspace.script import Verb
-from zaqar_redis.storage.pools.router import DEFAULT_RETRY, Route
+from zaqar_redis.storage.pools.router import RetryPolicy, Route
 from zaqar_redis.zaqar_plugin import options, stores
 from zaqar_redis.zaqar_plugin.catalogue import CatalogueController
 from zaqar_redis.zaqar_plugin.claims import ClaimController
@@ -143,9 +143,11 @@ class ControlDriver(storage.ControlDriverBase):
 
     def __init__(self, conf: Any, cache: Any) -> None:
         super().__init__(conf, cache)
-        management = stores.open_store(conf[f"drivers:management_store:{self.SCHEME}"])
+        group = conf[f"drivers:management_store:{self.SCHEME}"]
+        management = stores.open_store(group)
         default = self._message_store(management)
-        self.stores = PluginRouter(management, default, bool(conf.pooling), DEFAULT_RETRY)
+        retry = RetryPolicy(move_timeout=group.move_timeout)
+        self.stores = PluginRouter(management, default, bool(conf.pooling), retry)
 
     def close(self) -> None:
         self.stores.close()

@@ -144,6 +144,7 @@ class Router(ComposedVerbs, Generic[StoreT, ControlT]):
         default.route_dead_letters(self.dead_letter)
         self._retry = retry
         self._cache_ttl = cache_ttl
+        self._expires = cache_ttl < math.inf
         self._cached_until = -math.inf
         self._route_cache: dict[tuple[str, str], Route[StoreT]] = {}
         self._pools: PoolsSnapshot | None = None
@@ -160,7 +161,6 @@ class Router(ComposedVerbs, Generic[StoreT, ControlT]):
         stores = [self.default.driver, *(route.driver for route in self._opened.values())]
         yield [store.close() for store in (*stores, *(store for _, store in self._drained))]
 
-    @verb
     def route(
         self,
         project: str,
@@ -170,14 +170,27 @@ class Router(ComposedVerbs, Generic[StoreT, ControlT]):
         make: bool = False,
         flavor: str = "",
         first: Route[StoreT] | None = None,
-    ) -> Steps[A]:
+    ) -> Verb[A]:
         """Returns the result of *act* on the store of the queue.
 
         A queue without a catalogue entry is looked up in the default pool, unless *make*:
         then a pool of its *flavor* is assigned to it.  *first* is tried before the catalogue
         is read.  Raises what *act* raises, Unavailable when the `RetryPolicy` ends.
         """
-        known = first or self._cached_route(project, queue)
+        return Verb(None, self._steps(project, queue, act, make, flavor, first))
+
+    def _steps(
+        self,
+        project: str,
+        queue: str,
+        act: Callable[[StoreT], Awaitable[A]],
+        make: bool,
+        flavor: str,
+        first: Route[StoreT] | None,
+    ) -> Steps[A]:
+        if self._expires:
+            self._expire_cache()
+        known = first or self._route_cache.get((project, queue))
         if known is not None:
             try:
                 return (yield act(known.driver))  # type: ignore[no-any-return]
@@ -357,12 +370,8 @@ class Router(ComposedVerbs, Generic[StoreT, ControlT]):
     def _drain(self, route: Route[StoreT]) -> None:
         self._drained.append((time.monotonic() + _DRAIN_GRACE_SECONDS, route.driver))
 
-    def _cached_route(self, project: str, queue: str) -> Route[StoreT] | None:
-        self._expire_cache()
-        return self._route_cache.get((project, queue))
-
     def _expire_cache(self) -> None:
-        if self._cache_ttl < math.inf and time.monotonic() > self._cached_until:
+        if self._expires and time.monotonic() > self._cached_until:
             self._cached_until = time.monotonic() + self._cache_ttl
             self.invalidate(None)
 
