@@ -61,7 +61,7 @@ class ChannelCommand(ServerApiCommand):
 class ListChannel(ServerApiCommand, Lister):
     """List the channels that have subscribers, on all nodes together.
 
-    Example: zaqar-redis channel list --pattern 'chat:*'
+    Example: zaqar-redis channel list --pattern 'chat:room*'
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:

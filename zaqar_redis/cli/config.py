@@ -59,7 +59,7 @@ class CheckConfig(ConfigCommand):
 class ShowConfig(ConfigCommand, Lister):
     """List all options with their effective values, and where each comes from.
 
-    Keys and passwords are shown as ***. Example:
+    Keys and passwords are hidden. Example:
 
         zaqar-redis config show -f csv
     """

@@ -26,7 +26,7 @@ from zaqar_redis.realtime.node.queue_channels import QueueChannels
 from zaqar_redis.storage import pools
 from zaqar_redis.storage.contract import Driver
 from zaqar_redis.storage.load import can_control, load
-from zaqar_redis.storage.pools.router import RetryPolicy
+from zaqar_redis.storage.pools.retry import RetryPolicy
 
 
 def problems(conf: cfg.ConfigOpts) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from oslo_config import cfg
 
-from zaqar_redis.storage.pools.router import DEFAULT_RETRY
+from zaqar_redis.storage.pools.retry import DEFAULT_RETRY
 
 OPTIONS: list[tuple[str | None, list[cfg.Opt]]] = [
     (
