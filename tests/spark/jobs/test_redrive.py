@@ -278,4 +278,4 @@ def _expire_claims(store: SparkTestStore) -> None:
     for slot in ("leases", "claimed"):
         key = store.key(slot, DEAD)
         for member in store.command("ZRANGE", key, 0, -1):
-            store.command("ZADD", key, 1, member)
+            store.command("ZADD", key, "XX", 1, member)  # a dying task may delete it

@@ -211,7 +211,7 @@ def test_two_epochs_cannot_be_restored_as_one_queue(archived: Archived, target: 
         ({"target": "a b"}, "--target-queue"),
         ({"ttl": 5}, "--ttl"),
         ({"rate": 0}, "--rate"),
-        ({"ranks": (-1, None)}, "--rank-from"),
+        ({"rank_from": -1}, "--rank-from"),
         ({"write_id": "a b"}, "--write-id"),
         ({"preserve": True, "ttl": 60}, "--ttl"),
         ({"preserve": True, "rate": 60}, "--rate"),
