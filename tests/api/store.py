@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from redis.asyncio.connection import AbstractConnection
 
 from zaqar_redis.keyspace.client import AsyncClient
-from zaqar_redis.keyspace.script import Call
+from zaqar_redis.keyspace.script import RedisCommand
 from zaqar_redis.records import ClaimResult, Message, NewMessage, Stats
 from zaqar_redis.storage.redis import RedisDriver
 
@@ -35,7 +35,7 @@ class RoundTripCounter:
     async def close(self) -> None:
         await self._client.close()
 
-    async def call(self, call: Call) -> Any:
+    async def call(self, call: RedisCommand) -> Any:
         if self._turn is None:
             self.trips += 1
             self._turn = asyncio.get_running_loop().call_soon(self._next)

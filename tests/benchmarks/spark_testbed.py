@@ -21,8 +21,8 @@ from zaqar_redis.keyspace.client import BlockingClient
 from zaqar_redis.records import NewMessage, Watermarks
 from zaqar_redis.spark.jobs import session
 from zaqar_redis.spark.stores import StoreConfig, StoreConnections
-from zaqar_redis.storage.redis.ledger import RedisLedger
-from zaqar_redis.storage.redis.ranges import RedisRanges
+from zaqar_redis.storage.redis.bulk.ledger import RedisLedger
+from zaqar_redis.storage.redis.bulk.ranges import RedisRanges
 
 PROJECT = "bench"
 #: The queue with the number of messages of the option --messages.

@@ -24,7 +24,7 @@ from zaqar_redis.spark import columns
 from zaqar_redis.spark.stores import StoreConfig, StoreConnections
 from zaqar_redis.storage.control import DEFAULT_POOL
 from zaqar_redis.storage.redis import identity
-from zaqar_redis.storage.redis.range_reader import RangeFields, RangeReader, RawPage
+from zaqar_redis.storage.redis.bulk.range_reader import RangeFields, RangeReader, RawPage
 
 #: Messages of a page: the default of the data source.
 PAGE = 2000

@@ -11,12 +11,12 @@ from zaqar_redis.keyspace import envelope, keys
 from zaqar_redis.keyspace.batch import BatchSettings
 from zaqar_redis.keyspace.client import BlockingClient
 from zaqar_redis.records import ClaimResult, IdempotencyKey, NewMessage
+from zaqar_redis.storage.redis.bulk.ledger import BatchDigest, RedisLedger
+from zaqar_redis.storage.redis.bulk.ranges import RedisRanges
+from zaqar_redis.storage.redis.bulk.staged_chunks import RedisStagedChunks
 from zaqar_redis.storage.redis.claims import RedisClaims
-from zaqar_redis.storage.redis.ledger import BatchDigest, RedisLedger
 from zaqar_redis.storage.redis.messages import RedisMessages
 from zaqar_redis.storage.redis.queues import RedisQueues
-from zaqar_redis.storage.redis.ranges import RedisRanges
-from zaqar_redis.storage.redis.staged_chunks import RedisStagedChunks
 
 #: A chunk in the form that the ledger and the staged writes take.
 Chunk = list[tuple[int, int, bytes]]

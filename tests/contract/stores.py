@@ -15,7 +15,7 @@ from redis.asyncio.connection import AbstractConnection
 from zaqar_redis import errors
 from zaqar_redis.keyspace import client as keyspace
 from zaqar_redis.keyspace.batch import BatchSettings
-from zaqar_redis.keyspace.script import Call
+from zaqar_redis.keyspace.script import Call, RedisCommand
 from zaqar_redis.records import (
     CheckResult,
     ClaimResult,
@@ -90,7 +90,7 @@ class Crash:
 
 
 class CrashBeforeScript:
-    """A client of a process that dies before it sends a certain script."""
+    """A client of a process that dies before it sends a certain script, or plain command."""
 
     def __init__(self, client: keyspace.AsyncClient, crash: Crash) -> None:
         self._client = client
@@ -102,8 +102,8 @@ class CrashBeforeScript:
     async def close(self) -> None:
         await self._client.close()
 
-    async def call(self, call: Call) -> Any:
-        self._crash.before(call.script.name)
+    async def call(self, call: RedisCommand) -> Any:
+        self._crash.before(call.script.name if isinstance(call, Call) else str(call.command()[0]))
         return await self._client.call(call)
 
     async def command(self, *parts: bytes | str | int) -> Any:
@@ -196,7 +196,10 @@ class ContractStore:
 
     @contextlib.contextmanager
     def dying_before(self, script: str, after: int = 0) -> Iterator[None]:
-        """Lets the process die before *script*, but not the first *after* times."""
+        """Lets the process die before *script*, but not the first *after* times.
+
+        A plain command is named by its first word.
+        """
         clients = [
             (resource, client)
             for driver, client in self._parts

@@ -25,8 +25,10 @@ from zaqar_redis.keyspace.batch import BatchSettings
 from zaqar_redis.realtime.engine import Dedup, HistoryFilter, HistoryOptions
 from zaqar_redis.realtime.engines.redis import RedisHistory, RedisPresence
 from zaqar_redis.records import IdempotencyKey, Job, Move, NewMessage
-from zaqar_redis.storage.redis.control import RedisCatalogue, RedisJobs
-from zaqar_redis.storage.redis.dead_letter_posting import DEAD_LETTER_WINDOW_MS, RedisDeadLetters
+from zaqar_redis.storage.redis.bulk.dead_letters import RedisDeadLetters
+from zaqar_redis.storage.redis.catalogue import RedisCatalogue
+from zaqar_redis.storage.redis.control import RedisJobs
+from zaqar_redis.storage.redis.dead_letters import DEAD_LETTER_WINDOW_MS
 from zaqar_redis.storage.redis.live import RedisLive
 from zaqar_redis.storage.redis.subscriptions import RedisSubscriptions
 from zaqar_redis.storage.redis.transfer import RedisTransfer

@@ -25,7 +25,7 @@ from zaqar_redis.keyspace import envelope
 from zaqar_redis.records import IdempotencyKey
 from zaqar_redis.storage.contract import EncryptionRequired
 from zaqar_redis.storage.control import DEFAULT_POOL
-from zaqar_redis.storage.redis.ledger import LEDGER_WINDOW_MS, BatchDigest, ChunkMismatch
+from zaqar_redis.storage.redis.bulk.ledger import LEDGER_WINDOW_MS, BatchDigest, ChunkMismatch
 
 DAY = 24 * 3600
 

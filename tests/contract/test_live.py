@@ -26,7 +26,7 @@ from zaqar_redis.keyspace import envelope, keys
 from zaqar_redis.keyspace.batch import BatchSettings
 from zaqar_redis.records import HistoryPage, Message, NewMessage, Pool, PostedBatch
 from zaqar_redis.storage.contract import Live
-from zaqar_redis.storage.redis.dead_letter_posting import RedisDeadLetters
+from zaqar_redis.storage.redis.bulk.dead_letters import RedisDeadLetters
 
 
 class LiveRecorder:

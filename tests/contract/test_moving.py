@@ -37,7 +37,7 @@ from zaqar_redis.storage.pools.rebalance import REBALANCE_JOB
 
 RETRY = IdempotencyKey(key="once", fingerprint=b"1", window=3_600_000)
 
-#: The scripts of a move, in the order of execution.
+#: The scripts and plain commands of a move, in the order of execution.
 STEPS = [
     "move_begin",
     "transfer_begin_import",
@@ -56,10 +56,10 @@ STEPS = [
     "transfer_seal",
     "move_commit",
     "move_unlock",
-    "project_add",
-    "queue_listed",
+    "ZADD",
+    "HDEL",
     "transfer_tombstone",
-    "project_remove",
+    "ZREM",
     "move_end",
 ]
 

@@ -234,7 +234,7 @@ def test_purge_is_idempotent_and_does_not_create_the_queue(store: ContractStore)
     assert store.queue() is None
 
 
-@pytest.mark.parametrize("script", ["project_add", "queue_listed"])
+@pytest.mark.parametrize("script", ["ZADD", "HDEL"])
 def test_queue_created_by_crashed_process_is_listed_at_next_use(
     store: ContractStore, script: str
 ) -> None:
@@ -252,7 +252,7 @@ def test_queue_created_by_crashed_process_is_listed_at_next_use(
 def test_queue_deleted_by_a_crashed_process_is_not_listed(store: ContractStore) -> None:
     for name in "abc":
         store.create(name)
-    with store.dying_before("project_remove"):
+    with store.dying_before("ZREM"):
         store.run(store.driver.queues.delete(store.project, "b"))
     assert [queue.name for queue in store.queues(limit=2).items] == ["a", "c"]
     assert store.run(store.driver.queues.count(store.project)) == 2

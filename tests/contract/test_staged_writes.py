@@ -24,7 +24,7 @@ from tests.contract.stores import (
 )
 from zaqar_redis import errors
 from zaqar_redis.keyspace import keys
-from zaqar_redis.keyspace.script import Call
+from zaqar_redis.keyspace.script import RedisCommand
 from zaqar_redis.records import CheckResult
 from zaqar_redis.storage.contract import EncryptionRequired
 from zaqar_redis.storage.control import DEFAULT_POOL
@@ -124,7 +124,7 @@ class CrashAfterCalls:
         self._client = client
         self._left = calls
 
-    def call(self, call: Call) -> Any:
+    def call(self, call: RedisCommand) -> Any:
         if self._left == 0:
             raise ProcessDied
         self._left -= 1

@@ -59,6 +59,9 @@ ALLOWED = {
     "uvicorn_worker": ("api.worker.", "cli.", "bench."),
 }
 
+#: What only bulk readers and writers use.
+_BULK = "zaqar_redis.storage.redis.bulk"
+
 
 def imports(name: str, source: str, is_package: bool) -> Iterator[str]:
     """Yields the dotted names that a module imports, in functions too."""
@@ -98,6 +101,8 @@ def _across(name: str, own: str, imported: str) -> str | None:
         ("spark", "storage.redis", "zaqar_plugin")
     ):
         return f"{name} imports a driver, {imported}"
+    if imported.startswith(_BULK) and not own.startswith(("spark", "storage.redis.bulk")):
+        return f"{name} imports {imported}, which is for Spark only"
     return _within(name, own, imported)
 
 
@@ -141,6 +146,8 @@ def test_every_package_belongs_to_a_layer() -> None:
         ("zaqar_redis.storage.load", "from zaqar_redis.storage.redis import create"),
         ("zaqar_redis.storage.contract", "def f():\n    from zaqar_redis.storage import redis"),
         ("zaqar_redis.storage.redis.queues", "from zaqar_redis.storage.pools import router"),
+        ("zaqar_redis.storage.redis.claims", "from zaqar_redis.storage.redis.bulk import ledger"),
+        ("zaqar_redis.zaqar_plugin.stores", "from zaqar_redis.storage.redis.bulk import ranges"),
         ("zaqar_redis.realtime.session.session", "from zaqar_redis.realtime.node import packing"),
         ("zaqar_redis.spark.reading.batch", "from zaqar_redis.spark.jobs import session"),
         ("zaqar_redis.auth.signed_urls", "from zaqar_redis.service import queues"),

@@ -29,11 +29,11 @@ from zaqar_redis.keyspace.batch import BatchSettings
 from zaqar_redis.keyspace.client import BlockingClient
 from zaqar_redis.records import ClaimResult, NewMessage, Watermarks
 from zaqar_redis.spark.source import ZaqarDataSource
+from zaqar_redis.storage.redis.bulk.ledger import RedisLedger
+from zaqar_redis.storage.redis.bulk.ranges import RedisRanges
 from zaqar_redis.storage.redis.claims import RedisClaims
-from zaqar_redis.storage.redis.ledger import RedisLedger
 from zaqar_redis.storage.redis.messages import RedisMessages
 from zaqar_redis.storage.redis.queues import RedisQueues
-from zaqar_redis.storage.redis.ranges import RedisRanges
 
 T = TypeVar("T")
 

@@ -18,8 +18,8 @@ from zaqar_redis.records import NewMessage
 from zaqar_redis.spark.queue_restore import NotRestored
 from zaqar_redis.spark.writing.rows import BadRow
 from zaqar_redis.storage.control import DEFAULT_POOL
-from zaqar_redis.storage.redis.control import RedisCatalogue
-from zaqar_redis.storage.redis.ledger import RedisLedger
+from zaqar_redis.storage.redis.bulk.ledger import RedisLedger
+from zaqar_redis.storage.redis.catalogue import RedisCatalogue
 from zaqar_redis.storage.redis.transfer import RedisTransfer
 
 COLUMNS = (

@@ -38,7 +38,7 @@ from zaqar_redis.errors import BadConfiguration
 from zaqar_redis.records import Finding
 from zaqar_redis.spark.writing.rows import BadRow
 from zaqar_redis.storage import pools
-from zaqar_redis.storage.redis.ledger import RedisLedger
+from zaqar_redis.storage.redis.bulk.ledger import RedisLedger
 
 BODY = StructType([StructField("body", BinaryType())])
 #: Options of batches and streams for exactly-once writes.

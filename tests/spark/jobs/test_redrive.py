@@ -21,8 +21,8 @@ from zaqar_redis.spark.jobs.report import JobReport
 from zaqar_redis.spark.jobs.running import JobRefused
 from zaqar_redis.spark.reading.group_lease import GroupLease
 from zaqar_redis.spark.stores import StoreConfig
-from zaqar_redis.storage.redis.dead_letter_posting import RedisDeadLetters
-from zaqar_redis.storage.redis.ledger import RedisLedger
+from zaqar_redis.storage.redis.bulk.dead_letters import RedisDeadLetters
+from zaqar_redis.storage.redis.bulk.ledger import RedisLedger
 
 DEAD = "dead"
 RETRY = "get_json_object(cast(body as string), '$.kind') = 'retry'"

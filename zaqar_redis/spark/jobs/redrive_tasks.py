@@ -22,7 +22,7 @@ from zaqar_redis.spark.reading import claims
 from zaqar_redis.spark.reading.claims import ClaimPartition, CountedClaim
 from zaqar_redis.spark.stores import StoreConfig, StoreConnections
 from zaqar_redis.spark.task_progress import report_progress
-from zaqar_redis.storage.redis.dead_letter_posting import RedisDeadLetters
+from zaqar_redis.storage.redis.bulk.dead_letters import RedisDeadLetters
 from zaqar_redis.storage.redis.messages import RedisMessages
 
 SCHEMA = columns.schema_of(",".join([*columns.default_schema().names, "checksum"]))

@@ -17,10 +17,10 @@ from zaqar_redis.spark.reading import decode
 from zaqar_redis.spark.reading.decode import MessageSource
 from zaqar_redis.spark.reading.group_lease import GroupLease
 from zaqar_redis.spark.stores import StoreConnections, StoreLocation
-from zaqar_redis.storage.redis import range_reader
+from zaqar_redis.storage.redis.bulk import range_reader
+from zaqar_redis.storage.redis.bulk.ranges import RedisRanges
 from zaqar_redis.storage.redis.claims import RedisClaims
 from zaqar_redis.storage.redis.queues import RedisQueues
-from zaqar_redis.storage.redis.ranges import RedisRanges
 
 #: Claim id, and the number of its messages.
 CountedClaim = tuple[str, int]

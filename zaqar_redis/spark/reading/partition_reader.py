@@ -17,7 +17,7 @@ from zaqar_redis.spark.reading.selection import snapshot_of
 from zaqar_redis.spark.stores import StoreConfig, StoreConnections, StoreLocation
 from zaqar_redis.spark.task import gc_disabled
 from zaqar_redis.spark.task_progress import report_progress
-from zaqar_redis.storage.redis.range_reader import (
+from zaqar_redis.storage.redis.bulk.range_reader import (
     EpochChanged,
     RangeFields,
     RangeReader,

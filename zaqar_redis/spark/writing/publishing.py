@@ -15,7 +15,7 @@ from zaqar_redis.spark.stores import StoreConfig, StoreConnections, StoreLocatio
 from zaqar_redis.spark.writing import rows
 from zaqar_redis.spark.writing.rows import RowChunk
 from zaqar_redis.storage.contract import EncryptionRequired
-from zaqar_redis.storage.redis.staged_chunks import RedisStagedChunks
+from zaqar_redis.storage.redis.bulk.staged_chunks import RedisStagedChunks
 
 _TTL = rules.Limits().default_message_ttl
 

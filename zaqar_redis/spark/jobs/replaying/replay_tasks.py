@@ -27,7 +27,7 @@ from zaqar_redis.spark.writing import archived, rows
 from zaqar_redis.spark.writing.archived import ArchivedMessage
 from zaqar_redis.spark.writing.sink import DEFAULT_TTL
 from zaqar_redis.storage.contract import EncryptionRequired
-from zaqar_redis.storage.redis.ledger import BatchDigest, ChunkMismatch, RedisLedger
+from zaqar_redis.storage.redis.bulk.ledger import BatchDigest, ChunkMismatch, RedisLedger
 
 #: Outcomes of a message.
 WRITTEN, ALREADY_THERE, DUPLICATE = "written", "already there", "twice in the archive"

@@ -20,8 +20,7 @@ from zaqar_redis.clock import Clock
 from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.script import Argument, Script, Steps, verb
 from zaqar_redis.storage.redis import posting
-from zaqar_redis.storage.redis.ledger import LEDGER_WINDOW_MS
-from zaqar_redis.storage.redis.queues import add_to_list
+from zaqar_redis.storage.redis.bulk.ledger import LEDGER_WINDOW_MS
 
 _PUT = Script("stage_put")
 _BEGIN = Script("stage_begin")
@@ -119,9 +118,7 @@ class RedisStagedChunks:
             encrypted=int(encrypted),
             field=_attempt(name, token) + str(chunk),
         )
-        outcome, *unlisted = yield from posting.run_append(build_call)
-        if unlisted == [1]:
-            yield from add_to_list(project, queue)
+        outcome, *_ = yield from posting.run_append(project, queue, build_call)
         return bool(outcome == b"posted")
 
     @verb

@@ -18,7 +18,6 @@ from zaqar_redis.clock import Clock
 from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.script import Argument, Script, Steps, verb
 from zaqar_redis.storage.redis import posting
-from zaqar_redis.storage.redis.queues import add_to_list
 
 _POST = Script("ledger_post")
 _END = Script("ledger_end")
@@ -104,11 +103,9 @@ class RedisLedger:
             digest=digest,
             window=LEDGER_WINDOW_MS,
         )
-        outcome, *unlisted = yield from posting.run_append(build_call)
+        outcome, *_ = yield from posting.run_append(project, queue, build_call)
         if outcome == b"other":
             raise ChunkMismatch
-        if unlisted == [1]:
-            yield from add_to_list(project, queue)
         return bool(outcome == b"posted")
 
     @verb
@@ -157,9 +154,7 @@ class RedisLedger:
             fingerprint="",
             window=0,
         )
-        *_, unlisted = yield from posting.run_append(build_call)
-        if unlisted:
-            yield from add_to_list(project, queue)
+        yield from posting.run_append(project, queue, build_call)
 
     @verb
     def last(self, project: str, queue: str, name: str) -> Steps[tuple[int, int] | None]:
