@@ -11,7 +11,7 @@ import pytest
 from tests import servers
 from tests.bench.conftest import RunBench
 from zaqar_redis import errors
-from zaqar_redis.bench.service import local_store, local_url
+from zaqar_redis.benchmarks.service import local_store, local_url
 
 
 @pytest.mark.parametrize(

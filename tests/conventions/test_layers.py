@@ -16,7 +16,8 @@ LAYERS = (
     ("keyspace", "auth"),
     ("storage", "realtime"),
     ("service",),
-    ("conf", "api", "bench", "spark", "zaqar_import", "zaqar_plugin"),
+    ("api", "benchmarks", "spark", "zaqar_import", "zaqar_plugin"),
+    ("conf",),
     ("cli",),
 )
 LAYER = {package: layer for layer, packages in enumerate(LAYERS) for package in packages}
@@ -38,7 +39,7 @@ ALLOWED = {
     "redis": ("keyspace.", "storage.redis."),
     "hiredis": ("keyspace.", "storage.redis."),
     "fakeredis": ("keyspace.",),
-    "falcon": ("api.", "bench."),
+    "falcon": ("api.", "benchmarks."),
     "oslo_config": ("conf.", "cli.", "zaqar_plugin."),
     "zaqar": ("zaqar_plugin.",),
     "cliff": ("cli.",),
@@ -50,13 +51,13 @@ ALLOWED = {
     "jinja2": ("spark.jobs.",),
     "matplotlib": ("spark.jobs.",),
     "numpy": ("spark.",),
-    "gunicorn": ("api.worker.", "cli.", "bench."),
+    "gunicorn": ("api.worker.", "cli.", "benchmarks."),
     "jump": ("realtime.engines.",),
     "jwt": ("auth.",),
     "google": ("realtime.protocol.protobuf.",),
     "websockets": ("api.sockets.",),
-    "uvicorn": ("api.worker.", "api.sockets.", "cli.", "bench."),
-    "uvicorn_worker": ("api.worker.", "cli.", "bench."),
+    "uvicorn": ("api.worker.", "api.sockets.", "cli.", "benchmarks."),
+    "uvicorn_worker": ("api.worker.", "cli.", "benchmarks."),
 }
 
 #: What only bulk readers and writers use.
