@@ -43,7 +43,8 @@ def fill(kind: type[S], values: Mapping[str, Any]) -> S:
     )
 
 
-def _annotations(kind: type[Struct]) -> dict[str, Any]:
+@functools.cache
+def _annotations(kind: type[Struct]) -> Mapping[str, Any]:
     """Returns the annotations by field; a subclass may change a default without repeating them."""
     found: dict[str, Any] = {}
     for each in kind.__mro__:
