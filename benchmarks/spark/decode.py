@@ -27,7 +27,8 @@ from benchmarks.support.rounds import figures, in_turns, print_progress
 from zaqar_redis.benchmarks import report
 from zaqar_redis.keyspace import envelope
 from zaqar_redis.records import NewMessage
-from zaqar_redis.spark import columns, decode
+from zaqar_redis.spark import columns
+from zaqar_redis.spark.reading import decode
 
 _TARGET = 0.5
 _BODY = 200

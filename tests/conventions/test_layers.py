@@ -25,6 +25,12 @@ LAYER = {package: layer for layer, packages in enumerate(LAYERS) for package in 
 #: Layers inside a package, in the same order. Those of one layer may use each other.
 INNER = {
     "realtime": (("engine", "protocol"), ("engines", "session"), ("node",)),
+    "spark": (
+        ("options", "columns", "offsets", "stores", "permissions", "task", "task_progress"),
+        ("reading", "writing", "queue_restore"),
+        ("source",),
+        ("jobs",),
+    ),
     "storage": (("contract", "control", "transfer", "load"), ("redis",), ("move", "pools")),
 }
 
@@ -42,6 +48,7 @@ ALLOWED = {
     "py4j": ("spark.", "cli.pipeline."),
     "deltalake": ("spark.jobs.",),
     "pyiceberg": ("spark.jobs.",),
+    "jinja2": ("spark.jobs.",),
     "matplotlib": ("spark.jobs.",),
     "numpy": ("spark.",),
     "gunicorn": ("api.worker.", "cli.", "benchmarks."),
@@ -143,6 +150,7 @@ def test_every_package_belongs_to_a_layer() -> None:
         ("zaqar_redis.storage.redis.claims", "from zaqar_redis.storage.redis.bulk import ledger"),
         ("zaqar_redis.zaqar_plugin.stores", "from zaqar_redis.storage.redis.bulk import ranges"),
         ("zaqar_redis.realtime.session.session", "from zaqar_redis.realtime.node import packing"),
+        ("zaqar_redis.spark.reading.batch", "from zaqar_redis.spark.jobs import session"),
         ("zaqar_redis.auth.signed_urls", "from zaqar_redis.service import queues"),
         ("zaqar_redis.service.queues", "import redis.asyncio"),
         ("zaqar_redis.service.queues", "from falcon import App"),

@@ -108,7 +108,7 @@ def test_missing_file_is_named_and_nothing_is_written(
     assert lake.written() == []
     # Intact files are replayed
     assert lake.replay(queues=["r"]) == 1
-    assert lake.replay(queues=["q"], dates=(None, _date(lake.old)), target="old") == 20
+    assert lake.replay(queues=["q"], date_to=_date(lake.old), target="old") == 20
 
 
 def _date(file: Path) -> date:

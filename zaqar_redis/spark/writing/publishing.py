@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from zaqar_redis import clock, rules
-from zaqar_redis.spark import rows
-from zaqar_redis.spark.rows import RowChunk
 from zaqar_redis.spark.stores import StoreConfig, StoreConnections, StoreLocation
+from zaqar_redis.spark.writing import rows
+from zaqar_redis.spark.writing.rows import RowChunk
 from zaqar_redis.storage.contract import EncryptionRequired
 from zaqar_redis.storage.redis.bulk.staged_chunks import RedisStagedChunks
 

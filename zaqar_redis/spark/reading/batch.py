@@ -22,12 +22,11 @@ from pyspark.sql.datasource import (
 )
 
 from zaqar_redis import errors
-from zaqar_redis.records import Watermarks
-from zaqar_redis.spark import data_loss, partition_reader, partitions, selection
 from zaqar_redis.spark.options import EARLIEST, LATEST, SourceOptions
-from zaqar_redis.spark.partition_reader import ReadSpec
-from zaqar_redis.spark.partitions import RangePartition
-from zaqar_redis.spark.selection import QueueSelection, QueueSnapshot
+from zaqar_redis.spark.reading import partition_reader, partitions, selection
+from zaqar_redis.spark.reading.partition_reader import ReadSpec
+from zaqar_redis.spark.reading.partitions import RangePartition
+from zaqar_redis.spark.reading.selection import QueueSelection, QueueSnapshot
 from zaqar_redis.spark.stores import StoreConfig, StoreConnections
 from zaqar_redis.storage.redis.bulk import range_reader
 
@@ -129,27 +128,13 @@ class _BatchPlanner:
 
     def range(self, snapshot: QueueSnapshot) -> tuple[int, int]:
         """Returns the first rank to read, and the rank to stop before."""
-        return self._start(snapshot, snapshot.watermarks), self._end(snapshot, snapshot.watermarks)
+        return self._selection.start_rank(snapshot, EARLIEST), self._end(snapshot)
 
-    def _start(self, snapshot: QueueSnapshot, watermarks: Watermarks) -> int:
-        if "startingTimestamp" in self._options.given:
-            self._options.exactly_one_of("startingTimestamp", "startingOffsets")
-            return self._selection.seek(snapshot, self._options["startingTimestamp"])
-        position = selection.position_for(
-            self._options["startingOffsets"], snapshot.queue, EARLIEST
-        )
-        return data_loss.resume_rank(
-            snapshot.queue,
-            position.epoch,
-            selection.resolve_rank(position, watermarks),
-            watermarks,
-            self._options["failOnDataLoss"],
-        )
-
-    def _end(self, snapshot: QueueSnapshot, watermarks: Watermarks) -> int:
+    def _end(self, snapshot: QueueSnapshot) -> int:
         if "endingTimestamp" in self._options.given:
             self._options.exactly_one_of("endingTimestamp", "endingOffsets")
             return self._selection.seek(snapshot, self._options["endingTimestamp"])
+        watermarks = snapshot.watermarks
         position = selection.position_for(self._options["endingOffsets"], snapshot.queue, LATEST)
         if position.epoch not in (None, watermarks.epoch):
             raise errors.BadConfiguration(

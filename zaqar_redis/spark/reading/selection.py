@@ -19,6 +19,7 @@ from zaqar_redis.spark.options import (
     OffsetPositions,
     SourceOptions,
 )
+from zaqar_redis.spark.reading import data_loss
 from zaqar_redis.spark.stores import StoreConnections, StoreLocation
 from zaqar_redis.storage.redis.bulk.ranges import RedisRanges
 
@@ -39,6 +40,7 @@ class QueueSelection:
     """The queues that options name.  Raises BadConfiguration when options are not valid."""
 
     def __init__(self, options: SourceOptions, stores: StoreConnections) -> None:
+        self._options = options
         self._stores = stores
         self._pattern = options["subscribePattern"]
         options.exactly_one_of("subscribe", "subscribePattern")
@@ -83,18 +85,29 @@ class QueueSelection:
 
         Raises StoreUnavailable, and BadConfiguration when the store refuses to be read.
         """
-
-        def fetch(location: StoreLocation) -> QueueSnapshot | None:
-            ranges = RedisRanges(self._stores.client(location.uri), clock.store)
-            watermarks = ranges.watermarks(self._stores.config.project, queue).run()
-            return QueueSnapshot(queue, location, watermarks) if watermarks is not None else None
-
         try:
-            return self._stores.with_retry(queue, fetch)
+            return snapshot_of(self._stores, queue)
         except CommandRefused as error:
             raise errors.BadConfiguration(
                 f'option "uri": {redact_password(self._stores.config.uri)} refuses: {error}'
             ) from error
+
+    def start_rank(self, snapshot: QueueSnapshot, default: str) -> int:
+        """Returns the first rank to read; *default* is EARLIEST or LATEST.
+
+        Raises BadConfiguration, and data_loss.DataLoss when the rank does not exist.
+        """
+        if "startingTimestamp" in self._options.given:
+            self._options.exactly_one_of("startingTimestamp", "startingOffsets")
+            return self.seek(snapshot, self._options["startingTimestamp"])
+        position = position_for(self._options["startingOffsets"], snapshot.queue, default)
+        return data_loss.resume_rank(
+            snapshot.queue,
+            position.epoch,
+            resolve_rank(position, snapshot.watermarks),
+            snapshot.watermarks,
+            self._options["failOnDataLoss"],
+        )
 
     def seek(self, snapshot: QueueSnapshot, created: int) -> int:
         """Returns the rank of the first message created at this time (ms) or later."""
@@ -105,6 +118,17 @@ class QueueSelection:
             return 0 if rank is None else rank
 
         return self._stores.with_retry(snapshot.queue, fetch)
+
+
+def snapshot_of(stores: StoreConnections, queue: str) -> QueueSnapshot | None:
+    """Returns what the queue holds; None: it does not exist.  Raises StoreUnavailable."""
+
+    def fetch(location: StoreLocation) -> QueueSnapshot | None:
+        ranges = RedisRanges(stores.client(location.uri), clock.store)
+        watermarks = ranges.watermarks(stores.config.project, queue).run()
+        return QueueSnapshot(queue, location, watermarks) if watermarks is not None else None
+
+    return stores.with_retry(queue, fetch)
 
 
 def position_for(positions: OffsetPositions, queue: str, default: str) -> OffsetPosition:

@@ -3,9 +3,8 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, ClassVar
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -19,40 +18,24 @@ from pyspark.sql.streaming.datasource import (
 from zaqar_redis import errors
 from zaqar_redis.spark.offsets import Offset
 from zaqar_redis.spark.options import SourceOptions
-from zaqar_redis.spark.stores import StoreConfig
+from zaqar_redis.spark.reading.stream_planner import StreamPlanner
+from zaqar_redis.spark.stores import StoreConfig, StoreConnections
 
 _ROWS, _BYTES = "maxOffsetsPerTrigger", "maxBytesPerTrigger"
 
 
-class StreamPlanner(Protocol):
-    """Plans where batches begin and end.  For one process."""
-
-    def initial(self) -> Offset:
-        """Returns the offset at which a query without a checkpoint begins."""
-
-    def latest(self, start: Offset, limit: ReadLimit) -> Offset:
-        """Returns the end of the next batch; *start*: no batch.  All before *start* is done."""
-
-    def freeze(self) -> None:
-        """Ignores messages that are posted from now on."""
-
-    def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
-        """Returns the tasks of a batch: the same ones whenever it is repeated."""
-
-    def close(self) -> None: ...
-
-
-P = TypeVar("P", bound=StreamPlanner)
-
-
-class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow, Generic[P]):
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """One lives as long as the query, in its own process; copies of it read in tasks."""
 
+    planner_class: ClassVar[type[StreamPlanner]]
+    #: options of streams without a meaning for this one
+    unsupported: ClassVar[tuple[str, ...]]
+
     def __init__(
-        self, config: StoreConfig, options: SourceOptions, unsupported: Sequence[str]
+        self, config: StoreConfig, options: SourceOptions, columns: tuple[str, ...]
     ) -> None:
         """Raises BadConfiguration when options do not go together."""
-        for name in unsupported:
+        for name in self.unsupported:
             if name in options.given:
                 consume = options["consume"]
                 raise errors.BadConfiguration(
@@ -62,20 +45,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow, Generic[
             options.exactly_one_of(_ROWS, _BYTES)  # Spark knows no limit by both
         self._config = config
         self._options = options
-        self._planner: P | None = None
+        self._columns = columns
+        self._planner: StreamPlanner | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         # Tasks get a copy: connections and claims stay here.
         return self.__dict__ | {"_planner": None}
 
-    @abstractmethod
-    def begin(self) -> P:
-        """Returns the planner of the query, started."""
-
     @property
-    def planner(self) -> P:
+    def planner(self) -> StreamPlanner:
         if self._planner is None:
-            self._planner = self.begin()
+            self._planner = self.planner_class(self._options, StoreConnections(self._config))
         return self._planner
 
     def initialOffset(self) -> Offset:
@@ -92,11 +72,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow, Generic[
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
         return self.planner.latest(start, limit)
 
+    def reportLatestOffset(self) -> Offset | None:
+        return self.planner.latest_available()
+
     def prepareForTriggerAvailableNow(self) -> None:
         self.planner.freeze()
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         return self.planner.partitions(start, end)
+
+    def commit(self, end: Offset) -> None:
+        self.planner.acknowledge(end)
 
     def stop(self) -> None:
         if self._planner is not None:

@@ -23,8 +23,8 @@ from pyspark.sql.types import (
 from zaqar_redis import rules
 from zaqar_redis.keyspace import envelope
 from zaqar_redis.records import NewMessage
-from zaqar_redis.spark import rows
-from zaqar_redis.spark.rows import BadRow
+from zaqar_redis.spark.writing import rows
+from zaqar_redis.spark.writing.rows import BadRow
 
 _NUMBER, _TIME, _TEXT = (IntegerType(), LongType()), (TimestampType(),), (StringType(),)
 #: Columns that make up a message, and their types; see columns.py.

@@ -26,13 +26,13 @@ from pyspark.sql.types import StructType
 
 from zaqar_redis import clock, errors, rules
 from zaqar_redis.keyspace import envelope
-from zaqar_redis.spark import publishing, queue_restore, rows, task_info
-from zaqar_redis.spark.collector import gc_disabled
+from zaqar_redis.spark import queue_restore
 from zaqar_redis.spark.options import LEDGER, NONE, SINK, STAGED, WRITE, SourceOptions
-from zaqar_redis.spark.publishing import StagedChunks
-from zaqar_redis.spark.rows import RowChunk, RowEncoding
 from zaqar_redis.spark.stores import StoreConfig, StoreConnections, StoreLocation
-from zaqar_redis.spark.task_info import TaskInfo
+from zaqar_redis.spark.task import TaskInfo, current_stream_task, current_task, gc_disabled
+from zaqar_redis.spark.writing import publishing, rows
+from zaqar_redis.spark.writing.publishing import StagedChunks
+from zaqar_redis.spark.writing.rows import RowChunk, RowEncoding
 from zaqar_redis.storage.contract import EncryptionRequired
 from zaqar_redis.storage.redis.bulk.ledger import BatchDigest, ChunkMismatch, RedisLedger
 from zaqar_redis.storage.redis.bulk.staged_chunks import RedisStagedChunks
@@ -257,7 +257,7 @@ class BatchWriter(DataSourceArrowWriter):
         self._name = name
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriteCommitMessage:
-        return write(self._plan, self._name, 0, task_info.current_task(), iterator)
+        return write(self._plan, self._name, 0, current_task(), iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         _commit(self._plan, 0, messages)
@@ -268,7 +268,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self._plan = plan
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriteCommitMessage:
-        task = task_info.current_stream_task()
+        task = current_stream_task()
         return write(self._plan, task.query, task.batch, task, iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Query, batch, partition and attempt of the current task.
+"""The task that this process runs: which one it is, and how it works.
 
-Spark does not pass them to writers, but its task context has them.  The names of the two
-properties are internal to Spark: only this module uses them.
+Spark does not pass query, batch, partition and attempt to writers, but its task context has
+them.  The names of the two properties are internal to Spark: only this module uses them.
 """
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from pyspark import TaskContext
@@ -49,3 +52,15 @@ def _context() -> TaskContext:
     if context is None:
         raise RuntimeError("this runs only in a task of Spark")
     return context
+
+
+@contextmanager
+def gc_disabled() -> Iterator[None]:
+    """Disables the garbage collector: a million small objects trigger it, and none is garbage."""
+    before = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:  # the process will run other tasks
+        if before:
+            gc.enable()

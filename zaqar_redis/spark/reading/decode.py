@@ -17,11 +17,12 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from zaqar_redis.errors import BadConfiguration
-from zaqar_redis.spark import columns, uuids
+from zaqar_redis.spark import columns
+from zaqar_redis.spark.reading import uuids
 from zaqar_redis.storage.redis import identity
 
 if TYPE_CHECKING:
-    from zaqar_redis.spark.partition_reader import ReadSpec
+    from zaqar_redis.spark.reading.partition_reader import ReadSpec
     from zaqar_redis.storage.redis.bulk.range_reader import RawPage
 
 #: The first 56 bytes, which even the shortest envelope has: seven words to compare.

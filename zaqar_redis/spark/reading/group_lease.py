@@ -13,10 +13,11 @@ import logging
 import threading
 import time
 import uuid
+from functools import partial
 from urllib.parse import quote
 
 from zaqar_redis import errors
-from zaqar_redis.spark.stores import StoreConfig, StoreConnections
+from zaqar_redis.spark.stores import StoreConfig, StoreConnections, StoreLocation
 from zaqar_redis.storage.redis.control import RedisRoles
 
 LOG = logging.getLogger(__name__)
@@ -35,9 +36,10 @@ class GroupTaken(Exception):
 
 class GroupLease:
     def __init__(self, config: StoreConfig, group: str, ttl: int, grace: int) -> None:
+        """*ttl* and *grace* are those of claims, in seconds."""
         self._config = config
         self._group = group
-        self._ttl, self._grace = ttl, grace
+        self.ttl, self.grace = ttl, grace
         self._role = f"spark:{quote(config.project, safe='')}:{group}"
         self._process = uuid.uuid4().hex
         self._lock = threading.Lock()
@@ -96,7 +98,7 @@ class GroupLease:
                             "this one stood still"
                         )
                         return
-                    if time.monotonic() > renewed + self._ttl / _RENEWALS_PER_TTL:
+                    if time.monotonic() > renewed + self.ttl / _RENEWALS_PER_TTL:
                         self._renew(stores)
                         renewed = time.monotonic()
                 except Exception as error:  # whatever it was: the next time may be better
@@ -111,20 +113,16 @@ class GroupLease:
         with self._lock:
             claims = list(self._claims.items())
         for claim, queue in claims:
-            if not renew_claim(stores, queue, claim, self._ttl, self._grace):
+            if not stores.with_retry(queue, partial(self.renew_at, stores, queue, claim)):
                 self.drop(claim)
+
+    def renew_at(
+        self, stores: StoreConnections, queue: str, claim: str, location: StoreLocation
+    ) -> bool:
+        """Renews the claim for its whole TTL; returns whether it was alive."""
+        claims = stores.claims(location)
+        project = self._config.project
+        return claims.update(project, queue, claim, ttl=self.ttl, grace=self.grace).run()
 
     def _roles(self, stores: StoreConnections) -> RedisRoles:
         return RedisRoles(stores.client(self._config.control_uri))
-
-
-def renew_claim(stores: StoreConnections, queue: str, claim: str, ttl: int, grace: int) -> bool:
-    """Renews the claim for its whole TTL; returns whether it was alive."""
-    return stores.with_retry(
-        queue,
-        lambda location: (
-            stores.claims(location)
-            .update(stores.config.project, queue, claim, ttl=ttl, grace=grace)
-            .run()
-        ),
-    )

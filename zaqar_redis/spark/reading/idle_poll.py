@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 
-from zaqar_redis.spark.selection import QueueSnapshot
+from zaqar_redis.spark.reading.selection import QueueSnapshot
 from zaqar_redis.spark.stores import StoreConnections
 from zaqar_redis.storage.redis.bulk.blocking_feed import BlockingFeed
 

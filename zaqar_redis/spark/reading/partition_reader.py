@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from zaqar_redis import clock, errors
-from zaqar_redis.records import Watermarks
-from zaqar_redis.spark import data_loss, decode
-from zaqar_redis.spark.collector import gc_disabled
-from zaqar_redis.spark.decode import MessageSource
-from zaqar_redis.spark.partitions import RangePartition
+from zaqar_redis import errors
+from zaqar_redis.spark.reading import data_loss, decode
+from zaqar_redis.spark.reading.decode import MessageSource
+from zaqar_redis.spark.reading.partitions import RangePartition
+from zaqar_redis.spark.reading.selection import snapshot_of
 from zaqar_redis.spark.stores import StoreConfig, StoreConnections, StoreLocation
+from zaqar_redis.spark.task import gc_disabled
 from zaqar_redis.spark.task_progress import report_progress
 from zaqar_redis.storage.redis.bulk.range_reader import (
     EpochChanged,
@@ -23,7 +23,6 @@ from zaqar_redis.storage.redis.bulk.range_reader import (
     RangeReader,
     RawPage,
 )
-from zaqar_redis.storage.redis.bulk.ranges import RedisRanges
 
 LOG = logging.getLogger(__name__)
 
@@ -112,25 +111,20 @@ class _PartitionReader:
     def _reopen(self, error: Exception) -> Iterator[RawPage] | None:
         """Returns pages from the next rank on, in the queue's store now; None: it is gone."""
         partition = self._partition
-
-        def fetch(location: StoreLocation) -> tuple[StoreLocation, Watermarks | None]:
-            ranges = RedisRanges(self._stores.client(location.uri), clock.store)
-            return location, ranges.watermarks(self._stores.config.project, partition.queue).run()
-
         LOG.info(
             "locating %s again: %s",
             partition.queue,
             errors.reason(error),
             extra={"action": "reread"},
         )
-        location, watermarks = self._stores.with_retry(partition.queue, fetch)
-        if watermarks is not None and watermarks.epoch == partition.epoch:
-            return self._pages(location)
+        snapshot = snapshot_of(self._stores, partition.queue)
+        if snapshot is not None and snapshot.watermarks.epoch == partition.epoch:
+            return self._pages(snapshot.location)
         fail = self._read_spec.fail_on_data_loss
-        if watermarks is None:
+        if snapshot is None:
             data_loss.queue_deleted(partition.queue, partition.epoch, self._next_rank, fail)
         else:
             data_loss.resume_rank(
-                partition.queue, partition.epoch, self._next_rank, watermarks, fail
+                partition.queue, partition.epoch, self._next_rank, snapshot.watermarks, fail
             )
         return None
