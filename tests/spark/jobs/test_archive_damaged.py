@@ -245,7 +245,7 @@ def test_transaction_log_lists_files_of_all_batches(
     with pytest.raises(JobRefused, match=rf"{lake.old.name} is missing"):
         lake.replay()
     records[-2].unlink()
-    with pytest.raises(JobRefused, match=r"the record of batch \d in _zaqar/done is missing"):
+    with pytest.raises(JobRefused, match=r"the record of change \d in _zaqar/done is missing"):
         lake.replay()
 
 

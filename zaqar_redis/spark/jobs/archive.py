@@ -24,7 +24,8 @@ from pyspark.sql import SparkSession
 
 from zaqar_redis.spark.jobs import running
 from zaqar_redis.spark.jobs.archiving import layout, lock, settings, stopping, tables
-from zaqar_redis.spark.jobs.archiving.batches import BatchCommitter
+from zaqar_redis.spark.jobs.archiving.batches import BatchStager
+from zaqar_redis.spark.jobs.archiving.commit import Committer
 from zaqar_redis.spark.jobs.archiving.compaction import Compactor
 from zaqar_redis.spark.jobs.archiving.files import HadoopFolder
 from zaqar_redis.spark.jobs.archiving.plan import ArchivePlanner
@@ -126,15 +127,14 @@ def archive(
         stores.check()
         log = TransactionLog(files)
         table = tables.opened(files, settings.head(files, log, archive_settings))
+        committer = Committer(files, log, table, held)
         work = ArchiveRun(
             archive_settings,
             options["project"],
-            log,
             ArchivePlanner(options, stores, fail=not archive_settings.go_on_after_loss),
-            BatchCommitter(
-                spark, files, log, table, _reading(spark, source, options, archive_settings), held
-            ),
-            Compactor(spark, files, log, table, held),
+            BatchStager(spark, files, _reading(spark, source, options, archive_settings)),
+            committer,
+            Compactor(spark, files, table, committer),
         )
         with (
             stopping.stop_on_signal() as stop,

@@ -110,8 +110,7 @@ class ArchiveReader:
         if self._table is not None:
             names = set(verified.expected) & set(verified.found)
         else:
-            replaced = (each for each in self._log.compactions() if each.name in verified.found)
-            names = set(verified.found).difference(*(each.files for each in replaced))
+            names = verified.found.keys() - self._log.replaced(verified.found)
         return self._frame(part, verified, names), verified.wrong
 
     def _verify(self, part: ArchiveFilter) -> VerifiedFiles:
