@@ -19,7 +19,7 @@ from tests.spark.jobs.archives import PipelineProcess, archive, archived, duplic
 from tests.spark.support import SparkTestStore
 from zaqar_redis.spark.jobs import archive as job
 from zaqar_redis.spark.jobs import running
-from zaqar_redis.spark.jobs.archiving import compaction, inventory, reading, tables
+from zaqar_redis.spark.jobs.archiving import compaction, reading, tables, transaction_log
 from zaqar_redis.spark.jobs.archiving.commit import Committer
 from zaqar_redis.spark.jobs.archiving.files import HadoopFolder
 from zaqar_redis.spark.jobs.archiving.plan import ArchivePlanner
@@ -37,8 +37,6 @@ _STOPS = (
     "write compaction _zaqar/manifests/",
     "move project={project}/queue=q/date={date}/compact-",
     "write compaction _zaqar/done/",
-    "write _zaqar/files/",
-    "remove _zaqar/files/",
     "remove _zaqar/done/",
 )
 #: Steps of plain files only: files of a table are never removed.
@@ -92,8 +90,8 @@ def test_run_killed_before_any_step_is_completed_by_the_next(
 ) -> None:
     # Given an archive that compacts in each run, and a crash at another step of each
     monkeypatch.setattr(compaction, "MANY", 1)
-    monkeypatch.setattr(inventory, "_MANY", 3)
-    monkeypatch.setattr(inventory, "_KEPT", 1)
+    monkeypatch.setattr(transaction_log, "_CHECKPOINT", 3)
+    monkeypatch.setattr(transaction_log, "_KEPT", 1)
     crash_point = CrashPoint(monkeypatch)
     stops = _STOPS + (_STOPS_OF_FILES if format == tables.PARQUET else ())
     today = datetime.now(UTC).date()

@@ -16,7 +16,6 @@
 from __future__ import annotations
 
 from zaqar_redis.spark.jobs.archiving.files import HadoopFolder
-from zaqar_redis.spark.jobs.archiving.inventory import FileIndex
 from zaqar_redis.spark.jobs.archiving.lock import LockCheck
 from zaqar_redis.spark.jobs.archiving.tables import TableFormat
 from zaqar_redis.spark.jobs.archiving.transaction_log import Manifest, TransactionLog
@@ -30,7 +29,6 @@ class Committer:
         self._log = log
         self._table = table
         self._held = held
-        self._inventory = FileIndex(files)
         #: after the last change
         self.state = log.state()
 
@@ -57,7 +55,6 @@ class Committer:
         if self._table is None:
             for name in manifest.replaced:
                 self._files.remove(name)
-        self._inventory.fold_when_due()
         self._log.remove(manifest)
 
     def _record(self, manifest: Manifest) -> None:

@@ -18,9 +18,13 @@ from pyspark.sql import SparkSession
 from zaqar_redis.spark.jobs.archiving import damage, layout, transaction_log, verification
 from zaqar_redis.spark.jobs.archiving.commit import Committer
 from zaqar_redis.spark.jobs.archiving.files import HadoopFolder
-from zaqar_redis.spark.jobs.archiving.inventory import FileIndex, FileStats
 from zaqar_redis.spark.jobs.archiving.tables import TableFormat
-from zaqar_redis.spark.jobs.archiving.transaction_log import ArchiveFile, Manifest
+from zaqar_redis.spark.jobs.archiving.transaction_log import (
+    ArchiveFile,
+    FileStats,
+    Manifest,
+    TransactionLog,
+)
 
 #: A folder with more small files is compacted: each file costs a reader a request.
 MANY = 8
@@ -36,11 +40,13 @@ class Compactor:
         self,
         spark: SparkSession,
         files: HadoopFolder,
+        log: TransactionLog,
         table: TableFormat | None,
         committer: Committer,
     ) -> None:
         self._spark = spark
         self._files = files
+        self._log = log
         self._table = table
         self._committer = committer
         #: errors of files that stay as they are, each once
@@ -48,7 +54,7 @@ class Compactor:
 
     def run(self, folders: Iterable[str]) -> Iterator[Manifest]:
         """Compacts the folders that have more than `MANY` small files; yields what it did."""
-        known = FileIndex(self._files).current()
+        known = self._log.files()
         current = known.keys() if self._table is None else known.keys() & self._table.files()
         for folder in sorted(folders):
             found = (f"{folder}/{name}" for name in self._files.names(folder))

@@ -51,11 +51,8 @@ class DeltaFormat:
         return sorted(unquote(path) for path in actions.column("path").to_pylist())
 
     def _table(self) -> DeltaTable:
-        if not DeltaTable.is_deltatable(self._uri):
-            DeltaTable.create(
-                self._uri, Schema.from_arrow(_SCHEMA), partition_by=list(layout.FOLDERS)
-            )
-        return DeltaTable(self._uri)
+        schema, folders = Schema.from_arrow(_SCHEMA), list(layout.FOLDERS)
+        return DeltaTable.create(self._uri, schema, mode="ignore", partition_by=folders)
 
 
 def _added(file: ArchiveFile, *, changes: bool) -> AddAction:

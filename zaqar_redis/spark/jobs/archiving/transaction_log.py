@@ -7,16 +7,20 @@ Below ``_zaqar``:
     staged/<attempt>/     files that are being written, by one try
     manifests/<N>.json    change N is staged: from here on it will be made
     done/<N>.json         change N is made; offsets at which to read on
-    files/<N>.json        all files up to some change, see inventory.py
     lock                  the process that writes
 
-A change is a batch of messages, or the compaction of some files into one.  Each record is
-written once; one that was cut off counts as missing.  One process writes at a time, see
-lock.py.
+A change is a batch of messages, or the compaction of some files into one.  Some records of
+changes have a checkpoint: all files after the change, so that readers know when one is
+missing.  Records before the last checkpoint are removed after some time.
+
+Each record is written once; one that was cut off counts as missing.  One process writes at
+a time, see lock.py.
 """
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import uuid
 from collections.abc import Container, Mapping
 from dataclasses import asdict, dataclass, field
@@ -26,6 +30,7 @@ from zaqar_redis import errors
 from zaqar_redis.spark import offsets
 from zaqar_redis.spark.jobs.archiving import layout
 from zaqar_redis.spark.jobs.archiving.files import LOG_FOLDER, HadoopFolder
+from zaqar_redis.spark.jobs.running import JobRefused
 from zaqar_redis.spark.offsets import QueueOffset
 
 _VERSION = 3
@@ -34,6 +39,14 @@ HEAD = f"{LOG_FOLDER}/archive.json"
 STAGED = f"{LOG_FOLDER}/staged"
 _MANIFESTS = f"{LOG_FOLDER}/manifests"
 _DONE = f"{LOG_FOLDER}/done"
+#: Changes from one checkpoint to the next: each change costs a reader a request, and a
+#: checkpoint has as many lines as there are files.
+_CHECKPOINT = 20
+#: Changes before a checkpoint that keep their records, for inspection, and for readers that
+#: listed files just before these were replaced.
+_KEPT = 10
+#: How often a reader begins again: checkpoints are many changes apart.
+_TRIES = 5
 
 
 @dataclass(frozen=True)
@@ -59,6 +72,14 @@ class RankRange:
     end: int
     #: how many of them had a message at planning
     messages: int
+
+
+@dataclass(frozen=True)
+class FileStats:
+    """Size of a file: messages, and bytes."""
+
+    rows: int
+    size: int
 
 
 @dataclass(frozen=True)
@@ -111,6 +132,12 @@ class Manifest:
     def ranks(self) -> int:
         return sum(each.end - each.start for each in self.ranges)
 
+    def applied(self, files: Mapping[str, FileStats]) -> dict[str, FileStats]:
+        """Returns the files of an archive after the change; *files* are those before."""
+        gone = set(self.replaced)
+        kept = {name: stats for name, stats in files.items() if name not in gone}
+        return kept | {each.name: FileStats(each.rows, each.size) for each in self.files}
+
 
 @dataclass(frozen=True)
 class ArchiveState:
@@ -161,7 +188,7 @@ class TransactionLog:
         return head
 
     def state(self) -> ArchiveState:
-        for number in reversed(self.done()):
+        for number in reversed(self._numbers()):
             record = self._files.read(_done(number))
             if record is not None:
                 return ArchiveState(number, record["offsets"])
@@ -180,21 +207,50 @@ class TransactionLog:
 
     def finished(self, manifest: Manifest, state: ArchiveState) -> None:
         """Records that a change is made; *state* has the offsets after it."""
-        record = {**asdict(manifest), "offsets": state.offsets}
+        checkpoint = None
+        if manifest.number % _CHECKPOINT == 0:
+            after = manifest.applied(self.files())
+            checkpoint = {name: [each.rows, each.size] for name, each in after.items()}
+        record = {**asdict(manifest), "offsets": state.offsets, "checkpoint": checkpoint}
         self._files.write(_done(manifest.number), record)
+        if checkpoint is not None:
+            for number in self._numbers():
+                if number < manifest.number - _KEPT:
+                    self._files.remove(_done(number))
 
-    def done(self) -> list[int]:
-        """Returns the changes that have records, sorted."""
-        return self._files.numbers(_DONE)
+    def files(self) -> dict[str, FileStats]:
+        """Returns all current files by name.  Raises JobRefused when a record is missing."""
+        for _ in range(_TRIES - 1):
+            with contextlib.suppress(JobRefused):
+                return self._current()
+            # a newer checkpoint may have replaced it meanwhile
+        return self._current()
 
-    def change(self, number: int) -> Manifest | None:
-        """Returns a change that was made; None: it has no record."""
-        record = self._files.read(_done(number))
-        return None if record is None else Manifest.of(record)
+    def _current(self) -> dict[str, FileStats]:
+        later: list[Manifest] = []
+        following: int | None = None
+        for number in reversed(self._numbers()):
+            record = self._files.read(_done(number))
+            # The last one may be unfinished, or was cut off and will be written again.
+            if following is not None and (record is None or number != following - 1):
+                break
+            following = number
+            if record is not None and record["checkpoint"] is not None:
+                files = {name: FileStats(*each) for name, each in record["checkpoint"].items()}
+                return functools.reduce(lambda before, each: each.applied(before), later, files)
+            if record is not None:
+                later.insert(0, Manifest.of(record))
+        if following:
+            raise JobRefused(
+                f"{self._files.root}: the record of change {following - 1} in {_DONE} is missing, "
+                "which names files"
+            )
+        return {}
 
     def replaced(self, existing: Container[str]) -> set[str]:
         """Returns names of files that others, of those *existing*, have lately replaced."""
-        recent = [self.manifest(), *(self.change(number) for number in self.done())]
+        done = (self._files.read(_done(number)) for number in self._numbers())
+        recent = [self.manifest(), *(Manifest.of(record) for record in done if record is not None)]
         return {
             name
             for manifest in recent
@@ -202,11 +258,9 @@ class TransactionLog:
             for name in manifest.replaced
         }
 
-    def forget(self, number: int) -> None:
-        """Removes the records of changes up to this one."""
-        for each in self.done():
-            if each <= number:
-                self._files.remove(_done(each))
+    def _numbers(self) -> list[int]:
+        """Returns the changes that have records, sorted."""
+        return self._files.numbers(_DONE)
 
     def remove(self, manifest: Manifest) -> None:
         """Removes what is left of a change that is finished."""

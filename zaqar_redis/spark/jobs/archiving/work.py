@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One run: finish what another began, then batch after batch."""
+"""One run: finish what another began, then batch after batch, until a signal."""
 
 from __future__ import annotations
 
+import contextlib
 import signal
+import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from types import FrameType
 from typing import Any
 
 from pyspark.errors import PySparkException
@@ -16,12 +19,41 @@ from zaqar_redis.spark.jobs.archiving.commit import Committer
 from zaqar_redis.spark.jobs.archiving.compaction import Compactor
 from zaqar_redis.spark.jobs.archiving.plan import ArchivePlanner
 from zaqar_redis.spark.jobs.archiving.settings import ArchiveSettings
-from zaqar_redis.spark.jobs.archiving.stopping import StopRequest
 from zaqar_redis.spark.jobs.archiving.transaction_log import Manifest, RankRange
 from zaqar_redis.spark.offsets import QueueOffset
 
 #: Batches between two compactions while a run follows: each leaves files in a folder.
 _COMPACT_EVERY = 16
+
+
+class StopRequest(threading.Event):
+    #: the signal that was received
+    by: signal.Signals | None = None
+
+
+@contextlib.contextmanager
+def stop_on_signal() -> Iterator[StopRequest]:
+    """Yields a request that the first signal sets; the second one interrupts."""
+    stop = StopRequest()
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        if stop.is_set():
+            interrupt = before[signal.SIGINT]
+            if callable(interrupt):
+                interrupt(signal.SIGINT, frame)
+            raise KeyboardInterrupt
+        stop.by = signal.Signals(number)
+        stop.set()
+
+    if threading.current_thread() is not threading.main_thread():
+        yield stop  # only the main thread may set signal handlers
+        return
+    before = {each: signal.signal(each, ask) for each in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
 
 
 @dataclass
