@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from zaqar_redis.records import MoveLock
+
 
 def reason(error: BaseException) -> str:
     """Returns one line about an error: its text, or its class when it has none."""
@@ -216,15 +218,13 @@ class StoreTimeout(StoreUnavailable):
 
 
 class MoveLocked(StoreUnavailable):
-    """The queue must not be used in this store now.
-
-    *move_lock* is ``<kind>:<token>``; storage/transfer.py lists the kinds.
-    """
+    """The queue must not be used in this store now, because of its move lock."""
 
     message = "The queue is being moved to another store. Please try again in a second."
     code = 1705
 
-    def __init__(self, move_lock: str = "") -> None:
+    def __init__(self, move_lock: MoveLock | None = None) -> None:
+        """*move_lock*: None when the lock was lost meanwhile."""
         super().__init__()
         self.move_lock = move_lock
 

@@ -8,6 +8,7 @@ field says otherwise.  Bodies are the JSON text as it was posted.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -194,6 +195,46 @@ class IdempotencyKey(Record, frozen=True):
     window: int
 
 
+#: Prefix of the tokens of a queue that comes from another installation.  No catalogue tells
+#: when it is complete, so only `Transfer.commit_import` releases its move lock.
+IMPORT_PREFIX = "import-"
+
+
+class LockKind(StrEnum):
+    """What the move lock of a queue says about it in this store."""
+
+    #: it is being moved out of this store; the lock expires unless it is renewed
+    OUT = "out"
+    #: all of it is in the other store
+    GONE = "gone"
+    #: it is being copied into this store
+    INTO = "into"
+    #: it is not in this store, for callers whose route is old
+    CLOSED = "closed"
+
+
+class MoveLock(Record, frozen=True):
+    """Keeps everybody but the mover out of a queue, see `zaqar_redis.storage.transfer`."""
+
+    kind: LockKind
+    #: of the move
+    token: str
+
+    @classmethod
+    def parse(cls, text: str) -> MoveLock | None:
+        """Returns the lock from the form in which it is stored; None: *text* is empty."""
+        kind, _, token = text.partition(":")
+        return cls(LockKind(kind), token) if kind else None
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.token}"
+
+    @property
+    def is_import(self) -> bool:
+        """Whether the queue is imported from another installation."""
+        return self.kind is LockKind.INTO and self.token.startswith(IMPORT_PREFIX)
+
+
 class Pool(Record, frozen=True):
     """A store that queues are spread over."""
 
@@ -277,8 +318,7 @@ class CheckResult(Record, frozen=True):
     queue: str = ""
     #: the pool whose store it was found in
     store: str = ""
-    #: its move lock, see storage/transfer.py; empty: none
-    move_lock: str = ""
+    move_lock: MoveLock | None = None
     #: False: the queue does not exist, but some of its keys do
     exists: bool = False
     messages: int = 0

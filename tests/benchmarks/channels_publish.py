@@ -25,8 +25,7 @@ from tests.servers import RedisServer
 from zaqar_redis.bench.service import BenchmarkFailed
 from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.script import Script
-from zaqar_redis.realtime.engine import HistoryOptions
-from zaqar_redis.realtime.engines.memory import new_epoch
+from zaqar_redis.realtime.engine import HistoryOptions, new_epoch
 from zaqar_redis.realtime.engines.redis import RedisEngine
 
 #: Concurrent publishers, each with one publication at a time.

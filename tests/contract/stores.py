@@ -72,13 +72,29 @@ class ProcessDied(Exception):
     """The simulated process has died: nothing after this is executed."""
 
 
+class Crash:
+    """The death of a process, before it sends a script for the time *after* some others."""
+
+    def __init__(self, script: str, after: int) -> None:
+        self._script = script
+        self._after = after
+        self._dead = False
+
+    def before(self, script: str) -> None:
+        """Raises ProcessDied, then and ever after."""
+        if script == self._script:
+            self._dead = self._dead or self._after == 0
+            self._after -= 1
+        if self._dead:
+            raise ProcessDied
+
+
 class CrashBeforeScript:
     """A client of a process that dies before it sends a certain script."""
 
-    def __init__(self, client: keyspace.AsyncClient, script: str, after: int) -> None:
+    def __init__(self, client: keyspace.AsyncClient, crash: Crash) -> None:
         self._client = client
-        self._script = script
-        self._after = after
+        self._crash = crash
 
     async def start(self) -> None:
         await self._client.start()
@@ -87,10 +103,7 @@ class CrashBeforeScript:
         await self._client.close()
 
     async def call(self, call: Call) -> Any:
-        if call.script.name == self._script:
-            if self._after == 0:
-                raise ProcessDied
-            self._after -= 1
+        self._crash.before(call.script.name)
         return await self._client.call(call)
 
     async def command(self, *parts: bytes | str | int) -> Any:
@@ -189,8 +202,9 @@ class ContractStore:
             for driver, client in self._parts
             for resource in (driver.queues, driver.messages, driver.claims)
         ]
+        crash = Crash(script, after)
         for resource, client in clients:
-            resource.client = CrashBeforeScript(client, script, after)
+            resource.client = CrashBeforeScript(client, crash)
         try:
             yield
             raise AssertionError(f"{script} was not needed")

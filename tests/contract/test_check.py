@@ -11,7 +11,7 @@ import pytest
 from tests.contract.conftest import BACKENDS
 from tests.contract.stores import ContractStore, PooledContractStore, checked, findings, opened
 from zaqar_redis.keyspace import keys
-from zaqar_redis.records import Finding, Move, Pool
+from zaqar_redis.records import Finding, LockKind, Move, MoveLock, Pool
 from zaqar_redis.storage.control import DEFAULT_POOL
 
 SERVERS = ("redis", "valkey")
@@ -332,7 +332,7 @@ def test_queue_under_move_lock_is_reported_as_not_checked(pools: PooledContractS
     assert transfer
     pools.run(transfer.freeze(pools.project, "q05", "0" * 32))
     found = findings(pools)
-    pools.run(transfer.unlock(pools.project, "q05", "out:" + "0" * 32))
+    pools.run(transfer.unlock(pools.project, "q05", MoveLock(LockKind.OUT, "0" * 32)))
     assert found == [Finding("it is being moved, and was not read", damage=False)]
 
 

@@ -17,6 +17,7 @@ from tests.contract.stores import (
     CLIENT,
     POOLED,
     TTL,
+    Crash,
     CrashBeforeScript,
     PooledContractStore,
     ProcessDied,
@@ -28,8 +29,10 @@ from zaqar_redis import errors
 from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.batch import BatchSettings
 from zaqar_redis.keyspace.client import BlockingClient
-from zaqar_redis.records import IdempotencyKey, Job, Message, Move, Pool
+from zaqar_redis.records import IdempotencyKey, Job, LockKind, Message, Move, Pool
 from zaqar_redis.storage.control import DEFAULT_POOL
+from zaqar_redis.storage.move.copy import CopyLive, copy_messages
+from zaqar_redis.storage.move.states import STATES, MoveState, Settlement
 from zaqar_redis.storage.pools.rebalance import REBALANCE_JOB
 
 RETRY = IdempotencyKey(key="once", fingerprint=b"1", window=3_600_000)
@@ -78,9 +81,22 @@ def pool_of(store: PooledContractStore, queue: str = "q") -> str | None:
     return store.run(store.driver.control.catalogue.locate(store.project, queue)).pool
 
 
-def move_queue(store: PooledContractStore, target: str, queue: str = "q") -> int:
+#: The script with which a mover leaves each state of a move.
+_NEXT_SCRIPT = {
+    "begun": "transfer_begin_import",
+    "copying": "transfer_freeze",
+    "frozen": "transfer_seal",
+    "sealed": "move_commit",
+    "imported": "transfer_tombstone",
+    "moved": "move_end",
+}
+
+
+def move_queue(
+    store: PooledContractStore, target: str, queue: str = "q", copy: CopyLive = copy_messages
+) -> int:
     source = pool_of(store, queue) or DEFAULT_POOL
-    return store.run(store.driver.mover.move(store.project, queue, source, target))
+    return store.run(store.driver.mover.move(store.project, queue, source, target, copy=copy))
 
 
 def other(store: PooledContractStore, queue: str = "q") -> str:
@@ -207,18 +223,14 @@ def test_move_of_a_deleted_queue_only_removes_it_from_the_pool(pools: PooledCont
     assert pools.listed() == ["b"]
 
 
-def test_changes_during_copy_are_not_lost(
-    pools: PooledContractStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_changes_during_copy_are_not_lost(pools: PooledContractStore) -> None:
     """Changes are posts, claims, deletions and expiry between the first copy and the last."""
     ids = pools.post(*map(str, range(2500)), ttl=600).ids
     short = pools.post("short", ttl=60).ids[0]
-    mover = pools.driver.mover
-    copy_live = mover._copy_live
     claimed: list[str | None] = []
 
     async def change_after(*where: Any) -> int:
-        copied_rank = await copy_live(*where)
+        copied_rank = await copy_messages(*where)
         driver = pools.driver
         for message in ids[:700]:
             await driver.messages.delete(pools.project, "q", [message], claims=None, force=True)
@@ -227,8 +239,7 @@ def test_changes_during_copy_are_not_lost(
         await pools.driver.messages.delete(pools.project, "q", [short], claims=None, force=True)
         return copied_rank
 
-    monkeypatch.setattr(mover, "_copy_live", change_after)
-    move_queue(pools, other(pools))
+    move_queue(pools, other(pools), copy=change_after)
     assert pools.listed() == [str(number) for number in range(700, 2500)]
     assert pools.held(claimed[0]) == [str(number) for number in range(700, 750)]
     held = pools.get(ids[700])[0]
@@ -236,16 +247,12 @@ def test_changes_during_copy_are_not_lost(
     assert pools.stats().claimed == 50
 
 
-def test_queue_recreated_during_copy_keeps_its_new_messages(
-    pools: PooledContractStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_queue_recreated_during_copy_keeps_its_new_messages(pools: PooledContractStore) -> None:
     """The new messages have the ranks of deleted ones that were already copied."""
     pools.post_many(2500)
-    mover = pools.driver.mover
-    copy_live = mover._copy_live
 
     async def change_after(*where: Any) -> int:
-        copied_rank = await copy_live(*where)
+        copied_rank = await copy_messages(*where)
         await pools.driver.queues.delete(pools.project, "q")
         pools.clock.tick(1)
         await pools.driver.messages.post(
@@ -259,18 +266,16 @@ def test_queue_recreated_during_copy_keeps_its_new_messages(
         return copied_rank
 
     source, target = pool_of(pools), other(pools)
-    monkeypatch.setattr(mover, "_copy_live", change_after)
     with pytest.raises(errors.MoveLocked):
-        move_queue(pools, target)
+        move_queue(pools, target, copy=change_after)
     assert pool_of(pools) == source
     assert pools.listed() == ["new"]
-    monkeypatch.undo()
     move_queue(pools, target)
     assert pools.listed() == ["new"]
 
 
 def test_queue_is_not_created_in_its_former_pool_after_an_undone_move_back(
-    pools: PooledContractStore, monkeypatch: pytest.MonkeyPatch
+    pools: PooledContractStore,
 ) -> None:
     pools.post("old", delay=0)
     current, former = str(pool_of(pools)), other(pools)
@@ -280,10 +285,8 @@ def test_queue_is_not_created_in_its_former_pool_after_an_undone_move_back(
     async def fails(*endpoints: Any) -> int:
         raise errors.StoreUnavailable(former)
 
-    monkeypatch.setattr(pools.driver.mover, "_copy_live", fails)
     with pytest.raises(errors.StoreUnavailable):
-        move_queue(pools, former)
-    monkeypatch.undo()
+        move_queue(pools, former, copy=fails)
     # The route of another worker, which has not been notified of the moves.
     old_route = pools.run(pools.driver.router.store(former)).driver
     with pytest.raises(errors.MoveLocked):
@@ -338,8 +341,9 @@ def _dies(store: PooledContractStore, source: str, target: str, script: str, aft
     catalogue = store.driver.control.catalogue
     transfers: list[Any] = [driver.transfer for driver, _ in store._parts]
     before = [part.client for part in (*transfers, catalogue)]
+    crash = Crash(script, after)
     for part in (*transfers, catalogue):
-        part.client = CrashBeforeScript(part.client, script, after)
+        part.client = CrashBeforeScript(part.client, crash)
     try:
         store.run(store.driver.mover.move(store.project, "q", source, target))
     except (ProcessDied, BaseExceptionGroup):
@@ -348,6 +352,30 @@ def _dies(store: PooledContractStore, source: str, target: str, script: str, aft
         for part, client in zip((*transfers, catalogue), before, strict=True):
             part.client = client
     return False
+
+
+@pytest.mark.parametrize("state", STATES, ids=lambda state: state.name)
+def test_move_left_in_a_state_is_settled_as_the_table_says(
+    pools: PooledContractStore, state: MoveState
+) -> None:
+    fill(pools, 100)
+    before = everything(pools)
+    source, target = pool_of(pools), other(pools)
+    assert source
+    assert _dies(pools, source, target, _NEXT_SCRIPT[state.name], 0)
+    assert [_lock_kind(pools, source), _lock_kind(pools, target)] == [state.source, state.target]
+    pools.run(pools.driver.mover.settle_all())
+    finished = state.settlement is Settlement.FINISH
+    assert pool_of(pools) == (target if finished else source)
+    assert everything(pools) == before
+    assert pools.run(pools.driver.control.catalogue.moves()) == []
+
+
+def _lock_kind(store: PooledContractStore, pool: str) -> LockKind | None:
+    transfer = store.run(store.driver.router.store(pool)).driver.transfer
+    assert transfer
+    lock = store.run(transfer.move_lock(store.project, "q"))
+    return None if lock is None else lock.kind
 
 
 def test_move_to_invalid_pool_changes_nothing(pools: PooledContractStore) -> None:
@@ -531,7 +559,7 @@ def test_move_lock_of_dead_mover_expires(pools: PooledContractStore) -> None:
         pools.post("b")
     pools.command("PEXPIRE", keys.of_queue(pools.project, "q").move_lock, 1)
     servers.wait_for(
-        lambda: pools.run(transfer.move_lock(pools.project, "q")) == "", "the move lock to expire"
+        lambda: pools.run(transfer.move_lock(pools.project, "q")) is None, "the move lock to expire"
     )
     pools.post("b")
     assert pools.listed() == ["a", "b"]

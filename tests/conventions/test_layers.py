@@ -23,7 +23,7 @@ LAYER = {package: layer for layer, packages in enumerate(LAYERS) for package in 
 
 #: Layers inside a package, in the same order. Those of one layer may use each other.
 INNER = {
-    "realtime": (("engine", "protocol"), ("engines", "session", "pushes"), ("node",)),
+    "realtime": (("engine", "protocol"), ("engines", "session"), ("node",)),
     "storage": (("contract", "control", "transfer", "load"), ("redis",), ("move", "pools")),
 }
 

@@ -15,10 +15,11 @@ import pytest
 from tests import servers
 from zaqar_redis import clock, errors
 from zaqar_redis.auth import tokens
-from zaqar_redis.realtime.engine import HistoryEntry, HistoryFilter, HistoryOptions, Position
+from zaqar_redis.realtime.engine import HistoryFilter, HistoryOptions, Position
 from zaqar_redis.realtime.engines.memory import MemoryEngine
 from zaqar_redis.realtime.node.node import Node
 from zaqar_redis.realtime.node.project_context import ProjectContext
+from zaqar_redis.realtime.protocol import wire
 from zaqar_redis.realtime.protocol.codec import JSON
 from zaqar_redis.realtime.protocol.codes import DisconnectCode
 from zaqar_redis.realtime.session import recovery
@@ -676,7 +677,7 @@ def test_unreachable_jwks_disconnects_with_reconnect_code(harness: NodeHarness) 
 
 def test_recovery_fails_when_any_publication_is_missing() -> None:
     top = Position(5, "e")
-    entries = [HistoryEntry(offset, b"") for offset in (2, 3, 4, 5)]
+    entries = [wire.Publication(offset=offset) for offset in (2, 3, 4, 5)]
     assert recovery.is_recovered(Position(1, "e"), entries, top)
     for missing in entries:
         assert not recovery.is_recovered(

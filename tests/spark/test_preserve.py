@@ -57,7 +57,7 @@ def all_rows(store: SparkTestStore, queue: str) -> list[dict[str, Any]]:
 
 
 def move_lock(store: SparkTestStore, queue: str = "copy") -> str:
-    return RedisTransfer(store.client).move_lock(store.project, queue).run()
+    return str(RedisTransfer(store.client).move_lock(store.project, queue).run() or "")
 
 
 def listed(store: SparkTestStore) -> list[str]:

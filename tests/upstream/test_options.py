@@ -31,4 +31,5 @@ def test_options_are_in_the_sample(store: str, tmp_path: Path) -> None:
         "timeout": "5.0",
         "connect_timeout": "2.0",
         "max_connections": "64",
+        **({"move_timeout": "1.0"} if store == "management" else {}),
     }

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from zaqar.storage import utils
 
 from tests import servers
 from tests.upstream import crowd, stock
+from zaqar_redis.storage import pools as pooled_storage
 
 
 @pytest.fixture
@@ -79,6 +81,36 @@ def test_a_queue_keeps_its_messages_when_its_flavor_changes(zaqar: Any) -> None:
         queues.set_metadata("q", {"_flavor": "fast"}, project="p")
         assert bodies(zaqar, "q") == [1]
         assert queues.get("q", project="p") == {"_flavor": "fast"}
+
+
+def test_queue_that_has_moved_is_followed_to_its_pool(zaqar: Any) -> None:
+    """Stock Zaqar remembers pools of queues for a while."""
+    with servers.redis_server() as one, servers.redis_server() as two:
+        for name, redis in (("one", one), ("two", two)):
+            weight = 100 if name == "one" else 0
+            zaqar.control.pools_controller.create(name, weight, f"zaqar-redis+{redis.uri}")
+        zaqar.storage.queue_controller.create("q", project="p")
+        message = {"body": 1, "ttl": 300}
+        remembered = zaqar.storage._storage._pool_catalog.get_driver("one")
+        remembered.message_controller.post("q", [message], None, project="p")
+        asyncio.run(_move(zaqar.control.stores.management.uri, "one", "two"))
+        assert remembered.message_controller.post("q", [message], None, project="p")
+        claimed, messages = remembered.claim_controller.create(
+            "q", {"ttl": 300, "grace": 60}, project="p"
+        )
+        assert [each["body"] for each in messages] == [1, 1]
+        remembered.claim_controller.get("q", claimed, project="p")
+        assert bodies(zaqar, "q") == []
+        assert zaqar.control.catalogue_controller.get("p", "q")["pool"] == "two"
+
+
+async def _move(uri: str, source: str, target: str) -> None:
+    driver = pooled_storage.create(uri, uri, {})
+    await driver.start()
+    try:
+        assert await driver.mover.move("p", "q", source, target) == 1
+    finally:
+        await driver.close()
 
 
 def test_pool_with_queues_cannot_be_deleted_even_when_unreachable(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from zaqar_redis.realtime.node.queue_channels import QueueChannels
 from zaqar_redis.storage import pools
 from zaqar_redis.storage.contract import Driver
 from zaqar_redis.storage.load import can_control, load
+from zaqar_redis.storage.pools.router import RetryPolicy
 
 
 def problems(conf: cfg.ConfigOpts) -> list[str]:
@@ -76,7 +77,8 @@ def driver(conf: cfg.ConfigOpts, uri: str) -> Callable[[], Driver]:
     # Another driver's store may not support pools; it works without.
     if not conf.pooling or not (conf.storage.control_uri or can_control(uri)):
         return lambda: load(uri, options)
-    return lambda: pools.create(uri, control, options)
+    retry = RetryPolicy(move_timeout=conf.storage.move_timeout)
+    return lambda: pools.create(uri, control, options, retry)
 
 
 def channels(

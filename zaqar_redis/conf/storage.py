@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from oslo_config import cfg
 
+from zaqar_redis.storage.pools.router import DEFAULT_RETRY
+
 OPTIONS: list[tuple[str | None, list[cfg.Opt]]] = [
     (
         "storage",
@@ -23,6 +25,14 @@ OPTIONS: list[tuple[str | None, list[cfg.Opt]]] = [
                 secret=True,
                 help="The Redis that stores the pools, the flavors, and the catalogue of which "
                 "queue is in which pool. Default: that of uri.",
+            ),
+            cfg.FloatOpt(
+                "move_timeout",
+                default=DEFAULT_RETRY.move_timeout,
+                min=0.0,
+                max=60.0,
+                help="Seconds for which a request waits for a queue that is being moved to "
+                "another pool; then it gets 503.",
             ),
             cfg.FloatOpt(
                 "sweep_interval",

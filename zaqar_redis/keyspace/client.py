@@ -36,6 +36,7 @@ from zaqar_redis import errors
 from zaqar_redis.keyspace import uris
 from zaqar_redis.keyspace.batch import BatchSettings, CommandBatcher
 from zaqar_redis.keyspace.script import Call
+from zaqar_redis.records import MoveLock
 
 LOG = logging.getLogger(__name__)
 
@@ -305,7 +306,7 @@ def _translate_error(error: Exception, store: str) -> Exception:
         return errors.StoreUnavailable(store)
     text = str(error)
     if text.startswith(_MOVE_LOCKED):
-        return errors.MoveLocked(text.removeprefix(_MOVE_LOCKED))
+        return errors.MoveLocked(MoveLock.parse(text.removeprefix(_MOVE_LOCKED)))
     if _TRANSIENT.search(text):
         LOG.warning(
             "the store %s refuses: %s",

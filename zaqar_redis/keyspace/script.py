@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lua scripts as verbs, and the two runners of verbs.
+"""Lua scripts as verbs, and how verbs are run: in an event loop, and blocking.
 
 A script's first lines are its signature: ``local name = KEYS[1]`` and
 ``local name = ARGV[1]``.  They are read here, so that Python passes keys and
@@ -8,8 +8,8 @@ arguments by name and a wrong name fails before anything is sent.
 A verb is a generator that yields `Call` values and is sent their answers: the
 same verb is awaited by the server and run by synchronous callers.  Independent calls
 may be yielded together; the server sends them in one write.  It may also yield another
-verb, perhaps of another store.  A call to a store that is unavailable raises
-`errors.Unavailable` where it was yielded.
+verb, perhaps of another store, and a `Pause`.  What fails, e.g. a call to a store that is
+unavailable, raises its error where it was yielded.
 """
 
 from __future__ import annotations
@@ -18,12 +18,11 @@ import asyncio
 import functools
 import hashlib
 import re
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from importlib import resources
 from operator import attrgetter, itemgetter
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, cast
-
-from zaqar_redis import errors
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -116,7 +115,16 @@ class SyncScriptClient(Protocol):
         """Returns the answer of the script.  Raises `errors.StoreUnavailable`."""
 
 
-Steps = Generator["Call | Sequence[Call] | Awaitable[Any]", Any, T]
+class Pause:
+    """A pause of *seconds*, before the verb goes on."""
+
+    __slots__ = ("seconds",)
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+
+Steps = Generator["Call | Pause | Awaitable[Any] | Sequence[Call | Awaitable[Any]]", Any, T]
 
 
 class Verb(Generic[T]):
@@ -129,49 +137,67 @@ class Verb(Generic[T]):
         self._steps = steps
 
     def __await__(self) -> Generator[Any, Any, T]:
-        client: AsyncScriptClient = self._client
-        steps = self._steps
-        try:
-            request = next(steps)
-            while True:
-                try:
-                    if isinstance(request, Call):
-                        answer = yield from client.call(request).__await__()
-                    elif isinstance(request, Sequence):
-                        answer = yield from asyncio.gather(*map(client.call, request)).__await__()
-                    else:
-                        answer = yield from request.__await__()
-                except errors.Unavailable as error:
-                    request = steps.throw(error)
-                else:
-                    request = steps.send(answer)
-        except StopIteration as done:
-            return done.value  # type: ignore[no-any-return]  # StopIteration.value is Any
+        return self._drive(_answer)
 
     def run(self) -> T:
         """Runs the verb now, over a `SyncScriptClient`, and returns its result."""
-        client: SyncScriptClient = self._client
-        steps = self._steps
+        try:
+            next(self._drive(_answer_blocking))
+        except StopIteration as done:
+            return done.value  # type: ignore[no-any-return]  # StopIteration.value is Any
+        raise RuntimeError("a verb that is run blocking must not wait for an event loop")
+
+    def _drive(
+        self, answer: Callable[[Any, Any], Generator[Any, Any, Any]]
+    ) -> Generator[Any, Any, T]:
+        steps, client = self._steps, self._client
         try:
             request = next(steps)
             while True:
                 try:
-                    if isinstance(request, Call):
-                        answer = client.call(request)
-                    elif isinstance(request, Sequence):
-                        answer = [client.call(call) for call in request]
-                    else:
-                        answer = cast(Verb[Any], request).run()
-                except errors.Unavailable as error:
+                    found = yield from answer(client, request)
+                # A verb may have something to undo, also when it is cancelled.
+                except (Exception, asyncio.CancelledError, KeyboardInterrupt) as error:
                     request = steps.throw(error)
                 else:
-                    request = steps.send(answer)
+                    request = steps.send(found)
         except StopIteration as done:
             return done.value  # type: ignore[no-any-return]  # StopIteration.value is Any
+
+
+def _answer(client: AsyncScriptClient, request: Any) -> Generator[Any, Any, Any]:
+    """Returns what to wait for in an event loop to get the answer of a request."""
+    if isinstance(request, Call):
+        return client.call(request).__await__()
+    if isinstance(request, Sequence):
+        each = [client.call(one) if isinstance(one, Call) else one for one in request]
+        return asyncio.gather(*each).__await__()
+    if isinstance(request, Pause):
+        return asyncio.sleep(request.seconds).__await__()
+    return cast(Generator[Any, Any, Any], request.__await__())
+
+
+def _answer_blocking(client: SyncScriptClient, request: Any) -> Generator[Any, Any, Any]:
+    """Returns the answer of a request: a generator that never yields."""
+    if isinstance(request, Call):
+        return client.call(request)
+    if isinstance(request, Sequence):
+        return [client.call(one) if isinstance(one, Call) else one.run() for one in request]
+    if isinstance(request, Pause):
+        time.sleep(request.seconds)
+        return None
+    return request.run()
+    yield
 
 
 class HasClient(Protocol):
     client: Any
+
+
+class ComposedVerbs:
+    """Has verbs that consist of other verbs, and so needs no client of its own."""
+
+    client = None
 
 
 S = TypeVar("S", bound=HasClient)

@@ -13,6 +13,7 @@ publication it received detects every gap.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
@@ -25,6 +26,13 @@ class Position(NamedTuple):
 
 #: Of a channel without history.
 NO_POSITION = Position(0, "")
+#: Milliseconds for which the idempotency key of a publication is stored.
+DEDUP_WINDOW_MS = 300_000
+
+
+def new_epoch() -> str:
+    # It is no secret, and each publication needs one: os.urandom would be a system call.
+    return f"{random.getrandbits(32):08x}"
 
 
 @dataclass(frozen=True)

@@ -126,7 +126,7 @@ class ChannelService:
         self._require_presence(request.channel)
         found = await self._context.presence(request.channel)
         return wire.PresenceResult(
-            {client: server_api.info(each) for client, each in found.items()}
+            {client: server_api.json_client_info(each) for client, each in found.items()}
         )
 
     async def presence_stats(self, request: wire.PresenceStatsRequest) -> wire.PresenceStatsResult:
@@ -142,7 +142,7 @@ class ChannelService:
         since = commands.history_filter(request, None)
         found, position = await self._context.history(request.channel, since, options)
         commands.check_epoch(request, position)
-        publications = list(map(server_api.publication, found))
+        publications = list(map(server_api.json_publication, found))
         return wire.HistoryResult(publications, position.epoch, position.offset)
 
     async def history_remove(

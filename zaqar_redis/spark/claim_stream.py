@@ -33,7 +33,7 @@ from pyspark.sql.streaming.datasource import (
 
 from zaqar_redis import clock, errors
 from zaqar_redis.records import RawClaim
-from zaqar_redis.spark import data_loss, decode, group_lease, offsets, partitions
+from zaqar_redis.spark import data_loss, decode, offsets, partitions
 from zaqar_redis.spark.decode import MessageSource
 from zaqar_redis.spark.group_lease import GroupLease
 from zaqar_redis.spark.idle_poll import IdlePoll
@@ -261,7 +261,7 @@ class _ClaimPlanner:
         taken = self._stores.with_retry(
             snapshot.queue,
             lambda location: (
-                group_lease.claims_at(self._stores, location.uri)
+                self._stores.claims(location)
                 .create(
                     self._project, snapshot.queue, ttl=self._ttl, grace=self._grace, limit=limit
                 )
@@ -307,9 +307,7 @@ class _ClaimPlanner:
         self._stores.with_retry(
             queue,
             lambda location: (
-                group_lease.claims_at(self._stores, location.uri)
-                .consume(self._project, queue, claim)
-                .run()
+                self._stores.claims(location).consume(self._project, queue, claim).run()
             ),
         )
         self._group_lease.drop(claim)
@@ -359,7 +357,7 @@ class _ClaimPlanner:
             return True
 
         def renewed(location: StoreLocation) -> bool:
-            claims = group_lease.claims_at(self._stores, location.uri)
+            claims = self._stores.claims(location)
             if not claims.update(
                 self._project, queue, claim, ttl=self._ttl, grace=self._grace
             ).run():
@@ -376,9 +374,7 @@ class _ClaimPlanner:
         self._stores.with_retry(
             queue,
             lambda location: (
-                group_lease.claims_at(self._stores, location.uri)
-                .delete(self._project, queue, claim)
-                .run()
+                self._stores.claims(location).delete(self._project, queue, claim).run()
             ),
         )
         self._group_lease.drop(claim)

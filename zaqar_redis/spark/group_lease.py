@@ -15,9 +15,8 @@ import time
 import uuid
 from urllib.parse import quote
 
-from zaqar_redis import clock, errors
+from zaqar_redis import errors
 from zaqar_redis.spark.stores import StoreConfig, StoreConnections
-from zaqar_redis.storage.redis.claims import RedisClaims
 from zaqar_redis.storage.redis.roles import RedisRoles
 
 LOG = logging.getLogger(__name__)
@@ -124,12 +123,8 @@ def renew_claim(stores: StoreConnections, queue: str, claim: str, ttl: int, grac
     return stores.with_retry(
         queue,
         lambda location: (
-            claims_at(stores, location.uri)
+            stores.claims(location)
             .update(stores.config.project, queue, claim, ttl=ttl, grace=grace)
             .run()
         ),
     )
-
-
-def claims_at(stores: StoreConnections, uri: str) -> RedisClaims:
-    return RedisClaims(stores.client(uri), clock.store, stores.dead_letter)

@@ -9,7 +9,6 @@ is recognized by its token, and the next try begins anew under it; see storage/t
 from __future__ import annotations
 
 import contextlib
-import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -24,10 +23,10 @@ from zaqar_redis.spark import archived
 from zaqar_redis.spark.archived import ArchivedMessage
 from zaqar_redis.spark.options import SourceOptions
 from zaqar_redis.spark.stores import StoreConfig, StoreConnections, StoreLocation
+from zaqar_redis.storage.move.queue_import import ImportObstacle, QueueImport
 from zaqar_redis.storage.redis import identity, ledger
 from zaqar_redis.storage.redis.control import RedisCatalogue
 from zaqar_redis.storage.redis.transfer import RedisTransfer
-from zaqar_redis.storage.transfer import IMPORT_PREFIX
 
 #: Messages of one round trip: a few milliseconds of Redis' time.
 _CHUNK_MESSAGES = 1000
@@ -57,6 +56,11 @@ class RestorePlan:
     now: int
     #: 16 bytes of the client id, where rows have none
     client: bytes
+
+    def opened(self, stores: StoreConnections) -> QueueImport:
+        """Returns the import, over connections of this process."""
+        transfer = RedisTransfer(stores.client(self.location.uri))
+        return QueueImport(transfer, self.config.project, self.queue, self.token)
 
 
 @dataclass
@@ -100,19 +104,18 @@ def begin(config: StoreConfig, queue: str, client: bytes) -> RestorePlan:
     with StoreConnections(config) as stores:
         location = stores.location(queue, make=True)
         store = stores.client(location.uri)
-        transfer = RedisTransfer(store)
-        move_lock = transfer.move_lock(config.project, queue).run()
-        if move_lock and not move_lock.startswith((f"into:{IMPORT_PREFIX}", "closed:")):
+        restore = QueueImport(RedisTransfer(store), config.project, queue)
+        obstacle = restore.begin().run()
+        if obstacle is ImportObstacle.BEING_MOVED:
             raise NotRestored(f'the queue "{queue}" is being moved to another store')
-        token = IMPORT_PREFIX + secrets.token_hex(16)
-        if not transfer.begin_import(config.project, queue, token).run():
+        if obstacle is ImportObstacle.EXISTS:
             raise NotRestored(
                 f'the queue "{queue}" exists already: delete it, or give the restored queue '
                 "another name"
             )
         seconds, microseconds = store.command("TIME")
         now = int(seconds) * 1000 + int(microseconds) // 1000
-    return RestorePlan(config, queue, location, token, now, client)
+    return RestorePlan(config, queue, location, restore.token, now, client)
 
 
 def write(plan: RestorePlan, batches: Iterable[pa.RecordBatch]) -> RestoreCommitMessage:
@@ -122,9 +125,9 @@ def write(plan: RestorePlan, batches: Iterable[pa.RecordBatch]) -> RestoreCommit
     """
     written = RestoreCommitMessage()
     with StoreConnections(plan.config) as stores:
-        transfer = RedisTransfer(stores.client(plan.location.uri))
+        restore = plan.opened(stores)
         for chunk in _transfer_chunks(plan, batches, written):
-            transfer.import_chunk(plan.config.project, plan.queue, plan.token, chunk).run()
+            restore.add(chunk).run()
     return written
 
 
@@ -187,17 +190,15 @@ def finish(
                 f'the {total.rows} rows for the queue "{queue}" have only {stored} ranks: are they '
                 "of several epochs, or twice in their source?"
             )
-        transfer = RedisTransfer(client)
+        restore = plan.opened(stores)
         epoch = _epoch(total)
         if name:
             items = ledger.ledger_entry(name, epoch, total.rows, plan.now)
-            entry = TransferChunk(kind="ledger", items=items)
-            transfer.import_chunk(project, queue, plan.token, entry).run()
+            restore.add(TransferChunk(kind="ledger", items=items)).run()
         created = plan.now if total.first is None else total.first
         record = Queue(name=queue, metadata={}, created=created)
-        chunk = TransferChunk(kind="queue", items=[record, epoch], after=total.highest)
-        transfer.import_chunk(project, queue, plan.token, chunk).run()
-        transfer.commit_import(project, queue, plan.token).run()
+        restore.add(TransferChunk(kind="queue", items=[record, epoch], after=total.highest)).run()
+        restore.commit().run()
     return total
 
 
@@ -214,9 +215,7 @@ def abort_restore(plan: RestorePlan) -> None:
     """Clears what was imported.  If the store is unreachable, the next try does it."""
     project, queue = plan.config.project, plan.queue
     with contextlib.suppress(errors.Unavailable), StoreConnections(plan.config) as stores:
-        transfer = RedisTransfer(stores.client(plan.location.uri))
-        if transfer.move_lock(project, queue).run() == f"into:{plan.token}":
-            transfer.abort_import(project, queue, plan.token).run()
+        if plan.opened(stores).abort().run():
             control = stores.client(plan.config.control_uri)
             RedisCatalogue(control, clock.store).deleted(project, queue).run()
 
@@ -232,7 +231,7 @@ def restored_count(stores: StoreConnections, queue: str, name: str) -> int | Non
         try:
             found = entries.last(stores.config.project, queue, name).run()
         except errors.MoveLocked as met:
-            if met.move_lock.startswith(f"into:{IMPORT_PREFIX}"):
+            if met.move_lock is not None and met.move_lock.is_import:
                 return None  # a try that died, or is still running
             raise
         return found[1] if found else None

@@ -7,28 +7,24 @@ has moved.
 
 from __future__ import annotations
 
-import asyncio
-import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar
 from urllib.parse import urlsplit
 
-from zaqar_redis import clock, errors
+from zaqar_redis import errors
 from zaqar_redis.keyspace import embedded, uris
 from zaqar_redis.keyspace.batch import BatchSettings
 from zaqar_redis.keyspace.client import BlockingClient, CommandRefused, redact_password
-from zaqar_redis.keyspace.script import Verb
-from zaqar_redis.records import IdempotencyKey, NewMessage, Queue
+from zaqar_redis.keyspace.script import Steps, Verb
+from zaqar_redis.records import Pool
 from zaqar_redis.spark.options import SourceOptions
-from zaqar_redis.storage import pools
-from zaqar_redis.storage.contract import Driver
 from zaqar_redis.storage.control import DEFAULT_POOL
-from zaqar_redis.storage.redis.control import RedisCatalogue, RedisPools
-from zaqar_redis.storage.redis.messages import RedisMessages
-from zaqar_redis.storage.redis.queues import RedisQueues
+from zaqar_redis.storage.pools.controllers import RoutedQueues
+from zaqar_redis.storage.pools.router import Attempts, RetryPolicy, Router
+from zaqar_redis.storage.redis.blocking import BlockingRedisControl, BlockingRedisStore
+from zaqar_redis.storage.redis.claims import RedisClaims
 
 T = TypeVar("T")
 
@@ -39,8 +35,6 @@ _RETRY_TIMEOUTS = 3
 #: Seconds for which the location of a queue is cached: far fewer than the store that it
 #: has left keeps the tombstone.
 _LOCATION_TTL_SECONDS = 10.0
-#: Seconds between tries at an unreachable store, at first and at most.
-_RETRY_DELAY_SECONDS, _RETRY_DELAY_MAX_SECONDS = 0.05, 1.0
 #: Connections of a process: planners and tasks work with one thing at a time.
 _CONNECTIONS = 8
 
@@ -100,6 +94,14 @@ def _validated_uri(name: str, uri: str) -> str:
     return plain
 
 
+class _LocatedStore(BlockingRedisStore):
+    """The store of a pool, with the location that tasks get."""
+
+    def __init__(self, client: BlockingClient, location: StoreLocation) -> None:
+        super().__init__(client)
+        self.location = location
+
+
 class StoreConnections:
     """Connections to stores, opened when they are needed.  For one process."""
 
@@ -108,13 +110,17 @@ class StoreConnections:
         self._settings = BatchSettings(
             timeout=config.timeout, connect_timeout=min(config.timeout, 5.0)
         )
+        seconds = _RETRY_TIMEOUTS * config.timeout
+        self._retry = RetryPolicy(move_timeout=seconds, outage_timeout=seconds)
         self._clients: dict[str, BlockingClient] = {}
-        self._pools: dict[str, str] = {}
-        #: by queue: its location, and until when that is cached (monotonic)
-        self._locations: dict[str, tuple[StoreLocation, float]] = {}
-        control = self.client(config.control_uri)
-        self._control_pools = RedisPools(control)
-        self._catalogue = RedisCatalogue(control, clock.store)
+        self._control = BlockingRedisControl(self.client(config.control_uri))
+        self._router = Router(
+            self._store(DEFAULT_POOL, config.uri),
+            self._control,
+            self._open_pool,
+            self._retry,
+            cache_ttl=_LOCATION_TTL_SECONDS,
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -134,17 +140,22 @@ class StoreConnections:
             self._clients[uri] = client
         return client
 
+    def _open_pool(self, pool: Pool) -> _LocatedStore:
+        return self._store(pool.name, uris.to_redis_uri(pool.uri))
+
+    def _store(self, pool: str, uri: str) -> _LocatedStore:
+        return _LocatedStore(self.client(uri), StoreLocation(pool, uri))
+
     def check(self, *, wait: bool = False) -> None:
         """Raises BadConfiguration that names the option when the store cannot be used.
 
         With *wait*, a short outage is not an error.
         """
         for name, uri in (("uri", self.config.uri), ("controlUri", self.config.control_uri)):
+            attempts = Attempts(self._retry if wait else RetryPolicy())
             try:
-                if wait:
-                    self._retry(partial(self._probe, uri))
-                else:
-                    self._probe(uri)
+                while not self._answers(uri, attempts):
+                    pass
             except errors.Unavailable as error:
                 why = f": {error.__cause__}" if error.__cause__ else ""
                 raise errors.BadConfiguration(
@@ -155,129 +166,57 @@ class StoreConnections:
                     f'option "{name}": {redact_password(uri)} refuses: {error}'
                 ) from error
 
-    def _probe(self, uri: str) -> None:
-        self.client(uri).command("PING")
-        if uri == self.config.control_uri:
-            self._catalogue.locate(self.config.project, "").run()
+    def _answers(self, uri: str, attempts: Attempts) -> bool:
+        """Returns whether the store answers, after a pause if not."""
+        try:
+            self.client(uri).command("PING")
+            if uri == self.config.control_uri:
+                self._control.catalogue.locate(self.config.project, "").run()
+        except errors.Unavailable as error:
+            time.sleep(attempts.pause(error).seconds)
+            return False
+        return True
 
     def location(self, queue: str, *, make: bool = False) -> StoreLocation:
         """Returns the location of a queue, or the default pool; *make* assigns a pool."""
-        pool = self._pool(queue)
-        if pool is None and make:
-            self.wait_until_available(queue, make=True)
-            pool = self._pool(queue)
-        return StoreLocation(pool or DEFAULT_POOL, self.uri_of(pool or DEFAULT_POOL))
+        return self._router.find(self.config.project, queue, make=make).run().driver.location
 
-    def _pool(self, queue: str) -> str | None:
-        return self._catalogue.locate(self.config.project, queue).run().pool
-
-    def _cached_location(self, queue: str, make: bool) -> StoreLocation:
-        """Returns the same, from the cache where it is fresh."""
-        found, until = self._locations.get(queue) or (None, 0.0)
-        if found is None or time.monotonic() > until:
-            found = self.location(queue, make=make)
-            if make or found.pool != DEFAULT_POOL:  # else a post may assign a pool any moment
-                self._locations[queue] = found, time.monotonic() + _LOCATION_TTL_SECONDS
-        return found
-
-    def dead_letter(
-        self,
-        project: str,
-        queue: str,
-        message: NewMessage,
-        *,
-        client: bytes,
-        idempotency_key: IdempotencyKey,
-    ) -> Verb[None]:
-        """Returns the verb that posts a dead letter to its queue."""
-        store = self.client(self.location(queue, make=True).uri)
-        return RedisMessages(store, clock.store).dead_letter(
-            project, queue, message, client=client, idempotency_key=idempotency_key
-        )
+    def claims(self, location: StoreLocation) -> RedisClaims:
+        """Returns the claims of a store, whose dead letters go to their queues."""
+        return self._router.store(location.pool).run().driver.claims
 
     def uri_of(self, pool: str) -> str:
         """Returns the URI of a pool.  Raises StoreUnavailable when the pool does not exist."""
-        if pool == DEFAULT_POOL:
-            return self.config.uri
-        if pool not in self._pools:
-            self._pools = {
-                known.name: uris.to_redis_uri(known.uri)
-                for known in self._control_pools.list().run().items
-            }
-        try:
-            return self._pools[pool]
-        except KeyError:
-            raise errors.StoreUnavailable(pool) from KeyError(f'there is no pool "{pool}"')
+        return self._router.store(pool).run().driver.location.uri
 
     def queues(self) -> list[str]:
         """Returns the names of all queues of the project, sorted."""
-        pools = {DEFAULT_POOL, *self._catalogue.pools_of(self.config.project).run()}
-        found: set[str] = set()
-        for pool in pools:
-            found.update(queue.name for queue in self._list_queues(self.uri_of(pool)))
-        return sorted(found)
-
-    def _list_queues(self, uri: str) -> Iterator[Queue]:
-        queues = RedisQueues(self.client(uri), clock.store)
+        queues = RoutedQueues(self._router)
+        found: list[str] = []
         after = ""
         while True:
             page = queues.list(self.config.project, after, _PAGE, None).run()
-            yield from page.items
+            found += [queue.name for queue in page.items]
             if len(page.items) < _PAGE:
-                return
+                return found
             after = page.marker
-
-    def wait_until_available(self, queue: str, *, make: bool) -> None:
-        """Waits until a queue that is being moved, or has no pool yet, can be used.
-
-        With *make*, a queue that has no pool is assigned one, as a post would do.
-        Raises StoreUnavailable.
-        """
-        asyncio.run(self._wait_until_available(queue, make))
-
-    async def _wait_until_available(self, queue: str, make: bool) -> None:
-        driver = pools.create(
-            self.config.uri, self.config.control_uri, {"timeout": self.config.timeout}
-        )
-        project = self.config.project
-
-        async def reach(store: Driver) -> Any:
-            return await store.queues.get(project, queue)
-
-        await driver.start()
-        try:
-            await driver.router.route(project, queue, reach, make=make)
-        finally:
-            await driver.close()
 
     def with_retry(self, queue: str, act: Callable[[StoreLocation], T], *, make: bool = False) -> T:
         """Returns what *act* returns for the queue's location; retries after a move or outage.
 
         *act* must be idempotent.  Raises StoreUnreachable when the timeout has passed.
         """
+
+        def acted(location: StoreLocation) -> Steps[T]:
+            return act(location)
+            yield
+
+        def routed(store: _LocatedStore) -> Verb[T]:
+            return Verb(None, acted(store.location))
+
+        project = self.config.project
         try:
-            return self._retry(
-                lambda: act(self._cached_location(queue, make)),
-                partial(self.wait_until_available, queue, make=make),
-            )
+            return self._router.route(project, queue, routed, make=make).run()
         except errors.Unavailable as error:
             why = error.__cause__ or error
-            raise StoreUnreachable(queue=queue, project=self.config.project, why=why) from error
-
-    def _retry(
-        self, act: Callable[[], T], wait_until_available: Callable[[], None] | None = None
-    ) -> T:
-        """Returns what *act* returns, retried until the timeout; waits at move locks."""
-        end = time.monotonic() + _RETRY_TIMEOUTS * self.config.timeout
-        pause = _RETRY_DELAY_SECONDS
-        while True:
-            try:
-                return act()
-            except errors.Unavailable as error:
-                self._locations.clear()  # it may have moved
-                if time.monotonic() + pause > end:
-                    raise
-                if wait_until_available is not None and isinstance(error, errors.MoveLocked):
-                    wait_until_available()
-            time.sleep(pause * random.uniform(0.5, 1.5))
-            pause = min(2 * pause, _RETRY_DELAY_MAX_SECONDS)
+            raise StoreUnreachable(queue=queue, project=project, why=why) from error

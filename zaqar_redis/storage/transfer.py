@@ -9,33 +9,24 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import Protocol
 
-from zaqar_redis.records import TransferChunk
-
-#: Prefix of the tokens of a queue that is imported from a store of another kind.  No
-#: catalogue tells when it is complete, so only `Transfer.commit_import` releases its move lock.
-IMPORT_PREFIX = "import-"
+from zaqar_redis.records import MoveLock, TransferChunk
 
 
 class Transfer(Protocol):
     """Moves queues to another store of the same kind, for stores that can.
 
-    A *move lock* keeps everybody but the mover out of a queue: other callers get
-    `errors.MoveLocked` and nothing is changed.  It is a text, ``<kind>:<token>``:
-
-    - ``out``: the queue is being moved out of this store; expires unless it is renewed;
-    - ``gone``: all of it is in the other store;
-    - ``into``: it is being copied into this store;
-    - ``closed``: it is not in this store, for callers whose route is old.
+    A `MoveLock` keeps everybody but the mover out of a queue: other callers get
+    `errors.MoveLocked` and nothing is changed.
     """
 
-    def unlock(self, project: str, queue: str, move_lock: str) -> Awaitable[bool]:
+    def unlock(self, project: str, queue: str, move_lock: MoveLock) -> Awaitable[bool]:
         """Releases the move lock; returns False when it is not this one any more."""
 
     def lock_missing(self, project: str, queue: str) -> Awaitable[bool]:
         """Locks a queue that does not exist for some minutes; returns False when it exists."""
 
-    def move_lock(self, project: str, queue: str) -> Awaitable[str]:
-        """Returns the move lock; empty: there is none."""
+    def move_lock(self, project: str, queue: str) -> Awaitable[MoveLock | None]:
+        """Returns the move lock; None: there is none."""
 
     def reserve_epoch(self, project: str, queue: str, epoch: str, seconds: int) -> Awaitable[None]:
         """Reserves the epoch of the queue if it is created within *seconds*; empty: any."""
@@ -43,8 +34,8 @@ class Transfer(Protocol):
     def begin_import(self, project: str, queue: str, token: str) -> Awaitable[bool]:
         """Begins to import the queue; returns False when it exists in this store already."""
 
-    def abort_import(self, project: str, queue: str, token: str) -> Awaitable[None]:
-        """Aborts the import, and deletes what was imported.
+    def abort_import(self, project: str, queue: str, token: str) -> Awaitable[bool]:
+        """Aborts the import, and deletes what was imported; returns False when it is another's.
 
         The queue stays locked for some minutes, unless it came from another installation: it
         may have been in this store before, and old routes lead here.

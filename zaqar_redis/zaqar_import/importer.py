@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Copies queues of a stock Zaqar store into ours, each completely or not at all.
 
-A queue that is being copied has a move lock ``into:import-…``: nobody else sees it.  An
-import that is killed leaves that move lock, by which the next one recognises the partial
-copy and begins it anew.  A finished copy is recognised by the creation time of the queue,
+A finished copy is recognised by the creation time of the queue,
 which it has from stock: nobody else creates a queue in the past.
 """
 
@@ -11,14 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import secrets
 from collections.abc import Callable
 from enum import StrEnum
 
 from zaqar_redis import errors
-from zaqar_redis.records import Queue, Record
+from zaqar_redis.records import IMPORT_PREFIX, Queue, Record
 from zaqar_redis.storage.contract import Driver
-from zaqar_redis.storage.transfer import IMPORT_PREFIX, Transfer
+from zaqar_redis.storage.move.queue_import import ImportObstacle, QueueImport, obstructs
+from zaqar_redis.storage.transfer import Transfer
 from zaqar_redis.zaqar_import import layout
 from zaqar_redis.zaqar_import.layout import InvalidStockData
 from zaqar_redis.zaqar_import.queue_reader import MESSAGES, ImportTally, QueueReader
@@ -96,11 +94,11 @@ class Importer:
         """Returns whether an import finished the queue.  Raises _Conflict for another queue."""
         driver = await self._target.find(project, queue.name)
         transfer = _transfer(driver, queue.name)
-        move_lock = await transfer.move_lock(project, queue.name)
-        if move_lock.startswith((f"into:{IMPORT_PREFIX}", "closed:")):
+        lock = await transfer.move_lock(project, queue.name)
+        if obstructs(lock):
+            raise _Conflict(ImportObstacle.BEING_MOVED.value)
+        if lock is not None:
             return False
-        if move_lock:
-            raise _Conflict("a queue of this name is being moved")
         existing = await driver.queues.get(project, queue.name)
         if existing is None:
             return False
@@ -122,27 +120,22 @@ class Importer:
     ) -> None:
         flavor = queue.metadata.get("_flavor") or ""
         driver = await self._target.make(project, queue.name, flavor)
-        transfer = _transfer(driver, queue.name)
-        # One for each attempt: of two imports at once, the earlier one fails.
-        token = IMPORT_PREFIX + secrets.token_hex(16)
-        if not await transfer.begin_import(project, queue.name, token):
-            raise _Conflict("a queue of this name was created meanwhile")
+        queue_import = QueueImport(_transfer(driver, queue.name), project, queue.name)
+        obstacle = await queue_import.begin()
+        if obstacle is not None:
+            raise _Conflict(f"meanwhile {obstacle.value}")
         try:
             before = 0
             async for chunk in reader.read():
-                await transfer.import_chunk(project, queue.name, token, chunk)
+                await queue_import.add(chunk)
                 on_progress(reader.tally.copied[MESSAGES] - before)
                 before = reader.tally.copied[MESSAGES]
         except (Exception, asyncio.CancelledError):
-            await self._undo(project, queue.name, transfer, token)
+            with contextlib.suppress(errors.Unavailable):  # else the next import does it
+                if await queue_import.abort():
+                    await self._target.forget(project, queue.name)
             raise
-        await transfer.commit_import(project, queue.name, token)
-
-    async def _undo(self, project: str, queue: str, transfer: Transfer, token: str) -> None:
-        with contextlib.suppress(errors.Unavailable):  # else the next import does it
-            if await transfer.move_lock(project, queue) == f"into:{token}":
-                await transfer.abort_import(project, queue, token)
-                await self._target.forget(project, queue)
+        await queue_import.commit()
 
 
 def _transfer(driver: Driver, queue: str) -> Transfer:

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from zaqar_redis.storage.contract import Driver
 from zaqar_redis.storage.pools import PooledDriver
-from zaqar_redis.storage.pools.router import Router
+from zaqar_redis.storage.pools.router import ServiceRouter
 
 
 class ImportTarget(Protocol):
@@ -39,7 +39,7 @@ class SingleStoreTarget:
 
 
 class PooledTarget:
-    def __init__(self, router: Router) -> None:
+    def __init__(self, router: ServiceRouter) -> None:
         self._router = router
 
     async def find(self, project: str, queue: str) -> Driver:

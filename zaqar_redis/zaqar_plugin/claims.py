@@ -10,7 +10,6 @@ from zaqar import storage
 from zaqar.storage import errors as storage_errors
 
 from zaqar_redis.zaqar_plugin.messages import to_document
-from zaqar_redis.zaqar_plugin.stores import run_verb
 
 MessageDocuments = Iterator[dict[str, Any]]
 
@@ -23,18 +22,22 @@ class ClaimController(storage.Claim):
         project: str | None = None,
         limit: int = storage.DEFAULT_MESSAGES_PER_CLAIM,
     ) -> tuple[str | None, MessageDocuments]:
-        store = self.driver.store_for(project, queue)
-        claimed = run_verb(
-            store.claims.create(
+        self.driver.copy_settings(project, queue)
+        claimed = self.driver.run(
+            project,
+            queue,
+            lambda store: store.claims.create(
                 project or "", queue, ttl=metadata["ttl"], grace=metadata["grace"], limit=limit
-            )
+            ),
         )
         return claimed.claim_id, map(to_document, claimed.messages)
 
     def get(
         self, queue: str, claim_id: str, project: str | None = None
     ) -> tuple[dict[str, Any], MessageDocuments]:
-        claim = run_verb(self.driver.store.claims.get(project or "", queue, claim_id or ""))
+        claim = self.driver.run(
+            project, queue, lambda store: store.claims.get(project or "", queue, claim_id or "")
+        )
         if claim is None:
             raise storage_errors.ClaimDoesNotExist(claim_id, queue, project)
         metadata = {"id": claim.id, "age": claim.age, "ttl": claim.ttl}
@@ -44,13 +47,17 @@ class ClaimController(storage.Claim):
         self, queue: str, claim_id: str, metadata: dict[str, Any], project: str | None = None
     ) -> None:
         self.get(queue, claim_id, project)  # first: of a missing claim metadata may lack fields
-        renewed = run_verb(
-            self.driver.store.claims.update(
+        renewed = self.driver.run(
+            project,
+            queue,
+            lambda store: store.claims.update(
                 project or "", queue, claim_id, ttl=metadata["ttl"], grace=metadata["grace"]
-            )
+            ),
         )
         if not renewed:
             raise storage_errors.ClaimDoesNotExist(claim_id, queue, project)
 
     def delete(self, queue: str, claim_id: str, project: str | None = None) -> None:
-        run_verb(self.driver.store.claims.delete(project or "", queue, claim_id or ""))
+        self.driver.run(
+            project, queue, lambda store: store.claims.delete(project or "", queue, claim_id or "")
+        )

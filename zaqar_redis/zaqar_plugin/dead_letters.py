@@ -41,6 +41,10 @@ class DeadLetterRouter:
         Raises StoreUnavailable when the store of the queue cannot be found now: the message
         stays in its queue, and the next claim tries again.
         """
+        how: Any = {"client": client, "idempotency_key": idempotency_key}
+        ours = getattr(self._control, "stores", None)
+        if self._pooling and isinstance(ours, PluginRouter):
+            return ours.dead_letter(project, queue, message, **how)
         try:
             store = self._store_of(project, queue)
         except Exception as error:  # the management store may be another driver's, as its errors
@@ -51,17 +55,12 @@ class DeadLetterRouter:
                 errors.reason(error),
             )
             raise errors.StoreUnavailable(f"of the queue {queue}") from error
-        return store.messages.dead_letter(
-            project, queue, message, client=client, idempotency_key=idempotency_key
-        )
+        return store.messages.dead_letter(project, queue, message, **how)
 
     def _store_of(self, project: str, queue: str) -> PluginStore:
         """Returns the store of a queue; with pools it may differ from the message's own."""
         if not self._pooling:
             return self._store
-        ours = getattr(self._control, "stores", None)
-        if isinstance(ours, PluginRouter):
-            return ours.assign_store(project, queue)
         pool = self._pool_of(project or None, queue)
         return self._store if pool is None else self._of_pool(pool)
 

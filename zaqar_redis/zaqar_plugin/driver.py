@@ -8,10 +8,13 @@ defined in: they are registered for this one.
 from __future__ import annotations
 
 import functools
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from zaqar import storage
 
+from zaqar_redis.keyspace.script import Verb
+from zaqar_redis.storage.pools.router import RetryPolicy, Route
 from zaqar_redis.zaqar_plugin import options, stores
 from zaqar_redis.zaqar_plugin.catalogue import CatalogueController
 from zaqar_redis.zaqar_plugin.claims import ClaimController
@@ -23,6 +26,8 @@ from zaqar_redis.zaqar_plugin.queues import QueueController
 from zaqar_redis.zaqar_plugin.stores import PluginRouter, PluginStore, run_verb
 from zaqar_redis.zaqar_plugin.subscriptions import SubscriptionController
 from zaqar_redis.zaqar_plugin.topics import TopicController
+
+T = TypeVar("T")
 
 #: All of them. Durability is up to Redis: with its append-only file, acknowledged writes
 #: survive a restart.
@@ -53,6 +58,7 @@ class DataDriver(storage.DataDriverBase):
     def __init__(self, conf: Any, cache: Any, control_driver: Any) -> None:
         super().__init__(conf, cache, control_driver)
         self.store = stores.open_store(conf[f"drivers:message_store:{self.SCHEME}"])
+        self._route = Route("of this driver", self.store, None)
         self._dead_letters = DeadLetterRouter(conf, self.store, control_driver)
         self.store.route_dead_letters(self._dead_letters.post)
         self._applied_settings: dict[tuple[str, str], dict[str, Any]] = {}
@@ -86,8 +92,14 @@ class DataDriver(storage.DataDriverBase):
     def subscription_controller(self) -> SubscriptionController:
         return SubscriptionController(self)
 
-    def store_for(self, project: str | None, queue: str) -> PluginStore:
-        """Returns the store, after copying the queue's settings to it.
+    def run(self, project: str | None, queue: str, act: Callable[[PluginStore], Verb[T]]) -> T:
+        """Returns the result of *act* on this store, or where the queue has moved to."""
+        if isinstance(self.control_driver, ControlDriver):
+            return self.control_driver.stores.run(project or "", queue, act, self._route)
+        return run_verb(act(self.store))
+
+    def copy_settings(self, project: str | None, queue: str) -> None:
+        """Copies the queue's settings to the store.
 
         The metadata are in the management store, which may be another one, even of another
         driver.
@@ -95,7 +107,7 @@ class DataDriver(storage.DataDriverBase):
         control = self.control_driver
         is_ours = isinstance(control, ControlDriver)
         if is_ours and control.stores.store_of(project or "", queue).uri == self.store.uri:
-            return self.store
+            return
         metadata = self.queue_controller.get(queue, project=project)
         settings = {name: metadata[name] for name in _SETTINGS if metadata.get(name)}
         key = (project or "", queue)
@@ -104,7 +116,6 @@ class DataDriver(storage.DataDriverBase):
             if len(self._applied_settings) >= _SETTINGS_CACHE_SIZE:
                 self._applied_settings.clear()
             self._applied_settings[key] = settings
-        return self.store
 
     def _apply_settings(self, project: str, queue: str, settings: dict[str, Any]) -> None:
         queues = self.store.queues
@@ -132,9 +143,11 @@ class ControlDriver(storage.ControlDriverBase):
 
     def __init__(self, conf: Any, cache: Any) -> None:
         super().__init__(conf, cache)
-        management = stores.open_store(conf[f"drivers:management_store:{self.SCHEME}"])
+        group = conf[f"drivers:management_store:{self.SCHEME}"]
+        management = stores.open_store(group)
         default = self._message_store(management)
-        self.stores = PluginRouter(management, default, bool(conf.pooling))
+        retry = RetryPolicy(move_timeout=group.move_timeout)
+        self.stores = PluginRouter(management, default, bool(conf.pooling), retry)
 
     def close(self) -> None:
         self.stores.close()

@@ -12,8 +12,7 @@ from zaqar.storage import errors as storage_errors
 from zaqar.storage import utils
 
 from zaqar_redis import errors
-from zaqar_redis.records import Message, NewMessage
-from zaqar_redis.zaqar_plugin.stores import run_verb
+from zaqar_redis.records import Claim, Message, NewMessage
 
 #: TTL in seconds of messages that came without one; stock's REST always gives one.
 _DEFAULT_TTL = 3600
@@ -32,15 +31,17 @@ class MessageController(storage.Message):
         new_messages = [_new_message(message, checksum) for message in messages]
         if not new_messages:
             return []
-        store = self.driver.store_for(project, queue)
-        posted = run_verb(
-            store.messages.post_raw(
+        self.driver.copy_settings(project, queue)
+        posted = self.driver.run(
+            project,
+            queue,
+            lambda store: store.messages.post_raw(
                 project or "",
                 queue,
                 new_messages,
                 client=str(client_uuid),
                 default_ttl=_DEFAULT_TTL,
-            )
+            ),
         )
         return list(posted.ids)
 
@@ -55,8 +56,10 @@ class MessageController(storage.Message):
         include_claimed: bool = False,
         include_delayed: bool = False,
     ) -> Iterator[Any]:
-        page = run_verb(
-            self.driver.store.messages.list(
+        page = self.driver.run(
+            project,
+            queue,
+            lambda store: store.messages.list(
                 project or "",
                 queue,
                 after=marker or None,
@@ -64,7 +67,7 @@ class MessageController(storage.Message):
                 hide_client=None if echo else str(client_uuid),
                 include_claimed=include_claimed,
                 include_delayed=include_delayed,
-            )
+            ),
         )
         yield map(to_document, page.items)
         yield page.marker or marker
@@ -72,7 +75,9 @@ class MessageController(storage.Message):
     def first(self, queue: str, project: str | None = None, sort: int = 1) -> dict[str, Any]:
         if sort not in (1, -1):
             raise ValueError("sort must be 1, for the oldest, or -1, for the newest")
-        stats = run_verb(self.driver.store.queues.stats(project or "", queue))
+        stats = self.driver.run(
+            project, queue, lambda store: store.queues.stats(project or "", queue)
+        )
         message = stats.oldest if sort == 1 else stats.newest
         if message is None:
             raise storage_errors.QueueIsEmpty(queue, project)
@@ -87,27 +92,39 @@ class MessageController(storage.Message):
         self, queue: str, message_ids: Iterable[str], project: str | None = None
     ) -> Iterator[dict[str, Any]]:
         ids = list(message_ids)
-        return map(to_document, run_verb(self.driver.store.messages.get(project or "", queue, ids)))
+        return map(
+            to_document,
+            self.driver.run(
+                project, queue, lambda store: store.messages.get(project or "", queue, ids)
+            ),
+        )
 
     def delete(
         self, queue: str, message_id: str, project: str | None = None, claim: str | None = None
     ) -> None:
-        store = self.driver.store
         claims = None if claim is None else [claim]
         try:
-            run_verb(
-                store.messages.delete(
+            self.driver.run(
+                project,
+                queue,
+                lambda store: store.messages.delete(
                     project or "", queue, [message_id], claims=claims, force=False
-                )
+                ),
             )
         except errors.MessageClaimed:
             raise storage_errors.MessageIsClaimed(message_id) from None
         except (errors.MessageNotClaimed, errors.ClaimedByOther, errors.ClaimExpired) as refusal:
-            if run_verb(store.claims.get(project or "", queue, claim or "")) is None:
+            if self._claim(queue, claim, project) is None:
                 raise storage_errors.ClaimDoesNotExist(claim, queue, project) from None
             if isinstance(refusal, errors.MessageNotClaimed):
                 raise storage_errors.MessageNotClaimed(message_id) from None
             raise storage_errors.MessageNotClaimedBy(message_id, claim) from None
+
+    def _claim(self, queue: str, claim: str | None, project: str | None) -> Claim | None:
+        found: Claim | None = self.driver.run(
+            project, queue, lambda store: store.claims.get(project or "", queue, claim or "")
+        )
+        return found
 
     def bulk_delete(
         self,
@@ -119,10 +136,12 @@ class MessageController(storage.Message):
         ids = list(message_ids)
         claims = list(claim_ids) if claim_ids else None
         try:
-            run_verb(
-                self.driver.store.messages.delete(
+            self.driver.run(
+                project,
+                queue,
+                lambda store: store.messages.delete(
                     project or "", queue, ids, claims=claims, force=claims is None
-                )
+                ),
             )
         except errors.MessageNotClaimed:
             raise storage_errors.MessageNotClaimed(", ".join(ids)) from None
@@ -131,8 +150,10 @@ class MessageController(storage.Message):
             raise storage_errors.ClaimDoesNotMatch(named, queue, project) from None
 
     def pop(self, queue: str, limit: int, project: str | None = None) -> Sequence[dict[str, Any]]:
-        self.driver.store_for(project, queue)
-        popped = run_verb(self.driver.store.messages.pop(project or "", queue, limit))
+        self.driver.copy_settings(project, queue)
+        popped = self.driver.run(
+            project, queue, lambda store: store.messages.pop(project or "", queue, limit)
+        )
         return [to_document(message) for message in popped.messages]
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from oslo_config import cfg
 
+from zaqar_redis.storage.pools.router import DEFAULT_RETRY
+
 #: Schemes of our own, for redis://, rediss:// and unix://: stock Zaqar finds a driver by
 #: the scheme of a pool's URI, and has one for ``redis`` already.
 SCHEMES = ("zaqar-redis", "zaqar-redis+tls", "zaqar-redis+unix")
@@ -23,6 +25,13 @@ _SHARED = [
         help="Connections of one process to one Redis; threads beyond wait for one.",
     ),
 ]
+_MOVE_TIMEOUT = cfg.FloatOpt(
+    "move_timeout",
+    default=DEFAULT_RETRY.move_timeout,
+    min=0.0,
+    max=60.0,
+    help="Seconds for which a request waits for a queue that is being moved to another pool.",
+)
 
 
 def store_options(store: str, scheme: str) -> tuple[str, list[cfg.Opt]]:
@@ -35,7 +44,8 @@ def store_options(store: str, scheme: str) -> tuple[str, list[cfg.Opt]]:
         "unix:///path?db=0, or these with the schemes zaqar-redis, zaqar-redis+tls and "
         "zaqar-redis+unix, which pools need.",
     )
-    return f"drivers:{store}_store:{scheme}", [uri, *_SHARED]
+    more = [_MOVE_TIMEOUT] if store == "management" else []
+    return f"drivers:{store}_store:{scheme}", [uri, *_SHARED, *more]
 
 
 def list_opts() -> list[tuple[str, list[cfg.Opt]]]:

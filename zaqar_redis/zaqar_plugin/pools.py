@@ -13,7 +13,6 @@ from urllib.parse import urlsplit
 
 import msgspec
 from zaqar import storage
-from zaqar.common import errors as zaqar_errors
 from zaqar.storage import errors as storage_errors
 
 from zaqar_redis import errors
@@ -144,16 +143,11 @@ class PoolsController(storage.PoolsBase):
 
     def _forget_stale_entries(self, name: str) -> None:
         """Stock maps queues before it creates them, and may leave such an entry behind."""
-        pool = run_verb(self.driver.stores.pools.get(name))
         catalogue = self.driver.stores.catalogue
-        try:
-            queues = self.driver.stores.opened(pool).queues if pool else None
-        except zaqar_errors.ConfigurationError:
-            queues = None  # such a store never had a queue
         for placed in run_verb(catalogue.queues_of(name, "", _CHECKED)):
             project, queue = placed.project, placed.queue
             try:
-                exists = queues is not None and run_verb(queues.get(project, queue)) is not None
+                exists = self.driver.stores.has_queue(name, project, queue)
             except storage_errors.ConnectionError:
                 return  # the store is unreachable: the entries may be good
             if not exists:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import copy
-import heapq
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -41,19 +40,8 @@ class QueueController(storage.Queue):
         detailed: bool = False,
         name: str | None = None,
     ) -> Iterator[Any]:
-        stores = self.driver.stores.stores_with_queues(project or "")
-
         def page(after: str, most: int) -> Page[Queue]:
-            pages = [
-                run_verb(store.queues.list(project or "", after, most, None)).items
-                for store in stores
-            ]
-            merged: dict[str, Queue] = {}
-            for queue in heapq.merge(*pages, key=lambda queue: queue.name):
-                merged.setdefault(queue.name, queue)  # while it is moved it may be in two
-                if len(merged) == most:
-                    break
-            return Page(items=list(merged.values()))
+            return run_verb(self.driver.stores.queues.list(project or "", after, most, None))
 
         return filtered(page, kfilter, marker, limit, detailed, name)
 
@@ -77,15 +65,14 @@ class QueueController(storage.Queue):
     def set_metadata(self, name: str, metadata: dict[str, Any], project: str | None = None) -> None:
         """Raises QueueDoesNotExist, and MessageConflict when others changed what was read."""
         key = (project or "", name)
-        queues = self.driver.stores.store_of(*key).queues
         until, cached = self._metadata_cache.pop(key, (0.0, None))
         if until + _METADATA_TTL_SECONDS < time.monotonic():
             cached = None  # too old: *metadata* was not derived from it
         for _ in range(1 if cached else _MAX_UPDATE_ATTEMPTS):
-            queue = cached or run_verb(queues.get(*key))
+            queue = cached or self._find(name, project)
             if queue is None:
                 raise storage_errors.QueueDoesNotExist(name, project)
-            if run_verb(queues.update(project or "", queue, metadata)):
+            if self._updated(project or "", queue, metadata):
                 return
         raise storage_errors.MessageConflict(name, project)
 
@@ -93,28 +80,39 @@ class QueueController(storage.Queue):
         self, name: str, metadata: dict[str, Any] | None = None, project: str | None = None
     ) -> bool:
         self._metadata_cache.pop((project or "", name), None)
-        store = self.driver.stores.store_of(project or "", name)
-        return run_verb(store.queues.create(project or "", name, metadata or {}))
+        created: bool = self.driver.stores.run(
+            project or "",
+            name,
+            lambda store: store.queues.create(project or "", name, metadata or {}),
+        )
+        return created
 
     def _exists(self, name: str, project: str | None = None) -> bool:
         return self._find(name, project) is not None
 
     def _delete(self, name: str, project: str | None = None) -> None:
         self._metadata_cache.pop((project or "", name), None)
-        store = self.driver.stores.store_of(project or "", name)
-        run_verb(store.queues.delete(project or "", name))
+        self.driver.stores.run(
+            project or "", name, lambda store: store.queues.delete(project or "", name)
+        )
 
     def _stats(self, name: str, project: str | None = None) -> None:
         """Does nothing: the pipeline's stage counts the messages."""
 
     def _calculate_resource_count(self, project: str | None = None) -> int:
-        stores = self.driver.stores.stores_with_queues(project or "")
-        return sum(run_verb(store.queues.count(project or "")) for store in stores)
+        return run_verb(self.driver.stores.queues.count(project or ""))
 
     def _find(self, name: str, project: str | None) -> Queue | None:
-        return run_verb(
-            self.driver.stores.store_of(project or "", name).queues.get(project or "", name)
+        found: Queue | None = self.driver.stores.run(
+            project or "", name, lambda store: store.queues.get(project or "", name)
         )
+        return found
+
+    def _updated(self, project: str, queue: Queue, metadata: dict[str, Any]) -> bool:
+        updated: bool = self.driver.stores.run(
+            project, queue.name, lambda store: store.queues.update(project, queue, metadata)
+        )
+        return updated
 
 
 class MessageQueueStage:
@@ -125,12 +123,14 @@ class MessageQueueStage:
         self._queues = control_driver.queue_controller
 
     def delete(self, name: str, project: str | None = None) -> None:
-        run_verb(self._driver.store.queues.delete(project or "", name))
+        self._driver.run(project, name, lambda store: store.queues.delete(project or "", name))
 
     def stats(self, name: str, project: str | None = None) -> dict[str, Any]:
         if not self._queues.exists(name, project=project):
             raise storage_errors.QueueDoesNotExist(name, project)
-        stats = run_verb(self._driver.store.queues.stats(project or "", name))
+        stats = self._driver.run(
+            project, name, lambda store: store.queues.stats(project or "", name)
+        )
         counts: dict[str, Any] = {
             "claimed": stats.claimed,
             "free": stats.free,

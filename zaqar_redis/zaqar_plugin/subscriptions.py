@@ -11,7 +11,6 @@ from zaqar.storage import errors as storage_errors
 
 from zaqar_redis import errors
 from zaqar_redis.records import Subscription
-from zaqar_redis.zaqar_plugin.stores import run_verb
 
 _CHANGEABLE = ("subscriber", "ttl", "options")
 
@@ -24,14 +23,20 @@ class SubscriptionController(storage.Subscription):
         marker: str | None = None,
         limit: int = storage.DEFAULT_SUBSCRIPTIONS_PER_PAGE,
     ) -> Iterator[Any]:
-        page = run_verb(
-            self.driver.store.subscriptions.list(project or "", queue, marker or "", limit)
+        page = self.driver.run(
+            project,
+            queue,
+            lambda store: store.subscriptions.list(project or "", queue, marker or "", limit),
         )
         yield map(_shown, page.items)
         yield page.marker or None  # None after an empty page: the notifier reads until then
 
     def get(self, queue: str, subscription_id: str, project: str | None = None) -> dict[str, Any]:
-        found = run_verb(self.driver.store.subscriptions.get(project or "", queue, subscription_id))
+        found = self.driver.run(
+            project,
+            queue,
+            lambda store: store.subscriptions.get(project or "", queue, subscription_id),
+        )
         if found is None:
             raise storage_errors.SubscriptionDoesNotExist(subscription_id)
         return _shown(found)
@@ -39,7 +44,9 @@ class SubscriptionController(storage.Subscription):
     def get_with_subscriber(
         self, queue: str, subscriber: str, project: str | None = None
     ) -> dict[str, Any] | None:
-        found = run_verb(self.driver.store.subscriptions.find(project or "", queue, subscriber))
+        found = self.driver.run(
+            project, queue, lambda store: store.subscriptions.find(project or "", queue, subscriber)
+        )
         return None if found is None else _shown(found)
 
     def create(
@@ -50,10 +57,12 @@ class SubscriptionController(storage.Subscription):
         options: dict[str, Any] | None,
         project: str | None = None,
     ) -> str | None:
-        return run_verb(
-            self.driver.store.subscriptions.create(
+        return self.driver.run(
+            project,
+            queue,
+            lambda store: store.subscriptions.create(
                 project or "", queue, subscriber, ttl=ttl, options=options or {}
-            )
+            ),
         )
 
     def update(
@@ -74,16 +83,26 @@ class SubscriptionController(storage.Subscription):
         self._changed(queue, subscription_id, project, confirmed=bool(confirmed))
 
     def exists(self, queue: str, subscription_id: str, project: str | None = None) -> bool:
-        found = run_verb(self.driver.store.subscriptions.get(project or "", queue, subscription_id))
+        found = self.driver.run(
+            project,
+            queue,
+            lambda store: store.subscriptions.get(project or "", queue, subscription_id),
+        )
         return found is not None
 
     def delete(self, queue: str, subscription_id: str, project: str | None = None) -> None:
-        run_verb(self.driver.store.subscriptions.delete(project or "", queue, subscription_id))
+        self.driver.run(
+            project,
+            queue,
+            lambda store: store.subscriptions.delete(project or "", queue, subscription_id),
+        )
 
     def _changed(self, queue: str, id: str, project: str | None, **changes: Any) -> None:
         try:
-            done = run_verb(
-                self.driver.store.subscriptions.update(project or "", queue, id, **changes)
+            done = self.driver.run(
+                project,
+                queue,
+                lambda store: store.subscriptions.update(project or "", queue, id, **changes),
             )
         except errors.SubscriberTaken:
             raise storage_errors.SubscriptionAlreadyExists from None

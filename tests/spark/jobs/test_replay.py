@@ -198,7 +198,7 @@ def test_two_epochs_cannot_be_restored_as_one_queue(archived: Archived, target: 
     with pytest.raises(JobRefused, match=r"2000 rows .* only 1500 ranks"):
         archived.replay(queues=["q"], target=target, preserve=True)
     store = archived.store
-    assert RedisTransfer(store.client).move_lock(store.project, target).run() == ""
+    assert RedisTransfer(store.client).move_lock(store.project, target).run() is None
     with pytest.raises(JobRefused, match="one --queue only"):
         archived.replay(target=target, preserve=True)
 

@@ -11,11 +11,10 @@ import msgspec
 
 from zaqar_redis.api import problems
 from zaqar_redis.api.channels import console, server, streams
-from zaqar_redis.api.channels.emulation import EmulationHandler
 from zaqar_redis.api.channels.exchange import Exchange, Receive, Send
 from zaqar_redis.api.channels.origins import AllowedOrigins, CorsHandler
 from zaqar_redis.api.channels.outbox import FlushScheduler
-from zaqar_redis.api.channels.streams import StreamHandler
+from zaqar_redis.api.channels.streams import EmulationHandler, StreamHandler
 from zaqar_redis.api.channels.websocket import UniWebSocket, WebSocket
 from zaqar_redis.auth import tickets, tokens
 from zaqar_redis.realtime.engine import Engine

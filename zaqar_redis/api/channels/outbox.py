@@ -110,10 +110,8 @@ class Outbox:
             self._frames.write(frame)
 
     def _end(self, close: DisconnectCode) -> None:
-        if (
-            close.code == codes.CONNECTION_CLOSED.code
-        ):  # as Centrifugo: neither a push nor a close frame
-            self._frames.drop()
+        if close.code == codes.CONNECTION_CLOSED.code:
+            self._frames.drop()  # as Centrifugo: neither a push nor a close frame
             return
         if self._disconnect_push is not None:
             self._frames.write(self._frame([self._disconnect_push(close)]))

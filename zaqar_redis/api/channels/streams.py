@@ -11,6 +11,7 @@ import asyncio
 from collections import deque
 from collections.abc import Sequence
 
+import msgspec
 from msgspec import Struct
 
 from zaqar_redis.api.channels.exchange import Exchange, Headers, Receive, RequestRejected
@@ -31,6 +32,8 @@ CONNECT = "cf_connect"
 #: browser has open to all servers, and a dozen of the largest.
 _INBOX_MAX = 256
 _INBOX_BYTES_MAX = 1024 * 1024
+#: Characters of a node's id; ours have fewer.
+_NODE_MAX = 64
 #: Seconds for a client to take what was written before its connection is cut.
 _CLOSE_TIMEOUT = 5.0
 _HEADERS: Headers = [
@@ -206,3 +209,26 @@ async def _finish(exchange: Exchange, stream: ResponseStream) -> None:
             await exchange.send({"type": "http.response.body"})
     except TimeoutError:
         stream.abort()
+
+
+class EmulationHandler:
+    """``POST /emulation``: commands of a client that reads a stream, perhaps of another node."""
+
+    def __init__(self, node: Node) -> None:
+        self._control_plane = node.control_plane
+
+    async def __call__(self, exchange: Exchange) -> None:
+        """Hands commands to a session; its replies go to the stream.
+
+        Raises RequestRejected and Unavailable.
+        """
+        body = await exchange.body()
+        codec = PROTOBUF if exchange.is_binary else JSON
+        try:
+            request = codec.decode_emulation(body)
+        except (msgspec.DecodeError, ValueError) as error:
+            raise RequestRejected(400) from error
+        if not 0 < len(request.node) <= _NODE_MAX:
+            raise RequestRejected(404)
+        known = await self._control_plane.frame(request.node, request.session, bytes(request.data))
+        await exchange.respond(204 if known else 404)

@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-import random
 from collections import OrderedDict, deque
 from collections.abc import Sequence
 from itertools import islice
 
 from zaqar_redis.clock import Clock
 from zaqar_redis.realtime.engine import (
+    DEDUP_WINDOW_MS,
     NO_POSITION,
     Dedup,
     EventHandler,
@@ -19,10 +19,9 @@ from zaqar_redis.realtime.engine import (
     Position,
     PresenceStats,
     Published,
+    new_epoch,
 )
 
-#: Milliseconds for which a publication's idempotency key is stored.
-DEDUP_WINDOW_MS = 300_000
 #: Stored idempotency keys of all channels at most: a few minutes of busy publishers.
 _DEDUP_KEYS_MAX = 100_000
 #: Channels that are checked for expiry with each use of a channel's history.
@@ -48,11 +47,6 @@ class _Stream:
     def expire(self, now: int) -> None:
         if self.expires_at <= now:
             self.entries.clear()
-
-
-def new_epoch() -> str:
-    # It is no secret, and each publication needs one: os.urandom would be a system call.
-    return f"{random.getrandbits(32):08x}"
 
 
 class MemoryHistory:

@@ -10,6 +10,7 @@ from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.client import AsyncClient
 from zaqar_redis.keyspace.script import Script
 from zaqar_redis.realtime.engine import (
+    DEDUP_WINDOW_MS,
     Dedup,
     EventHandler,
     HistoryEntry,
@@ -18,8 +19,8 @@ from zaqar_redis.realtime.engine import (
     Position,
     PresenceStats,
     Published,
+    new_epoch,
 )
-from zaqar_redis.realtime.engines.memory import DEDUP_WINDOW_MS, new_epoch
 from zaqar_redis.realtime.engines.pubsub import PubSubReceiver
 
 _PUBLISH = Script("channel_publish")

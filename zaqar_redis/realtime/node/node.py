@@ -31,10 +31,11 @@ from zaqar_redis.realtime.node.queue_channels import (
 )
 from zaqar_redis.realtime.node.sessions import NodeSessions
 from zaqar_redis.realtime.protocol import codes, wire
-from zaqar_redis.realtime.pushes import EncodedPublication
 from zaqar_redis.realtime.session.context import ChannelSubscription, SessionSettings
+from zaqar_redis.realtime.session.deltas import EncodedPublication
 from zaqar_redis.realtime.session.namespaces import Namespaces
 from zaqar_redis.realtime.session.session import Session
+from zaqar_redis.realtime.session.states import SubscriptionState
 
 LOG = logging.getLogger(__name__)
 
@@ -225,7 +226,7 @@ class Node:
     def _push_to_channel(self, channel: str, **push: Any) -> None:
         local = self._channels.get(channel)
         for subscription in tuple(local.subscribers) if local else ():
-            if subscription.join_leave and subscription.pending is None:
+            if subscription.join_leave and subscription.state is SubscriptionState.SUBSCRIBED:
                 subscription.session.push(wire.Push(channel=subscription.channel, **push))
 
     def on_control(self, payload: bytes) -> None:

@@ -34,16 +34,16 @@ class _Publication(Struct, array_like=True):
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_read_info = msgspec.msgpack.Decoder(_Info).decode
-_read_publication = msgspec.msgpack.Decoder(_Publication).decode
+_decode_info = msgspec.msgpack.Decoder(_Info).decode
+_decode_publication = msgspec.msgpack.Decoder(_Publication).decode
 
 
 def pack_client_info(given: wire.ClientInfo) -> bytes:
-    return _encode(_packed(given))
+    return _encode(_pack_info(given))
 
 
 def unpack_client_info(packed: bytes) -> wire.ClientInfo:
-    return _unpacked(_read_info(packed))
+    return _unpack_info(_decode_info(packed))
 
 
 def pack_publication(
@@ -54,40 +54,42 @@ def pack_publication(
     delta: bool = False,
 ) -> bytes:
     """Encodes a publication; *time* in milliseconds, *delta*: send it as a delta."""
-    publisher = _packed(info) if info is not None else None
-    return _encode(_Publication(_written(data), time, publisher, tags or {}, delta))
+    publisher = _pack_info(info) if info is not None else None
+    return _encode(_Publication(_pack_payload(data), time, publisher, tags or {}, delta))
 
 
 def unpack_publication(packed: bytes, offset: int) -> wire.Publication:
-    found = _read_publication(packed)
+    found = _decode_publication(packed)
     kind = deltas.DeltaPublication if found.delta else wire.Publication
     return kind(
-        data=_read(found.data),
-        info=_unpacked(found.info) if found.info is not None else None,
+        data=_unpack_payload(found.data),
+        info=_unpack_info(found.info) if found.info is not None else None,
         offset=offset,
         tags=found.tags,
         time=found.time,
     )
 
 
-def _packed(given: wire.ClientInfo) -> _Info:
-    return _Info(given.user, given.client, _written(given.conn_info), _written(given.chan_info))
-
-
-def _unpacked(found: _Info) -> wire.ClientInfo:
-    return wire.ClientInfo(
-        user=found.user,
-        client=found.client,
-        conn_info=_read(found.conn_info),
-        chan_info=_read(found.chan_info),
+def _pack_info(given: wire.ClientInfo) -> _Info:
+    return _Info(
+        given.user, given.client, _pack_payload(given.conn_info), _pack_payload(given.chan_info)
     )
 
 
-def _written(payload: wire.Payload) -> str | bytes:
+def _unpack_info(found: _Info) -> wire.ClientInfo:
+    return wire.ClientInfo(
+        user=found.user,
+        client=found.client,
+        conn_info=_unpack_payload(found.conn_info),
+        chan_info=_unpack_payload(found.chan_info),
+    )
+
+
+def _pack_payload(payload: wire.Payload) -> str | bytes:
     return payload.data if isinstance(payload, wire.Binary) else str(payload, "utf-8")
 
 
-def _read(written: str | bytes) -> wire.Payload:
-    if isinstance(written, bytes):
-        return wire.Binary(written)
-    return Raw(written) if written else wire.NO_PAYLOAD
+def _unpack_payload(packed: str | bytes) -> wire.Payload:
+    if isinstance(packed, bytes):
+        return wire.Binary(packed)
+    return Raw(packed) if packed else wire.NO_PAYLOAD

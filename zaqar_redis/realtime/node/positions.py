@@ -7,12 +7,13 @@ A channel's top position is read once for all its subscribers on the node.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine, Iterable
+from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from typing import Any
 
 from zaqar_redis import errors
 from zaqar_redis.realtime.engine import HistoryFilter, Position
 from zaqar_redis.realtime.session.context import ChannelSubscription
+from zaqar_redis.realtime.session.states import SubscriptionState
 
 #: Seconds over which checks of all channels of a node are spread: subscribers that missed
 #: something come back at once.
@@ -67,34 +68,46 @@ class PositionChecker:
 
     async def _check(self, channel: str) -> None:
         """Checks a channel; again later if a subscription is pending or the engine unavailable."""
-        before = [(each, each.offset) for each in self._subscribers(channel) if each.positioned]
-        if not before:
+        subscribers = [each for each in self._subscribers(channel) if each.positioned]
+        if not subscribers:
             self._rolled_back.pop(channel, None)
             return
-        if any(each.pending is not None for each, _ in before):
+        if any(each.state is SubscriptionState.SUBSCRIBING for each in subscribers):
             self._pending_checks[channel] = None
-        first, _ = before[0]
-        context = first.session.context
         try:
-            _, top = await context.history(first.channel, HistoryFilter(limit=0), first.options)
-            is_rolled_back = self._rolled_back.get(channel) == top.epoch or any(
-                each.epoch == top.epoch and offset > top.offset for each, offset in before
-            )
-            if is_rolled_back:
-                await context.rotate_epoch(first.channel, top.epoch, first.options)
+            top, is_rolled_back = await self._read_position(channel, subscribers)
         except errors.Unavailable:
             await asyncio.sleep(_RETRY_DELAY)
             self._pending_checks[channel] = None
             return
         self._rolled_back.pop(channel, None)
         behind = []
-        for each, _ in before:
+        for each in subscribers:
             if is_rolled_back or each.epoch != top.epoch:
                 _end_outdated(each)
             elif not _is_at(each, top):
                 behind.append(each)
         if behind:
             self._spawn(_recheck(behind, top))
+
+    async def _read_position(
+        self, channel: str, subscribers: Sequence[ChannelSubscription]
+    ) -> tuple[Position, bool]:
+        """Returns the channel's position, and whether its history went back.
+
+        Then the epoch of the position is not current any more.  Raises StoreUnavailable.
+        """
+        # As they are now: publications may come while the position is read.
+        positions = [Position(each.offset, each.epoch) for each in subscribers]
+        first = subscribers[0]
+        context = first.session.context
+        _, top = await context.history(first.channel, HistoryFilter(limit=0), first.options)
+        is_rolled_back = self._rolled_back.get(channel) == top.epoch or any(
+            each.epoch == top.epoch and each.offset > top.offset for each in positions
+        )
+        if is_rolled_back:
+            await context.rotate_epoch(first.channel, top.epoch, first.options)
+        return top, is_rolled_back
 
 
 async def _recheck(behind: list[ChannelSubscription], top: Position) -> None:
@@ -113,9 +126,6 @@ def _is_at(subscription: ChannelSubscription, top: Position) -> bool:
 
 
 def _end_outdated(subscription: ChannelSubscription) -> None:
-    session = subscription.session
-    # A pending subscription starts after everything it could have missed.
-    if session.subscriptions.get(subscription.channel) is subscription and (
-        subscription.pending is None
-    ):
-        session.handle_insufficient_state(subscription)
+    # One that is subscribing starts after everything it could have missed.
+    if subscription.state is SubscriptionState.SUBSCRIBED:
+        subscription.session.handle_insufficient_state(subscription)

@@ -62,7 +62,7 @@ class ProjectContext:
         existed = self._node.unlisten(key, subscription)
         if subscription.options.presence:
             await self._node.engine.presence.remove(key, info.client, info.user)
-        if existed and subscription.options.join_leave and subscription.pending is None:
+        if existed and subscription.joined:
             await self._node.engine.bus.publish_leave(key, packing.pack_client_info(info))
 
     async def publish(

@@ -39,7 +39,7 @@ class Codec(Protocol):
     def frame(self, replies: Sequence[bytes]) -> bytes: ...
 
 
-def _read(decoder: msgspec.json.Decoder[T], text: bytes) -> T:
+def _decode(decoder: msgspec.json.Decoder[T], text: bytes) -> T:
     """Raises DecodeError."""
     try:
         return decoder.decode(text)
@@ -54,7 +54,7 @@ def _reject_binary(payload: Any) -> Any:
 _encoder = msgspec.json.Encoder(enc_hook=_reject_binary)
 
 
-def _written(value: Reply | Push) -> bytes:
+def _encode_line(value: Reply | Push) -> bytes:
     """Encodes in one line: frames and events are split at line ends.
 
     Only payloads contain line ends, and in JSON they are white space.  Raises
@@ -75,17 +75,17 @@ class JsonCodec:
 
     def decode(self, frame: bytes) -> list[Command]:
         lines = frame.strip().split(b"\n")
-        return [_read(self._decoder, line) for line in lines]
+        return [_decode(self._decoder, line) for line in lines]
 
     def encode(self, reply: Reply) -> bytes:
-        return _written(reply)
+        return _encode_line(reply)
 
     def frame(self, replies: Sequence[bytes]) -> bytes:
         return b"\n".join(replies)
 
     def decode_emulation(self, body: bytes) -> EmulationRequest:
         """Decodes a request whose data are in a string.  Raises DecodeError."""
-        request = _read(self._emulated, body)
+        request = _decode(self._emulated, body)
         request.data = Raw(msgspec.json.decode(request.data, type=str).encode())
         return request
 
@@ -99,13 +99,13 @@ class UniJsonCodec:
         self._decoder = msgspec.json.Decoder(ConnectRequest)
 
     def decode(self, frame: bytes) -> list[Command]:
-        return [Command(id=1, connect=_read(self._decoder, frame))]
+        return [Command(id=1, connect=_decode(self._decoder, frame))]
 
     def encode(self, reply: Reply) -> bytes:
         push = reply.push
         if reply.connect is not None:
             push = Push(connect=reply.connect)
-        return _written(push or Push())
+        return _encode_line(push or Push())
 
     def frame(self, replies: Sequence[bytes]) -> bytes:
         return b"\n".join(replies)

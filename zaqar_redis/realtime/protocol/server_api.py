@@ -175,7 +175,7 @@ class BatchResponse(Wire):
     replies: list[dict[str, object]]
 
 
-def info(given: wire.ClientInfo) -> wire.ClientInfo:
+def json_client_info(given: wire.ClientInfo) -> wire.ClientInfo:
     """Returns a client info that can be encoded in JSON."""
     conn_info, chan_info = given.conn_info, given.chan_info
     if not (isinstance(conn_info, Binary) or isinstance(chan_info, Binary)):
@@ -190,10 +190,10 @@ def info(given: wire.ClientInfo) -> wire.ClientInfo:
     )
 
 
-def publication(given: wire.Publication) -> wire.Publication:
+def json_publication(given: wire.Publication) -> wire.Publication:
     """Returns a publication that can be encoded in JSON, with *data*, as libraries expect it."""
     if given.info is not None:
-        given = replace(given, info=info(given.info))
+        given = replace(given, info=json_client_info(given.info))
     if given.data is not NO_PAYLOAD and not isinstance(given.data, Binary):
         return given
     return ApiPublication(

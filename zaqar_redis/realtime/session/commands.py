@@ -1,33 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands of a connected client, one function per method.
+"""Commands of clients, one function per method.
 
 Each replies to its command, or raises CommandRejected, Disconnected or StoreUnavailable.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from zaqar_redis.auth import tokens
 from zaqar_redis.realtime.engine import HistoryFilter, Position
 from zaqar_redis.realtime.protocol import codes, wire
-from zaqar_redis.realtime.protocol.codes import CommandRejected, Disconnected
-from zaqar_redis.realtime.session import subscribe
+from zaqar_redis.realtime.protocol.codes import CommandRejected, DisconnectCode, Disconnected
+from zaqar_redis.realtime.session import connect, subscribe
 from zaqar_redis.realtime.session.namespaces import ChannelOptions
+from zaqar_redis.realtime.session.states import SubscriptionEvent
 
 if TYPE_CHECKING:
     from zaqar_redis.realtime.session.session import Session
 
-#: The server version that clients receive.
-VERSION = "zaqar-redis"
+T = TypeVar("T")
 
 
 async def unsubscribe(session: Session, id: int, request: wire.UnsubscribeRequest) -> None:
     if not request.channel:
         raise Disconnected(codes.BAD_REQUEST_DISCONNECT)
-    subscription = session.subscriptions.pop(request.channel, None)
+    subscription = session.subscriptions.get(request.channel)
     if subscription is not None:
+        subscription.apply(SubscriptionEvent.LEAVE)
         await session.context.leave(subscription)
     session.send(wire.Reply(id=id, unsubscribe=wire.Empty()))
 
@@ -88,12 +89,8 @@ async def rpc(session: Session, id: int, request: wire.RPCRequest) -> None:
 
 
 async def refresh(session: Session, id: int, request: wire.RefreshRequest) -> None:
-    try:
-        claims = await session.context.verifier.connection(request.token)
-    except tokens.ExpiredToken as error:
-        raise Disconnected(codes.CONNECTION_EXPIRED) from error
-    except tokens.InvalidToken as error:
-        raise Disconnected(codes.INVALID_TOKEN) from error
+    verifying = session.context.verifier.connection(request.token)
+    claims = await _verified(verifying, codes.CONNECTION_EXPIRED)
     if claims.user != session.user or claims.project not in ("", session.context.project):
         raise Disconnected(codes.INVALID_TOKEN)
     if session.personal_channels | claims.subs.keys() != session.granted:
@@ -102,7 +99,7 @@ async def refresh(session: Session, id: int, request: wire.RefreshRequest) -> No
     session.schedule_tick()
     ttl = session.ttl(session.expire_at)
     result = wire.RefreshResult(
-        client=session.client, version=VERSION, expires=ttl is not None, ttl=ttl or 0
+        client=session.client, version=connect.VERSION, expires=ttl is not None, ttl=ttl or 0
     )
     session.send(wire.Reply(id=id, refresh=result))
 
@@ -113,18 +110,24 @@ async def sub_refresh(session: Session, id: int, request: wire.SubRefreshRequest
         raise CommandRejected(codes.PERMISSION_DENIED)
     if not request.token:
         raise CommandRejected(codes.BAD_REQUEST)
-    try:
-        grant = await session.context.verifier.subscription(request.token)
-    except tokens.ExpiredToken as error:
-        raise Disconnected(codes.SUBSCRIPTION_EXPIRED) from error
-    except tokens.InvalidToken as error:
-        raise Disconnected(codes.INVALID_TOKEN) from error
+    verifying = session.context.verifier.subscription(request.token)
+    grant = await _verified(verifying, codes.SUBSCRIPTION_EXPIRED)
     subscribe.check_owner(session, grant, request.channel)
     subscription.expire_at = grant.expire_at
     session.schedule_tick()
     ttl = session.ttl(grant.expire_at)
     result = wire.SubRefreshResult(expires=ttl is not None, ttl=ttl or 0)
     session.send(wire.Reply(id=id, sub_refresh=result))
+
+
+async def _verified(verifying: Awaitable[T], expired: DisconnectCode) -> T:
+    """Returns the claims of a token.  Raises Disconnected, StoreUnavailable."""
+    try:
+        return await verifying
+    except tokens.ExpiredToken as error:
+        raise Disconnected(expired) from error
+    except tokens.InvalidToken as error:
+        raise Disconnected(codes.INVALID_TOKEN) from error
 
 
 def history_filter(request: wire.HistoryRequest, most: int | None) -> HistoryFilter:
@@ -149,6 +152,7 @@ def check_epoch(request: wire.HistoryRequest, top: Position) -> None:
 
 
 METHODS: dict[str, Callable[[Session, int, Any], Coroutine[Any, Any, None]]] = {
+    "connect": connect.connect,
     "subscribe": subscribe.client_side,
     "unsubscribe": unsubscribe,
     "publish": publish,

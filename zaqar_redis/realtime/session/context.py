@@ -17,6 +17,11 @@ from zaqar_redis.realtime.protocol.codes import DisconnectCode, UnsubscribeCode
 from zaqar_redis.realtime.protocol.filters import TagFilter
 from zaqar_redis.realtime.session import namespaces
 from zaqar_redis.realtime.session.namespaces import ChannelOptions
+from zaqar_redis.realtime.session.states import (
+    SUBSCRIPTION_TRANSITIONS,
+    SubscriptionEvent,
+    SubscriptionState,
+)
 
 if TYPE_CHECKING:
     from zaqar_redis.realtime.session.session import Session
@@ -86,6 +91,7 @@ class ChannelSubscription:
     channel: str
     options: ChannelOptions
     info: wire.ClientInfo
+    state: SubscriptionState = SubscriptionState.SUBSCRIBING
     server_side: bool = False
     #: whether publications must come without gaps; *offset* and *epoch* are of the last one
     positioned: bool = False
@@ -98,14 +104,23 @@ class ChannelSubscription:
     delta_base: wire.Payload | None = None
     offset: int = 0
     epoch: str = ""
-    #: publications received while the history is read; None: live, they are sent at once
-    pending: list[tuple[wire.Publication, str]] | None = field(default_factory=list)
-    #: why the server ended it before it was live
+    #: publications received, with their epochs, while it was subscribing
+    pending: list[tuple[wire.Publication, str]] = field(default_factory=list)
+    #: why the server ended it while it was subscribing
     pending_unsubscribe: UnsubscribeCode | None = None
+    #: whether its join event was published: then a leave event follows
+    joined: bool = False
     #: seconds since 1970; 0: never
     expire_at: int = 0
     #: when the position was last known to be right, seconds since 1970
     position_checked_at: float = 0.0
+
+    def apply(self, event: SubscriptionEvent) -> None:
+        """Changes the state; once unsubscribed, its session does not have it any more."""
+        self.state = SUBSCRIPTION_TRANSITIONS[self.state][event]
+        subscriptions = self.session.subscriptions
+        if self.state is SubscriptionState.UNSUBSCRIBED and subscriptions.get(self.channel) is self:
+            del subscriptions[self.channel]
 
 
 class SessionContext(Protocol):
@@ -137,7 +152,10 @@ class SessionContext(Protocol):
         """Delivers publications from now on.  Raises StoreUnavailable."""
 
     async def leave(self, subscription: ChannelSubscription) -> None:
-        """Stops delivery, removes presence, and publishes the leave event.  Idempotent."""
+        """Stops delivery, removes presence, and publishes the leave event of one that joined.
+
+        Idempotent.
+        """
 
     async def publish(self, channel: str, data: Raw, info: wire.ClientInfo) -> object: ...
 

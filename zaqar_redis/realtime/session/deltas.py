@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Publications for subscribers that asked for deltas: in full, or only what has changed.
+"""Publications as subscribers get them: in full or, for those that asked, as deltas.
 
 The base of a delta is the data that this very client was sent last.  Its subscription holds the
 base, and subscribers with the same base share the delta: so it is right whatever was missed
@@ -10,6 +10,7 @@ of the base, so all its data are in strings, also text that is not JSON.
 from __future__ import annotations
 
 import functools
+import logging
 from collections.abc import Iterable
 
 import msgspec
@@ -17,7 +18,10 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from zaqar_redis.realtime.protocol import fossil, wire
+from zaqar_redis.realtime.protocol.codec import Codec, InappropriatePayload
 from zaqar_redis.realtime.session.namespaces import ChannelOptions
+
+LOG = logging.getLogger(__name__)
 
 #: Types of deltas that clients may ask for.
 TYPES = ("fossil",)
@@ -35,6 +39,49 @@ class DeltaPublication(wire.Publication):
 
 def is_delta_requested(publication: wire.Publication, options: ChannelOptions) -> bool:
     return options.delta_publish or isinstance(publication, DeltaPublication)
+
+
+class EncodedPublication:
+    """A publication of a channel, encoded on demand, once per codec and delta base.
+
+    Its methods return None when the payload is not JSON and *codec* supports nothing else.
+    """
+
+    __slots__ = ("_channel", "_deltas", "_plain", "_publication")
+
+    def __init__(self, channel: str, publication: wire.Publication) -> None:
+        self._channel = channel
+        self._publication = publication
+        self._plain: dict[Codec, bytes | None] = {}
+        #: by codec and the identity of the base, which the value holds, so the id stays its own
+        self._deltas: dict[tuple[Codec, int], tuple[wire.Payload | None, bytes | None]] = {}
+
+    def plain(self, codec: Codec) -> bytes | None:
+        if codec not in self._plain:
+            self._plain[codec] = self._encoded(codec, self._publication)
+        return self._plain[codec]
+
+    def delta(self, codec: Codec, base: wire.Payload | None) -> bytes | None:
+        """Returns the push for a subscriber to deltas that has *base*, None: that has no base."""
+        key = (codec, id(base))
+        found = self._deltas.get(key)
+        if found is None:
+            publication = delta_or_full(base, self._publication, codec.binary)
+            found = self._deltas[key] = (base, self._encoded(codec, publication))
+        return found[1]
+
+    def _encoded(self, codec: Codec, publication: wire.Publication) -> bytes | None:
+        push = wire.Push(channel=self._channel, pub=publication)
+        try:
+            return codec.encode(wire.Reply(push=push))
+        except InappropriatePayload:
+            LOG.warning(
+                "a publication in %.300r is not JSON: its subscribers that use JSON "
+                "are disconnected",
+                self._channel,
+                extra={"action": "inappropriate"},
+            )
+            return None
 
 
 def full(publication: wire.Publication, binary: bool) -> wire.Publication:

@@ -18,7 +18,6 @@ from typing import Any
 import msgspec
 
 from zaqar_redis import errors
-from zaqar_redis.auth import tokens
 from zaqar_redis.realtime.protocol import codes, wire
 from zaqar_redis.realtime.protocol.codec import Codec, InappropriatePayload
 from zaqar_redis.realtime.protocol.codes import (
@@ -28,8 +27,7 @@ from zaqar_redis.realtime.protocol.codes import (
     ErrorCode,
     UnsubscribeCode,
 )
-from zaqar_redis.realtime.pushes import EncodedPublication
-from zaqar_redis.realtime.session import commands, deltas, subscribe
+from zaqar_redis.realtime.session import commands, deltas
 from zaqar_redis.realtime.session.context import (
     BIDIRECTIONAL,
     ChannelSubscription,
@@ -38,6 +36,14 @@ from zaqar_redis.realtime.session.context import (
     TransportMode,
 )
 from zaqar_redis.realtime.session.namespaces import ChannelOptions
+from zaqar_redis.realtime.session.states import (
+    ALLOWED_METHODS,
+    SESSION_TRANSITIONS,
+    SessionEvent,
+    SessionState,
+    SubscriptionEvent,
+    SubscriptionState,
+)
 
 LOG = logging.getLogger(__name__)
 
@@ -47,9 +53,17 @@ _ID_MAX = 2**32 - 1
 _TTL_MAX = 365 * 86400
 #: Publications that may come while the history is read: some seconds of a busy channel.
 _PENDING_MAX = 1000
+# Each delivery compares with these: members of an enum are slow to look up.
+_CLOSED, _SUBSCRIBED = SessionState.CLOSED, SubscriptionState.SUBSCRIBED
 
 
 class Session:
+    """The server's side of a connection.
+
+    Its owner calls `receive` with each frame, one after the other, and `end` once the connection
+    is gone; the node calls `tick` when it is due.  `states` has the states.
+    """
+
     def __init__(
         self,
         context: SessionContext,
@@ -66,8 +80,7 @@ class Session:
         self.user = ""
         self.conn_info: wire.Payload = wire.NO_PAYLOAD
         self.subscriptions: dict[str, ChannelSubscription] = {}
-        self.connected = False
-        self.closed = False
+        self.state = SessionState.CONNECTING
         self.anonymous = False
         #: whether it may do everything (insecure mode)
         self.trusted = False
@@ -78,13 +91,22 @@ class Session:
         #: when the connection expires, seconds since 1970; 0: never
         self.expire_at = 0
         self._transport = transport
-        self._mode = mode
+        self.mode = mode
         self._next_ping = math.inf
         self._next_presence = math.inf
         #: deadline for the pong; inf: no ping is pending
         self._pong_until = math.inf
-        #: its token had expired: the client has to connect again
-        self._token_expired = False
+
+    @property
+    def connected(self) -> bool:
+        return self.state is SessionState.CONNECTED
+
+    @property
+    def closed(self) -> bool:
+        return self.state is _CLOSED
+
+    def apply(self, event: SessionEvent) -> None:
+        self.state = SESSION_TRANSITIONS[self.state][event]
 
     # In
 
@@ -122,16 +144,12 @@ class Session:
         method, request = call
         if not (0 < command.id <= _ID_MAX or method == "send"):
             raise Disconnected(codes.BAD_REQUEST_DISCONNECT)
-        # Connect comes first, and once.
-        if self._token_expired or self.connected == (method == "connect"):
+        if method not in ALLOWED_METHODS[self.state]:
             raise Disconnected(codes.BAD_REQUEST_DISCONNECT)
         try:
-            if method == "connect":
-                await self._connect(command.id, request)
-            else:
-                await self._run_command(method, command.id, request)
+            await self._run_command(method, command.id, request)
         except CommandRejected as rejected:
-            if self._mode.unidirectional:
+            if self.mode.unidirectional:
                 instead = codes.DISCONNECT_FOR_ERROR.get(rejected.error, codes.SERVER_ERROR)
                 raise Disconnected(instead) from rejected
             self.send(wire.Reply(id=command.id, error=_error_reply(rejected.error)))
@@ -140,6 +158,8 @@ class Session:
         try:
             await commands.METHODS[method](self, id, request)
         except errors.Unavailable as error:
+            if method == "connect":
+                raise
             # The client may retry; its other channels may have another store.
             raise CommandRejected(codes.INTERNAL) from error
 
@@ -172,39 +192,38 @@ class Session:
     def close(self, close: DisconnectCode) -> None:
         """Closes the transport; the owner of the session has to call `end` afterwards."""
         if not self.closed:
-            self.closed = True
+            self.apply(SessionEvent.CLOSE)
             self._transport.close(close)
 
     async def end(self) -> None:
         """Leaves all channels after the connection has ended."""
-        self.closed = True
-        for subscription in list(self.subscriptions.values()):
+        self.apply(SessionEvent.CLOSE)
+        subscriptions = list(self.subscriptions.values())
+        for subscription in subscriptions:
+            subscription.apply(SubscriptionEvent.LEAVE)
+        for subscription in subscriptions:
             with contextlib.suppress(errors.Unavailable):  # presence expires
                 await self.context.leave(subscription)
-        self.subscriptions.clear()
 
     def deliver(
         self,
         subscription: ChannelSubscription,
         publication: wire.Publication,
         epoch: str,
-        encoded: EncodedPublication,
+        encoded: deltas.EncodedPublication,
     ) -> None:
         """Sends a publication to the client, unless it was delivered before."""
-        if self.closed:
+        if self.state is _CLOSED:
             return
-        if subscription.pending is not None:
-            if len(subscription.pending) >= _PENDING_MAX:
-                self.handle_insufficient_state(subscription)
-            else:
-                subscription.pending.append((publication, epoch))
+        if subscription.state is not _SUBSCRIBED:
+            self._add_pending(subscription, publication, epoch)
             return
         offset = publication.offset
         if subscription.positioned and offset:
             if offset <= subscription.offset and epoch == subscription.epoch:
                 return
             before = subscription.epoch
-            if offset != subscription.offset + 1 or before not in ("", epoch):
+            if offset != subscription.offset + 1 or (before and before != epoch):
                 self.handle_insufficient_state(subscription)
                 return
             subscription.offset, subscription.epoch = offset, epoch
@@ -222,6 +241,16 @@ class Session:
         else:
             self._transport.send(text)
 
+    def _add_pending(
+        self, subscription: ChannelSubscription, publication: wire.Publication, epoch: str
+    ) -> None:
+        if subscription.state is SubscriptionState.UNSUBSCRIBED:
+            return
+        if len(subscription.pending) >= _PENDING_MAX:
+            self.handle_insufficient_state(subscription)
+        else:
+            subscription.pending.append((publication, epoch))
+
     def handle_insufficient_state(self, subscription: ChannelSubscription) -> None:
         """Ends a subscription that missed something: the client resubscribes and recovers."""
         if subscription.server_side:
@@ -230,75 +259,15 @@ class Session:
             self.unsubscribe(subscription, codes.INSUFFICIENT_STATE_UNSUBSCRIBE)
 
     def unsubscribe(self, subscription: ChannelSubscription, end: UnsubscribeCode) -> None:
-        """Ends a subscription from the server's side; a pending one as soon as it is live."""
-        if self.subscriptions.get(subscription.channel) is not subscription:
-            return
-        if subscription.pending is not None:
+        """Ends a subscription from the server's side; one that is subscribing, once it is live."""
+        is_live = subscription.state is _SUBSCRIBED
+        subscription.apply(SubscriptionEvent.UNSUBSCRIBE)
+        if not is_live:
             subscription.pending_unsubscribe = end
             return
-        del self.subscriptions[subscription.channel]
         notification = wire.Unsubscribe(code=end.code, reason=end.reason)
         self.push(wire.Push(channel=subscription.channel, unsubscribe=notification))
         self.context.spawn(self.context.leave(subscription))
-
-    # Connect
-
-    async def _connect(self, id: int, request: wire.ConnectRequest) -> None:
-        granted = await self._authenticate(request.token)
-        settings = self.context.settings
-        await self.context.register(self)
-        granted = dict.fromkeys(self.personal_channels, tokens.SubscriptionGrant()) | granted
-        self.granted = frozenset(granted)
-        subscriptions, subs = await subscribe.server_side_at_connect(self, granted, request.subs)
-        self.connected = True
-        now = self.context.now()
-        ttl = self.ttl(self.expire_at)
-        is_addressable = self._mode.emulated or self._mode.unidirectional
-        result = wire.ConnectResult(
-            client=self.client,
-            version=commands.VERSION,
-            expires=ttl is not None,
-            ttl=ttl or 0,
-            subs=subs,
-            ping=settings.ping_interval,
-            pong=not self._mode.unidirectional,
-            session=self.id if is_addressable else "",
-            node=self.context.node if is_addressable else "",
-            time=round(now * 1000),
-        )
-        self.send(wire.Reply(id=id, connect=result))
-        # The first interval is random, so that clients do not all act at once.
-        share = 0.5 + random.random() / 2
-        self._next_ping = now + settings.ping_interval * share
-        self._next_presence = now + settings.presence_interval * share
-        self.schedule_tick()
-        for subscription in subscriptions:
-            await subscribe.go_live(subscription)
-
-    async def _authenticate(self, token: str) -> dict[str, tokens.SubscriptionGrant]:
-        """Sets the user; returns the subscriptions that its token grants.
-
-        Raises Disconnected, CommandRejected.
-        """
-        settings = self.context.settings
-        if not token:
-            if not (settings.insecure or settings.allow_anonymous):
-                raise Disconnected(codes.BAD_REQUEST_DISCONNECT)
-            self.anonymous, self.trusted = True, settings.insecure
-            return {}
-        try:
-            claims = await self.context.verifier.connection(token)
-        except tokens.ExpiredToken as error:
-            self._token_expired = True
-            raise CommandRejected(codes.TOKEN_EXPIRED) from error
-        except tokens.InvalidToken as error:
-            raise Disconnected(codes.INVALID_TOKEN) from error
-        self.user, self.expire_at = claims.user, claims.expire_at
-        self.conn_info = wire.payload(claims.info)
-        self.anonymous, self.trusted = not claims.user, settings.insecure
-        if claims.project:
-            self.context = self.context.for_project(claims.project)
-        return dict(claims.subs)
 
     # Permissions
 
@@ -316,6 +285,15 @@ class Session:
 
     # Timers
 
+    def start_timers(self) -> None:
+        """Begins with pings and renewals of presence, of a session that is connected now."""
+        now, settings = self.context.now(), self.context.settings
+        # The first interval is random, so that clients do not all act at once.
+        share = 0.5 + random.random() / 2
+        self._next_ping = now + settings.ping_interval * share
+        self._next_presence = now + settings.presence_interval * share
+        self.schedule_tick()
+
     def tick(self) -> None:
         """Does what the timers require: expiry, pings, presence, position checks."""
         now, settings = self.context.now(), self.context.settings
@@ -330,7 +308,7 @@ class Session:
             return
         if now >= self._next_ping:
             self._next_ping = now + settings.ping_interval
-            if not self._mode.unidirectional:
+            if not self.mode.unidirectional:
                 self._pong_until = min(self._pong_until, now + settings.pong_timeout)
             self.send(wire.Reply())
         for subscription in list(self.subscriptions.values()):
@@ -358,7 +336,7 @@ class Session:
 
     async def _renew_presence(self, subscription: ChannelSubscription) -> None:
         with contextlib.suppress(errors.Unavailable):  # the next interval retries
-            if self.subscriptions.get(subscription.channel) is subscription:
+            if subscription.state is not SubscriptionState.UNSUBSCRIBED:
                 await self.context.update_presence(subscription)
 
     def schedule_tick(self) -> None:

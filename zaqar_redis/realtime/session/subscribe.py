@@ -7,28 +7,25 @@ The order matters: listen, read the history, reply, and only then deliver.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from zaqar_redis import errors
 from zaqar_redis.auth import tokens
-from zaqar_redis.realtime.engine import NO_POSITION, HistoryFilter, Position
+from zaqar_redis.realtime.engine import Position
 from zaqar_redis.realtime.protocol import codes, filters, wire
 from zaqar_redis.realtime.protocol.codes import CommandRejected, Disconnected
-from zaqar_redis.realtime.pushes import EncodedPublication
 from zaqar_redis.realtime.session import deltas, namespaces, recovery
 from zaqar_redis.realtime.session.context import ChannelSubscription
 from zaqar_redis.realtime.session.namespaces import ChannelOptions
+from zaqar_redis.realtime.session.states import SubscriptionEvent, SubscriptionState
 
 if TYPE_CHECKING:
     from zaqar_redis.realtime.session.session import Session
 
 LOG = logging.getLogger(__name__)
 
-#: Bit of the flag: the client prefers an error to a subscription without recovery.
-_FLAG_REJECT_UNRECOVERED = 2
 #: The type of a subscription to a stream of publications, the only one supported.
 _TYPE_STREAM = 0
 #: Options that a token may override.
@@ -102,7 +99,7 @@ async def server_side(
     With *since*, later publications are recovered, if possible.  Raises CommandRejected,
     Disconnected, StoreUnavailable.
     """
-    if session.closed or not session.connected or channel in session.subscriptions:
+    if not session.connected or channel in session.subscriptions:
         return
     if len(session.subscriptions) >= session.context.settings.channel_limit:
         raise Disconnected(codes.CHANNEL_LIMIT)
@@ -110,6 +107,9 @@ async def server_side(
     if since is not None:
         request = wire.SubscribeRequest(recover=True, offset=since.offset, epoch=since.epoch)
     subscription, result = await _start_server_side(session, channel, grant, request)
+    if subscription.state is SubscriptionState.UNSUBSCRIBED:  # the client has left meanwhile
+        await session.context.leave(subscription)
+        return
     subscription.expire_at = expire_at
     notification = wire.Subscribe(
         recoverable=result.recoverable,
@@ -127,16 +127,18 @@ async def server_side(
 async def go_live(subscription: ChannelSubscription) -> None:
     """Sends the pending publications, and from now on each one at once."""
     session = subscription.session
-    pending, subscription.pending = subscription.pending or [], None
+    subscription.apply(SubscriptionEvent.GO_LIVE)
     subscription.position_checked_at = session.context.now()
-    for publication, epoch in pending:
-        if session.subscriptions.get(subscription.channel) is subscription:
-            encoded = EncodedPublication(subscription.channel, publication)
-            session.deliver(subscription, publication, epoch, encoded)
+    for publication, epoch in subscription.pending:
+        encoded = deltas.EncodedPublication(subscription.channel, publication)
+        session.deliver(subscription, publication, epoch, encoded)
+    subscription.pending.clear()
     if subscription.pending_unsubscribe is not None:
         session.unsubscribe(subscription, subscription.pending_unsubscribe)
+    if subscription.state is not SubscriptionState.SUBSCRIBED:
         return
     if subscription.options.join_leave:
+        subscription.joined = True
         await session.context.publish_join(subscription)
     session.schedule_tick()
 
@@ -250,12 +252,11 @@ async def _start(
             delta=subscription.delta,
         )
         if options.has_history:
-            await _recover(subscription, request, result)
+            await recovery.recover(subscription, request, result)
         if session.closed:
             raise Disconnected(codes.CONNECTION_CLOSED)
     except BaseException:
-        if session.subscriptions.get(subscription.channel) is subscription:
-            del session.subscriptions[subscription.channel]
+        subscription.apply(SubscriptionEvent.LEAVE)
         session.context.spawn(session.context.leave(subscription))
         raise
     ttl = session.ttl(subscription.expire_at)
@@ -285,70 +286,6 @@ def _negotiate(subscription: ChannelSubscription, request: wire.SubscribeRequest
         options.force_push_join_leave
         or (request.join_leave and session.allows(options, "presence", subscribed=True))
     )
-
-
-async def _recover(
-    subscription: ChannelSubscription, request: wire.SubscribeRequest, result: wire.SubscribeResult
-) -> None:
-    context, options = subscription.session.context, subscription.options
-    cached = options.force_recovery_mode == "cache"
-    requested = request.recover
-    recovering = subscription.recoverable and (requested or (cached and options.auto_cache_recover))
-    result.was_recovering = recovering
-    if not recovering:
-        _, top = await context.history(subscription.channel, HistoryFilter(limit=0), options)
-        _start_at(subscription, result, top)
-        return
-    wanted = Position(request.offset, request.epoch) if requested else NO_POSITION
-    if cached:
-        since = HistoryFilter(limit=1, reverse=True)
-    else:
-        # One more than the limit, to see whether more was missed.
-        since = HistoryFilter(wanted, limit=context.settings.recovery_max + 1)
-    found, top = await context.history(subscription.channel, since, options)
-    if cached:
-        result.recovered = recovery.is_in_cache(wanted, found, top)
-        missed = [] if wanted == top else found
-    else:
-        fits = len(found) <= context.settings.recovery_max
-        result.recovered = fits and recovery.is_recovered(wanted, found, top)
-        missed = found
-    if not result.recovered:
-        if requested and request.flag & _FLAG_REJECT_UNRECOVERED:
-            raise CommandRejected(codes.UNRECOVERABLE)
-        _start_at(subscription, result, top)
-        return
-    try:
-        missed, end = recovery.merge(missed, _pending(subscription, top.epoch), top)
-    except recovery.HistoryGap as gap:
-        raise Disconnected(codes.INSUFFICIENT_STATE) from gap
-    subscription.offset, subscription.epoch = end, top.epoch
-    result.publications = _recovered_publications(subscription, missed)
-    # The client takes its offset from the publications; when all were filtered out, from here.
-    result.offset = end if missed and not result.publications else wanted.offset
-    result.epoch = top.epoch
-
-
-def _recovered_publications(
-    subscription: ChannelSubscription, missed: Sequence[wire.Publication]
-) -> list[wire.Publication]:
-    """Returns the recovered publications as the subscriber gets them: filtered, or as deltas."""
-    if subscription.delta and missed:
-        subscription.delta_base = missed[-1].data
-        return deltas.delta_chain(missed, subscription.session.codec.binary)
-    tag_filter = subscription.tag_filter
-    return [each for each in missed if tag_filter is None or tag_filter(each.tags)]
-
-
-def _start_at(
-    subscription: ChannelSubscription, result: wire.SubscribeResult, top: Position
-) -> None:
-    result.offset, result.epoch = top
-    subscription.offset, subscription.epoch = top
-
-
-def _pending(subscription: ChannelSubscription, epoch: str) -> list[wire.Publication]:
-    return [each for each, its_epoch in subscription.pending or () if its_epoch == epoch]
 
 
 def _with_overrides(options: ChannelOptions, override: dict[str, bool]) -> ChannelOptions:

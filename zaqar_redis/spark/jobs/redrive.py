@@ -34,7 +34,7 @@ from pyspark.sql.types import BooleanType
 
 from zaqar_redis import clock, errors
 from zaqar_redis.records import Watermarks
-from zaqar_redis.spark.group_lease import GroupLease, GroupTaken, claims_at
+from zaqar_redis.spark.group_lease import GroupLease, GroupTaken
 from zaqar_redis.spark.jobs import redrive_tasks, running, tasks
 from zaqar_redis.spark.jobs.progress import progress_bar
 from zaqar_redis.spark.jobs.redrive_tasks import (
@@ -315,7 +315,7 @@ class _RedriveRun:
             ready = range_reader.count_claimable(client, project, self._queue, self._end)
             if ready == 0:
                 return None
-            claims = claims_at(self._stores, location.uri)
+            claims = self._stores.claims(location)
             taken = claims.create(
                 project,
                 self._queue,
@@ -360,7 +360,7 @@ class _RedriveRun:
 
     def _release_claim(self, claim: str, location: StoreLocation) -> None:
         project = self._stores.config.project
-        claims_at(self._stores, location.uri).delete(project, self._queue, claim).run()
+        self._stores.claims(location).delete(project, self._queue, claim).run()
 
 
 def _total(counts: OutcomeCounts, outcome: str) -> int:

@@ -7,68 +7,62 @@ the present state of each, and what is new.
 
 from __future__ import annotations
 
-import asyncio
-from typing import Protocol
+from collections.abc import Awaitable, Callable
 
+from zaqar_redis.keyspace.script import Steps, Verb
 from zaqar_redis.storage.transfer import Transfer
 
-
-class CopyLive(Protocol):
-    """Copies messages while the queue is in use."""
-
-    async def __call__(
-        self, project: str, queue: str, token: str, here: Transfer, there: Transfer
-    ) -> int:
-        """Returns the rank up to which every message was copied; later ones may not be."""
-
-
-class VerifyCopy(Protocol):
-    """Compares a frozen queue with its copy, before the copy is relied upon."""
-
-    async def __call__(self, project: str, queue: str, copied_rank: int) -> None:
-        """Raises CannotMove when they differ.  *copied_rank* is the result of `CopyLive`."""
+#: Copies messages while the queue is in use: called with project, queue, the token of the move
+#: lock in the target, source and target.  Returns the rank up to which every message was
+#: copied; later ones may not be.
+CopyLive = Callable[[str, str, str, Transfer, Transfer], Awaitable[int]]
+#: Compares a frozen queue with its copy, before the copy is relied upon: called with project,
+#: queue and the result of `CopyLive`.  Raises CannotMove when they differ.
+VerifyCopy = Callable[[str, str, int], Awaitable[None]]
 
 
-async def skip_verification(project: str, queue: str, copied_rank: int) -> None:
-    """Verifies nothing."""
+def copy_messages(
+    project: str, queue: str, token: str, source: Transfer, target: Transfer
+) -> Verb[int]:
+    """Copies page by page, as a `CopyLive`; the last, short page is left to `copy_frozen`."""
+    return Verb(None, _copy_pages(project, queue, token, source, target))
 
 
-async def copy_messages(
-    project: str, queue: str, token: str, here: Transfer, there: Transfer
-) -> int:
-    """Copies page by page; the last, short page is left to `copy_frozen`."""
+def _copy_pages(
+    project: str, queue: str, token: str, source: Transfer, target: Transfer
+) -> Steps[int]:
     after = 0
-    chunk = await here.export_messages(project, queue, after)
+    chunk = yield source.export_messages(project, queue, after)
     while chunk.next_cursor is not None:
         after = int(chunk.next_cursor)
         # Read the next chunk while this one is written: both stores work.
-        _, chunk = await asyncio.gather(
-            there.import_chunk(project, queue, token, chunk),
-            here.export_messages(project, queue, after),
-        )
+        _, chunk = yield [
+            target.import_chunk(project, queue, token, chunk),
+            source.export_messages(project, queue, after),
+        ]
     return after
 
 
-async def copy_frozen(
+def copy_frozen(
     project: str,
     queue: str,
     copied_rank: int,
-    here: tuple[Transfer, str],
-    there: tuple[Transfer, str],
-) -> int:
-    """Copies what is left after `copy_messages` got to *copied_rank*; returns the message count.
+    source: tuple[Transfer, str],
+    target: tuple[Transfer, str],
+) -> Steps[int]:
+    """Copies what is left after *copied_rank*; returns how many messages the queue has.
 
-    *here* and *there* come with the tokens of their move locks.
+    *source* and *target* come with the tokens of their move locks.
     """
-    source, source_token = here
-    target, target_token = there
+    outgoing, out_token = source
+    incoming, into_token = target
     count = 0
-    chunk = await source.export_frozen(project, queue, source_token, copied_rank, "")
+    chunk = yield outgoing.export_frozen(project, queue, out_token, copied_rank, "")
     while chunk.next_cursor is not None:
         count += len(chunk.items) // 6 if chunk.kind == "index" else 0
-        _, chunk = await asyncio.gather(
-            target.import_chunk(project, queue, target_token, chunk),
-            source.export_frozen(project, queue, source_token, copied_rank, chunk.next_cursor),
-        )
-    await target.import_chunk(project, queue, target_token, chunk)
+        _, chunk = yield [
+            incoming.import_chunk(project, queue, into_token, chunk),
+            outgoing.export_frozen(project, queue, out_token, copied_rank, chunk.next_cursor),
+        ]
+    yield incoming.import_chunk(project, queue, into_token, chunk)
     return count

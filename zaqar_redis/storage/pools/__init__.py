@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -23,14 +24,25 @@ from zaqar_redis.storage.pools.controllers import (
     RoutedSubscriptions,
 )
 from zaqar_redis.storage.pools.rebalance import Rebalancer
-from zaqar_redis.storage.pools.router import Router
+from zaqar_redis.storage.pools.router import (
+    DEFAULT_RETRY,
+    RetryPolicy,
+    Router,
+    ServiceRouter,
+)
 from zaqar_redis.storage.pools.watch import RoutedFeed, RoutedLive
+
+LOG = logging.getLogger(__name__)
 
 #: Milliseconds for which the catalogue keeps the entry of a deleted queue: far longer than
 #: any worker caches its route.
 _TOMBSTONE_MS = 60 * 1000
 #: Entries of the catalogue read at once.
 _PAGE = 100
+#: Seconds after which everything is read again, in case notifications were lost.
+_REREAD_SECONDS = 10.0
+#: Seconds between looks for stores of removed pools that nobody uses any more.
+_CLOSE_DRAINED_SECONDS = 5.0
 
 
 class PooledDriver:
@@ -40,13 +52,17 @@ class PooledDriver:
     ownership = None
 
     def __init__(
-        self, default: Driver, control: Control, open_pool: Callable[[Pool], Driver]
+        self,
+        default: Driver,
+        control: Control,
+        open_pool: Callable[[Pool], Driver],
+        retry: RetryPolicy = DEFAULT_RETRY,
     ) -> None:
         self.control = control
-        self.router = Router(default, control, open_pool)
+        self.router: ServiceRouter = Router(default, control, open_pool, retry)
+        self._tasks: tuple[asyncio.Task[None], ...] = ()
         self.queues = RoutedQueues(self.router)
         self.messages = RoutedMessages(self.router)
-        self.router.dead_letter = self.messages.dead_letter
         self.claims = RoutedClaims(self.router)
         self.subscriptions = RoutedSubscriptions(self.router)
         self.topics = default.topics
@@ -59,10 +75,35 @@ class PooledDriver:
         self.adoption = StoreAdoption(default, control, open_pool)
 
     async def start(self) -> None:
-        await self.router.start()
+        default = self.router.default.driver
+        await asyncio.gather(default.start(), self.control.start())
+        self._tasks = (
+            asyncio.create_task(self._watch_control_store()),
+            asyncio.create_task(self._close_drained()),
+        )
 
     async def close(self) -> None:
-        await self.router.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(self.router.close(), self.control.close())
+
+    async def _watch_control_store(self) -> None:
+        while True:
+            try:
+                await self.control.watch(self.router.invalidate)
+            except errors.Unavailable:
+                LOG.info(
+                    "the control store sends no notifications: it is unavailable",
+                    extra={"action": "news_lost"},
+                )
+            await asyncio.sleep(_REREAD_SECONDS)
+            self.router.invalidate(None)
+
+    async def _close_drained(self) -> None:
+        while True:
+            await asyncio.sleep(_CLOSE_DRAINED_SECONDS)
+            await self.router.close_drained()
 
     def route_dead_letters(self, dead_letter: PostDeadLetter) -> None:
         raise TypeError("a pool cannot consist of pools")
@@ -187,7 +228,12 @@ async def _is_available(driver: Driver | None) -> bool:
     return driver is not None
 
 
-def create(uri: str, control_uri: str, options: Mapping[str, Any]) -> PooledDriver:
+def create(
+    uri: str,
+    control_uri: str,
+    options: Mapping[str, Any],
+    retry: RetryPolicy = DEFAULT_RETRY,
+) -> PooledDriver:
     """Returns the driver of a service with pools.
 
     Raises BadConfiguration as `load` and `load_control` do.
@@ -196,4 +242,5 @@ def create(uri: str, control_uri: str, options: Mapping[str, Any]) -> PooledDriv
     def open_pool(pool: Pool) -> Driver:
         return load(pool.uri, {**options, **pool.options, "name": pool.name})
 
-    return PooledDriver(load(uri, options), load_control(control_uri, options), open_pool)
+    control = load_control(control_uri, options)
+    return PooledDriver(load(uri, options), control, open_pool, retry)

@@ -6,19 +6,19 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from zaqar_redis import errors
-from zaqar_redis.records import CheckResult, Finding
+from zaqar_redis.records import CheckResult, Finding, LockKind
+from zaqar_redis.storage.contract import Driver
 from zaqar_redis.storage.control import DEFAULT_POOL
 from zaqar_redis.storage.move.move import Mover
 from zaqar_redis.storage.pools.rebalance import Rebalancer
-from zaqar_redis.storage.pools.router import Route, Router
-from zaqar_redis.storage.transfer import IMPORT_PREFIX
+from zaqar_redis.storage.pools.router import Route, ServiceRouter
 
 #: Queues whose names are read at once.
 _PAGE = 100
 
 
 class PooledChecker:
-    def __init__(self, router: Router, jobs: Rebalancer, mover: Mover) -> None:
+    def __init__(self, router: ServiceRouter, jobs: Rebalancer, mover: Mover) -> None:
         self._router = router
         self._jobs = jobs
         self._mover = mover
@@ -56,7 +56,7 @@ class PooledChecker:
             yield CheckResult(placed.project, placed.queue, placed.pool, findings=(finding,))
 
     async def _store(
-        self, store: Route, repair: bool, catalogued: bool
+        self, store: Route[Driver], repair: bool, catalogued: bool
     ) -> AsyncIterator[CheckResult]:
         """Checks one store.
 
@@ -97,7 +97,7 @@ class PooledChecker:
             yield CheckResult(store=store.name, findings=(Finding(what, mended=repair),))
 
     async def _misplaced(
-        self, store: Route, checked: CheckResult, repair: bool, catalogued: bool
+        self, store: Route[Driver], checked: CheckResult, repair: bool, catalogued: bool
     ) -> Finding | None:
         """Returns a finding when the catalogue does not name the store that has the queue."""
         project, queue = checked.project, checked.queue
@@ -105,39 +105,46 @@ class PooledChecker:
         transfer = store.driver.transfer
         if located.move is not None or transfer is None:
             return None
-        move_lock = await transfer.move_lock(project, queue)  # it may have moved on meanwhile
-        kind, _, token = move_lock.partition(":")
-        if token.startswith(IMPORT_PREFIX):
+        lock = await transfer.move_lock(project, queue)  # it may have moved on meanwhile
+        if lock is not None and lock.is_import:
             if repair:  # if the import goes on all the same, it fails, and must be run again
-                await transfer.abort_import(project, queue, token)
+                await transfer.abort_import(project, queue, lock.token)
             what = "its import from stock Zaqar was not finished"
             return Finding(what=what, damage=False, mended=repair)
         if not catalogued:
             return None
-        if kind == "into" and located.pool != store.name:
+        if lock is None:
+            return await self._unlocked(store, checked, located.pool, repair)
+        if lock.kind is LockKind.INTO and located.pool != store.name:
             if repair:
-                await transfer.abort_import(project, queue, token)
+                await transfer.abort_import(project, queue, lock.token)
             return Finding(
                 what="an unfinished copy of it was left in this store", damage=False, mended=repair
             )
-        if kind == "gone" and located.pool not in (None, store.name):
+        if lock.kind is LockKind.GONE and located.pool not in (None, store.name):
             if repair:
-                await transfer.tombstone(project, queue, token)
+                await transfer.tombstone(project, queue, lock.token)
             return Finding(
                 what="it moved to another pool, but was not removed from this one",
                 damage=False,
                 mended=repair,
             )
-        if kind or not await self._exists(store, project, queue):
+        return None
+
+    async def _unlocked(
+        self, store: Route[Driver], checked: CheckResult, pool: str | None, repair: bool
+    ) -> Finding | None:
+        """Returns a finding about a queue that the catalogue says is in *pool*."""
+        if not await self._exists(store, checked.project, checked.queue):
             return None
-        if located.pool is None:
+        if pool is None:
             return await self._uncatalogued(store, checked, repair)
-        if located.pool != store.name:
-            return Finding(what=f"it is in this store, but the catalogue names {located.pool}")
+        if pool != store.name:
+            return Finding(what=f"it is in this store, but the catalogue names {pool}")
         return None
 
     async def _uncatalogued(
-        self, store: Route, checked: CheckResult, repair: bool
+        self, store: Route[Driver], checked: CheckResult, repair: bool
     ) -> Finding | None:
         """Returns a finding about a queue without a catalogue entry.
 
@@ -152,7 +159,7 @@ class PooledChecker:
             what="it is not in the catalogue", damage=store.name != DEFAULT_POOL, mended=repaired
         )
 
-    async def _exists(self, store: Route, project: str, queue: str) -> bool:
+    async def _exists(self, store: Route[Driver], project: str, queue: str) -> bool:
         try:
             return await store.driver.queues.get(project, queue) is not None
         except errors.MoveLocked:

@@ -17,7 +17,7 @@ from zaqar_redis.records import CatalogueEntry, Job
 from zaqar_redis.storage.control import DEFAULT_POOL
 from zaqar_redis.storage.move.move import Mover
 from zaqar_redis.storage.pools import shares
-from zaqar_redis.storage.pools.router import Router
+from zaqar_redis.storage.pools.router import ServiceRouter
 
 LOG = logging.getLogger(__name__)
 
@@ -48,18 +48,24 @@ def drain_job(pool: str) -> str:
 
 
 class Rebalancer:
-    def __init__(self, router: Router, mover: Mover) -> None:
+    def __init__(self, router: ServiceRouter, mover: Mover) -> None:
         self._router = router
         self._mover = mover
         self._control = router.control
+        #: set when pools have changed, or may have
+        self._pools_changed = asyncio.Event()
+        router.move_listeners.append(self._on_change)
 
     async def wait(self, seconds: float) -> None:
         """Waits until *seconds* have passed, or pools have changed."""
-        pools_changed = self._router.pools_changed
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await pools_changed.wait()
-        pools_changed.clear()
+                await self._pools_changed.wait()
+        self._pools_changed.clear()
+
+    def _on_change(self, queue: tuple[str, str] | None) -> None:
+        if queue is None:
+            self._pools_changed.set()
 
     async def run_pending(self) -> int:
         """Runs a round of every requested job, after moves whose mover is gone.

@@ -11,7 +11,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from zaqar_redis import errors
 from zaqar_redis.records import HistoryPage, PostedBatch
 from zaqar_redis.storage.contract import Driver
-from zaqar_redis.storage.pools.router import Router
+from zaqar_redis.storage.pools.router import ServiceRouter
 
 EventT = TypeVar("EventT")
 EventT_co = TypeVar("EventT_co", covariant=True)
@@ -70,7 +70,7 @@ class _Watch(Generic[EventT]):
 class _RoutedWatches(Generic[EventT]):
     def __init__(
         self,
-        router: Router,
+        router: ServiceRouter,
         source: Callable[[Driver], _EventSource[EventT] | None],
         gap: EventT,
     ) -> None:
@@ -183,7 +183,7 @@ class _RoutedWatches(Generic[EventT]):
 
 
 class RoutedFeed(_RoutedWatches[int]):
-    def __init__(self, router: Router) -> None:
+    def __init__(self, router: ServiceRouter) -> None:
         super().__init__(router, lambda driver: driver.feed, 0)
 
 
@@ -194,7 +194,7 @@ class RoutedLive(_RoutedWatches[PostedBatch | None]):
     reserved in the control store, and used by whoever creates the queue.
     """
 
-    def __init__(self, router: Router) -> None:
+    def __init__(self, router: ServiceRouter) -> None:
         super().__init__(router, lambda driver: driver.live, None)
 
     async def _stores(self, project: str, queue: str) -> tuple[Sequence[Driver], bool]:

@@ -17,7 +17,7 @@ from zaqar_redis.clock import Clock
 from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.client import AsyncClient
 from zaqar_redis.keyspace.script import Script
-from zaqar_redis.records import CheckResult, Finding
+from zaqar_redis.records import CheckResult, Finding, LockKind, MoveLock
 from zaqar_redis.storage.redis import identity
 from zaqar_redis.storage.redis.queues import RedisQueues
 
@@ -109,7 +109,10 @@ class RedisChecker:
         of_queue = keys.of_queue(project, queue)
         move_lock, exists, *wrong = await self._client.call(_KINDS(of_queue))
         checked = CheckResult(
-            project=project, queue=queue, move_lock=move_lock.decode(), exists=bool(exists)
+            project=project,
+            queue=queue,
+            move_lock=MoveLock.parse(move_lock.decode()),
+            exists=bool(exists),
         )
         if wrong:
             what = f"these keys are not of their type: {b', '.join(wrong).decode()}"
@@ -119,7 +122,7 @@ class RedisChecker:
             if exists:
                 found += await self._listed(project, queue, repair)
         except errors.MoveLocked:
-            if not checked.move_lock.startswith("out:"):
+            if checked.move_lock is None or checked.move_lock.kind is not LockKind.OUT:
                 return checked  # it is in another store: its mover has to settle that
             return checked.with_(Finding(what="it is being moved, and was not read", damage=False))
         return checked.with_(*found, messages=messages)

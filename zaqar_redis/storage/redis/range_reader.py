@@ -15,6 +15,7 @@ from typing import Any
 from zaqar_redis import errors
 from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.client import BlockingClient
+from zaqar_redis.records import MoveLock
 
 #: In a range with fewer messages than this part of its ranks, the ranks are read first.
 _DENSE = 0.5
@@ -146,5 +147,5 @@ class RangeReader:
         if epoch != self._epoch:
             raise EpochChanged
         if lock is not None and not lock.startswith(b"out:"):
-            raise errors.MoveLocked(lock.decode())
+            raise errors.MoveLocked(MoveLock.parse(lock.decode()))
         return answers

@@ -15,10 +15,9 @@ import msgspec
 from zaqar_redis import errors
 from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.script import Argument, Call, Script, Steps, verb
-from zaqar_redis.records import Queue, TransferChunk
+from zaqar_redis.records import IMPORT_PREFIX, LockKind, MoveLock, Queue, TransferChunk
 from zaqar_redis.storage.redis import identity
 from zaqar_redis.storage.redis.queues import add_to_list, queue_settings, remove_from_list
-from zaqar_redis.storage.transfer import IMPORT_PREFIX
 
 _UNLOCK = Script("move_unlock")
 _LOCK_MISSING = Script("move_lock_missing")
@@ -69,10 +68,10 @@ class RedisTransfer:
         self.client = client
 
     @verb
-    def unlock(self, project: str, queue: str, move_lock: str) -> Steps[bool]:
-        if move_lock.startswith(f"into:{IMPORT_PREFIX}"):
+    def unlock(self, project: str, queue: str, move_lock: MoveLock) -> Steps[bool]:
+        if move_lock.is_import:
             return False
-        return bool((yield _UNLOCK(keys.of_queue(project, queue), lock=move_lock)))
+        return bool((yield _UNLOCK(keys.of_queue(project, queue), lock=str(move_lock))))
 
     @verb
     def lock_missing(self, project: str, queue: str) -> Steps[bool]:
@@ -82,9 +81,9 @@ class RedisTransfer:
         return bool(locked)
 
     @verb
-    def move_lock(self, project: str, queue: str) -> Steps[str]:
+    def move_lock(self, project: str, queue: str) -> Steps[MoveLock | None]:
         lock = yield _GET_LOCK(keys.of_queue(project, queue))
-        return (lock or b"").decode()
+        return MoveLock.parse((lock or b"").decode())
 
     @verb
     def reserve_epoch(self, project: str, queue: str, epoch: str, seconds: int) -> Steps[None]:
@@ -95,10 +94,11 @@ class RedisTransfer:
         return bool((yield _BEGIN_IMPORT(keys.of_queue(project, queue), token=token)))
 
     @verb
-    def abort_import(self, project: str, queue: str, token: str) -> Steps[None]:
+    def abort_import(self, project: str, queue: str, token: str) -> Steps[bool]:
         # No route here leads to a queue that comes from another installation.
         ttl_ms = 0 if token.startswith(IMPORT_PREFIX) else _TOMBSTONE_TTL_MS
-        yield _ABORT_IMPORT(keys.of_queue(project, queue), token=token, ttl_ms=ttl_ms)
+        call = _ABORT_IMPORT(keys.of_queue(project, queue), token=token, ttl_ms=ttl_ms)
+        return bool((yield call))
 
     @verb
     def export_messages(self, project: str, queue: str, after: int) -> Steps[TransferChunk]:
@@ -171,7 +171,8 @@ class RedisTransfer:
 
     @verb
     def commit_import(self, project: str, queue: str, token: str) -> Steps[None]:
-        yield _UNLOCK(keys.of_queue(project, queue), lock=f"into:{token}")
+        lock = MoveLock(LockKind.INTO, token)
+        yield _UNLOCK(keys.of_queue(project, queue), lock=str(lock))
         yield from add_to_list(project, queue)
 
     @verb

@@ -4,6 +4,7 @@
 
 import { Table, Tiles, count, make, setText } from "./dom.js";
 import { Feed, publishBox } from "./feed.js";
+import { List } from "./list.js";
 import { Refused } from "./server.js";
 
 // Rows: of the channels with the most subscribers and of presence, and of the history.
@@ -15,12 +16,9 @@ const NOT_AVAILABLE = {
   108: (title) => `${title} is off for this channel.`,
 };
 
-export class Channels {
-  seconds = 2;
-  #chosen = null;
-
+export class Channels extends List {
   constructor(context) {
-    this.context = context;
+    super(context, "channels", ChannelDetails);
     this.table = new Table("Channels with subscribers",
       [{ title: "Channel" }, { title: "Subscribers", number: true }],
       "Nobody is subscribed to anything.");
@@ -28,27 +26,13 @@ export class Channels {
     this.pattern = make("input", { type: "search", placeholder: "news:*", autocomplete: "off",
       spellcheck: "false", oninput: context.refresh });
     this.name = make("input", { name: "name", autocomplete: "off", spellcheck: "false", required: true });
-    this.detail = make("div", { class: "card", hidden: true });
-    this.element = make("div", { class: "split" },
+    this.element = this.split(
       make("section", { class: "card" }, make("h2", {}, "Channels"),
         make("form", { class: "row", onsubmit: (event) => event.preventDefault() },
           make("label", {}, "Pattern ", this.pattern)),
         make("form", { class: "row", onsubmit: (event) => this.#go(event) },
           make("label", {}, "Any channel ", this.name), make("button", {}, "Open")),
-        this.table.element, this.more),
-      this.detail);
-  }
-
-  open(name) {
-    if (this.#chosen?.name === name) return;
-    this.#chosen?.close();
-    this.#chosen = name ? new Detail(this.context, name) : null;
-    this.detail.replaceChildren(...(this.#chosen ? [this.#chosen.element] : []));
-    this.detail.hidden = !this.#chosen;
-  }
-
-  close() {
-    this.#chosen?.close();
+        this.table.element, this.more));
   }
 
   async refresh(signal) {
@@ -56,10 +40,9 @@ export class Channels {
     const { channels } = await this.context.server.api("channels", query, signal);
     const found = Object.entries(channels).sort(
       ([one, { num_clients: a }], [other, { num_clients: b }]) => b - a || (one < other ? -1 : 1));
-    const chosen = this.#chosen;
+    const chosen = this.chosen;
     this.table.show(found.slice(0, ROWS).map(([name, { num_clients }]) =>
-      [name, [{ text: name, href: address(name), current: chosen?.name === name },
-        count(num_clients)]]));
+      [name, [this.link(name), count(num_clients)]]));
     const left = found.length - ROWS;
     setText(this.more, left > 0 ? `and ${count(left)} more: a pattern finds them` : "");
     if (chosen) await chosen.refresh(signal);
@@ -67,13 +50,11 @@ export class Channels {
 
   #go(event) {
     event.preventDefault();
-    location.hash = address(this.name.value);
+    location.hash = this.address(this.name.value);
   }
 }
 
-const address = (name) => `#/channels/${encodeURIComponent(name)}`;
-
-class Detail {
+class ChannelDetails {
   constructor(context, name) {
     this.server = context.server;
     this.name = name;

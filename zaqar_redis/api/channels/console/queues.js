@@ -5,6 +5,7 @@
 import * as charts from "./charts.js";
 import { Pager, Table, Tiles, count, make, rate } from "./dom.js";
 import { Feed, publishBox } from "./feed.js";
+import { List } from "./list.js";
 import { Rates, Series } from "./rates.js";
 
 const POSTS = "Messages that were posted between the last two polls";
@@ -18,44 +19,28 @@ const COLUMNS = [
   { title: "Takes/s", number: true, help: TAKES },
 ];
 
-export class Queues {
-  seconds = 2;
+export class Queues extends List {
   #rates = new Map();
-  #chosen = null;
 
   constructor(context) {
-    this.context = context;
+    super(context, "queues", QueueDetails);
     this.table = new Table("Queues", COLUMNS,
       "No queues. A queue is created when a message is posted to it.");
     this.pager = new Pager(context.refresh);
     this.filter = make("input", { type: "search", autocomplete: "off", spellcheck: "false",
       oninput: () => { this.pager.reset(); context.refresh(); } });
-    this.detail = make("div", { class: "card", hidden: true });
     const bar = make("form", { class: "row", onsubmit: (event) => event.preventDefault() },
       make("label", {}, "Name contains ", this.filter));
-    this.element = make("div", { class: "split" },
+    this.element = this.split(
       make("section", { class: "card" }, make("h2", {}, "Queues"), bar, this.table.element,
-        this.pager.element),
-      this.detail);
-  }
-
-  open(name) {
-    if (this.#chosen?.name === name) return;
-    this.#chosen?.close();
-    this.#chosen = name ? new Detail(this.context, name) : null;
-    this.detail.replaceChildren(...(this.#chosen ? [this.#chosen.element] : []));
-    this.detail.hidden = !this.#chosen;
-  }
-
-  close() {
-    this.#chosen?.close();
+        this.pager.element));
   }
 
   async refresh(signal) {
     const query = { marker: this.pager.marker, name: this.filter.value };
     const page = await this.context.server.page("queues", query, signal);
     const names = page.items.map((queue) => queue.name);
-    const chosen = this.#chosen;
+    const chosen = this.chosen;
     // Only the queues of this page, and the one that is open, are polled.
     const polled = new Set(chosen ? [...names, chosen.name] : names);
     const samples = new Map();
@@ -65,8 +50,8 @@ export class Queues {
     for (const name of this.#rates.keys()) if (!polled.has(name)) this.#rates.delete(name);
     this.pager.shown(page.next);
     this.table.show(names.map((name) =>
-      [name, row(name, samples.get(name), chosen?.name === name)]));
-    if (chosen && chosen === this.#chosen) await chosen.show(samples.get(chosen.name));
+      [name, [this.link(name), ...Object.values(shown(samples.get(name)))]]));
+    if (chosen && chosen === this.chosen) await chosen.show(samples.get(chosen.name));
   }
 
   // A queue that does not exist (any more) has stats, too: zeros.
@@ -78,17 +63,12 @@ export class Queues {
   }
 }
 
-function row(name, sample, current) {
-  const link = { text: name, href: `#/queues/${encodeURIComponent(name)}`, current };
-  return [link, ...Object.values(shown(sample))];
-}
-
 const shown = (sample) => ({
   free: count(sample.free), claimed: count(sample.claimed), total: count(sample.total),
   posts: rate(sample.posts), takes: rate(sample.takes),
 });
 
-class Detail {
+class QueueDetails {
   #series = new Series();
 
   constructor(context, name) {

@@ -35,10 +35,6 @@ class AlreadyMigrated(Exception):
     """The queue is in the target already."""
 
 
-class QueueGone(Exception):
-    """The queue does not exist any more."""
-
-
 @dataclass(frozen=True)
 class CopyEndpoints:
     """URIs of the two stores, for tasks."""
@@ -73,7 +69,7 @@ class CopyTask:
         return time.monotonic() - self._frozen if self._frozen is not None else 0.0
 
     async def live(
-        self, project: str, queue: str, token: str, here: Transfer, there: Transfer
+        self, project: str, queue: str, token: str, source: Transfer, target: Transfer
     ) -> int:
         """Copies while the queue is in use; returns the last copied rank, see
         storage/move/copy.py.  Raises CannotMove when a task failed."""

@@ -1,35 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
 """Moves or copies queues between two stores that share no catalogue.
 
-The move locks alone hold the state of the move: ``into:import-<token>`` at the target, which
-only `Transfer.commit_import` releases, and at the source ``out:<token>`` while the queue is
-frozen, and ``gone:<token>`` once the move is sealed and only the copy counts.  A process that
-finds the last one finishes the move: commits the import, and clears the source.  From any
-other state the move begins anew: the lock of a frozen queue expires, and a partial copy is
-discarded.
+The move locks alone hold the state of the move.  A process that finds a sealed queue finishes
+its move; from any other state the move begins anew: the lock of a frozen queue expires, and
+a partial copy, whose lock has a token of `IMPORT_PREFIX`, is discarded.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import secrets
 
 from zaqar_redis import errors
+from zaqar_redis.keyspace.script import ComposedVerbs, Steps, verb
+from zaqar_redis.records import IMPORT_PREFIX, LockKind, MoveLock
 from zaqar_redis.spark.jobs.migrating.copy_task import (
     AlreadyMigrated,
     CopyEndpoints,
     CopyTask,
     CopyTaskFactory,
-    QueueGone,
 )
 from zaqar_redis.spark.stores import StoreConnections
-from zaqar_redis.storage.move.copy import copy_frozen
+from zaqar_redis.storage.contract import Driver
+from zaqar_redis.storage.control import Catalogue
+from zaqar_redis.storage.move.move import transfer_of
+from zaqar_redis.storage.move.queue_move import QueueGone, QueueMove
 from zaqar_redis.storage.pools import PooledDriver
 from zaqar_redis.storage.pools.router import Route
 from zaqar_redis.storage.redis import queue_counts
 from zaqar_redis.storage.redis.queue_counts import QueueCounts
-from zaqar_redis.storage.transfer import IMPORT_PREFIX, Transfer
 
 
 class CrossStoreMover:
@@ -61,12 +60,12 @@ class CrossStoreMover:
         Raises AlreadyMigrated, QueueGone, CannotMove, MoveLocked and StoreUnavailable.
         """
         source = await self._source.router.find(project, queue)
-        out = _transfer(source, queue)
-        kind, _, token = (await out.move_lock(project, queue)).partition(":")
-        if kind == "gone":
-            await self._resume(project, queue, source, token)
+        lock = await transfer_of(source.driver, source.name, queue).move_lock(project, queue)
+        if lock is not None and lock.kind is LockKind.GONE:
+            await self._resume(project, queue, source, lock.token)
             raise AlreadyMigrated
-        found = None if kind == "closed" else await source.driver.queues.get(project, queue)
+        closed = lock is not None and lock.kind is LockKind.CLOSED
+        found = None if closed else await source.driver.queues.get(project, queue)
         await self._check(project, queue, source, found is not None)
         if found is None:
             raise QueueGone
@@ -77,18 +76,8 @@ class CrossStoreMover:
         copy_task = new_copy_task(
             CopyEndpoints(self._from.uri_of(source.name), self._to.uri_of(target.name))
         )
-        token = secrets.token_hex(16)
-        into = _transfer(target, queue)
-        if not await into.begin_import(project, queue, IMPORT_PREFIX + token):
-            raise errors.CannotMove(queue=queue, why="the target has a queue of this name")
-        try:
-            count = await self._copied(project, queue, token, out, into, copy_task)
-        except (Exception, asyncio.CancelledError):
-            await self._roll_back(project, queue, token, out, into)
-            raise
-        if not self._keep:
-            await self._finish(project, queue, source, into, token)
-        return count, copy_task
+        move = self._queue_move(project, queue, source, target, secrets.token_hex(16))
+        return await move.run(copy_task.live, copy_task.verify, keep=self._keep), copy_task
 
     async def _has(self, project: str, queue: str) -> bool:
         """Returns whether the target has a queue of this name."""
@@ -97,7 +86,7 @@ class CrossStoreMover:
         except errors.MoveLocked:
             return False  # a partial copy
 
-    async def _check(self, project: str, queue: str, source: Route, exists: bool) -> None:
+    async def _check(self, project: str, queue: str, source: Route[Driver], exists: bool) -> None:
         """Raises AlreadyMigrated, and CannotMove when the target has another queue."""
         if not await self._has(project, queue):
             return
@@ -115,67 +104,50 @@ class CrossStoreMover:
             f"messages: source {mine.size}, target {theirs.size})",
         )
 
-    async def _copied(
-        self,
-        project: str,
-        queue: str,
-        token: str,
-        out: Transfer,
-        into: Transfer,
-        copy_task: CopyTask,
-    ) -> int:
-        coming = IMPORT_PREFIX + token
-        copied_rank = await copy_task.live(project, queue, coming, out, into)
-        if not await out.freeze(project, queue, token):
-            raise QueueGone
-        count = await copy_frozen(project, queue, copied_rank, (out, token), (into, coming))
-        await copy_task.verify(project, queue, copied_rank)
-        if self._keep:
-            await into.commit_import(project, queue, coming)
-            await out.unlock(project, queue, f"out:{token}")
-        elif not await out.seal(project, queue, token):
-            raise errors.MoveLocked
-        return count
-
-    async def _roll_back(
-        self, project: str, queue: str, token: str, out: Transfer, into: Transfer
-    ) -> None:
-        """Undoes an unsealed move; the next try cleans up a store that is unreachable now."""
-        with contextlib.suppress(errors.Unavailable):
-            if await out.move_lock(project, queue) == f"gone:{token}":
-                return
-            await out.unlock(project, queue, f"out:{token}")
-            if await into.move_lock(project, queue) == f"into:{IMPORT_PREFIX}{token}":
-                await into.abort_import(project, queue, IMPORT_PREFIX + token)
-                await self._target.control.catalogue.deleted(project, queue)
-
-    async def _resume(self, project: str, queue: str, source: Route, token: str) -> None:
+    async def _resume(self, project: str, queue: str, source: Route[Driver], token: str) -> None:
         """Finishes a sealed move.  Raises CannotMove when it went to another store."""
         target = await self._target.router.find(project, queue)
-        into = _transfer(target, queue)
-        move_lock = await into.move_lock(project, queue)
-        committed = not move_lock and await self._epochs_match(project, queue, source, target)
-        if move_lock != f"into:{IMPORT_PREFIX}{token}" and not committed:
+        into = transfer_of(target.driver, target.name, queue)
+        lock = await into.move_lock(project, queue)
+        imported = lock is None and await self._epochs_match(project, queue, source, target)
+        if lock != MoveLock(LockKind.INTO, IMPORT_PREFIX + token) and not imported:
             raise errors.CannotMove(
                 queue=queue, why="it was moved to another store than the target; give that store"
             )
-        await self._finish(project, queue, source, into, token)
+        await self._queue_move(project, queue, source, target, token).settle()
 
-    async def _finish(
-        self, project: str, queue: str, source: Route, into: Transfer, token: str
-    ) -> None:
-        await into.commit_import(project, queue, IMPORT_PREFIX + token)
-        await _transfer(source, queue).tombstone(project, queue, token)
-        catalogue = self._source.control.catalogue
-        await catalogue.deleted(project, queue)
-        await catalogue.release(project, queue, source.name)
+    def _queue_move(
+        self,
+        project: str,
+        queue: str,
+        source: Route[Driver],
+        target: Route[Driver],
+        token: str,
+    ) -> QueueMove:
+        return QueueMove(
+            project,
+            queue,
+            transfer_of(source.driver, source.name, queue),
+            transfer_of(target.driver, target.name, queue),
+            _Catalogues(
+                self._source.control.catalogue,
+                self._target.control.catalogue,
+                project,
+                queue,
+                source.name,
+            ),
+            token=token,
+            import_prefix=IMPORT_PREFIX,
+        )
 
-    async def _epochs_match(self, project: str, queue: str, source: Route, target: Route) -> bool:
+    async def _epochs_match(
+        self, project: str, queue: str, source: Route[Driver], target: Route[Driver]
+    ) -> bool:
         mine, theirs = await self._counts(project, queue, source, target)
         return mine.epoch is not None and mine.epoch == theirs.epoch
 
     async def _counts(
-        self, project: str, queue: str, source: Route, target: Route
+        self, project: str, queue: str, source: Route[Driver], target: Route[Driver]
     ) -> tuple[QueueCounts, QueueCounts]:
         return await asyncio.gather(
             asyncio.to_thread(_counts, self._from, source.name, project, queue),
@@ -187,8 +159,30 @@ def _counts(stores: StoreConnections, pool: str, project: str, queue: str) -> Qu
     return queue_counts.count_queue(stores.client(stores.uri_of(pool)), project, queue)
 
 
-def _transfer(route: Route, queue: str) -> Transfer:
-    """Returns the transfer verbs of a store.  Raises CannotMove when it has none."""
-    if route.driver.transfer is None:
-        raise errors.CannotMove(queue=queue, why=f'the store of "{route.name}" cannot move queues')
-    return route.driver.transfer
+class _Catalogues(ComposedVerbs):
+    """The catalogues of both installations: a `MoveRecord`."""
+
+    def __init__(
+        self, source: Catalogue, target: Catalogue, project: str, queue: str, pool: str
+    ) -> None:
+        """*pool*: that of the queue in the source."""
+        self._source = source
+        self._target = target
+        self._key = (project, queue)
+        self._pool = pool
+
+    @verb
+    def commit(self) -> Steps[None]:
+        """Does nothing: the target's catalogue has had the queue since the copy began."""
+        return
+        yield
+
+    @verb
+    def end(self) -> Steps[None]:
+        yield self._source.deleted(*self._key)
+        yield self._source.release(*self._key, self._pool)
+
+    @verb
+    def undo(self, imported: bool) -> Steps[None]:
+        if imported:
+            yield self._target.deleted(*self._key)

@@ -22,12 +22,12 @@ from zaqar_redis.spark.jobs.migrating.copy_task import (
     CopyEndpoints,
     CopyTask,
     CopyTaskFactory,
-    QueueGone,
 )
 from zaqar_redis.spark.jobs.migrating.cross_store import CrossStoreMover
 from zaqar_redis.spark.stores import StoreConfig, StoreConnections
 from zaqar_redis.storage import pools
 from zaqar_redis.storage.control import DEFAULT_POOL
+from zaqar_redis.storage.move.queue_move import QueueGone
 from zaqar_redis.storage.pools import PooledDriver
 
 #: Names of queues that are read at once.
