@@ -8,11 +8,12 @@ import os
 import signal
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
-from tests import servers
+from tests.support import servers, spark_classes
 
 # No deadline: on a shared machine the duration of one example means nothing. CI runs the
 # same examples each time, so that a failure is due to the change that is tested.
@@ -21,10 +22,25 @@ settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True
 settings.load_profile("ci" if os.environ.get("CI") else "here")
 
 
-# For every Java process of the tests: it listens on loopback only, and is too short-lived
-# for the optimizing compiler.
+# For every Java process of the tests: it listens on loopback only, and starts fast.
 os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-os.environ["SPARK_SUBMIT_OPTS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+os.environ["SPARK_SUBMIT_OPTS"] = spark_classes.java_options()
+
+#: Folders with files that take long.  They start first: otherwise one process would
+#: run the last of them alone.
+_LONG = ("spark_faults", "benchmarks", "upstream", "spark/jobs", "spark", "stock", "faults")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+
+    def place(item: pytest.Item) -> int:
+        path = item.path.relative_to(here).as_posix()
+        found = (number for number, long in enumerate(_LONG) if path.startswith(f"{long}/"))
+        return next(found, len(_LONG))
+
+    items.sort(key=place)
+
 
 # A shell's "&" makes the tests ignore SIGINT, and their child processes would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -24,7 +24,7 @@ from pathlib import Path
 
 import httpx
 
-from tests import servers
+from tests.support import servers
 
 #: Queues in use: enough to fill a worker's cache of queues within a minute.
 _QUEUES = 300

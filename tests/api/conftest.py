@@ -4,16 +4,15 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterator
 
 import httpx
 import pytest
 
-from tests import servers
 from tests.api.client import ZaqarTestClient
-from tests.api.store import ProjectStore
-from zaqar_redis.keyspace import client as keyspace
-from zaqar_redis.keyspace.batch import BatchSettings
+from tests.api.round_trips import CountedStore
+from tests.support import servers
 
 
 @pytest.fixture(scope="session")
@@ -54,10 +53,12 @@ def rich(http: httpx.Client, rich_service: servers.RunningService, project: str)
 
 
 @pytest.fixture
-def store(redis_server: servers.RedisServer, project: str) -> Iterator[ProjectStore]:
+def store(redis_server: servers.RedisServer, project: str) -> Iterator[CountedStore]:
     """The Redis driver without HTTP, with a clock that the test controls."""
     with asyncio.Runner() as runner:
-        store = ProjectStore(keyspace.client(redis_server.uri, BatchSettings()), project, runner)
-        runner.run(store.driver.start())
+        store = CountedStore(redis_server.uri, runner, project)
+        # Years ahead of Redis' own clock, by which services on the same Redis sweep.
+        store.clock.now = int(time.time() + 10 * 365 * 86400) * 1000
+        store.run(store.driver.start())
         yield store
-        runner.run(store.driver.close())
+        store.run(store.driver.close())

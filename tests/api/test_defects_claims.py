@@ -12,9 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
-from tests import servers
 from tests.api.client import ZaqarTestClient
-from tests.api.store import ProjectStore
+from tests.api.round_trips import CountedStore
+from tests.support import servers
 from zaqar_redis.keyspace import keys
 
 
@@ -37,14 +37,14 @@ def test_a_delayed_message_is_never_claimed(api: ZaqarTestClient) -> None:
 
 
 def test_claimed_message_lives_as_long_as_the_response_says(
-    store: ProjectStore, redis_server: servers.RedisServer
+    store: CountedStore, redis_server: servers.RedisServer
 ) -> None:
     """R2."""
-    (message,) = store.post("q", "a", ttl=60)
-    (claimed,) = store.claim("q", ttl=300, grace=60).messages
+    (message,) = store.post("a", ttl=60).ids
+    (claimed,) = store.claim(ttl=300, grace=60).messages
     assert claimed.ttl == 360
-    store.advance(359)
-    assert store.get("q", message)
+    store.clock.tick(359)
+    assert store.get(message)
     # No key with messages has a TTL in Redis.
     with redis_server.client() as client:
         tag = keys.of_queue(store.project, "q").queue
@@ -52,31 +52,31 @@ def test_claimed_message_lives_as_long_as_the_response_says(
         assert {client.ttl(key) for key in found} == {-1}
 
 
-def test_a_claim_works_beyond_the_first_ttl_of_its_messages(store: ProjectStore) -> None:
+def test_a_claim_works_beyond_the_first_ttl_of_its_messages(store: CountedStore) -> None:
     """R3."""
-    store.post("q", "a", ttl=60)
-    claim = store.held("q", ttl=300)
-    store.advance(200)
-    assert store.renew("q", claim, ttl=300)
-    store.advance(200)
-    store.release("q", claim)
-    assert store.list("q") == ["a"]
+    store.post("a", ttl=60)
+    claim = store.claim(ttl=300).claim_id
+    store.clock.tick(200)
+    assert store.renew(claim, ttl=300)
+    store.clock.tick(200)
+    store.release(claim)
+    assert store.visible() == ["a"]
 
 
-def test_releasing_or_renewing_does_not_prolong_a_message(store: ProjectStore) -> None:
+def test_releasing_or_renewing_does_not_prolong_a_message(store: CountedStore) -> None:
     """R4."""
-    messages = store.post("q", "released", "renewed", ttl=400)
-    released = store.held("q", ttl=60, limit=1)
-    renewed = store.held("q", ttl=60, limit=1)
-    store.advance(50)
-    store.release("q", released)
-    assert store.renew("q", renewed, ttl=60)
-    store.advance(349.999)
-    assert len(store.get("q", *messages)) == 2
-    store.advance(0.001)
-    assert store.get("q", *messages) == []
-    assert store.claim("q").messages == ()
-    assert store.pop("q") == []
+    messages = store.post("released", "renewed", ttl=400).ids
+    released = store.claim(ttl=60, limit=1).claim_id
+    renewed = store.claim(ttl=60, limit=1).claim_id
+    store.clock.tick(50)
+    store.release(released)
+    assert store.renew(renewed, ttl=60)
+    store.clock.tick(349.999)
+    assert len(store.get(*messages)) == 2
+    store.clock.tick(0.001)
+    assert store.get(*messages) == []
+    assert store.claim().messages == ()
+    assert store.pop() == []
 
 
 @pytest.mark.parametrize("verb", ["release", "renew"])
@@ -105,51 +105,48 @@ def test_a_deleted_message_stays_deleted(api: ZaqarTestClient, verb: str) -> Non
     assert api.counts("q") == (0, 0, 0)
 
 
-def test_expired_claim_is_not_found_and_its_release_is_accepted(store: ProjectStore) -> None:
+def test_expired_claim_is_not_found_and_its_release_is_accepted(store: CountedStore) -> None:
     """R8."""
-    store.post("q", "a")
-    claim = store.held("q", ttl=60)
-    store.advance(3600)
-    assert store.do(store.driver.claims.get(store.project, "q", claim)) is None
-    assert store.renew("q", claim) is False
-    store.release("q", claim)
+    store.post("a")
+    claim = store.claim(ttl=60).claim_id
+    store.clock.tick(3600)
+    assert store.held(claim) is None
+    assert store.renew(claim, 60) is False
+    store.release(claim)
 
 
 @pytest.mark.parametrize("verb", ["claim", "pop", "list", "stats"])
 def test_any_number_of_expired_messages_at_the_head_is_skipped(
-    store: ProjectStore, verb: str
+    store: CountedStore, verb: str
 ) -> None:
     """R17."""
-    store.post("q", *["old"] * 9000, ttl=60)
-    store.post("q", "young", ttl=600)
-    store.advance(60)
+    store.post(*["old"] * 9000, ttl=60)
+    store.post("young", ttl=600)
+    store.clock.tick(60)
     if verb == "claim":
-        assert len(store.claim("q").messages) == 1
+        assert len(store.claim().messages) == 1
     elif verb == "pop":
-        assert store.pop("q") == ["young"]
+        assert store.pop() == ["young"]
     elif verb == "list":
-        assert store.list("q") == ["young"]
+        assert store.visible() == ["young"]
     else:
-        assert store.counts("q") == (1, 0, 1)
+        assert store.counts() == (1, 0, 1)
 
 
-def test_claim_takes_one_round_trip(store: ProjectStore) -> None:
+def test_claim_takes_one_round_trip(store: CountedStore) -> None:
     """R18."""
-    store.post("q", *"abcdefghij")
-    claims = store.driver.claims
-    operation = claims.create(store.project, "q", ttl=60, grace=60, limit=10)
-    assert store.trips(operation) == 1
-    assert store.trips(claims.create(store.project, "q", ttl=60, grace=60, limit=1)) == 1
-    assert store.counts("q") == (0, 10, 10)
+    store.post(*"abcdefghij")
+    assert [store.trips(lambda: store.claim(10)) for _ in range(2)] == [1, 1]
+    assert store.counts() == (0, 10, 10)
 
 
 def test_claim_without_messages_is_not_created(
-    store: ProjectStore, redis_server: servers.RedisServer
+    store: CountedStore, redis_server: servers.RedisServer
 ) -> None:
     """R19."""
     store.create("q", _default_message_delay=600)
-    store.post("q", "later")
-    assert store.claim("q").claim_id is None
+    store.post("later")
+    assert store.claim().claim_id is None
     with redis_server.client() as client:
         of_queue = keys.of_queue(store.project, "q")
         assert client.exists(of_queue.claims, of_queue.leases) == 0
@@ -178,11 +175,11 @@ def test_pop_of_exhausted_messages_does_not_fail(api: ZaqarTestClient) -> None:
     assert api.bodies("dlq") == ["a"]
 
 
-def test_pop_takes_one_round_trip(store: ProjectStore) -> None:
+def test_pop_takes_one_round_trip(store: CountedStore) -> None:
     """R21."""
-    store.post("q", *"abcdefghij")
-    assert store.trips(store.driver.messages.pop(store.project, "q", 10)) == 1
-    assert store.counts("q") == (0, 0, 0)
+    store.post(*"abcdefghij")
+    assert store.trips(lambda: store.pop(10)) == 1
+    assert store.counts() == (0, 0, 0)
 
 
 def test_concurrent_pops_never_share_a_message(api: ZaqarTestClient) -> None:

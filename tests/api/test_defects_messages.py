@@ -7,21 +7,22 @@ R1 to R34 are numbers of a list of defects; each test is named after the guarant
 from __future__ import annotations
 
 import uuid
+from functools import partial
 
 import pytest
 
-from tests import servers
 from tests.api.client import ZaqarTestClient, refused
-from tests.api.store import ProjectStore
+from tests.api.round_trips import CountedStore
+from tests.support import servers
 
 
-def test_stats_are_right_when_either_end_has_expired(store: ProjectStore) -> None:
+def test_stats_are_right_when_either_end_has_expired(store: CountedStore) -> None:
     """R7."""
-    store.post("q", "first", ttl=60)
-    (middle,) = store.post("q", "middle", ttl=600)
-    store.post("q", "last", ttl=60)
-    store.advance(60)
-    found = store.stats("q")
+    store.post("first", ttl=60)
+    (middle,) = store.post("middle", ttl=600).ids
+    store.post("last", ttl=60)
+    store.clock.tick(60)
+    found = store.stats()
     assert (found.free, found.claimed, found.total) == (1, 0, 1)
     assert found.oldest
     assert found.newest
@@ -67,16 +68,16 @@ def test_hidden_messages_do_not_hide_later_ones(
     assert len(answer.json()["links"]) == 1
 
 
-def test_listing_costs_the_same_however_many_are_claimed(store: ProjectStore) -> None:
+def test_listing_costs_the_same_however_many_are_claimed(store: CountedStore) -> None:
     """R12."""
     costs = []
     for claimed in (0, 1000):
         queue = f"q{claimed}"
-        store.post(queue, *["x"] * (claimed + 1))
+        store.post(*["x"] * (claimed + 1), queue=queue)
         for _ in range(claimed // 100):
-            store.claim(queue, limit=100)
+            store.claim(100, queue=queue)
         assert store.counts(queue) == (1, claimed, claimed + 1)
-        costs.append(store.trips(store.page(queue)))
+        costs.append(store.trips(partial(store.page, queue=queue)))
     assert costs == [1, 1]
 
 

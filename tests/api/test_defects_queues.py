@@ -9,24 +9,25 @@ from __future__ import annotations
 
 import fnmatch
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 
-from tests import servers
 from tests.api.client import ZaqarTestClient, refused
-from tests.api.store import ProjectStore
+from tests.api.round_trips import CountedStore
+from tests.support import servers
 from zaqar_redis.keyspace import keys
 
 
-def test_stats_are_right_after_a_claim_has_expired(store: ProjectStore) -> None:
+def test_stats_are_right_after_a_claim_has_expired(store: CountedStore) -> None:
     """R6."""
-    store.post("q", "a", "b")
-    store.held("q", ttl=60, limit=1)
-    assert store.counts("q") == (1, 1, 2)
-    store.advance(60)
-    assert store.counts("q") == (2, 0, 2)
-    store.advance(7200)
-    assert store.counts("q") == (0, 0, 0)
+    store.post("a", "b")
+    store.claim(ttl=60, limit=1)
+    assert store.counts() == (1, 1, 2)
+    store.clock.tick(60)
+    assert store.counts() == (2, 0, 2)
+    store.clock.tick(7200)
+    assert store.counts() == (0, 0, 0)
 
 
 def test_small_pages_of_queues_reach_the_end(api: ZaqarTestClient) -> None:
@@ -119,29 +120,28 @@ def test_a_queue_is_created_once(api: ZaqarTestClient) -> None:
     assert api.get("/queues", with_count=True).json()["count"] == 5
 
 
-def test_listing_queues_costs_the_same_however_many_they_are(store: ProjectStore) -> None:
+def test_listing_queues_costs_the_same_however_many_they_are(store: CountedStore) -> None:
     """R33."""
     costs = []
     for number in (1, 30):
         store.create(f"q{number}")
         for place in range(number):
             store.create(f"q{number}.{place}")
-        operation = store.driver.queues.list(store.project, "", number, None)
-        costs.append(store.trips(operation))
+        costs.append(store.trips(partial(store.queues, limit=number)))
     assert costs == [2, 2]
 
 
 def test_sweeping_removes_what_has_expired(
-    store: ProjectStore, redis_server: servers.RedisServer
+    store: CountedStore, redis_server: servers.RedisServer
 ) -> None:
     """S8."""
-    store.post("q", *["x"] * 350, ttl=60)
-    store.held("q", ttl=60, limit=20)
+    store.post(*["x"] * 350, ttl=60)
+    store.claim(ttl=60, limit=20)
     of_queue = keys.of_queue(store.project, "q")
     with redis_server.client() as client:
         assert client.hlen(of_queue.bodies) == 350
-        store.advance(3600)
-        while store.do(store.driver.queues.sweep(store.project, "q")):
+        store.clock.tick(3600)
+        while store.run(store.driver.queues.sweep(store.project, "q")):
             pass
         assert client.exists(*(getattr(of_queue, slot) for slot in keys.QueueKeys.__slots__)) == 1
         assert client.exists(of_queue.queue) == 1

@@ -17,9 +17,9 @@ import httpx
 import pytest
 from redis.crc import key_slot
 
-from tests import servers
 from tests.api.client import ZaqarTestClient, refused
-from tests.api.store import ProjectStore
+from tests.support import servers
+from tests.support.stores import ContractStore
 from zaqar_redis import errors
 from zaqar_redis.keyspace import client as keyspace
 from zaqar_redis.keyspace import keys
@@ -113,7 +113,7 @@ def test_all_keys_of_a_queue_are_in_one_slot(project: str, queue: str) -> None:
 
 
 def test_time_is_that_of_the_store(
-    redis_server: servers.RedisServer, store: ProjectStore, api: ZaqarTestClient
+    redis_server: servers.RedisServer, store: ContractStore, api: ZaqarTestClient
 ) -> None:
     """R29: not of the host that serves a request, and finer than a second."""
     with redis_server.client() as client:
@@ -126,9 +126,9 @@ def test_time_is_that_of_the_store(
         before = now()
         ids = api.send("q", *range(5))
         after = now()
-    store.do(driver.start())
-    found = store.do(driver.messages.get(api.project, "q", ids))
-    store.do(driver.close())
+    store.run(driver.start())
+    found = store.run(driver.messages.get(api.project, "q", ids))
+    store.run(driver.close())
     assert len(found) == 5
     for message in found:
         assert before <= message.created <= after
@@ -136,20 +136,20 @@ def test_time_is_that_of_the_store(
 
 
 def test_verbs_agree_on_the_time_whoever_calls_them(
-    store: ProjectStore, redis_server: servers.RedisServer
+    store: ContractStore, redis_server: servers.RedisServer
 ) -> None:
     """R29: a second host with another clock makes no difference."""
     with redis_server.client() as client:
-        store.now = 0  # "the store's own"
-        store.post("q", "a")
+        store.clock.now = 0  # "the store's own"
+        store.post("a")
         before = client.time()[0] * 1000
-        claim = store.held("q", ttl=60)
+        claim = store.claim(ttl=60).claim_id
         after = (client.time()[0] + 1) * 1000
         (_, lease) = client.zrange(
             keys.of_queue(store.project, "q").leases, 0, -1, withscores=True
         )[0]
         assert before <= lease - 60_000 <= after
-    assert store.renew("q", claim)
+    assert store.renew(claim, 60)
 
 
 @pytest.fixture(scope="module")
@@ -211,16 +211,16 @@ def port(lone_redis: servers.RedisServer) -> int:
     return number
 
 
-def _database_of(store: ProjectStore, lone_redis: servers.RedisServer, uri: str) -> int:
+def _database_of(store: ContractStore, lone_redis: servers.RedisServer, uri: str) -> int:
     """Returns the database that holds a queue created through *uri*."""
     driver = create(uri, {})
     project = f"p-{uuid.uuid4()}"
 
-    store.do(driver.start())
+    store.run(driver.start())
     try:
-        assert store.do(driver.queues.create(project, "q", {}))
+        assert store.run(driver.queues.create(project, "q", {}))
     finally:
-        store.do(driver.close())
+        store.run(driver.close())
     with lone_redis.client() as client:
         for database in range(16):
             client.execute_command("SELECT", database)
@@ -244,7 +244,7 @@ def _database_of(store: ProjectStore, lone_redis: servers.RedisServer, uri: str)
     ],
 )
 def test_a_uri_names_its_database(
-    store: ProjectStore, lone_redis: servers.RedisServer, port: int, form: str, database: int
+    store: ContractStore, lone_redis: servers.RedisServer, port: int, form: str, database: int
 ) -> None:
     """R31."""
     uri = form.format(port=port, socket=lone_redis.socket)
@@ -253,7 +253,7 @@ def test_a_uri_names_its_database(
 
 @pytest.mark.parametrize("form", ["redis://:{0}@127.0.0.1:{1}/2", "redis://me:{0}@127.0.0.1:{1}/2"])
 def test_a_uri_names_user_and_password(
-    store: ProjectStore, lone_redis: servers.RedisServer, port: int, form: str
+    store: ContractStore, lone_redis: servers.RedisServer, port: int, form: str
 ) -> None:
     """R31."""
     with lone_redis.client() as client:
@@ -263,14 +263,14 @@ def test_a_uri_names_user_and_password(
             uri = form.format("s3cret", port)
             assert "s3cret" not in keyspace.redact_password(uri)
             driver = create(uri, {})
-            store.do(driver.start())
-            store.do(driver.ping())
-            store.do(driver.close())
+            store.run(driver.start())
+            store.run(driver.ping())
+            store.run(driver.close())
             wrong = create(form.format("guess", port), {"connect_timeout": 0.2})
-            store.do(wrong.start())
+            store.run(wrong.start())
             with pytest.raises(errors.StoreUnavailable):
-                store.do(wrong.ping())
-            store.do(wrong.close())
+                store.run(wrong.ping())
+            store.run(wrong.close())
         finally:
             client.config_set("requirepass", "")
 

@@ -7,7 +7,7 @@ import socket
 
 import httpx
 
-from tests import servers
+from tests.support import servers
 
 
 def test_endless_request_head_is_refused(service: servers.RunningService) -> None:

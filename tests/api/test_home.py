@@ -9,8 +9,8 @@ import time
 import httpx
 import pytest
 
-from tests import servers
 from tests.api.client import ZaqarTestClient, refused
+from tests.support import servers
 from zaqar_redis.keyspace import keys
 
 

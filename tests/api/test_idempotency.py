@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from tests import servers
 from tests.api.client import ZaqarTestClient, refused
+from tests.support import servers
 
 
 def test_retry_gets_the_first_response(api: ZaqarTestClient) -> None:

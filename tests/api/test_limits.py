@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from tests import servers
 from tests.api.client import ZaqarTestClient, refused
+from tests.support import servers
 
 OPTIONS: dict[str, dict[str, object]] = {
     "transport": {

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests import servers
 from tests.api.client import ZaqarTestClient, refused
+from tests.support import servers
 
 
 def test_post_messages(api: ZaqarTestClient) -> None:

@@ -16,8 +16,8 @@ import httpx
 import pytest
 import redis
 
-from tests import servers
 from tests.api.client import ZaqarTestClient, refused
+from tests.support import servers
 
 ADMIN: dict[str, dict[str, object]] = {"DEFAULT": {"admin_mode": True}}
 

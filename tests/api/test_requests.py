@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from tests import servers
 from tests.api.client import ZaqarTestClient, refused
+from tests.support import servers
 
 
 def _bare(api: ZaqarTestClient, headers: dict[str, str], path: str = "/queues") -> httpx.Response:

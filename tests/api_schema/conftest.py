@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests import servers
+from tests.support import servers
 
 
 @pytest.fixture(scope="session")

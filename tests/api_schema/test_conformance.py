@@ -9,8 +9,8 @@ import schemathesis
 from hypothesis import HealthCheck, Phase, settings
 from schemathesis import checks
 
-from tests import servers
 from tests.api_schema import description
+from tests.support import servers
 
 SCHEMA = description.schema()
 

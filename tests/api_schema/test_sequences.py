@@ -21,9 +21,9 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from tests import servers
 from tests.api_schema import description
 from tests.api_schema.test_conformance import CHECKS
+from tests.support import servers
 
 SCHEMA = description.schema()
 QUEUE = "/v2/queues/{queue}"

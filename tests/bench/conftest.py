@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -24,14 +23,13 @@ def command(*arguments: str) -> list[str]:
 
 @pytest.fixture
 def bench(tmp_path: Path) -> RunBench:
-    def run(*arguments: str, path: str | None = None) -> BenchResult:
+    def run(*arguments: str) -> BenchResult:
         file = tmp_path / "found.json"
         done = subprocess.run(
             command(*arguments, "--json", str(file)),
             capture_output=True,
             text=True,
             timeout=100,
-            env=os.environ | ({"PATH": path} if path is not None else {}),
         )
         found = json.loads(file.read_text()) if file.exists() else {}
         return done.returncode, done.stdout, done.stderr, found

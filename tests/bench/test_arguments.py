@@ -8,10 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from tests import servers
-from tests.bench.conftest import RunBench
+from tests.support import servers
+from tests.support.command_line import CommandLine
 from zaqar_redis import errors
-from zaqar_redis.bench.service import local_store, local_url
+from zaqar_redis.benchmarks.service import local_store, local_url
+
+
+def _refusal(*arguments: str) -> str:
+    """Returns the error text of a run that does not begin."""
+    done = CommandLine().run("bench", *arguments)
+    assert done.returncode != 0
+    assert done.stdout == ""
+    return done.stderr
 
 
 @pytest.mark.parametrize(
@@ -25,11 +33,8 @@ from zaqar_redis.bench.service import local_store, local_url
         "http://0.0.0.0:8888",
     ],
 )
-def test_url_beyond_loopback_is_refused(url: str, bench: RunBench) -> None:
-    status, output, stderr, _ = bench("--url", url)
-    assert status != 0
-    assert output == ""
-    assert "it must be on a loopback address" in stderr
+def test_url_beyond_loopback_is_refused(url: str) -> None:
+    assert "it must be on a loopback address" in _refusal("--url", url)
 
 
 @pytest.mark.parametrize("url", ["https://127.0.0.1", "127.0.0.1:8888", "http://127.0.0.1:x", ""])
@@ -71,20 +76,16 @@ def test_store_other_than_local_redis_is_refused(uri: str) -> None:
         ["--against-store", "redis://localhost"],
     ],
 )
-def test_out_of_range_argument_is_refused(arguments: list[str], bench: RunBench) -> None:
-    status, output, stderr, _ = bench("--url", "http://127.0.0.1:1", *arguments)
-    assert status != 0
-    assert output == ""
+def test_out_of_range_argument_is_refused(arguments: list[str]) -> None:
+    stderr = _refusal("--url", "http://127.0.0.1:1", *arguments)
     assert arguments[0].lstrip("-") in stderr or arguments[1] in stderr
 
 
-def test_unreachable_service_is_reported(bench: RunBench) -> None:
-    status, _, stderr, _ = bench("--url", f"http://127.0.0.1:{servers.free_port()}")
-    assert status != 0
-    assert "does not answer" in stderr
+def test_unreachable_service_is_reported() -> None:
+    assert "does not answer" in _refusal("--url", f"http://127.0.0.1:{servers.free_port()}")
 
 
-def test_server_other_than_zaqar_is_reported(bench: RunBench, tmp_path: Path) -> None:
+def test_server_other_than_zaqar_is_reported() -> None:
     from http.server import HTTPServer, SimpleHTTPRequestHandler
     from threading import Thread
 
@@ -93,14 +94,14 @@ def test_server_other_than_zaqar_is_reported(bench: RunBench, tmp_path: Path) ->
 
     with HTTPServer(("127.0.0.1", 0), NonZaqarHandler) as server:
         Thread(target=server.serve_forever, daemon=True).start()
-        status, _, stderr, _ = bench("--url", f"http://127.0.0.1:{server.server_port}")
+        stderr = _refusal("--url", f"http://127.0.0.1:{server.server_port}")
         server.shutdown()
-    assert status != 0
     assert "is not a Zaqar v2 service" in stderr
 
 
-def test_missing_wrk_is_reported_with_the_remedy(bench: RunBench, tmp_path: Path) -> None:
+def test_missing_wrk_is_reported_with_the_remedy(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     assert shutil.which("wrk")
-    status, _, stderr, _ = bench("--url", "http://127.0.0.1:1", path=str(tmp_path))
-    assert status != 0
-    assert "apt-get install wrk" in stderr
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert "apt-get install wrk" in _refusal("--url", "http://127.0.0.1:1")

@@ -9,19 +9,19 @@ import pytest
 
 from tests.benchmarks.benchmark_process import BenchmarkProcess, rows
 
-_SMALL = ["--messages", "20000", "--rounds", "1", "--seconds", "3"]
+_SMALL = ["--messages", "10000", "--rounds", "1", "--seconds", "3"]
 _SOURCE = "data source, 2 tasks"
 #: Figures with a target, and figures that are only reported, by part.
 _TARGETS = {
-    ("memory", "largest worker, 20000 messages"),
-    ("memory", "largest worker, 200000 messages"),
+    ("memory", "largest worker, 10000 messages"),
+    ("memory", "largest worker, 100000 messages"),
     ("memory", "time for 10 times as many"),
     ("read", f"{_SOURCE} : raw HMGET"),
     ("read", f"{_SOURCE} : row tuples, 2 tasks"),
     ("read", f"{_SOURCE} : list and createDataFrame"),
     ("write", "data source, ledger : raw Lua put"),
     ("write", "data source, ledger : foreachPartition"),
-    ("stream", "batches of 4000 after the first"),
+    ("stream", "batches of 2000 after the first"),
     ("latency", "posted to seen, p95"),
     ("latency", "a small trigger, warm"),
     ("latency", "Redis calls of an idle stream"),

@@ -3,166 +3,33 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
-import logging
-import signal
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests import servers
+from tests.support import servers
+from tests.support.command_line import CommandLine
 from zaqar_redis.cli import target
-from zaqar_redis.cli.main import main
 
 ADMIN: dict[str, dict[str, object]] = {"DEFAULT": {"admin_mode": True}}
 
 
-class SubprocessCli:
-    """``zaqar-redis`` in processes of its own."""
-
-    def __init__(self, target_options: list[str]) -> None:
-        self.target_options = target_options
-
-    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "zaqar_redis.cli.main", *words, *self.target_options],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            stdin=subprocess.DEVNULL,
-        )
-
-    def done(self, *words: str) -> str:
-        outcome = self.run(*words)
-        assert outcome.returncode == 0, outcome.stderr
-        return outcome.stdout
-
-    def shown(self, *words: str) -> Any:
-        return json.loads(self.done(*words, "-f", "json"))
-
-    def refused(self, *words: str) -> str:
-        outcome = self.run(*words)
-        assert outcome.returncode == 1
-        assert outcome.stdout == ""
-        assert "Traceback" not in outcome.stderr
-        return outcome.stderr
-
-
-class RunningCommand:
-    """A running command; its output is in files."""
-
-    def __init__(self, process: subprocess.Popen[bytes], out: Path, err: Path) -> None:
-        self.process = process
-        self._out = out
-        self._err = err
-
-    @property
-    def lines(self) -> list[str]:
-        return self._out.read_text().splitlines()
-
-    @property
-    def notices(self) -> str:
-        return self._err.read_text()
-
-    def wait_for_lines(self, number: int) -> list[str]:
-        """Waits for *number* lines on stdout; returns all lines."""
-        servers.wait_for(lambda: len(self.lines) >= number, f"{number} lines")
-        return self.lines
-
-    def wait_for_notice(self, text: str, times: int = 1) -> None:
-        """Waits until *text* is on stderr *times* times."""
-        servers.wait_for(lambda: self.notices.count(text) >= times, text)
-
-    def interrupt(self) -> str:
-        """Sends SIGINT; checks exit code 130 and returns stderr."""
-        self.process.send_signal(signal.SIGINT)
-        assert self.process.wait(30) == 130
-        assert "Traceback" not in self.notices
-        assert self.notices.endswith("\ninterrupted\n")
-        return self.notices
-
-
-@contextlib.contextmanager
-def running(shell: SubprocessCli, folder: Path, *words: str) -> Iterator[RunningCommand]:
-    out, err = folder / "out", folder / "err"
-    with out.open("wb") as stdout, err.open("wb") as stderr:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "zaqar_redis.cli.main", *words, *shell.target_options],
-            stdin=subprocess.DEVNULL,
-            stdout=stdout,
-            stderr=stderr,
-        )
-    try:
-        yield RunningCommand(process, out, err)
-    finally:
-        process.kill()
-        process.wait()
-
-
 @pytest.fixture(params=["storage", "url"])
-def shell(request: pytest.FixtureRequest) -> Iterator[SubprocessCli]:
+def shell(request: pytest.FixtureRequest) -> Iterator[CommandLine]:
     with servers.redis_server() as server:
         if request.param == "storage":
-            yield SubprocessCli(["--storage", server.uri])
+            yield CommandLine(["--storage", server.uri])
         else:
             with servers.service(server.uri, options=ADMIN) as service:
-                yield SubprocessCli(["--url", service.url])
-
-
-class InProcessCli:
-    """``zaqar-redis`` within this process: much faster than a `SubprocessCli`."""
-
-    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
-        self._capsys = capsys
-
-    def run(self, *words: str) -> tuple[int, str, str]:
-        """Returns exit code, stdout and stderr."""
-        self._capsys.readouterr()
-        with _logging_restored():
-            try:
-                code = main(list(words))
-            except SystemExit as usage:  # raised by argparse
-                code = int(usage.code or 0)
-        captured = self._capsys.readouterr()
-        return code, captured.out, captured.err
-
-    def done(self, *words: str) -> tuple[str, str]:
-        code, out, err = self.run(*words)
-        assert code == 0, err
-        return out, err
-
-    def shown(self, *words: str) -> Any:
-        return json.loads(self.done(*words, "-f", "json")[0])
-
-    def refused(self, *words: str) -> str:
-        code, out, err = self.run(*words)
-        assert (code, out) == (1, ""), err
-        return err
-
-
-@contextlib.contextmanager
-def _logging_restored() -> Iterator[None]:
-    """Restores logging: a command configures it for the whole process."""
-    loggers = [logging.getLogger(name) for name in (None, "zaqar_redis", "httpx")]
-    levels = [logger.level for logger in loggers]
-    handlers = logging.root.handlers[:]
-    try:
-        yield
-    finally:
-        logging.root.handlers[:] = handlers
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)
+                yield CommandLine(["--url", service.url])
 
 
 @pytest.fixture
-def in_process(capsys: pytest.CaptureFixture[str]) -> InProcessCli:
-    return InProcessCli(capsys)
+def in_process() -> CommandLine:
+    """Commands without options for their target."""
+    return CommandLine()
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests import servers
-from tests.cli.conftest import SubprocessCli
 from tests.realtime.sdk_client import IGNORE_UNCLOSED_SOCKETS, SECRET, SdkClient
+from tests.support import servers
+from tests.support.command_line import CommandLine
 
 pytestmark = IGNORE_UNCLOSED_SOCKETS
 
@@ -34,7 +34,7 @@ OPTIONS: dict[str, dict[str, object]] = {
 class ChannelsCli:
     """A service, and a shell whose target is it or its store."""
 
-    def __init__(self, service: servers.RunningService, shell: SubprocessCli) -> None:
+    def __init__(self, service: servers.RunningService, shell: CommandLine) -> None:
         self.service = service
         self.shell = shell
 
@@ -53,7 +53,7 @@ def cli_target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Chann
             config = tmp_path / "zaqar_redis.conf"
             config.write_text("\n".join(lines))
             target_options = ["--storage", server.uri, "--config-file", str(config)]
-        yield ChannelsCli(service, SubprocessCli(target_options))
+        yield ChannelsCli(service, CommandLine(target_options))
 
 
 def test_channel_commands_with_connected_clients(
@@ -139,7 +139,7 @@ def test_refused_channel_command_reports_the_reason(cli_target: ChannelsCli) -> 
     "words", [("publish", "news", "1"), ("info", "news"), ("history", "news"), ("presence", "news")]
 )
 def test_storage_target_without_configuration_is_refused(words: tuple[str, ...]) -> None:
-    message = SubprocessCli(["--storage", "redis://127.0.0.1:1"]).refused("channel", *words)
+    message = CommandLine(["--storage", "redis://127.0.0.1:1"]).refused("channel", *words)
     assert message == (
         "--storage needs the service's configuration: give --config-file, or ask the service by "
         "--url\n"
@@ -147,7 +147,7 @@ def test_storage_target_without_configuration_is_refused(words: tuple[str, ...])
 
 
 def test_unreachable_store_is_reported_once() -> None:
-    message = SubprocessCli(["--storage", "redis://127.0.0.1:1"]).refused("channel", "list")
+    message = CommandLine(["--storage", "redis://127.0.0.1:1"]).refused("channel", "list")
     assert message == "the store redis://127.0.0.1:1 failed with an internal error (100)\n"
 
 
@@ -155,5 +155,5 @@ def test_disabled_channels_are_reported(tmp_path: Path) -> None:
     config = tmp_path / "zaqar_redis.conf"
     config.write_text("[channels]\nenabled = false\n")
     with servers.redis_server() as server:
-        shell = SubprocessCli(["--storage", server.uri, "--config-file", str(config)])
+        shell = CommandLine(["--storage", server.uri, "--config-file", str(config)])
         assert shell.refused("channel", "nodes") == "the service has no channels\n"

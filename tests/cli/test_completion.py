@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import SubprocessCli
+from tests.support.command_line import CommandLine
 
 #: Loads bash-completion, or defines the needed part of it where it is missing.
 _PREPARED = """
@@ -35,7 +35,7 @@ printf '%s\\n' "${COMPREPLY[@]}"
 @pytest.fixture(scope="module")
 def script(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("completion") / "zaqar-redis"
-    path.write_text(SubprocessCli([]).done("complete", "--name", "zaqar-redis"))
+    path.write_text(CommandLine().done("complete", "--name", "zaqar-redis"))
     return path
 
 

@@ -11,8 +11,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests import servers
-from tests.cli.conftest import ADMIN, SubprocessCli, running
+from tests.cli.conftest import ADMIN
+from tests.support import servers
+from tests.support.command_line import CommandLine, running
 from zaqar_redis.keyspace import embedded
 from zaqar_redis.keyspace.keys import CONTROL
 
@@ -20,7 +21,7 @@ _MANY = 60_000
 _HEADERS = {"Client-ID": "9d3f6c0e-8f0d-4c55-a2f3-6b3a0f4d6a10", "X-Project-ID": "default"}
 
 
-def test_interrupted_tail_ends_without_traceback(shell: SubprocessCli, tmp_path: Path) -> None:
+def test_interrupted_tail_ends_without_traceback(shell: CommandLine, tmp_path: Path) -> None:
     shell.done("message", "post", "q", "first")
     with running(shell, tmp_path, "message", "tail", "q") as tail:
         assert tail.wait_for_lines(1)[0].endswith('  "first"')
@@ -31,7 +32,7 @@ def test_interrupted_tail_ends_without_traceback(shell: SubprocessCli, tmp_path:
 def test_interrupted_command_stops_the_embedded_store(tmp_path: Path) -> None:
     with embedded.running(f"embedded://{tmp_path}/data"):
         pass  # creates it: commands do not
-    shell = SubprocessCli(["--storage", f"embedded://{tmp_path}/data"])
+    shell = CommandLine(["--storage", f"embedded://{tmp_path}/data"])
     shell.done("message", "post", "q", "first")
     with running(shell, tmp_path, "message", "tail", "q") as tail:
         tail.wait_for_lines(1)
@@ -49,7 +50,7 @@ def pools() -> Iterator[tuple[servers.RedisServer, servers.RedisServer]]:
         servers.redis_server() as one,
         servers.redis_server() as two,
     ):
-        shell = SubprocessCli(["--storage", server.uri])
+        shell = CommandLine(["--storage", server.uri])
         shell.done("pool", "create", "one", "--uri", one.uri)
         with servers.service(server.uri) as service:
             _fill(f"{service.url}/v2/queues/q/messages")
@@ -68,7 +69,7 @@ def test_interrupted_drain_undoes_or_finishes_the_move(
     pools: tuple[servers.RedisServer, servers.RedisServer], tmp_path: Path
 ) -> None:
     server, two = pools
-    shell = SubprocessCli(["--storage", server.uri])
+    shell = CommandLine(["--storage", server.uri])
     with running(shell, tmp_path, "pool", "drain", "one") as drain, two.client() as target:
         before = target.dbsize()
         servers.wait_for(lambda: target.dbsize() > before, "the move to begin")
@@ -87,7 +88,7 @@ def test_service_continues_a_drain_whose_command_is_interrupted(
 ) -> None:
     server, _ = pools
     with servers.service(server.uri, options=ADMIN) as service:
-        shell = SubprocessCli(["--url", service.url])
+        shell = CommandLine(["--url", service.url])
         with running(shell, tmp_path, "pool", "drain", "one") as drain:
             drain.wait_for_notice("draining one")
             drain.interrupt()
@@ -97,7 +98,7 @@ def test_service_continues_a_drain_whose_command_is_interrupted(
 @pytest.mark.parametrize(
     "words", [["message", "list", "q"], ["message", "tail", "q"], ["pool", "list"], ["--help"]]
 )
-def test_command_with_closed_stdout_ends_quietly(shell: SubprocessCli, words: list[str]) -> None:
+def test_command_with_closed_stdout_ends_quietly(shell: CommandLine, words: list[str]) -> None:
     shell.done("message", "post", "q", "first")
     target_options = [] if words == ["--help"] else shell.target_options
     process = subprocess.Popen(

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from tests import servers
-from tests.cli.conftest import SubprocessCli
+from tests.support import servers
+from tests.support.command_line import CommandLine
 
 
 @pytest.fixture
@@ -18,9 +18,7 @@ def stores() -> Iterator[list[str]]:
         yield [one.uri, two.uri]
 
 
-def test_pools_are_created_shown_updated_and_deleted(
-    shell: SubprocessCli, stores: list[str]
-) -> None:
+def test_pools_are_created_shown_updated_and_deleted(shell: CommandLine, stores: list[str]) -> None:
     created = shell.shown(
         "pool", "create", "one", "--uri", stores[0], "--options", '{"timeout": 2}'
     )
@@ -37,7 +35,7 @@ def test_pools_are_created_shown_updated_and_deleted(
 
 
 def test_invalid_pool_and_flavor_commands_change_nothing(
-    shell: SubprocessCli, stores: list[str]
+    shell: CommandLine, stores: list[str]
 ) -> None:
     assert "cannot connect" in shell.refused(
         "pool", "create", "one", "--uri", "redis://127.0.0.1:1"
@@ -54,7 +52,7 @@ def test_invalid_pool_and_flavor_commands_change_nothing(
 
 
 def test_flavors_are_created_shown_updated_and_deleted(
-    shell: SubprocessCli, stores: list[str]
+    shell: CommandLine, stores: list[str]
 ) -> None:
     for name, uri in zip(("one", "two"), stores, strict=True):
         shell.done("pool", "create", name, "--uri", uri)
@@ -72,7 +70,7 @@ def test_flavors_are_created_shown_updated_and_deleted(
 
 def test_drained_pool_has_no_queues(stores: list[str], project: str) -> None:
     with servers.redis_server() as server:
-        shell = SubprocessCli(["--storage", server.uri])
+        shell = CommandLine(["--storage", server.uri])
         shell.done("pool", "create", "one", "--uri", stores[0])
         headers = {"Client-ID": "9d3f6c0e-8f0d-4c55-a2f3-6b3a0f4d6a10", "X-Project-ID": project}
         document = {"messages": [{"body": number} for number in range(5)]}
@@ -95,7 +93,7 @@ def test_drained_pool_has_no_queues(stores: list[str], project: str) -> None:
         assert [message["body"] for message in found] == list(range(5))
 
 
-def test_rebalanced_queues_are_spread_and_located(shell: SubprocessCli, stores: list[str]) -> None:
+def test_rebalanced_queues_are_spread_and_located(shell: CommandLine, stores: list[str]) -> None:
     for number in range(8):
         shell.done("message", "post", f"q{number}", str(number))
     assert shell.shown("queue", "locate", "q3")["pool"] == "default"
@@ -116,7 +114,7 @@ def test_rebalanced_queues_are_spread_and_located(shell: SubprocessCli, stores: 
     assert shell.shown("message", "list", "q3")[0]["body"] == 3
 
 
-def test_impossible_drain_reports_the_reason(shell: SubprocessCli, stores: list[str]) -> None:
+def test_impossible_drain_reports_the_reason(shell: CommandLine, stores: list[str]) -> None:
     shell.done("pool", "create", "one", "--uri", stores[0])
     shell.done("flavor", "create", "fast", "one")
     shell.done("queue", "create", "orders", "--metadata", '{"_flavor": "fast"}')
@@ -126,7 +124,7 @@ def test_impossible_drain_reports_the_reason(shell: SubprocessCli, stores: list[
 
 
 def test_drain_of_unreachable_pool_ends_with_the_reason(
-    shell: SubprocessCli, stores: list[str]
+    shell: CommandLine, stores: list[str]
 ) -> None:
     with servers.redis_server() as stopped:
         shell.done("pool", "create", "one", "--uri", stopped.uri)
@@ -140,16 +138,16 @@ def test_drain_of_unreachable_pool_ends_with_the_reason(
     assert shell.shown("pool", "show", "one")["queues"] == 12
 
 
-def test_url_and_storage_exclude_each_other(shell: SubprocessCli) -> None:
+def test_url_and_storage_exclude_each_other(shell: CommandLine) -> None:
     both = shell.run("pool", "list", "--url", "http://127.0.0.1:1", "--storage", "redis://x")
     assert both.returncode == 2
 
 
 def test_unreachable_service_is_named() -> None:
-    assert "http://127.0.0.1:1" in SubprocessCli(["--url", "http://127.0.0.1:1"]).refused(
+    assert "http://127.0.0.1:1" in CommandLine(["--url", "http://127.0.0.1:1"]).refused(
         "pool", "list"
     )
 
 
 def test_service_without_admin_mode_is_reported(service: servers.RunningService) -> None:
-    assert "admin mode" in SubprocessCli(["--url", service.url]).refused("pool", "list")
+    assert "admin mode" in CommandLine(["--url", service.url]).refused("pool", "list")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import InProcessCli
+from tests.support.command_line import CommandLine
 from zaqar_redis.cli import profile_file
 
 PROD = ("--url", "https://queues.example.org/v2", "--storage", "redis://ann:geheim@store/0")
@@ -19,9 +19,9 @@ def _file(home: Path) -> Path:
     return home / ".config" / "zaqar-redis" / "profiles.json"
 
 
-def test_profiles_are_created_listed_used_and_deleted(home: Path, in_process: InProcessCli) -> None:
+def test_profiles_are_created_listed_used_and_deleted(home: Path, in_process: CommandLine) -> None:
     assert in_process.shown("profile", "list") == []
-    assert in_process.done("profile", "create", "prod", *PROD, "--use") == ("prod\n", "")
+    assert in_process.done("profile", "create", "prod", *PROD, "--use") == "prod\n"
     in_process.done("profile", "create", "test", "--storage", "unix:///run/redis.sock")
     prod = {
         "name": "prod",
@@ -42,7 +42,7 @@ def test_profiles_are_created_listed_used_and_deleted(home: Path, in_process: In
     assert in_process.shown("profile", "list")[0]["service"] == "http://another"
 
 
-def test_profile_show_names_targets_and_their_origin(home: Path, in_process: InProcessCli) -> None:
+def test_profile_show_names_targets_and_their_origin(home: Path, in_process: CommandLine) -> None:
     in_process.done("profile", "create", "prod", *PROD, "--use")
     assert in_process.shown("profile", "show") == {
         "in_use": "prod",
@@ -54,7 +54,7 @@ def test_profile_show_names_targets_and_their_origin(home: Path, in_process: InP
     assert "names only a service" in in_process.shown("profile", "show")["store_commands"]
 
 
-def test_profile_file_is_readable_by_its_owner_only(home: Path, in_process: InProcessCli) -> None:
+def test_profile_file_is_readable_by_its_owner_only(home: Path, in_process: CommandLine) -> None:
     in_process.done("profile", "create", "prod", *PROD)
     _file(home).chmod(0o644)
     in_process.done("profile", "use", "prod")
@@ -63,7 +63,7 @@ def test_profile_file_is_readable_by_its_owner_only(home: Path, in_process: InPr
     assert [path.name for path in _file(home).parent.iterdir()] == [_file(home).name]
 
 
-def test_invalid_profile_commands_change_nothing(home: Path, in_process: InProcessCli) -> None:
+def test_invalid_profile_commands_change_nothing(home: Path, in_process: CommandLine) -> None:
     in_process.done("profile", "create", "prod", *PROD, "--use")
     before = _file(home).read_bytes()
     assert "a store or both: --url, --storage" in in_process.refused("profile", "create", "test")
@@ -76,14 +76,14 @@ def test_invalid_profile_commands_change_nothing(home: Path, in_process: InProce
         ("--storage", "redis://u:geheim@h?nonsense=1", "nonsense"),
         ("--storage", "embedded://h/d", "it must be embedded://"),
     ):
-        code, _, message = in_process.run("profile", "create", "bad", option, bad)
-        assert code == 2
-        assert why in message
-        assert "geheim" not in message
+        usage = in_process.run("profile", "create", "bad", option, bad)
+        assert usage.returncode == 2
+        assert why in usage.stderr
+        assert "geheim" not in usage.stderr
     assert _file(home).read_bytes() == before
 
 
-def test_invalid_profile_file_is_reported(home: Path, in_process: InProcessCli) -> None:
+def test_invalid_profile_file_is_reported(home: Path, in_process: CommandLine) -> None:
     in_process.done("profile", "create", "prod", *PROD, "--use")
     for content in ("{", '{"profiles": {"prod": {"urls": "redis://u:geheim@h"}}}', '{"in_use": 1}'):
         _file(home).write_text(content)

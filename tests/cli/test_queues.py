@@ -7,14 +7,14 @@ from importlib import metadata
 
 import pytest
 
-from tests.cli.conftest import SubprocessCli
+from tests.support.command_line import CommandLine
 
 COMMANDS = sorted(
     entry.name.replace("_", " ") for entry in metadata.entry_points(group="zaqar_redis.cli")
 )
 
 
-def test_messages_are_posted_listed_claimed_and_released(shell: SubprocessCli) -> None:
+def test_messages_are_posted_listed_claimed_and_released(shell: CommandLine) -> None:
     posted = shell.shown("message", "post", "orders", '{"n": 1}', "plain text", "--ttl", "600")
     assert len(posted) == 2
     listed = shell.shown("message", "list", "orders")
@@ -33,7 +33,7 @@ def test_messages_are_posted_listed_claimed_and_released(shell: SubprocessCli) -
     assert shell.shown("claim", "create", "nothing") == []
 
 
-def test_queues_are_listed_shown_purged_and_deleted(shell: SubprocessCli) -> None:
+def test_queues_are_listed_shown_purged_and_deleted(shell: CommandLine) -> None:
     for name in ("q01", "q00"):
         shell.done("message", "post", name, "x")
     shell.done("message", "post", "other", "x", "--project", "another")
@@ -49,14 +49,14 @@ def test_queues_are_listed_shown_purged_and_deleted(shell: SubprocessCli) -> Non
     assert [queue["name"] for queue in shell.shown("queue", "list")] == ["q01"]
 
 
-def test_message_list_reads_more_than_one_page(shell: SubprocessCli) -> None:
+def test_message_list_reads_more_than_one_page(shell: CommandLine) -> None:
     shell.done("message", "post", "long", *[str(number) for number in range(45)])
     bodies = [message["body"] for message in shell.shown("message", "list", "long")]
     assert bodies == list(range(45))
     assert len(shell.shown("message", "list", "long", "--limit", "21")) == 21
 
 
-def test_invalid_queue_arguments_are_reported(shell: SubprocessCli) -> None:
+def test_invalid_queue_arguments_are_reported(shell: CommandLine) -> None:
     for name in ("a b", "a/b", ".", "..", "x" * 65):
         usage = shell.run("queue", "stats", name)
         assert (usage.returncode, usage.stdout) == (2, "")
@@ -67,10 +67,10 @@ def test_invalid_queue_arguments_are_reported(shell: SubprocessCli) -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_of_every_command_has_an_example(command: str) -> None:
-    text = SubprocessCli([]).done(*command.split(), "--help")
+    text = CommandLine().done(*command.split(), "--help")
     assert "Example" in text
     assert f"zaqar-redis {command}" in text.partition("Example")[2]
 
 
 def test_help_is_shown_after_options_with_values() -> None:
-    assert "Example" in SubprocessCli([]).done("queue", "list", "--limit", "3", "--help")
+    assert "Example" in CommandLine().done("queue", "list", "--limit", "3", "--help")

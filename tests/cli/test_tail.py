@@ -14,8 +14,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests import servers
-from tests.cli.conftest import SubprocessCli, running
+from tests.support import servers
+from tests.support.command_line import CommandLine, running
 
 _TAIL = ("message", "tail", "q")
 
@@ -24,7 +24,7 @@ def _bodies(lines: list[str]) -> list[object]:
     return [json.loads(line.split("  ", 1)[1]) for line in lines]
 
 
-def test_tail_shows_last_messages_then_new_ones(shell: SubprocessCli, tmp_path: Path) -> None:
+def test_tail_shows_last_messages_then_new_ones(shell: CommandLine, tmp_path: Path) -> None:
     posted = shell.shown("message", "post", "q", *map(str, range(45)))
     with running(shell, tmp_path, *_TAIL) as tail:
         assert tail.wait_for_lines(10)[0] == f"{posted[35]['id']}  35"
@@ -34,7 +34,7 @@ def test_tail_shows_last_messages_then_new_ones(shell: SubprocessCli, tmp_path: 
         tail.interrupt()
 
 
-def test_tail_starts_where_options_say(shell: SubprocessCli, tmp_path: Path) -> None:
+def test_tail_starts_where_options_say(shell: CommandLine, tmp_path: Path) -> None:
     shell.done("message", "post", "q", *map(str, range(25)))
     with running(shell, tmp_path, *_TAIL, "--from-start") as tail:
         assert _bodies(tail.wait_for_lines(25)) == list(range(25))
@@ -50,7 +50,7 @@ def test_tail_starts_where_options_say(shell: SubprocessCli, tmp_path: Path) -> 
     assert usage.returncode == 2
 
 
-def test_tail_waits_for_a_missing_queue(shell: SubprocessCli, tmp_path: Path) -> None:
+def test_tail_waits_for_a_missing_queue(shell: CommandLine, tmp_path: Path) -> None:
     with running(shell, tmp_path, *_TAIL) as tail:
         shell.done("message", "post", "q", "first")
         assert _bodies(tail.wait_for_lines(1)) == ["first"]
@@ -59,7 +59,7 @@ def test_tail_waits_for_a_missing_queue(shell: SubprocessCli, tmp_path: Path) ->
 def test_tail_shows_claimed_and_delayed_messages_on_request(
     service: servers.RunningService, project: str, tmp_path: Path
 ) -> None:
-    shell = SubprocessCli(["--url", service.url, "--project", project])
+    shell = CommandLine(["--url", service.url, "--project", project])
     httpx.put(
         f"{service.url}/v2/queues/q",
         json={"_default_message_delay": 1},
@@ -78,7 +78,7 @@ def test_tail_shows_claimed_and_delayed_messages_on_request(
             assert _bodies(tail.wait_for_lines(len(bodies))) == bodies
 
 
-def test_tail_reads_a_recreated_queue_from_its_start(shell: SubprocessCli, tmp_path: Path) -> None:
+def test_tail_reads_a_recreated_queue_from_its_start(shell: CommandLine, tmp_path: Path) -> None:
     shell.done("message", "post", "q", "old")
     with running(shell, tmp_path, *_TAIL, "--wait", "1") as tail:
         tail.wait_for_lines(1)
@@ -90,7 +90,7 @@ def test_tail_reads_a_recreated_queue_from_its_start(shell: SubprocessCli, tmp_p
         assert _bodies(tail.wait_for_lines(4))[3] == "newest"
 
 
-def test_tail_continues_after_a_purge(shell: SubprocessCli, tmp_path: Path) -> None:
+def test_tail_continues_after_a_purge(shell: CommandLine, tmp_path: Path) -> None:
     shell.done("message", "post", "q", "held", "old")
     shell.done("claim", "create", "q", "--limit", "1", "--ttl", "300")
     with running(shell, tmp_path, *_TAIL, "--wait", "1") as tail:
@@ -104,18 +104,18 @@ def test_tail_continues_after_a_purge(shell: SubprocessCli, tmp_path: Path) -> N
 @pytest.fixture(params=["storage", "url"])
 def durable_shell(
     request: pytest.FixtureRequest,
-) -> Iterator[tuple[servers.RedisServer, SubprocessCli]]:
+) -> Iterator[tuple[servers.RedisServer, CommandLine]]:
     """A store that loses nothing when killed, and a shell whose target it is."""
     with servers.redis_server(fsync="always") as server:
         if request.param == "storage":
-            yield server, SubprocessCli(["--storage", server.uri])
+            yield server, CommandLine(["--storage", server.uri])
         else:
             with servers.service(server.uri) as service:
-                yield server, SubprocessCli(["--url", service.url])
+                yield server, CommandLine(["--url", service.url])
 
 
 def test_tail_survives_a_store_outage(
-    durable_shell: tuple[servers.RedisServer, SubprocessCli], tmp_path: Path
+    durable_shell: tuple[servers.RedisServer, CommandLine], tmp_path: Path
 ) -> None:
     server, shell = durable_shell
     shell.done("message", "post", "q", "first")
@@ -156,27 +156,25 @@ def test_tail_continues_after_a_service_restart(
     redis_server: servers.RedisServer, project: str, tmp_path: Path
 ) -> None:
     with servers.service(redis_server.uri) as service:
-        shell = SubprocessCli(["--url", service.url, "--project", project])
+        shell = CommandLine(["--url", service.url, "--project", project])
         shell.done("message", "post", "q", "first")
         with running(shell, tmp_path, *_TAIL) as tail:
             tail.wait_for_lines(1)
             service.process.terminate()
             tail.wait_for_notice("trying again")
-            straight = SubprocessCli(["--storage", redis_server.uri, "--project", project])
+            straight = CommandLine(["--storage", redis_server.uri, "--project", project])
             straight.done("message", "post", "q", "meanwhile")
             with _restarted(service, redis_server.uri):
                 assert _bodies(tail.wait_for_lines(2)) == ["first", "meanwhile"]
                 assert tail.interrupt().count("trying again") == 1
 
 
-def test_tail_fails_at_an_unreachable_target(shell: SubprocessCli) -> None:
-    assert "http://127.0.0.1:1" in SubprocessCli(["--url", "http://127.0.0.1:1"]).refused(*_TAIL)
-    assert "cannot be reached" in SubprocessCli(["--storage", "redis://127.0.0.1:1"]).refused(
-        *_TAIL
-    )
+def test_tail_fails_at_an_unreachable_target(shell: CommandLine) -> None:
+    assert "http://127.0.0.1:1" in CommandLine(["--url", "http://127.0.0.1:1"]).refused(*_TAIL)
+    assert "cannot be reached" in CommandLine(["--storage", "redis://127.0.0.1:1"]).refused(*_TAIL)
 
 
-def test_tail_with_closed_stdout_ends_quietly(shell: SubprocessCli) -> None:
+def test_tail_with_closed_stdout_ends_quietly(shell: CommandLine) -> None:
     shell.done("message", "post", "q", "first")
     process = subprocess.Popen(
         [sys.executable, "-m", "zaqar_redis.cli.main", *_TAIL, *shell.target_options],

@@ -13,8 +13,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests import servers
-from tests.cli.conftest import InProcessCli
+from tests.support import servers
+from tests.support.command_line import CommandLine
 from zaqar_redis import errors
 from zaqar_redis.cli import profile_file, target
 
@@ -49,15 +49,15 @@ def _service_of(home: Path) -> Iterator[servers.RunningService]:
 
 
 def test_commands_without_options_reach_the_local_service(
-    home: Path, in_process: InProcessCli
+    home: Path, in_process: CommandLine
 ) -> None:
     data = home / ".local" / "share" / "zaqar-redis"
     with _service_of(home) as service:
-        _, message = in_process.done("message", "post", "orders", "one")
+        message = in_process.notices("message", "post", "orders", "one")
         assert message == f"zaqar-redis: at the service {service.url} (the default)\n"
         listed = httpx.get(f"{service.url}/v2/queues", headers=_HEADERS).json()["queues"]
         assert [queue["name"] for queue in listed] == ["orders"]
-        _, message = in_process.done("check")
+        message = in_process.notices("check")
         assert message.startswith(f"zaqar-redis: at the store embedded://{data} (the default)\n")
         assert "1 messages" in message
         importing = ("import-stock", "--from", "redis://127.0.0.1:1")
@@ -69,7 +69,7 @@ def test_commands_without_options_reach_the_local_service(
     assert in_process.shown("check", "--storage", "embedded://") == []
 
 
-def test_stopped_service_is_reported_with_the_remedy(home: Path, in_process: InProcessCli) -> None:
+def test_stopped_service_is_reported_with_the_remedy(home: Path, in_process: CommandLine) -> None:
     message = in_process.refused("queue", "list", "--config-file", str(_config(home, "port = 1")))
     assert f"the service {NOWHERE} (the default) does not answer" in message
     for way in (
@@ -86,7 +86,7 @@ def test_stopped_service_is_reported_with_the_remedy(home: Path, in_process: InP
 
 @pytest.mark.parametrize("words", STORE_COMMANDS, ids=lambda words: words[0])
 def test_mistyped_data_directory_is_not_created(
-    home: Path, in_process: InProcessCli, words: tuple[str, ...]
+    home: Path, in_process: CommandLine, words: tuple[str, ...]
 ) -> None:
     (home / "empty").mkdir()
     for folder in (home / "data", home / "empty"):
@@ -179,18 +179,18 @@ def test_service_url_may_end_in_its_version(given: str, url: str) -> None:
 
 @pytest.mark.parametrize("given", ["127.0.0.1:8888", "redis://h", "http://", "http://h:x", "/v2"])
 def test_invalid_service_url_is_refused(
-    home: Path, in_process: InProcessCli, monkeypatch: pytest.MonkeyPatch, given: str
+    home: Path, in_process: CommandLine, monkeypatch: pytest.MonkeyPatch, given: str
 ) -> None:
-    code, _, message = in_process.run("queue", "list", "--url", given)
-    assert code == 2
-    assert f"{given}: it must be like http://127.0.0.1:8888" in message
+    usage = in_process.run("queue", "list", "--url", given)
+    assert usage.returncode == 2
+    assert f"{given}: it must be like http://127.0.0.1:8888" in usage.stderr
     monkeypatch.setenv(target.URL_VARIABLE, given)
     assert f"{target.URL_VARIABLE}: {given}: it must be like" in in_process.refused("queue", "list")
 
 
 @pytest.mark.parametrize("ending", ["", "/", "/v2", "/v2/"])
 def test_versioned_service_url_reaches_queues_and_channels(
-    in_process: InProcessCli, service: servers.RunningService, project: str, ending: str
+    in_process: CommandLine, service: servers.RunningService, project: str, ending: str
 ) -> None:
     where = ("--url", f"{service.url}{ending}", "--project", project)
     in_process.done("queue", "create", "q", *where)
@@ -199,7 +199,7 @@ def test_versioned_service_url_reaches_queues_and_channels(
 
 
 def test_statistics_count_idempotency_records(
-    in_process: InProcessCli, service: servers.RunningService, project: str
+    in_process: CommandLine, service: servers.RunningService, project: str
 ) -> None:
     httpx.post(
         f"{service.url}/v2/queues/q/messages",
@@ -212,32 +212,32 @@ def test_statistics_count_idempotency_records(
 
 def test_implied_target_is_named_on_stderr(
     home: Path,
-    in_process: InProcessCli,
+    in_process: CommandLine,
     redis_server: servers.RedisServer,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     words = ("queue", "list")
-    assert in_process.done(*words, "--storage", redis_server.uri)[1] == ""
+    assert in_process.notices(*words, "--storage", redis_server.uri) == ""
     message = f"zaqar-redis: at the store {redis_server.uri} "
-    assert in_process.done("-v", *words, "--storage", redis_server.uri)[1].startswith(message)
+    assert in_process.notices("-v", *words, "--storage", redis_server.uri).startswith(message)
     monkeypatch.setenv(target.URI_VARIABLE, redis_server.uri)
-    assert in_process.done(*words)[1] == f"{message}({target.URI_VARIABLE})\n"
-    assert in_process.done("-q", *words)[1] == ""
+    assert in_process.notices(*words) == f"{message}({target.URI_VARIABLE})\n"
+    assert in_process.notices("-q", *words) == ""
 
 
 def test_destructive_command_names_its_target(
-    in_process: InProcessCli, redis_server: servers.RedisServer, project: str
+    in_process: CommandLine, redis_server: servers.RedisServer, project: str
 ) -> None:
     words = ("queue", "delete", "q", "--storage", redis_server.uri, "--project", project)
     at = f"at the store {redis_server.uri} (--storage)"
     assert f"Delete the queue q and its messages {at}? Confirm with --yes." in in_process.refused(
         *words
     )
-    assert in_process.done(*words, "--yes")[1] == f"zaqar-redis: {at}\n"
+    assert in_process.notices(*words, "--yes") == f"zaqar-redis: {at}\n"
 
 
 def test_passwords_are_not_printed(
-    home: Path, in_process: InProcessCli, monkeypatch: pytest.MonkeyPatch
+    home: Path, in_process: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for variable, uri in (
         (target.URL_VARIABLE, "http://ann:geheim@127.0.0.1:1"),
@@ -246,6 +246,6 @@ def test_passwords_are_not_printed(
         monkeypatch.delenv(target.URL_VARIABLE, raising=False)
         monkeypatch.setenv(variable, uri)
         for words in (("queue", "list"), ("queue", "delete", "q"), ("profile", "show")):
-            _, out, err = in_process.run(*words)
-            assert "geheim" not in out + err
-            assert "ann:***@127.0.0.1:1" in out + err
+            outcome = in_process.run(*words)
+            assert "geheim" not in outcome.stdout + outcome.stderr
+            assert "ann:***@127.0.0.1:1" in outcome.stdout + outcome.stderr

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests import servers
-from tests.cli.conftest import SubprocessCli
+from tests.support import servers
+from tests.support.command_line import CommandLine
 
 
 @pytest.fixture
@@ -18,11 +18,11 @@ def server() -> Iterator[servers.RedisServer]:
 
 
 @pytest.fixture
-def shell(server: servers.RedisServer) -> SubprocessCli:
-    return SubprocessCli(["--storage", server.uri])
+def shell(server: servers.RedisServer) -> CommandLine:
+    return CommandLine(["--storage", server.uri])
 
 
-def test_check_finds_and_repairs_damage(shell: SubprocessCli, server: servers.RedisServer) -> None:
+def test_check_finds_and_repairs_damage(shell: CommandLine, server: servers.RedisServer) -> None:
     shell.done("message", "post", "orders", "one", "two")
     assert shell.shown("check") == []
     with server.client() as client:
@@ -43,11 +43,11 @@ def test_check_finds_and_repairs_damage(shell: SubprocessCli, server: servers.Re
     assert len(shell.shown("claim", "create", "orders")) == 2
 
 
-def test_pool_named_as_storage_is_checked_alone(shell: SubprocessCli) -> None:
+def test_pool_named_as_storage_is_checked_alone(shell: CommandLine) -> None:
     with servers.redis_server() as pool:
         shell.done("pool", "create", "one", "--uri", pool.uri)
         shell.done("message", "post", "orders", "one", "two")
-        alone = SubprocessCli(["--storage", pool.uri])
+        alone = CommandLine(["--storage", pool.uri])
         assert alone.shown("check") == []
         assert alone.shown("check", "--repair") == []
         with pool.client() as client:
@@ -59,7 +59,7 @@ def test_pool_named_as_storage_is_checked_alone(shell: SubprocessCli) -> None:
         assert [row["kind"] for row in shell.shown("check", "--repair")] == ["damage"]
 
 
-def test_sweep_deletes_expired_messages(shell: SubprocessCli, server: servers.RedisServer) -> None:
+def test_sweep_deletes_expired_messages(shell: CommandLine, server: servers.RedisServer) -> None:
     shell.done("message", "post", "orders", "one", "two", "--ttl", "60")
     assert shell.done("sweep") == "0 messages and claims swept\n"
     with server.client() as client:
@@ -70,7 +70,7 @@ def test_sweep_deletes_expired_messages(shell: SubprocessCli, server: servers.Re
 
 
 def test_unreachable_pool_is_reported_after_the_others(
-    shell: SubprocessCli, server: servers.RedisServer
+    shell: CommandLine, server: servers.RedisServer
 ) -> None:
     with servers.redis_server() as stopped:
         shell.done("pool", "create", "one", "--uri", stopped.uri)
@@ -81,6 +81,6 @@ def test_unreachable_pool_is_reported_after_the_others(
 
 
 def test_unreachable_store_is_reported(server: servers.RedisServer) -> None:
-    nowhere = SubprocessCli(["--storage", "redis://127.0.0.1:1"])
+    nowhere = CommandLine(["--storage", "redis://127.0.0.1:1"])
     for command in ("check", "sweep"):
         assert "cannot be reached" in nowhere.refused(command)

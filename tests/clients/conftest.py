@@ -19,7 +19,7 @@ from openstack.config import cloud_region
 from openstack.message.v2 import _proxy
 from zaqarclient.queues import client as zaqarclient
 
-from tests import servers
+from tests.support import servers
 
 #: For the service of the tests only.
 SIGNING_KEY = "a key for the tests of the clients"
@@ -58,30 +58,38 @@ def zaqar(make_client: MakeClient) -> Any:
 class InProject(token_endpoint.Token):
     """keystoneauth's fixed token, for a service that takes the project from a header."""
 
-    def __init__(self, endpoint: str, project: str) -> None:
+    def __init__(self, endpoint: str) -> None:
         super().__init__(endpoint, "not used")
-        self._project = project
+        self.project = ""
 
     def get_project_id(self, session: keystone_session.Session) -> str:
-        return self._project
+        return self.project
 
 
-@pytest.fixture(params=["root", "v2"])
-def cloud(
-    two_workers: servers.RunningService, project: str, request: pytest.FixtureRequest
-) -> Iterator[_proxy.Proxy]:
+@pytest.fixture(scope="session", params=["root", "v2"])
+def connected(
+    two_workers: servers.RunningService, request: pytest.FixtureRequest
+) -> Iterator[tuple[_proxy.Proxy, InProject]]:
     """The ``message`` proxy of an SDK connection, with either endpoint configured.
 
     From the root URL the SDK finds the API by version discovery.
     """
     root: dict[str, Any] = {"message_endpoint_override": two_workers.url}
     given = root if request.param == "root" else {}
-    auth = InProject(f"{two_workers.url}/v2", project)
+    auth = InProject(f"{two_workers.url}/v2")
     region = cloud_region.from_session(
         keystone_session.Session(auth=auth), name="tests", message_api_version="2", **given
     )
     with connection.Connection(config=region) as connected:
-        yield connected.message
+        yield connected.message, auth
+
+
+@pytest.fixture
+def cloud(connected: tuple[_proxy.Proxy, InProject], project: str) -> _proxy.Proxy:
+    """The proxy, shared as its connection takes seconds to create, in the test's project."""
+    proxy, auth = connected
+    auth.project = project
+    return proxy
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ import re
 import subprocess
 from typing import Any
 
-from tests import servers
 from tests.conventions.files import ROOT
+from tests.support import servers
 
 #: The service and the project that the documents use.
 _ADDRESS, _PROJECT = "http://127.0.0.1:8888", "X-Project-ID: demo"

@@ -10,7 +10,7 @@ import pytest
 from zaqarclient.queues import client as zaqarclient
 from zaqarclient.transport import errors
 
-from tests import servers
+from tests.support import servers
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ import httpx
 import pytest
 from zaqarclient.transport import errors
 
-from tests import servers
 from tests.clients.conftest import MakeClient, Post
+from tests.support import servers
 
 RESERVED = {
     "_max_messages_post_size": 262144,

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 import redis
 
-from tests import servers
-from tests.contract.blocking import BlockingStore
-from tests.contract.stores import POOLED, ContractStore, opened
+from tests.support import servers
+from tests.support.blocking import BlockingStore
+from tests.support.stores import POOLED, ContractStore, opened
 from zaqar_redis.keyspace import embedded
 
 
@@ -102,9 +102,26 @@ BACKENDS: dict[str, Callable[[], contextlib.AbstractContextManager[str]]] = {
 }
 
 
-@pytest.fixture(scope="session", params=list(BACKENDS))
+#: One Redis by other transports: only tests marked `transports` run on these.
+_TRANSPORTS = ("tcp", "embedded")
+#: What tools/test --fast leaves out.
+_SLOW = ("valkey", "pooled", *_TRANSPORTS)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "uri" in metafunc.fixturenames:
+        marked = metafunc.definition.get_closest_marker("transports")
+        backends = [name for name in BACKENDS if marked or name not in _TRANSPORTS]
+        params = [
+            pytest.param(name, marks=[pytest.mark.slow] if name in _SLOW else [])
+            for name in backends
+        ]
+        metafunc.parametrize("uri", params, indirect=True, scope="session")
+
+
+@pytest.fixture(scope="session")
 def uri(request: pytest.FixtureRequest) -> Iterator[str]:
-    """The URI of a store that only this process uses."""
+    """The URI of a store that only this process uses; of each backend in turn."""
     with BACKENDS[request.param]() as found:
         yield found
 
@@ -128,7 +145,7 @@ def real(own_redis: str, project: str) -> Iterator[ContractStore]:
         yield store
 
 
-@pytest.fixture(scope="session", params=["redis", "valkey"])
+@pytest.fixture(scope="session", params=["redis", pytest.param("valkey", marks=pytest.mark.slow)])
 def server_of_each_kind(request: pytest.FixtureRequest) -> Iterator[str]:
     with BACKENDS[request.param]() as found:
         yield found

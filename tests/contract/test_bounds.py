@@ -16,17 +16,19 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.contract.blocking import BlockingStore, chunk_of
 from tests.contract.conftest import BACKENDS
-from tests.contract.stores import PooledContractStore, opened
+from tests.support.blocking import BlockingStore, chunk_of
+from tests.support.stores import PooledContractStore, opened
 from zaqar_redis.keyspace import client as keyspace
 from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.batch import BatchSettings
 from zaqar_redis.realtime.engine import Dedup, HistoryFilter, HistoryOptions
 from zaqar_redis.realtime.engines.redis import RedisHistory, RedisPresence
 from zaqar_redis.records import IdempotencyKey, Job, Move, NewMessage
-from zaqar_redis.storage.redis.control import RedisCatalogue, RedisJobs
-from zaqar_redis.storage.redis.dead_letter_posting import DEAD_LETTER_WINDOW_MS, RedisDeadLetters
+from zaqar_redis.storage.redis.bulk.dead_letters import RedisDeadLetters
+from zaqar_redis.storage.redis.catalogue import RedisCatalogue
+from zaqar_redis.storage.redis.control import RedisJobs
+from zaqar_redis.storage.redis.dead_letters import DEAD_LETTER_WINDOW_MS
 from zaqar_redis.storage.redis.live import RedisLive
 from zaqar_redis.storage.redis.subscriptions import RedisSubscriptions
 from zaqar_redis.storage.redis.transfer import RedisTransfer
@@ -151,7 +153,7 @@ def test_records_stay_within_documented_size_and_are_swept_after_expiry(
     _sweep(blocking)
     slots = [blocking.key(slot) for slot in record.slots if slot != "holds"]  # of messages
     assert blocking.command("EXISTS", *slots) == 0
-    blocking.destroy()
+    blocking.delete()
 
 
 class ExpiringKeys(NamedTuple):

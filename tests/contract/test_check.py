@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.contract.conftest import BACKENDS
-from tests.contract.stores import ContractStore, PooledContractStore, checked, findings, opened
+from tests.support.stores import ContractStore, PooledContractStore, checked, findings, opened
 from zaqar_redis.keyspace import keys
 from zaqar_redis.records import Finding, LockKind, Move, MoveLock, Pool
 from zaqar_redis.storage.control import DEFAULT_POOL

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.contract.stores import ContractStore, names
+from tests.support.stores import ContractStore, names
 from zaqar_redis import errors
 from zaqar_redis.keyspace import keys
 
@@ -23,6 +23,7 @@ def _claim_and_expire(store: ContractStore, times: int, limit: int = 100) -> Non
         store.clock.tick(60)
 
 
+@pytest.mark.transports
 def test_a_claim_takes_the_oldest_claimable(store: ContractStore) -> None:
     ids = store.post("a", "b", "c").ids
     taken = store.claim(limit=2)
@@ -97,6 +98,7 @@ def test_thousands_of_messages_of_expired_claims_return_in_order(store: Contract
     assert store.pop(limit=3) == ["5", "6", "7"]
 
 
+@pytest.mark.transports
 def test_a_thousand_claims_expire_together(store: ContractStore) -> None:
     store.post_many(1000)
     claims = [store.claim(limit=1, ttl=60).claim_id for _ in range(1000)]

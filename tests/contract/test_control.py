@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import pytest
 
 from tests.contract.conftest import BACKENDS
-from tests.contract.stores import ManualClock
+from tests.support.clock import ManualClock
 from zaqar_redis import errors
 from zaqar_redis.keyspace import client as keyspace
 from zaqar_redis.keyspace.batch import BatchSettings
@@ -68,7 +68,9 @@ class ControlStoreHarness:
         return [(each.project, each.queue) for each in placed]
 
 
-@pytest.fixture(scope="module", params=["memory", "redis", "valkey"])
+@pytest.fixture(
+    scope="module", params=["memory", "redis", pytest.param("valkey", marks=pytest.mark.slow)]
+)
 def own_uri(request: pytest.FixtureRequest) -> Iterator[str]:
     with BACKENDS[request.param]() as uri:
         yield uri

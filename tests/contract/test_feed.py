@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import signal
 
-from tests import servers
-from tests.contract.stores import ContractStore, opened
+import pytest
+
+from tests.support import servers
+from tests.support.stores import ContractStore, opened
 from zaqar_redis.storage.contract import Feed
 
 
@@ -48,6 +50,7 @@ def test_post_sends_hint_with_message_count(store: ContractStore) -> None:
     recorder.wait(3)
 
 
+@pytest.mark.transports
 def test_post_by_another_process_sends_hint(store: ContractStore) -> None:
     recorder = HintRecorder(store).watch()
     with opened(store.uri, store.project) as other:

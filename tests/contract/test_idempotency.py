@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.contract.blocking import BlockingStore
 from tests.contract.conftest import BACKENDS
-from tests.contract.stores import ContractStore, PooledContractStore, checked, findings, opened
+from tests.support.blocking import BlockingStore
+from tests.support.stores import ContractStore, PooledContractStore, checked, findings, opened
 from zaqar_redis.keyspace import keys
 from zaqar_redis.records import IdempotencyKey, NewMessage
 from zaqar_redis.storage.control import DEFAULT_POOL
@@ -201,7 +201,7 @@ def test_record_size_in_memory_is_bounded(blocking: BlockingStore) -> None:
     _fill(blocking, RECORDS)
     used = blocking.command("MEMORY", "USAGE", blocking.key("idempotency"), "SAMPLES", 0)
     assert used / RECORDS <= RECORD_MAX
-    blocking.destroy()
+    blocking.delete()
 
 
 def test_expired_records_leave_no_memory(blocking: BlockingStore) -> None:

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.contract.blocking import BlockingStore, Chunk, chunk_of
 from tests.contract.conftest import BACKENDS
-from tests.contract.stores import (
+from tests.support.blocking import BlockingStore, Chunk, chunk_of
+from tests.support.clock import ManualClock
+from tests.support.stores import (
     POOLED,
     TTL,
     ContractStore,
-    ManualClock,
     PooledContractStore,
     checked,
     findings,
@@ -25,7 +25,7 @@ from zaqar_redis.keyspace import envelope
 from zaqar_redis.records import IdempotencyKey
 from zaqar_redis.storage.contract import EncryptionRequired
 from zaqar_redis.storage.control import DEFAULT_POOL
-from zaqar_redis.storage.redis.ledger import LEDGER_WINDOW_MS, BatchDigest, ChunkMismatch
+from zaqar_redis.storage.redis.bulk.ledger import LEDGER_WINDOW_MS, BatchDigest, ChunkMismatch
 
 DAY = 24 * 3600
 
@@ -135,7 +135,7 @@ def test_batch_end_with_missing_or_different_messages_is_refused(
 def test_batch_end_does_not_create_a_queue(blocking: BlockingStore) -> None:
     blocking.end(0, 0, BatchDigest())
     blocking.write(0, 0, chunk_of("a"))
-    blocking.destroy()
+    blocking.delete()
     blocking.end(0, 1, BatchDigest())
     assert blocking.last() is None
     assert blocking.queues.get(blocking.project, "q").run() is None
@@ -172,11 +172,11 @@ def test_writer_and_idempotency_key_of_one_name_do_not_collide(blocking: Blockin
 def test_recreated_queue_has_a_new_ledger(blocking: BlockingStore) -> None:
     blocking.write(7, 7, chunk_of("a"))
     entry = blocking.command("HGETALL", blocking.key("ledger"))
-    blocking.destroy()
+    blocking.delete()
     assert blocking.last() is None
     assert blocking.write(7, 7, chunk_of("b"))
     # Not even when the entry of the first epoch has survived.
-    blocking.destroy()
+    blocking.delete()
     blocking.create()
     blocking.command("HSET", blocking.key("ledger"), *entry)
     blocking.command(
@@ -196,7 +196,7 @@ def test_write_creates_and_lists_a_missing_queue(blocking: BlockingStore) -> Non
 
 def test_written_messages_have_the_same_times_as_posted_ones(blocking: BlockingStore) -> None:
     blocking.write(0, 0, chunk_of("default") + chunk_of("own", ttl=70, delay=30))
-    blocking.destroy()
+    blocking.delete()
     blocking.create(_default_message_ttl=500, _default_message_delay=20)
     blocking.write(0, 0, chunk_of("default") + chunk_of("own", ttl=70, delay=30))
     blocking.write(0, 1, chunk_of("now", delay=0))

@@ -8,8 +8,8 @@ import signal
 
 import pytest
 
-from tests import servers
-from tests.contract.stores import (
+from tests.support import servers
+from tests.support.stores import (
     CLIENT,
     POOLED,
     TTL,
@@ -26,7 +26,7 @@ from zaqar_redis.keyspace import envelope, keys
 from zaqar_redis.keyspace.batch import BatchSettings
 from zaqar_redis.records import HistoryPage, Message, NewMessage, Pool, PostedBatch
 from zaqar_redis.storage.contract import Live
-from zaqar_redis.storage.redis.dead_letter_posting import RedisDeadLetters
+from zaqar_redis.storage.redis.bulk.dead_letters import RedisDeadLetters
 
 
 class LiveRecorder:
@@ -117,6 +117,7 @@ def test_watcher_receives_every_message_in_order(store: ContractStore) -> None:
     ]
 
 
+@pytest.mark.transports
 def test_watcher_receives_posts_larger_than_one_command(store: ContractStore) -> None:
     store.create()
     follower = LiveRecorder(store)
@@ -125,6 +126,7 @@ def test_watcher_receives_posts_larger_than_one_command(store: ContractStore) ->
     assert [message.rank for message in follower.messages] == list(range(1, 2501))
 
 
+@pytest.mark.transports
 def test_watcher_receives_delayed_and_large_messages(store: ContractStore) -> None:
     store.create(_default_message_delay=30)
     follower = LiveRecorder(store)
@@ -256,6 +258,7 @@ def test_history_page_of_large_messages_is_cut_short(store: ContractStore) -> No
     assert received.messages[0].rank == found.messages[-1].rank + 1
 
 
+@pytest.mark.transports
 def test_watcher_is_notified_of_a_gap_after_lost_connection_and_continues(
     redis_server: servers.RedisServer, project: str
 ) -> None:

@@ -7,7 +7,7 @@ import uuid
 
 import pytest
 
-from tests.contract.stores import CLIENT, STRANGE_IDS, TTL, ContractStore, names
+from tests.support.stores import CLIENT, STRANGE_IDS, TTL, ContractStore, names
 from zaqar_redis import errors
 from zaqar_redis.keyspace import envelope
 from zaqar_redis.records import IdempotencyKey, NewMessage
@@ -37,6 +37,7 @@ def test_messages_are_listed_in_the_order_of_posting(store: ContractStore) -> No
     assert [message.rank for message in page.items] == [1, 2, 3]
 
 
+@pytest.mark.transports
 def test_message_is_read_as_it_was_posted(store: ContractStore) -> None:
     body = '{"ü": [1, 2.50, "\\u2603"], "spaces":  true}'.encode()
     checksum = bytes(range(16))
@@ -53,6 +54,7 @@ def test_message_is_read_as_it_was_posted(store: ContractStore) -> None:
     assert store.page().items == store.get(message_id)
 
 
+@pytest.mark.transports
 def test_a_body_may_be_large_and_hold_any_byte(store: ContractStore) -> None:
     body = bytes(range(256)) * 4096
     assert store.get(_post_one(store, NewMessage(body=body)))[0].body == body
@@ -106,6 +108,7 @@ def test_thousands_of_messages_become_visible_when_their_delay_ends(store: Contr
     assert names(store.claim(limit=3).messages) == ["0", "1", "2"]
 
 
+@pytest.mark.transports
 @pytest.mark.parametrize("number", [4001, 20_500])
 def test_post_of_thousands_of_messages_is_stored_in_order(
     store: ContractStore, number: int

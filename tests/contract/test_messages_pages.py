@@ -7,7 +7,7 @@ import uuid
 
 import pytest
 
-from tests.contract.stores import CLIENT, OTHER_CLIENT, STRANGE_IDS, ContractStore, names
+from tests.support.stores import CLIENT, OTHER_CLIENT, STRANGE_IDS, ContractStore, names
 
 
 def test_pages_follow_one_another_without_gap_or_overlap(store: ContractStore) -> None:

@@ -21,7 +21,7 @@ from hypothesis.stateful import (
 )
 
 from tests.contract.model import ModelMessage, ModelQueue, ReferenceModel
-from tests.contract.stores import CLIENT, ContractStore, findings
+from tests.support.stores import CLIENT, ContractStore, findings
 from zaqar_redis import errors
 from zaqar_redis.records import IdempotencyKey, Message, NewMessage
 from zaqar_redis.storage.redis import identity

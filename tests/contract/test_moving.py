@@ -11,9 +11,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests import servers
 from tests.contract.conftest import BACKENDS
-from tests.contract.stores import (
+from tests.contract.test_live import LiveRecorder, history_page
+from tests.support import servers
+from tests.support.stores import (
     CLIENT,
     POOLED,
     TTL,
@@ -24,7 +25,6 @@ from tests.contract.stores import (
     new_messages,
     opened,
 )
-from tests.contract.test_live import LiveRecorder, history_page
 from zaqar_redis import errors
 from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.batch import BatchSettings
@@ -37,7 +37,7 @@ from zaqar_redis.storage.pools.rebalance import REBALANCE_JOB
 
 RETRY = IdempotencyKey(key="once", fingerprint=b"1", window=3_600_000)
 
-#: The scripts of a move, in the order of execution.
+#: The scripts and plain commands of a move, in the order of execution.
 STEPS = [
     "move_begin",
     "transfer_begin_import",
@@ -56,10 +56,10 @@ STEPS = [
     "transfer_seal",
     "move_commit",
     "move_unlock",
-    "project_add",
-    "queue_listed",
+    "ZADD",
+    "HDEL",
     "transfer_tombstone",
-    "project_remove",
+    "ZREM",
     "move_end",
 ]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.contract.stores import ContractStore, names
+from tests.support.stores import ContractStore, names
 from zaqar_redis.records import Queue, Stats
 
 #: Pairs of (project, queue) that are easily confused.
@@ -25,6 +25,7 @@ LOOKALIKES = [
 ]
 
 
+@pytest.mark.transports
 def test_queue_is_created_once(store: ContractStore) -> None:
     assert store.create(color="red")
     assert not store.create(color="blue")
@@ -124,6 +125,7 @@ def test_deleting_is_idempotent(store: ContractStore) -> None:
     assert store.run(store.driver.queues.count(store.project)) == 0
 
 
+@pytest.mark.transports
 def test_queues_are_listed_by_name_in_pages(store: ContractStore) -> None:
     created = ["a", "a.b", "a-b", "a_b", "B", "0", "z" * 64, "aa", "Service.one", "queues_set"]
     for name in created:
@@ -234,7 +236,7 @@ def test_purge_is_idempotent_and_does_not_create_the_queue(store: ContractStore)
     assert store.queue() is None
 
 
-@pytest.mark.parametrize("script", ["project_add", "queue_listed"])
+@pytest.mark.parametrize("script", ["ZADD", "HDEL"])
 def test_queue_created_by_crashed_process_is_listed_at_next_use(
     store: ContractStore, script: str
 ) -> None:
@@ -252,7 +254,7 @@ def test_queue_created_by_crashed_process_is_listed_at_next_use(
 def test_queue_deleted_by_a_crashed_process_is_not_listed(store: ContractStore) -> None:
     for name in "abc":
         store.create(name)
-    with store.dying_before("project_remove"):
+    with store.dying_before("ZREM"):
         store.run(store.driver.queues.delete(store.project, "b"))
     assert [queue.name for queue in store.queues(limit=2).items] == ["a", "c"]
     assert store.run(store.driver.queues.count(store.project)) == 2

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.contract.blocking import BlockingStore
-from tests.contract.stores import STRANGE_IDS
+from tests.support.blocking import BlockingStore
+from tests.support.stores import STRANGE_IDS
 from zaqar_redis import errors
 from zaqar_redis.records import Watermarks
 
@@ -59,7 +59,7 @@ def test_watermarks_of_queue_with_deleted_messages_skip_the_holes(blocking: Bloc
 def test_recreated_queue_has_new_epoch(blocking: BlockingStore) -> None:
     blocking.post("a", "b")
     before = watermarks(blocking)
-    blocking.destroy()
+    blocking.delete()
     assert blocking.ranges.watermarks(blocking.project, "q").run() is None
     blocking.post("c")
     after = watermarks(blocking)
@@ -74,7 +74,7 @@ def test_watermark_size_is_mean_stored_message_size(blocking: BlockingStore) -> 
     blocking.post("x" * 300)
     assert watermarks(blocking).size == one + 100
     # The long half is in the middle: the sample is spread over the whole queue.
-    blocking.destroy()
+    blocking.delete()
     blocking.post(*["s" * 100] * 250, *["l" * 900] * 500, *["s" * 100] * 250)
     assert watermarks(blocking).size == one + 400
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from tests.contract.blocking import BlockingStore, chunk_of
 from tests.contract.conftest import BACKENDS
-from tests.contract.stores import (
+from tests.support.blocking import BlockingStore, chunk_of
+from tests.support.clock import ManualClock
+from tests.support.stores import (
     POOLED,
     TTL,
-    ManualClock,
     PooledContractStore,
     ProcessDied,
     checked,
@@ -24,7 +24,7 @@ from tests.contract.stores import (
 )
 from zaqar_redis import errors
 from zaqar_redis.keyspace import keys
-from zaqar_redis.keyspace.script import Call
+from zaqar_redis.keyspace.script import RedisCommand
 from zaqar_redis.records import CheckResult
 from zaqar_redis.storage.contract import EncryptionRequired
 from zaqar_redis.storage.control import DEFAULT_POOL
@@ -124,7 +124,7 @@ class CrashAfterCalls:
         self._client = client
         self._left = calls
 
-    def call(self, call: Call) -> Any:
+    def call(self, call: RedisCommand) -> Any:
         if self._left == 0:
             raise ProcessDied
         self._left -= 1
@@ -134,7 +134,7 @@ class CrashAfterCalls:
 def test_commit_killed_at_any_call_is_completed_by_replay(blocking: BlockingStore) -> None:
     """Each driver stages the batch again, in other chunks, and dies one call later."""
     for calls in itertools.count():
-        blocking.destroy()
+        blocking.delete()
         put(blocking, "first", ["a", "b"], ["c"], ["d"])
         blocking.stages.client = CrashAfterCalls(blocking.client, calls)
         died = False
@@ -223,7 +223,7 @@ def test_refused_chunk_stays_staged(blocking: BlockingStore) -> None:
         publish(blocking, "t", 0, size=1001)
     assert waiting(blocking, "t") == [0]
     assert publish(blocking, "t", 0, size=1000)
-    blocking.destroy()
+    blocking.delete()
     blocking.create(_enable_encrypt_messages=True)
     put(blocking, "t", ["a"])
     with pytest.raises(EncryptionRequired):
@@ -257,7 +257,7 @@ def test_staged_chunks_expire_after_a_day(blocking: BlockingStore) -> None:
 def test_staged_chunks_are_deleted_with_their_queue(blocking: BlockingStore) -> None:
     blocking.post("x")
     put(blocking, "t", ["a"], ["b"])
-    blocking.destroy()
+    blocking.delete()
     assert waiting(blocking, "t") == []
     assert blocking.command("EXISTS", blocking.key("stages")) == 0
     put(blocking, "again", ["a"], ["b"])
@@ -271,7 +271,7 @@ def test_queue_recreated_during_commit_is_written_by_replay(
     put(blocking, "t", ["a"], ["b"])
     begin(blocking, 0, "t")
     publish(blocking, "t", 0)
-    blocking.destroy()
+    blocking.delete()
     blocking.post("recreated")
     put(blocking, "again", ["a"], ["b"])
     commit(blocking, 0, "again")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.contract.stores import STRANGE_IDS, ContractStore, findings
+from tests.support.stores import STRANGE_IDS, ContractStore, findings
 from zaqar_redis import errors
 from zaqar_redis.records import Page, Subscription
 from zaqar_redis.storage.contract import Subscriptions

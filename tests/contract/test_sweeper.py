@@ -10,12 +10,13 @@ from collections.abc import Callable
 
 import pytest
 
-from tests import servers
-from tests.contract.blocking import BlockingStore, chunk_of
-from tests.contract.stores import CLIENT, ContractStore, findings, new_messages, opened
+from tests.support import servers
+from tests.support.blocking import BlockingStore, chunk_of
+from tests.support.stores import CLIENT, ContractStore, findings, new_messages, opened
 from zaqar_redis.keyspace import keys
 from zaqar_redis.records import IdempotencyKey, Stats
-from zaqar_redis.storage.redis import RedisDriver, ledger
+from zaqar_redis.storage.redis import RedisDriver
+from zaqar_redis.storage.redis.bulk import ledger
 
 
 @pytest.fixture
@@ -279,7 +280,7 @@ def test_later_expiry_does_not_change_the_expiry_index(real: ContractStore) -> N
 
 def test_unlisted_queue_of_a_crashed_process_is_swept_and_listed_again(real: ContractStore) -> None:
     real.reset()
-    with real.dying_before("queue_listed"):
+    with real.dying_before("HDEL"):
         real.post("x", ttl=60)
     real.clock.tick(61)
     assert real.sweep() == 1

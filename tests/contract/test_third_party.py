@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests import servers
+from tests.support import servers
 
 PACKAGE = Path(__file__).parents[1] / "plugin_package"
 

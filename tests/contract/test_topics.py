@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.contract.stores import ContractStore
+from tests.support.stores import ContractStore
 from zaqar_redis.records import Page, Topic
 from zaqar_redis.storage.contract import Topics
 

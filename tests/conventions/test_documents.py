@@ -12,7 +12,7 @@ import pytest
 
 from tests.conventions.files import ROOT
 
-_DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "doc").rglob("*.md"))]
+_DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "doc").rglob("*.md")])
 #: Ends a cell, also within code, unless a backslash precedes it.
 _BAR = re.compile(r"(?<!\\)\|")
 _RULE = re.compile(r"\|(?: *:?-+:? *\|)+")

@@ -16,7 +16,8 @@ LAYERS = (
     ("keyspace", "auth"),
     ("storage", "realtime"),
     ("service",),
-    ("conf", "api", "bench", "spark", "zaqar_import", "zaqar_plugin"),
+    ("api", "benchmarks", "spark", "zaqar_import", "zaqar_plugin"),
+    ("conf",),
     ("cli",),
 )
 LAYER = {package: layer for layer, packages in enumerate(LAYERS) for package in packages}
@@ -32,7 +33,7 @@ ALLOWED = {
     "redis": ("keyspace.", "storage.redis."),
     "hiredis": ("keyspace.", "storage.redis."),
     "fakeredis": ("keyspace.",),
-    "falcon": ("api.", "bench."),
+    "falcon": ("api.", "benchmarks."),
     "oslo_config": ("conf.", "cli.", "zaqar_plugin."),
     "zaqar": ("zaqar_plugin.",),
     "cliff": ("cli.",),
@@ -43,14 +44,17 @@ ALLOWED = {
     "pyiceberg": ("spark.jobs.",),
     "matplotlib": ("spark.jobs.",),
     "numpy": ("spark.",),
-    "gunicorn": ("api.worker.", "cli.", "bench."),
+    "gunicorn": ("api.worker.", "cli.", "benchmarks."),
     "jump": ("realtime.engines.",),
     "jwt": ("auth.",),
     "google": ("realtime.protocol.protobuf.",),
     "websockets": ("api.sockets.",),
-    "uvicorn": ("api.worker.", "api.sockets.", "cli.", "bench."),
-    "uvicorn_worker": ("api.worker.", "cli.", "bench."),
+    "uvicorn": ("api.worker.", "api.sockets.", "cli.", "benchmarks."),
+    "uvicorn_worker": ("api.worker.", "cli.", "benchmarks."),
 }
+
+#: What only bulk readers and writers use.
+_BULK = "zaqar_redis.storage.redis.bulk"
 
 
 def imports(name: str, source: str, is_package: bool) -> Iterator[str]:
@@ -91,6 +95,8 @@ def _across(name: str, own: str, imported: str) -> str | None:
         ("spark", "storage.redis", "zaqar_plugin")
     ):
         return f"{name} imports a driver, {imported}"
+    if imported.startswith(_BULK) and not own.startswith(("spark", "storage.redis.bulk")):
+        return f"{name} imports {imported}, which is for Spark only"
     return _within(name, own, imported)
 
 
@@ -134,6 +140,8 @@ def test_every_package_belongs_to_a_layer() -> None:
         ("zaqar_redis.storage.load", "from zaqar_redis.storage.redis import create"),
         ("zaqar_redis.storage.contract", "def f():\n    from zaqar_redis.storage import redis"),
         ("zaqar_redis.storage.redis.queues", "from zaqar_redis.storage.pools import router"),
+        ("zaqar_redis.storage.redis.claims", "from zaqar_redis.storage.redis.bulk import ledger"),
+        ("zaqar_redis.zaqar_plugin.stores", "from zaqar_redis.storage.redis.bulk import ranges"),
         ("zaqar_redis.realtime.session.session", "from zaqar_redis.realtime.node import packing"),
         ("zaqar_redis.auth.signed_urls", "from zaqar_redis.service import queues"),
         ("zaqar_redis.service.queues", "import redis.asyncio"),

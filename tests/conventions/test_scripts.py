@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import pytest
 import redis
 
-from tests import servers
 from tests.conventions.files import PACKAGE, modules
+from tests.support import servers
 from zaqar_redis.keyspace.keys import (
     CatalogueKeys,
     ChannelKeys,
@@ -43,24 +43,20 @@ KINDS = (
 NAMES = sorted(path.stem for path in LUA.glob("*.lua"))
 
 _INDEX = re.compile(r"\b(KEYS|ARGV)\[([^\]]*)\]")
-_NAMED = re.compile(r"^local \w+\s*= (?:tonumber\()?(?:KEYS|ARGV)\[\d+\]\)?\s*(?:--.*)?$")
 
 
 def unnamed(text: str) -> list[str]:
-    """Returns the uses of KEYS and ARGV that the script's first lines do not name.
+    """Returns the uses of KEYS and ARGV that the script's signature does not name.
 
-    Variadic arguments after the named ones may have a computed index, if a comment
-    of the script declares them.
+    Variadic arguments behind the named ones may have a computed index.
     """
-    takes_rest = bool(re.search(r"^-- ARGV\[\d+\.\.\.\]", text, re.MULTILINE))
-    found = []
-    for line in text.splitlines():
-        if _NAMED.match(line):
-            continue
-        for table, index in _INDEX.findall(line.partition("--")[0]):
-            if table == "KEYS" or index.isdigit() or not takes_rest:
-                found.append(f"{table}[{index}]")
-    return found
+    takes_rest = bool(re.search(r"^--#args .*\brest\.\.\.$", text, re.MULTILINE))
+    return [
+        f"{table}[{index}]"
+        for line in text.splitlines()
+        for table, index in _INDEX.findall(line.partition("--")[0])
+        if table == "KEYS" or index.isdigit() or not takes_rest
+    ]
 
 
 def used_scripts() -> Counter[str]:
@@ -115,7 +111,7 @@ def test_every_key_name_is_a_slot_of_the_key_classes(name: str) -> None:
 def test_script_begins_with_a_comment_and_has_its_includes_resolved(name: str) -> None:
     script = Script(name)
     assert re.match(r"-- [A-Z]", script.source)
-    assert "--#include" not in script.source
+    assert "--#" not in script.source
 
 
 def test_every_script_is_used_in_one_place() -> None:
@@ -125,8 +121,9 @@ def test_every_script_is_used_in_one_place() -> None:
 def test_every_shared_piece_is_included() -> None:
     included = {
         piece
-        for path in LUA.glob("*.lua")
-        for piece in re.findall(r"^--#include (\w+)$", path.read_text(), re.MULTILINE)
+        for path in LUA.rglob("*.lua")
+        for pieces in re.findall(r"^--#include (.+)$", path.read_text(), re.MULTILINE)
+        for piece in pieces.split()
     }
     assert included == {path.stem for path in LUA.glob("shared/*.lua")}
 
@@ -143,14 +140,13 @@ def test_shared_pieces_do_not_use_keys_and_argv() -> None:
         "local first, second = KEYS[1], KEYS[2]",
         "local n = ARGV[2] + 1",
         "return ARGV[index]",
-        "-- ARGV[2...]: more\nreturn KEYS[index]",
-        "-- ARGV[2...]: more\nreturn ARGV[2]",
+        "--#args a rest...\nreturn KEYS[index]",
+        "--#args a rest...\nreturn ARGV[2]",
     ],
 )
 def test_an_index_without_a_name_is_found(line: str) -> None:
-    text = f"local queue = KEYS[1]  -- hash\nlocal now   = tonumber(ARGV[1])\n{line}\n"
-    assert unnamed(text) != []
+    assert unnamed(f"--#keys queue\n{line}\n") != []
 
 
 def test_variadic_arguments_may_have_a_computed_index() -> None:
-    assert unnamed("local a = ARGV[1]\n-- ARGV[2...]: more\nreturn ARGV[2 * index]\n") == []
+    assert unnamed("--#args a rest...\nreturn ARGV[rest + 2 * index]\n") == []

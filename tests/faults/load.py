@@ -16,7 +16,7 @@ from typing import Any
 
 import httpx
 
-from tests import servers
+from tests.support import servers
 
 #: After this long a request counts as hanging, whatever happens to the store or to a worker.
 _HANGS = 60.0

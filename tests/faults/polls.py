@@ -8,7 +8,7 @@ import json
 import uuid
 from typing import Any
 
-from tests import servers
+from tests.support import servers
 
 
 class PendingClaim:

@@ -19,8 +19,8 @@ from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests import servers
 from tests.faults import claimers
+from tests.support import servers
 from zaqar_redis.records import NewMessage
 from zaqar_redis.storage.redis import RedisDriver, create
 

@@ -19,8 +19,8 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from tests import servers
 from tests.faults import load
+from tests.support import servers
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ import signal
 
 import pytest
 
-from tests import servers
 from tests.faults import load, polls
+from tests.support import servers
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -9,8 +9,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests import servers
 from tests.faults import load, polls
+from tests.support import servers
 
 WAITERS = 500
 

@@ -16,8 +16,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests import servers
 from tests.faults import load
+from tests.support import servers
 
 _OPTIONS: dict[str, dict[str, object]] = load.OPTIONS | {"DEFAULT": {"admin_mode": True}}
 

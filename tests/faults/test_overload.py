@@ -11,8 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
-from tests import servers
 from tests.faults import load, polls
+from tests.support import servers
 
 CLIENTS = 16
 IN_FLIGHT = 4

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from tests import servers
+from tests.support import servers
 
 _TIMEOUT = 1.0
 _CONNECTIONS = 8

@@ -12,8 +12,8 @@ from contextlib import AsyncExitStack
 import httpx
 import uvloop
 
-from tests import servers
 from tests.faults import load
+from tests.support import servers
 from zaqar_redis import errors
 from zaqar_redis.keyspace import client, keys
 from zaqar_redis.keyspace.batch import BatchSettings

@@ -10,8 +10,8 @@ import time
 
 import redis
 
-from tests import servers
-from tests.contract.stores import findings, opened
+from tests.support import servers
+from tests.support.stores import findings, opened
 from zaqar_redis.keyspace import keys
 
 _QUEUES = 200

@@ -6,8 +6,8 @@ from __future__ import annotations
 import os
 import signal
 
-from tests import servers
 from tests.faults import load
+from tests.support import servers
 
 
 def test_killed_worker_loses_and_duplicates_nothing(

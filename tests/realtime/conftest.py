@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 
-from tests import servers
+from tests.support import servers
+from tests.support.clock import ManualClock
 from zaqar_redis import clock
 from zaqar_redis.keyspace import client as keyspace
 from zaqar_redis.keyspace.batch import BatchSettings
@@ -45,23 +46,10 @@ class RecordingEventHandler:
         self.events.append(("gap",))
 
 
-class EngineClock:
-    """A clock in milliseconds that only a test advances."""
-
-    def __init__(self) -> None:
-        self.now = 1_800_000_000_000
-
-    def __call__(self) -> int:
-        return self.now
-
-    def tick(self, seconds: float) -> None:
-        self.now += round(seconds * 1000)
-
-
 class EngineHarness:
     """A started engine, and the event loop it runs in."""
 
-    def __init__(self, engine: Engine, clock: EngineClock, runner: asyncio.Runner) -> None:
+    def __init__(self, engine: Engine, clock: ManualClock, runner: asyncio.Runner) -> None:
         self.engine = engine
         self.clock = clock
         self.handler = RecordingEventHandler()
@@ -95,7 +83,7 @@ def engine(uris: Sequence[str], now: clock.Clock) -> Engine:
 @contextlib.contextmanager
 def started(*uris: str) -> Iterator[EngineHarness]:
     with asyncio.Runner() as runner:
-        time = EngineClock()
+        time = ManualClock()
         backend = EngineHarness(engine(uris, time), time, runner)
         backend.run(backend.engine.start("node", backend.handler))
         try:
@@ -113,12 +101,20 @@ _SERVERS = {
 }
 
 
-@pytest.fixture(params=_SERVERS)
-def backend(request: pytest.FixtureRequest) -> Iterator[EngineHarness]:
+@pytest.fixture(scope="module", params=_SERVERS)
+def engine_servers(request: pytest.FixtureRequest) -> Iterator[list[servers.RedisServer]]:
     with contextlib.ExitStack() as stack:
         kinds = _SERVERS[request.param]
-        uris = [stack.enter_context(servers.redis_server(kind)).uri for kind in kinds]
-        yield stack.enter_context(started(*uris))
+        yield [stack.enter_context(servers.redis_server(kind)) for kind in kinds]
+
+
+@pytest.fixture
+def backend(engine_servers: list[servers.RedisServer]) -> Iterator[EngineHarness]:
+    for server in engine_servers:
+        with server.client() as client:
+            client.flushall()
+    with started(*(server.uri for server in engine_servers)) as harness:
+        yield harness
 
 
 @pytest.fixture(scope="module")

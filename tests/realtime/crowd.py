@@ -25,8 +25,8 @@ from centrifuge import (
     SubscriptionEventHandler,
 )
 
-from tests import servers
 from tests.realtime.conftest import RecordingEventHandler, engine
+from tests.support import servers
 from zaqar_redis import clock
 from zaqar_redis.realtime.engine import HistoryFilter, HistoryOptions
 from zaqar_redis.realtime.node import packing

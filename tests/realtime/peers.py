@@ -20,8 +20,8 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 from websockets.typing import Subprotocol
 
-from tests import servers
 from tests.realtime.sdk_client import token
+from tests.support import servers
 
 
 class PeerIdentity(NamedTuple):

@@ -11,7 +11,7 @@ import jwt
 import pytest
 from centrifuge import Client, ClientEventHandler, Subscription, SubscriptionEventHandler
 
-from tests import servers
+from tests.support import servers
 
 #: Marks for modules that use them: centrifuge-python leaves sockets that the server closed
 #: to the garbage collector.

@@ -10,8 +10,8 @@ from typing import Any
 import httpx
 import jwt
 
-from tests import servers
 from tests.realtime.sdk_client import KEY, SECRET
+from tests.support import servers
 
 PAGE = "https://app.example.org"
 OPTIONS: dict[str, dict[str, object]] = {

@@ -19,8 +19,8 @@ import pytest
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
-from tests import servers
 from tests.realtime.sdk_client import IGNORE_UNCLOSED_SOCKETS, KEY, SECRET, SdkClient, token, until
+from tests.support import servers
 
 pytestmark = IGNORE_UNCLOSED_SOCKETS
 

@@ -21,7 +21,6 @@ from centrifuge import Client
 from centrifuge.fossil import apply_delta
 from centrifuge.protocol import client_pb2
 
-from tests import servers
 from tests.realtime.peers import JsonPeer, PeerIdentity, ProtobufPeer, ProtocolPeer, field
 from tests.realtime.sdk_client import (
     IGNORE_UNCLOSED_SOCKETS,
@@ -39,6 +38,7 @@ from tests.realtime.streams import (
     disconnect,
     lines,
 )
+from tests.support import servers
 
 pytestmark = IGNORE_UNCLOSED_SOCKETS
 

@@ -21,8 +21,8 @@ import jwt
 import pytest
 from playwright.sync_api import Browser, Page
 
-from tests import servers
 from tests.realtime.sdk_client import KEY, SECRET
+from tests.support import servers
 
 OPTIONS: dict[str, dict[str, object]] = {
     "channels": {

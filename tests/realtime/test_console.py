@@ -20,7 +20,7 @@ from playwright.sync_api import Browser, Page, expect
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
-from tests import servers
+from tests.support import servers
 from zaqar_redis.auth import tickets
 
 KEY = "the operator's key, of thirty-two bytes or more"

@@ -8,9 +8,9 @@ import os
 import signal
 from collections.abc import Sequence
 
-from tests import servers
 from tests.realtime import crowd
 from tests.realtime.sdk_client import IGNORE_UNCLOSED_SOCKETS
+from tests.support import servers
 from zaqar_redis.realtime.engines.sharded import shard
 
 pytestmark = IGNORE_UNCLOSED_SOCKETS

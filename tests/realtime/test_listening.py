@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests import servers
 from tests.realtime.conftest import EngineHarness, started
 from tests.realtime.crowd import until
+from tests.support import servers
 from zaqar_redis import errors
 from zaqar_redis.keyspace import pubsub
 

@@ -12,7 +12,6 @@ import httpx
 import pytest
 from zaqarclient.queues import client as zaqarclient
 
-from tests import servers
 from tests.realtime.sdk_client import (
     IGNORE_UNCLOSED_SOCKETS,
     KEY,
@@ -21,6 +20,7 @@ from tests.realtime.sdk_client import (
     SubscriptionRecorder,
     until,
 )
+from tests.support import servers
 
 pytestmark = IGNORE_UNCLOSED_SOCKETS
 

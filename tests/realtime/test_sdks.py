@@ -18,8 +18,8 @@ import pytest
 from centrifuge import Client, DeltaType, codecs
 from centrifuge.fossil import apply_delta
 
-from tests import servers
 from tests.realtime.sdk_client import IGNORE_UNCLOSED_SOCKETS, SECRET, SubscriptionRecorder, token
+from tests.support import servers
 
 pytestmark = IGNORE_UNCLOSED_SOCKETS
 

@@ -17,8 +17,8 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection
 from websockets.sync.client import connect as websocket
 
-from tests import servers
 from tests.realtime.sdk_client import IGNORE_UNCLOSED_SOCKETS, KEY, SECRET, SdkClient, token
+from tests.support import servers
 from zaqar_redis import clock
 from zaqar_redis.api.channels import ChannelsApp, server
 from zaqar_redis.api.channels import ChannelSettings as ChannelSettings

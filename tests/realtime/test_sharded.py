@@ -14,14 +14,14 @@ import jump
 import pytest
 from oslo_config import cfg
 
-from tests import servers
 from tests.realtime.conftest import (
-    EngineClock,
     EngineHarness,
     RecordingEventHandler,
     engine,
     started,
 )
+from tests.support import servers
+from tests.support.clock import ManualClock
 from zaqar_redis import conf as configuration
 from zaqar_redis import errors
 from zaqar_redis.cli import service_factory
@@ -138,7 +138,7 @@ def test_control_messages_arrive_while_one_shard_is_unavailable(
     harness: ShardedHarness, lost_shard: int
 ) -> None:
     other, handler = (
-        engine([server.uri for server in harness.redis], EngineClock()),
+        engine([server.uri for server in harness.redis], ManualClock()),
         RecordingEventHandler(),
     )
     harness.backend.run(other.start("other", handler))

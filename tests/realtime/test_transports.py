@@ -16,7 +16,6 @@ import pytest
 from centrifuge.protocol import client_pb2
 from google.protobuf import proto
 
-from tests import servers
 from tests.realtime.streams import (
     EMULATED,
     OPTIONS,
@@ -31,6 +30,7 @@ from tests.realtime.streams import (
     present,
     token,
 )
+from tests.support import servers
 
 
 @pytest.fixture

@@ -17,7 +17,6 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect as websocket
 
-from tests import servers
 from tests.realtime.streams import (
     OPTIONS,
     UNIDIRECTIONAL,
@@ -29,6 +28,7 @@ from tests.realtime.streams import (
     present,
     token,
 )
+from tests.support import servers
 from zaqar_redis.api.channels import streams
 from zaqar_redis.api.channels.exchange import Exchange
 from zaqar_redis.api.streams import ResponseStream

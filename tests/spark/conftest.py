@@ -12,9 +12,9 @@ from types import SimpleNamespace
 import pytest
 from pyspark.sql import SparkSession
 
-from tests import servers
-from tests.spark.support import SimulatedQuery, SparkTestStore
 from tests.spark.writing import CrashingClients, FakeTaskContext
+from tests.support import servers
+from tests.support.spark_reads import SimulatedQuery, SparkTestStore
 
 #: Starts a stream over the test's queues, with the given options.
 Start = Callable[..., SimulatedQuery]

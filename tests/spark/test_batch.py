@@ -29,7 +29,8 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from tests.spark.support import CLIENT, BatchRead, SparkTestStore, batch, columns, values
+from tests.support.spark_reads import BatchRead, SparkTestStore, batch, columns, values
+from tests.support.stores import CLIENT
 from zaqar_redis.errors import BadConfiguration
 from zaqar_redis.spark.data_loss import DataLoss
 from zaqar_redis.spark.partitions import RangePartition

@@ -7,9 +7,9 @@ from urllib.parse import unquote_to_bytes
 
 import pytest
 
-from tests import servers
 from tests.spark.conftest import Start
-from tests.spark.support import SimulatedQuery, SparkTestStore, batch, values
+from tests.support import servers
+from tests.support.spark_reads import SimulatedQuery, SparkTestStore, batch, values
 from zaqar_redis.errors import BadConfiguration
 from zaqar_redis.spark import offsets
 from zaqar_redis.spark.claim_stream import ClaimEnded

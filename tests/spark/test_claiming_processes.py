@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.spark.support import SimulatedQuery, SparkTestStore, values
+from tests.support.spark_reads import SimulatedQuery, SparkTestStore, values
 from zaqar_redis.spark.group_lease import GroupTaken
 
 #: A stream that plans a batch, prints its offset, and then never finishes it.
 _STREAM = """
 import json, sys, time
-from tests.spark.support import SimulatedQuery, source
+from tests.support.spark_reads import SimulatedQuery, source
 from zaqar_redis.spark import group_lease
 
 group_lease._LEASE_SECONDS = 1.0

@@ -22,7 +22,7 @@ from zaqar_redis.records import Message, NewMessage
 from zaqar_redis.spark import columns, decode
 from zaqar_redis.spark.partition_reader import ReadSpec
 from zaqar_redis.storage.redis import decoding, identity
-from zaqar_redis.storage.redis.range_reader import RawPage
+from zaqar_redis.storage.redis.bulk.range_reader import RawPage
 
 _ORIGIN = decode.MessageSource("acme", "orders", "default", "9f2c51d07a3be486")
 _NAMES = tuple(columns.BY_NAME)

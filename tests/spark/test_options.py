@@ -9,7 +9,14 @@ import pytest
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from tests.spark import reference
-from tests.spark.support import BatchRead, SimulatedQuery, SparkTestStore, columns, source, values
+from tests.support.spark_reads import (
+    BatchRead,
+    SimulatedQuery,
+    SparkTestStore,
+    columns,
+    source,
+    values,
+)
 from zaqar_redis.errors import BadConfiguration
 from zaqar_redis.spark.options import (
     BATCH,

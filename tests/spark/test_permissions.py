@@ -9,8 +9,15 @@ from collections.abc import Callable, Iterator
 import pytest
 from pyspark.sql.types import BinaryType, StructField, StructType
 
-from tests import servers
-from tests.spark.support import BatchRead, SimulatedQuery, SparkTestStore, columns, source, values
+from tests.support import servers
+from tests.support.spark_reads import (
+    BatchRead,
+    SimulatedQuery,
+    SparkTestStore,
+    columns,
+    source,
+    values,
+)
 from zaqar_redis.errors import BadConfiguration
 from zaqar_redis.spark.source import ZaqarDataSource
 

@@ -13,8 +13,8 @@ import pytest
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from tests.contract.conftest import BACKENDS
-from tests.contract.stores import PooledContractStore, opened
-from tests.spark.support import (
+from tests.spark.writing import BatchWrite, FakeTaskContext, StreamWrite, numbered, write_all
+from tests.support.spark_reads import (
     BatchRead,
     SimulatedQuery,
     SparkTestStore,
@@ -24,7 +24,7 @@ from tests.spark.support import (
     task,
     values,
 )
-from tests.spark.writing import BatchWrite, FakeTaskContext, StreamWrite, numbered, write_all
+from tests.support.stores import PooledContractStore, opened
 from zaqar_redis import errors
 from zaqar_redis.storage.control import DEFAULT_POOL
 

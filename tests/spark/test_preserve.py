@@ -10,16 +10,16 @@ import pyarrow as pa
 import pytest
 
 from tests.spark import writing
-from tests.spark.support import BatchRead, SparkTestStore, pickled
 from tests.spark.writing import BatchWrite, FakeTaskContext, TaskFailed
+from tests.support.spark_reads import BatchRead, SparkTestStore, pickled
 from zaqar_redis import clock, errors
 from zaqar_redis.keyspace import envelope
 from zaqar_redis.records import NewMessage
 from zaqar_redis.spark.queue_restore import NotRestored
 from zaqar_redis.spark.rows import BadRow
 from zaqar_redis.storage.control import DEFAULT_POOL
-from zaqar_redis.storage.redis.control import RedisCatalogue
-from zaqar_redis.storage.redis.ledger import RedisLedger
+from zaqar_redis.storage.redis.bulk.ledger import RedisLedger
+from zaqar_redis.storage.redis.catalogue import RedisCatalogue
 from zaqar_redis.storage.redis.transfer import RedisTransfer
 
 COLUMNS = (

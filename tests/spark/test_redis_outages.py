@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import BinaryType, StructField, StructType
 
-from tests import servers
-from tests.spark.support import SimulatedQuery, SparkTestStore, columns, pickled, task, values
 from tests.spark.writing import FakeTaskContext, StreamWrite, numbered, write_all
+from tests.support import servers
+from tests.support.spark_reads import SimulatedQuery, SparkTestStore, columns, pickled, task, values
 from zaqar_redis import errors
 
 BODY = StructType([StructField("body", BinaryType())])

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.spark.support import SparkTestStore, columns, values
+from tests.support.spark_reads import SparkTestStore, columns, values
 from zaqar_redis.spark.columns import schema_of
 
 

@@ -19,7 +19,6 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from tests.spark.support import BatchRead, SparkTestStore, batch, columns
 from tests.spark.writing import (
     BatchWrite,
     CrashingClients,
@@ -33,12 +32,13 @@ from tests.spark.writing import (
     schema_of,
     write_all,
 )
+from tests.support.spark_reads import BatchRead, SparkTestStore, batch, columns
 from zaqar_redis import clock, errors
 from zaqar_redis.errors import BadConfiguration
 from zaqar_redis.records import Finding
 from zaqar_redis.spark.rows import BadRow
 from zaqar_redis.storage import pools
-from zaqar_redis.storage.redis.ledger import RedisLedger
+from zaqar_redis.storage.redis.bulk.ledger import RedisLedger
 
 BODY = StructType([StructField("body", BinaryType())])
 #: Options of batches and streams for exactly-once writes.

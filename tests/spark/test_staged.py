@@ -8,7 +8,6 @@ import contextlib
 import pytest
 from pyspark.sql.types import BinaryType, StructField, StructType
 
-from tests.spark.support import SparkTestStore, batch, values
 from tests.spark.writing import (
     BatchWrite,
     CrashingClients,
@@ -22,6 +21,7 @@ from tests.spark.writing import (
     schema_of,
     write_all,
 )
+from tests.support.spark_reads import SparkTestStore, batch, values
 from zaqar_redis.spark.publishing import StagedChunksLost
 
 BODY = StructType([StructField("body", BinaryType())])

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
 
 from tests.spark.conftest import Start
-from tests.spark.support import SimulatedQuery, SparkTestStore, columns, values
+from tests.support.spark_reads import SimulatedQuery, SparkTestStore, columns, values
 from zaqar_redis.errors import BadConfiguration
 from zaqar_redis.spark import offsets
 from zaqar_redis.spark.data_loss import DataLoss

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests import servers
-from tests.spark.support import SimulatedQuery, SparkTestStore, values
+from tests.support import servers
+from tests.support.spark_reads import SimulatedQuery, SparkTestStore, values
 from zaqar_redis.spark import idle_poll
 
 #: Seconds to observe an idle stream: longer than its own poll interval.

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from tests.spark.conftest import Start
-from tests.spark.support import SimulatedQuery, SparkTestStore, values
+from tests.support.spark_reads import SimulatedQuery, SparkTestStore, values
 from zaqar_redis.keyspace import keys
 from zaqar_redis.spark.data_loss import DataLoss
 

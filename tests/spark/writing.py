@@ -13,7 +13,7 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from tests.spark.support import pickled
+from tests.support.spark_reads import pickled
 from zaqar_redis.keyspace.client import BlockingClient
 from zaqar_redis.keyspace.script import Call
 from zaqar_redis.spark.sink import WriteCommitMessage

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests import servers
-from tests.spark.support import SparkTestStore
 from tests.spark_faults.drivers import CopyQuery, SparkDriver, driver
+from tests.support import servers
+from tests.support.spark_reads import SparkTestStore
 
 #: Creates a named stream from "q" to "copy", with options of its reader and its writer.
 MakeQuery = Callable[..., CopyQuery]

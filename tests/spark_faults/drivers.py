@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests import servers
+from tests.support import servers
 
 #: The root for imports of tests and of Spark's workers.
 ROOT = Path(__file__).parents[2]

@@ -14,8 +14,6 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from tests import servers
-from tests.spark.support import SparkTestStore
 from tests.spark_faults.drivers import (
     ROOT,
     TIMEOUT_SECONDS,
@@ -24,6 +22,8 @@ from tests.spark_faults.drivers import (
     environment,
     of_session,
 )
+from tests.support import servers
+from tests.support.spark_reads import SparkTestStore
 
 #: Spark is slow to start, and machines are shared.
 pytestmark = pytest.mark.timeout(400)

@@ -9,15 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from tests import servers
-from tests.spark.support import SparkTestStore
 from tests.spark_faults.conftest import MakeQuery
 from tests.spark_faults.drivers import TIMEOUT_SECONDS, CopyQuery, SparkDriver, driver
+from tests.support import servers
+from tests.support.spark_reads import SparkTestStore
 
-_MANY = 20_000
-#: Small enough that some batches finish between two kills, and some remain.
-_BATCH = 2_000
-_KILLS = 2
+_MANY = 12_000
+#: Small enough that some batches finish before the kill, and some remain.
+_BATCH = 1_500
 
 
 def _queries(store: SparkTestStore, make_query: MakeQuery) -> list[CopyQuery]:
@@ -60,14 +59,14 @@ def test_killed_drivers_cause_no_loss_and_no_duplicates(
         store.post(*range(_MANY), queue=queue)
     queries = _queries(store, make_query)
     log = tmp_path / "log"
-    for _ in range(_KILLS):
-        with driver("local[2]", log) as running:
-            for query in queries:
-                running.start(query)
-            _wait_for_more(running, queries)
-            # At a random point of each query.
-            time.sleep(random.random())
-            running.kill()
+    with driver("local[2]", log) as running:
+        for query in queries:
+            running.start(query)
+        _wait_for_more(running, queries)
+        # At a random point of each query.
+        time.sleep(random.random())
+        running.kill()
+    store.expire_roles()
     with driver("local[2]", log) as running:
         ended = [running.expect_end(query.name) for query in queries]
         for query in queries:

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.spark.support import SparkTestStore
 from tests.spark_faults.conftest import MakeQuery
 from tests.spark_faults.drivers import SparkDriver
+from tests.support.spark_reads import SparkTestStore
 
 #: Spark is slow to start, and machines are shared.
 pytestmark = pytest.mark.timeout(400)

@@ -10,11 +10,11 @@ from typing import TypeVar
 
 import pytest
 
-from tests import servers
-from tests.contract.stores import PooledContractStore, opened
-from tests.spark.support import SparkTestStore
 from tests.spark_faults.conftest import MakeQuery
 from tests.spark_faults.drivers import CopyQuery, SparkDriver
+from tests.support import servers
+from tests.support.spark_reads import SparkTestStore
+from tests.support.stores import PooledContractStore, opened
 
 #: Spark is slow to start, and machines are shared.
 pytestmark = pytest.mark.timeout(400)

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from tests import servers
-from tests.spark.support import SparkTestStore
 from tests.spark_faults.conftest import MakeQuery
 from tests.spark_faults.drivers import CopyQuery, QueryOutcome, SparkDriver
+from tests.support import servers
+from tests.support.spark_reads import SparkTestStore
 from zaqar_redis.keyspace import envelope
 
 #: Spark is slow to start, and machines are shared.

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests import servers
 from tests.stock.harness import ImportedStore, ImportHarness
+from tests.support import servers
 
 
 @pytest.fixture(scope="session")

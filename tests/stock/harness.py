@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 from oslo_config import cfg
 from zaqar import bootstrap
 
-from tests import servers
-from tests.cli.conftest import SubprocessCli
+from tests.support import servers
+from tests.support.command_line import CommandLine
 from zaqar_redis.records import Message
 from zaqar_redis.storage import pools
 from zaqar_redis.storage.contract import Driver
@@ -75,7 +75,7 @@ class ImportHarness:
         self.theirs = theirs
         self.ours = ours
         self.stock = StockZaqarStorage(theirs)
-        self.shell = SubprocessCli(["--storage", ours.uri])
+        self.shell = CommandLine(["--storage", ours.uri])
 
     @property
     def words(self) -> list[str]:

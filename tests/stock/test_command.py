@@ -13,9 +13,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests import servers
-from tests.cli.conftest import RunningCommand, SubprocessCli, running
 from tests.stock.harness import CLIENT, ImportedStore, ImportHarness, StockZaqarStorage, dumped
+from tests.support import servers
+from tests.support.command_line import CommandLine, RunningCommand, running
 from zaqar_redis.keyspace import keys
 from zaqar_redis.zaqar_import.source import to_redis_uri
 
@@ -279,7 +279,7 @@ def test_source_without_stock_queues_is_reported(harness: ImportHarness) -> None
 
 def test_unreachable_target_is_reported(harness: ImportHarness) -> None:
     fill(harness.stock)
-    nowhere = SubprocessCli(["--storage", "redis://127.0.0.1:1"])
+    nowhere = CommandLine(["--storage", "redis://127.0.0.1:1"])
     notices = nowhere.refused(*harness.words)
     assert "cannot be reached" in notices
     assert "--from" not in notices

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests import servers
 from tests.stock.harness import ImportedStore, ImportHarness
+from tests.support import servers
 from zaqar_redis import errors
 from zaqar_redis.keyspace import envelope
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import redis.exceptions
 
-from tests import servers
+from tests.support import servers
 from zaqar_redis import errors
 from zaqar_redis.keyspace import client as keyspace
 from zaqar_redis.keyspace.batch import BatchSettings

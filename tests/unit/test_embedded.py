@@ -18,7 +18,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from tests import servers
+from tests.support import servers
 from zaqar_redis import errors
 from zaqar_redis.keyspace import embedded
 

@@ -10,8 +10,8 @@ import msgspec
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests import servers
-from tests.contract.stores import ManualClock
+from tests.support import servers
+from tests.support.clock import ManualClock
 from zaqar_redis.keyspace import client as keyspace
 from zaqar_redis.keyspace import envelope, keys
 from zaqar_redis.keyspace.batch import BatchSettings

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests import servers
+from tests.support import servers
 from zaqar_redis.records import NewMessage
 from zaqar_redis.service import long_polls
 from zaqar_redis.service.long_polls import LongPoll

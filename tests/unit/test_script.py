@@ -8,31 +8,24 @@ from typing import Any
 
 import pytest
 
-from zaqar_redis.keyspace.keys import ProjectKeys, QueueKeys
-from zaqar_redis.keyspace.script import Call, Script, Steps, Verb, _signature, verb
+from zaqar_redis.keyspace.keys import GROUPS, ProjectKeys, QueueKeys
+from zaqar_redis.keyspace.script import RedisCommand, Script, Steps, Verb, verb
+from zaqar_redis.keyspace.script_source import ScriptSource
 
 QUEUE = QueueKeys("p", "q")
 
 
 def test_keys_and_arguments_are_sent_in_the_order_of_the_script() -> None:
     command = Script("claim_delete")(QUEUE, claim="c", now=7).command()
-    keys = (
-        QUEUE.queue,
-        QUEUE.ready,
-        QUEUE.claimed,
-        QUEUE.holds,
-        QUEUE.claims,
-        QUEUE.leases,
-        QUEUE.move_lock,
-    )
+    names = ("queue", "ready", "claimed", "holds", "claims", "leases", "move_lock")
+    keys = tuple(getattr(QUEUE, name) for name in names)
     assert command[0] == "EVALSHA"
     assert command[2:] == (7, *keys, 7, "c")
 
 
 def test_script_with_one_key_sends_one_key() -> None:
-    project = ProjectKeys("p")
-    call = Script("project_count")(project)
-    assert call.command()[2:] == (1, project.queues)
+    call = Script("transfer_seal")(QUEUE, token="t")
+    assert call.command()[2:] == (1, QUEUE.move_lock, "t")
 
 
 def test_variadic_arguments_follow_the_named_ones() -> None:
@@ -41,7 +34,7 @@ def test_variadic_arguments_follow_the_named_ones() -> None:
 
 
 def test_unknown_script_is_loaded_and_called_again() -> None:
-    call = Script("queue_get")(QUEUE, peek=0)
+    call = Script("queue_get")(QUEUE)
     assert call.command_with_source() == ("EVAL", call.script.source, *call.command()[2:])
 
 
@@ -72,28 +65,64 @@ def test_missing_script_fails_at_import() -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("line", "source", "keys", "args"),
     [
-        "local a = KEYS[2]\n",
-        "local a = KEYS[1]\nlocal b = KEYS[1]\n",
-        "local a = ARGV[1]\nlocal b = tonumber(ARGV[3])\n",
-        "local a = ARGV[1]\n-- ARGV[3...]: more\n",
+        ("--#keys a b", "local a, b = unpack(KEYS, 1, 2)", ["a", "b"], []),
+        (
+            "--#keys a @content",
+            f"local a, {', '.join(GROUPS['content'])} = unpack(KEYS, 1, 11)",
+            ["a", *GROUPS["content"]],
+            [],
+        ),
+        (
+            "--#args a:number b c:flag",
+            "local a, b, c = unpack(ARGV, 1, 3) a = tonumber(a) c = c == '1'",
+            [],
+            ["a", "b", "c"],
+        ),
+        ("--#args a rest...", "local a = unpack(ARGV, 1, 1) local rest = 2", [], ["a"]),
     ],
 )
-def test_malformed_signature_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"x\.lua"):
-        _signature("x", text)
+def test_signature_becomes_one_line_of_lua(
+    line: str, source: str, keys: list[str], args: list[str]
+) -> None:
+    read = ScriptSource("x", f"-- Do.\n{line}\nreturn 1\n")
+    assert read.text == f"-- Do.\n{source}\nreturn 1\n"
+    assert (read.keys, read.args, read.takes_rest) == (keys, args, "rest" in line)
 
 
-def test_signature_is_parsed() -> None:
-    text = "-- Do.\nlocal q   = KEYS[1]  -- hash\nlocal now = tonumber(ARGV[1])\nlocal x = 5\n"
-    assert _signature("x", text) == (("q",), ("now",))
+def test_signature_of_several_lines_is_numbered_on() -> None:
+    text = ScriptSource("x", "--#keys a b\n--#keys c\n").text
+    assert text == "local a, b = unpack(KEYS, 1, 2)\nlocal c = unpack(KEYS, 3, 3)\n"
+
+
+def test_shared_piece_includes_another() -> None:
+    text = ScriptSource("x", "--#include settle\n").text
+    assert text.index("local function forget(") < text.index("local function settle(")
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("--#keys a a\n", "a is named twice"),
+        ("--#keys a\n--#args a\n", "a is named twice"),
+        ("--#keys @nothing\n", "@nothing is no group of keys: add it to keys.GROUPS"),
+        ("--#args a:text\n", 'the argument "a:text": write NAME, NAME:number or NAME:flag'),
+        ("--#args all...\n", 'the argument "all...": write'),
+        ("--#args rest... a\n", 'the argument "a": .* rest... last'),
+        ("--#include nothing\n", "it includes nothing: add lua/shared/nothing.lua"),
+        ("--#key a\n", '"--#key" is unknown: write --#keys, --#args or --#include'),
+    ],
+)
+def test_wrong_signature_is_refused_with_what_to_do(text: str, problem: str) -> None:
+    with pytest.raises(ValueError, match=rf"^x\.lua: {problem}"):
+        ScriptSource("x", text)
 
 
 class _Echo:
     """A client that answers every call with its last argument."""
 
-    def call(self, call: Call) -> Any:
+    def call(self, call: RedisCommand) -> Any:
         return call.command()[-1]
 
 
@@ -105,7 +134,7 @@ class _Verbs:
     def both(self, one: int, other: int) -> Steps[Sequence[int]]:
         script = Script("queue_sweep")
         first = yield script(QUEUE, now=one)
-        several = yield [script(QUEUE, now=other), script(QUEUE, now=first)]
+        several = yield [script(QUEUE, now=other), RedisCommand("SET", b"k", first)]
         return [first, *several]
 
 

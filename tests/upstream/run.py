@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests import servers
+from tests.support import servers
 from tests.upstream import report
 from tests.upstream.inapplicable import inapplicable
 from tests.upstream.suites import SUITES

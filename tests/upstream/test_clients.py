@@ -11,7 +11,7 @@ import pytest
 from zaqarclient.queues import client as zaqarclient
 from zaqarclient.transport import errors
 
-from tests import servers
+from tests.support import servers
 from tests.upstream import stock
 from tests.upstream.test_upstream import PREVIOUS
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import servers
+from tests.support import servers
 from tests.upstream import crowd, stock
 
 _ROOT = Path(__file__).parents[2]

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from tests import servers
-from tests.cli.conftest import SubprocessCli
 from tests.stock.harness import StockZaqarStorage
+from tests.support import servers
+from tests.support.command_line import CommandLine
 from tests.upstream import stock
 from tests.upstream.rest_client import RestClient
 
@@ -114,7 +114,7 @@ def test_imported_queues_are_visible_to_both(both: BothServices, project: str) -
         old = StockZaqarStorage(before)
         old.make(project, "orders", colour="red")
         old.post(project, "orders", *range(3))
-        shell = SubprocessCli(["--storage", both.default_pool.uri])
+        shell = CommandLine(["--storage", both.default_pool.uri])
         shell.done("import-stock", "--from", StockZaqarStorage.uri(before))
     for service in (theirs, ours):
         assert [each["body"] for each in service.listed("orders")] == [0, 1, 2]

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from zaqar.storage.sqlalchemy import tables
 
-from tests import servers
+from tests.support import servers
 from tests.upstream import crowd, stock
 from zaqar_redis import clock
 

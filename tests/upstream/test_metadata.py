@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from zaqar.storage import errors as storage_errors
 
-from tests import servers
+from tests.support import servers
 from tests.upstream import crowd, stock
 
 

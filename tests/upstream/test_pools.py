@@ -14,7 +14,7 @@ from zaqar.common import errors as zaqar_errors
 from zaqar.storage import errors as storage_errors
 from zaqar.storage import utils
 
-from tests import servers
+from tests.support import servers
 from tests.upstream import crowd, stock
 from zaqar_redis.storage import pools as pooled_storage
 

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stock Zaqar's own tests pass on our driver inside stock Zaqar, this release and the last."""
+"""Stock Zaqar's own tests pass on our driver inside stock Zaqar, this release and the last.
+
+Of the last release only those of its storage: what it asks of a driver differs there.  Its
+transport is above that, and test_clients.py sends it the requests of clients.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +20,11 @@ PREVIOUS = Path(__file__).parents[2] / ".venv-test-previous" / "bin" / "python"
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("suite", ["storage", "transport"])
-@pytest.mark.parametrize("python", [sys.executable, str(PREVIOUS)], ids=["current", "previous"])
+@pytest.mark.parametrize(
+    ("python", "suite"),
+    [(sys.executable, "storage"), (sys.executable, "transport"), (str(PREVIOUS), "storage")],
+    ids=["current-storage", "current-transport", "previous-storage"],
+)
 def test_stock_zaqars_tests_pass_on_our_driver(python: str, suite: str) -> None:
     assert Path(python).exists(), "run tools/test once: it creates the environment"
     done = run.run(python, "zaqar-redis", suite, jobs=2)

@@ -3,8 +3,8 @@
 
 All commands issued in one iteration of the event loop leave in one write; replies
 are matched in order.  The connection itself (TLS, AUTH, RESP) is redis-py's.
-When it is lost, all commands without an answer fail at once, and a new one is opened
-in the background: the process never hangs on a store that is unavailable.
+When it is lost, all commands without an answer fail at once, and a new one is opened in
+the background (`connection`): the process never hangs on a store that is unavailable.
 """
 
 from __future__ import annotations
@@ -13,39 +13,51 @@ import asyncio
 import contextlib
 import logging
 import math
-import random
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
 import hiredis
 import msgspec
+from msgspec import Meta
 from redis.asyncio.connection import AbstractConnection
-from redis.exceptions import AuthenticationError, RedisError, ResponseError
+from redis.exceptions import ResponseError
 
 from zaqar_redis import errors
+from zaqar_redis.keyspace.connection import ConnectionKeeper, Parts
 from zaqar_redis.keyspace.script import Argument
 
 LOG = logging.getLogger(__name__)
-Command = tuple[Argument, ...]
 
 
 class BatchSettings(msgspec.Struct, frozen=True):
-    #: commands in one write; more gain nothing, and delay replies
-    batch_commands: int = 512
-    #: bytes in one write: a few times what a socket buffer takes at once
-    batch_bytes: int = 1024 * 1024
-    #: commands without an answer yet; more are refused with Overloaded
-    in_flight: int = 8192
-    #: bytes of commands not written yet: the memory that a slow store may cost a worker
-    backlog_bytes: int = 64 * 1024 * 1024
-    #: seconds until a command without an answer fails
-    timeout: float = 5.0
-    #: seconds to open a connection
-    connect_timeout: float = 2.0
-    #: seconds between attempts to connect: first and longest, doubled between
-    backoff: float = 0.05
-    backoff_max: float = 2.0
+    #: more gain nothing, and delay replies
+    batch_commands: Annotated[int, Meta(ge=1), "Maximum number of commands in one write."] = 512
+    #: a few times what a socket buffer takes at once
+    batch_bytes: Annotated[
+        int, Meta(ge=1024), "Approximate maximum number of bytes in one write."
+    ] = 1024 * 1024
+    #: more are refused with Overloaded
+    in_flight: Annotated[
+        int,
+        Meta(ge=1),
+        "Maximum number of commands of one worker without a reply; beyond, requests get 503.",
+    ] = 8192
+    #: the memory that a slow store may cost a worker
+    backlog_bytes: Annotated[
+        int,
+        Meta(ge=1024 * 1024),
+        "Maximum number of bytes of commands that wait to be written; beyond, requests get 503.",
+    ] = 64 * 1024 * 1024
+    timeout: Annotated[float, Meta(ge=0.1), "Seconds that a command waits for its reply."] = 5.0
+    connect_timeout: Annotated[float, Meta(ge=0.1), "Seconds that connecting may take."] = 2.0
+    backoff: Annotated[float, Meta(ge=0.001), "Seconds before the first attempt to reconnect."] = (
+        0.05
+    )
+    #: it doubles with each attempt, up to this
+    backoff_max: Annotated[
+        float, Meta(ge=0.001), "Maximum number of seconds between attempts to reconnect."
+    ] = 2.0
 
 
 class PendingCommand:
@@ -70,7 +82,6 @@ class CommandBatcher:
         store: str,
     ) -> None:
         """*name* is for the log, *store* for errors."""
-        self._connect = connect
         self._settings = settings
         self._name = name
         self._store = store
@@ -79,30 +90,32 @@ class CommandBatcher:
         self._sent: deque[PendingCommand] = deque()
         self._wake = asyncio.Event()
         self._connected = asyncio.Event()
-        self._connection_task: asyncio.Task[None] | None = None
-        #: why there is no connection
-        self._last_error: Exception | None = None
+        self._keeper = ConnectionKeeper(
+            connect,
+            self._serve,
+            self._on_lost,
+            name=f"connection to {name}",
+            action="store_lost",
+            timeout=settings.connect_timeout,
+            backoff=settings.backoff,
+            backoff_max=settings.backoff_max,
+        )
         # Stored: to get it from asyncio costs a system call, in the hottest path.
         self._loop: asyncio.AbstractEventLoop
 
     async def start(self) -> None:
         """Connects; stops waiting, but not trying, after the connect timeout."""
         self._loop = asyncio.get_running_loop()
-        self._connection_task = asyncio.create_task(
-            self._run_connection(), name=f"redis {self._name}"
-        )
+        self._keeper.start()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._settings.connect_timeout):
                 await self._connected.wait()
 
     async def close(self) -> None:
-        if self._connection_task:
-            self._connection_task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._connection_task
+        await self._keeper.close()
         self._fail(errors.StoreUnavailable)
 
-    def send(self, command: Command) -> asyncio.Future[Any]:
+    def send(self, command: tuple[Argument, ...]) -> asyncio.Future[Any]:
         """Returns the future of the answer: a reply, or a `redis.exceptions.ResponseError`.
 
         Raises StoreUnavailable while there is no connection, with the reason as its
@@ -111,7 +124,7 @@ class CommandBatcher:
         """
         settings = self._settings
         if not self._connected.is_set():
-            raise errors.StoreUnavailable(self._store) from self._last_error
+            raise errors.StoreUnavailable(self._store) from self._keeper.error
         packed: bytes = hiredis.pack_command(command)  # type: ignore[arg-type]  # ints too
         if (
             len(self._unsent) + len(self._sent) >= settings.in_flight
@@ -125,56 +138,15 @@ class CommandBatcher:
         self._wake.set()
         return answer
 
-    async def _run_connection(self) -> None:
-        pause = self._settings.backoff
-        logged_reason = ""
-        while True:
-            connection = self._connect()
-            closing = False
-            try:
-                async with asyncio.timeout(self._settings.connect_timeout):
-                    await connection.connect()
-                LOG.info("connected to %s", self._name, extra={"action": "store_connected"})
-                pause, logged_reason, self._last_error = self._settings.backoff, "", None
-                self._connected.set()
-                await self._serve(connection)
-            except asyncio.CancelledError:
-                closing = True
-                raise
-            except Exception as error:  # whatever broke it, only a new connection repairs it
-                self._last_error = error
-                # Once: a store that is unavailable for an hour would fill the log.
-                if errors.reason(error) != logged_reason:
-                    logged_reason = errors.reason(error)
-                    LOG.warning(
-                        "no connection to %s: %s",
-                        self._name,
-                        logged_reason,
-                        extra={"action": "store_lost"},
-                    )
-                if isinstance(error, AuthenticationError):
-                    pause = self._settings.backoff_max
-            finally:
-                self._connected.clear()
-                self._fail(errors.StoreUnavailable)
-                # TLS waits for its peer at the end; not on a connection that is lost.
-                with contextlib.suppress(RedisError):
-                    await connection.disconnect(nowait=not closing)
-            # Jitter: after an outage the workers must not all come back at once.
-            await asyncio.sleep(pause * random.uniform(0.5, 1.5))
-            pause = min(2 * pause, self._settings.backoff_max)
+    def _serve(self, connection: AbstractConnection) -> Parts:
+        LOG.info("connected to %s", self._name, extra={"action": "store_connected"})
+        self._keeper.confirm()
+        self._connected.set()
+        return self._write(connection), self._read(connection), self._watch_deadlines()
 
-    async def _serve(self, connection: AbstractConnection) -> None:
-        parts = (self._write(connection), self._read(connection), self._watch_deadlines())
-        tasks = [asyncio.create_task(part) for part in parts]
-        try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+    def _on_lost(self) -> None:
+        self._connected.clear()
+        self._fail(errors.StoreUnavailable)
 
     async def _write(self, connection: AbstractConnection) -> None:
         while True:

@@ -35,7 +35,7 @@ from redis.retry import Retry
 from zaqar_redis import errors
 from zaqar_redis.keyspace import uris
 from zaqar_redis.keyspace.batch import BatchSettings, CommandBatcher
-from zaqar_redis.keyspace.script import Call
+from zaqar_redis.keyspace.script import RedisCommand
 from zaqar_redis.records import MoveLock
 
 LOG = logging.getLogger(__name__)
@@ -63,8 +63,8 @@ class AsyncClient(Protocol):
 
     async def close(self) -> None: ...
 
-    async def call(self, call: Call) -> Any:
-        """Returns the answer of a script.  Raises `errors.StoreUnavailable`."""
+    async def call(self, call: RedisCommand) -> Any:
+        """Returns the answer of a script or a plain command.  Raises `errors.StoreUnavailable`."""
 
     async def command(self, *parts: bytes | str | int) -> Any:
         """Returns the answer of a plain command.  Raises `errors.StoreUnavailable`."""
@@ -94,7 +94,7 @@ class BatchingClient:
     async def close(self) -> None:
         await self._batch.close()
 
-    async def call(self, call: Call) -> Any:
+    async def call(self, call: RedisCommand) -> Any:
         try:
             return await self._batch.send(call.command())
         except NoScriptError:
@@ -124,7 +124,9 @@ class MemoryClient:
     def __init__(self, uri: str, settings: BatchSettings, name: str = "") -> None:
         self.name = name or uri
         self._uri = uri
-        self._redis: redis.asyncio.Redis = _fakeredis().FakeAsyncRedis(server=_fake_server(uri))
+        self._redis: redis.asyncio.Redis = _fakeredis().FakeAsyncRedis(
+            server=_fake_server(uri), protocol=2
+        )
         # Answers as Redis gives them, like the batch: no cursor turned into a number.
         self._redis.response_callbacks.clear()
 
@@ -134,7 +136,7 @@ class MemoryClient:
     async def close(self) -> None:
         await self._redis.aclose()
 
-    async def call(self, call: Call) -> Any:
+    async def call(self, call: RedisCommand) -> Any:
         try:
             return await self._redis.execute_command(*call.command_with_source())
         except ResponseError as refusal:
@@ -163,7 +165,7 @@ class BlockingClient:
         self.connections = connections
         self._redis: redis.Redis
         if urlsplit(validate_uri(uri)).scheme == "memory":
-            self._redis = _fakeredis().FakeRedis(server=_fake_server(uri))
+            self._redis = _fakeredis().FakeRedis(server=_fake_server(uri), protocol=2)
         else:
             pool = redis.BlockingConnectionPool.from_url(
                 uri, max_connections=connections, timeout=settings.timeout, **_options(settings)
@@ -172,7 +174,7 @@ class BlockingClient:
         # Answers as Redis gives them, whichever way a command is sent.
         self._redis.response_callbacks.clear()
 
-    def call(self, call: Call) -> Any:
+    def call(self, call: RedisCommand) -> Any:
         try:
             return self._redis.execute_command(*call.command())
         except NoScriptError:

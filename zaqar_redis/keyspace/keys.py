@@ -114,13 +114,40 @@ class QueueKeys:
         self.live = f"{tag}:live".encode()
 
 
+#: What is stored of each message.
+_MESSAGE = ("messages", "bodies", "ready", "claimed", "delayed", "expiry", "holds")
+#: What is stored of messages and claims.
+_CONTENT = (*_MESSAGE, "claims", "leases", "spent")
+
+#: Keys of a queue that many scripts name together, as ``@name`` (see `script`).
+GROUPS = {
+    "message": _MESSAGE,
+    "content": _CONTENT,
+    #: all that belongs to a queue, and moves with it
+    "queue": (
+        "queue",
+        *_CONTENT,
+        *("idempotency", "idempotency_old", "dead_letters", "dead_letters_old"),
+        *("ledger", "ledger_ends"),
+        *("subscriptions", "subscribers", "subscription_ids", "subscription_ends"),
+    ),
+    #: what lua/shared/append.lua needs
+    "append": (
+        *("queue", "messages", "bodies", "ready", "delayed", "expiry"),
+        *("move_lock", "reserved_epoch", "sweep_index"),
+    ),
+}
+
+
 class TermKeys:
     """The keys of one kind of things of a queue that expire on their own."""
 
     __slots__ = ("move_lock", "terms", "things")
 
     def __init__(self, of: QueueKeys, terms: str, things: str) -> None:
+        #: zset: ids, by expiry
         self.terms: bytes = getattr(of, terms)
+        #: hash: id -> what belongs to it
         self.things: bytes = getattr(of, things)
         self.move_lock = of.move_lock
 
@@ -131,6 +158,7 @@ class RecordKeys:
     __slots__ = ("move_lock", "records")
 
     def __init__(self, of: QueueKeys, records: str) -> None:
+        #: hash: name -> record
         self.records: bytes = getattr(of, records)
         self.move_lock = of.move_lock
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import math
-import random
 from collections.abc import Callable, Sequence
 from itertools import groupby
 from operator import itemgetter
@@ -18,8 +16,7 @@ from redis.exceptions import RedisError
 
 from zaqar_redis import errors
 from zaqar_redis.keyspace.client import AsyncClient
-
-LOG = logging.getLogger(__name__)
+from zaqar_redis.keyspace.connection import ConnectionKeeper, Parts
 
 #: Seconds to wait for a connection, and for the confirmation of a subscription.
 _CONFIRM_TIMEOUT_SECONDS = 4.0
@@ -28,8 +25,8 @@ _MAX_NAMES = 512
 #: Seconds without a message after which the connection is tested by PING, and seconds
 #: for the answer.
 _PING_INTERVAL_SECONDS, _PONG_TIMEOUT_SECONDS = 20.0, 5.0
-#: Seconds between attempts to reconnect: least and most.
-_RECONNECT_DELAY_SECONDS = (0.1, 0.4)
+#: Seconds between attempts to reconnect: subscribers miss messages meanwhile.
+_RECONNECT_DELAY_SECONDS = 0.25
 
 
 class PubSubListener:
@@ -53,9 +50,16 @@ class PubSubListener:
         #: None: it is being opened, and then everything wanted is subscribed
         self._connection: AbstractConnection | None = None
         self._idle = False
-        #: the last logged reason why there is no connection
-        self._logged_reason = ""
-        self._connection_task: asyncio.Task[None] | None = None
+        self._keeper = ConnectionKeeper(
+            client.connection,
+            self._serve,
+            self._on_lost,
+            name=f"connection to listen to {client.name}",
+            action="listener_lost",
+            timeout=_CONFIRM_TIMEOUT_SECONDS,
+            backoff=_RECONNECT_DELAY_SECONDS,
+            backoff_max=_RECONNECT_DELAY_SECONDS,
+        )
         self._pending: list[tuple[str, bytes]] = []
         self._flush_task: asyncio.Task[None] | None = None
 
@@ -64,14 +68,14 @@ class PubSubListener:
         self._permanent = permanent
         for name in permanent:
             self._confirmed[name] = asyncio.Event()
-        self._connection_task = asyncio.create_task(self._run_connection(), name="listener")
+        self._keeper.start()
 
     async def close(self) -> None:
-        for task in (self._connection_task, self._flush_task):
-            if task is not None:
-                task.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await task
+        await self._keeper.close()
+        if self._flush_task is not None:
+            self._flush_task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._flush_task
 
     async def subscribe(self, name: bytes) -> None:
         """Subscribes; returns when nothing from now on is missed.  Idempotent.
@@ -114,47 +118,16 @@ class PubSubListener:
                     with contextlib.suppress(RedisError, OSError, TimeoutError):
                         await _write(connection, what, *names[first : first + _MAX_NAMES])
 
-    async def _run_connection(self) -> None:
-        while True:
-            connection = self._client.connection()
-            try:
-                async with asyncio.timeout(_CONFIRM_TIMEOUT_SECONDS):
-                    await connection.connect()
-                await self._serve(connection)
-            except Exception as error:  # any error: without a new connection nothing is received
-                # Once: a Redis that is unavailable for an hour would fill the log.
-                if errors.reason(error) != self._logged_reason:
-                    self._logged_reason = errors.reason(error)
-                    LOG.warning(
-                        "no connection to listen to %s: %s",
-                        self._client.name,
-                        self._logged_reason,
-                        extra={"action": "listener_lost"},
-                    )
-            finally:
-                self._connection = None
-                for event in self._confirmed.values():
-                    event.clear()
-                with contextlib.suppress(RedisError, OSError):
-                    await connection.disconnect(nowait=True)
-            await asyncio.sleep(random.uniform(*_RECONNECT_DELAY_SECONDS))
-
-    async def _serve(self, connection: AbstractConnection) -> None:
+    def _serve(self, connection: AbstractConnection) -> Parts:
         # Channels added from now on are subscribed by their callers.
         others = [name for name in self._confirmed if name not in self._permanent]
         self._connection, names = connection, (*others, *self._permanent)
-        tasks = [
-            asyncio.create_task(part)
-            for part in (self._begin(connection, names), self._read(connection))
-        ]
-        try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        return self._begin(connection, names), self._read(connection)
+
+    def _on_lost(self) -> None:
+        self._connection = None
+        for event in self._confirmed.values():
+            event.clear()
 
     async def _begin(self, connection: AbstractConnection, names: Sequence[bytes]) -> None:
         """Subscribes to all that is wanted, then watches the connection by PING."""
@@ -187,7 +160,7 @@ class PubSubListener:
 
     def _complete(self) -> None:
         """Ends a reconnection: everything that was wanted is confirmed."""
-        self._logged_reason = ""
+        self._keeper.confirm()
         if len(self._confirmed) > len(self._permanent):
             self._on_reconnect()  # messages may have been missed meanwhile
 

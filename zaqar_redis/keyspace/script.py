@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lua scripts as verbs, and how verbs are run: in an event loop, and blocking.
 
-A script's first lines are its signature: ``local name = KEYS[1]`` and
-``local name = ARGV[1]``.  They are read here, so that Python passes keys and
-arguments by name and a wrong name fails before anything is sent.
+A script's signature (`script_source`) names its keys and arguments, so that Python passes them
+by name, and a wrong name fails before anything is sent.
 
-A verb is a generator that yields `Call` values and is sent their answers: the
-same verb is awaited by the server and run by synchronous callers.  Independent calls
-may be yielded together; the server sends them in one write.  It may also yield another
+A verb is a generator that yields `Call` and `RedisCommand` values and is sent their answers: the
+same verb is awaited by the server and run by synchronous callers.  Independent ones
+may be yielded together, as a list; the server sends them in one write.  It may also yield another
 verb, perhaps of another store, and a `Pause`.  What fails, e.g. a call to a store that is
 unavailable, raises its error where it was yielded.
 """
@@ -17,51 +16,64 @@ from __future__ import annotations
 import asyncio
 import functools
 import hashlib
-import re
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
-from importlib import resources
 from operator import attrgetter, itemgetter
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, cast
+
+from zaqar_redis.keyspace.script_source import ScriptSource
 
 P = ParamSpec("P")
 T = TypeVar("T")
 Argument = bytes | str | int
 
-_SIGNATURE = re.compile(r"^local (\w+)\s*= (?:tonumber\()?(KEYS|ARGV)\[(\d+)\]", re.MULTILINE)
-_REST = re.compile(r"^-- ARGV\[(\d+)\.\.\.\]", re.MULTILINE)
-_INCLUDE = re.compile(r"^--#include (\w+)\n", re.MULTILINE)
+
+class RedisCommand:
+    """A plain command, ready to send."""
+
+    __slots__ = ("_parts",)
+
+    def __init__(self, *parts: Argument) -> None:
+        self._parts = parts
+
+    @classmethod
+    def page(cls, zset: bytes, after: str, limit: int) -> RedisCommand:
+        """Returns the command that reads members, all of one score, behind *after* or all."""
+        return cls("ZRANGEBYLEX", zset, f"({after}" if after else "-", "+", "LIMIT", 0, limit)
+
+    def command(self) -> tuple[Argument, ...]:
+        return self._parts
+
+    def command_with_source(self) -> tuple[Argument, ...]:
+        """Returns the command for a server that lacks its script."""
+        return self._parts
 
 
-class Call:
+class Call(RedisCommand):
     """One script with its keys and arguments, ready to send."""
 
-    __slots__ = ("_tail", "script")
+    __slots__ = ("script",)
 
     def __init__(self, script: Script, tail: tuple[Argument, ...]) -> None:
         self.script = script
-        self._tail = tail
+        self._parts = tail
 
     def command(self) -> tuple[Argument, ...]:
-        return ("EVALSHA", self.script.sha, *self._tail)
+        return ("EVALSHA", self.script.sha, *self._parts)
 
     def command_with_source(self) -> tuple[Argument, ...]:
-        """Returns the command with the script's source, for a server that lacks the script."""
-        return ("EVAL", self.script.source, *self._tail)
+        return ("EVAL", self.script.source, *self._parts)
 
 
 class Script:
     """The script of one verb: ``lua/<resource>_<verb>.lua``."""
 
     def __init__(self, name: str) -> None:
+        """Raises ValueError when the script's signature or an include is wrong."""
         self.name = name
-        folder = resources.files(__package__).joinpath("lua")
-        text = folder.joinpath(f"{name}.lua").read_text()
-        self.keys, self.args = _signature(name, text)
-        self.takes_rest = bool(_REST.search(text))
-        self.source = _INCLUDE.sub(
-            lambda found: folder.joinpath("shared", f"{found[1]}.lua").read_text(), text
-        )
+        read = ScriptSource.load(name)
+        self.source = read.text
+        self.keys, self.args, self.takes_rest = tuple(read.keys), tuple(read.args), read.takes_rest
         self.sha = hashlib.sha1(self.source.encode(), usedforsecurity=False).hexdigest()
         self._pick_keys = _picker(attrgetter, self.keys)
         self._pick_args = _picker(itemgetter, self.args)
@@ -88,31 +100,18 @@ def _picker(getter: Any, names: tuple[str, ...]) -> Callable[[Any], tuple[Any, .
     return pick if len(names) > 1 else lambda source: (pick(source),)
 
 
-def _signature(name: str, text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    names: dict[str, list[str]] = {"KEYS": [], "ARGV": []}
-    for found in _SIGNATURE.finditer(text):
-        known = names[found[2]]
-        if int(found[3]) != len(known) + 1:
-            raise ValueError(f"{name}.lua: {found[2]}[{found[3]}] is out of order")
-        known.append(found[1])
-    rest = _REST.search(text)
-    if rest and int(rest[1]) != len(names["ARGV"]) + 1:
-        raise ValueError(f"{name}.lua: the rest does not begin behind the last argument")
-    return tuple(names["KEYS"]), tuple(names["ARGV"])
-
-
 class AsyncScriptClient(Protocol):
     """A client that sends calls from a running event loop."""
 
-    def call(self, call: Call) -> Coroutine[Any, Any, Any]:
-        """Returns the answer of the script.  Raises `errors.StoreUnavailable`."""
+    def call(self, call: RedisCommand) -> Coroutine[Any, Any, Any]:
+        """Returns the answer of a script or a plain command.  Raises `errors.StoreUnavailable`."""
 
 
 class SyncScriptClient(Protocol):
     """A client that sends calls and blocks."""
 
-    def call(self, call: Call) -> Any:
-        """Returns the answer of the script.  Raises `errors.StoreUnavailable`."""
+    def call(self, call: RedisCommand) -> Any:
+        """Returns the answer of a script or a plain command.  Raises `errors.StoreUnavailable`."""
 
 
 class Pause:
@@ -124,7 +123,9 @@ class Pause:
         self.seconds = seconds
 
 
-Steps = Generator["Call | Pause | Awaitable[Any] | Sequence[Call | Awaitable[Any]]", Any, T]
+Steps = Generator[
+    "RedisCommand | Pause | Awaitable[Any] | Sequence[RedisCommand | Awaitable[Any]]", Any, T
+]
 
 
 class Verb(Generic[T]):
@@ -167,22 +168,24 @@ class Verb(Generic[T]):
 
 def _answer(client: AsyncScriptClient, request: Any) -> Generator[Any, Any, Any]:
     """Returns what to wait for in an event loop to get the answer of a request."""
-    if isinstance(request, Call):
+    if isinstance(request, RedisCommand):
         return client.call(request).__await__()
-    if isinstance(request, Sequence):
-        each = [client.call(one) if isinstance(one, Call) else one for one in request]
+    if isinstance(request, Verb):
+        return request.__await__()
+    if isinstance(request, list):
+        each = [client.call(one) if isinstance(one, RedisCommand) else one for one in request]
         return asyncio.gather(*each).__await__()
     if isinstance(request, Pause):
         return asyncio.sleep(request.seconds).__await__()
-    return cast(Generator[Any, Any, Any], request.__await__())
+    return cast(Generator[Any, Any, Any], request.__await__())  # e.g. of another driver
 
 
 def _answer_blocking(client: SyncScriptClient, request: Any) -> Generator[Any, Any, Any]:
     """Returns the answer of a request: a generator that never yields."""
-    if isinstance(request, Call):
+    if isinstance(request, RedisCommand):
         return client.call(request)
-    if isinstance(request, Sequence):
-        return [client.call(one) if isinstance(one, Call) else one.run() for one in request]
+    if isinstance(request, list):
+        return [client.call(one) if isinstance(one, RedisCommand) else one.run() for one in request]
     if isinstance(request, Pause):
         time.sleep(request.seconds)
         return None

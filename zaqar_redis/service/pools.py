@@ -13,8 +13,8 @@ from zaqar_redis.keyspace import uris
 from zaqar_redis.keyspace.client import check_options, redact_password
 from zaqar_redis.records import Flavor, Job, Pool, QueueLocation, StoreShare
 from zaqar_redis.storage.control import DEFAULT_POOL
-from zaqar_redis.storage.pools import PooledDriver, shares
-from zaqar_redis.storage.pools.rebalance import REBALANCE_JOB, drain_job
+from zaqar_redis.storage.pools import PooledDriver
+from zaqar_redis.storage.pools.rebalance import REBALANCE_JOB, drain_job, imbalances
 
 #: How often a change is tried when others change pools meanwhile.
 _UPDATE_TRIES = 10
@@ -171,7 +171,7 @@ class RebalanceService:
         counts = await self._driver.jobs.counts()
         pools = (await self._driver.control.pools.list()).items
         targets = dict(counts)
-        for surplus, deficit in shares.imbalances(pools, counts):
+        for surplus, deficit in imbalances(pools, counts):
             for name in surplus:
                 targets[name] -= surplus[name]
             for name in deficit:

@@ -29,7 +29,7 @@ from zaqar_redis.spark.partition_reader import ReadSpec
 from zaqar_redis.spark.partitions import RangePartition
 from zaqar_redis.spark.selection import QueueSelection, QueueSnapshot
 from zaqar_redis.spark.stores import StoreConfig, StoreConnections
-from zaqar_redis.storage.redis import range_reader
+from zaqar_redis.storage.redis.bulk import range_reader
 
 
 class BatchReader(DataSourceReader):

@@ -42,9 +42,9 @@ from zaqar_redis.spark.options import SourceOptions
 from zaqar_redis.spark.selection import QueueSelection, QueueSnapshot
 from zaqar_redis.spark.stores import StoreConfig, StoreConnections, StoreLocation
 from zaqar_redis.spark.stream_reader import StreamReader
-from zaqar_redis.storage.redis import range_reader
+from zaqar_redis.storage.redis.bulk import range_reader
+from zaqar_redis.storage.redis.bulk.ranges import RedisRanges
 from zaqar_redis.storage.redis.queues import RedisQueues
-from zaqar_redis.storage.redis.ranges import RedisRanges
 
 LOG = logging.getLogger(__name__)
 

@@ -22,7 +22,7 @@ from zaqar_redis.storage.redis import identity
 
 if TYPE_CHECKING:
     from zaqar_redis.spark.partition_reader import ReadSpec
-    from zaqar_redis.storage.redis.range_reader import RawPage
+    from zaqar_redis.storage.redis.bulk.range_reader import RawPage
 
 #: The first 56 bytes, which even the shortest envelope has: seven words to compare.
 _HEAD = np.dtype(

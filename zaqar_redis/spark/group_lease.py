@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 from zaqar_redis import errors
 from zaqar_redis.spark.stores import StoreConfig, StoreConnections
-from zaqar_redis.storage.redis.roles import RedisRoles
+from zaqar_redis.storage.redis.control import RedisRoles
 
 LOG = logging.getLogger(__name__)
 

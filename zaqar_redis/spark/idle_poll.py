@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from zaqar_redis.spark.selection import QueueSnapshot
 from zaqar_redis.spark.stores import StoreConnections
-from zaqar_redis.storage.redis.blocking_feed import BlockingFeed
+from zaqar_redis.storage.redis.bulk.blocking_feed import BlockingFeed
 
 #: Seconds after which queues are polled without a notification: one may be lost, and a
 #: queue may have moved.

@@ -17,13 +17,13 @@ from zaqar_redis.spark.decode import MessageSource
 from zaqar_redis.spark.partitions import RangePartition
 from zaqar_redis.spark.stores import StoreConfig, StoreConnections, StoreLocation
 from zaqar_redis.spark.task_progress import report_progress
-from zaqar_redis.storage.redis.range_reader import (
+from zaqar_redis.storage.redis.bulk.range_reader import (
     EpochChanged,
     RangeFields,
     RangeReader,
     RawPage,
 )
-from zaqar_redis.storage.redis.ranges import RedisRanges
+from zaqar_redis.storage.redis.bulk.ranges import RedisRanges
 
 LOG = logging.getLogger(__name__)
 

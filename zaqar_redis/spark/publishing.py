@@ -15,7 +15,7 @@ from zaqar_redis.spark import rows
 from zaqar_redis.spark.rows import RowChunk
 from zaqar_redis.spark.stores import StoreConfig, StoreConnections, StoreLocation
 from zaqar_redis.storage.contract import EncryptionRequired
-from zaqar_redis.storage.redis.staged_chunks import RedisStagedChunks
+from zaqar_redis.storage.redis.bulk.staged_chunks import RedisStagedChunks
 
 _TTL = rules.Limits().default_message_ttl
 

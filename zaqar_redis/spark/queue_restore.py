@@ -24,8 +24,9 @@ from zaqar_redis.spark.archived import ArchivedMessage
 from zaqar_redis.spark.options import SourceOptions
 from zaqar_redis.spark.stores import StoreConfig, StoreConnections, StoreLocation
 from zaqar_redis.storage.move.queue_import import ImportObstacle, QueueImport
-from zaqar_redis.storage.redis import identity, ledger
-from zaqar_redis.storage.redis.control import RedisCatalogue
+from zaqar_redis.storage.redis import identity
+from zaqar_redis.storage.redis.bulk import ledger
+from zaqar_redis.storage.redis.catalogue import RedisCatalogue
 from zaqar_redis.storage.redis.transfer import RedisTransfer
 
 #: Messages of one round trip: a few milliseconds of Redis' time.

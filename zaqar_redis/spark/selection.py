@@ -20,7 +20,7 @@ from zaqar_redis.spark.options import (
     SourceOptions,
 )
 from zaqar_redis.spark.stores import StoreConnections, StoreLocation
-from zaqar_redis.storage.redis.ranges import RedisRanges
+from zaqar_redis.storage.redis.bulk.ranges import RedisRanges
 
 #: Seconds between two listings of the queues of a pattern.
 _REDISCOVERY_SECONDS = 10.0

@@ -34,8 +34,8 @@ from zaqar_redis.spark.rows import RowChunk, RowEncoding
 from zaqar_redis.spark.stores import StoreConfig, StoreConnections, StoreLocation
 from zaqar_redis.spark.task_info import TaskInfo
 from zaqar_redis.storage.contract import EncryptionRequired
-from zaqar_redis.storage.redis.ledger import BatchDigest, ChunkMismatch, RedisLedger
-from zaqar_redis.storage.redis.staged_chunks import RedisStagedChunks
+from zaqar_redis.storage.redis.bulk.ledger import BatchDigest, ChunkMismatch, RedisLedger
+from zaqar_redis.storage.redis.bulk.staged_chunks import RedisStagedChunks
 
 T = TypeVar("T")
 

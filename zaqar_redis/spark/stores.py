@@ -22,7 +22,8 @@ from zaqar_redis.records import Pool
 from zaqar_redis.spark.options import SourceOptions
 from zaqar_redis.storage.control import DEFAULT_POOL
 from zaqar_redis.storage.pools.controllers import RoutedQueues
-from zaqar_redis.storage.pools.router import Attempts, RetryPolicy, Router
+from zaqar_redis.storage.pools.retry import Attempts, RetryPolicy
+from zaqar_redis.storage.pools.router import Router
 from zaqar_redis.storage.redis.blocking import BlockingRedisControl, BlockingRedisStore
 from zaqar_redis.storage.redis.claims import RedisClaims
 

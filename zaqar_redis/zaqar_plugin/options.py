@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from oslo_config import cfg
 
-from zaqar_redis.storage.pools.router import DEFAULT_RETRY
+from zaqar_redis.storage.pools.retry import DEFAULT_RETRY
 
 #: Schemes of our own, for redis://, rediss:// and unix://: stock Zaqar finds a driver by
 #: the scheme of a pool's URI, and has one for ``redis`` already.

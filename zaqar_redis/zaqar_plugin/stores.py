@@ -17,7 +17,8 @@ from zaqar_redis.keyspace.script import Steps, Verb, verb
 from zaqar_redis.records import NewMessage, Pool, PostResult
 from zaqar_redis.storage.control import DEFAULT_POOL
 from zaqar_redis.storage.pools.controllers import RoutedQueues
-from zaqar_redis.storage.pools.router import RetryPolicy, Route, Router
+from zaqar_redis.storage.pools.retry import RetryPolicy
+from zaqar_redis.storage.pools.router import Route, Router
 from zaqar_redis.storage.redis import posting
 from zaqar_redis.storage.redis.blocking import BlockingRedisControl, BlockingRedisStore
 from zaqar_redis.storage.redis.messages import RedisMessages

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from tests.spark.jobs import commands
-from tests.spark.support import SparkTestStore
+from tests.support.spark_reads import SparkTestStore
 from zaqar_redis.spark.jobs import archive as job
 from zaqar_redis.spark.jobs.archiving.settings import ArchiveSettings
 from zaqar_redis.spark.jobs.report import JobReport

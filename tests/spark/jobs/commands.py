@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import pytest
 
-from tests import servers
+from tests.support import servers
 from zaqar_redis.spark.jobs import running as jobs
 from zaqar_redis.spark.jobs.running import SparkJob
 

@@ -8,16 +8,16 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from tests import servers
+from tests.support import servers
 from zaqar_redis import clock
 from zaqar_redis.keyspace import envelope, keys
 from zaqar_redis.keyspace.client import BlockingClient
 from zaqar_redis.records import ClaimResult, NewMessage, Pool
 from zaqar_redis.spark.stores import StoreConfig, StoreConnections
+from zaqar_redis.storage.redis.bulk.ledger import RedisLedger
 from zaqar_redis.storage.redis.claims import RedisClaims
-from zaqar_redis.storage.redis.control import RedisPools
-from zaqar_redis.storage.redis.ledger import RedisLedger
 from zaqar_redis.storage.redis.messages import RedisMessages
+from zaqar_redis.storage.redis.pools import RedisPools
 from zaqar_redis.storage.redis.queues import RedisQueues
 
 _CHUNK = 1000

@@ -19,10 +19,10 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from tests import servers
 from tests.spark.jobs import commands
 from tests.spark.jobs.archives import archive
-from tests.spark.support import SparkTestStore
+from tests.support import servers
+from tests.support.spark_reads import SparkTestStore
 from zaqar_redis import errors
 from zaqar_redis.cli import profile_file
 from zaqar_redis.spark.jobs import analytics as job

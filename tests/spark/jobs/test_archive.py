@@ -16,7 +16,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.spark.jobs.archives import archive, archived, duplicates, files, ranks
-from tests.spark.support import SparkTestStore
+from tests.support.spark_reads import SparkTestStore
 from zaqar_redis import errors
 from zaqar_redis.spark import columns
 from zaqar_redis.spark.jobs import archive as job

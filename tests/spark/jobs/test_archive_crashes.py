@@ -13,10 +13,10 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from tests import servers
 from tests.spark.jobs import commands
 from tests.spark.jobs.archives import PipelineProcess, archive, archived, duplicates, files, ranks
-from tests.spark.support import SparkTestStore
+from tests.support import servers
+from tests.support.spark_reads import SparkTestStore
 from zaqar_redis.spark.jobs import archive as job
 from zaqar_redis.spark.jobs import running
 from zaqar_redis.spark.jobs.archiving import compaction, reading, tables, transaction_log

@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.spark.jobs.archives import archive, archived, files
-from tests.spark.support import SparkTestStore
+from tests.support.spark_reads import SparkTestStore
 from zaqar_redis.spark.jobs import analytics, audit, replay, running
 from zaqar_redis.spark.jobs.archiving import (
     compaction,

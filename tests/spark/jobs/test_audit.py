@@ -17,7 +17,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.spark.jobs.archives import archive, files
-from tests.spark.support import SparkTestStore
+from tests.support.spark_reads import SparkTestStore
 from zaqar_redis import errors
 from zaqar_redis.spark.jobs import audit as job
 from zaqar_redis.spark.jobs import running

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests import servers
 from tests.spark.jobs import archives, commands
 from tests.spark.jobs.test_redrive import DEAD, post_dead_letters
-from tests.spark.support import SparkTestStore
+from tests.support import servers
+from tests.support.spark_reads import SparkTestStore
 
 #: At the rate below the jobs take longer than the test waits.
 _MESSAGES = 6000

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from tests import servers
 from tests.spark.jobs import commands
-from tests.spark.support import BatchRead, SparkTestStore
+from tests.support import servers
+from tests.support.spark_reads import BatchRead, SparkTestStore
 from zaqar_redis import clock, errors
 from zaqar_redis.keyspace import envelope
 from zaqar_redis.records import NewMessage
@@ -21,8 +21,8 @@ from zaqar_redis.spark.jobs.redrive import RedriveSettings
 from zaqar_redis.spark.jobs.report import JobReport
 from zaqar_redis.spark.jobs.running import JobRefused
 from zaqar_redis.spark.stores import StoreConfig
-from zaqar_redis.storage.redis.dead_letter_posting import RedisDeadLetters
-from zaqar_redis.storage.redis.ledger import RedisLedger
+from zaqar_redis.storage.redis.bulk.dead_letters import RedisDeadLetters
+from zaqar_redis.storage.redis.bulk.ledger import RedisLedger
 
 DEAD = "dead"
 RETRY = "get_json_object(cast(body as string), '$.kind') = 'retry'"
@@ -263,6 +263,7 @@ def test_next_redrive_completes_a_killed_one(
     redriven = store.last_rank()
     assert redriven < 2000
     _expire_claims(store)
+    store.expire_roles()
 
     document = commands.report(capsys, store, redrive, "--queue", DEAD)
     parts = document["counts"]["dead letters seen"]

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from tests import servers
 from tests.spark.jobs import commands
-from tests.spark.support import BatchRead, SparkTestStore
+from tests.support import servers
+from tests.support.spark_reads import BatchRead, SparkTestStore
 from zaqar_redis import errors
 from zaqar_redis.spark.jobs import archive, replay
 from zaqar_redis.spark.jobs.archiving import settings as archiving

@@ -1,10 +1,8 @@
 -- Read queues that were deleted some time ago: queue, pool; of each.
-local catalogue = KEYS[1]            -- hash: queue -> pool
-local deleted   = KEYS[2]            -- zset: deleted queues by time
-local now       = tonumber(ARGV[1])  -- ms; 0: the time of Redis
-local age       = tonumber(ARGV[2])  -- ms since the deletion, at least
-local after     = tonumber(ARGV[3])  -- how many to pass over
-local limit     = tonumber(ARGV[4])  -- how many at most
+--#keys catalogue deleted
+--#args now:number age:number after:number limit:number
+-- age: ms since the deletion, at least
+-- after: how many to pass over
 --#include now
 
 local found = {}

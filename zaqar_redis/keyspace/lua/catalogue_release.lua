@@ -1,12 +1,7 @@
 -- Remove the catalogue entry of a deleted queue. Returns 1 if that was done, else 0.
-local catalogue = KEYS[1]  -- hash: queue -> pool
-local queues    = KEYS[2]  -- zset: queues that live in the pool
-local project   = KEYS[3]  -- hash: pool -> how many queues of the project
-local deleted   = KEYS[4]  -- zset: deleted queues by time
-local moves     = KEYS[5]  -- hash: queue -> move
-local news      = KEYS[6]  -- channel: what changed
-local queue     = ARGV[1]  -- project and name
-local pool      = ARGV[2]  -- where it was
+--#keys catalogue queues project deleted moves news
+--#args queue pool
+-- pool: where it was
 --#include catalogue
 
 if redis.call('HGET', catalogue, queue) ~= pool or not redis.call('ZSCORE', deleted, queue)

@@ -1,17 +1,13 @@
 -- Send a publication, and append it to the channel's history.
 --
 -- Returns {offset, epoch, 1 when it was sent}; offset 0 when no history is stored.
-local channel       = KEYS[1]            -- hash: epoch, offset, version of a channel
-local history       = KEYS[2]            -- stream: publications, by offset
-local once          = KEYS[3]            -- string: the position that a key was given
-local payload       = ARGV[1]            -- of the publication
-local size          = tonumber(ARGV[2])  -- publications to keep; 0: none
-local ttl           = ARGV[3]            -- seconds to keep them
-local meta_ttl      = ARGV[4]            -- seconds to keep offset and epoch
-local epoch         = ARGV[5]            -- of a new channel
-local remember      = ARGV[6]            -- ms to store the key; 0: there is none
-local version       = tonumber(ARGV[7])  -- of the content; 0: it has none
-local version_epoch = ARGV[8]            -- within which versions are compared
+--#keys channel history once
+--#args payload size:number ttl meta_ttl epoch remember version:number version_epoch
+-- size: publications to keep; 0: none
+-- epoch: of a new channel
+-- remember: ms to store the key; 0: there is none
+-- version: of the content; 0: it has none
+
 if remember ~= '0' then
     local known = redis.call('GET', once)
     if known then

@@ -1,21 +1,10 @@
 -- Check a page of messages, and repair what can be repaired.
 --
 -- Returns {rank of the last one or '', how many, {what, how often; of each finding}}.
-local messages  = KEYS[1]            -- zset: every message by rank
-local bodies    = KEYS[2]            -- hash: rank -> envelope
-local ready     = KEYS[3]            -- zset: claimable by rank
-local claimed   = KEYS[4]            -- zset: held, by the end of the hold
-local delayed   = KEYS[5]            -- zset: delayed, by the end of the delay
-local expiry    = KEYS[6]            -- zset: every message by expiry
-local holds     = KEYS[7]            -- hash: rank -> last claim and count
-local move_lock = KEYS[8]            -- string: the move lock, while the queue moves
-local after     = ARGV[1]            -- rank to go on behind
-local limit     = tonumber(ARGV[2])  -- messages at most
-local repair    = ARGV[3]            -- '1': repair it
---#include move_lock
---#include envelope
---#include valid_envelope
---#include findings
+--#keys @message move_lock
+--#args after limit:number repair:flag
+-- after: rank to go on behind
+--#include move_lock valid_envelope findings
 
 local ranks = redis.call('ZRANGEBYSCORE', messages, '(' .. after, '+inf', 'LIMIT', 0, limit)
 if #ranks == 0 then
@@ -32,7 +21,7 @@ for _, state in ipairs({claimed, delayed, ready}) do
 end
 
 local function fix(...)
-    if repair == '1' then
+    if repair then
         redis.call(...)
     end
 end

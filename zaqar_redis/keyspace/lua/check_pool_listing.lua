@@ -1,12 +1,9 @@
 -- Check that the queues listed for a pool are those that the catalogue has there.
 --
 -- Returns {queue to go on behind or '', {queue, where it is or false; of each that is not}}.
-local catalogue = KEYS[1]            -- hash: queue -> pool
-local queues    = KEYS[2]            -- zset: queues that live in the pool
-local pool      = ARGV[1]            -- name
-local after     = ARGV[2]            -- queue to go on behind, or ''
-local limit     = tonumber(ARGV[3])  -- queues at most
-local repair    = ARGV[4]            -- '1': repair it
+--#keys catalogue queues
+--#args pool after limit:number repair:flag
+-- after: queue to go on behind, or ''
 
 local from = after == '' and '-' or '(' .. after
 local page = redis.call('ZRANGEBYLEX', queues, from, '+', 'LIMIT', 0, limit)
@@ -16,9 +13,9 @@ for _, queue in ipairs(page) do
     if current_pool ~= pool then
         wrong[#wrong + 1] = queue
         wrong[#wrong + 1] = current_pool
-        if repair == '1' and current_pool then
+        if repair and current_pool then
             redis.call('ZREM', queues, queue)
-        elseif repair == '1' then
+        elseif repair then
             redis.call('HSET', catalogue, queue, pool)
         end
     end

@@ -2,22 +2,10 @@
 --
 -- A body without its message is one that was posted and got lost: it is restored. All
 -- other entries are removed. Returns {where to go on or '0', {what, how often; of each finding}}.
-local messages  = KEYS[1]            -- zset: every message by rank
-local bodies    = KEYS[2]            -- hash: rank -> envelope
-local ready     = KEYS[3]            -- zset: claimable by rank
-local claimed   = KEYS[4]            -- zset: held, by the end of the hold
-local delayed   = KEYS[5]            -- zset: delayed, by the end of the delay
-local expiry    = KEYS[6]            -- zset: every message by expiry
-local holds     = KEYS[7]            -- hash: rank -> last claim and count
-local move_lock = KEYS[8]            -- string: the move lock, while the queue moves
-local which     = ARGV[1]            -- name of one of these keys
-local cursor    = ARGV[2]            -- '0' at first
-local limit     = tonumber(ARGV[3])  -- members to look at, about
-local repair    = ARGV[4]            -- '1': repair it
---#include move_lock
---#include envelope
---#include valid_envelope
---#include findings
+--#keys @message move_lock
+--#args which cursor limit:number repair:flag
+-- which: name of one of these keys
+--#include move_lock valid_envelope findings
 
 local hash = ({bodies = bodies, holds = holds})[which]
 local zset = ({ready = ready, claimed = claimed, delayed = delayed, expiry = expiry})[which]
@@ -28,7 +16,7 @@ local function restore(rank, envelope)
         return
     end
     note('message')
-    if repair ~= '1' then
+    if not repair then
         return
     end
     redis.call('ZADD', messages, rank, rank)
@@ -47,9 +35,9 @@ for at = 1, #page[2], 2 do
             restore(rank, page[2][at + 1])
         else
             note('stray')
-            if repair == '1' and hash then
+            if repair and hash then
                 redis.call('HDEL', hash, rank)
-            elseif repair == '1' then
+            elseif repair then
                 redis.call('ZREM', zset, rank)
             end
         end

@@ -1,20 +1,12 @@
 -- Check that subscriptions, their subscribers, their order and their ends agree.
 --
 -- Returns {where to go on or '0', {what, how often; of each finding}}.
-local subscriptions     = KEYS[1]            -- hash: id -> subscription
-local subscribers       = KEYS[2]            -- hash: subscriber -> id
-local subscription_ids  = KEYS[3]            -- zset, score 0: ids of subscriptions
-local subscription_ends = KEYS[4]            -- zset: ids of subscriptions by expiry
-local move_lock         = KEYS[5]            -- string: the move lock, while the queue moves
-local which             = ARGV[1]            -- name of one of these keys
-local cursor            = ARGV[2]            -- '0' at first
-local limit             = tonumber(ARGV[3])  -- members to look at, about
-local repair            = ARGV[4]            -- '1': repair it
---#include move_lock
---#include subscriber
---#include findings
+--#keys subscriptions subscribers subscription_ids subscription_ends move_lock
+--#args which cursor limit:number repair:flag
+-- which: name of one of these keys
+--#include move_lock subscriber findings
 
-local repairs = repair == '1'
+local repairs = repair
 
 local function check_subscription(id, record)
     if not redis.call('ZSCORE', subscription_ends, id) then

@@ -1,23 +1,9 @@
 -- Renew a live claim: its lease starts anew, and its messages outlive it.
 --
 -- Returns 1, or 0 when there is no such claim.
-local bodies      = KEYS[1]            -- hash: rank -> envelope
-local claimed     = KEYS[2]            -- zset: held, by the end of the hold
-local expiry      = KEYS[3]            -- zset: every message by expiry
-local holds       = KEYS[4]            -- hash: rank -> last claim and count
-local claims      = KEYS[5]            -- hash: claim -> ttl and ranks
-local leases      = KEYS[6]            -- zset: claims by the end of their lease
-local move_lock   = KEYS[7]            -- string: the move lock, while the queue moves
-local sweep_index = KEYS[8]            -- zset: queues of the slot by their next sweep
-local queue       = KEYS[9]            -- hash: the queue itself
-local now         = tonumber(ARGV[1])  -- ms; 0: the time of Redis
-local claim       = ARGV[2]            -- id
-local ttl         = tonumber(ARGV[3])  -- seconds
-local grace       = tonumber(ARGV[4])  -- seconds
---#include move_lock
---#include now
---#include envelope
---#include hold
+--#keys bodies claimed expiry holds claims leases move_lock sweep_index queue
+--#args now:number claim ttl:number grace:number
+--#include move_lock now envelope hold
 
 local ranks = held_by(claim)
 if not ranks then

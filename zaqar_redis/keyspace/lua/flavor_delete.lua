@@ -1,9 +1,6 @@
 -- Remove a flavor; its pools stay, without one.
-local pools   = KEYS[1]  -- hash: name -> pool
-local flavors = KEYS[2]  -- hash: name -> what it can do, as JSON
-local news    = KEYS[3]  -- channel: what changed
-local version = KEYS[4]  -- string: how often pools have changed
-local name    = ARGV[1]  -- of the flavor
+--#keys pools flavors news version
+--#args name
 --#include pool
 
 if redis.call('HDEL', flavors, name) == 0 then

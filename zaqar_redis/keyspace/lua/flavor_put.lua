@@ -1,13 +1,9 @@
 -- Create a flavor, or give it other pools, also those of other flavors.
 --
 -- Returns {'created'}, {'replaced'}, {'missing', a pool that does not exist} or {'many'}.
-local pools   = KEYS[1]            -- hash: name -> pool
-local flavors = KEYS[2]            -- hash: name -> what it can do, as JSON
-local news    = KEYS[3]            -- channel: what changed
-local version = KEYS[4]            -- string: how often pools have changed
-local name    = ARGV[1]            -- of the flavor
-local most    = tonumber(ARGV[2])  -- flavors there may be
--- ARGV[3...]: the names of its pools
+--#keys pools flavors news version
+--#args name most:number rest...
+-- rest: the names of its pools
 --#include pool
 
 local known = redis.call('HEXISTS', flavors, name) == 1
@@ -15,7 +11,7 @@ if not known and redis.call('HLEN', flavors) >= most then
     return {'many'}
 end
 local wanted = {}
-for place = 3, #ARGV do
+for place = rest, #ARGV do
     wanted[ARGV[place]] = true
     if redis.call('HEXISTS', pools, ARGV[place]) == 0 then
         return {'missing', ARGV[place]}

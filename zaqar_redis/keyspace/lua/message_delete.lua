@@ -4,32 +4,20 @@
 -- was named; {'unheld', rank} when a claim was named and one is not held;
 -- {'expired'} when the claim named is not alive; {'other', rank} when another
 -- claim holds one.
-local queue     = KEYS[1]            -- hash: the queue itself
-local messages  = KEYS[2]            -- zset: every message by rank
-local bodies    = KEYS[3]            -- hash: rank -> envelope
-local ready     = KEYS[4]            -- zset: claimable by rank
-local claimed   = KEYS[5]            -- zset: held, by the end of the hold
-local delayed   = KEYS[6]            -- zset: delayed, by the end of the delay
-local expiry    = KEYS[7]            -- zset: every message by expiry
-local holds     = KEYS[8]            -- hash: rank -> last claim and count
-local claims    = KEYS[9]            -- hash: claim -> ttl and ranks
-local leases    = KEYS[10]           -- zset: claims by the end of their lease
-local spent     = KEYS[11]           -- list: claims without messages
-local move_lock = KEYS[12]           -- string: the move lock, while the queue moves
-local now       = tonumber(ARGV[1])  -- ms; 0: the time of Redis
-local policy    = ARGV[2]            -- 'free': unless claimed; 'any'; 'held': by these claims
-local owners    = ARGV[3]            -- ids of claims, 32 characters each
--- ARGV[4...]: epoch and rank of each message
---#include move_lock
---#include now
---#include forget
+--#keys queue @content move_lock
+--#args now:number policy owners rest...
+-- policy: 'free': unless claimed; 'any'; 'held': by these claims
+-- owners: ids of claims, 32 characters each
+-- rest: epoch and rank of each message
+--#include move_lock now forget
+
 local HOLDER = 32    -- characters of a hold that are the id of the claim
 local RANK   = 16    -- characters of a rank at most
 local SPENT  = 64    -- claims without messages at most; half of them when it is reached
 
 local epoch = redis.call('HGET', queue, 'epoch')
 local ranks = {}
-for place = 4, #ARGV, 2 do
+for place = rest, #ARGV, 2 do
     -- An id of another queue, or of an earlier epoch of this one, is skipped.
     if ARGV[place] == epoch then
         ranks[#ranks + 1] = ARGV[place + 1]

@@ -3,28 +3,11 @@
 -- Returns {now, epoch, ms until something hidden may become visible or false if unknown, the
 -- rank scanned last or false when the end was reached, then rank, envelope and hold
 -- (or false) of each}; {now, false} when there is no such queue.
-local queue      = KEYS[1]            -- hash: the queue itself
-local messages   = KEYS[2]            -- zset: every message by rank
-local bodies     = KEYS[3]            -- hash: rank -> envelope
-local ready      = KEYS[4]            -- zset: claimable by rank
-local claimed    = KEYS[5]            -- zset: held, by the end of the hold
-local delayed    = KEYS[6]            -- zset: delayed, by the end of the delay
-local expiry     = KEYS[7]            -- zset: every message by expiry
-local holds      = KEYS[8]            -- hash: rank -> last claim and count
-local claims     = KEYS[9]            -- hash: claim -> ttl and ranks
-local leases     = KEYS[10]           -- zset: claims by the end of their lease
-local move_lock  = KEYS[11]           -- string: the move lock, while the queue moves
-local now        = tonumber(ARGV[1])  -- ms; 0: the time of Redis
-local after      = ARGV[2]            -- rank to go on behind
-local limit      = tonumber(ARGV[3])  -- messages at most
-local client     = ARGV[4]            -- whose messages to hide, or ''
-local also_held  = ARGV[5]            -- '1': claimed messages too
-local also_later = ARGV[6]            -- '1': delayed messages too
---#include move_lock
---#include now
---#include envelope
---#include forget
---#include settle
+--#keys queue @message claims leases move_lock
+--#args now:number after limit:number client also_held:flag also_later:flag
+-- after: rank to go on behind
+-- client: whose messages to hide, or ''
+--#include move_lock now envelope settle
 
 local SCAN = 500  -- messages looked at in one call; the caller goes on behind them
 local epoch = redis.call('HGET', queue, 'epoch')
@@ -35,10 +18,10 @@ local _, unsettled = settle()
 if unsettled then
     return {now, epoch, false, after}  -- a page now might miss messages that are about to be ready
 end
-if also_later == '1' and redis.call('ZCARD', delayed) == 0 then
+if also_later and redis.call('ZCARD', delayed) == 0 then
     also_later = '0'
 end
-local source = (also_held == '1' or also_later == '1') and messages or ready
+local source = (also_held or also_later) and messages or ready
 local page = {now, epoch, false, false}
 local found, scanned, step = 0, 0, limit
 while found < limit and scanned < SCAN do
@@ -56,8 +39,8 @@ while found < limit and scanned < SCAN do
         local hold = false
         if shown and source == messages then
             hold = redis.call('ZSCORE', claimed, rank) and redis.call('HGET', holds, rank)
-            shown = (also_held == '1' or not hold)
-                and (also_later == '1' or not redis.call('ZSCORE', delayed, rank))
+            shown = (also_held or not hold)
+                and (also_later or not redis.call('ZSCORE', delayed, rank))
         end
         if shown then
             local at = 3 * found + 5

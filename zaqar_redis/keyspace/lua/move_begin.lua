@@ -2,18 +2,9 @@
 --
 -- Returns {'begun'}, {'earlier', the move on record}, {'elsewhere', where the queue
 -- lives} or {'target'} when that pool does not exist or is draining.
-local catalogue    = KEYS[1]  -- hash: queue -> pool
-local pools        = KEYS[2]  -- hash: name -> pool
-local queues       = KEYS[3]  -- zset: queues that live in the pool it is in
-local project      = KEYS[4]  -- hash: pool -> how many queues of the project
-local moves        = KEYS[5]  -- hash: queue -> move
-local queue        = ARGV[1]  -- project and name
-local token        = ARGV[2]  -- of this move
-local source       = ARGV[3]  -- pool
-local target       = ARGV[4]  -- pool
-local default_pool = ARGV[5]  -- the pool that always exists
---#include pool
---#include catalogue
+--#keys catalogue pools queues project moves
+--#args queue token source target default_pool
+--#include pool catalogue
 
 local earlier = redis.call('HGET', moves, queue)
 if earlier then

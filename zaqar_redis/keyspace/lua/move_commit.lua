@@ -1,14 +1,8 @@
 -- From now on the queue lives where it moved to. Repeating it changes nothing.
 --
 -- Returns 1, or 0 when there is no such move.
-local catalogue = KEYS[1]  -- hash: queue -> pool
-local origins   = KEYS[2]  -- zset: queues that live in the pool it leaves
-local queues    = KEYS[3]  -- zset: queues that live in the pool it moves to
-local project   = KEYS[4]  -- hash: pool -> how many queues of the project
-local moves     = KEYS[5]  -- hash: queue -> move
-local news      = KEYS[6]  -- channel: what changed
-local queue     = ARGV[1]  -- project and name
-local token     = ARGV[2]  -- of the move
+--#keys catalogue origins queues project moves news
+--#args queue token
 --#include catalogue
 
 local stored = redis.call('HGET', moves, queue)

@@ -1,10 +1,8 @@
 -- Lock a queue that does not exist, for a while.
 --
 -- Returns 1, or 0 when the queue exists or is being moved.
-local queue     = KEYS[1]            -- hash: the queue itself
-local move_lock = KEYS[2]            -- string: the move lock, while the queue moves
-local token     = ARGV[1]            -- new
-local ttl_ms    = tonumber(ARGV[2])  -- ms
+--#keys queue move_lock
+--#args token ttl_ms:number
 
 local lock = redis.call('GET', move_lock)
 if redis.call('EXISTS', queue) == 1 or (lock and string.sub(lock, 1, 7) ~= 'closed:') then

@@ -2,12 +2,8 @@
 --
 -- Returns {'deleted'}, {'used', how many queues it has} or {'last', the flavor that
 -- would lose its last pool}.
-local pools   = KEYS[1]  -- hash: name -> pool
-local flavors = KEYS[2]  -- hash: name -> what it can do, as JSON
-local queues  = KEYS[3]  -- zset: queues that live in the pool
-local news    = KEYS[4]  -- channel: what changed
-local version = KEYS[5]  -- string: how often pools have changed
-local name    = ARGV[1]  -- of the pool
+--#keys pools flavors queues news version
+--#args name
 --#include pool
 
 -- Whether a flavor would have no pool left without this one.

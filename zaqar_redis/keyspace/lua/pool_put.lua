@@ -2,18 +2,13 @@
 --
 -- Returns {'created'}, {'replaced'}, {'taken', the pool that has the URI}, {'many'} or
 -- {'changed'}: the pools are not those that the caller knows.
-local pools       = KEYS[1]            -- hash: name -> pool
-local flavors     = KEYS[2]            -- hash: name -> what it can do, as JSON
-local news        = KEYS[3]            -- channel: what changed
-local version     = KEYS[4]            -- string: how often pools have changed
-local name        = ARGV[1]            -- of the pool
-local flavor      = ARGV[2]            -- or ''
-local draining    = ARGV[3]            -- '1' or '0'
-local canonical   = ARGV[4]            -- the one spelling of its URI
-local record      = ARGV[5]            -- everything else
-local most        = tonumber(ARGV[6])  -- pools there may be
-local known       = ARGV[7]            -- version of the pools that the caller knows, or ''
-local with_flavor = ARGV[8]            -- '1': create the flavor
+--#keys pools flavors news version
+--#args name flavor draining canonical record most:number known with_flavor:flag
+-- flavor: or ''
+-- draining: '1' or '0'
+-- canonical: the one spelling of its URI
+-- record: everything else
+-- known: version of the pools that the caller knows, or ''
 --#include pool
 
 if known ~= '' and known ~= (redis.call('GET', version) or '0') then
@@ -31,7 +26,7 @@ for at = 1, #all, 2 do
     end
 end
 redis.call('HSET', pools, name, table.concat({flavor, draining, canonical, record}, '\n'))
-if with_flavor == '1' and flavor ~= '' then
+if with_flavor and flavor ~= '' then
     redis.call('HSETNX', flavors, flavor, '{}')
 end
 redis.call('INCR', version)

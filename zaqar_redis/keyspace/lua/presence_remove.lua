@@ -1,9 +1,6 @@
 -- Remove a client from a channel's presence.
-local presence = KEYS[1]  -- zset: clients of a channel, by when they expire
-local present  = KEYS[2]  -- hash: client -> user and info
-local users    = KEYS[3]  -- hash: user -> how many clients
-local client   = ARGV[1]  -- id
-local user     = ARGV[2]  -- id
+--#keys presence present users
+--#args client user
 --#include leave
 
 leave(client, user)

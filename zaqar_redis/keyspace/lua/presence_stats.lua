@@ -1,11 +1,6 @@
 -- Count the clients and users in a channel.
-local presence = KEYS[1]            -- zset: clients of a channel, by when they expire
-local present  = KEYS[2]            -- hash: client -> user and info
-local users    = KEYS[3]            -- hash: user -> how many clients
-local now      = tonumber(ARGV[1])  -- ms; 0: the time of Redis
---#include now
---#include leave
---#include expire_presence
+--#keys presence present users
+--#args now:number
+--#include now expire_presence
 
-expire_presence()
 return {redis.call('HLEN', present), redis.call('HLEN', users)}

@@ -3,24 +3,9 @@
 -- Returns {now, epoch, total, claimed, idempotency records, then rank, envelope and hold
 -- (or false) of the oldest and of the newest}; {now, false} when there is no such queue;
 -- {now, epoch} when more must be settled first: call again.
-local queue           = KEYS[1]            -- hash: the queue itself
-local messages        = KEYS[2]            -- zset: every message by rank
-local bodies          = KEYS[3]            -- hash: rank -> envelope
-local ready           = KEYS[4]            -- zset: claimable by rank
-local claimed         = KEYS[5]            -- zset: held, by the end of the hold
-local delayed         = KEYS[6]            -- zset: delayed, by the end of the delay
-local expiry          = KEYS[7]            -- zset: every message by expiry
-local holds           = KEYS[8]            -- hash: rank -> last claim and count
-local claims          = KEYS[9]            -- hash: claim -> ttl and ranks
-local leases          = KEYS[10]           -- zset: claims by the end of their lease
-local move_lock       = KEYS[11]           -- string: the move lock, while the queue moves
-local idempotency     = KEYS[12]           -- hash: idempotency key digest -> the answer given
-local idempotency_old = KEYS[13]           -- the same of the window before
-local now             = tonumber(ARGV[1])  -- ms; 0: the time of Redis
---#include move_lock
---#include now
---#include forget
---#include settle
+--#keys queue @message claims leases move_lock idempotency idempotency_old
+--#args now:number
+--#include move_lock now settle
 
 local epoch = redis.call('HGET', queue, 'epoch')
 if not epoch then

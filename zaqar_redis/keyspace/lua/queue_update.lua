@@ -1,11 +1,10 @@
 -- Replace a queue's metadata, if nobody else changed it meanwhile.
 --
 -- Returns 'updated', 'changed' or 'missing'.
-local queue     = KEYS[1]  -- hash: the queue itself
-local move_lock = KEYS[2]  -- string: the move lock, while the queue moves
-local expected  = ARGV[1]  -- the metadata as it was read, or '' for any
-local metadata  = ARGV[2]  -- JSON object
--- ARGV[3...]: name and value of each setting that the verbs go by
+--#keys queue move_lock
+--#args expected metadata rest...
+-- expected: the metadata as it was read, or '' for any
+-- rest: name and value of each setting that the verbs go by
 --#include move_lock
 
 local stored = redis.call('HGET', queue, 'metadata')
@@ -16,5 +15,5 @@ elseif expected ~= '' and stored ~= expected then
 end
 redis.call('HDEL', queue, 'ttl', 'delay', 'size', 'sealed', 'max_claims', 'dead_queue', 'dead_ttl',
     'window')
-redis.call('HSET', queue, 'metadata', metadata, unpack(ARGV, 3))
+redis.call('HSET', queue, 'metadata', metadata, unpack(ARGV, rest))
 return 'updated'

@@ -1,13 +1,9 @@
 -- Find the first message, by rank, that was created at a time or later.
 --
 -- Returns {its rank or false, last rank given}, or false when there is no such queue.
-local queue     = KEYS[1]            -- hash: the queue itself
-local messages  = KEYS[2]            -- zset: every message by rank
-local bodies    = KEYS[3]            -- hash: rank -> envelope
-local move_lock = KEYS[4]            -- string: the move lock, while the queue moves
-local created   = tonumber(ARGV[1])  -- ms
---#include move_lock
---#include envelope
+--#keys queue messages bodies move_lock
+--#args created:number
+--#include move_lock envelope
 
 local known = redis.call('HMGET', queue, 'epoch', 'rank')
 if not known[1] then

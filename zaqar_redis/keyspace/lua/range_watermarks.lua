@@ -3,10 +3,7 @@
 -- Returns {epoch, first rank or false, last rank given, how many, mean bytes of an
 -- envelope}, or false when there is no such queue. What time has changed is not
 -- settled: reading a queue does not clean it up.
-local queue     = KEYS[1]  -- hash: the queue itself
-local messages  = KEYS[2]  -- zset: every message by rank
-local bodies    = KEYS[3]  -- hash: rank -> envelope
-local move_lock = KEYS[4]  -- string: the move lock, while the queue moves
+--#keys queue messages bodies move_lock
 --#include move_lock
 
 local SAMPLE = 4  -- envelopes to measure: enough to plan by, and idle streams call this often

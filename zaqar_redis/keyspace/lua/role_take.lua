@@ -1,9 +1,9 @@
 -- Take a role that one process has at a time, or keep it for longer.
 --
 -- Returns 1, or 0 when another process has it.
-local role    = KEYS[1]            -- string with an expiry: who has it
-local process = ARGV[1]            -- who asks
-local period  = tonumber(ARGV[2])  -- ms
+--#keys role
+--#args process period:number
+-- period: ms
 
 local holder = redis.call('GET', role)
 if holder and holder ~= process then

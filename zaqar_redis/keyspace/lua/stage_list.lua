@@ -1,7 +1,7 @@
 -- Read which chunks of an attempt wait: their numbers, in no order.
-local stages    = KEYS[1]  -- hash: chunks that wait, and what is being published
-local move_lock = KEYS[2]  -- string: the move lock, while the queue moves
-local attempt   = ARGV[1]  -- what the fields of its chunks begin with
+--#keys stages move_lock
+--#args attempt
+-- attempt: what the fields of its chunks begin with
 --#include move_lock
 
 local numbers = {}

@@ -1,13 +1,8 @@
 -- Read subscriptions in order of their ids: {now, id, expiry, subscription; of each}.
-local subscriptions     = KEYS[1]            -- hash: id -> subscription
-local subscription_ids  = KEYS[2]            -- zset, score 0: ids
-local subscription_ends = KEYS[3]            -- zset: ids by expiry
-local move_lock         = KEYS[4]            -- string: the move lock, while the queue moves
-local now               = tonumber(ARGV[1])  -- ms; 0: the time of Redis
-local after             = ARGV[2]            -- id to go on behind, or ''
-local limit             = tonumber(ARGV[3])  -- how many at most
---#include move_lock
---#include now
+--#keys subscriptions subscription_ids subscription_ends move_lock
+--#args now:number after limit:number
+-- after: id to go on behind, or ''
+--#include move_lock now
 
 local found = {now}
 while limit > 0 do

@@ -1,23 +1,13 @@
 -- Change what is given of a subscription; a new ttl counts from now.
 --
 -- Returns 'updated', 'missing', or 'taken': the new subscriber has one already.
-local subscriptions     = KEYS[1]            -- hash: id -> subscription
-local subscribers       = KEYS[2]            -- hash: subscriber -> id
-local subscription_ids  = KEYS[3]            -- zset, score 0: ids
-local subscription_ends = KEYS[4]            -- zset: ids by expiry
-local move_lock         = KEYS[5]            -- string: the move lock, while the queue moves
-local sweep_index       = KEYS[6]            -- zset: queues of the slot by their next sweep
-local queue             = KEYS[7]            -- hash: the queue itself
-local now               = tonumber(ARGV[1])  -- ms; 0: the time of Redis
-local id                = ARGV[2]            -- of the subscription
-local subscriber        = ARGV[3]            -- URI, or ''
-local ttl               = ARGV[4]            -- seconds, or ''
-local options           = ARGV[5]            -- JSON object, or ''
-local confirmed         = ARGV[6]            -- '1', '0' or ''
---#include move_lock
---#include now
---#include subscriber
---#include subscription
+--#keys subscriptions subscribers subscription_ids subscription_ends move_lock sweep_index queue
+--#args now:number id subscriber ttl options confirmed
+-- subscriber: URI, or ''
+-- ttl: seconds, or ''
+-- options: JSON object, or ''
+-- confirmed: '1', '0' or ''
+--#include move_lock now subscription
 
 forget_subscriptions()
 if tonumber(redis.call('ZSCORE', subscription_ends, id) or 0) <= now then

@@ -1,9 +1,8 @@
 -- Read which queues are to be swept now: '<project>/<queue>' of each, by index.
 --
 -- The keys are sweep indexes, each of one slot: in a cluster one a call.
+--#args now:number limit:number
 -- KEYS[1...]: zset: queues of the slot by their next sweep; of each slot
-local now   = tonumber(ARGV[1])  -- ms; 0: the time of Redis
-local limit = tonumber(ARGV[2])  -- queues of each index at most
 --#include now
 
 -- In a store of few queues most do not exist; one EXISTS of all costs a tenth of reading each.

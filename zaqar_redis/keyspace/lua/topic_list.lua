@@ -1,8 +1,7 @@
 -- Read topics in order of name: name, metadata; of each.
-local topics      = KEYS[1]            -- hash: name -> metadata
-local topic_names = KEYS[2]            -- zset, score 0: names of topics
-local after       = ARGV[1]            -- name to go on behind, or ''
-local limit       = tonumber(ARGV[2])  -- topics at most
+--#keys topics topic_names
+--#args after limit:number
+-- after: name to go on behind, or ''
 
 local from = after == '' and '-' or '(' .. after
 local names = redis.call('ZRANGEBYLEX', topic_names, from, '+', 'LIMIT', 0, limit)

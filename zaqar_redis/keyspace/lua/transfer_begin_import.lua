@@ -1,38 +1,13 @@
 -- Begin to import a queue: take the move lock, and delete what an earlier attempt left.
 --
 -- Returns 1, or 0 when the queue exists in this store already.
-local queue             = KEYS[1]   -- hash: the queue itself
-local messages          = KEYS[2]   -- zset: every message by rank
-local bodies            = KEYS[3]   -- hash: rank -> envelope
-local ready             = KEYS[4]   -- zset: claimable by rank
-local claimed           = KEYS[5]   -- zset: held, by the end of the hold
-local delayed           = KEYS[6]   -- zset: delayed, by the end of the delay
-local expiry            = KEYS[7]   -- zset: every message by expiry
-local holds             = KEYS[8]   -- hash: rank -> last claim and count
-local claims            = KEYS[9]   -- hash: claim -> ttl and ranks
-local leases            = KEYS[10]  -- zset: claims by the end of their lease
-local idempotency       = KEYS[11]  -- hash: idempotency key digest -> the answer given
-local idempotency_old   = KEYS[12]  -- the same of the window before
-local dead_letters      = KEYS[13]  -- hash: digest of a dead letter that was posted
-local dead_letters_old  = KEYS[14]  -- the same of the window before
-local ledger            = KEYS[15]  -- hash: writer -> its entry in the ledger
-local ledger_ends       = KEYS[16]  -- zset: entries by the time they expire
-local move_lock         = KEYS[17]  -- string: the move lock, while the queue moves
-local subscriptions     = KEYS[18]  -- hash: id -> subscription
-local subscribers       = KEYS[19]  -- hash: subscriber -> id
-local subscription_ids  = KEYS[20]  -- zset, score 0: ids of subscriptions
-local subscription_ends = KEYS[21]  -- zset: ids of subscriptions by expiry
-local spent             = KEYS[22]  -- list: the latest claims without messages
-local sweep_index       = KEYS[23]  -- zset: queues of the slot by their next sweep
-local token             = ARGV[1]   -- of the move
+--#keys @queue move_lock sweep_index
+--#args token
 
 local kind = string.match(redis.call('GET', move_lock) or '', '^%a*')
 if kind == 'out' or kind == 'gone' or (kind ~= 'into' and redis.call('EXISTS', queue) == 1) then
     return 0
 end
-redis.call('ZREM', sweep_index, string.sub(queue, 5, -2))
-redis.call('UNLINK', queue, messages, bodies, ready, claimed, delayed, expiry, holds, claims,
-    leases, idempotency, idempotency_old, dead_letters, dead_letters_old, ledger, ledger_ends,
-    subscriptions, subscribers, subscription_ids, subscription_ends, spent)
+--#include delete_queue
 redis.call('SET', move_lock, 'into:' .. token)
 return 1

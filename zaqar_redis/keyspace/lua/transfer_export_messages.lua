@@ -1,8 +1,7 @@
 -- Read messages by rank while the queue is in use: rank, envelope; of each.
-local messages = KEYS[1]            -- zset: every message by rank
-local bodies   = KEYS[2]            -- hash: rank -> envelope
-local after    = ARGV[1]            -- rank to go on behind
-local limit    = tonumber(ARGV[2])  -- messages at most
+--#keys messages bodies
+--#args after limit:number
+-- after: rank to go on behind
 
 local ranks = redis.call('ZRANGEBYSCORE', messages, '(' .. after, '+inf', 'LIMIT', 0, limit)
 if #ranks == 0 then

@@ -2,11 +2,8 @@
 --
 -- Returns 1, 0 when there is no such queue, or -1 when chunks wait to be published in it:
 -- they do not move along.
-local queue     = KEYS[1]            -- hash: the queue itself
-local move_lock = KEYS[2]            -- string: the move lock, while the queue moves
-local stages    = KEYS[3]            -- hash: chunks that wait to be published
-local token     = ARGV[1]            -- of the move
-local lease     = tonumber(ARGV[2])  -- ms
+--#keys queue move_lock stages
+--#args token lease:number
 
 local lock = redis.call('GET', move_lock)
 if lock and lock ~= 'out:' .. token then

@@ -1,27 +1,16 @@
 -- Set the present state of messages, and drop those of the interval that are gone by now.
-local messages  = KEYS[1]  -- zset: every message by rank
-local bodies    = KEYS[2]  -- hash: rank -> envelope
-local ready     = KEYS[3]  -- zset: claimable by rank
-local claimed   = KEYS[4]  -- zset: held, by the end of the hold
-local delayed   = KEYS[5]  -- zset: delayed, by the end of the delay
-local expiry    = KEYS[6]  -- zset: every message by expiry
-local holds     = KEYS[7]  -- hash: rank -> last claim and count
-local move_lock = KEYS[8]  -- string: the move lock, while the queue moves
-local token     = ARGV[1]  -- of the move
-local after     = ARGV[2]  -- rank that the interval begins behind
-local upto      = ARGV[3]  -- rank that it ends with, or '+inf'
--- ARGV[4...]: rank, expiry, end of the hold or '', end of the delay or '', hold or '',
+--#keys @message move_lock
+--#args token after upto rest...
+-- after: rank that the interval begins behind
+-- upto: rank that it ends with, or '+inf'
+-- rest: rank, expiry, end of the hold or '', end of the delay or '', hold or '',
 -- head or all of the envelope; of each
---#include hold_move_lock
+--#include target_lock
 
-local refused = check_move_lock('into')
-if refused then
-    return refused
-end
 local HEAD = 24     -- bytes of an envelope that may have changed since it was copied
 local CREATED = 10  -- and those of them that have not, if it is the same message
 local ranks, sent = {}, {}
-for place = 4, #ARGV, 6 do
+for place = rest, #ARGV, 6 do
     ranks[#ranks + 1] = ARGV[place]
     sent[ARGV[place]] = true
 end
@@ -30,15 +19,11 @@ for _, rank in ipairs(redis.call('ZRANGEBYSCORE', messages, '(' .. after, upto))
     if not sent[rank] then
         gone[#gone + 1] = rank
     end
-    if #gone == 1000 then
-        redis.call('ZREM', messages, unpack(gone))
-        redis.call('HDEL', bodies, unpack(gone))
-        gone = {}
-    end
 end
-if #gone > 0 then
-    redis.call('ZREM', messages, unpack(gone))
-    redis.call('HDEL', bodies, unpack(gone))
+for from = 1, #gone, 1000 do  -- Lua cannot unpack more than about 8000 values
+    local last = math.min(from + 999, #gone)
+    redis.call('ZREM', messages, unpack(gone, from, last))
+    redis.call('HDEL', bodies, unpack(gone, from, last))
 end
 if #ranks == 0 then
     return 1
@@ -46,7 +31,7 @@ end
 local copied = redis.call('HMGET', bodies, unpack(ranks))
 local by_rank, by_expiry, envelopes, at_once = {}, {}, {}, {}
 for place, rank in ipairs(ranks) do
-    local at = 6 * place - 2
+    local at = rest + 6 * (place - 1)
     local envelope = ARGV[at + 5]
     by_rank[2 * place - 1], by_rank[2 * place] = rank, rank
     by_expiry[2 * place - 1], by_expiry[2 * place] = ARGV[at + 1], rank

@@ -1,8 +1,8 @@
 -- Seal a queue that was copied completely: nobody may use it in this store any more.
 --
 -- Returns 1, or 0 when the move lock expired meanwhile.
-local move_lock = KEYS[1]  -- string: the move lock, while the queue moves
-local token     = ARGV[1]  -- of the move
+--#keys move_lock
+--#args token
 
 local lock = redis.call('GET', move_lock)
 if lock == 'out:' .. token or lock == 'gone:' .. token then

@@ -51,9 +51,9 @@ from zaqar_redis.spark.jobs.report import JobReport
 from zaqar_redis.spark.jobs.tasks import OutcomeCounts
 from zaqar_redis.spark.source import ZaqarDataSource
 from zaqar_redis.spark.stores import StoreConnections, StoreLocation
-from zaqar_redis.storage.redis import range_reader
+from zaqar_redis.storage.redis.bulk import range_reader
+from zaqar_redis.storage.redis.bulk.ranges import RedisRanges
 from zaqar_redis.storage.redis.queues import RedisQueues
-from zaqar_redis.storage.redis.ranges import RedisRanges
 
 NAME = "redrive"
 

@@ -21,9 +21,9 @@ from zaqar_redis.spark.decode import MessageSource
 from zaqar_redis.spark.jobs.tasks import OutcomeCounts, RateLimiter
 from zaqar_redis.spark.stores import StoreConfig, StoreConnections, StoreLocation
 from zaqar_redis.spark.task_progress import report_progress
-from zaqar_redis.storage.redis.dead_letter_posting import RedisDeadLetters
+from zaqar_redis.storage.redis.bulk.dead_letters import RedisDeadLetters
+from zaqar_redis.storage.redis.bulk.ranges import RedisRanges
 from zaqar_redis.storage.redis.messages import RedisMessages
-from zaqar_redis.storage.redis.ranges import RedisRanges
 
 SCHEMA = columns.schema_of(",".join([*columns.default_schema().names, "checksum"]))
 

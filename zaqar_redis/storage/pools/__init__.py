@@ -14,7 +14,7 @@ from zaqar_redis.records import CatalogueEntry, Pool
 from zaqar_redis.storage.contract import Driver, PostDeadLetter, ProgressCallback
 from zaqar_redis.storage.control import DEFAULT_POOL, Control
 from zaqar_redis.storage.load import load, load_control
-from zaqar_redis.storage.move.move import Mover
+from zaqar_redis.storage.move.mover import Mover
 from zaqar_redis.storage.pools.adoption import StoreAdoption
 from zaqar_redis.storage.pools.checker import PooledChecker
 from zaqar_redis.storage.pools.controllers import (
@@ -24,12 +24,8 @@ from zaqar_redis.storage.pools.controllers import (
     RoutedSubscriptions,
 )
 from zaqar_redis.storage.pools.rebalance import Rebalancer
-from zaqar_redis.storage.pools.router import (
-    DEFAULT_RETRY,
-    RetryPolicy,
-    Router,
-    ServiceRouter,
-)
+from zaqar_redis.storage.pools.retry import DEFAULT_RETRY, RetryPolicy
+from zaqar_redis.storage.pools.router import Router, ServiceRouter
 from zaqar_redis.storage.pools.watch import RoutedFeed, RoutedLive
 
 LOG = logging.getLogger(__name__)

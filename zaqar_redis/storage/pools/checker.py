@@ -9,7 +9,7 @@ from zaqar_redis import errors
 from zaqar_redis.records import CheckResult, Finding, LockKind
 from zaqar_redis.storage.contract import Driver
 from zaqar_redis.storage.control import DEFAULT_POOL
-from zaqar_redis.storage.move.move import Mover
+from zaqar_redis.storage.move.mover import Mover
 from zaqar_redis.storage.pools.rebalance import Rebalancer
 from zaqar_redis.storage.pools.router import Route, ServiceRouter
 

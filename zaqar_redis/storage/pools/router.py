@@ -15,7 +15,6 @@ import math
 import random
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from zaqar_redis import errors
@@ -23,17 +22,13 @@ from zaqar_redis.keyspace.script import ComposedVerbs, Pause, Steps, Verb, verb
 from zaqar_redis.records import IdempotencyKey, LockKind, MoveLock, NewMessage, Pool, PoolsSnapshot
 from zaqar_redis.storage.contract import Driver, Messages, PostDeadLetter, Queues
 from zaqar_redis.storage.control import DEFAULT_POOL, Catalogue, Control, Pools
+from zaqar_redis.storage.pools.retry import DEFAULT_RETRY, Attempts, RetryPolicy
 from zaqar_redis.storage.transfer import Transfer
 
 A = TypeVar("A")
 
 #: Most queues whose route is cached: about 300 bytes each.
 _ROUTE_CACHE_SIZE = 10_000
-#: Seconds between attempts at a queue that is being moved: a mover at work holds the lock
-#: for some milliseconds.
-_LOCK_DELAY_SECONDS = 0.02
-#: Seconds between attempts at a store that is unavailable, at first and at most.
-_OUTAGE_DELAY_SECONDS, _OUTAGE_DELAY_MAX_SECONDS = 0.05, 1.0
 #: Seconds between looks at a store that another caller opens.
 _OPENING_DELAY_SECONDS = 0.01
 #: Seconds for which a removed pool still serves requests in progress.
@@ -41,42 +36,6 @@ _DRAIN_GRACE_SECONDS = 5.0
 #: Seconds within which a queue is created after its pool was chosen.  The entry of a deleted
 #: queue is kept for as long, so its reserved epoch is gone before it gets another pool.
 _RESERVED_EPOCH_TTL_SECONDS = 60
-
-
-@dataclass(frozen=True)
-class RetryPolicy:
-    """For how long a verb is tried again.  Verbs that are repeated must be idempotent."""
-
-    #: seconds at a queue that is being moved: its verb has changed nothing yet
-    move_timeout: float = 1.0
-    #: seconds at a store that is unavailable
-    outage_timeout: float = 0.0
-
-
-DEFAULT_RETRY = RetryPolicy()
-
-
-class Attempts:
-    """The attempts at one verb, as long as a `RetryPolicy` allows more."""
-
-    def __init__(self, policy: RetryPolicy) -> None:
-        self._policy = policy
-        self._begun = time.monotonic()
-        self._delay = _OUTAGE_DELAY_SECONDS
-
-    def pause(self, error: errors.Unavailable) -> Pause:
-        """Returns the pause before the next attempt.  Raises *error* when it was the last."""
-        passed = time.monotonic() - self._begun
-        if isinstance(error, errors.MoveLocked):
-            if passed > self._policy.move_timeout:
-                raise error
-            return Pause(_LOCK_DELAY_SECONDS)
-        # Jitter: after an outage not all callers come back at once.
-        seconds = self._delay * random.uniform(0.5, 1.5)
-        if passed + seconds > self._policy.outage_timeout:
-            raise error
-        self._delay = min(2 * self._delay, _OUTAGE_DELAY_MAX_SECONDS)
-        return Pause(seconds)
 
 
 class RoutableStore(Protocol):
@@ -144,6 +103,7 @@ class Router(ComposedVerbs, Generic[StoreT, ControlT]):
         default.route_dead_letters(self.dead_letter)
         self._retry = retry
         self._cache_ttl = cache_ttl
+        self._expires = cache_ttl < math.inf
         self._cached_until = -math.inf
         self._route_cache: dict[tuple[str, str], Route[StoreT]] = {}
         self._pools: PoolsSnapshot | None = None
@@ -160,7 +120,6 @@ class Router(ComposedVerbs, Generic[StoreT, ControlT]):
         stores = [self.default.driver, *(route.driver for route in self._opened.values())]
         yield [store.close() for store in (*stores, *(store for _, store in self._drained))]
 
-    @verb
     def route(
         self,
         project: str,
@@ -170,14 +129,27 @@ class Router(ComposedVerbs, Generic[StoreT, ControlT]):
         make: bool = False,
         flavor: str = "",
         first: Route[StoreT] | None = None,
-    ) -> Steps[A]:
+    ) -> Verb[A]:
         """Returns the result of *act* on the store of the queue.
 
         A queue without a catalogue entry is looked up in the default pool, unless *make*:
         then a pool of its *flavor* is assigned to it.  *first* is tried before the catalogue
         is read.  Raises what *act* raises, Unavailable when the `RetryPolicy` ends.
         """
-        known = first or self._cached_route(project, queue)
+        return Verb(None, self._steps(project, queue, act, make, flavor, first))
+
+    def _steps(
+        self,
+        project: str,
+        queue: str,
+        act: Callable[[StoreT], Awaitable[A]],
+        make: bool,
+        flavor: str,
+        first: Route[StoreT] | None,
+    ) -> Steps[A]:
+        if self._expires:
+            self._expire_cache()
+        known = first or self._route_cache.get((project, queue))
         if known is not None:
             try:
                 return (yield act(known.driver))  # type: ignore[no-any-return]
@@ -357,12 +329,8 @@ class Router(ComposedVerbs, Generic[StoreT, ControlT]):
     def _drain(self, route: Route[StoreT]) -> None:
         self._drained.append((time.monotonic() + _DRAIN_GRACE_SECONDS, route.driver))
 
-    def _cached_route(self, project: str, queue: str) -> Route[StoreT] | None:
-        self._expire_cache()
-        return self._route_cache.get((project, queue))
-
     def _expire_cache(self) -> None:
-        if self._cache_ttl < math.inf and time.monotonic() > self._cached_until:
+        if self._expires and time.monotonic() > self._cached_until:
             self._cached_until = time.monotonic() + self._cache_ttl
             self.invalidate(None)
 

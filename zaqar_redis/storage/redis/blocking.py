@@ -7,9 +7,10 @@ from zaqar_redis import clock
 from zaqar_redis.keyspace.client import BlockingClient
 from zaqar_redis.keyspace.script import Steps, verb
 from zaqar_redis.storage.contract import PostDeadLetter
+from zaqar_redis.storage.redis.catalogue import RedisCatalogue
 from zaqar_redis.storage.redis.claims import RedisClaims
-from zaqar_redis.storage.redis.control import RedisCatalogue, RedisFlavors, RedisPools
 from zaqar_redis.storage.redis.messages import RedisMessages
+from zaqar_redis.storage.redis.pools import RedisFlavors, RedisPools
 from zaqar_redis.storage.redis.queues import RedisQueues
 from zaqar_redis.storage.redis.subscriptions import RedisSubscriptions
 from zaqar_redis.storage.redis.topics import RedisTopics

@@ -31,9 +31,11 @@ class RedisClaims:
         self, project: str, queue: str, *, ttl: int, grace: int, limit: int
     ) -> Steps[ClaimResult]:
         claim, dead_letter_claim = identity.new_claim(), identity.new_claim()
-        again = 1
-        while again:
-            now, epoch, *answer = yield _CREATE(
+        messages, next_visible_ms = yield from dead_letters.take(
+            self.dead_letter_route,
+            project,
+            queue,
+            _CREATE(
                 keys.of_queue(project, queue),
                 now=self._now(),
                 claim=claim,
@@ -41,23 +43,13 @@ class RedisClaims:
                 grace=grace,
                 limit=limit,
                 dead_letter_claim=dead_letter_claim,
-            )
-            if epoch is None:
-                return ClaimResult(messages=())
-            again, next_visible_ms, flat, dead, dead_queue, dead_ttl = answer
-            if dead:
-                yield from dead_letters.move(
-                    self.dead_letter_route,
-                    project,
-                    queue,
-                    decoding.messages(now, epoch, dead),
-                    dead_queue.decode(),
-                    dead_ttl,
-                    dead_letter_claim,
-                )
-        messages = tuple(decoding.messages(now, epoch, flat))
+            ),
+            dead_letter_claim,
+        )
         return ClaimResult(
-            messages=messages, claim_id=claim if messages else None, next_visible_ms=next_visible_ms
+            messages=tuple(messages),
+            claim_id=claim if messages else None,
+            next_visible_ms=next_visible_ms,
         )
 
     @verb

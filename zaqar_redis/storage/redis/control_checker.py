@@ -13,7 +13,6 @@ from zaqar_redis.keyspace.script import Script
 from zaqar_redis.records import CheckResult, Finding
 
 _POOL_LISTING = Script("check_pool_listing")
-_CATALOGUE = Script("check_catalogue")
 _LISTED = Script("check_listed")
 _COUNT = Script("check_count")
 
@@ -34,8 +33,8 @@ class RedisControlChecker:
         counted: set[tuple[str, str]] = set()
         cursor: Any = b"0"
         while True:
-            cursor, flat = await self._client.call(
-                _CATALOGUE(keys.CONTROL, cursor=cursor, limit=_PAGE)
+            cursor, flat = await self._client.command(
+                "HSCAN", keys.CONTROL.catalogue, cursor, "COUNT", _PAGE
             )
             by_pool: dict[str, list[bytes]] = defaultdict(list)
             for entry, pool in zip(flat[::2], flat[1::2], strict=True):

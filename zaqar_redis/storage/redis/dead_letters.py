@@ -11,19 +11,58 @@ again, and the post is recognised.
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Sequence
 
 from zaqar_redis import errors
-from zaqar_redis.keyspace import keys
-from zaqar_redis.keyspace.script import Script, Steps
+from zaqar_redis.keyspace import envelope, keys
+from zaqar_redis.keyspace.script import Call, Script, Steps
 from zaqar_redis.records import IdempotencyKey, Message, NewMessage
 from zaqar_redis.storage.contract import PostDeadLetter
-from zaqar_redis.storage.redis.dead_letter_posting import DEAD_LETTER_WINDOW_MS
+from zaqar_redis.storage.redis import decoding, posting
 
 _DROP = Script("message_drop")
+#: also used to post dead letters back to the queue that they came from
+POST = Script("dead_letter_post")
+
+#: Milliseconds for which a dead letter is recognised at least.  The next claim repeats an
+#: interrupted move, a minute later at the earliest; a day is for queues that are seldom
+#: claimed from, and for jobs that are restarted the next morning.
+DEAD_LETTER_WINDOW_MS = 24 * 3600 * 1000
 
 
-def move(
+def take(
+    dead_letter: PostDeadLetter,
+    project: str,
+    queue: str,
+    call: Call,
+    dead_letter_claim: str,
+) -> Steps[tuple[Sequence[Message], int | None]]:
+    """Calls a script that takes claimable messages, again while it asks for that.
+
+    Moves the dead letters that it finds.  Returns what it has taken, and when it has taken
+    nothing, the milliseconds until a message may be claimable; None: that is not known.
+    """
+    again = 1
+    while again:
+        now, epoch, *answer = yield call
+        if epoch is None:
+            return (), None
+        again, next_visible_ms, flat, dead, dead_queue, dead_ttl = answer
+        if dead:
+            yield from _move(
+                dead_letter,
+                project,
+                queue,
+                decoding.messages(now, epoch, dead),
+                dead_queue.decode(),
+                dead_ttl,
+                dead_letter_claim,
+            )
+    return decoding.messages(now, epoch, flat), next_visible_ms
+
+
+def _move(
     dead_letter: PostDeadLetter,
     project: str,
     queue: str,
@@ -57,3 +96,23 @@ def move(
             *[message.rank for message in messages],
             dead_letter_claim=dead_letter_claim,
         )
+
+
+def post_dead_letter(
+    now: int,
+    project: str,
+    queue: str,
+    dead_letter: NewMessage,
+    client: bytes,
+    idempotency_key: IdempotencyKey,
+) -> Steps[None]:
+    """See `contract.Messages.dead_letter`."""
+    tail = envelope.tail(dead_letter, client)
+    build_call = functools.partial(
+        POST,
+        keys.of_queue(project, queue),
+        *(keys.idempotency_key(idempotency_key.key), dead_letter.ttl or 0, tail),
+        now=now,
+        window=idempotency_key.window,
+    )
+    yield from posting.run_append(project, queue, build_call)

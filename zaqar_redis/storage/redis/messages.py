@@ -14,7 +14,7 @@ from zaqar_redis.keyspace import envelope, keys
 from zaqar_redis.keyspace.script import Script, Steps, verb
 from zaqar_redis.records import ClaimResult, IdempotencyKey, Message, NewMessage, Page, PostResult
 from zaqar_redis.storage.contract import PostDeadLetter
-from zaqar_redis.storage.redis import dead_letter_posting, dead_letters, decoding, identity, posting
+from zaqar_redis.storage.redis import dead_letters, decoding, identity, posting
 
 _LIST = Script("message_list")
 _GET = Script("message_get")
@@ -63,7 +63,7 @@ class RedisMessages:
         client: bytes,
         idempotency_key: IdempotencyKey,
     ) -> Steps[None]:
-        return dead_letter_posting.post_dead_letter(
+        return dead_letters.post_dead_letter(
             self._now(), project, queue, message, client, idempotency_key
         )
 
@@ -132,28 +132,18 @@ class RedisMessages:
     @verb
     def pop(self, project: str, queue: str, limit: int) -> Steps[ClaimResult]:
         dead_letter_claim = identity.new_claim()
-        again = 1
-        while again:
-            now, epoch, *answer = yield _POP(
+        popped, next_visible_ms = yield from dead_letters.take(
+            self.dead_letter_route,
+            project,
+            queue,
+            _POP(
                 keys.of_queue(project, queue),
                 now=self._now(),
                 limit=limit,
                 dead_letter_claim=dead_letter_claim,
-            )
-            if epoch is None:
-                return ClaimResult(messages=())
-            again, next_visible_ms, flat, dead, dead_queue, dead_ttl = answer
-            if dead:
-                yield from dead_letters.move(
-                    self.dead_letter_route,
-                    project,
-                    queue,
-                    decoding.messages(now, epoch, dead),
-                    dead_queue.decode(),
-                    dead_ttl,
-                    dead_letter_claim,
-                )
-        popped = decoding.messages(now, epoch, flat)
+            ),
+            dead_letter_claim,
+        )
         unclaimed = [msgspec.structs.replace(message, claim_id=None) for message in popped]
         return ClaimResult(messages=tuple(unclaimed), next_visible_ms=next_visible_ms)
 

@@ -48,12 +48,10 @@ def post(
         fingerprint=idempotency_key.fingerprint if idempotency_key else "",
         window=idempotency_key.window if idempotency_key else 0,
     )
-    outcome, *answer = yield from run_append(build_call)
+    outcome, *answer = yield from run_append(project, queue, build_call)
     if outcome == b"reused":
         raise errors.IdempotencyKeyReused
-    epoch, first, count, unlisted = answer
-    if unlisted:
-        yield from add_to_list(project, queue)
+    epoch, first, count, _ = answer
     prefix = identity.prefix(epoch.decode())
     return PostResult(
         ids=tuple([identity.message_id(prefix, rank) for rank in range(first, first + count)]),
@@ -63,11 +61,12 @@ def post(
     )
 
 
-def run_append(build_call: Callable[..., Call]) -> Steps[Any]:
+def run_append(project: str, queue: str, build_call: Callable[..., Call]) -> Steps[Any]:
     """Returns the answer of a script that appends; creates the queue if it is missing.
 
-    Then the script runs again with a new epoch.  Raises BadRequest when the request is too
-    large for the queue, EncryptionRequired when the queue wants bodies encrypted.
+    Then the script runs again with a new epoch.  A queue that is not in its project's list
+    is added: the last value of an answer ``posted`` says so.  Raises BadRequest when the
+    request is too large for the queue, EncryptionRequired when it wants bodies encrypted.
     """
     answer = yield build_call(epoch="")
     while answer[0] == b"missing":
@@ -78,4 +77,6 @@ def run_append(build_call: Callable[..., Call]) -> Steps[Any]:
         )
     if answer[0] == b"plain":
         raise EncryptionRequired
+    if answer[0] == b"posted" and answer[-1]:
+        yield from add_to_list(project, queue)
     return answer

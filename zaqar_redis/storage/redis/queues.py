@@ -12,7 +12,7 @@ import msgspec
 from zaqar_redis import errors
 from zaqar_redis.clock import Clock
 from zaqar_redis.keyspace import keys
-from zaqar_redis.keyspace.script import Script, Steps, verb
+from zaqar_redis.keyspace.script import RedisCommand, Script, Steps, verb
 from zaqar_redis.records import Page, Queue, Stats
 from zaqar_redis.storage.redis import decoding, identity
 
@@ -23,11 +23,6 @@ _DELETE = Script("queue_delete")
 _STATS = Script("queue_stats")
 _PURGE = Script("queue_purge")
 _SWEEP = Script("queue_sweep")
-_LISTED = Script("queue_listed")
-_LIST = Script("project_list")
-_COUNT = Script("project_count")
-_ADD = Script("project_add")
-_REMOVE = Script("project_remove")
 
 #: Names read at once when only some are wanted: few round trips, and small ones.
 _LIST_STEP = 100
@@ -54,7 +49,7 @@ class RedisQueues:
 
     @verb
     def get(self, project: str, queue: str) -> Steps[Queue | None]:
-        metadata, created = yield _GET(keys.of_queue(project, queue), peek=0)
+        metadata, created = yield _GET(keys.of_queue(project, queue))
         return _queue(queue, metadata, created) if metadata is not None else None
 
     @verb
@@ -79,10 +74,10 @@ class RedisQueues:
         found: list[Queue] = []
         step = _LIST_STEP if wanted else limit
         while len(found) < limit:
-            names = yield _LIST(keys.of_project(project), after=after, limit=step)
+            names = yield RedisCommand.page(keys.of_project(project).queues, after, step)
             found_names = [name.decode() for name in names]
             # A queue that is being moved still exists, and is listed once.
-            stored = yield [_GET(keys.of_queue(project, name), peek=1) for name in found_names]
+            stored = yield [_read(project, name) for name in found_names]
             for after, (metadata, created) in zip(found_names, stored, strict=True):
                 if metadata is None:
                     # Deleted by a process that died before it could update the list.
@@ -99,7 +94,7 @@ class RedisQueues:
 
     @verb
     def count(self, project: str) -> Steps[int]:
-        total = yield _COUNT(keys.of_project(project))
+        total = yield RedisCommand("ZCARD", keys.of_project(project).queues)
         return int(total)
 
     @verb
@@ -122,7 +117,7 @@ class RedisQueues:
     @verb
     def names(self, project: str, after: str, limit: int) -> Steps[Sequence[str]]:
         """Returns names in the project's list behind *after*, whether the queues exist or not."""
-        names = yield _LIST(keys.of_project(project), after=after, limit=limit)
+        names = yield RedisCommand.page(keys.of_project(project).queues, after, limit)
         return [name.decode() for name in names]
 
     @verb
@@ -147,15 +142,21 @@ def add_to_list(project: str, queue: str) -> Steps[None]:
     the store is unavailable now.
     """
     with contextlib.suppress(errors.Unavailable):
-        yield _ADD(keys.of_project(project), name=queue)
-        yield _LISTED(keys.of_queue(project, queue))
+        yield RedisCommand("ZADD", keys.of_project(project).queues, 0, queue)
+        yield RedisCommand("HDEL", keys.of_queue(project, queue).queue, "unlisted")
 
 
 def remove_from_list(project: str, queue: str) -> Steps[None]:
-    yield _REMOVE(keys.of_project(project), name=queue)
-    metadata, _ = yield _GET(keys.of_queue(project, queue), peek=1)
+    names = keys.of_project(project).queues
+    yield RedisCommand("ZREM", names, queue)
+    metadata, _ = yield _read(project, queue)
     if metadata is not None:  # created again, and perhaps listed, before it was removed
-        yield _ADD(keys.of_project(project), name=queue)
+        yield RedisCommand("ZADD", names, 0, queue)
+
+
+def _read(project: str, queue: str) -> RedisCommand:
+    """Returns the command that reads a queue as `queue_get` does, whatever its move lock."""
+    return RedisCommand("HMGET", keys.of_queue(project, queue).queue, "metadata", "created")
 
 
 def _queue(name: str, metadata: bytes, created: bytes) -> Queue:

@@ -8,11 +8,10 @@ from typing import Any
 import msgspec
 
 from zaqar_redis.keyspace import keys
-from zaqar_redis.keyspace.script import Script, Steps, verb
+from zaqar_redis.keyspace.script import RedisCommand, Script, Steps, verb
 from zaqar_redis.records import Page, Topic
 
 _CREATE = Script("topic_create")
-_GET = Script("topic_get")
 _UPDATE = Script("topic_update")
 _DELETE = Script("topic_delete")
 _LIST = Script("topic_list")
@@ -31,7 +30,7 @@ class RedisTopics:
 
     @verb
     def get(self, project: str, topic: str) -> Steps[dict[str, Any] | None]:
-        metadata = yield _GET(keys.TopicKeys(project), topic=topic)
+        metadata = yield RedisCommand("HGET", keys.TopicKeys(project).topics, topic)
         return None if metadata is None else msgspec.json.decode(metadata)
 
     @verb

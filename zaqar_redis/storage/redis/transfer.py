@@ -14,15 +14,13 @@ import msgspec
 
 from zaqar_redis import errors
 from zaqar_redis.keyspace import keys
-from zaqar_redis.keyspace.script import Argument, Call, Script, Steps, verb
+from zaqar_redis.keyspace.script import Argument, Call, RedisCommand, Script, Steps, verb
 from zaqar_redis.records import IMPORT_PREFIX, LockKind, MoveLock, Queue, TransferChunk
 from zaqar_redis.storage.redis import identity
 from zaqar_redis.storage.redis.queues import add_to_list, queue_settings, remove_from_list
 
 _UNLOCK = Script("move_unlock")
 _LOCK_MISSING = Script("move_lock_missing")
-_GET_LOCK = Script("move_lock_get")
-_RESERVE_EPOCH = Script("transfer_reserve_epoch")
 _BEGIN_IMPORT = Script("transfer_begin_import")
 _ABORT_IMPORT = Script("transfer_abort_import")
 _READ = Script("transfer_export_messages")
@@ -82,12 +80,13 @@ class RedisTransfer:
 
     @verb
     def move_lock(self, project: str, queue: str) -> Steps[MoveLock | None]:
-        lock = yield _GET_LOCK(keys.of_queue(project, queue))
+        lock = yield RedisCommand("GET", keys.of_queue(project, queue).move_lock)
         return MoveLock.parse((lock or b"").decode())
 
     @verb
     def reserve_epoch(self, project: str, queue: str, epoch: str, seconds: int) -> Steps[None]:
-        yield _RESERVE_EPOCH(keys.of_queue(project, queue), epoch=epoch, kept=seconds)
+        key = keys.of_queue(project, queue).reserved_epoch
+        yield RedisCommand("SET", key, epoch, "EX", seconds) if epoch else RedisCommand("DEL", key)
 
     @verb
     def begin_import(self, project: str, queue: str, token: str) -> Steps[bool]:

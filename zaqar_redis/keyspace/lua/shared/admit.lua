@@ -2,7 +2,7 @@
 if known[4] and tonumber(size) > tonumber(known[4]) then
     return {'large', tonumber(known[4])}
 end
-if known[5] and encrypted ~= '1' then
+if known[5] and not encrypted then
     return {'plain'}
 end
 if known[1] then

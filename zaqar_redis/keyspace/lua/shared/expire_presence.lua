@@ -1,10 +1,10 @@
 -- Remove the clients whose presence has expired.
-local function expire_presence()
-    for _, client in ipairs(redis.call('ZRANGEBYSCORE', presence, '-inf', now)) do
-        local entry = redis.call('HGET', present, client)
-        if entry then
-            leave(client, user_of(entry))
-        end
+--#include leave
+
+for _, expired in ipairs(redis.call('ZRANGEBYSCORE', presence, '-inf', now)) do
+    local entry = redis.call('HGET', present, expired)
+    if entry then
+        leave(expired, user_of(entry))
     end
-    redis.call('ZREMRANGEBYSCORE', presence, '-inf', now)
 end
+redis.call('ZREMRANGEBYSCORE', presence, '-inf', now)

@@ -15,9 +15,3 @@ local function forget(ranks)
     redis.call('HDEL', holds, unpack(ranks))
     return redis.call('ZREM', messages, unpack(ranks))
 end
-
-local function forget_expired(bound)
-    local ranks = redis.call('ZRANGEBYSCORE', expiry, '-inf', now, 'LIMIT', 0, bound)
-    forget(ranks)
-    return #ranks
-end

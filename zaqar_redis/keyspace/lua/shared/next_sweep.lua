@@ -1,4 +1,7 @@
--- When the queue is to be swept next, as text, or false; needs next_record_expiry().
+-- When the queue is to be swept next.
+--#include expiring_records
+
+-- Returns the time as text, or false.
 local function next_sweep_time()
     local soonest = next_record_expiry()
     for _, ends in ipairs({expiry, delayed, claimed, leases, subscription_ends}) do

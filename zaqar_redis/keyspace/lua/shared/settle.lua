@@ -1,28 +1,24 @@
 -- Apply what time has changed: delete expired messages, make those ready whose delay
 -- ended or whose claim expired, and delete expired claims.
-local function make_ready(ranks)
-    local scored = {}
-    for place, rank in ipairs(ranks) do
-        scored[2 * place - 1] = rank
-        scored[2 * place] = rank
-    end
-    if #ranks > 0 then
-        redis.call('ZADD', ready, unpack(scored))
-    end
-end
+--#include forget
 
 local function release_due(waiting)
     local ended = redis.call('ZRANGEBYSCORE', waiting, '-inf', now, 'LIMIT', 0, SETTLE)
     if #ended > 0 then
+        local by_rank = {}
+        for place, rank in ipairs(ended) do
+            by_rank[2 * place - 1], by_rank[2 * place] = rank, rank
+        end
         redis.call('ZREM', waiting, unpack(ended))
-        make_ready(ended)
+        redis.call('ZADD', ready, unpack(by_rank))
     end
     return #ended
 end
 
 -- Returns how much was settled, and whether there is more to settle.
 local function settle()
-    local gone = forget_expired(SETTLE)
+    local old = redis.call('ZRANGEBYSCORE', expiry, '-inf', now, 'LIMIT', 0, SETTLE)
+    forget(old)
     local begun, freed = release_due(delayed), release_due(claimed)
     local expired = redis.call('ZRANGEBYSCORE', leases, '-inf', now, 'LIMIT', 0, SETTLE)
     if #expired > 0 then
@@ -32,7 +28,7 @@ local function settle()
     if begun + freed > 0 then
         redis.call('PUBLISH', queue .. ':feed', begun + freed)
     end
-    return gone + begun + freed + #expired, math.max(gone, begun, freed) == SETTLE
+    return #old + begun + freed + #expired, math.max(#old, begun, freed) == SETTLE
 end
 
 -- Milliseconds until a delay ends or a claim expires; false: neither is running.

@@ -1,4 +1,7 @@
--- Delete a subscription; needs subscriber_of(). Returns 1, or 0 when it does not exist.
+-- The end of subscriptions.
+--#include subscriber
+
+-- Returns 1, or 0 when it does not exist.
 local function unsubscribe(id)
     local record = redis.call('HGET', subscriptions, id)
     if not record then

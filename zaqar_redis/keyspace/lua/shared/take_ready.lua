@@ -1,41 +1,43 @@
--- Take the oldest claimable messages out of `ready`, at most `limit`, and hand
--- each to keep(rank, envelope, count); those that were claimed too often go to
--- dead_letter(rank, envelope, count). Needs settle() first: then none of them has expired.
+-- Take the oldest claimable messages out of `ready`, at most `limit`, and hand each to
+-- keep(rank, envelope, count); those that were claimed too often go into `dead`. Sets `taken`,
+-- their number, `left`, whether there may be more, and `soonest` for return_taken.lua.
 local ROUNDS = 50  -- how often a page may be refilled before the caller asks again
 local DEAD_LETTER_HOLD_MS = 60000  -- how long a message is held that was claimed too often
 
-local function take(keep, dead_letter)
-    local policy = redis.call('HMGET', queue, 'max_claims', 'dead_queue')
-    local most = policy[2] and tonumber(policy[1])
-    local taken, round = 0, 0
-    while taken < limit and round < ROUNDS do
-        round = round + 1
-        local ranks = redis.call('ZRANGE', ready, 0, math.min(limit - taken, SETTLE) - 1)
-        if #ranks == 0 then
-            return taken, false
-        end
-        redis.call('ZREM', ready, unpack(ranks))
-        local envelopes = redis.call('HMGET', bodies, unpack(ranks))
-        local held = redis.call('HMGET', holds, unpack(ranks))
-        for place, rank in ipairs(ranks) do
+local known = redis.call('HMGET', queue, 'epoch', 'dead_queue', 'dead_ttl', 'due', 'max_claims')
+if not known[1] then
+    return {now, false}
+end
+local _, unsettled = settle()
+if unsettled then  -- older messages may have to become ready first
+    return {now, known[1], 1, false, {}, {}, known[2], known[3]}
+end
+local most = known[2] and tonumber(known[5])
+local dead, soonest = {}, math.huge
+local taken, left, round = 0, true, 0
+while left and taken < limit and round < ROUNDS do
+    round = round + 1
+    local page = redis.call('ZRANGE', ready, 0, math.min(limit - taken, SETTLE) - 1)
+    left = #page > 0
+    if left then
+        redis.call('ZREM', ready, unpack(page))
+        local envelopes = redis.call('HMGET', bodies, unpack(page))
+        local held = redis.call('HMGET', holds, unpack(page))
+        for place, rank in ipairs(page) do
             local count = count_of(held[place])
             if most and count >= most then
-                dead_letter(rank, envelopes[place], count)
+                -- Held by an internal claim: long enough to post it to the dead-letter queue
+                -- and delete it here.
+                soonest = now + DEAD_LETTER_HOLD_MS
+                redis.call('ZADD', claimed, soonest, rank)
+                redis.call('HSET', holds, rank, dead_letter_claim .. count)
+                local at = #dead
+                dead[at + 1], dead[at + 2] = rank, envelopes[place]
+                dead[at + 3] = dead_letter_claim .. count
             else
                 keep(rank, envelopes[place], count + 1)
                 taken = taken + 1
             end
         end
     end
-    return taken, true
-end
-
--- A message that was claimed too often is held for a minute by `dead_letter_claim`, an
--- internal claim: long enough to post it to the dead-letter queue and delete it here.
-local function dead_letter(rank, envelope, count)
-    redis.call('ZADD', claimed, now + DEAD_LETTER_HOLD_MS, rank)
-    redis.call('HSET', holds, rank, dead_letter_claim .. count)
-    dead[#dead + 1] = rank
-    dead[#dead + 1] = envelope
-    dead[#dead + 1] = dead_letter_claim .. count
 end

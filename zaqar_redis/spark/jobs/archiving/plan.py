@@ -14,7 +14,7 @@ from zaqar_redis.spark.offsets import QueueOffset
 from zaqar_redis.spark.options import SourceOptions
 from zaqar_redis.spark.selection import QueueSelection, QueueSnapshot
 from zaqar_redis.spark.stores import StoreConnections
-from zaqar_redis.storage.redis import range_reader
+from zaqar_redis.storage.redis.bulk import range_reader
 
 
 class ArchivePlanner:

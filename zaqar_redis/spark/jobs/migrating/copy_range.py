@@ -16,7 +16,7 @@ from zaqar_redis.keyspace.batch import BatchSettings
 from zaqar_redis.keyspace.client import BlockingClient
 from zaqar_redis.records import TransferChunk
 from zaqar_redis.spark.task_progress import report_progress
-from zaqar_redis.storage.redis.range_reader import RangeFields, RangeReader, RawPage
+from zaqar_redis.storage.redis.bulk.range_reader import RangeFields, RangeReader, RawPage
 from zaqar_redis.storage.redis.transfer import RedisTransfer
 
 #: Messages in one round trip: a few milliseconds of Redis' time, as for the service's mover.

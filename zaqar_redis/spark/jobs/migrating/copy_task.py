@@ -18,8 +18,8 @@ from zaqar_redis.spark import partitions
 from zaqar_redis.spark.jobs.migrating.copy_range import CopyRange, CopyResult, copy
 from zaqar_redis.spark.stores import StoreConnections
 from zaqar_redis.spark.task_progress import PROGRESS_PROPERTY, report_progress
-from zaqar_redis.storage.redis import queue_counts, range_reader
-from zaqar_redis.storage.redis.ranges import RedisRanges
+from zaqar_redis.storage.redis.bulk import queue_counts, range_reader
+from zaqar_redis.storage.redis.bulk.ranges import RedisRanges
 from zaqar_redis.storage.transfer import Transfer
 
 #: Fewer messages than this are copied while the queue is frozen, in well under a second: a

@@ -29,6 +29,7 @@ from zaqar_redis.storage import pools
 from zaqar_redis.storage.control import DEFAULT_POOL
 from zaqar_redis.storage.move.queue_move import QueueGone
 from zaqar_redis.storage.pools import PooledDriver
+from zaqar_redis.storage.pools.retry import Attempts, RetryPolicy
 
 #: Names of queues that are read at once.
 _PAGE = 100
@@ -228,7 +229,7 @@ async def _names(
 async def _migrate_queue(
     project: str, queue: str, mover: QueueMover, new_copy_task: CopyTaskFactory
 ) -> MigrationOutcome:
-    end = time.monotonic() + _MOVE_LOCK_TIMEOUT_SECONDS
+    attempts = Attempts(RetryPolicy(move_timeout=_MOVE_LOCK_TIMEOUT_SECONDS))
     while True:
         try:
             messages, copy_task = await mover.move(project, queue, new_copy_task)
@@ -237,9 +238,11 @@ async def _migrate_queue(
         except QueueGone:
             return MigrationOutcome(queue, MigrationStatus.GONE)
         except errors.MoveLocked as error:
-            if time.monotonic() > end:
+            try:
+                pause = attempts.pause(error)
+            except errors.MoveLocked:
                 return MigrationOutcome(queue, MigrationStatus.FAILED, error.text)
-            await asyncio.sleep(_POLL_SECONDS)
+            await asyncio.sleep(pause.seconds)
         except errors.Problem as error:
             return MigrationOutcome(queue, MigrationStatus.FAILED, error.text)
         except CommandRefused as error:

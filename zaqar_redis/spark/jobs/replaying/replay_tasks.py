@@ -23,7 +23,7 @@ from zaqar_redis.spark.sink import DEFAULT_TTL
 from zaqar_redis.spark.stores import StoreConfig, StoreConnections, StoreLocation
 from zaqar_redis.spark.task_progress import report_progress
 from zaqar_redis.storage.contract import EncryptionRequired
-from zaqar_redis.storage.redis.ledger import BatchDigest, ChunkMismatch, RedisLedger
+from zaqar_redis.storage.redis.bulk.ledger import BatchDigest, ChunkMismatch, RedisLedger
 
 #: Outcomes of a message.
 WRITTEN, ALREADY_THERE, DUPLICATE = "written", "already there", "twice in the archive"

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The documentation site: Sphinx builds it from the Markdown that a git host shows (tools/docs)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from sphinx.application import Sphinx
+from sphinxcontrib.openapi.directive import create_directive_from_renderer
+from sphinxcontrib.openapi.renderers import HttpdomainRenderer
+
+project = "zaqar_redis"
+copyright = "the authors of zaqar_redis; Apache-2.0"
+
+# The source is the whole checkout, so that the links of README.md, and those of doc/ to the code,
+# are checked as a git host follows them.
+include_patterns = ["*.md", "doc/**"]
+root_doc = "doc/site/index"
+html_extra_path = ["index.html"]
+
+extensions = [
+    "myst_parser",
+    "sphinxcontrib.openapi",
+    "oslo_config.sphinxext",
+    "cliff.sphinxext",
+]
+myst_heading_anchors = 4
+# Pages and headings only: the domain of oslo.config fails on links that it does not know.
+myst_ref_domains = ["std"]
+autoprogram_cliff_application = "zaqar-redis"
+autoprogram_cliff_app_dist_name = "zaqar-redis"
+
+html_theme = "furo"
+html_title = "zaqar_redis"
+highlight_language = "none"
+smartquotes = False  # they would turn the dashes of --options into others
+
+
+class ReferenceRenderer(HttpdomainRenderer):
+    """Renders an OpenAPI description with its introduction, and a heading for each operation."""
+
+    def render_restructuredtext_markup(self, spec: dict[str, Any]) -> Iterator[str]:
+        self._tag = ""
+        yield from self._convert_markup(spec["info"]["description"]).splitlines()
+        yield from super().render_restructuredtext_markup(spec)
+
+    def render_operation(
+        self, endpoint: str, method: str, operation: dict[str, Any]
+    ) -> Iterator[str]:
+        [tag] = operation["tags"]
+        if tag != self._tag:
+            self._tag = tag
+            yield from _heading(tag.capitalize(), "-")
+        yield from _heading(operation.pop("summary"), "~")
+        yield from super().render_operation(endpoint, method, operation)
+
+    def render_responses(self, responses: dict[str, Any]) -> Iterator[str]:
+        """Renders each header once, although most responses have the same."""
+        seen: set[str] = set()
+        for response in responses.values():
+            headers = response.get("headers", {})
+            response["headers"] = {name: headers[name] for name in headers if name not in seen}
+            seen.update(headers)
+        yield from super().render_responses(responses)
+
+
+def _heading(text: str, underline: str) -> list[str]:
+    return ["", text, underline * len(text), ""]
+
+
+def setup(app: Sphinx) -> None:
+    app.add_directive("openapi-reference", create_directive_from_renderer(ReferenceRenderer))

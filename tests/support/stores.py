@@ -1,0 +1,397 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A store for tests: synchronous, short to call, with a clock of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import uuid
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from typing import Any, TypeVar
+
+from redis.asyncio.connection import AbstractConnection
+
+from tests.support.clock import ManualClock
+from zaqar_redis import errors
+from zaqar_redis.keyspace import client as keyspace
+from zaqar_redis.keyspace.batch import BatchSettings
+from zaqar_redis.keyspace.script import Call, RedisCommand
+from zaqar_redis.records import (
+    CheckResult,
+    ClaimResult,
+    Finding,
+    IdempotencyKey,
+    Message,
+    NewMessage,
+    Page,
+    Pool,
+    PostResult,
+    Queue,
+    Stats,
+)
+from zaqar_redis.storage.contract import Driver
+from zaqar_redis.storage.pools import PooledDriver
+from zaqar_redis.storage.redis import RedisDriver
+from zaqar_redis.storage.redis.control import RedisControl
+
+T = TypeVar("T")
+
+CLIENT = "8f4c1f2e-3c56-4b5e-9e0a-6f5a5d0c7b11"
+OTHER_CLIENT = "b7a1d9b0-0d0f-4f52-8c8c-2f8d8f3f1a22"
+#: Default TTL of posted messages, in seconds.
+TTL = 3600
+
+#: Ids that no queue ever issued, some of them malformed.
+STRANGE_IDS = [
+    str(uuid.UUID(int=0)),
+    str(uuid.UUID(int=2**128 - 1)),
+    "51db6f78-c508-11e7-9e0f-0242ac110002",
+    "",
+    "1",
+    "messages",
+    "zr:queues:p",
+    "☃",
+    "0" * 300,
+]
+
+
+class ProcessDied(Exception):
+    """The simulated process has died: nothing after this is executed."""
+
+
+class Crash:
+    """The death of a process, before it sends a script for the time *after* some others."""
+
+    def __init__(self, script: str, after: int) -> None:
+        self._script = script
+        self._after = after
+        self._dead = False
+
+    def before(self, script: str) -> None:
+        """Raises ProcessDied, then and ever after."""
+        if script == self._script:
+            self._dead = self._dead or self._after == 0
+            self._after -= 1
+        if self._dead:
+            raise ProcessDied
+
+
+class CrashBeforeScript:
+    """A client of a process that dies before it sends a certain script, or plain command."""
+
+    def __init__(self, client: keyspace.AsyncClient, crash: Crash) -> None:
+        self._client = client
+        self._crash = crash
+
+    async def start(self) -> None:
+        await self._client.start()
+
+    async def close(self) -> None:
+        await self._client.close()
+
+    async def call(self, call: RedisCommand) -> Any:
+        self._crash.before(call.script.name if isinstance(call, Call) else str(call.command()[0]))
+        return await self._client.call(call)
+
+    async def command(self, *parts: bytes | str | int) -> Any:
+        return await self._client.command(*parts)
+
+    async def identity(self) -> str:
+        return await self._client.identity()
+
+    def connection(self) -> AbstractConnection:
+        return self._client.connection()
+
+
+def new_messages(names: Iterable[str], ttl: int | None, delay: int | None) -> list[NewMessage]:
+    return [NewMessage(body=json.dumps(name).encode(), ttl=ttl, delay=delay) for name in names]
+
+
+def names(messages: Iterable[Message]) -> list[str]:
+    """Returns the decoded bodies, which name the messages."""
+    return [json.loads(message.body) for message in messages]
+
+
+class ContractStore:
+    """A started driver whose calls block until they are done.
+
+    The default queue is "q" of the test's project.
+    """
+
+    driver: Driver
+
+    def __init__(self, uri: str, runner: asyncio.Runner, project: str) -> None:
+        self.clock = ManualClock()
+        self.project = project
+        self.uri = uri
+        self.runner = runner
+        self._parts: list[tuple[RedisDriver, keyspace.AsyncClient]] = []
+        self._make(uri)
+
+    def _make(self, uri: str) -> None:
+        self.driver = self.part(uri)
+
+    def part(self, uri: str) -> RedisDriver:
+        """Returns a driver that uses the clock of the test."""
+        client = self.client(uri)
+        driver = RedisDriver(client, now=self.clock)
+        self._parts.append((driver, client))
+        return driver
+
+    def client(self, uri: str) -> keyspace.AsyncClient:
+        return keyspace.client(uri, BatchSettings())
+
+    def command(self, *parts: bytes | str | int) -> list[Any]:
+        """Sends a command to each Redis of the store; returns their replies."""
+        return [self.run(client.command(*parts)) for _, client in self._parts]
+
+    def reset(self) -> None:
+        """Empties the store."""
+        self.command("FLUSHDB")
+
+    def sweep(self, lease: float = 60) -> int:
+        assert self.driver.sweeper
+        return self.run(self.driver.sweeper.sweep(lease))
+
+    def run(self, awaitable: Awaitable[T]) -> T:
+        async def awaited() -> T:
+            return await awaitable
+
+        return self.runner.run(awaited())
+
+    def wait_for(self, condition: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
+        """Runs the event loop until *condition* holds."""
+
+        async def polled() -> None:
+            async with asyncio.timeout(seconds):
+                while not condition():  # noqa: ASYNC110  # any condition, not an event
+                    await asyncio.sleep(0.005)
+
+        try:
+            self.run(polled())
+        except TimeoutError as error:
+            raise TimeoutError(what) from error
+
+    def wait_until_back(self) -> None:
+        """Runs the event loop until the store answers."""
+
+        async def pinged() -> None:
+            async with asyncio.timeout(60):
+                while True:
+                    with contextlib.suppress(errors.StoreUnavailable):
+                        return await self.driver.ping()
+                    await asyncio.sleep(0.01)
+
+        self.run(pinged())
+
+    @contextlib.contextmanager
+    def dying_before(self, script: str, after: int = 0) -> Iterator[None]:
+        """Lets the process die before *script*, but not the first *after* times.
+
+        A plain command is named by its first word.
+        """
+        clients = [
+            (resource, client)
+            for driver, client in self._parts
+            for resource in (driver.queues, driver.messages, driver.claims)
+        ]
+        crash = Crash(script, after)
+        for resource, client in clients:
+            resource.client = CrashBeforeScript(client, crash)
+        try:
+            yield
+            raise AssertionError(f"{script} was not needed")
+        except ProcessDied:
+            pass
+        finally:
+            for resource, client in clients:
+                resource.client = client
+
+    def create(self, queue: str = "q", **metadata: Any) -> bool:
+        return self.run(self.driver.queues.create(self.project, queue, metadata))
+
+    def queue(self, queue: str = "q") -> Queue | None:
+        return self.run(self.driver.queues.get(self.project, queue))
+
+    def existing_queue(self, queue: str = "q") -> Queue:
+        found = self.queue(queue)
+        assert found
+        return found
+
+    def queues(
+        self, after: str = "", limit: int = 100, wanted: Callable[[Queue], bool] | None = None
+    ) -> Page[Queue]:
+        return self.run(self.driver.queues.list(self.project, after, limit, wanted))
+
+    def stats(self, queue: str = "q") -> Stats:
+        return self.run(self.driver.queues.stats(self.project, queue))
+
+    def post(
+        self,
+        *bodies: str,
+        queue: str = "q",
+        ttl: int | None = TTL,
+        delay: int | None = None,
+        client: str = CLIENT,
+        size: int = 0,
+        idempotency_key: IdempotencyKey | None = None,
+    ) -> PostResult:
+        return self.run(
+            self.driver.messages.post(
+                self.project,
+                queue,
+                new_messages(bodies, ttl, delay),
+                client=client,
+                default_ttl=TTL,
+                size=size,
+                idempotency_key=idempotency_key,
+            )
+        )
+
+    def counts(self, queue: str = "q") -> tuple[int, int, int]:
+        """Returns the counts of free, claimed and all messages."""
+        found = self.stats(queue)
+        return found.free, found.claimed, found.total
+
+    def post_many(self, number: int, queue: str = "q", ttl: int = TTL) -> PostResult:
+        return self.post(*map(str, range(number)), queue=queue, ttl=ttl)
+
+    def page(
+        self,
+        after: str | None = None,
+        limit: int = 100,
+        *,
+        queue: str = "q",
+        hide: str | None = None,
+        claimed: bool = False,
+        delayed: bool = False,
+    ) -> Page[Message]:
+        return self.run(
+            self.driver.messages.list(
+                self.project,
+                queue,
+                after=after,
+                limit=limit,
+                hide_client=hide,
+                include_claimed=claimed,
+                include_delayed=delayed,
+            )
+        )
+
+    def visible(self, queue: str = "q", *, delayed: bool = False) -> list[str]:
+        """Returns the names on the first page."""
+        return names(self.page(queue=queue, delayed=delayed).items)
+
+    def listed(self, queue: str = "q") -> list[str]:
+        """Returns the names of all messages, in every state, read page by page."""
+        found: list[str] = []
+        after: str | None = None
+        while True:
+            page = self.page(after, 500, queue=queue, claimed=True, delayed=True)
+            found += names(page.items)
+            if len(page.items) < 500:
+                return found
+            after = page.marker
+
+    def get(self, *ids: str, queue: str = "q") -> list[Message]:
+        return list(self.run(self.driver.messages.get(self.project, queue, ids)))
+
+    def delete(
+        self,
+        *ids: str,
+        queue: str = "q",
+        claims: Iterable[str | None] | None = None,
+        force: bool = False,
+    ) -> None:
+        """Deletes messages; a claim of None, the result of an empty claim, is left out."""
+        holders = None if claims is None else [claim for claim in claims if claim]
+        self.run(self.driver.messages.delete(self.project, queue, ids, claims=holders, force=force))
+
+    def pop(self, limit: int = 100, queue: str = "q") -> list[str]:
+        return names(self.run(self.driver.messages.pop(self.project, queue, limit)).messages)
+
+    def claim(
+        self, limit: int = 100, *, queue: str = "q", ttl: int = 60, grace: int = 60
+    ) -> ClaimResult:
+        return self.run(
+            self.driver.claims.create(self.project, queue, ttl=ttl, grace=grace, limit=limit)
+        )
+
+    def held(self, claim: str | None, queue: str = "q") -> list[str] | None:
+        """Returns the names of the claim's messages; None when the claim does not exist."""
+        found = self.run(self.driver.claims.get(self.project, queue, claim or ""))
+        return None if found is None else names(found.messages)
+
+    def renew(self, claim: str | None, ttl: int, grace: int = 60, queue: str = "q") -> bool:
+        return self.run(
+            self.driver.claims.update(self.project, queue, claim or "", ttl=ttl, grace=grace)
+        )
+
+    def release(self, claim: str | None, queue: str = "q") -> None:
+        self.run(self.driver.claims.delete(self.project, queue, claim or ""))
+
+
+class PooledContractStore(ContractStore):
+    """A pooled driver over ``pooled://<default pool>|<pool>|<pool>``."""
+
+    driver: PooledDriver
+
+    def _make(self, uri: str) -> None:
+        default, *self._pools = uri.removeprefix(POOLED).split("|")
+        control = RedisControl(keyspace.client(default, BatchSettings()), self.clock)
+        self.driver = PooledDriver(self.part(default), control, lambda pool: self.part(pool.uri))
+
+    def begin(self) -> None:
+        """Creates the pools that do not exist yet."""
+        for number, uri in enumerate(self._pools, 1):
+            pool = Pool(name=f"p{number}", uri=uri, weight=100)
+            self.run(self.driver.control.pools.put(pool, canonical=uri))
+        self.driver.router.invalidate(None)
+        self.run(self.driver.router.routes(list(self.run(self.driver.router.pools()))))
+
+    def reset(self) -> None:
+        super().reset()
+        self.begin()
+
+
+def checked(store: ContractStore, repair: bool = False) -> list[CheckResult]:
+    async def steps() -> list[CheckResult]:
+        assert store.driver.checker
+        return [step async for step in store.driver.checker.check(repair)]
+
+    return store.run(steps())
+
+
+def findings(store: ContractStore, repair: bool = False) -> list[Finding]:
+    return [finding for step in checked(store, repair) for finding in step.findings]
+
+
+POOLED = "pooled://"
+
+
+@contextlib.contextmanager
+def other_process(store: ContractStore) -> Iterator[ContractStore]:
+    """The same store as another process opens it, in the same event loop."""
+    other = type(store)(store.uri, store.runner, store.project)
+    other.run(other.driver.start())
+    try:
+        yield other
+    finally:
+        other.run(other.driver.close())
+
+
+@contextlib.contextmanager
+def opened(uri: str, project: str) -> Iterator[ContractStore]:
+    """A started store at *uri*, closed after the test."""
+    with asyncio.Runner() as runner:
+        store = (PooledContractStore if uri.startswith(POOLED) else ContractStore)(
+            uri, runner, project
+        )
+        store.run(store.driver.start())
+        if isinstance(store, PooledContractStore):
+            store.begin()
+        try:
+            yield store
+        finally:
+            store.run(store.driver.close())

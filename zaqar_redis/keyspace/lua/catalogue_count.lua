@@ -1,4 +1,0 @@
--- Count the queues that live in a pool.
-local queues = KEYS[1]  -- zset: queues that live in the pool
-
-return redis.call('ZCARD', queues)

@@ -1,5 +1,0 @@
--- Put a queue into its project's list.
-local queues = KEYS[1]  -- zset, score 0: queue names
-local name   = ARGV[1]  -- of the queue
-
-return redis.call('ZADD', queues, 0, name)

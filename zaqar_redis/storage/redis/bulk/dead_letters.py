@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Posts of dead letters back to the queue that they came from, each once, many at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from zaqar_redis.clock import Clock
+from zaqar_redis.keyspace import keys
+from zaqar_redis.keyspace.script import Argument, Steps, verb
+from zaqar_redis.storage.redis import dead_letters
+from zaqar_redis.storage.redis.queues import add_to_list
+
+
+class RedisDeadLetters:
+    def __init__(self, client: Any, now: Clock) -> None:
+        self.client = client
+        self._now = now
+
+    @verb
+    def post(
+        self, project: str, queue: str, letters: Sequence[tuple[str, int, bytes]]
+    ) -> Steps[int | None]:
+        """Returns how many of the dead letters were new; None: there is no such queue.
+
+        *letters* are (id, ttl in seconds, `envelope.tail`), at most 1000; they are posted as
+        they are, encrypted or not, whatever their size.  Raises MoveLocked while the queue
+        moves.
+        """
+        rest: list[Argument] = []
+        for id, ttl, tail in letters:
+            rest += (keys.idempotency_key(f"redrive {id}"), ttl, tail)
+        outcome, *answer = yield dead_letters.POST(
+            keys.of_queue(project, queue),
+            *rest,
+            now=self._now(),
+            epoch="",
+            window=dead_letters.DEAD_LETTER_WINDOW_MS,
+        )
+        if outcome == b"missing":
+            return None
+        posted, unlisted = answer
+        if unlisted:
+            yield from add_to_list(project, queue)
+        return int(posted)
