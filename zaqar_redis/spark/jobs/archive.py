@@ -23,14 +23,15 @@ from collections.abc import Mapping
 from pyspark.sql import SparkSession
 
 from zaqar_redis.spark.jobs import arguments, running
-from zaqar_redis.spark.jobs.archiving import layout, lock, settings, stopping, tables
-from zaqar_redis.spark.jobs.archiving.batches import BatchCommitter
+from zaqar_redis.spark.jobs.archiving import layout, lock, settings, tables
+from zaqar_redis.spark.jobs.archiving.batches import BatchStager
+from zaqar_redis.spark.jobs.archiving.commit import Committer
 from zaqar_redis.spark.jobs.archiving.compaction import Compactor
 from zaqar_redis.spark.jobs.archiving.files import HadoopFolder
 from zaqar_redis.spark.jobs.archiving.plan import ArchivePlanner
 from zaqar_redis.spark.jobs.archiving.settings import EVERY, PER_BATCH, ArchiveSettings
 from zaqar_redis.spark.jobs.archiving.transaction_log import TransactionLog
-from zaqar_redis.spark.jobs.archiving.work import ArchiveRun
+from zaqar_redis.spark.jobs.archiving.work import ArchiveRun, stop_on_signal
 from zaqar_redis.spark.jobs.progress import progress_bar
 from zaqar_redis.spark.jobs.report import JobReport
 from zaqar_redis.spark.options import BATCH, SourceOptions
@@ -120,18 +121,17 @@ def archive(
         stores.check()
         log = TransactionLog(files)
         table = tables.opened(files, settings.head(files, log, archive_settings))
+        committer = Committer(files, log, table, held)
         work = ArchiveRun(
             archive_settings,
             options["project"],
-            log,
             ArchivePlanner(options, stores, fail=not archive_settings.go_on_after_loss),
-            BatchCommitter(
-                spark, files, log, table, _reading(spark, source, options, archive_settings), held
-            ),
-            Compactor(spark, files, log, table, held),
+            BatchStager(spark, files, _reading(spark, source, options, archive_settings)),
+            committer,
+            Compactor(spark, files, log, table, committer),
         )
         with (
-            stopping.stop_on_signal() as stop,
+            stop_on_signal() as stop,
             progress_bar(spark, "archiving", quiet=archive_settings.quiet),
         ):
             work.run(stop)
