@@ -42,6 +42,8 @@ KINDS = (
 )
 NAMES = sorted(path.stem for path in LUA.glob("*.lua"))
 
+#: As in Python.
+_LINE_LENGTH = 100
 _INDEX = re.compile(r"\b(KEYS|ARGV)\[([^\]]*)\]")
 
 
@@ -150,3 +152,13 @@ def test_an_index_without_a_name_is_found(line: str) -> None:
 
 def test_variadic_arguments_may_have_a_computed_index() -> None:
     assert unnamed("--#args a rest...\nreturn ARGV[rest + 2 * index]\n") == []
+
+
+def test_lines_of_scripts_are_not_too_long() -> None:
+    long = [
+        f"{path.relative_to(LUA)}:{number}"
+        for path in sorted(LUA.rglob("*.lua"))
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if len(line) > _LINE_LENGTH
+    ]
+    assert long == []

@@ -31,7 +31,8 @@ if last_rank > tonumber(known[4] or 0) then
 end
 for _, generation in ipairs(generations) do
     local times = redis.call('HMGET', generation, 'since', 'till')
-    if redis.call('EXISTS', generation) == 1 and not (tonumber(times[1]) and tonumber(times[2])) then
+    local bounded = tonumber(times[1]) and tonumber(times[2])
+    if redis.call('EXISTS', generation) == 1 and not bounded then
         note('generation')
         if repair then  -- nobody knows when they would expire
             redis.call('UNLINK', generation)

@@ -27,7 +27,8 @@ for _, range in ipairs({'ZRANGE', 'ZREVRANGE'}) do
     if rank then
         answer[#answer + 1] = rank
         answer[#answer + 1] = redis.call('HGET', bodies, rank)
-        answer[#answer + 1] = redis.call('ZSCORE', claimed, rank) and redis.call('HGET', holds, rank)
+        answer[#answer + 1] = redis.call('ZSCORE', claimed, rank)
+            and redis.call('HGET', holds, rank)
     end
 end
 return answer

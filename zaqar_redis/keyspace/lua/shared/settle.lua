@@ -15,7 +15,8 @@ local function release_due(waiting)
     return #ended
 end
 
--- Returns how much was settled, and whether there is more to settle.
+-- Returns how much was settled, and whether more messages are to be settled. Expired claims may be
+-- left in leases: who reads that set compares with now.
 local function settle()
     local old = redis.call('ZRANGEBYSCORE', expiry, '-inf', now, 'LIMIT', 0, SETTLE)
     forget(old)
