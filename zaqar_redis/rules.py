@@ -10,9 +10,10 @@ from __future__ import annotations
 import functools
 import re
 import uuid
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec import Meta
 
 from zaqar_redis import errors
 
@@ -32,6 +33,14 @@ NESTING_MAX = 100
 #: The largest signed 64-bit integer: the limit of Redis and msgpack.
 INTEGER_MAX = 2**63 - 1
 
+#: Marks the fields of settings whose values are not shown.
+SECRET = Meta(extra={"secret": True})
+
+#: Lua passes a list to Redis as the arguments of one call: at most some 8000 values.
+_PAGE = Meta(ge=1, le=1000)
+_LENGTH = Meta(ge=1, le=1024)
+_YEARS = 100 * 365 * 86400
+
 _QUEUE_NAME = re.compile(r"[a-zA-Z0-9_\-.]+", re.ASCII)
 _MESSAGE_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.ASCII)
 _CLAIM_ID = re.compile(r"[0-9a-f]{32}", re.ASCII)
@@ -41,29 +50,77 @@ _PRINTABLE = re.compile(r"[\x21-\x7e]+", re.ASCII)
 class Limits(msgspec.Struct, frozen=True):
     """The operator's limits; names and defaults are stock Zaqar's options."""
 
-    max_queues_per_page: int = 20
-    max_messages_per_page: int = 20
-    max_messages_per_claim_or_pop: int = 20
-    max_queue_metadata: int = 64 * 1024
-    max_messages_post_size: int = 256 * 1024
-    max_message_ttl: int = 1209600
-    max_message_delay: int = 900
-    max_claim_ttl: int = 43200
-    max_claim_grace: int = 43200
-    default_message_ttl: int = 3600
-    default_message_delay: int = 0
-    default_claim_ttl: int = 300
-    default_claim_grace: int = 60
-    client_id_uuid_safe: str = "strict"
-    min_length_client_id: int = 10
-    max_length_client_id: int = 36
-    message_delete_with_claim_id: bool = False
-    #: seconds that a claim or a list may wait for messages; not in stock
-    max_wait: int = 30
-    #: seconds for which a retried post is recognised at least; not in stock
-    idempotency_window: int = 600
-    #: the longest window that a queue may set; not in stock
-    max_idempotency_window: int = 86400
+    max_queues_per_page: Annotated[int, _PAGE, "Maximum number of queues in one listing."] = 20
+    max_messages_per_page: Annotated[
+        int, _PAGE, "Maximum number of messages in one listing, and of ids in one request."
+    ] = 20
+    max_messages_per_claim_or_pop: Annotated[
+        int, _PAGE, "Maximum number of messages in one claim or one pop."
+    ] = 20
+    max_queue_metadata: Annotated[
+        int, Meta(ge=2, le=2**30), "Maximum size of a queue's metadata, in bytes."
+    ] = 64 * 1024
+    max_messages_post_size: Annotated[
+        int, Meta(ge=1, le=2**29), "Maximum size of one request that posts messages, in bytes."
+    ] = 256 * 1024
+    max_message_ttl: Annotated[
+        int, Meta(ge=TTL_MIN, le=_YEARS), "Maximum TTL of a message, in seconds."
+    ] = 1209600
+    max_message_delay: Annotated[
+        int, Meta(ge=0, le=_YEARS), "Maximum delay of a message, in seconds."
+    ] = 900
+    max_claim_ttl: Annotated[
+        int, Meta(ge=CLAIM_TTL_MIN, le=_YEARS), "Maximum TTL of a claim, in seconds."
+    ] = 43200
+    max_claim_grace: Annotated[
+        int,
+        Meta(ge=GRACE_MIN, le=_YEARS),
+        "Maximum grace of the messages of a claim, in seconds.",
+    ] = 43200
+    default_message_ttl: Annotated[
+        int, Meta(ge=TTL_MIN, le=_YEARS), "TTL of messages posted without one, in seconds."
+    ] = 3600
+    default_message_delay: Annotated[
+        int, Meta(ge=0, le=_YEARS), "Delay shown for queues that set none, in seconds."
+    ] = 0
+    default_claim_ttl: Annotated[
+        int, Meta(ge=CLAIM_TTL_MIN, le=_YEARS), "TTL of claims created without one, in seconds."
+    ] = 300
+    default_claim_grace: Annotated[
+        int, Meta(ge=GRACE_MIN, le=_YEARS), "Grace of claims created without one, in seconds."
+    ] = 60
+    client_id_uuid_safe: Annotated[
+        Literal["strict", "off"],
+        "Whether the Client-ID header must be a UUID (strict), or only have a length within "
+        "the two limits below (off).",
+    ] = "strict"
+    min_length_client_id: Annotated[
+        int, _LENGTH, "Minimum length of a Client-ID when client_id_uuid_safe is off."
+    ] = 10
+    max_length_client_id: Annotated[
+        int, _LENGTH, "Maximum length of a Client-ID when client_id_uuid_safe is off."
+    ] = 36
+    message_delete_with_claim_id: Annotated[
+        bool, "Whether a request that deletes messages by ids must also name their claims."
+    ] = False
+    # Those below are not in stock Zaqar.
+    max_wait: Annotated[
+        int,
+        Meta(ge=0, le=3600),
+        "Maximum time that a claim or a listing may wait for messages, in seconds.",
+    ] = 30
+    idempotency_window: Annotated[
+        int,
+        Meta(ge=1, le=30 * 86400),
+        "Minimum number of seconds that a retried post is recognised by its Idempotency-Key; the "
+        "maximum is twice that. A queue's _idempotency_window overrides it.",
+    ] = 600
+    max_idempotency_window: Annotated[
+        int,
+        Meta(ge=1, le=30 * 86400),
+        "Maximum _idempotency_window of a queue, in seconds. Each idempotency record takes some "
+        "100 bytes of Redis' memory.",
+    ] = 86400
 
 
 #: Items of a page or a claim when the client names no limit.

@@ -11,7 +11,7 @@ import pytest
 from tests.support import servers
 from tests.support.command_line import CommandLine
 from zaqar_redis import errors
-from zaqar_redis.bench.service import local_store, local_url
+from zaqar_redis.benchmarks.service import local_store, local_url
 
 
 def _refusal(*arguments: str) -> str:

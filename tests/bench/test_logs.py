@@ -6,8 +6,8 @@ from __future__ import annotations
 import pytest
 
 from tests.support import servers
-from zaqar_redis.bench import logs
-from zaqar_redis.bench.service import BenchmarkFailed
+from zaqar_redis.benchmarks.servers import check_log
+from zaqar_redis.benchmarks.service import BenchmarkFailed
 
 _LINE = "[2026-11-22 01:24:16,000] [6928] [WARNING] "
 
@@ -23,13 +23,13 @@ _LINE = "[2026-11-22 01:24:16,000] [6928] [WARNING] "
 )
 def test_unexplained_failure_in_log_is_reported(wrong: str) -> None:
     with pytest.raises(BenchmarkFailed, match="the log of the service shows a bug") as failure:
-        logs.check("the service", f"{_LINE}store: redis://localhost\n{wrong}")
+        check_log("the service", f"{_LINE}store: redis://localhost\n{wrong}")
     assert wrong.strip() in str(failure.value)
 
 
 def test_explained_failure_in_log_is_accepted() -> None:
-    logs.check("the service", f"{_LINE}no connection to redis://localhost: TimeoutError\n")
-    logs.check("the service", "")
+    check_log("the service", f"{_LINE}no connection to redis://localhost: TimeoutError\n")
+    check_log("the service", "")
 
 
 def test_traceback_in_service_log_fails_the_test(

@@ -7,9 +7,9 @@ import json
 
 import pytest
 
-from zaqar_redis.bench import report
-from zaqar_redis.bench.load import LoadSample, parse
-from zaqar_redis.bench.service import BenchmarkFailed
+from zaqar_redis.benchmarks import report
+from zaqar_redis.benchmarks.load import LoadSample, parse
+from zaqar_redis.benchmarks.service import BenchmarkFailed
 
 _PLAIN = '"requests":1000,"seconds":2.0,"refused":10,"broken":3,"p50":1500,"p99":9000'
 

@@ -14,8 +14,8 @@ import redis
 
 from tests.bench.conftest import RunBench, command
 from tests.support import servers
-from zaqar_redis.bench.service import MeasuredService
-from zaqar_redis.bench.workloads import WORKLOADS
+from zaqar_redis.benchmarks.service import MeasuredService
+from zaqar_redis.benchmarks.workloads import WORKLOADS
 from zaqar_redis.keyspace import keys
 
 _SHORT = ["--rounds", "1", "--seconds", "1", "--connections", "4"]

@@ -3,23 +3,22 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import subprocess
 import sys
-from collections import defaultdict
 from pathlib import Path
 
+from benchmarks.support.processes import descendants
 from tests.support import servers
 
 
 class BenchmarkProcess:
-    """``python -m tests.benchmarks.NAME``."""
+    """``python -m benchmarks.NAME``."""
 
     def __init__(self, name: str, folder: Path) -> None:
         """*folder*: for its servers' files; it must be empty after each run."""
-        self._command = [sys.executable, "-m", f"tests.benchmarks.{name}"]
+        self._command = [sys.executable, "-m", f"benchmarks.{name}"]
         self._folder = folder
         self._environment = os.environ | {"TMPDIR": str(folder)}
 
@@ -84,16 +83,3 @@ def rows(output: str, last: str, first: str | None = None) -> list[list[str]]:
         if table and table[0][-1] == last and first in (None, table[0][0]):
             return table[2:]
     return []
-
-
-def descendants(process: int) -> list[int]:
-    """Returns the pids of all descendants of a process."""
-    children: dict[int, list[int]] = defaultdict(list)
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):  # it has ended
-            parent = int(stat.read_text().rpartition(")")[2].split()[1])
-            children[parent].append(int(stat.parent.name))
-    found = [process]
-    for each in found:  # the list grows meanwhile
-        found += children[each]
-    return found[1:]

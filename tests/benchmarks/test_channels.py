@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.channels.fanout import OrderChecker
+from benchmarks.channels.websocket_peers import encode_frame, frames
 from tests.benchmarks.benchmark_process import BenchmarkProcess, rows
-from tests.benchmarks.channels_fanout import OrderChecker
-from tests.benchmarks.websocket_peers import encode_frame, frames
-from zaqar_redis.bench.service import BenchmarkFailed
+from zaqar_redis.benchmarks.service import BenchmarkFailed
 
 _SMALL = ["--rounds", "1", "--seconds", "1"]
 _SMALL += ["--subscribers", "20", "--idle", "50", "--returning", "200"]

@@ -10,7 +10,7 @@ import sys
 def test_drain_reports_no_lost_or_doubled_messages() -> None:
     small = ["--queues", "2", "--messages", "1500", "--busy", "1"]
     done = subprocess.run(
-        [sys.executable, "-m", "tests.benchmarks.drain", *small],
+        [sys.executable, "-m", "benchmarks.drain", *small],
         capture_output=True,
         text=True,
         timeout=100,

@@ -16,11 +16,11 @@ def _table(*words: str) -> str:
 
 
 def test_a_round_sweeps_nothing_in_idle_queues_and_all_after_expiry() -> None:
-    table = _table("tests.benchmarks.sweeping", "--queues", "20")
+    table = _table("benchmarks.sweeping", "--queues", "20")
     swept = [line.split("|")[-2].strip() for line in table.splitlines()[2:] if line]
     assert swept == ["0", "0", "0", "20", "0"]
 
 
 def test_a_checkout_is_compared_with_itself() -> None:
     words = ("--beside", ".", "--rounds", "1", "--workload", "post-100")
-    assert "post-100" in _table("tests.benchmarks.posting", *words)
+    assert "post-100" in _table("benchmarks.posting", *words)

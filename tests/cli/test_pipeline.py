@@ -54,6 +54,7 @@ def test_help_of_each_job_has_an_example(job: str) -> None:
     ("module", "words", "what"),
     [
         ("matplotlib", ["analytics", "--queue", "q"], "pip install '.[report]'"),
+        ("jinja2", ["analytics", "--queue", "q"], "pip install '.[report]'"),
         ("deltalake", ["archive", "--queue", "q", "--format", "delta"], "pip install '.[delta]'"),
     ],
 )

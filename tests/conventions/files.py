@@ -12,6 +12,7 @@ PACKAGE = ROOT / "zaqar_redis"
 #: Folders with sources; everything beside them is generated.
 _WRITTEN = (
     ".ci",
+    "benchmarks",
     "doc",
     "etc",
     "examples",

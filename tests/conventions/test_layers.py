@@ -16,7 +16,8 @@ LAYERS = (
     ("keyspace", "auth"),
     ("storage", "realtime"),
     ("service",),
-    ("conf", "api", "bench", "spark", "zaqar_import", "zaqar_plugin"),
+    ("api", "benchmarks", "spark", "zaqar_import", "zaqar_plugin"),
+    ("conf",),
     ("cli",),
 )
 LAYER = {package: layer for layer, packages in enumerate(LAYERS) for package in packages}
@@ -24,6 +25,12 @@ LAYER = {package: layer for layer, packages in enumerate(LAYERS) for package in 
 #: Layers inside a package, in the same order. Those of one layer may use each other.
 INNER = {
     "realtime": (("engine", "protocol"), ("engines", "session"), ("node",)),
+    "spark": (
+        ("options", "columns", "offsets", "stores", "permissions", "task", "task_progress"),
+        ("reading", "writing", "queue_restore"),
+        ("source",),
+        ("jobs",),
+    ),
     "storage": (("contract", "control", "transfer", "load"), ("redis",), ("move", "pools")),
 }
 
@@ -32,7 +39,7 @@ ALLOWED = {
     "redis": ("keyspace.", "storage.redis."),
     "hiredis": ("keyspace.", "storage.redis."),
     "fakeredis": ("keyspace.",),
-    "falcon": ("api.", "bench."),
+    "falcon": ("api.", "benchmarks."),
     "oslo_config": ("conf.", "cli.", "zaqar_plugin."),
     "zaqar": ("zaqar_plugin.",),
     "cliff": ("cli.",),
@@ -41,15 +48,16 @@ ALLOWED = {
     "py4j": ("spark.", "cli.pipeline."),
     "deltalake": ("spark.jobs.",),
     "pyiceberg": ("spark.jobs.",),
+    "jinja2": ("spark.jobs.",),
     "matplotlib": ("spark.jobs.",),
     "numpy": ("spark.",),
-    "gunicorn": ("api.worker.", "cli.", "bench."),
+    "gunicorn": ("api.worker.", "cli.", "benchmarks."),
     "jump": ("realtime.engines.",),
     "jwt": ("auth.",),
     "google": ("realtime.protocol.protobuf.",),
     "websockets": ("api.sockets.",),
-    "uvicorn": ("api.worker.", "api.sockets.", "cli.", "bench."),
-    "uvicorn_worker": ("api.worker.", "cli.", "bench."),
+    "uvicorn": ("api.worker.", "api.sockets.", "cli.", "benchmarks."),
+    "uvicorn_worker": ("api.worker.", "cli.", "benchmarks."),
 }
 
 #: What only bulk readers and writers use.
@@ -142,6 +150,7 @@ def test_every_package_belongs_to_a_layer() -> None:
         ("zaqar_redis.storage.redis.claims", "from zaqar_redis.storage.redis.bulk import ledger"),
         ("zaqar_redis.zaqar_plugin.stores", "from zaqar_redis.storage.redis.bulk import ranges"),
         ("zaqar_redis.realtime.session.session", "from zaqar_redis.realtime.node import packing"),
+        ("zaqar_redis.spark.reading.batch", "from zaqar_redis.spark.jobs import session"),
         ("zaqar_redis.auth.signed_urls", "from zaqar_redis.service import queues"),
         ("zaqar_redis.service.queues", "import redis.asyncio"),
         ("zaqar_redis.service.queues", "from falcon import App"),

@@ -87,7 +87,7 @@ def harness(publisher: JwksServer) -> Iterator[NodeHarness]:
         node_harness = NodeHarness(runner)
         node_harness.build(SessionSettings(), OPEN)
         node_harness.node.verifier = node_harness.scope.verifier = tokens.TokenVerifier(
-            tokens.TokenSettings(jwks_url=publisher.url)
+            tokens.TokenSettings(jwks_public_endpoint=publisher.url)
         )
         yield node_harness
         node_harness.run(node_harness.node.close())

@@ -103,7 +103,7 @@ class NodeHarness:
     def build(
         self, settings: SessionSettings, options: ChannelOptions, **named: ChannelOptions
     ) -> None:
-        verifier = tokens.TokenVerifier(tokens.TokenSettings(hmac=(SECRET,)))
+        verifier = tokens.TokenVerifier(tokens.TokenSettings(hmac_secret_key=SECRET))
         namespaces = Namespaces(options, named)
         self.node = Node(MemoryEngine(clock.process), settings, namespaces, verifier)
         self.scope = ProjectContext(self.node, "default")
@@ -635,7 +635,7 @@ def test_token_that_starts_within_the_leeway_is_valid(harness: NodeHarness, clai
     near: dict[str, Any] = {claim: int(time.time()) + 3}
     later: dict[str, Any] = {claim: int(time.time()) + 100}
     assert harness.connected(**near)
-    settings = tokens.TokenSettings(hmac=(SECRET,), leeway=200)
+    settings = tokens.TokenSettings(hmac_secret_key=SECRET, leeway=200)
     harness.node.verifier = harness.scope.verifier = tokens.TokenVerifier(settings)
     ann = harness.connected(**later)
     given = token(channel="$x", **later)
@@ -664,7 +664,9 @@ def test_refresh_with_not_yet_valid_token_disconnects_for_reconnect(harness: Nod
 
 def test_unreachable_jwks_disconnects_with_reconnect_code(harness: NodeHarness) -> None:
     port = servers.free_port()
-    settings = tokens.TokenSettings(hmac=(SECRET,), jwks_url=f"http://127.0.0.1:{port}/keys")
+    settings = tokens.TokenSettings(
+        hmac_secret_key=SECRET, jwks_public_endpoint=f"http://127.0.0.1:{port}/keys"
+    )
     harness.node.verifier = harness.scope.verifier = tokens.TokenVerifier(settings)
     client = SessionClient(harness)
     named = jwt.encode({"sub": "ann"}, SECRET, algorithm="HS256", headers={"kid": "k"})

@@ -155,7 +155,7 @@ class HeldVerifier(tokens.TokenVerifier):
     """A verifier that waits, as for a key that it has to fetch."""
 
     def __init__(self) -> None:
-        super().__init__(tokens.TokenSettings(hmac=(SECRET,)))
+        super().__init__(tokens.TokenSettings(hmac_secret_key=SECRET))
         self.fetched = asyncio.Event()
 
     async def connection(self, token: str) -> tokens.ConnectionClaims:

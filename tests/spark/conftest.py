@@ -44,12 +44,12 @@ def start(store: SparkTestStore) -> Iterator[Start]:
         query.stop()
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def context(monkeypatch: pytest.MonkeyPatch) -> FakeTaskContext:
     """The task context that writers see."""
     task_context = FakeTaskContext()
     monkeypatch.setattr(
-        "zaqar_redis.spark.task_info.TaskContext", SimpleNamespace(get=lambda: task_context)
+        "zaqar_redis.spark.task.TaskContext", SimpleNamespace(get=lambda: task_context)
     )
     return task_context
 

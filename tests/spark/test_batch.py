@@ -32,8 +32,8 @@ from pyspark.sql.types import (
 from tests.support.spark_reads import BatchRead, SparkTestStore, batch, columns, values
 from tests.support.stores import CLIENT
 from zaqar_redis.errors import BadConfiguration
-from zaqar_redis.spark.data_loss import DataLoss
-from zaqar_redis.spark.partitions import RangePartition
+from zaqar_redis.spark.reading.data_loss import DataLoss
+from zaqar_redis.spark.reading.partitions import RangePartition
 
 
 def read(store: SparkTestStore, **options: object) -> list[Any]:

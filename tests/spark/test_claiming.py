@@ -12,9 +12,9 @@ from tests.support import servers
 from tests.support.spark_reads import SimulatedQuery, SparkTestStore, batch, values
 from zaqar_redis.errors import BadConfiguration
 from zaqar_redis.spark import offsets
-from zaqar_redis.spark.claim_stream import ClaimEnded
-from zaqar_redis.spark.data_loss import DataLoss
-from zaqar_redis.spark.group_lease import GroupTaken
+from zaqar_redis.spark.reading.claim_stream import ClaimEnded
+from zaqar_redis.spark.reading.data_loss import DataLoss
+from zaqar_redis.spark.reading.group_lease import GroupTaken
 
 CLAIM = {"consume": "claim", "group": "g", "maxWait": "0s"}
 
@@ -293,15 +293,15 @@ def test_missing_claimed_queue_is_an_error(start: Start) -> None:
 @pytest.fixture
 def short_lease(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lets group leases expire after a second."""
-    monkeypatch.setattr("zaqar_redis.spark.group_lease._LEASE_SECONDS", 1.0)
-    monkeypatch.setattr("zaqar_redis.spark.group_lease._ACQUIRE_TIMEOUT_SECONDS", 0.5)
+    monkeypatch.setattr("zaqar_redis.spark.reading.group_lease._LEASE_SECONDS", 1.0)
+    monkeypatch.setattr("zaqar_redis.spark.reading.group_lease._ACQUIRE_TIMEOUT_SECONDS", 0.5)
 
 
 @pytest.mark.usefixtures("short_lease")
 def test_claims_are_renewed_until_their_batch_is_finished(
     store: SparkTestStore, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("zaqar_redis.spark.group_lease._RENEWALS_PER_TTL", 600)
+    monkeypatch.setattr("zaqar_redis.spark.reading.group_lease._RENEWALS_PER_TTL", 600)
     store.post(1)
     query = start(claimTtl="60s", **CLAIM)
     query.plan()

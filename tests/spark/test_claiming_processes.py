@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 
 from tests.support.spark_reads import SimulatedQuery, SparkTestStore, values
-from zaqar_redis.spark.group_lease import GroupTaken
+from zaqar_redis.spark.reading.group_lease import GroupTaken
 
 #: A stream that plans a batch, prints its offset, and then never finishes it.
 _STREAM = """
 import json, sys, time
 from tests.support.spark_reads import SimulatedQuery, source
-from zaqar_redis.spark import group_lease
+from zaqar_redis.spark.reading import group_lease
 
 group_lease._LEASE_SECONDS = 1.0
 query = SimulatedQuery(source(**json.loads(sys.argv[1])))
@@ -34,8 +34,8 @@ _ROOT = Path(__file__).parents[2]
 def test_next_stream_takes_over_the_group_of_a_killed_one(
     store: SparkTestStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("zaqar_redis.spark.group_lease._LEASE_SECONDS", 1.0)
-    monkeypatch.setattr("zaqar_redis.spark.group_lease._ACQUIRE_TIMEOUT_SECONDS", 0.3)
+    monkeypatch.setattr("zaqar_redis.spark.reading.group_lease._LEASE_SECONDS", 1.0)
+    monkeypatch.setattr("zaqar_redis.spark.reading.group_lease._ACQUIRE_TIMEOUT_SECONDS", 0.3)
     store.post(*range(10))
     options = {"subscribe": "q", "consume": "claim", "group": "g", "maxWait": "0s"}
     options |= {"uri": store.uri, "project": store.project, "maxOffsetsPerTrigger": "4"}
@@ -52,7 +52,7 @@ def test_next_stream_takes_over_the_group_of_a_killed_one(
         with pytest.raises(GroupTaken, match='another stream reads in the group "g"'):
             second.plan()
         first.send_signal(signal.SIGKILL)
-    monkeypatch.setattr("zaqar_redis.spark.group_lease._ACQUIRE_TIMEOUT_SECONDS", 10.0)
+    monkeypatch.setattr("zaqar_redis.spark.reading.group_lease._ACQUIRE_TIMEOUT_SECONDS", 10.0)
     # From the first one's checkpoint, with its batch logged but not finished.
     second.offsets = [logged]
     assert values(second.read()) == [0, 1, 2, 3]

@@ -19,8 +19,9 @@ from pyspark.sql.worker.plan_data_source_read import records_to_arrow_batches
 
 from zaqar_redis.keyspace import envelope
 from zaqar_redis.records import Message, NewMessage
-from zaqar_redis.spark import columns, decode
-from zaqar_redis.spark.partition_reader import ReadSpec
+from zaqar_redis.spark import columns
+from zaqar_redis.spark.reading import decode
+from zaqar_redis.spark.reading.partition_reader import ReadSpec
 from zaqar_redis.storage.redis import decoding, identity
 from zaqar_redis.storage.redis.bulk.range_reader import RawPage
 

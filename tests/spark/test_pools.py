@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from tests.contract.conftest import BACKENDS
-from tests.spark.writing import BatchWrite, FakeTaskContext, StreamWrite, numbered, write_all
+from tests.spark.writing import BatchWrite, StreamWrite, numbered, write_all
 from tests.support.spark_reads import (
     BatchRead,
     SimulatedQuery,
@@ -66,9 +66,9 @@ class PoolsWithMover:
     def bodies(self, queue: str = "q") -> list[Any]:
         return sorted(values(batch(self.control_store.source(subscribe=queue))))
 
-    def post(self, *bodies: Any, queue: str = "q", context: FakeTaskContext) -> None:
+    def post(self, *bodies: Any, queue: str = "q") -> None:
         given = pa.RecordBatch.from_pydict({"body": [str(body).encode() for body in bodies]})
-        write_all(BatchWrite(self.control_store.source(queue=queue), context, BODY), [given])
+        write_all(BatchWrite(self.control_store.source(queue=queue), BODY), [given])
 
 
 @pytest.fixture(scope="module")
@@ -86,19 +86,19 @@ def pools(pooled_uri: str, project: str) -> Iterator[PoolsWithMover]:
     control_store.close()
 
 
-def test_new_queue_is_assigned_a_pool(pools: PoolsWithMover, context: FakeTaskContext) -> None:
+def test_new_queue_is_assigned_a_pool(pools: PoolsWithMover) -> None:
     for delivery in ("none", "ledger", "staged"):
         queue = f"new-{delivery}"
         data_source = pools.control_store.source(queue=queue, delivery=delivery)
-        write_all(BatchWrite(data_source, context, BODY), [numbered(0, 3)])
+        write_all(BatchWrite(data_source, BODY), [numbered(0, 3)])
         assert pools.location(queue) in ("p1", "p2")
         assert pools.bodies(queue) == [0, 1, 2]
 
 
-def test_queues_of_all_pools_are_read(pools: PoolsWithMover, context: FakeTaskContext) -> None:
+def test_queues_of_all_pools_are_read(pools: PoolsWithMover) -> None:
     for queue, pool in (("a", "p1"), ("b", "p1"), ("c", "p2")):
         pools.put(queue, pool)
-        pools.post(f'"{queue}"', queue=queue, context=context)
+        pools.post(f'"{queue}"', queue=queue)
     batch_read = BatchRead(pools.control_store.source(subscribePattern="."))
     found = {(row["queue"], row["pool"]) for row in batch_read.rows()}
     assert found == {("a", "p1"), ("b", "p1"), ("c", "p2")}
@@ -109,11 +109,9 @@ def test_queues_of_all_pools_are_read(pools: PoolsWithMover, context: FakeTaskCo
     )
 
 
-def test_queue_moved_between_planning_and_reading_is_read(
-    pools: PoolsWithMover, context: FakeTaskContext
-) -> None:
+def test_queue_moved_between_planning_and_reading_is_read(pools: PoolsWithMover) -> None:
     pools.put("q", "p1")
-    pools.post(*range(100), context=context)
+    pools.post(*range(100))
     batch_read = BatchRead(pools.control_store.source(subscribe="q"))
     pools.move()
     rows = batch_read.rows()
@@ -121,11 +119,9 @@ def test_queue_moved_between_planning_and_reading_is_read(
     assert {row["pool"] for row in rows} == {"p2"}
 
 
-def test_queue_moved_while_read_is_read_completely(
-    pools: PoolsWithMover, context: FakeTaskContext
-) -> None:
+def test_queue_moved_while_read_is_read_completely(pools: PoolsWithMover) -> None:
     pools.put("q", "p1")
-    pools.post(*range(1000), context=context)
+    pools.post(*range(1000))
     data_source = pools.control_store.source(subscribe="q", fetchSize=100)
     reader = data_source.reader(columns(data_source))
     (partition,) = reader.partitions()
@@ -138,18 +134,16 @@ def test_queue_moved_while_read_is_read_completely(
     assert found == list(range(1, 1001))
 
 
-def test_stream_continues_after_its_queue_moves(
-    pools: PoolsWithMover, context: FakeTaskContext
-) -> None:
+def test_stream_continues_after_its_queue_moves(pools: PoolsWithMover) -> None:
     pools.put("q", "p1")
-    pools.post(*range(10), context=context)
+    pools.post(*range(10))
     options = {"subscribe": "q", "startingOffsets": "earliest", "maxWait": "0s"}
     query = SimulatedQuery(pools.control_store.source(**options))
     assert values(query.trigger() or []) == list(range(10))
     pools.move()
     # Its pool does not affect its offsets.
     assert query.trigger() is None
-    pools.post(*range(10, 20), context=context)
+    pools.post(*range(10, 20))
     query.plan()
     pools.move()
     query.restart()
@@ -157,11 +151,9 @@ def test_stream_continues_after_its_queue_moves(
     query.stop()
 
 
-def test_claiming_stream_continues_after_its_queue_moves(
-    pools: PoolsWithMover, context: FakeTaskContext
-) -> None:
+def test_claiming_stream_continues_after_its_queue_moves(pools: PoolsWithMover) -> None:
     pools.put("q", "p1")
-    pools.post(*range(10), context=context)
+    pools.post(*range(10))
     options = {"subscribe": "q", "consume": "claim", "group": "g", "maxWait": "0s"}
     query = SimulatedQuery(pools.control_store.source(maxOffsetsPerTrigger=4, **options))
     query.plan()
@@ -176,7 +168,7 @@ def test_claiming_stream_continues_after_its_queue_moves(
 
 @pytest.mark.parametrize("delivery", ["ledger", "none"])
 def test_queue_moved_while_written_gets_every_row_once(
-    pools: PoolsWithMover, context: FakeTaskContext, delivery: str
+    pools: PoolsWithMover, delivery: str
 ) -> None:
     pools.put("q", "p1")
     data_source = pools.control_store.source(queue="q", delivery=delivery, putSize=50)
@@ -187,17 +179,17 @@ def test_queue_moved_while_written_gets_every_row_once(
                 pools.move()
             yield numbered(first, first + 100)
 
-    write_all(StreamWrite(data_source, context, BODY), moving())
+    write_all(StreamWrite(data_source, BODY), moving())
     assert pools.bodies() == list(range(1000))
     if delivery == "ledger":  # the ledger moved with the queue
-        write_all(StreamWrite(data_source, context, BODY), [numbered(0, 1000)])
+        write_all(StreamWrite(data_source, BODY), [numbered(0, 1000)])
         assert pools.bodies() == list(range(1000))
 
 
-def test_write_waits_for_the_move_lock(pools: PoolsWithMover, context: FakeTaskContext) -> None:
+def test_write_waits_for_the_move_lock(pools: PoolsWithMover) -> None:
     pools.put("q", "p1")
     data_source = pools.control_store.source(queue="q", delivery="ledger", putSize=20)
-    write = StreamWrite(data_source, context, BODY)
+    write = StreamWrite(data_source, BODY)
     stop = threading.Event()
 
     def endless() -> Iterator[pa.RecordBatch]:
@@ -218,12 +210,12 @@ def test_write_waits_for_the_move_lock(pools: PoolsWithMover, context: FakeTaskC
 
 
 def test_unreachable_pool_is_an_error_and_not_data_loss(
-    pools: PoolsWithMover, context: FakeTaskContext, monkeypatch: pytest.MonkeyPatch
+    pools: PoolsWithMover, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("zaqar_redis.spark.stores._LOCATION_TTL_SECONDS", 0.0)
     options = {"subscribe": "q", "startingOffsets": "earliest", "timeout": "100ms"}
     pools.put("q", "p1")
-    pools.post(1, context=context)
+    pools.post(1)
     query = SimulatedQuery(pools.control_store.source(failOnDataLoss=False, **options))
     query.trigger()
     pools.assign_unknown_pool("q")

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import BinaryType, StructField, StructType
 
-from tests.spark.writing import FakeTaskContext, StreamWrite, numbered, write_all
+from tests.spark.writing import StreamWrite, numbered, write_all
 from tests.support import servers
 from tests.support.spark_reads import SimulatedQuery, SparkTestStore, columns, pickled, task, values
 from zaqar_redis import errors
@@ -88,7 +88,6 @@ def test_stream_survives_redis_restart(
 def test_write_survives_redis_restart(
     server: servers.RedisServer,
     durable_store: SparkTestStore,
-    context: FakeTaskContext,
     delivery: str,
 ) -> None:
     absences = []
@@ -100,7 +99,7 @@ def test_write_survives_redis_restart(
             yield numbered(first, first + 100)
 
     data_source = durable_store.source(queue="q", delivery=delivery, putSize=50)
-    write_all(StreamWrite(data_source, context, BODY), rows())
+    write_all(StreamWrite(data_source, BODY), rows())
     for absence in absences:
         absence.end()
     assert durable_store.bodies() == list(range(1000))

@@ -36,7 +36,7 @@ from tests.support.spark_reads import BatchRead, SparkTestStore, batch, columns
 from zaqar_redis import clock, errors
 from zaqar_redis.errors import BadConfiguration
 from zaqar_redis.records import Finding
-from zaqar_redis.spark.rows import BadRow
+from zaqar_redis.spark.writing.rows import BadRow
 from zaqar_redis.storage import pools
 from zaqar_redis.storage.redis.bulk.ledger import RedisLedger
 
@@ -45,16 +45,14 @@ BODY = StructType([StructField("body", BinaryType())])
 DELIVERIES = ["ledger", "staged"]
 
 
-def post(store: SparkTestStore, context: FakeTaskContext, given: Any, **options: object) -> None:
+def post(store: SparkTestStore, given: Any, **options: object) -> None:
     """Writes one record batch in one task."""
-    write_all(BatchWrite(store.source(**options), context, schema_of(given)), [given])
+    write_all(BatchWrite(store.source(**options), schema_of(given)), [given])
 
 
 @pytest.mark.parametrize("delivery", ["ledger", "staged", "none"])
-def test_rows_become_messages_in_order(
-    store: SparkTestStore, context: FakeTaskContext, delivery: str
-) -> None:
-    write = BatchWrite(store.source(queue="q", delivery=delivery), context, BODY)
+def test_rows_become_messages_in_order(store: SparkTestStore, delivery: str) -> None:
+    write = BatchWrite(store.source(queue="q", delivery=delivery), BODY)
     write_all(write, [numbered(0, 5), numbered(5, 2005)], [], [numbered(2005, 2010)])
     assert store.bodies() == list(range(2010))
     assert store.last_rank() == 2010
@@ -81,49 +79,43 @@ def _found(store: SparkTestStore) -> list[Finding]:
     return asyncio.run(check())
 
 
-def test_queue_created_by_a_writer_is_in_the_catalogue(
-    store: SparkTestStore, context: FakeTaskContext
-) -> None:
-    write_all(BatchWrite(store.source(queue="q"), context, BODY), [numbered(0, 3)])
+def test_queue_created_by_a_writer_is_in_the_catalogue(store: SparkTestStore) -> None:
+    write_all(BatchWrite(store.source(queue="q"), BODY), [numbered(0, 3)])
     assert store.bodies() == [0, 1, 2]
     assert _found(store) == []
 
 
-def test_row_columns_set_message_attributes(
-    store: SparkTestStore, context: FakeTaskContext
-) -> None:
+def test_row_columns_set_message_attributes(store: SparkTestStore) -> None:
     # Delays need a queue with a default delay.
     store.create(_default_message_delay=7, _default_message_ttl=900)
     given = rows('{"n": 1}', "[2]", ttl=[120, None], delay=[30, None])
-    post(store, context, given, queue="q", clientId="a-client")
+    post(store, given, queue="q", clientId="a-client")
     first, second = batch(store.source(subscribe="q", columns="body,ttl,delay,client_id"))
     assert (first["body"], first["ttl"], first["delay"]) == (b'{"n": 1}', 120, 30)
     assert (second["body"], second["ttl"], second["delay"]) == (b"[2]", 900, 7)
     assert first["client_id"] == second["client_id"]
 
 
-def test_ttl_option_precedes_the_queue_default(
-    store: SparkTestStore, context: FakeTaskContext
-) -> None:
+def test_ttl_option_precedes_the_queue_default(store: SparkTestStore) -> None:
     store.create(_default_message_ttl=900)
-    post(store, context, rows("1", "2", ttl=[None, 60]), queue="q", ttl=300)
+    post(store, rows("1", "2", ttl=[None, 60]), queue="q", ttl=300)
     assert [row["ttl"] for row in batch(store.source(subscribe="q"))] == [300, 60]
 
 
-def test_default_ttl_is_an_hour(store: SparkTestStore, context: FakeTaskContext) -> None:
-    post(store, context, rows("1"), queue="q")
+def test_default_ttl_is_an_hour(store: SparkTestStore) -> None:
+    post(store, rows("1"), queue="q")
     assert [row["ttl"] for row in batch(store.source(subscribe="q"))] == [3600]
 
 
-def test_string_bodies_are_accepted(store: SparkTestStore, context: FakeTaskContext) -> None:
+def test_string_bodies_are_accepted(store: SparkTestStore) -> None:
     given = pa.RecordBatch.from_pydict({"body": ['"é"', "null"]})
-    post(store, context, given, queue="q")
+    post(store, given, queue="q")
     assert store.bodies() == ["é", None]
 
 
-def test_queue_column_routes_each_row(store: SparkTestStore, context: FakeTaskContext) -> None:
+def test_queue_column_routes_each_row(store: SparkTestStore) -> None:
     given = rows("1", "2", "3", "4", queue=["a", "b", "a", "a"])
-    post(store, context, given, delivery="staged", putSize=2)
+    post(store, given, delivery="staged", putSize=2)
     assert (store.bodies("a"), store.bodies("b")) == ([1, 3, 4], [2])
 
 
@@ -148,14 +140,12 @@ def test_queue_column_routes_each_row(store: SparkTestStore, context: FakeTaskCo
         ({"queue": "a b"}, "the column \"queue\" has 'a b', which is no name"),
     ],
 )
-def test_invalid_row_is_named(
-    store: SparkTestStore, context: FakeTaskContext, given: dict[str, Any], why: str
-) -> None:
+def test_invalid_row_is_named(store: SparkTestStore, given: dict[str, Any], why: str) -> None:
     good = {"body": "1", "ttl": 60, "delay": 0, "queue": "q"}
     bad = good | given
     others = {name: [good[name], bad[name]] for name in ("ttl", "delay", "queue")}
     with pytest.raises(BadRow, match=f"^row 2 of its task: {why}"):
-        post(store, context, rows("1", bad["body"], **others), maxMessageSize=100)
+        post(store, rows("1", bad["body"], **others), maxMessageSize=100)
 
 
 @pytest.mark.parametrize(
@@ -200,23 +190,21 @@ def _pieces(chooser: random.Random) -> list[Any]:
     return [numbered(*pair) for pair in pairwise(bounds)]
 
 
-def test_chunks_are_independent_of_record_batches(
-    store: SparkTestStore, context: FakeTaskContext
-) -> None:
+def test_chunks_are_independent_of_record_batches(store: SparkTestStore) -> None:
     options = {"queue": "q", "delivery": "ledger", "writeId": "load", "putSize": 300}
     chooser = random.Random(5)
     for number in range(10):
-        write = BatchWrite(store.source(**options), context, BODY)
+        write = BatchWrite(store.source(**options), BODY)
         written = write.task(0, _pieces(chooser))
         assert (written.rows, written.skipped) == (2500, 2500 if number else 0)
     assert store.bodies() == list(range(2500))
     assert store.last_rank() == 2500
 
 
-def test_large_bodies_give_small_chunks(store: SparkTestStore, context: FakeTaskContext) -> None:
+def test_large_bodies_give_small_chunks(store: SparkTestStore) -> None:
     body = '"' + "x" * 1_500_000 + '"'
     options = {"delivery": "ledger", "writeId": "load", "maxMessageSize": "2m"}
-    write_all(BatchWrite(store.source(queue="q", **options), context, BODY), [rows(*[body] * 5)])
+    write_all(BatchWrite(store.source(queue="q", **options), BODY), [rows(*[body] * 5)])
     assert store.last_rank() == 5
     # Two of them fill a request to Redis: the last chunk was the third, and then the end was
     # recorded.
@@ -225,10 +213,8 @@ def test_large_bodies_give_small_chunks(store: SparkTestStore, context: FakeTask
 
 
 @pytest.mark.parametrize("delivery", DELIVERIES)
-def test_failed_task_is_retried_without_duplicates(
-    store: SparkTestStore, context: FakeTaskContext, delivery: str
-) -> None:
-    write = BatchWrite(store.source(queue="q", delivery=delivery, putSize=10), context, BODY)
+def test_failed_task_is_retried_without_duplicates(store: SparkTestStore, delivery: str) -> None:
+    write = BatchWrite(store.source(queue="q", delivery=delivery, putSize=10), BODY)
     with pytest.raises(TaskFailed):
         write.task(0, failing([numbered(0, 57)]))
     write.task(1, [numbered(100, 130)])
@@ -239,33 +225,31 @@ def test_failed_task_is_retried_without_duplicates(
 
 
 @pytest.mark.parametrize("delivery", DELIVERIES)
-def test_repeated_stream_batch_is_written_once(
-    store: SparkTestStore, context: FakeTaskContext, delivery: str
-) -> None:
+def test_repeated_stream_batch_is_written_once(store: SparkTestStore, delivery: str) -> None:
     data_source = store.source(queue="q", delivery=delivery, putSize=10)
     for number in range(3):
         for _ in range(2):  # its end was not logged
             pieces = [numbered(100 * number, 100 * number + 50)]
             others = [numbered(100 * number + 50, 100 * number + 100)]
-            write_all(StreamWrite(data_source, context, BODY, number), pieces, others)
+            write_all(StreamWrite(data_source, BODY, number), pieces, others)
     assert sorted(store.bodies()) == list(range(300))
     assert store.last_rank() == 300
 
 
 @pytest.mark.parametrize("delivery", DELIVERIES)
 def test_repeated_batch_does_not_restore_consumed_messages(
-    store: SparkTestStore, context: FakeTaskContext, delivery: str
+    store: SparkTestStore, delivery: str
 ) -> None:
     data_source = store.source(queue="q", delivery=delivery)
-    write_all(StreamWrite(data_source, context, BODY), [numbered(0, 5)])
+    write_all(StreamWrite(data_source, BODY), [numbered(0, 5)])
     store.messages.pop(store.project, "q", 3).run()
-    write_all(StreamWrite(data_source, context, BODY), [numbered(0, 5)])
+    write_all(StreamWrite(data_source, BODY), [numbered(0, 5)])
     assert store.bodies() == [3, 4]
 
 
 @pytest.mark.parametrize("behind", [False, True], ids=["before", "behind"])
 def test_ledger_completes_a_crashed_task_in_any_queue(
-    store: SparkTestStore, context: FakeTaskContext, crashing_clients: CrashingClients, behind: bool
+    store: SparkTestStore, crashing_clients: CrashingClients, behind: bool
 ) -> None:
     given = rows(*map(str, range(60)), queue=["a", "b", "b", "c"] * 15)
     data_source = store.source(delivery="ledger", putSize=7)
@@ -273,11 +257,11 @@ def test_ledger_completes_a_crashed_task_in_any_queue(
     for number in range(40):
         crashing_clients.left, crashing_clients.behind = number, behind
         try:
-            StreamWrite(data_source, context, schema_of(given), number).task(0, [given])
+            StreamWrite(data_source, schema_of(given), number).task(0, [given])
         except WriterDied:
             deaths += 1
         crashing_clients.left = -1
-        write_all(StreamWrite(data_source, context, schema_of(given), number), [given])
+        write_all(StreamWrite(data_source, schema_of(given), number), [given])
     assert deaths > 20
     for queue, own in (("a", [0]), ("b", [1, 2]), ("c", [3])):
         assert store.bodies(queue) == [each for each in range(60) if each % 4 in own] * 40
@@ -286,31 +270,29 @@ def test_ledger_completes_a_crashed_task_in_any_queue(
 
 def test_ledgers_of_queries_are_separate(store: SparkTestStore, context: FakeTaskContext) -> None:
     data_source = store.source(queue="q")
-    write_all(StreamWrite(data_source, context, BODY), [numbered(0, 2)])
+    write_all(StreamWrite(data_source, BODY), [numbered(0, 2)])
     context.query = "another"
-    write_all(StreamWrite(data_source, context, BODY), [numbered(2, 4)])
+    write_all(StreamWrite(data_source, BODY), [numbered(2, 4)])
     assert store.bodies() == [0, 1, 2, 3]
 
 
-def test_ledger_refuses_other_rows_for_the_same_chunk(
-    store: SparkTestStore, context: FakeTaskContext
-) -> None:
+def test_ledger_refuses_other_rows_for_the_same_chunk(store: SparkTestStore) -> None:
     data_source = store.source(queue="q", delivery="ledger")
-    write_all(StreamWrite(data_source, context, BODY), [numbered(0, 5)])
+    write_all(StreamWrite(data_source, BODY), [numbered(0, 5)])
     with pytest.raises(BadRow, match="use the option delivery=staged"):
-        write_all(StreamWrite(data_source, context, BODY), [numbered(1, 5)])
+        write_all(StreamWrite(data_source, BODY), [numbered(1, 5)])
     assert store.bodies() == list(range(5))
 
 
 @pytest.mark.parametrize("order", ["dacb", "bacd", "abdc", "badc"])
 @pytest.mark.parametrize("died", [False, True])
 def test_ledger_refuses_the_same_rows_in_another_order(
-    store: SparkTestStore, context: FakeTaskContext, order: str, died: bool
+    store: SparkTestStore, order: str, died: bool
 ) -> None:
     options = {"queue": "q", "delivery": "ledger", "writeId": "load", "putSize": 10}
     blocks = {name: numbered(10 * place, 10 * place + 10) for place, name in enumerate("abcd")}
     first = [blocks[name] for name in "abcd"]
-    write = BatchWrite(store.source(**options), context, BODY)
+    write = BatchWrite(store.source(**options), BODY)
     if died:
         with pytest.raises(TaskFailed):
             write.task(0, failing([*first[:3], numbered(30, 35)]))
@@ -318,9 +300,7 @@ def test_ledger_refuses_the_same_rows_in_another_order(
         write_all(write, first)
     there = store.bodies()
     with pytest.raises(BadRow, match="differ from those of the first try"):
-        write_all(
-            BatchWrite(store.source(**options), context, BODY), [blocks[name] for name in order]
-        )
+        write_all(BatchWrite(store.source(**options), BODY), [blocks[name] for name in order])
     # The written part may have grown by rows in the original order.
     assert store.bodies()[: len(there)] == there
     assert len(set(store.bodies())) == len(store.bodies())
@@ -328,80 +308,68 @@ def test_ledger_refuses_the_same_rows_in_another_order(
 
 @pytest.mark.parametrize("rows_first", [20, 15, 1])
 def test_ledger_refuses_more_rows_than_the_finished_task_had(
-    store: SparkTestStore, context: FakeTaskContext, rows_first: int
+    store: SparkTestStore, rows_first: int
 ) -> None:
     options = {"queue": "q", "delivery": "ledger", "writeId": "load", "putSize": 10}
-    write_all(BatchWrite(store.source(**options), context, BODY), [numbered(0, rows_first)])
+    write_all(BatchWrite(store.source(**options), BODY), [numbered(0, rows_first)])
     with pytest.raises(BadRow, match="differ from those of the first try"):
-        write_all(BatchWrite(store.source(**options), context, BODY), [numbered(0, 40)])
+        write_all(BatchWrite(store.source(**options), BODY), [numbered(0, 40)])
     assert store.bodies() == list(range(rows_first))
 
 
-def test_ledger_reports_a_changed_number_of_tasks(
-    store: SparkTestStore, context: FakeTaskContext
-) -> None:
+def test_ledger_reports_a_changed_number_of_tasks(store: SparkTestStore) -> None:
     options = {"queue": "q", "delivery": "ledger", "writeId": "load", "putSize": 10}
-    write = BatchWrite(store.source(**options), context, BODY)
+    write = BatchWrite(store.source(**options), BODY)
     with pytest.raises(TaskFailed):
         write.task(0, failing([numbered(0, 20)]))
     write.task(1, [numbered(20, 40)])
     with pytest.raises(BadRow, match="came from more than 1 tasks the first time"):
-        write_all(BatchWrite(store.source(**options), context, BODY), [numbered(0, 40)])
+        write_all(BatchWrite(store.source(**options), BODY), [numbered(0, 40)])
 
 
 @pytest.mark.parametrize("delivery", DELIVERIES)
-def test_repeated_write_id_writes_only_missing_rows(
-    store: SparkTestStore, context: FakeTaskContext, delivery: str
-) -> None:
+def test_repeated_write_id_writes_only_missing_rows(store: SparkTestStore, delivery: str) -> None:
     options = {"queue": "q", "delivery": delivery, "writeId": "load-1", "putSize": 10}
-    write = BatchWrite(store.source(**options), context, BODY)
+    write = BatchWrite(store.source(**options), BODY)
     with pytest.raises(TaskFailed):
         write.task(0, failing([numbered(0, 35)]))
     for _ in range(2):
-        write_all(BatchWrite(store.source(**options), context, BODY), [numbered(0, 50)])
+        write_all(BatchWrite(store.source(**options), BODY), [numbered(0, 50)])
     assert store.bodies() == list(range(50))
-    write_all(
-        BatchWrite(store.source(**options | {"writeId": "load-2"}), context, BODY), [numbered(0, 1)]
-    )
+    write_all(BatchWrite(store.source(**options | {"writeId": "load-2"}), BODY), [numbered(0, 1)])
     assert store.last_rank() == 51
 
 
-def test_write_without_write_id_writes_again(
-    store: SparkTestStore, context: FakeTaskContext
-) -> None:
+def test_write_without_write_id_writes_again(store: SparkTestStore) -> None:
     for _ in range(2):
-        write_all(
-            BatchWrite(store.source(queue="q", delivery="ledger"), context, BODY), [numbered(0, 2)]
-        )
+        write_all(BatchWrite(store.source(queue="q", delivery="ledger"), BODY), [numbered(0, 2)])
     assert store.bodies() == [0, 1, 0, 1]
 
 
-def test_delivery_none_writes_duplicates(store: SparkTestStore, context: FakeTaskContext) -> None:
+def test_delivery_none_writes_duplicates(store: SparkTestStore) -> None:
     data_source = store.source(queue="q", delivery="none")
     for _ in range(2):
-        write_all(StreamWrite(data_source, context, BODY), [numbered(0, 2)])
+        write_all(StreamWrite(data_source, BODY), [numbered(0, 2)])
     assert store.bodies() == [0, 1, 0, 1]
 
 
 @pytest.mark.parametrize("delivery", ["ledger", "staged", "none"])
-def test_target_queue_with_encryption_is_refused(
-    store: SparkTestStore, context: FakeTaskContext, delivery: str
-) -> None:
+def test_target_queue_with_encryption_is_refused(store: SparkTestStore, delivery: str) -> None:
     store.create(_enable_encrypt_messages=True)
     with pytest.raises(BadRow, match='"q" wants bodies encrypted, which only the service can do'):
-        post(store, context, rows("1"), queue="q", delivery=delivery)
+        post(store, rows("1"), queue="q", delivery=delivery)
     assert store.bodies() == []
 
 
 @pytest.mark.parametrize("delivery", ["ledger", "staged", "none"])
 def test_max_message_size_of_the_queue_applies_to_each_message(
-    store: SparkTestStore, context: FakeTaskContext, delivery: str
+    store: SparkTestStore, delivery: str
 ) -> None:
     store.create(_max_messages_post_size=20)
-    post(store, context, numbered(0, 100), queue="q", delivery=delivery)
+    post(store, numbered(0, 100), queue="q", delivery=delivery)
     assert store.last_rank() == 100
     with pytest.raises(errors.BadRequest, match="at most 20 bytes"):
-        post(store, context, rows("1", '"' + "x" * 20 + '"'), queue="q", delivery=delivery)
+        post(store, rows("1", '"' + "x" * 20 + '"'), queue="q", delivery=delivery)
     assert store.last_rank() == 100
 
 
@@ -409,14 +377,14 @@ def test_spark_release_without_task_context_is_refused(
     store: SparkTestStore, context: FakeTaskContext
 ) -> None:
     context.query = None
-    write = StreamWrite(store.source(queue="q"), context, BODY)
+    write = StreamWrite(store.source(queue="q"), BODY)
     with pytest.raises(RuntimeError, match=r"sql\.streaming\.queryId .* not supported"):
         write.task(0, [numbered(0, 1)])
 
 
-def test_read_rows_can_be_written(store: SparkTestStore, context: FakeTaskContext) -> None:
+def test_read_rows_can_be_written(store: SparkTestStore) -> None:
     store.post(*range(5))
     data_source = store.source(subscribe="q", columns="body")
     read = BatchRead(data_source).table().to_batches()
-    write_all(BatchWrite(store.source(queue="copy"), context, columns(data_source)), read)
+    write_all(BatchWrite(store.source(queue="copy"), columns(data_source)), read)
     assert store.bodies("copy") == store.bodies()

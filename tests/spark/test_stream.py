@@ -12,7 +12,7 @@ from tests.spark.conftest import Start
 from tests.support.spark_reads import SimulatedQuery, SparkTestStore, columns, values
 from zaqar_redis.errors import BadConfiguration
 from zaqar_redis.spark import offsets
-from zaqar_redis.spark.data_loss import DataLoss
+from zaqar_redis.spark.reading.data_loss import DataLoss
 
 EARLIEST = {"startingOffsets": "earliest"}
 
@@ -259,7 +259,7 @@ def test_available_now_ignores_min_offsets(store: SparkTestStore, start: Start) 
 def test_new_queue_of_the_pattern_is_read_from_its_start(
     store: SparkTestStore, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("zaqar_redis.spark.selection._REDISCOVERY_SECONDS", 0.0)
+    monkeypatch.setattr("zaqar_redis.spark.reading.selection._REDISCOVERY_SECONDS", 0.0)
     store.post("a1", queue="orders-a")
     query = start(subscribePattern="orders-.*", maxWait="0s", startingOffsets="latest")
     assert query.trigger() == []
@@ -276,7 +276,7 @@ def test_new_queue_of_the_pattern_is_read_from_its_start(
 def test_unfinished_batch_with_a_new_queue_is_repeated(
     store: SparkTestStore, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("zaqar_redis.spark.selection._REDISCOVERY_SECONDS", 0.0)
+    monkeypatch.setattr("zaqar_redis.spark.reading.selection._REDISCOVERY_SECONDS", 0.0)
     store.post("a1", queue="a")
     query = start(subscribePattern="[ab]", maxWait="0s", **EARLIEST)
     query.trigger()
@@ -289,7 +289,7 @@ def test_unfinished_batch_with_a_new_queue_is_repeated(
 def test_pattern_may_match_no_queue_at_start(
     store: SparkTestStore, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("zaqar_redis.spark.selection._REDISCOVERY_SECONDS", 0.0)
+    monkeypatch.setattr("zaqar_redis.spark.reading.selection._REDISCOVERY_SECONDS", 0.0)
     query = start(subscribePattern="later", maxWait="0s")
     assert query.trigger() == []
     store.post(1, queue="later")

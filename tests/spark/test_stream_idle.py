@@ -11,7 +11,7 @@ import pytest
 
 from tests.support import servers
 from tests.support.spark_reads import SimulatedQuery, SparkTestStore, values
-from zaqar_redis.spark import idle_poll
+from zaqar_redis.spark.reading import idle_poll
 
 #: Seconds to observe an idle stream: longer than its own poll interval.
 _LOOKING = 6.5

@@ -8,7 +8,7 @@ import pytest
 from tests.spark.conftest import Start
 from tests.support.spark_reads import SimulatedQuery, SparkTestStore, values
 from zaqar_redis.keyspace import keys
-from zaqar_redis.spark.data_loss import DataLoss
+from zaqar_redis.spark.reading.data_loss import DataLoss
 
 HINT = 'set the option "failOnDataLoss" to false to continue without them'
 OPTIONS = {"startingOffsets": "earliest", "maxWait": "0s"}

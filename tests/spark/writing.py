@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
@@ -16,7 +16,8 @@ from pyspark.sql.types import StructType
 from tests.support.spark_reads import pickled
 from zaqar_redis.keyspace.client import BlockingClient
 from zaqar_redis.keyspace.script import Call
-from zaqar_redis.spark.sink import WriteCommitMessage
+from zaqar_redis.spark import task
+from zaqar_redis.spark.writing.sink import WriteCommitMessage
 
 _TYPES = {
     "body": pa.binary(),
@@ -48,6 +49,11 @@ class FakeTaskContext:
         return known[name]
 
 
+def current_context() -> FakeTaskContext:
+    """Returns the context of tasks in this test, which the fixture `context` has set."""
+    return cast(FakeTaskContext, task._context())
+
+
 def rows(*bodies: Any, **columns: Sequence[Any]) -> pa.RecordBatch:
     """Returns rows with these bodies (text or bytes) and other columns."""
     texts = [body.encode() if isinstance(body, str) else body for body in bodies]
@@ -67,16 +73,14 @@ def schema_of(batch: pa.RecordBatch) -> StructType:
 class BatchWrite:
     """One batch write: its tasks, then the commit."""
 
-    def __init__(
-        self, data_source: DataSource, context: FakeTaskContext, schema: StructType
-    ) -> None:
-        self._context = context
+    def __init__(self, data_source: DataSource, schema: StructType) -> None:
         self._writer: Any = data_source.writer(schema, overwrite=False)
         #: commit messages of the last attempts, by task
         self.messages: dict[int, WriteCommitMessage] = {}
 
     def task(self, number: int, batches: Rows, attempt: int = 0) -> WriteCommitMessage:
-        self._context.partition, self._context.attempt = number, attempt
+        context = current_context()
+        context.partition, context.attempt = number, attempt
         written: WriteCommitMessage = pickled(pickled(self._writer).write(iter(batches)))
         self.messages[number] = written
         return written
@@ -89,11 +93,8 @@ class BatchWrite:
 
 
 class StreamWrite(BatchWrite):
-    def __init__(
-        self, data_source: DataSource, context: FakeTaskContext, schema: StructType, batch: int = 0
-    ) -> None:
-        context.batch = batch
-        self._context = context
+    def __init__(self, data_source: DataSource, schema: StructType, batch: int = 0) -> None:
+        current_context().batch = batch
         self._batch = batch
         self._writer = data_source.streamWriter(schema, overwrite=False)
         self.messages = {}

@@ -18,7 +18,7 @@ from pathlib import Path
 import httpx
 import redis
 
-from zaqar_redis.bench import logs
+from zaqar_redis.benchmarks.servers import check_log
 
 #: Names of backends as fixture parameters, which are also the programs they need.
 REDIS = "redis-server"
@@ -238,4 +238,4 @@ def watched(process: subprocess.Popen[bytes], port: int, log: Path) -> Iterator[
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-    logs.check("the service", log.read_text())
+    check_log("the service", log.read_text())

@@ -16,7 +16,7 @@ import httpx
 from tests.support import servers
 from tests.upstream import crowd
 from tests.upstream.targets import TARGETS
-from zaqar_redis.bench import logs
+from zaqar_redis.benchmarks.servers import check_log
 
 _ROOT = Path(__file__).parents[2]
 
@@ -75,7 +75,7 @@ def zaqar(
                 process.kill()
                 process.wait()
         lines = log.read_text().splitlines(keepends=True)
-        logs.check("stock Zaqar", "".join(line for line in lines if _REFUSED not in line))
+        check_log("stock Zaqar", "".join(line for line in lines if _REFUSED not in line))
 
 
 @contextlib.contextmanager

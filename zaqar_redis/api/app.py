@@ -6,10 +6,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
 import falcon.asgi
 import msgspec
+from msgspec import Meta
 
 from zaqar_redis import errors, rules
 from zaqar_redis.api import body, problems
@@ -36,18 +37,42 @@ _MOVER_INTERVAL = 5.0
 
 class ApiSettings(msgspec.Struct, frozen=True):
     limits: rules.Limits = rules.Limits()
-    admin_mode: bool = False
-    enable_checksum: bool = False
-    signing_key: str | None = None
-    encryption_key: str | None = None
-    #: requests of one worker that may wait for messages at a time
-    max_waiting: int = 10_000
-    #: seconds between the rounds of the sweeper
-    sweep_interval: float = 60.0
-    #: connections that one worker holds open at a time
-    max_connections: int = 16_384
-    #: seconds that a client may take to send one request
-    request_timeout: float = 60.0
+    admin_mode: Annotated[
+        bool,
+        "Serve /v2/health, /v2/pools and /v2/flavors, to everybody who can reach this service.",
+    ] = False
+    enable_checksum: Annotated[bool, "Add a checksum of the body to every message."] = False
+    signing_key: Annotated[
+        str | None,
+        rules.SECRET,
+        "Key that creates and checks pre-signed URLs. Without it there are none.",
+    ] = msgspec.field(default=None, name="secret_key")
+    encryption_key: Annotated[
+        str | None,
+        rules.SECRET,
+        "Key that encrypts message bodies (AES-256-GCM) in queues that set "
+        "_enable_encrypt_messages. Without it such queues cannot be created: there is no built-in "
+        "key.",
+    ] = msgspec.field(default=None, name="message_encryption_key")
+    max_waiting: Annotated[
+        int, Meta(ge=0), "Maximum number of requests of one worker that wait for messages."
+    ] = 10_000
+    sweep_interval: Annotated[
+        float,
+        Meta(ge=1.0),
+        "Seconds between two rounds of the sweeper, which removes what has expired.",
+    ] = 60.0
+    max_connections: Annotated[
+        int,
+        Meta(ge=1),
+        "Maximum number of open connections of one worker; beyond, new ones get 503. Each request "
+        "that waits for messages uses one.",
+    ] = 16_384
+    request_timeout: Annotated[
+        float,
+        Meta(ge=1.0),
+        "Seconds that a client may take to send one request; then it gets 408.",
+    ] = 60.0
 
 
 class ChannelsFrontEnd(Protocol):

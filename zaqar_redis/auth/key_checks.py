@@ -15,11 +15,13 @@ from zaqar_redis.auth.tokens import TokenSettings
 
 def problems(settings: TokenSettings) -> list[str]:
     """Returns a text for each option that is not a valid public key or URL."""
+    rsa, ecdsa = settings.rsa_public_key, settings.ecdsa_public_key
+    ed25519 = settings.ed25519_public_key
     found = (
-        _of_key("token_rsa_public_key", settings.rsa, RSAPublicKey, "RSA"),
-        _of_key("token_ecdsa_public_key", settings.ecdsa, EllipticCurvePublicKey, "ECDSA"),
-        _of_key("token_ed25519_public_key", settings.ed25519, Ed25519PublicKey, "Ed25519"),
-        _of_url("token_jwks_public_endpoint", settings.jwks_url),
+        _of_key("token_rsa_public_key", rsa, RSAPublicKey, "RSA"),
+        _of_key("token_ecdsa_public_key", ecdsa, EllipticCurvePublicKey, "ECDSA"),
+        _of_key("token_ed25519_public_key", ed25519, Ed25519PublicKey, "Ed25519"),
+        _of_url("token_jwks_public_endpoint", settings.jwks_public_endpoint),
     )
     return [problem for problem in found if problem]
 

@@ -55,7 +55,7 @@ class TicketVerifier(tokens.TokenVerifier):
     def __init__(self, settings: tokens.TokenSettings, secret: bytes = b"") -> None:
         super().__init__(settings)
         self._tickets = tokens.TokenVerifier(
-            tokens.TokenSettings(hmac=(secret,) if secret else (), audience=_AUDIENCE)
+            tokens.TokenSettings(hmac_secret_key=secret, audience=_AUDIENCE)
         )
 
     async def connection(self, token: str) -> tokens.ConnectionClaims:

@@ -10,10 +10,11 @@ import base64
 import binascii
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import jwt
 import msgspec
+from msgspec import Meta
 
 from zaqar_redis import rules
 from zaqar_redis.auth.jwks import JwksClient
@@ -37,21 +38,33 @@ class TokenNotYetValid(ExpiredToken):
     """The token is not valid yet; at connect the reply is the same, so the client gets another."""
 
 
-class TokenSettings(msgspec.Struct, frozen=True):
-    #: secrets: the current one, and earlier ones
-    hmac: tuple[str | bytes, ...] = ()
-    #: public keys, PEM
-    rsa: str = ""
-    ecdsa: str = ""
-    ed25519: str = ""
-    #: URL of a JSON Web Key Set
-    jwks_url: str = ""
-    audience: str = ""
-    issuer: str = ""
-    #: seconds by which the signer's clock may be ahead of this service's
-    leeway: int = 10
-    user_claim: str = "sub"
-    project_claim: str = "project"
+class TokenSettings(msgspec.Struct, frozen=True, rename=lambda field: f"token_{field}"):
+    hmac_secret_key: Annotated[
+        str | bytes | None, rules.SECRET, "Key of tokens signed with HS256 etc."
+    ] = None
+    hmac_previous_secret_key: Annotated[
+        str | None,
+        rules.SECRET,
+        "Previous value of token_hmac_secret_key, valid too while keys are rotated.",
+    ] = None
+    rsa_public_key: Annotated[str, "Key of tokens signed with RS256; PEM."] = ""
+    ecdsa_public_key: Annotated[str, "Key of tokens signed with ES256; PEM."] = ""
+    ed25519_public_key: Annotated[str, "Key of tokens signed with EdDSA; PEM."] = ""
+    jwks_public_endpoint: Annotated[str, "URL of a JSON Web Key Set."] = ""
+    audience: Annotated[str, "Required value of the claim aud."] = ""
+    issuer: Annotated[str, "Required value of the claim iss."] = ""
+    leeway: Annotated[
+        int,
+        Meta(ge=0),
+        "Seconds by which nbf and iat of a token may be in the future, for signers whose clocks "
+        "are ahead. A token further in the future is answered like an expired one.",
+    ] = 10
+    user_id_claim: Annotated[str, "The claim that names the user."] = "sub"
+    project_claim: Annotated[
+        str,
+        "The claim that names the project of the connection; in tokens without it, the project "
+        "is that of the option project.",
+    ] = "project"
 
 
 class SubscriptionGrant(msgspec.Struct, frozen=True):
@@ -89,18 +102,18 @@ class TokenVerifier:
     def __init__(self, settings: TokenSettings) -> None:
         self._settings = settings
         self._keys: list[tuple[Any, Sequence[str]]] = [
-            *((secret, _HMAC) for secret in settings.hmac if secret),
-            *(
-                (key, names)
-                for key, names in (
-                    (settings.rsa, _RSA),
-                    (settings.ecdsa, _ECDSA),
-                    (settings.ed25519, _EDDSA),
-                )
-                if key
-            ),
+            (key, names)
+            for key, names in (
+                (settings.hmac_secret_key, _HMAC),
+                (settings.hmac_previous_secret_key, _HMAC),
+                (settings.rsa_public_key, _RSA),
+                (settings.ecdsa_public_key, _ECDSA),
+                (settings.ed25519_public_key, _EDDSA),
+            )
+            if key
         ]
-        self._jwks = JwksClient(settings.jwks_url) if settings.jwks_url else None
+        endpoint = settings.jwks_public_endpoint
+        self._jwks = JwksClient(endpoint) if endpoint else None
 
     async def connection(self, token: str) -> ConnectionClaims:
         """Returns the claims of a connection token.
@@ -113,7 +126,7 @@ class TokenVerifier:
             raise InvalidToken  # one for a subscription
         subs = _subs(claims)
         return ConnectionClaims(
-            user=_text(claims, self._settings.user_claim),
+            user=_text(claims, self._settings.user_id_claim),
             project=self._project(claims),
             expire_at=_expiry(claims),
             info=_payload(claims, "info"),
@@ -127,7 +140,7 @@ class TokenVerifier:
         if not isinstance(channel, str) or not channel:
             raise InvalidToken
         return SubscriptionClaims(
-            user=_text(claims, self._settings.user_claim),
+            user=_text(claims, self._settings.user_id_claim),
             channel=channel,
             client=_text(claims, "client"),
             project=self._project(claims),

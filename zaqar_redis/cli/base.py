@@ -1,27 +1,44 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bases of commands: the options that name a target, and what is printed of it."""
+"""Bases of commands: the options that name a target, types of arguments, columns of output."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import sys
 import uuid
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
+import msgspec
 from cliff.command import Command
 
+from zaqar_redis import rules
 from zaqar_redis.cli import target
 from zaqar_redis.cli.api import ApiClient, CommandFailed, open_api
 
+Row = tuple[Any, ...]
+#: Names of columns, and the rows.
+Table = tuple[Row, list[Row]]
 
-class TargetCommand(Command):
+
+class ShellCommand(Command):
+    """Base of all commands; their descriptions are printed line by line."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.formatter_class = argparse.RawDescriptionHelpFormatter
+        return parser
+
+
+class TargetCommand(ShellCommand):
     """Base of the commands that work on a store or, unless *store_only*, a service."""
 
     store_only = True
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        parser.formatter_class = argparse.RawDescriptionHelpFormatter
         self.target_options(parser)
         return parser
 
@@ -115,3 +132,68 @@ class DestructiveCommand(ApiCommand):
             raise CommandFailed(f"{question} Confirm with --yes.")
         if input(f"{question} [y/N] ").strip().lower() not in ("y", "yes"):
             raise CommandFailed("Nothing was done.")
+
+
+class Column(msgspec.Struct, frozen=True):
+    """A column of what commands print, from a field of the API's documents."""
+
+    name: str
+    #: the field; the column's name unless given
+    field: str = ""
+    #: makes lists and objects a text, for formats without these
+    as_text: Callable[[Any], str] | None = None
+
+
+#: A name stands for a column that is named like its field.
+Columns = Sequence[Column | str]
+
+
+def table(
+    columns: Columns, documents: Iterable[dict[str, Any]], parsed: argparse.Namespace
+) -> Table:
+    """Returns the names of the columns, and a row for each document."""
+    shown = [Column(each) if isinstance(each, str) else each for each in columns]
+    structured = parsed.formatter in ("json", "yaml")  # the formats with lists and objects
+
+    def cell(column: Column, document: dict[str, Any]) -> Any:
+        value = document.get(field := column.field or column.name)
+        if structured or column.as_text is None or field not in document:
+            return value
+        return column.as_text(value)
+
+    rows = [tuple(cell(column, document) for column in shown) for document in documents]
+    return tuple(column.name for column in shown), rows
+
+
+def bounded_int(least: int, most: int) -> Callable[[str], int]:
+    """Returns an argparse type for integers from *least* to *most*, both included."""
+
+    def number(given: str) -> int:
+        if not least <= int(given) <= most:
+            raise argparse.ArgumentTypeError(f"it must be {least} to {most}")
+        return int(given)
+
+    return number
+
+
+def json_object(text: str) -> dict[str, Any]:
+    """Parses an argument that is a JSON object."""
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"not JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise argparse.ArgumentTypeError("it must be a JSON object")
+    return found
+
+
+def resource_name(text: str) -> str:
+    """Checks an argument that names a queue, a pool or a flavor."""
+    if not rules.is_queue_name(text):
+        raise argparse.ArgumentTypeError(
+            f"a name has 1 to {rules.QUEUE_NAME_MAX} ASCII letters, digits, underscores, "
+            "dashes and dots"
+        )
+    if text in (".", ".."):
+        raise argparse.ArgumentTypeError(f'"{text}" cannot be a name: URLs cannot contain it')
+    return text

@@ -9,19 +9,17 @@ import shlex
 import sys
 from pathlib import Path
 
-from cliff.command import Command
-
 from zaqar_redis import errors
-from zaqar_redis.bench import report, run
-from zaqar_redis.bench.service import BenchmarkFailed
-from zaqar_redis.bench.workloads import WORKLOADS
-from zaqar_redis.cli.arguments import bounded_int
+from zaqar_redis.benchmarks import report, run
+from zaqar_redis.benchmarks.service import BenchmarkFailed
+from zaqar_redis.benchmarks.workloads import WORKLOADS
+from zaqar_redis.cli.base import ShellCommand, bounded_int
 
 _COMMAND_VARIABLE = "ZAQAR_REDIS_BENCH_COMMAND"
 _WORKLOADS = "\n".join(f"  {load.name:<14}{load.what}" for load in WORKLOADS.values())
 
 
-class RunBenchmark(Command):
+class RunBenchmark(ShellCommand):
     """Measure a Zaqar v2 service, alone or against another one, round by round in turn.
 
     The load is heavy, so only loopback addresses are allowed. It uses queues and projects
@@ -33,7 +31,6 @@ class RunBenchmark(Command):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        parser.formatter_class = argparse.RawDescriptionHelpFormatter
         parser.epilog = f"workloads:\n{_WORKLOADS}"
         add = parser.add_argument
         add("--url", required=True, help="the service, e.g. http://127.0.0.1:8888")

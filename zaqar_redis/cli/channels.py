@@ -13,12 +13,17 @@ from cliff.lister import Lister
 from cliff.show import ShowOne
 
 from zaqar_redis.cli.api import ApiClient, Needs, open_api
-from zaqar_redis.cli.arguments import bounded_int, is_structured_output
-from zaqar_redis.cli.base import ApiCommand, DestructiveCommand
+from zaqar_redis.cli.base import (
+    ApiCommand,
+    Column,
+    DestructiveCommand,
+    Row,
+    Table,
+    bounded_int,
+    table,
+)
 from zaqar_redis.cli.messages import parse_body
 from zaqar_redis.realtime.protocol import codes
-
-Row = tuple[Any, ...]
 
 #: Variable with the API key, so that process lists do not show it.
 _KEY = "ZAQAR_REDIS_API_KEY"
@@ -26,6 +31,22 @@ _KEY = "ZAQAR_REDIS_API_KEY"
 _DEFAULT_LIMIT = 20
 #: The limit of one call for a queue, and far more than the history of most channels.
 _MAX_LIMIT = 1000
+_HISTORY = ("offset", "time", "user", Column("data", as_text=json.dumps))
+_PRESENCE = (
+    "client",
+    "user",
+    Column("conn_info", as_text=json.dumps),
+    Column("chan_info", as_text=json.dumps),
+)
+_NODES = (
+    "name",
+    "version",
+    Column("clients", field="num_clients"),
+    Column("users", field="num_users"),
+    Column("channels", field="num_channels"),
+    Column("subscriptions", field="num_subs"),
+    "uptime",
+)
 
 
 class ServerApiCommand(ApiCommand):
@@ -69,7 +90,7 @@ class ListChannel(ServerApiCommand, Lister):
         parser.add_argument("--pattern", metavar="GLOB", help="only those that match (all)")
         return parser
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, list[Row]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
         with self.open_api(parsed_args) as api:
             found = api.call("channels", pattern=parsed_args.pattern)["channels"]
         return ("channel", "clients"), [
@@ -160,7 +181,7 @@ class ListChannelHistory(ChannelCommand, Lister):
         parser.add_argument("--reverse", action="store_true", default=None, help="newest first")
         return parser
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, list[Row]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
         since = None if parsed_args.since is None else {"offset": parsed_args.since}
         with self.open_api(parsed_args) as api:
             found = api.call(
@@ -170,16 +191,10 @@ class ListChannelHistory(ChannelCommand, Lister):
                 since=since,
                 reverse=parsed_args.reverse,
             )["publications"]
-        as_is = is_structured_output(parsed_args)
-        return ("offset", "time", "user", "data"), [
-            (
-                each["offset"],
-                each.get("time"),
-                each.get("info", {}).get("user"),
-                _payload(each, "data", as_is),
-            )
-            for each in found
+        publications = [
+            _payloads(each, "data") | {"user": each.get("info", {}).get("user")} for each in found
         ]
+        return table(_HISTORY, publications, parsed_args)
 
 
 class ListChannelPresence(ChannelCommand, Lister):
@@ -188,31 +203,20 @@ class ListChannelPresence(ChannelCommand, Lister):
     Example: zaqar-redis channel presence news
     """
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, list[Row]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
         with self.open_api(parsed_args) as api:
             found = api.call("presence", channel=parsed_args.channel)["presence"]
-        as_is = is_structured_output(parsed_args)
-        return ("client", "user", "conn_info", "chan_info"), [
-            (
-                client,
-                who["user"],
-                _payload(who, "conn_info", as_is),
-                _payload(who, "chan_info", as_is),
-            )
+        clients = [
+            _payloads(who, "conn_info", "chan_info") | {"client": client}
             for client, who in sorted(found.items())
         ]
+        return table(_PRESENCE, clients, parsed_args)
 
 
-def _payload(record: dict[str, Any], name: str, as_is: bool) -> Any:
-    """Returns a field as JSON; binary data in base64, under its name in the server API."""
-    encoded = f"b64{name}"
-    if encoded in record:
-        given: Any = {encoded: record[encoded]}
-    elif name in record:
-        given = record[name]
-    else:
-        return None
-    return given if as_is else json.dumps(given)
+def _payloads(record: dict[str, Any], *names: str) -> dict[str, Any]:
+    """Returns the record with binary payloads too: as objects with base64, as in the server API."""
+    encoded = ((name, f"b64{name}") for name in names)
+    return record | {name: {field: record[field]} for name, field in encoded if field in record}
 
 
 class DisconnectUser(ServerApiCommand, DestructiveCommand):
@@ -253,22 +257,10 @@ class ListChannelNode(ServerApiCommand, Lister):
     Example: zaqar-redis channel nodes
     """
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, list[Row]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
         with self.open_api(parsed_args) as api:
             nodes = api.call("info")["nodes"]
-        columns = ("name", "version", "clients", "users", "channels", "subscriptions", "uptime")
-        return columns, [
-            (
-                node["name"],
-                node["version"],
-                node["num_clients"],
-                node["num_users"],
-                node["num_channels"],
-                node["num_subs"],
-                node["uptime"],
-            )
-            for node in nodes
-        ]
+        return table(_NODES, nodes, parsed_args)
 
 
 def _escape_glob(channel: str) -> str:

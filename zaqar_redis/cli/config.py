@@ -6,27 +6,25 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from cliff.command import Command
 from cliff.lister import Lister
 from oslo_config import cfg
 
 from zaqar_redis import conf as configuration
 from zaqar_redis import errors
 from zaqar_redis.cli import service_factory
+from zaqar_redis.cli.base import ShellCommand, Table
 from zaqar_redis.conf.files import DEFAULT
 from zaqar_redis.keyspace.client import redact_password
 
-Row = tuple[Any, ...]
 #: Options with URIs of stores, whose passwords are not shown.
 _URIS = ("uri", "control_uri", "uris")
 
 
-class ConfigCommand(Command):
+class ConfigCommand(ShellCommand):
     """Base of the commands for configuration files."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        parser.formatter_class = argparse.RawDescriptionHelpFormatter
         parser.add_argument(
             "--config-file",
             action="append",
@@ -64,7 +62,7 @@ class ShowConfig(ConfigCommand, Lister):
         zaqar-redis config show -f csv
     """
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, list[Row]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
         conf = configuration.load([], parsed_args.config_file)
         return ("group", "option", "value", "from"), [
             (group, option.dest, *_shown(conf, group, option))

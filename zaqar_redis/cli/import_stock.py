@@ -5,14 +5,13 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from typing import Any
 
 from cliff.lister import Lister
 from tqdm import tqdm
 
 from zaqar_redis.cli import api
 from zaqar_redis.cli.api import CommandFailed
-from zaqar_redis.cli.base import TargetCommand
+from zaqar_redis.cli.base import Row, Table, TargetCommand
 from zaqar_redis.cli.target import store_advice
 from zaqar_redis.keyspace.client import redact_password
 from zaqar_redis.storage.contract import Driver
@@ -22,8 +21,6 @@ from zaqar_redis.zaqar_import.layout import InvalidStockData
 from zaqar_redis.zaqar_import.queue_reader import CLAIMS, MESSAGES, SUBSCRIPTIONS, ImportTally
 from zaqar_redis.zaqar_import.source import SourceUnavailable, StockStore
 from zaqar_redis.zaqar_import.targets import target
-
-Row = tuple[Any, ...]
 
 _KINDS = (MESSAGES, CLAIMS, SUBSCRIPTIONS)
 _COLUMNS = ("project", "queue", "outcome", *_KINDS, "expired", "left_out", "why")
@@ -79,7 +76,7 @@ class ImportStock(TargetCommand, Lister):
                 self.app.stderr.write(f"{line}\n")
         return code or int(not all(map(_is_good, self._outcomes)))
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, list[Row]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
         if self.target.is_default:
             raise CommandFailed(f"no target store: {store_advice()}, or with --config-file")
         with api.open_store(parsed_args, self.target) as (driver, runner):

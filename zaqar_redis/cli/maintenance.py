@@ -4,18 +4,15 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 from cliff.lister import Lister
 from tqdm import tqdm
 
 from zaqar_redis.cli import api
 from zaqar_redis.cli.api import CommandFailed
-from zaqar_redis.cli.base import TargetCommand
+from zaqar_redis.cli.base import Row, Table, TargetCommand
 from zaqar_redis.records import CheckResult
 from zaqar_redis.storage.contract import Driver, Sweeper
-
-Row = tuple[Any, ...]
 
 
 class CheckStore(TargetCommand, Lister):
@@ -38,7 +35,7 @@ class CheckStore(TargetCommand, Lister):
         self._damaged = False
         return super().run(parsed_args) or int(self._damaged)
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, list[Row]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
         with api.open_store(parsed_args, self.target) as (driver, runner):
             rows = runner.run(self._check, driver, parsed_args.repair)
         return ("pool", "project", "queue", "kind", "mended", "what"), rows

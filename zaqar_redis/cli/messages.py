@@ -15,12 +15,11 @@ from typing import Any
 from cliff.lister import Lister
 
 from zaqar_redis.cli.api import PAGE_SIZE, ApiClient, ServiceUnavailable
-from zaqar_redis.cli.arguments import bounded_int, is_structured_output
-from zaqar_redis.cli.queues import QueueCommand, queue_path
+from zaqar_redis.cli.base import Column, Table, bounded_int, table
+from zaqar_redis.cli.queues import QueueCommand
 
 Message = dict[str, Any]
-Row = tuple[Any, ...]
-_COLUMNS = ("id", "age", "ttl", "body")
+_COLUMNS = ("id", "age", "ttl", Column("body", as_text=json.dumps))
 
 
 def parse_body(text: str) -> Any:
@@ -29,19 +28,6 @@ def parse_body(text: str) -> Any:
         return json.loads(text)
     except ValueError:
         return text  # plain text is a body as well
-
-
-def _rows(messages: list[dict[str, Any]], parsed: argparse.Namespace) -> list[Row]:
-    as_is = is_structured_output(parsed)
-    return [
-        (
-            message["id"],
-            message["age"],
-            message["ttl"],
-            message["body"] if as_is else json.dumps(message["body"]),
-        )
-        for message in messages
-    ]
 
 
 class PostMessage(QueueCommand, Lister):
@@ -57,12 +43,12 @@ class PostMessage(QueueCommand, Lister):
         parser.add_argument("--delay", type=int, metavar="SECONDS", help="until they are visible")
         return parser
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, list[Row]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
         fields = {"ttl": parsed_args.ttl, "delay": parsed_args.delay}
         given = {name: value for name, value in fields.items() if value is not None}
         document = {"messages": [{"body": body, **given} for body in parsed_args.body]}
         with self.open_api(parsed_args) as api:
-            posted = api.request("POST", f"{queue_path(parsed_args.queue)}/messages", document)
+            posted = api.request("POST", f"{self.path(parsed_args)}/messages", document)
         return ("id",), [(href.rpartition("/")[2],) for href in posted["resources"]]
 
 
@@ -81,16 +67,16 @@ class ListMessage(QueueCommand, Lister):
         )
         return parser
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, list[Row]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
         with self.open_api(parsed_args) as api:
             found = api.list_items(
-                f"{queue_path(parsed_args.queue)}/messages",
+                f"{self.path(parsed_args)}/messages",
                 "messages",
                 echo=True,
                 include_claimed=parsed_args.claimed,
                 include_delayed=parsed_args.delayed,
             )
-            return _COLUMNS, _rows(list(islice(found, parsed_args.limit)), parsed_args)
+            return table(_COLUMNS, islice(found, parsed_args.limit), parsed_args)
 
 
 class TailMessage(QueueCommand):
@@ -133,7 +119,7 @@ class TailMessage(QueueCommand):
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         with self.open_api(parsed_args) as api:
-            follower = _Follower(api, parsed_args)
+            follower = _Follower(api, self.path(parsed_args), parsed_args)
             # From the start, existing messages are read like new ones.
             last_messages = (
                 [] if parsed_args.from_start else follower.last_messages(parsed_args.lines)
@@ -146,9 +132,9 @@ class TailMessage(QueueCommand):
 class _Follower:
     """Reader of a queue that waits for new messages, and retries once it had an answer."""
 
-    def __init__(self, api: ApiClient, parsed: argparse.Namespace) -> None:
+    def __init__(self, api: ApiClient, path: str, parsed: argparse.Namespace) -> None:
         self._api = api
-        self._path = queue_path(parsed.queue)
+        self._path = path
         self._wait = parsed.wait
         self._filters = {
             "echo": True,
@@ -241,21 +227,22 @@ class CreateClaim(QueueCommand, Lister):
         parser.add_argument("--wait", type=int, metavar="SECONDS", help="for new messages")
         return parser
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, list[Row]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
         fields = {"ttl": parsed_args.ttl, "grace": parsed_args.grace}
         lease = {name: value for name, value in fields.items() if value is not None}
         with self.open_api(parsed_args) as api:
             answer = api.request(
                 "POST",
-                f"{queue_path(parsed_args.queue)}/claims",
+                f"{self.path(parsed_args)}/claims",
                 lease,
                 limit=parsed_args.limit,
                 wait=parsed_args.wait,
             )
-        messages = answer["messages"] if answer else []
-        claims = [message["href"].rpartition("claim_id=")[2] for message in messages]
-        rows = zip(claims, _rows(messages, parsed_args), strict=True)
-        return ("claim", *_COLUMNS), [(claim, *row) for claim, row in rows]
+        claimed = [
+            message | {"claim": message["href"].rpartition("claim_id=")[2]}
+            for message in (answer["messages"] if answer else ())
+        ]
+        return table(("claim", *_COLUMNS), claimed, parsed_args)
 
 
 class ReleaseClaim(QueueCommand):
@@ -271,4 +258,4 @@ class ReleaseClaim(QueueCommand):
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         with self.open_api(parsed_args) as api:
-            api.request("DELETE", f"{queue_path(parsed_args.queue)}/claims/{parsed_args.claim}")
+            api.request("DELETE", f"{self.path(parsed_args)}/claims/{parsed_args.claim}")

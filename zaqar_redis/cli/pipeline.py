@@ -19,7 +19,7 @@ from pyspark.errors import PySparkException
 from zaqar_redis.cli.api import CommandFailed, running_store
 from zaqar_redis.cli.base import TargetCommand
 from zaqar_redis.cli.target import URI_VARIABLE
-from zaqar_redis.spark.jobs import running
+from zaqar_redis.spark.jobs import arguments, running
 from zaqar_redis.spark.jobs.running import SparkJob
 
 
@@ -37,11 +37,11 @@ class PipelineCommand(TargetCommand):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        self.job.arguments(parser)
+        self.job.add_arguments(parser)
         return parser
 
     def target_options(self, parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
-        running.arguments(parser)
+        arguments.add_common(parser)
         files = parser.add_argument_group("target, without --storage")
         files.add_argument(
             "--profile",

@@ -8,122 +8,96 @@ from collections.abc import Callable
 from typing import Any
 
 from cliff.lister import Lister
-from cliff.show import ShowOne
 from tqdm import tqdm
 
 from zaqar_redis.cli.api import ApiClient, CommandFailed
-from zaqar_redis.cli.arguments import is_structured_output, json_object, resource_name
-from zaqar_redis.cli.base import ApiCommand, DestructiveCommand
+from zaqar_redis.cli.base import ApiCommand, Column, Table, json_object, table
+from zaqar_redis.cli.resources import (
+    DeleteResource,
+    ListResource,
+    NamedResourceCommand,
+    PutResource,
+    ShowResource,
+)
 
 _COLUMNS = ("name", "uri", "weight", "flavor", "draining")
-Row = tuple[Any, ...]
+_FLAVOR_COLUMNS = ("name", Column("pools", field="pool_list", as_text=" ".join))
 #: Seconds between polls of a pool that is being drained.
 _POLL_INTERVAL_SECONDS = 0.5
 
 
-def _add_pool_options(parser: argparse.ArgumentParser, required: bool) -> None:
-    parser.add_argument("--uri", required=required, help="its store, e.g. redis://host:6379/0")
-    parser.add_argument("--weight", type=int, help="its share of new queues; 0 for none (100)")
-    parser.add_argument("--flavor", help="the group it belongs to; empty for none")
-    parser.add_argument(
-        "--options", type=json_object, metavar="JSON", help="its own [redis] settings"
-    )
-    parser.add_argument(
-        "--adopt",
-        action="store_const",
-        const=True,
-        help="take over a store that belongs to another installation, or has queues of its own",
-    )
-
-
-def _pool_document(parsed: argparse.Namespace) -> dict[str, Any]:
-    names = ("uri", "weight", "flavor", "options", "adopt")
-    return {name: getattr(parsed, name) for name in names if getattr(parsed, name) is not None}
-
-
-def _show_pool(api: ApiClient, name: str) -> tuple[tuple[str, ...], Row]:
-    pool = api.request("GET", f"/pools/{name}", detailed=True)
-    columns = (*_COLUMNS, "queues", "options")
-    return columns, tuple(pool[column] for column in columns)
-
-
-class PoolCommand(ApiCommand):
+class PoolCommand(NamedResourceCommand):
     """Base of the commands for one pool."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument("name", type=resource_name, help="of the pool")
-        return parser
+    noun = "pool"
+    columns = (*_COLUMNS, "queues", "options")
+    query = {"detailed": True}
 
 
-class ListPool(ApiCommand, Lister):
+class ListPool(ListResource):
     """List pools.
 
     Example: zaqar-redis pool list --url http://127.0.0.1:8888
     """
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, list[Row]]:
-        with self.open_api(parsed_args) as api:
-            pools = list(api.list_items("/pools", "pools"))
-        return _COLUMNS, [tuple(pool[column] for column in _COLUMNS) for pool in pools]
+    noun = "pool"
+    columns = _COLUMNS
 
 
-class ShowPool(PoolCommand, ShowOne):
+class ShowPool(PoolCommand, ShowResource):
     """Show a pool, and how many queues are in it.
 
     Example: zaqar-redis pool show one
     """
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, Row]:
-        with self.open_api(parsed_args) as api:
-            return _show_pool(api, parsed_args.name)
+
+class PutPool(PoolCommand, PutResource):
+    """Base of the commands that create and change a pool."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        add, required = parser.add_argument, self.method == "PUT"
+        add("--uri", required=required, help="its store, e.g. redis://host:6379/0")
+        add("--weight", type=int, help="its share of new queues; 0 for none (100)")
+        add("--flavor", help="the group it belongs to; empty for none")
+        add("--options", type=json_object, metavar="JSON", help="its own [redis] settings")
+        add(
+            "--adopt",
+            action="store_const",
+            const=True,
+            help="take over a store that belongs to another installation, or has queues of its own",
+        )
+        return parser
+
+    def document(self, parsed: argparse.Namespace) -> dict[str, Any]:
+        names = ("uri", "weight", "flavor", "options", "adopt")
+        return {name: getattr(parsed, name) for name in names if getattr(parsed, name) is not None}
 
 
-class CreatePool(PoolCommand, ShowOne):
+class CreatePool(PutPool):
     """Create a pool, or replace one.
 
     Example: zaqar-redis pool create one --uri redis://10.0.0.7:6379 --weight 100
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        _add_pool_options(parser, required=True)
-        return parser
-
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, Row]:
-        with self.open_api(parsed_args) as api:
-            document = {"weight": 100} | _pool_document(parsed_args)
-            api.request("PUT", f"/pools/{parsed_args.name}", document)
-            return _show_pool(api, parsed_args.name)
+    def document(self, parsed: argparse.Namespace) -> dict[str, Any]:
+        return {"weight": 100} | super().document(parsed)
 
 
-class UpdatePool(PoolCommand, ShowOne):
+class UpdatePool(PutPool):
     """Change the given options of a pool.
 
     Example: zaqar-redis pool update one --weight 50
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        _add_pool_options(parser, required=False)
-        return parser
-
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, Row]:
-        with self.open_api(parsed_args) as api:
-            api.request("PATCH", f"/pools/{parsed_args.name}", _pool_document(parsed_args))
-            return _show_pool(api, parsed_args.name)
+    method = "PATCH"
 
 
-class DeletePool(PoolCommand, DestructiveCommand):
+class DeletePool(PoolCommand, DeleteResource):
     """Remove a pool that has no queues and is in no flavor.
 
     Example: zaqar-redis pool delete one
     """
-
-    def take_action(self, parsed_args: argparse.Namespace) -> None:
-        self.confirm(parsed_args, f"Delete the pool {parsed_args.name}")
-        with self.open_api(parsed_args) as api:
-            api.request("DELETE", f"/pools/{parsed_args.name}")
 
 
 class DrainPool(PoolCommand):
@@ -141,7 +115,7 @@ class DrainPool(PoolCommand):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        path = f"/pools/{parsed_args.name}"
+        path = self.path(parsed_args)
 
         def poll() -> tuple[int, dict[str, Any]]:
             pool = api.request("GET", path, detailed=True)
@@ -171,7 +145,7 @@ class RebalancePools(ApiCommand, Lister):
         instead.add_argument("--stop", action="store_true", help="end a running rebalance")
         return parser
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, list[Row]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
         path = "/rebalance"
 
         def poll() -> tuple[int, dict[str, Any]]:
@@ -187,8 +161,7 @@ class RebalancePools(ApiCommand, Lister):
                 api.request("PUT", path)
                 _wait_until_moved(api, "rebalancing", poll)
             stores = api.request("GET", path)["stores"]
-        columns = ("name", "queues", "due")
-        return columns, [tuple(store[column] for column in columns) for store in stores]
+        return table(("name", "queues", "due"), stores, parsed_args)
 
 
 def _wait_until_moved(
@@ -209,66 +182,43 @@ def _wait_until_moved(
         )
 
 
-def _show_flavor(api: ApiClient, parsed: argparse.Namespace) -> tuple[Row, Row]:
-    flavor = api.request("GET", f"/flavors/{parsed.name}")
-    return ("name", "pools"), _flavor_row(flavor, parsed)
-
-
-def _flavor_row(flavor: dict[str, Any], parsed: argparse.Namespace) -> Row:
-    pools = flavor["pool_list"]
-    return flavor["name"], pools if is_structured_output(parsed) else " ".join(pools)
-
-
-class FlavorCommand(ApiCommand):
+class FlavorCommand(NamedResourceCommand):
     """Base of the commands for one flavor."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument("name", type=resource_name, help="of the flavor")
-        return parser
+    noun = "flavor"
+    columns = _FLAVOR_COLUMNS
 
 
-class ListFlavor(ApiCommand, Lister):
+class ListFlavor(ListResource):
     """List flavors and their pools.
 
     Example: zaqar-redis flavor list -f json
     """
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, list[Row]]:
-        with self.open_api(parsed_args) as api:
-            flavors = list(api.list_items("/flavors", "flavors"))
-        return ("name", "pools"), [_flavor_row(flavor, parsed_args) for flavor in flavors]
+    noun = "flavor"
+    columns = _FLAVOR_COLUMNS
 
 
-class ShowFlavor(FlavorCommand, ShowOne):
+class ShowFlavor(FlavorCommand, ShowResource):
     """Show a flavor.
 
     Example: zaqar-redis flavor show fast
     """
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, Row]:
-        with self.open_api(parsed_args) as api:
-            return _show_flavor(api, parsed_args)
 
-
-class CreateFlavor(FlavorCommand, ShowOne):
+class CreateFlavor(FlavorCommand, PutResource):
     """Create a flavor of pools, or replace its pools.
 
     Example: zaqar-redis flavor create fast one two
     """
-
-    method = "PUT"
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
         parser.add_argument("pool", nargs="+", help="its pools")
         return parser
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, Row]:
-        with self.open_api(parsed_args) as api:
-            document = {"pool_list": parsed_args.pool}
-            api.request(self.method, f"/flavors/{parsed_args.name}", document)
-            return _show_flavor(api, parsed_args)
+    def document(self, parsed: argparse.Namespace) -> dict[str, Any]:
+        return {"pool_list": parsed.pool}
 
 
 class UpdateFlavor(CreateFlavor):
@@ -280,13 +230,8 @@ class UpdateFlavor(CreateFlavor):
     method = "PATCH"
 
 
-class DeleteFlavor(FlavorCommand, DestructiveCommand):
+class DeleteFlavor(FlavorCommand, DeleteResource):
     """Remove a flavor; its pools stay.
 
     Example: zaqar-redis flavor delete fast
     """
-
-    def take_action(self, parsed_args: argparse.Namespace) -> None:
-        self.confirm(parsed_args, f"Delete the flavor {parsed_args.name}")
-        with self.open_api(parsed_args) as api:
-            api.request("DELETE", f"/flavors/{parsed_args.name}")

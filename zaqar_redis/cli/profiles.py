@@ -4,33 +4,20 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
-from cliff.command import Command
 from cliff.lister import Lister
 from cliff.show import ShowOne
 
 from zaqar_redis import errors
 from zaqar_redis.cli import profile_file, target
 from zaqar_redis.cli.api import CommandFailed
-from zaqar_redis.cli.arguments import resource_name
+from zaqar_redis.cli.base import Row, ShellCommand, Table, resource_name
 from zaqar_redis.keyspace import embedded
 from zaqar_redis.keyspace.client import redact_password
 from zaqar_redis.storage.load import load
 
-Row = tuple[Any, ...]
 
-
-class ProfileCommand(Command):
-    """Base of the commands for profiles."""
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.formatter_class = argparse.RawDescriptionHelpFormatter
-        return parser
-
-
-class NamedProfileCommand(ProfileCommand):
+class ProfileCommand(ShellCommand):
     """Base of the commands for one profile."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -39,7 +26,7 @@ class NamedProfileCommand(ProfileCommand):
         return parser
 
 
-class CreateProfile(NamedProfileCommand):
+class CreateProfile(ProfileCommand):
     """Create a named profile of a service, its store, or both, or replace it.
 
     Commands for queues, pools and channels call the service if the profile has one, and
@@ -67,13 +54,13 @@ class CreateProfile(NamedProfileCommand):
         self.app.stdout.write(f"{parsed_args.name}\n")
 
 
-class ListProfile(ProfileCommand, Lister):
+class ListProfile(ShellCommand, Lister):
     """List profiles, and which one is in use; without passwords.
 
     Example: zaqar-redis profile list
     """
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, list[Row]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
         found = profile_file.load()
         return ("name", "in_use", "service", "store"), [
             (name, name == found.in_use, redact_password(profile.url), redact_password(profile.uri))
@@ -81,7 +68,7 @@ class ListProfile(ProfileCommand, Lister):
         ]
 
 
-class ShowProfile(ProfileCommand, ShowOne):
+class ShowProfile(ShellCommand, ShowOne):
     """Show the target of commands without target options, and where it is configured.
 
     The first of these decides: the variables ZAQAR_REDIS_URL and ZAQAR_REDIS_URI, the profile
@@ -100,7 +87,7 @@ class ShowProfile(ProfileCommand, ShowOne):
         )
 
 
-class UseProfile(ProfileCommand):
+class UseProfile(ShellCommand):
     """Use a profile, or none, from now on in all commands without target options.
 
     Example: zaqar-redis profile use prod
@@ -120,7 +107,7 @@ class UseProfile(ProfileCommand):
             profiles.in_use = parsed_args.name
 
 
-class DeleteProfile(NamedProfileCommand):
+class DeleteProfile(ProfileCommand):
     """Remove a profile; if it is in use, no profile is used from now on.
 
     Example: zaqar-redis profile delete prod

@@ -5,36 +5,31 @@ from __future__ import annotations
 
 import argparse
 import json
-from typing import Any
 
-from cliff.lister import Lister
 from cliff.show import ShowOne
 
-from zaqar_redis.cli.arguments import is_structured_output, json_object, resource_name
-from zaqar_redis.cli.base import ApiCommand, DestructiveCommand
-
-Row = tuple[Any, ...]
-
-
-def queue_path(queue: str) -> str:
-    """Returns the path of a queue, below ``/v2``."""
-    return f"/queues/{queue}"
+from zaqar_redis.cli.base import Column, DestructiveCommand, Row, Table, json_object
+from zaqar_redis.cli.resources import (
+    DeleteResource,
+    ListResource,
+    NamedResourceCommand,
+    ShowResource,
+)
 
 
-class QueueCommand(ApiCommand):
+class QueueCommand(NamedResourceCommand):
     """Base of the commands for one queue."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument("queue", type=resource_name, help="its name")
-        return parser
+    noun = argument = "queue"
 
 
-class ListQueue(ApiCommand, Lister):
+class ListQueue(ListResource):
     """List the queues of a project, by name.
 
     Example: zaqar-redis queue list --project shop -f csv
     """
+
+    noun = "queue"
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
@@ -42,19 +37,11 @@ class ListQueue(ApiCommand, Lister):
         parser.add_argument("--detailed", action="store_true", help="with their metadata")
         return parser
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, list[Row]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
         detailed = parsed_args.detailed
-        with self.open_api(parsed_args) as api:
-            found = list(
-                api.list_items("/queues", "queues", name=parsed_args.name, detailed=detailed)
-            )
-        if detailed:
-            as_is = is_structured_output(parsed_args)
-            return ("name", "metadata"), [
-                (queue["name"], queue["metadata"] if as_is else json.dumps(queue["metadata"]))
-                for queue in found
-            ]
-        return ("name",), [(queue["name"],) for queue in found]
+        metadata = (Column("metadata", as_text=json.dumps),) if detailed else ()
+        shown = ("name", *metadata)
+        return self.listed(parsed_args, shown, name=parsed_args.name, detailed=detailed)
 
 
 class CreateQueue(QueueCommand):
@@ -76,20 +63,15 @@ class CreateQueue(QueueCommand):
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         with self.open_api(parsed_args) as api:
-            api.request("PUT", queue_path(parsed_args.queue), parsed_args.metadata)
-        self.app.stdout.write(f"{parsed_args.queue}\n")
+            api.request("PUT", self.path(parsed_args), parsed_args.metadata)
+        self.app.stdout.write(f"{parsed_args.name}\n")
 
 
-class ShowQueue(QueueCommand, ShowOne):
+class ShowQueue(QueueCommand, ShowResource):
     """Show a queue's metadata, defaults included.
 
     Example: zaqar-redis queue show orders
     """
-
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, Row]:
-        with self.open_api(parsed_args) as api:
-            metadata = api.request("GET", queue_path(parsed_args.queue))
-        return tuple(metadata), tuple(metadata.values())
 
 
 class ShowQueueStats(QueueCommand, ShowOne):
@@ -100,29 +82,24 @@ class ShowQueueStats(QueueCommand, ShowOne):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, Row]:
         with self.open_api(parsed_args) as api:
-            document = api.request("GET", f"{queue_path(parsed_args.queue)}/stats")
+            document = api.request("GET", f"{self.path(parsed_args)}/stats")
         stats = document["messages"]
-        ages = [stats[end]["age"] if end in stats else None for end in ("oldest", "newest")]
-        columns = ("free", "claimed", "total", "oldest_age", "newest_age", "idempotency_records")
-        return columns, (
-            stats["free"],
-            stats["claimed"],
-            stats["total"],
-            *ages,
-            document.get("idempotency_records", 0),
-        )
+        shown = {
+            **{name: stats[name] for name in ("free", "claimed", "total")},
+            **{f"{end}_age": stats.get(end, {}).get("age") for end in ("oldest", "newest")},
+            "idempotency_records": document.get("idempotency_records", 0),
+        }
+        return tuple(shown), tuple(shown.values())
 
 
-class LocateQueue(QueueCommand, ShowOne):
+class LocateQueue(QueueCommand, ShowResource):
     """Show which pool a queue is in; "default" is the service's own store.
 
     Example: zaqar-redis queue locate orders
     """
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, Row]:
-        with self.open_api(parsed_args) as api:
-            found = api.request("GET", f"{queue_path(parsed_args.queue)}/pool")
-        return tuple(found), tuple(found.values())
+    def path(self, parsed: argparse.Namespace) -> str:
+        return f"{super().path(parsed)}/pool"
 
 
 class PurgeQueue(QueueCommand, DestructiveCommand):
@@ -132,18 +109,16 @@ class PurgeQueue(QueueCommand, DestructiveCommand):
     """
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        self.confirm(parsed_args, f"Remove all messages of {parsed_args.queue}")
+        self.confirm(parsed_args, f"Remove all messages of {parsed_args.name}")
         with self.open_api(parsed_args) as api:
-            api.request("POST", f"{queue_path(parsed_args.queue)}/purge")
+            api.request("POST", f"{self.path(parsed_args)}/purge")
 
 
-class DeleteQueue(QueueCommand, DestructiveCommand):
+class DeleteQueue(QueueCommand, DeleteResource):
     """Remove a queue with everything in it.
 
     Example: zaqar-redis queue delete orders --yes
     """
 
-    def take_action(self, parsed_args: argparse.Namespace) -> None:
-        self.confirm(parsed_args, f"Delete the queue {parsed_args.queue} and its messages")
-        with self.open_api(parsed_args) as api:
-            api.request("DELETE", queue_path(parsed_args.queue))
+    def question(self, parsed: argparse.Namespace) -> str:
+        return f"Delete the queue {parsed.name} and its messages"

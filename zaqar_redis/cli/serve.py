@@ -13,7 +13,6 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
 
-from cliff.command import Command
 from gunicorn.app.base import BaseApplication
 from oslo_config import cfg
 
@@ -21,6 +20,8 @@ from zaqar_redis import conf as configuration
 from zaqar_redis import errors
 from zaqar_redis.api.app import App
 from zaqar_redis.cli import service_factory, target
+from zaqar_redis.cli.base import ShellCommand
+from zaqar_redis.conf.groups import LISTEN, ListenSettings, ProcessSettings, StorageSettings
 from zaqar_redis.keyspace import client, embedded
 from zaqar_redis.storage.contract import Driver
 from zaqar_redis.storage.pools import PooledDriver
@@ -28,7 +29,7 @@ from zaqar_redis.storage.pools import PooledDriver
 LOG = logging.getLogger(__name__)
 
 
-class Serve(Command):
+class Serve(ShellCommand):
     """Run the queue service.
 
     Without options it listens on 127.0.0.1:8888 and stores its data in a private
@@ -39,7 +40,6 @@ class Serve(Command):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        parser.formatter_class = argparse.RawDescriptionHelpFormatter
         parser.add_argument(
             "--bind", metavar="HOST:PORT", help="address to listen on (127.0.0.1:8888)"
         )
@@ -76,7 +76,9 @@ class Serve(Command):
             raise errors.BadConfiguration(str(error)) from error
         if found := service_factory.problems(conf):
             raise errors.BadConfiguration("\n".join(found))
-        uri = conf.storage.uri
+        uri = configuration.settings(conf, StorageSettings).uri
+        process = configuration.settings(conf, ProcessSettings)
+        listen = configuration.settings(conf, ListenSettings)
         with contextlib.ExitStack() as stack:
             if urlsplit(uri).scheme == "embedded":
                 uri = stack.enter_context(embedded.running(uri))
@@ -85,8 +87,8 @@ class Serve(Command):
                 asyncio.run(_check_ownership(create(), uri, parsed_args.adopt))
             settings = service_factory.settings(conf)
             channels = service_factory.channels(conf, uri)
-            _start_logging(conf, uri)
-            GunicornApplication(lambda: App(create(), settings, channels), conf).run()
+            _start_logging(process.log_level, uri)
+            GunicornApplication(lambda: App(create(), settings, channels), listen, process).run()
         return 0
 
 
@@ -94,8 +96,8 @@ def _load_options(parsed: argparse.Namespace) -> cfg.ConfigOpts:
     conf = configuration.load([], parsed.config_file)
     if parsed.bind is not None:
         host, port = _address(parsed.bind)
-        conf.set_override("bind", host, group="drivers:transport:wsgi")
-        conf.set_override("port", port, group="drivers:transport:wsgi")
+        conf.set_override("bind", host, group=LISTEN)
+        conf.set_override("port", port, group=LISTEN)
     if parsed.workers is not None:
         conf.set_override("workers", parsed.workers, group="server")
     if uri := parsed.storage or os.environ.get(target.URI_VARIABLE):
@@ -137,11 +139,12 @@ def _address(bind: str) -> tuple[str, int]:
     return found[1] or found[2] or "127.0.0.1", int(found[3] or 8888)
 
 
-def _start_logging(conf: cfg.ConfigOpts, uri: str) -> None:
-    level = conf.server.log_level.upper()
+def _start_logging(level: str, uri: str) -> None:
     # Replaces the format of the command line: a service's log has times.
     logging.basicConfig(
-        level=level, format="[%(asctime)s] [%(process)d] [%(levelname)s] %(message)s", force=True
+        level=level.upper(),
+        format="[%(asctime)s] [%(process)d] [%(levelname)s] %(message)s",
+        force=True,
     )
     LOG.info("store: %s", client.redact_password(uri), extra={"action": "start"})
 
@@ -149,20 +152,23 @@ def _start_logging(conf: cfg.ConfigOpts, uri: str) -> None:
 class GunicornApplication(BaseApplication):  # type: ignore[misc]  # gunicorn is untyped
     """gunicorn, configured from our options instead of its own files."""
 
-    def __init__(self, create: Callable[[], App], conf: cfg.ConfigOpts) -> None:
+    def __init__(
+        self, create: Callable[[], App], listen: ListenSettings, process: ProcessSettings
+    ) -> None:
         self._create = create
-        self._conf = conf
+        self._listen = listen
+        self._process = process
         super().__init__()
 
     def load_config(self) -> None:
-        listen = self._conf["drivers:transport:wsgi"]
+        listen, process = self._listen, self._process
         host = f"[{listen.bind}]" if ":" in listen.bind else listen.bind
         settings: dict[str, Any] = {
             "bind": f"{host}:{listen.port}",
-            "workers": self._conf.server.workers,
+            "workers": process.workers,
             "worker_class": "zaqar_redis.api.worker.Worker",
-            "graceful_timeout": self._conf.server.graceful_timeout,
-            "loglevel": self._conf.server.log_level,
+            "graceful_timeout": process.graceful_timeout,
+            "loglevel": process.log_level,
             # Clients keep connections between requests; gunicorn's 2 s are too short for them.
             "keepalive": 75,
             "control_socket_disable": True,

@@ -4,25 +4,36 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from urllib.parse import urlsplit
 
+import msgspec
 from oslo_config import cfg
 
-from zaqar_redis import clock, errors
+from zaqar_redis import clock, errors, rules
+from zaqar_redis import conf as configuration
 from zaqar_redis.api.app import ApiSettings
 from zaqar_redis.api.channels import ChannelsApp, ChannelSettings, console
-from zaqar_redis.api.channels import server as server_api
+from zaqar_redis.api.channels.server import ServerApiSettings
 from zaqar_redis.auth import key_checks, tickets
+from zaqar_redis.auth.tokens import TokenSettings
 from zaqar_redis.conf import channels as channel_options
-from zaqar_redis.conf import redis, server, transport
+from zaqar_redis.conf import checks
+from zaqar_redis.conf.groups import (
+    ChannelsSettings,
+    DeploymentSettings,
+    ProcessSettings,
+    StorageSettings,
+)
 from zaqar_redis.keyspace import client as keyspace
 from zaqar_redis.keyspace import embedded
+from zaqar_redis.keyspace.batch import BatchSettings
 from zaqar_redis.realtime.engine import Engine
 from zaqar_redis.realtime.engines.memory import MemoryEngine
 from zaqar_redis.realtime.engines.redis import RedisEngine
 from zaqar_redis.realtime.engines.sharded import ShardedEngine
 from zaqar_redis.realtime.node.queue_channels import QueueChannels
+from zaqar_redis.realtime.session.context import SessionSettings
 from zaqar_redis.storage import pools
 from zaqar_redis.storage.contract import Driver
 from zaqar_redis.storage.load import can_control, load
@@ -46,13 +57,14 @@ def problems(conf: cfg.ConfigOpts) -> list[str]:
 
 
 def _server(conf: cfg.ConfigOpts) -> None:
-    if found := server.problems(conf):
+    if found := list(checks.check_admin_mode(conf)):
         raise errors.BadConfiguration("\n".join(found))
 
 
 def _store(conf: cfg.ConfigOpts) -> None:
     uri = _uri(conf)
-    if urlsplit(uri).scheme == "memory" and conf.server.workers > 1:
+    workers = configuration.settings(conf, ProcessSettings).workers
+    if urlsplit(uri).scheme == "memory" and workers > 1:
         raise errors.BadConfiguration("memory:// works with one worker only")
     driver(conf, uri)()
 
@@ -63,7 +75,7 @@ def _channels(conf: cfg.ConfigOpts) -> None:
 
 def _uri(conf: cfg.ConfigOpts) -> str:
     """Returns the store's URI; for an embedded one, that of its running server."""
-    uri: str = conf.storage.uri
+    uri = configuration.settings(conf, StorageSettings).uri
     try:
         return embedded.DataDirectory(uri).uri if urlsplit(uri).scheme == "embedded" else uri
     except ValueError as error:  # e.g. an unclosed bracket
@@ -72,13 +84,14 @@ def _uri(conf: cfg.ConfigOpts) -> str:
 
 def driver(conf: cfg.ConfigOpts, uri: str) -> Callable[[], Driver]:
     """Returns a factory of the driver for the store at *uri* and, unless off, its pools."""
-    options = redis.options(conf)
-    control = conf.storage.control_uri or uri
+    options = msgspec.structs.asdict(configuration.settings(conf, BatchSettings))
+    control = configuration.settings(conf, StorageSettings).control_uri
+    pooling = configuration.settings(conf, DeploymentSettings).pooling
     # Another driver's store may not support pools; it works without.
-    if not conf.pooling or not (conf.storage.control_uri or can_control(uri)):
+    if not pooling or not (control or can_control(uri)):
         return lambda: load(uri, options)
-    retry = RetryPolicy(move_timeout=conf.storage.move_timeout)
-    return lambda: pools.create(uri, control, options, retry)
+    retry = configuration.settings(conf, RetryPolicy)
+    return lambda: pools.create(uri, control or uri, options, retry)
 
 
 def channels(
@@ -90,31 +103,31 @@ def channels(
     command alone, and accept no clients.  Raises BadConfiguration for an unusable store or
     option.
     """
+    shared = configuration.settings(conf, ChannelsSettings)
     # Another driver's store may not be a Redis; queues work without channels.
-    if not (conf.channels.enabled and (conf.channels.uris or can_control(uri))):
+    if not (shared.enabled and (shared.uris or can_control(uri))):
         return lambda queues: None
-    verifier = channel_options.token_settings(conf)
+    server = configuration.settings(conf, ServerApiSettings)
+    verifier = configuration.settings(conf, TokenSettings)
     if found := key_checks.problems(verifier):
         raise errors.BadConfiguration("\n".join(found))
     given = ChannelSettings(
         namespaces=channel_options.namespaces(conf),
         tokens=verifier,
-        session=channel_options.settings(conf),
-        allowed_origins=tuple(conf.channels.allowed_origins),
-        project=conf.channels.project,
-        server=server_api.ServerApiSettings(
-            key=conf.channels.api_key or "", insecure=conf.channels.api_insecure or for_command
-        ),
-        console=_console(conf) if conf.channels.console and not for_command else None,
+        session=configuration.settings(conf, SessionSettings),
+        allowed_origins=shared.allowed_origins,
+        project=shared.project,
+        server=msgspec.structs.replace(server, insecure=True) if for_command else server,
+        console=_console(server) if shared.console and not for_command else None,
         accepts_clients=not for_command,
     )
-    _engine(conf, uri)  # reports an unusable URI before any worker starts
-    return lambda queues: ChannelsApp(_engine(conf, uri), given, queues)
+    batch = configuration.settings(conf, BatchSettings)
+    _engine(shared.uris, uri, batch)  # reports an unusable URI before any worker starts
+    return lambda queues: ChannelsApp(_engine(shared.uris, uri, batch), given, queues)
 
 
-def _engine(conf: cfg.ConfigOpts, uri: str) -> Engine:
-    batch = keyspace.settings(redis.options(conf))
-    several = conf.channels.uris
+def _engine(several: Sequence[str], uri: str, batch: BatchSettings) -> Engine:
+    """Returns the engine over *several* stores, or over that at *uri*."""
     if not several:
         if urlsplit(uri).scheme == "memory":
             return MemoryEngine(clock.process)
@@ -128,24 +141,14 @@ def _engine(conf: cfg.ConfigOpts, uri: str) -> Engine:
     return ShardedEngine([RedisEngine(client, clock.store) for client in clients])
 
 
-def _console(conf: cfg.ConfigOpts) -> console.ConsoleSettings:
-    key, insecure = conf.channels.api_key, conf.channels.api_insecure
-    secret = tickets.secret(key) if key else b""
-    if insecure and not key:
+def _console(server: ServerApiSettings) -> console.ConsoleSettings:
+    secret = tickets.secret(server.key) if server.key else b""
+    if server.insecure and not server.key:
         # Workers inherit it from the parent process; nodes on other machines have others.
         secret = secrets.token_bytes(32)
-    return console.ConsoleSettings(secret=secret, guarded=not insecure)
+    return console.ConsoleSettings(secret=secret, guarded=not server.insecure)
 
 
 def settings(conf: cfg.ConfigOpts) -> ApiSettings:
-    return ApiSettings(
-        limits=transport.limits(conf),
-        admin_mode=conf.admin_mode,
-        enable_checksum=conf.enable_checksum,
-        signing_key=conf.signed_url.secret_key,
-        encryption_key=conf.transport.message_encryption_key,
-        max_waiting=conf.transport.max_waiting,
-        sweep_interval=conf.storage.sweep_interval,
-        max_connections=conf.server.max_connections,
-        request_timeout=conf.server.request_timeout,
-    )
+    limits = configuration.settings(conf, rules.Limits)
+    return msgspec.structs.replace(configuration.settings(conf, ApiSettings), limits=limits)

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 from zaqar_redis import conf as configuration
 from zaqar_redis import errors
 from zaqar_redis.cli import profile_file
+from zaqar_redis.conf.groups import ListenSettings, StorageSettings
 from zaqar_redis.keyspace import embedded
 from zaqar_redis.keyspace.client import redact_password
 
@@ -146,15 +147,16 @@ def _checked_url(url: str, origin: str) -> str:
 def _from_configuration(files: list[str] | None) -> Iterator[CommandTarget]:
     conf = configuration.load([], files)
     if origin := configuration.origin(conf, "storage", "uri"):
-        yield CommandTarget(origin, uri=conf.storage.uri)
+        yield CommandTarget(origin, uri=configuration.settings(conf, StorageSettings).uri)
 
 
 def _default_target(given: Mapping[str, Any]) -> CommandTarget:
     """Returns the service of this machine, at the configured address."""
     conf = configuration.load([], given.get("config_file"))
-    listen = conf["drivers:transport:wsgi"]
+    listen = configuration.settings(conf, ListenSettings)
     url = f"http://{_connect_host(listen.bind)}:{listen.port}"
-    return CommandTarget(_BY_DEFAULT, url=url, uri=conf.storage.uri)
+    uri = configuration.settings(conf, StorageSettings).uri
+    return CommandTarget(_BY_DEFAULT, url=url, uri=uri)
 
 
 def _connect_host(bind: str) -> str:

@@ -7,18 +7,40 @@ No package but this one and the command line sees ``conf``.
 from __future__ import annotations
 
 import contextlib
+from typing import TypeVar
 
+from msgspec import Struct
 from oslo_config import cfg
 
 from zaqar_redis import errors
-from zaqar_redis.conf import channels, files, redis, server, storage, transport
+from zaqar_redis.conf import channels, files
+from zaqar_redis.conf.groups import GROUPS
+from zaqar_redis.conf.options import derive, fields, fill
 
-_GROUPS = (server, storage, redis, transport, channels)
+S = TypeVar("S", bound=Struct)
 
 
 def list_opts() -> list[tuple[str | None, list[cfg.Opt]]]:
     """Returns all options by group, as oslo.config's generator expects them."""
-    return [(group, list(options)) for module in _GROUPS for group, options in module.OPTIONS]
+    return [
+        (group, [option for kind, names in parts for option in derive(kind, names)])
+        for group, parts in GROUPS.items()
+    ]
+
+
+def settings(conf: cfg.ConfigOpts, kind: type[S]) -> S:
+    """Returns settings with the values of their options, whatever groups these are in.
+
+    A field that is no option has its default.
+    """
+    values = {
+        name: (conf[group] if group else conf)[name]
+        for group, parts in GROUPS.items()
+        for part, names in parts
+        if part is kind
+        for name in names or fields(kind)
+    }
+    return fill(kind, values)
 
 
 def read(arguments: list[str], config_files: list[str] | None) -> cfg.ConfigOpts:
@@ -44,9 +66,7 @@ def read(arguments: list[str], config_files: list[str] | None) -> cfg.ConfigOpts
 
 def groups(conf: cfg.ConfigOpts) -> files.Groups:
     """Returns all options by group, with those of the channels' namespaces."""
-    common: dict[str, list[cfg.Opt]] = {}
-    for group, options in list_opts():
-        common.setdefault(group or files.DEFAULT, []).extend(options)
+    common = {group or files.DEFAULT: options for group, options in list_opts()}
     return common | channels.namespace_options(conf)
 
 

@@ -1,25 +1,44 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of the options of channels: problems are reported at the start, not to a client."""
+"""Checks for contradictory options: they are reported at the start, not to a client."""
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Iterator
 
 from oslo_config import cfg
 
+from zaqar_redis.conf.groups import CHANNELS, LISTEN
 from zaqar_redis.keyspace import uris
 from zaqar_redis.realtime.node.queue_channels import QueueChannelOptions
 from zaqar_redis.realtime.session.namespaces import NAME, ChannelOptions
 
-_GROUP = "channels"
 #: Options that have no effect without a history.
 _OF_HISTORY = ("force_recovery", "force_positioning", "auto_cache_recover")
 
 
+def check_admin_mode(conf: cfg.ConfigOpts) -> Iterator[str]:
+    """Yields what is wrong with admin mode at the address that the service listens on."""
+    listen = conf[LISTEN].bind
+    if conf.admin_mode and not (conf.admin_mode_on_any_address or _is_loopback(listen)):
+        yield (
+            f"admin_mode: {listen} is not an address of this machine alone, and everybody who "
+            "reaches the service could change its pools; bind to 127.0.0.1 or set "
+            "admin_mode_on_any_address"
+        )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
 def check_names(conf: cfg.ConfigOpts) -> Iterator[str]:
     """Yields contradictions between the options of [channels] itself."""
-    group = conf[_GROUP]
+    group = conf[CHANNELS]
     for name in group.namespaces:
         if not NAME.fullmatch(name):
             yield _bad(
@@ -64,5 +83,5 @@ def check_options(group: str, options: ChannelOptions) -> Iterator[str]:
             yield _bad(name, "it has no effect without history_size and history_ttl", group)
 
 
-def _bad(option: str, why: str, group: str = _GROUP) -> str:
+def _bad(option: str, why: str, group: str = CHANNELS) -> str:
     return f"[{group}] {option}: {why}"

@@ -15,10 +15,11 @@ import logging
 import math
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
 import hiredis
 import msgspec
+from msgspec import Meta
 from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import ResponseError
 
@@ -30,21 +31,33 @@ LOG = logging.getLogger(__name__)
 
 
 class BatchSettings(msgspec.Struct, frozen=True):
-    #: commands in one write; more gain nothing, and delay replies
-    batch_commands: int = 512
-    #: bytes in one write: a few times what a socket buffer takes at once
-    batch_bytes: int = 1024 * 1024
-    #: commands without an answer yet; more are refused with Overloaded
-    in_flight: int = 8192
-    #: bytes of commands not written yet: the memory that a slow store may cost a worker
-    backlog_bytes: int = 64 * 1024 * 1024
-    #: seconds until a command without an answer fails
-    timeout: float = 5.0
-    #: seconds to open a connection
-    connect_timeout: float = 2.0
-    #: seconds between attempts to connect: first and longest, doubled between
-    backoff: float = 0.05
-    backoff_max: float = 2.0
+    #: more gain nothing, and delay replies
+    batch_commands: Annotated[int, Meta(ge=1), "Maximum number of commands in one write."] = 512
+    #: a few times what a socket buffer takes at once
+    batch_bytes: Annotated[
+        int, Meta(ge=1024), "Approximate maximum number of bytes in one write."
+    ] = 1024 * 1024
+    #: more are refused with Overloaded
+    in_flight: Annotated[
+        int,
+        Meta(ge=1),
+        "Maximum number of commands of one worker without a reply; beyond, requests get 503.",
+    ] = 8192
+    #: the memory that a slow store may cost a worker
+    backlog_bytes: Annotated[
+        int,
+        Meta(ge=1024 * 1024),
+        "Maximum number of bytes of commands that wait to be written; beyond, requests get 503.",
+    ] = 64 * 1024 * 1024
+    timeout: Annotated[float, Meta(ge=0.1), "Seconds that a command waits for its reply."] = 5.0
+    connect_timeout: Annotated[float, Meta(ge=0.1), "Seconds that connecting may take."] = 2.0
+    backoff: Annotated[float, Meta(ge=0.001), "Seconds before the first attempt to reconnect."] = (
+        0.05
+    )
+    #: it doubles with each attempt, up to this
+    backoff_max: Annotated[
+        float, Meta(ge=0.001), "Maximum number of seconds between attempts to reconnect."
+    ] = 2.0
 
 
 class PendingCommand:

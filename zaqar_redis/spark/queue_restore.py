@@ -19,10 +19,10 @@ from pyspark.sql.types import StructType
 from zaqar_redis import clock, errors
 from zaqar_redis.keyspace import envelope, keys
 from zaqar_redis.records import Queue, TransferChunk
-from zaqar_redis.spark import archived
-from zaqar_redis.spark.archived import ArchivedMessage
 from zaqar_redis.spark.options import SourceOptions
 from zaqar_redis.spark.stores import StoreConfig, StoreConnections, StoreLocation
+from zaqar_redis.spark.writing import archived
+from zaqar_redis.spark.writing.archived import ArchivedMessage
 from zaqar_redis.storage.move.queue_import import ImportObstacle, QueueImport
 from zaqar_redis.storage.redis import identity
 from zaqar_redis.storage.redis.bulk import ledger

@@ -41,16 +41,18 @@ class ZaqarDataSource(DataSource):
         return columns.schema_of(names) if names else columns.default_schema()
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        from zaqar_redis.spark import batch, columns
+        from zaqar_redis.spark import columns
         from zaqar_redis.spark.options import BATCH
+        from zaqar_redis.spark.reading import batch
 
         options, config = self._opened(BATCH)
         kind = batch.FilteringReader if options["pushdown"] else batch.BatchReader
         return kind(config, options, columns.projected_columns(schema, options["columns"]))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        from zaqar_redis.spark import browse_stream, claim_stream, columns
+        from zaqar_redis.spark import columns
         from zaqar_redis.spark.options import CLAIM, STREAM
+        from zaqar_redis.spark.reading import browse_stream, claim_stream
 
         options, config = self._opened(STREAM)
         kind = (
@@ -60,8 +62,8 @@ class ZaqarDataSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         from zaqar_redis import errors
-        from zaqar_redis.spark import sink
         from zaqar_redis.spark.options import NONE, WRITE
+        from zaqar_redis.spark.writing import sink
 
         options, config = self._opened(WRITE)
         if "writeId" in options.given and options["delivery"] in (None, NONE):
@@ -71,8 +73,8 @@ class ZaqarDataSource(DataSource):
         return sink.batch_writer(config, options, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
-        from zaqar_redis.spark import sink
         from zaqar_redis.spark.options import SINK
+        from zaqar_redis.spark.writing import sink
 
         options, config = self._opened(SINK)
         return sink.stream_writer(config, options, schema, overwrite)

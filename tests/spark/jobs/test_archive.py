@@ -219,6 +219,30 @@ def test_lease_is_taken_over_from_a_dead_holder_only(spark: SparkSession, tmp_pa
             held()
 
 
+def test_holder_never_mistakes_its_own_renewal_for_a_takeover(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    with lock.leased(HadoopFolder(spark, str(tmp_path)), renew=0.001, dead=0.6) as held:
+        for _ in range(300):
+            held()
+
+
+def test_archive_in_another_hadoop_file_system_is_complete(
+    spark: SparkSession, store: SparkTestStore, tmp_path: Path
+) -> None:
+    # Given a file system that is not the local one, where the lock is a lease
+    hadoop: Any = spark._jsc
+    hadoop.hadoopConfiguration().set("fs.viewfs.mounttable.lake.link./mnt", tmp_path.as_uri())
+    target, source = "viewfs://lake/mnt/a", {"uri": store.uri, "project": store.project}
+    store.post(*range(30))
+    # When it archives and compacts there, then readers find all of it, and nobody holds the lock
+    settings = ArchiveSettings(per_batch=3)
+    report = job.archive(spark, target, source | {"subscribe": "q"}, settings)
+    assert (archived(report), len(files(tmp_path / "a"))) == (30, 1)
+    assert reading.opened(spark, target).messages(store.project).count() == 30
+    assert not (tmp_path / "a/_zaqar/lock").exists()
+
+
 @pytest.mark.parametrize(
     ("settings", "what"),
     [

@@ -19,8 +19,8 @@ from tests.support import servers
 from tests.support.spark_reads import SparkTestStore
 from zaqar_redis.spark.jobs import archive as job
 from zaqar_redis.spark.jobs import running
-from zaqar_redis.spark.jobs.archiving import compaction, reading, tables
-from zaqar_redis.spark.jobs.archiving.batches import BatchCommitter
+from zaqar_redis.spark.jobs.archiving import compaction, reading, tables, transaction_log
+from zaqar_redis.spark.jobs.archiving.commit import Committer
 from zaqar_redis.spark.jobs.archiving.files import HadoopFolder
 from zaqar_redis.spark.jobs.archiving.plan import ArchivePlanner
 from zaqar_redis.spark.jobs.archiving.transaction_log import TransactionLog
@@ -34,11 +34,10 @@ _STOPS = (
     "write _zaqar/done/",
     "remove _zaqar/manifests/",
     "remove _zaqar/staged/",
-    "write _zaqar/compactions/",
+    "write compaction _zaqar/manifests/",
     "move project={project}/queue=q/date={date}/compact-",
-    "write _zaqar/files/",
-    "remove _zaqar/files/",
-    "remove _zaqar/compactions/",
+    "write compaction _zaqar/done/",
+    "remove _zaqar/done/",
 )
 #: Steps of plain files only: files of a table are never removed.
 _STOPS_OF_FILES = ("remove project={project}/queue=q/", "remove project={project}/queue=r/")
@@ -63,7 +62,8 @@ class CrashPoint:
 
     def _watching(self, name: str, place: int, real: Any) -> Any:
         def step(files: HadoopFolder, *arguments: Any) -> None:
-            stops = self._stop and f"{name} {arguments[place]}".startswith(self._stop)
+            kind = "compaction " if name == "write" and arguments[1].get("replaced") else ""
+            stops = self._stop and f"{name} {kind}{arguments[place]}".startswith(self._stop)
             if not stops or name == "write":
                 real(files, *arguments)
             if stops and name == "write":
@@ -90,6 +90,8 @@ def test_run_killed_before_any_step_is_completed_by_the_next(
 ) -> None:
     # Given an archive that compacts in each run, and a crash at another step of each
     monkeypatch.setattr(compaction, "MANY", 1)
+    monkeypatch.setattr(transaction_log, "_CHECKPOINT", 3)
+    monkeypatch.setattr(transaction_log, "_KEPT", 1)
     crash_point = CrashPoint(monkeypatch)
     stops = _STOPS + (_STOPS_OF_FILES if format == tables.PARQUET else ())
     today = datetime.now(UTC).date()
@@ -125,8 +127,8 @@ def _check_no_file_is_missing(spark: SparkSession, target: Path, store: SparkTes
 
 def _remove_staged_messages(spark: SparkSession, target: Path, store: SparkTestStore) -> int:
     log = TransactionLog(HadoopFolder(spark, str(target)))
-    manifest = log.manifest(log.state().batch + 1)
-    if manifest is None:
+    manifest = log.manifest()
+    if manifest is None or manifest.number <= log.state().number:
         return 0
     gone = 0
     for each in manifest.ranges:
@@ -169,14 +171,14 @@ def test_interrupted_run_reports_remaining_ranks(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     store.post(*range(30))
-    finish = BatchCommitter.finish
+    commit = Committer.commit
 
-    def interrupted(self: BatchCommitter, *arguments: Any) -> Any:
+    def interrupted(self: Committer, *arguments: Any) -> Any:
         signal.raise_signal(signal.SIGINT)
-        return finish(self, *arguments)
+        return commit(self, *arguments)
 
     with monkeypatch.context() as patched:
-        patched.setattr(BatchCommitter, "finish", interrupted)
+        patched.setattr(Committer, "commit", interrupted)
         words = ["--queue", "q", "--max-per-batch", "10", "--no-progress", str(tmp_path)]
         where = ["--storage", store.uri, "--project", store.project]
         code = running.main(job, [*words, *where, "--json"])

@@ -15,7 +15,13 @@ from pyspark.sql import SparkSession
 from tests.spark.jobs.archives import archive, archived, files
 from tests.support.spark_reads import SparkTestStore
 from zaqar_redis.spark.jobs import analytics, audit, replay, running
-from zaqar_redis.spark.jobs.archiving import compaction, inventory, reading, tables, verification
+from zaqar_redis.spark.jobs.archiving import (
+    compaction,
+    reading,
+    tables,
+    transaction_log,
+    verification,
+)
 from zaqar_redis.spark.jobs.replaying.settings import ReplaySettings
 from zaqar_redis.spark.jobs.report import JobReport
 from zaqar_redis.spark.jobs.running import JobRefused, SparkJob
@@ -108,7 +114,7 @@ def test_missing_file_is_named_and_nothing_is_written(
     assert lake.written() == []
     # Intact files are replayed
     assert lake.replay(queues=["r"]) == 1
-    assert lake.replay(queues=["q"], dates=(None, _date(lake.old)), target="old") == 20
+    assert lake.replay(queues=["q"], date_to=_date(lake.old), target="old") == 20
 
 
 def _date(file: Path) -> date:
@@ -232,8 +238,8 @@ def test_transaction_log_lists_files_of_all_batches(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Given an archive of so many batches that most of their records are merged
-    monkeypatch.setattr(inventory, "_MANY", 3)
-    monkeypatch.setattr(inventory, "_KEPT", 1)
+    monkeypatch.setattr(transaction_log, "_CHECKPOINT", 3)
+    monkeypatch.setattr(transaction_log, "_KEPT", 1)
     lake.store.post(*range(50, 58))
     archive(lake.spark, lake.folder, lake.store, per_batch=1, compact=False)
     log = lake.folder / "_zaqar"
@@ -245,7 +251,7 @@ def test_transaction_log_lists_files_of_all_batches(
     with pytest.raises(JobRefused, match=rf"{lake.old.name} is missing"):
         lake.replay()
     records[-2].unlink()
-    with pytest.raises(JobRefused, match=r"the record of batch \d in _zaqar/done is missing"):
+    with pytest.raises(JobRefused, match=r"the record of change \d in _zaqar/done is missing"):
         lake.replay()
 
 

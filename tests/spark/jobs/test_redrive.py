@@ -15,11 +15,11 @@ from tests.support.spark_reads import BatchRead, SparkTestStore
 from zaqar_redis import clock, errors
 from zaqar_redis.keyspace import envelope
 from zaqar_redis.records import NewMessage
-from zaqar_redis.spark.group_lease import GroupLease
 from zaqar_redis.spark.jobs import redrive
 from zaqar_redis.spark.jobs.redrive import RedriveSettings
 from zaqar_redis.spark.jobs.report import JobReport
 from zaqar_redis.spark.jobs.running import JobRefused
+from zaqar_redis.spark.reading.group_lease import GroupLease
 from zaqar_redis.spark.stores import StoreConfig
 from zaqar_redis.storage.redis.bulk.dead_letters import RedisDeadLetters
 from zaqar_redis.storage.redis.bulk.ledger import RedisLedger
@@ -207,7 +207,7 @@ def test_many_dead_letters_are_redriven_in_several_rounds(
 def test_concurrent_redrive_is_refused(
     spark: SparkSession, store: SparkTestStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("zaqar_redis.spark.group_lease._ACQUIRE_TIMEOUT_SECONDS", 0.5)
+    monkeypatch.setattr("zaqar_redis.spark.reading.group_lease._ACQUIRE_TIMEOUT_SECONDS", 0.5)
     store.create()
     post_dead_letters(store, "a")
     store_config = StoreConfig(store.uri, store.uri, store.project, 10.0)
@@ -279,4 +279,4 @@ def _expire_claims(store: SparkTestStore) -> None:
     for slot in ("leases", "claimed"):
         key = store.key(slot, DEAD)
         for member in store.command("ZRANGE", key, 0, -1):
-            store.command("ZADD", key, 1, member)
+            store.command("ZADD", key, "XX", 1, member)  # a dying task may delete it

@@ -127,9 +127,9 @@ def test_replayed_messages_keep_body_ttl_delay_and_client(archived: Archived, ta
 
 def test_date_and_rank_filters_select_messages(archived: Archived, target: str) -> None:
     day = date.today() - timedelta(days=1)
-    assert counts(archived.replay(target=f"{target}-a", dates=(None, day))) == {"written": 1500}
+    assert counts(archived.replay(target=f"{target}-a", date_to=day)) == {"written": 1500}
     assert archived.store.bodies(f"{target}-a") == FIRST
-    report = archived.replay(queues=["q"], target=f"{target}-b", ranks=(499, 501))
+    report = archived.replay(queues=["q"], target=f"{target}-b", rank_from=499, rank_to=501)
     assert counts(report) == {"written": 5}
     assert archived.store.bodies(f"{target}-b") == [*FIRST[498:501], *SECOND[498:501]]
     with pytest.raises(errors.BadConfiguration, match=r'--queue: the queue "none" .* archived'):
@@ -211,7 +211,7 @@ def test_two_epochs_cannot_be_restored_as_one_queue(archived: Archived, target: 
         ({"target": "a b"}, "--target-queue"),
         ({"ttl": 5}, "--ttl"),
         ({"rate": 0}, "--rate"),
-        ({"ranks": (-1, None)}, "--rank-from"),
+        ({"rank_from": -1}, "--rank-from"),
         ({"write_id": "a b"}, "--write-id"),
         ({"preserve": True, "ttl": 60}, "--ttl"),
         ({"preserve": True, "rate": 60}, "--rate"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import hmac
 import logging
-from typing import Any
+from typing import Annotated, Any
 
 import falcon.asgi
 import msgspec
@@ -37,11 +37,14 @@ _encode = msgspec.json.encode
 LOG = logging.getLogger(__name__)
 
 
-class ServerApiSettings(Struct, frozen=True):
-    #: empty: no key is accepted
-    key: str = ""
-    #: accept every request, without a key
-    insecure: bool = False
+class ServerApiSettings(Struct, frozen=True, rename=lambda field: f"api_{field}"):
+    key: Annotated[
+        str | None,
+        rules.SECRET,
+        "Key that backends and operators need to use /api; without a key, /api refuses all "
+        "requests.",
+    ] = None
+    insecure: Annotated[bool, "Allow /api without a key; for development only."] = False
 
 
 class _LegacyRequest(Struct):

@@ -48,7 +48,7 @@ class ProjectContext:
         limit = self.settings.user_connection_limit
         if limit and count > limit:
             raise Disconnected(codes.CONNECTION_LIMIT)
-        if self.settings.single_connection:
+        if self.settings.user_personal_single_connection:
             who = control.ConnectionSelector(
                 self.project, session.user, except_clients=[session.client]
             )

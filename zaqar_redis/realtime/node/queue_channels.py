@@ -15,7 +15,7 @@ from msgspec import Raw
 
 from zaqar_redis.realtime.engine import Dedup, HistoryFilter, Position, Published
 from zaqar_redis.realtime.protocol import wire
-from zaqar_redis.realtime.session.namespaces import ChannelOptions
+from zaqar_redis.realtime.session.namespaces import ChannelOptions, PublicationFormat
 from zaqar_redis.records import Message, PostedBatch
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class QueueChannelOptions(ChannelOptions, frozen=True):
     channel_regex: str = r"^[-a-zA-Z0-9_.]{1,64}$"
     allow_history_for_subscriber: bool = True
     #: messages are JSON
-    publication_data_format: str = "json"
+    publication_data_format: PublicationFormat = "json"
 
     @property
     def has_history(self) -> bool:

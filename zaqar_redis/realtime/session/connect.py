@@ -53,7 +53,7 @@ async def _authenticate(session: Session, token: str) -> dict[str, tokens.Subscr
     """
     settings = session.context.settings
     if not token:
-        if not (settings.insecure or settings.allow_anonymous):
+        if not (settings.insecure or settings.allow_anonymous_connect_without_token):
             raise Disconnected(codes.BAD_REQUEST_DISCONNECT)
         session.anonymous, session.trusted = True, settings.insecure
         return {}

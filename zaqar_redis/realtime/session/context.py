@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, Self
 
 import msgspec
-from msgspec import Raw
+from msgspec import Meta, Raw
 
 from zaqar_redis.auth import tokens
 from zaqar_redis.realtime.engine import HistoryFilter, Position
@@ -30,31 +30,50 @@ if TYPE_CHECKING:
 class SessionSettings(msgspec.Struct, frozen=True):
     """Times in seconds, sizes in bytes."""
 
-    #: everybody may do everything, also without a token
-    insecure: bool = False
-    #: clients without a token may connect, anonymously
-    allow_anonymous: bool = False
-    #: each user who connects is subscribed to a personal channel
-    user_personal_channel: bool = False
-    personal_namespace: str = ""
-    #: a new connection ends the other ones of the same user
-    single_connection: bool = False
-    #: connections of one user to one node; 0: any number
-    user_connection_limit: int = 0
-    #: subscriptions of one client
-    channel_limit: int = 128
-    ping_interval: int = 25
-    pong_timeout: float = 8.0
+    insecure: Annotated[bool, "Allow everything without a token; for development only."] = False
+    allow_anonymous_connect_without_token: Annotated[
+        bool, "Clients without a token may connect, without a user."
+    ] = False
+    user_personal_channel: Annotated[
+        bool, "Subscribe each client to its user's personal channel #USER when it connects."
+    ] = False
+    user_personal_single_connection: Annotated[
+        bool, "A new connection of a user ends the user's other connections."
+    ] = False
+    user_connection_limit: Annotated[
+        int, Meta(ge=0), "Maximum number of connections of one user to one worker; 0: no limit."
+    ] = 0
+    personal_channel_namespace: Annotated[
+        str, "Namespace of the users' personal channels; empty: none."
+    ] = ""
+    channel_limit: Annotated[
+        int, Meta(ge=1), "Maximum number of subscriptions of one connection."
+    ] = 128
+    presence_ttl: Annotated[
+        int,
+        Meta(ge=2),
+        "Seconds until clients of a worker that died are no longer present; presence is renewed "
+        "at least twice in that time.",
+    ] = 60
+    ping_interval: Annotated[int, Meta(ge=1), "Seconds between pings."] = 25
+    pong_timeout: Annotated[float, Meta(ge=0.1), "Seconds that a client has to answer a ping."] = (
+        8.0
+    )
     #: until a client must have connected, also after an expired token
     stale_after: float = 10.0
     #: publications that are recovered, or read from a history, at once
     recovery_max: int = 300
     history_max: int = 300
-    presence_ttl: int = 60
     #: how long a connection or a subscription goes on after its expiry
     expiry_grace: float = 25.0
     #: between two checks of a subscription's position
     position_check: float = 40.0
+
+    @property
+    def personal_prefix(self) -> str:
+        """What a personal channel's name has before its user."""
+        namespace = self.personal_channel_namespace
+        return f"{namespace}:#" if namespace else "#"
 
     @property
     def presence_interval(self) -> float:

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Annotated, Literal
 
 import msgspec
-from msgspec import Raw
+from msgspec import Meta, Raw
 
 from zaqar_redis.realtime.engine import HistoryOptions
 from zaqar_redis.realtime.protocol import codes
@@ -27,41 +28,96 @@ META_TTL = 720 * 3600
 NAME = re.compile(r"[-a-zA-Z0-9_.]{2,}")
 
 
+PublicationFormat = Literal["", "json", "json_object", "binary"]
+
+
 class ChannelOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Options of a namespace's channels; the names are Centrifugo's.  Times in seconds."""
 
-    presence: bool = False
-    join_leave: bool = False
-    force_push_join_leave: bool = False
-    history_size: int = 0
-    history_ttl: int = 0
-    history_meta_ttl: int = META_TTL
-    force_positioning: bool = False
-    allow_positioning: bool = False
-    force_recovery: bool = False
-    allow_recovery: bool = False
-    force_recovery_mode: str = "stream"
-    auto_cache_recover: bool = False
-    allow_subscribe_for_client: bool = False
-    allow_subscribe_for_anonymous: bool = False
-    allow_publish_for_client: bool = False
-    allow_publish_for_subscriber: bool = False
-    allow_publish_for_anonymous: bool = False
-    allow_presence_for_client: bool = False
-    allow_presence_for_subscriber: bool = False
-    allow_presence_for_anonymous: bool = False
-    allow_history_for_client: bool = False
-    allow_history_for_subscriber: bool = False
-    allow_history_for_anonymous: bool = False
-    allow_user_limited_channels: bool = False
-    allow_tags_filter: bool = False
-    #: types that clients may ask for
-    allowed_delta_types: tuple[str, ...] = ()
-    delta_publish: bool = False
-    channel_regex: str = ""
-    #: format of publications: json, json_object, or binary, which is any bytes, also none;
-    #: empty: any bytes, but at least one
-    publication_data_format: str = ""
+    presence: Annotated[
+        bool, "Record which clients are subscribed, so that presence can be asked for."
+    ] = False
+    join_leave: Annotated[bool, "Send join and leave events to subscribers that ask for them."] = (
+        False
+    )
+    force_push_join_leave: Annotated[bool, "Send join and leave events to all subscribers."] = False
+    history_size: Annotated[
+        int, Meta(ge=0), "Number of publications in the history; 0: no history."
+    ] = 0
+    history_ttl: Annotated[
+        int,
+        Meta(ge=0),
+        "Seconds that the history is kept after the last publication; 0: no history.",
+    ] = 0
+    history_meta_ttl: Annotated[
+        int,
+        Meta(ge=0),
+        "Seconds that offset and epoch are kept after the last use; longer than any client stays "
+        "disconnected.",
+    ] = META_TTL
+    force_positioning: Annotated[
+        bool, "Notify all subscribers when they have missed publications."
+    ] = False
+    allow_positioning: Annotated[
+        bool, "Notify subscribers that ask for it when they have missed publications."
+    ] = False
+    force_recovery: Annotated[
+        bool, "Send all subscribers what they missed when they subscribe again."
+    ] = False
+    allow_recovery: Annotated[
+        bool, "Send subscribers that ask for it what they missed when they subscribe again."
+    ] = False
+    force_recovery_mode: Annotated[
+        Literal["stream", "cache"],
+        "What recovery sends. stream: all missed publications; cache: the latest publication.",
+    ] = "stream"
+    auto_cache_recover: Annotated[
+        bool,
+        "Send the latest publication also to clients that subscribe for the first time; needs "
+        "force_recovery, and force_recovery_mode cache.",
+    ] = False
+    allow_subscribe_for_client: Annotated[bool, "Clients may subscribe."] = False
+    allow_subscribe_for_anonymous: Annotated[bool, "Clients without a user may subscribe too."] = (
+        False
+    )
+    allow_publish_for_client: Annotated[bool, "Clients may publish."] = False
+    allow_publish_for_subscriber: Annotated[bool, "Subscribers may publish."] = False
+    allow_publish_for_anonymous: Annotated[bool, "Clients without a user may publish too."] = False
+    allow_presence_for_client: Annotated[bool, "Clients may ask for presence."] = False
+    allow_presence_for_subscriber: Annotated[bool, "Subscribers may ask for presence."] = False
+    allow_presence_for_anonymous: Annotated[
+        bool, "Clients without a user may ask for presence too."
+    ] = False
+    allow_history_for_client: Annotated[bool, "Clients may ask for history."] = False
+    allow_history_for_subscriber: Annotated[bool, "Subscribers may ask for history."] = False
+    allow_history_for_anonymous: Annotated[
+        bool, "Clients without a user may ask for history too."
+    ] = False
+    allow_user_limited_channels: Annotated[
+        bool, "Only user1 and user2 may subscribe to a channel named like name#user1,user2."
+    ] = False
+    allow_tags_filter: Annotated[bool, "A subscriber may filter publications by their tags."] = (
+        False
+    )
+    allowed_delta_types: Annotated[
+        tuple[Literal["fossil"], ...],
+        "Delta formats that subscribers may ask for, to get changes in place of whole "
+        "publications: fossil, or nothing.",
+    ] = ()
+    delta_publish: Annotated[
+        bool,
+        "Send all publications as deltas; without it, only those that are published with the flag "
+        "delta of the server API.",
+    ] = False
+    channel_regex: Annotated[
+        str, "What the rest of a channel's name must match; without it, names are ASCII."
+    ] = ""
+    publication_data_format: Annotated[
+        PublicationFormat,
+        "What publications must be. json; json_object; binary: any bytes, or no data; empty: any "
+        "bytes, but not no data. A client of the JSON protocol is disconnected (3506) when it "
+        "would get data that is not JSON.",
+    ] = ""
 
     def accepts(self, data: Payload) -> bool:
         """Returns whether *data* may be published."""

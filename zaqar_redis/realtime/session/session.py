@@ -277,7 +277,7 @@ class Session:
         settings = self.context.settings
         if not (settings.user_personal_channel and self.user):
             return frozenset()
-        return frozenset((f"{settings.personal_namespace}#{self.user}",))
+        return frozenset((f"{settings.personal_prefix}{self.user}",))
 
     def allows(self, options: ChannelOptions, what: str, *, subscribed: bool) -> bool:
         """Returns whether it may *publish*, or read *presence* or *history*."""

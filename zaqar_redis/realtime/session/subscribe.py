@@ -205,7 +205,7 @@ def _allowed_without_token(session: Session, channel: str, options: ChannelOptio
     if session.trusted or channel in session.personal_channels:
         return True
     settings = session.context.settings
-    if settings.user_personal_channel and channel.startswith(f"{settings.personal_namespace}#"):
+    if settings.user_personal_channel and channel.startswith(settings.personal_prefix):
         return False  # the personal channel of another user
     users = namespaces.users_of(channel) if options.allow_user_limited_channels else None
     if users is not None:

@@ -29,12 +29,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from zaqar_redis import errors
-from zaqar_redis.spark.jobs import running
+from zaqar_redis.spark.jobs import arguments, running
 from zaqar_redis.spark.jobs.analysing import inputs, windows
-from zaqar_redis.spark.jobs.analysing.about import ReportHeader
 from zaqar_redis.spark.jobs.analysing.inputs import AnalyticsInput
 from zaqar_redis.spark.jobs.analysing.output import ReportFolder
-from zaqar_redis.spark.jobs.analysing.summary import Summary, summary
+from zaqar_redis.spark.jobs.analysing.summary import ReportHeader, Summary, summary
 from zaqar_redis.spark.jobs.analysing.tables import ReportTables
 from zaqar_redis.spark.jobs.archiving import damage, layout
 from zaqar_redis.spark.jobs.progress import progress_bar
@@ -47,16 +46,9 @@ WINDOW = "1 minute"
 REPORT = "report.html"
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("target", metavar="TARGET", help="folder or URI for tables and report")
-    some = parser.add_mutually_exclusive_group()
-    some.add_argument(
-        "--queue",
-        action="append",
-        metavar="QUEUE",
-        help="a queue; may be given more than once (all, of an archive)",
-    )
-    some.add_argument("--pattern", help="queues whose whole name matches, e.g. 'orders-.*'")
+    arguments.add_queues(parser, default="all, of an archive")
     parser.add_argument(
         "--archive", metavar="PATH", help="analyse this archive instead of the live queues"
     )
@@ -72,27 +64,14 @@ def check(parsed: argparse.Namespace) -> None:
     if parsed.archive is None and parsed.queue is None and parsed.pattern is None:
         raise errors.BadConfiguration("one of --queue, --pattern and --archive must be given")
     windows.seconds(parsed.window)
-    _check_library()
+    _check_libraries()
 
 
 def run(spark: SparkSession, parsed: argparse.Namespace) -> JobReport:
-    if parsed.archive is None:
-        return analytics(
-            spark,
-            parsed.target,
-            running.source_options(parsed),
-            window=parsed.window,
-            quiet=parsed.quiet,
-        )
-    source = {"project": parsed.project}
-    if parsed.queue is not None:
-        source["subscribe"] = ",".join(parsed.queue)
-    if parsed.pattern is not None:
-        source["subscribePattern"] = parsed.pattern
     return analytics(
         spark,
         parsed.target,
-        source,
+        arguments.source_options(parsed),
         archive=parsed.archive,
         window=parsed.window,
         quiet=parsed.quiet,
@@ -117,8 +96,8 @@ def analytics(
     """
     begun = time.monotonic()
     wanted = windows.seconds(window)
-    _check_library()
-    # Imported only here: matplotlib may not be installed.
+    _check_libraries()
+    # Imported only here: its libraries may not be installed.
     from zaqar_redis.spark.jobs.analysing.page import page
 
     out = ReportFolder(spark, target)
@@ -147,11 +126,13 @@ def analytics(
     return _report(about, wanted, found, out, time.monotonic() - begun)
 
 
-def _check_library() -> None:
-    if find_spec("matplotlib") is None:
-        raise errors.BadConfiguration(
-            "the report is drawn by matplotlib, which is not installed: pip install '.[report]'"
-        )
+def _check_libraries() -> None:
+    for library, does in (("matplotlib", "drawn"), ("jinja2", "written")):
+        if find_spec(library) is None:
+            raise errors.BadConfiguration(
+                f"the report is {does} by {library}, which is not installed: "
+                "pip install '.[report]'"
+            )
 
 
 def _given(spark: SparkSession, source: Mapping[str, str], archive: str | None) -> AnalyticsInput:

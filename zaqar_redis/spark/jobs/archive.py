@@ -22,15 +22,16 @@ from collections.abc import Mapping
 
 from pyspark.sql import SparkSession
 
-from zaqar_redis.spark.jobs import running
-from zaqar_redis.spark.jobs.archiving import layout, lock, settings, stopping, tables
-from zaqar_redis.spark.jobs.archiving.batches import BatchCommitter
+from zaqar_redis.spark.jobs import arguments, running
+from zaqar_redis.spark.jobs.archiving import layout, lock, settings, tables
+from zaqar_redis.spark.jobs.archiving.batches import BatchStager
+from zaqar_redis.spark.jobs.archiving.commit import Committer
 from zaqar_redis.spark.jobs.archiving.compaction import Compactor
 from zaqar_redis.spark.jobs.archiving.files import HadoopFolder
 from zaqar_redis.spark.jobs.archiving.plan import ArchivePlanner
 from zaqar_redis.spark.jobs.archiving.settings import EVERY, PER_BATCH, ArchiveSettings
 from zaqar_redis.spark.jobs.archiving.transaction_log import TransactionLog
-from zaqar_redis.spark.jobs.archiving.work import ArchiveRun
+from zaqar_redis.spark.jobs.archiving.work import ArchiveRun, stop_on_signal
 from zaqar_redis.spark.jobs.progress import progress_bar
 from zaqar_redis.spark.jobs.report import JobReport
 from zaqar_redis.spark.options import BATCH, SourceOptions
@@ -39,9 +40,9 @@ from zaqar_redis.spark.stores import StoreConnections, store_config
 NAME = "archive"
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("target", metavar="TARGET", help="folder or URI of the archive")
-    running.add_queue_arguments(parser)
+    arguments.add_queues(parser)
     parser.add_argument(
         "--format",
         choices=tables.FORMATS,
@@ -54,11 +55,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "(a SQLite file within TARGET)",
     )
     parser.add_argument("--table", help="of Iceberg: namespace and name (zaqar.archive)")
-    parser.add_argument("--no-compact", action="store_true", help="leave small files as they are")
+    parser.add_argument(
+        "--no-compact", action="store_false", dest="compact", help="leave small files as they are"
+    )
     parser.add_argument(
         "--max-per-batch",
+        dest="per_batch",
         type=_positive,
-        default=PER_BATCH,
         metavar="N",
         help=f"messages that are archived at once ({PER_BATCH})",
     )
@@ -85,20 +88,12 @@ def check(parsed: argparse.Namespace) -> None:
 
 
 def run(spark: SparkSession, parsed: argparse.Namespace) -> JobReport:
-    return archive(spark, parsed.target, running.source_options(parsed), _settings(parsed))
+    return archive(spark, parsed.target, arguments.source_options(parsed), _settings(parsed))
 
 
 def _settings(parsed: argparse.Namespace) -> ArchiveSettings:
-    return ArchiveSettings(
-        format=parsed.format,
-        catalog=parsed.catalog,
-        table=parsed.table,
-        compact=not parsed.no_compact,
-        per_batch=parsed.max_per_batch,
-        follow=parsed.every if parsed.follow else None,
-        go_on_after_loss=parsed.go_on_after_loss,
-        quiet=parsed.quiet,
-    )
+    follow = parsed.every if parsed.follow else None
+    return arguments.read(ArchiveSettings, parsed, follow=follow)
 
 
 def archive(
@@ -126,18 +121,17 @@ def archive(
         stores.check()
         log = TransactionLog(files)
         table = tables.opened(files, settings.head(files, log, archive_settings))
+        committer = Committer(files, log, table, held)
         work = ArchiveRun(
             archive_settings,
             options["project"],
-            log,
             ArchivePlanner(options, stores, fail=not archive_settings.go_on_after_loss),
-            BatchCommitter(
-                spark, files, log, table, _reading(spark, source, options, archive_settings), held
-            ),
-            Compactor(spark, files, log, table, held),
+            BatchStager(spark, files, _reading(spark, source, options, archive_settings)),
+            committer,
+            Compactor(spark, files, log, table, committer),
         )
         with (
-            stopping.stop_on_signal() as stop,
+            stop_on_signal() as stop,
             progress_bar(spark, "archiving", quiet=archive_settings.quiet),
         ):
             work.run(stop)

@@ -23,12 +23,12 @@ from typing import Any
 from pyspark import StorageLevel
 from pyspark.sql import SparkSession
 
-from zaqar_redis.spark.jobs import audit_findings, running
+from zaqar_redis.spark.jobs import arguments, audit_findings, running
 from zaqar_redis.spark.jobs.archiving import damage, reading
 from zaqar_redis.spark.jobs.progress import progress_bar
 from zaqar_redis.spark.jobs.report import JobReport
 from zaqar_redis.spark.options import BATCH, SourceOptions
-from zaqar_redis.spark.selection import QueueSelection
+from zaqar_redis.spark.reading.selection import QueueSelection
 from zaqar_redis.spark.stores import StoreConnections, store_config
 
 NAME = "audit"
@@ -37,16 +37,9 @@ NAME = "audit"
 _FILES = 20
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("target", metavar="TARGET", help="folder or URI of the archive")
-    some = parser.add_mutually_exclusive_group()
-    some.add_argument(
-        "--queue",
-        action="append",
-        metavar="QUEUE",
-        help="a queue; may be given more than once (all that are archived)",
-    )
-    some.add_argument("--pattern", help="queues whose whole name matches, e.g. 'orders-.*'")
+    arguments.add_queues(parser, default="all that are archived")
     parser.add_argument(
         "--list", metavar="FILE", help="write the findings to this file, .csv or .jsonl"
     )
@@ -58,7 +51,7 @@ def check(parsed: argparse.Namespace) -> None:
 
 
 def run(spark: SparkSession, parsed: argparse.Namespace) -> JobReport:
-    return audit(spark, parsed.target, running.source_options(parsed), parsed.list, parsed.quiet)
+    return audit(spark, parsed.target, arguments.source_options(parsed), parsed.list, parsed.quiet)
 
 
 @damage.read_errors_translated()

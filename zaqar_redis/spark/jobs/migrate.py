@@ -34,7 +34,7 @@ from pyspark.sql import SparkSession
 
 from zaqar_redis import errors
 from zaqar_redis.runner import Runner
-from zaqar_redis.spark.jobs import running, session
+from zaqar_redis.spark.jobs import arguments, running, session
 from zaqar_redis.spark.jobs.migrating import migration
 from zaqar_redis.spark.jobs.migrating.migration import (
     MigrationOutcome,
@@ -63,14 +63,10 @@ class MigrationScope:
     pool: str | None = None
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     # While a queue is frozen, its clients wait for this job.
     parser.set_defaults(priority=session.NORMAL)
-    which = parser.add_mutually_exclusive_group(required=True)
-    which.add_argument(
-        "--queue", action="append", metavar="QUEUE", help="a queue; may be given more than once"
-    )
-    which.add_argument("--pattern", help="all queues whose whole name matches, e.g. 'orders-.*'")
+    which = arguments.add_queues(parser)
     which.add_argument("--from-pool", metavar="POOL", help="the project's queues in this pool")
     to = parser.add_mutually_exclusive_group(required=True)
     to.add_argument(
@@ -99,7 +95,7 @@ def check(parsed: argparse.Namespace) -> None:
 
 
 def run(spark: SparkSession, parsed: argparse.Namespace) -> JobReport:
-    options = SourceOptions(BATCH, running.source_options(parsed))
+    options = SourceOptions(BATCH, arguments.source_options(parsed))
     return migrate(
         spark,
         store_config(options),

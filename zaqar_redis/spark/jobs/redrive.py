@@ -21,10 +21,10 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import functools
 import sys
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pyspark.errors import AnalysisException, ParseException
@@ -32,10 +32,9 @@ from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType
 
-from zaqar_redis import clock, errors
-from zaqar_redis.records import Watermarks
-from zaqar_redis.spark.group_lease import GroupLease, GroupTaken
-from zaqar_redis.spark.jobs import redrive_tasks, running, tasks
+from zaqar_redis import errors
+from zaqar_redis.spark.jobs import arguments, redrive_tasks, running, tasks
+from zaqar_redis.spark.jobs.arguments import argument
 from zaqar_redis.spark.jobs.progress import progress_bar
 from zaqar_redis.spark.jobs.redrive_tasks import (
     ALREADY_THERE,
@@ -49,11 +48,11 @@ from zaqar_redis.spark.jobs.redrive_tasks import (
 )
 from zaqar_redis.spark.jobs.report import JobReport
 from zaqar_redis.spark.jobs.tasks import OutcomeCounts
+from zaqar_redis.spark.reading.claims import CountedClaim, QueueClaims
+from zaqar_redis.spark.reading.group_lease import GroupLease, GroupTaken
+from zaqar_redis.spark.reading.selection import QueueSnapshot, snapshot_of
 from zaqar_redis.spark.source import ZaqarDataSource
-from zaqar_redis.spark.stores import StoreConnections, StoreLocation
-from zaqar_redis.storage.redis.bulk import range_reader
-from zaqar_redis.storage.redis.bulk.ranges import RedisRanges
-from zaqar_redis.storage.redis.queues import RedisQueues
+from zaqar_redis.spark.stores import StoreConnections
 
 NAME = "redrive"
 
@@ -65,66 +64,49 @@ _CLAIM_MESSAGES = 1000
 _ROUND_MESSAGES = 100_000
 #: Seconds for which messages stay claimed after a redrive was killed; and the grace.
 _CLAIM_TTL_SECONDS, _CLAIM_GRACE_SECONDS = 120, 60
-_RATE_LEAST, _RATE_MOST, _LIMIT_MOST = 0.001, 1e9, 2**53 - 1
 
 
 @dataclass(frozen=True)
 class RedriveSettings:
     #: a condition of Spark SQL
-    where: str | None = None
-    #: only dead letters from these queues; empty: all
-    origins: tuple[str, ...] = ()
-    #: None: the queue that each came from
-    target: str | None = None
-    #: messages to move at most
-    limit: int | None = None
-    #: messages a second
-    rate: float | None = None
-    dry_run: bool = False
+    where: str | None = argument("only messages that match it", metavar="CONDITION")
+    origins: Sequence[str] = argument(
+        "only dead letters from this queue; may be given more than once",
+        flag="--from-queue",
+        default=(),
+        action="append",
+        metavar="QUEUE",
+        check=arguments.queue_name,
+    )
+    target: str | None = argument(
+        "where to send them (where they came from)",
+        flag="--target-queue",
+        metavar="QUEUE",
+        check=arguments.queue_name,
+    )
+    limit: int | None = argument(
+        "move so many at most, oldest first",
+        type=int,
+        metavar="N",
+        check=arguments.bounds(1, 2**53 - 1),
+    )
+    rate: float | None = arguments.rate()
+    dry_run: bool = argument("only count, and change nothing", default=False)
     quiet: bool = True
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--queue", required=True, metavar="QUEUE", help="the dead-letter queue")
-    parser.add_argument("--where", metavar="CONDITION", help="only messages that match it")
-    parser.add_argument(
-        "--from-queue",
-        action="append",
-        default=[],
-        metavar="QUEUE",
-        help="only dead letters from this queue; may be given more than once",
-    )
-    parser.add_argument(
-        "--target-queue", metavar="QUEUE", help="where to send them (where they came from)"
-    )
-    parser.add_argument("--limit", type=int, metavar="N", help="move so many at most, oldest first")
-    parser.add_argument(
-        "--rate",
-        type=float,
-        metavar="N",
-        help=f"messages a second at most, in bursts of up to {redrive_tasks.CHUNK}",
-    )
-    parser.add_argument("--dry-run", action="store_true", help="only count, and change nothing")
+    arguments.add(parser, RedriveSettings)
 
 
 def check(parsed: argparse.Namespace) -> None:
-    _check(parsed.queue, _settings(parsed))
+    _check(parsed.queue, arguments.read(RedriveSettings, parsed))
 
 
 def run(spark: SparkSession, parsed: argparse.Namespace) -> JobReport:
-    return redrive(spark, parsed.queue, tasks.store_options(parsed), _settings(parsed))
-
-
-def _settings(parsed: argparse.Namespace) -> RedriveSettings:
-    return RedriveSettings(
-        where=parsed.where,
-        origins=tuple(parsed.from_queue),
-        target=parsed.target_queue,
-        limit=parsed.limit,
-        rate=parsed.rate,
-        dry_run=parsed.dry_run,
-        quiet=parsed.quiet,
-    )
+    settings = arguments.read(RedriveSettings, parsed)
+    return redrive(spark, parsed.queue, arguments.store_options(parsed), settings)
 
 
 def redrive(
@@ -142,26 +124,22 @@ def redrive(
     condition = _condition(spark, settings)
     config = tasks.store_config(store)
     with StoreConnections(config) as stores:
-        watermarks = _watermarks(stores, queue)
-        if watermarks is None:
+        snapshot = snapshot_of(stores, queue)
+        if snapshot is None:
             raise errors.BadConfiguration(f'--queue: there is no queue "{queue}"')
-        if settings.target is not None and _watermarks(stores, settings.target) is None:
+        if settings.target is not None and snapshot_of(stores, settings.target) is None:
             raise errors.BadConfiguration(f'--target-queue: there is no queue "{settings.target}"')
         if settings.dry_run:
             counts = _dry_run_counts(spark, stores, queue, store, condition, settings)
         else:
-            counts = _RedriveRun(spark, stores, queue, watermarks, condition, settings).all()
+            counts = _RedriveRun(spark, stores, snapshot, condition, settings).all()
     return _report(counts, settings, time.monotonic() - began)
 
 
 def _check(queue: str, settings: RedriveSettings) -> None:
     """Raises BadConfiguration."""
-    tasks.check_queue_name("--queue", queue)
-    tasks.check_queue_name("--target-queue", settings.target)
-    for origin in settings.origins:
-        tasks.check_queue_name("--from-queue", origin)
-    tasks.check_bounds("--rate", settings.rate, _RATE_LEAST, _RATE_MOST)
-    tasks.check_bounds("--limit", settings.limit, 1, _LIMIT_MOST)
+    arguments.check_value("--queue", queue, arguments.queue_name)
+    arguments.check(settings)
     if settings.target == queue:
         raise errors.BadConfiguration("--target-queue: it is the dead-letter queue itself")
 
@@ -188,16 +166,6 @@ def _check_condition(spark: SparkSession, text: str) -> None:
         raise errors.BadConfiguration(f"--where: it must be a condition, not of type {kind}")
 
 
-def _watermarks(stores: StoreConnections, queue: str) -> Watermarks | None:
-    """Returns the queue's watermarks; None: it does not exist."""
-
-    def fetch(location: StoreLocation) -> Watermarks | None:
-        ranges = RedisRanges(stores.client(location.uri), clock.store)
-        return ranges.watermarks(stores.config.project, queue).run()
-
-    return stores.with_retry(queue, fetch)
-
-
 def _dry_run_counts(
     spark: SparkSession,
     stores: StoreConnections,
@@ -222,7 +190,7 @@ def _dry_run_counts(
         outcome = WOULD_MOVE
         if not wanted:
             outcome = FILTERED
-        elif target is None or _watermarks(stores, target) is None:
+        elif target is None or snapshot_of(stores, target) is None:
             outcome = NO_ORIGIN
         elif left is not None:
             moved = min(left, number)
@@ -237,23 +205,24 @@ class _RedriveRun:
         self,
         spark: SparkSession,
         stores: StoreConnections,
-        queue: str,
-        watermarks: Watermarks,
+        snapshot: QueueSnapshot,
         condition: Column,
         settings: RedriveSettings,
     ) -> None:
         self._spark = spark
         self._stores = stores
-        self._queue = queue
+        self._queue = queue = snapshot.queue
         #: messages behind it are left: they may be those that were sent back just now
-        self._end = watermarks.next_rank
-        self._seen = watermarks.count if settings.limit is None else None
+        self._end = snapshot.watermarks.next_rank
+        self._seen = snapshot.watermarks.count if settings.limit is None else None
         self._condition = condition
         self._redrive_settings = settings
         self._group_lease = GroupLease(
             stores.config, f"{NAME}:{queue}", _CLAIM_TTL_SECONDS, _CLAIM_GRACE_SECONDS
         )
-        self._claims: list[str] = []
+        self._claims = QueueClaims(stores, self._group_lease)
+        #: of all rounds
+        self._claimed: list[CountedClaim] = []
         self._counts: OutcomeCounts = Counter()
 
     def all(self) -> OutcomeCounts:
@@ -263,7 +232,8 @@ class _RedriveRun:
         except GroupTaken as error:
             raise running.JobRefused(f'another redrive of "{self._queue}" is running') from error
         try:
-            self._sweep()
+            # What a killed redrive had claimed can be claimed again.
+            self._claims.sweep(self._queue)
             with progress_bar(
                 self._spark, "redriving", self._redrive_settings.quiet, total=self._seen
             ):
@@ -280,58 +250,26 @@ class _RedriveRun:
             return None
         return (
             self._redrive_settings.limit
-            - _total(self._counts, MOVED)
-            - _total(self._counts, ALREADY_THERE)
+            - tasks.total(self._counts, MOVED)
+            - tasks.total(self._counts, ALREADY_THERE)
         )
 
-    def _sweep(self) -> None:
-        """Counts messages that a killed redrive had claimed as claimable."""
-        project = self._stores.config.project
-
-        def sweep(location: StoreLocation) -> int:
-            queues = RedisQueues(self._stores.client(location.uri), clock.store)
-            return queues.sweep(project, self._queue).run()
-
-        while self._stores.with_retry(self._queue, sweep):
-            pass
-
-    def _claim_round(self, left: int | None) -> list[str]:
+    def _claim_round(self, left: int | None) -> list[CountedClaim]:
         """Returns the claims of another round; none: there is nothing more to claim."""
         wanted = (
             _ROUND_MESSAGES if left is None else min(_ROUND_MESSAGES, max(left, _CLAIM_MESSAGES))
         )
-        found: list[str] = []
-        while wanted > 0 and (claimed := self._claim(min(wanted, _CLAIM_MESSAGES))):
-            claim, count = claimed
-            found.append(claim)
-            wanted -= count
+        found: list[CountedClaim] = []
+        while wanted > 0:
+            claimed = self._claims.create(self._queue, min(wanted, _CLAIM_MESSAGES), self._end)
+            if claimed is None:
+                break
+            found.append(claimed)
+            wanted -= claimed[1]
+        self._claimed += found
         return found
 
-    def _claim(self, limit: int) -> tuple[str, int] | None:
-        project = self._stores.config.project
-
-        def take(location: StoreLocation) -> tuple[str, int] | None:
-            client = self._stores.client(location.uri)
-            ready = range_reader.count_claimable(client, project, self._queue, self._end)
-            if ready == 0:
-                return None
-            claims = self._stores.claims(location)
-            taken = claims.create(
-                project,
-                self._queue,
-                ttl=_CLAIM_TTL_SECONDS,
-                grace=_CLAIM_GRACE_SECONDS,
-                limit=min(limit, ready),
-            ).run()
-            return (taken.claim_id, len(taken.messages)) if taken.claim_id else None
-
-        claimed = self._stores.with_retry(self._queue, take)
-        if claimed is not None:
-            self._claims.append(claimed[0])
-            self._group_lease.add(self._queue, claimed[0])
-        return claimed
-
-    def _move(self, claims: list[str], left: int | None) -> OutcomeCounts:
+    def _move(self, claims: list[CountedClaim], left: int | None) -> OutcomeCounts:
         parts = min(len(claims), self._spark.sparkContext.defaultParallelism)
         held = redrive_tasks.claimed_messages(
             self._spark, self._stores.config, self._queue, claims, parts
@@ -354,31 +292,18 @@ class _RedriveRun:
     def _release(self) -> None:
         """Releases what was not moved; if the store is unreachable, the claims expire."""
         with contextlib.suppress(errors.Unavailable):
-            for claim in self._claims:
-                self._group_lease.drop(claim)
-                self._stores.with_retry(self._queue, functools.partial(self._release_claim, claim))
-
-    def _release_claim(self, claim: str, location: StoreLocation) -> None:
-        project = self._stores.config.project
-        self._stores.claims(location).delete(project, self._queue, claim).run()
-
-
-def _total(counts: OutcomeCounts, outcome: str) -> int:
-    return sum(number for (_, of), number in counts.items() if of == outcome)
+            for claim, _ in self._claimed:
+                self._claims.release(self._queue, claim)
 
 
 def _report(counts: OutcomeCounts, settings: RedriveSettings, seconds: float) -> JobReport:
     outcomes = [WOULD_MOVE] if settings.dry_run else [MOVED, ALREADY_THERE]
     outcomes += [FILTERED, NO_ORIGIN, *([BEYOND_LIMIT] if settings.limit is not None else [])]
-    queues: dict[str, dict[str, int]] = {}
-    for (queue, outcome), number in sorted(counts.items()):
-        if number:
-            queues.setdefault(queue, {})[outcome] = number
     return JobReport(
         NAME,
-        {"dead letters seen": {outcome: _total(counts, outcome) for outcome in outcomes}},
+        {"dead letters seen": {outcome: tasks.total(counts, outcome) for outcome in outcomes}},
         seconds,
-        {"queues": queues},
+        {"queues": tasks.by_queue(counts)},
     )
 
 

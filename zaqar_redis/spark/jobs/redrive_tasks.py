@@ -15,14 +15,14 @@ from pyspark.sql.types import StructType
 
 from zaqar_redis import clock
 from zaqar_redis.keyspace import envelope
-from zaqar_redis.records import NewMessage, RawClaim
-from zaqar_redis.spark import columns, decode
-from zaqar_redis.spark.decode import MessageSource
-from zaqar_redis.spark.jobs.tasks import OutcomeCounts, RateLimiter
-from zaqar_redis.spark.stores import StoreConfig, StoreConnections, StoreLocation
+from zaqar_redis.records import NewMessage
+from zaqar_redis.spark import columns
+from zaqar_redis.spark.jobs.tasks import OutcomeCounts, RateLimiter, chunks
+from zaqar_redis.spark.reading import claims
+from zaqar_redis.spark.reading.claims import ClaimPartition, CountedClaim
+from zaqar_redis.spark.stores import StoreConfig, StoreConnections
 from zaqar_redis.spark.task_progress import report_progress
 from zaqar_redis.storage.redis.bulk.dead_letters import RedisDeadLetters
-from zaqar_redis.storage.redis.bulk.ranges import RedisRanges
 from zaqar_redis.storage.redis.messages import RedisMessages
 
 SCHEMA = columns.schema_of(",".join([*columns.default_schema().names, "checksum"]))
@@ -33,59 +33,33 @@ BEYOND_LIMIT = "beyond the limit"
 #: Stands for the origin of a message that has none.
 NO_ORIGIN_QUEUE = "(none)"
 
-#: Messages of one round trip, and their bytes: a script blocks Redis, and a rate comes in
-#: bursts of this size.
-CHUNK = 200
-_CHUNK_BYTES = 1024 * 1024
-
-
-@dataclass
-class _ClaimsPartition(InputPartition):
-    claims: tuple[str, ...]
-
-    def __post_init__(self) -> None:
-        super().__init__(None)
-
 
 class _ClaimsReader(DataSourceReader):
-    def __init__(self, config: StoreConfig, queue: str, parts: Sequence[_ClaimsPartition]) -> None:
+    def __init__(self, config: StoreConfig, parts: Sequence[ClaimPartition]) -> None:
         self._config = config
-        self._queue = queue
         self._parts = parts
 
     def partitions(self) -> Sequence[InputPartition]:
         return self._parts
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        planned = cast(ClaimPartition, partition)
         with StoreConnections(self._config) as stores:
-            for claim in cast(_ClaimsPartition, partition).claims:
-                found = self._messages(stores, claim)
+            for claim, _ in planned.claims:
+                found = claims.read(stores, planned.queue, claim, tuple(SCHEMA.names))
                 if found is not None:
                     yield found
 
-    def _messages(self, stores: StoreConnections, claim: str) -> pa.RecordBatch | None:
-        """Returns the messages of a claim; None: the claim has ended."""
-        project = self._config.project
-
-        def fetch(location: StoreLocation) -> tuple[StoreLocation, RawClaim | None]:
-            ranges = RedisRanges(stores.client(location.uri), clock.store)
-            return location, ranges.raw_claim(project, self._queue, claim).run()
-
-        location, held = stores.with_retry(self._queue, fetch)
-        if held is None or not held.ranks:
-            return None
-        source = MessageSource(project, self._queue, location.pool, held.epoch)
-        held_until = [float(held.until)] * len(held.ranks)
-        ranks = list(map(int, held.ranks))
-        found = decode.rows(source, ranks, held.envelopes, held.holds, held_until)
-        return decode.batch(source, tuple(SCHEMA.names), found, held.now)
-
 
 def claimed_messages(
-    spark: SparkSession, config: StoreConfig, queue: str, claims: Sequence[str], parts: int
+    spark: SparkSession,
+    config: StoreConfig,
+    queue: str,
+    claimed: Sequence[CountedClaim],
+    parts: int,
 ) -> DataFrame:
     """Returns the messages that claims hold, read by *parts* tasks."""
-    split = [_ClaimsPartition(tuple(claims[part::parts])) for part in range(parts)]
+    split = [ClaimPartition(queue, tuple(claimed[part::parts])) for part in range(parts)]
 
     class Claims(DataSource):
         @classmethod
@@ -96,7 +70,7 @@ def claimed_messages(
             return SCHEMA
 
         def reader(self, schema: StructType) -> _ClaimsReader:
-            return _ClaimsReader(config, queue, split)
+            return _ClaimsReader(config, split)
 
     spark.dataSource.register(Claims)
     return spark.read.format("zaqar-claims").load()
@@ -132,7 +106,7 @@ class RedriveTask:
                 wanted, left = self._wanted(batch, left, counts)
                 advance(batch.num_rows - sum(map(len, wanted.values())))
                 for target, dead_letters in wanted.items():
-                    for chunk in _chunks(dead_letters):
+                    for chunk in chunks(dead_letters):
                         pace.wait()
                         self._move(stores, target, chunk, counts)
                         pace.advance(len(chunk))
@@ -197,16 +171,3 @@ def _dead_letter(row: dict[str, Any]) -> _DeadLetter:
     new_message = NewMessage(body=body, checksum=row["checksum"] or b"", encrypted=row["encrypted"])
     tail = envelope.tail(new_message, envelope.client_bytes(row["client_id"]))
     return _DeadLetter(row["id"], row["ttl"], tail, len(body))
-
-
-def _chunks(dead_letters: Sequence[_DeadLetter]) -> Iterator[list[_DeadLetter]]:
-    chunk: list[_DeadLetter] = []
-    size = 0
-    for dead_letter in dead_letters:
-        if chunk and (len(chunk) == CHUNK or size + dead_letter.size > _CHUNK_BYTES):
-            yield chunk
-            chunk, size = [], 0
-        chunk.append(dead_letter)
-        size += dead_letter.size
-    if chunk:
-        yield chunk

@@ -23,17 +23,16 @@ import argparse
 import sys
 import time
 from collections import Counter
-from datetime import date
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from zaqar_redis.keyspace import envelope
 from zaqar_redis.spark import queue_restore
-from zaqar_redis.spark.jobs import running, tasks
+from zaqar_redis.spark.jobs import arguments, running, tasks
 from zaqar_redis.spark.jobs.archiving import damage, reading
 from zaqar_redis.spark.jobs.progress import progress_bar
-from zaqar_redis.spark.jobs.replaying import plan, replay_tasks, settings
+from zaqar_redis.spark.jobs.replaying import plan, settings
 from zaqar_redis.spark.jobs.replaying.plan import ReplayPlan
 from zaqar_redis.spark.jobs.replaying.replay_tasks import (
     ALREADY_THERE,
@@ -55,58 +54,20 @@ EXPIRED, PLANNED = "expired", "would be written"
 _CLIENT = "zaqar-redis-spark"
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "archive", metavar="TARGET", help="folder or URL that `pipeline archive` wrote to"
     )
-    what = parser.add_argument_group("what")
-    what.add_argument(
-        "--queue", action="append", metavar="QUEUE", help="a queue; may be given more than once"
-    )
-    for name, meaning in (("from", "first"), ("to", "last")):
-        what.add_argument(
-            f"--date-{name}", type=_date, metavar="DATE", help=f"{meaning} day, in UTC"
-        )
-        what.add_argument(f"--rank-{name}", type=int, metavar="RANK", help=f"{meaning} rank")
-    group = parser.add_argument_group("how")
-    group.add_argument(
-        "--target-queue", metavar="QUEUE", help="where to post them (where they came from)"
-    )
-    group.add_argument("--ttl", type=int, metavar="SECONDS", help="how long they live (their own)")
-    group.add_argument(
-        "--rate",
-        type=float,
-        metavar="N",
-        help=f"messages a second at most, in bursts of up to {replay_tasks.CHUNK}",
-    )
-    group.add_argument(
-        "--write-id", metavar="NAME", help="name of this replay (derived from what it reads)"
-    )
-    group.add_argument("--preserve", action="store_true", help="restore queues as they were")
-    group.add_argument("--dry-run", action="store_true", help="only report what would be done")
+    arguments.add(parser, ReplaySettings)
 
 
 def check(parsed: argparse.Namespace) -> None:
-    settings.check(_settings(parsed))
+    settings.check(arguments.read(ReplaySettings, parsed))
 
 
 def run(spark: SparkSession, parsed: argparse.Namespace) -> JobReport:
-    return replay(spark, parsed.archive, tasks.store_options(parsed), _settings(parsed))
-
-
-def _settings(parsed: argparse.Namespace) -> ReplaySettings:
-    return ReplaySettings(
-        queues=parsed.queue,
-        dates=(parsed.date_from, parsed.date_to),
-        ranks=(parsed.rank_from, parsed.rank_to),
-        target=parsed.target_queue,
-        ttl=parsed.ttl,
-        rate=parsed.rate,
-        write_id=parsed.write_id,
-        preserve=parsed.preserve,
-        dry_run=parsed.dry_run,
-        quiet=parsed.quiet,
-    )
+    replay_settings = arguments.read(ReplaySettings, parsed)
+    return replay(spark, parsed.archive, arguments.store_options(parsed), replay_settings)
 
 
 @damage.read_errors_translated()
@@ -130,7 +91,11 @@ def replay(
     with progress_bar(spark, "checking files", replay_settings.quiet, counted=False):
         archived = reading.opened(spark, archive)
         archived.offsets(config.project, replay_settings.queues)
-        messages = archived.messages(config.project, replay_settings.queues, replay_settings.dates)
+        messages = archived.messages(
+            config.project,
+            replay_settings.queues,
+            (replay_settings.date_from, replay_settings.date_to),
+        )
         replay_plan = plan.plan_replay(messages, config, replay_settings)
     if replay_settings.dry_run:
         counts = _planned(replay_plan)
@@ -139,13 +104,6 @@ def replay(
     else:
         counts = _post(replay_plan)
     return _report(replay_plan, counts, time.monotonic() - began)
-
-
-def _date(text: str) -> date:
-    try:
-        return date.fromisoformat(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{text}: it must be like 2026-11-21") from error
 
 
 def _planned(replay_plan: ReplayPlan) -> OutcomeCounts:
@@ -222,19 +180,13 @@ def _restore_one(replay_plan: ReplayPlan, queue: str, target: str) -> RestoreCom
 
 def _report(replay_plan: ReplayPlan, counts: OutcomeCounts, seconds: float) -> JobReport:
     always = (WRITTEN, ALREADY_THERE) if not replay_plan.replay_settings.dry_run else (PLANNED,)
-    outcomes = dict.fromkeys(
-        (*always, *((EXPIRED,) if replay_plan.replay_settings.preserve else ())), 0
-    )
-    by_queue: dict[str, dict[str, int]] = {}
-    for (queue, outcome), messages in sorted(counts.items()):
-        outcomes[outcome] = outcomes.get(outcome, 0) + messages
-        if messages:
-            by_queue.setdefault(queue, {})[outcome] = messages
+    restored = (EXPIRED,) if replay_plan.replay_settings.preserve else ()
+    outcomes = dict.fromkeys((*always, *restored, *(outcome for _, outcome in counts)))
     return JobReport(
         NAME,
-        {"messages read": outcomes},
+        {"messages read": {outcome: tasks.total(counts, outcome) for outcome in outcomes}},
         seconds,
-        {"write id": replay_plan.write_id, "target queues": by_queue},
+        {"write id": replay_plan.write_id, "target queues": tasks.by_queue(counts)},
     )
 
 

@@ -17,8 +17,9 @@ from pyspark.sql import SparkSession
 
 from zaqar_redis import errors
 from zaqar_redis.keyspace import embedded
+from zaqar_redis.spark.jobs import arguments
 from zaqar_redis.spark.jobs.report import JobReport
-from zaqar_redis.spark.jobs.session import LOW, NORMAL, session
+from zaqar_redis.spark.jobs.session import session
 
 #: Options of the data source to their flags on the command line.
 _FLAGS = {
@@ -41,7 +42,7 @@ class SparkJob(Protocol):
     __doc__: str | None
 
     @property
-    def arguments(self) -> Callable[[argparse.ArgumentParser], None]:
+    def add_arguments(self) -> Callable[[argparse.ArgumentParser], None]:
         """Adds the arguments of this job to those of all jobs."""
 
     @property
@@ -55,66 +56,6 @@ class SparkJob(Protocol):
 
 class JobRefused(Exception):
     """The job cannot be done; the text says why."""
-
-
-def arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the arguments of all jobs."""
-    where = parser.add_argument_group("where")
-    where.add_argument("--storage", metavar="URI", help="the store (ZAQAR_REDIS_URI)")
-    where.add_argument("--control", metavar="URI", help="the control store (that of --storage)")
-    where.add_argument("--project", default="default", help="whose queues (default)")
-    spark = parser.add_argument_group("Spark")
-    spark.add_argument(
-        "--master", help="where to run, e.g. local[2] or spark://host:7077 (SPARK_MASTER; local[*])"
-    )
-    spark.add_argument(
-        "--conf",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        type=_setting,
-        help="a setting of Spark; may be given more than once",
-    )
-    spark.add_argument(
-        "--priority",
-        choices=(LOW, NORMAL),
-        default=LOW,
-        help="low: other processes of this machine come first, e.g. the service (with a local "
-        "--master only; low, of migrate normal)",
-    )
-    parser.add_argument("--json", action="store_true", help="print the report as JSON")
-    parser.add_argument(
-        "--no-progress", action="store_true", dest="quiet", help="do not show progress"
-    )
-
-
-def add_queue_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the arguments that select queues, for jobs that read some."""
-    one = parser.add_mutually_exclusive_group(required=True)
-    one.add_argument(
-        "--queue", action="append", metavar="QUEUE", help="a queue; may be given more than once"
-    )
-    one.add_argument("--pattern", help="all queues whose whole name matches, e.g. 'orders-.*'")
-
-
-def source_options(parsed: argparse.Namespace, **more: object) -> dict[str, str]:
-    """Returns options of the data source: store, queues, and those of *more* not None."""
-    given = {
-        "uri": parsed.storage,
-        "controlUri": parsed.control,
-        "project": parsed.project,
-        "subscribe": ",".join(parsed.queue) if getattr(parsed, "queue", None) else None,
-        "subscribePattern": getattr(parsed, "pattern", None),
-        **more,
-    }
-    return {name: str(value) for name, value in given.items() if value is not None}
-
-
-def _setting(text: str) -> tuple[str, str]:
-    name, separator, value = text.partition("=")
-    if not separator or not name.startswith("spark."):
-        raise argparse.ArgumentTypeError(f"{text}: it must be like spark.name=value")
-    return name, value
 
 
 @contextlib.contextmanager
@@ -169,8 +110,8 @@ def main(job: SparkJob, argv: Sequence[str] | None = None) -> int:
         description=job.__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    arguments(parser)
-    job.arguments(parser)
+    arguments.add_common(parser)
+    job.add_arguments(parser)
     parsed = parser.parse_args(argv)
     try:
         report = run_job(job, parsed)

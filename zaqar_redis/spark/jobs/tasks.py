@@ -3,16 +3,15 @@
 
 from __future__ import annotations
 
-import argparse
 import pickle
 import re
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
@@ -20,9 +19,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from zaqar_redis import errors, rules
 from zaqar_redis.spark import stores
 from zaqar_redis.spark.jobs import running
+from zaqar_redis.spark.jobs.arguments import CHUNK_MESSAGES
 from zaqar_redis.spark.options import WRITE, SourceOptions
 from zaqar_redis.spark.stores import StoreConfig, StoreConnections
 
@@ -32,6 +31,9 @@ T = TypeVar("T")
 OutcomeCounts = Counter[tuple[str, str]]
 #: Processes the rows of a task; its result goes to the driver.
 TaskFunction = Callable[[Iterator[pa.RecordBatch]], T]
+
+#: Bytes of a chunk.
+_CHUNK_BYTES = 1024 * 1024
 
 #: Errors of tasks when rows, or a queue, are not valid.
 _TASK_ERROR = re.compile(
@@ -93,6 +95,42 @@ def sum_counts(frame: DataFrame, work: TaskFunction[OutcomeCounts]) -> OutcomeCo
     return sum(run_tasks(frame, work), Counter())
 
 
+def total(counts: OutcomeCounts, outcome: str) -> int:
+    return sum(messages for (_, of), messages in counts.items() if of == outcome)
+
+
+def by_queue(counts: OutcomeCounts) -> dict[str, dict[str, int]]:
+    """Returns the counts other than 0, by queue and then by outcome, sorted."""
+    found: dict[str, dict[str, int]] = {}
+    for (queue, outcome), messages in sorted(counts.items()):
+        if messages:
+            found.setdefault(queue, {})[outcome] = messages
+    return found
+
+
+class _Sized(Protocol):
+    @property
+    def size(self) -> int:
+        """Bytes of the body."""
+
+
+M = TypeVar("M", bound=_Sized)
+
+
+def chunks(messages: Iterable[M]) -> Iterator[list[M]]:
+    """Yields messages in chunks for one round trip: each blocks Redis for a while."""
+    chunk: list[M] = []
+    size = 0
+    for message in messages:
+        if chunk and (len(chunk) == CHUNK_MESSAGES or size + message.size > _CHUNK_BYTES):
+            yield chunk
+            chunk, size = [], 0
+        chunk.append(message)
+        size += message.size
+    if chunk:
+        yield chunk
+
+
 class RateLimiter:
     """Limits a task to so many messages a second; None: no limit."""
 
@@ -110,27 +148,9 @@ class RateLimiter:
             self._next = max(time.monotonic(), self._next) + messages / self._rate
 
 
-def store_options(parsed: argparse.Namespace) -> dict[str, str]:
-    """Returns the store options of the data source, for a job that selects no queues."""
-    given = {"uri": parsed.storage, "controlUri": parsed.control, "project": parsed.project}
-    return {name: text for name, text in given.items() if text is not None}
-
-
 def store_config(given: Mapping[str, str]) -> StoreConfig:
     """Returns the configuration of a store, checked.  Raises BadConfiguration."""
     config = stores.store_config(SourceOptions(WRITE, given))
     with StoreConnections(config) as opened:
         opened.check()
     return config
-
-
-def check_bounds(name: str, value: float | None, least: float, most: float) -> None:
-    """Raises BadConfiguration when an argument is given and out of its limits."""
-    if value is not None and not least <= value <= most:
-        raise errors.BadConfiguration(f"{name}: it must be {least:g} to {most:g}, not {value:g}")
-
-
-def check_queue_name(name: str, queue: str | None) -> None:
-    """Raises BadConfiguration when an argument is given and no name of a queue."""
-    if queue is not None and not rules.is_queue_name(queue):
-        raise errors.BadConfiguration(f'{name}: "{queue}" is no name of a queue')

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import random
 import time
-from dataclasses import dataclass
+from typing import Annotated
+
+from msgspec import Meta, Struct
 
 from zaqar_redis import errors
 from zaqar_redis.keyspace.script import Pause
@@ -17,12 +19,16 @@ _LOCK_DELAY_SECONDS = 0.02
 _OUTAGE_DELAY_SECONDS, _OUTAGE_DELAY_MAX_SECONDS = 0.05, 1.0
 
 
-@dataclass(frozen=True)
-class RetryPolicy:
+class RetryPolicy(Struct, frozen=True):
     """For how long a verb is tried again.  Verbs that are repeated must be idempotent."""
 
-    #: seconds at a queue that is being moved: its verb has changed nothing yet
-    move_timeout: float = 1.0
+    #: its verb has changed nothing yet
+    move_timeout: Annotated[
+        float,
+        Meta(ge=0.0, le=60.0),
+        "Seconds for which a request waits for a queue that is being moved to another pool; then "
+        "it gets 503.",
+    ] = 1.0
     #: seconds at a store that is unavailable
     outage_timeout: float = 0.0
 

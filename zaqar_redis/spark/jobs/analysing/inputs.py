@@ -16,7 +16,7 @@ from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.client import redact_password
 from zaqar_redis.spark.jobs.archiving import reading
 from zaqar_redis.spark.options import BATCH, SourceOptions
-from zaqar_redis.spark.selection import QueueSelection
+from zaqar_redis.spark.reading.selection import QueueSelection
 from zaqar_redis.spark.stores import StoreConnections, StoreLocation, store_config
 from zaqar_redis.storage.redis.queues import RedisQueues
 

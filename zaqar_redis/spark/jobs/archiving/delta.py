@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -15,7 +14,7 @@ from deltalake.transaction import AddAction, RemoveAction
 from zaqar_redis.spark import columns
 from zaqar_redis.spark.jobs.archiving import layout
 from zaqar_redis.spark.jobs.archiving.files import HadoopFolder
-from zaqar_redis.spark.jobs.archiving.transaction_log import ArchiveFile, ArchiveHeader, Compaction
+from zaqar_redis.spark.jobs.archiving.transaction_log import ArchiveFile, ArchiveHeader, Manifest
 
 _SCHEMA = pa.schema([*columns.arrow_schema(layout.COLUMNS), ("date", pa.date32())])
 
@@ -25,21 +24,26 @@ class DeltaFormat:
         self._uri = files.local or files.root
         self._writer = f"zaqar-redis-{head.id}"
 
-    def add(self, batch: int, files: Sequence[ArchiveFile]) -> None:
+    def commit(self, manifest: Manifest) -> None:
         table = self._table()
         last = table.transaction_version(self._writer)
-        if last is not None and last >= batch:
+        if last is not None and last >= manifest.number:
             return
-        self._commit(table, [_added(each.name, each.size, each.rows) for each in files], batch)
-
-    def replace(self, compaction: Compaction) -> None:
-        table = self._table()
-        live = set(self.files())
-        if compaction.name in live:
-            return
-        added = _added(compaction.name, compaction.size, compaction.rows, changes=False)
-        removed = (_removed(name) for name in compaction.files if name in live)
-        self._commit(table, [added, *removed], None)
+        compaction = bool(manifest.replaced)
+        live = set(self.files()) if compaction else set()
+        table.create_write_transaction(
+            [
+                *(_added(each, changes=not compaction) for each in manifest.files),
+                *(_removed(name) for name in manifest.replaced if name in live),
+            ],
+            "append",
+            Schema.from_arrow(_SCHEMA),
+            list(layout.FOLDERS),
+            # Delta refuses a second commit with the same number of the same writer.
+            commit_properties=CommitProperties(
+                app_transactions=[Transaction(self._writer, manifest.number)]
+            ),
+        )
 
     def files(self) -> list[str]:
         # The log has paths escaped as in URIs.
@@ -47,34 +51,18 @@ class DeltaFormat:
         return sorted(unquote(path) for path in actions.column("path").to_pylist())
 
     def _table(self) -> DeltaTable:
-        if not DeltaTable.is_deltatable(self._uri):
-            DeltaTable.create(
-                self._uri, Schema.from_arrow(_SCHEMA), partition_by=list(layout.FOLDERS)
-            )
-        return DeltaTable(self._uri)
-
-    def _commit(
-        self, table: DeltaTable, actions: list[AddAction | RemoveAction], batch: int | None
-    ) -> None:
-        # Delta refuses a second commit with the same number of the same writer.
-        numbers = None if batch is None else [Transaction(self._writer, batch)]
-        table.create_write_transaction(
-            actions,
-            "append",
-            Schema.from_arrow(_SCHEMA),
-            list(layout.FOLDERS),
-            commit_properties=CommitProperties(app_transactions=numbers),
-        )
+        schema, folders = Schema.from_arrow(_SCHEMA), list(layout.FOLDERS)
+        return DeltaTable.create(self._uri, schema, mode="ignore", partition_by=folders)
 
 
-def _added(name: str, size: int, rows: int, *, changes: bool = True) -> AddAction:
+def _added(file: ArchiveFile, *, changes: bool) -> AddAction:
     return AddAction(
-        path=name,
-        size=size,
-        partition_values=layout.values(name),
+        path=file.name,
+        size=file.size,
+        partition_values=layout.values(file.name),
         modification_time=_now(),
         data_change=changes,
-        stats=json.dumps({"numRecords": rows}),
+        stats=json.dumps({"numRecords": file.rows}),
     )
 
 

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import Any, cast
 from urllib.parse import unquote, urlsplit
 
@@ -15,14 +14,6 @@ from zaqar_redis import errors
 
 #: Folder of the transaction log: readers of Parquet skip names that begin with "_".
 LOG_FOLDER = "_zaqar"
-
-
-@dataclass(frozen=True)
-class FileEntry:
-    """A file; *name* is its path below the archive."""
-
-    name: str
-    size: int
 
 
 class HadoopFolder:
@@ -81,20 +72,6 @@ class HadoopFolder:
         """Returns the sorted numbers of the records in a folder that are named by a number."""
         names = (name.removesuffix(".json") for name in self.names(folder))
         return sorted(int(name) for name in names if name.isdecimal())
-
-    def listed(self, folder: str) -> list[FileEntry]:
-        """Returns all files in a folder and below, except hidden ones, sorted by name."""
-        path = self._path(folder)
-        if not self._system.exists(path):
-            return []
-        start = len(self.root.rstrip("/")) + 1
-        found, files = [], self._system.listFiles(path, True)
-        while files.hasNext():
-            status = files.next()
-            name = str(status.getPath().toString())[start:]
-            if not name.rpartition("/")[2].startswith(("_", ".")):
-                found.append(FileEntry(name, int(status.getLen())))
-        return sorted(found, key=lambda each: each.name)
 
     def move(self, source: str, to: str) -> None:
         """Moves a file, unless it was moved.  Raises FileNotFoundError if neither exists."""

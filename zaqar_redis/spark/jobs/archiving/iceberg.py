@@ -6,46 +6,26 @@ The catalogue is a SQLite file beside the metadata, unless another one is given.
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Sequence
 
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.exceptions import NamespaceAlreadyExistsError, NoSuchTableError
+from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.io.pyarrow import parquet_file_to_data_file
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
-from pyiceberg.schema import Schema
-from pyiceberg.table import Table
+from pyiceberg.table import Table, Transaction
 from pyiceberg.transforms import DayTransform, IdentityTransform
-from pyiceberg.types import (
-    BinaryType,
-    BooleanType,
-    IntegerType,
-    LongType,
-    NestedField,
-    PrimitiveType,
-    StringType,
-    TimestamptzType,
-)
 
 from zaqar_redis import errors
+from zaqar_redis.spark import columns
 from zaqar_redis.spark.jobs.archiving import layout
 from zaqar_redis.spark.jobs.archiving.files import LOG_FOLDER, HadoopFolder
-from zaqar_redis.spark.jobs.archiving.transaction_log import ArchiveFile, ArchiveHeader, Compaction
+from zaqar_redis.spark.jobs.archiving.transaction_log import ArchiveHeader, Manifest
 
 TABLE = "zaqar.archive"
 _FOLDER = f"{LOG_FOLDER}/iceberg"
-#: Property of the table: the last committed batch.
-_BATCH = "zaqar-redis.batch"
-_TYPES: dict[str, PrimitiveType] = {
-    "string": StringType(),
-    "binary": BinaryType(),
-    "timestamp": TimestamptzType(),
-    "bigint": LongType(),
-    "int": IntegerType(),
-    "boolean": BooleanType(),
-}
+#: Property of the table: the last committed change.
+_CHANGE = "zaqar-redis.change"
 
 
 class IcebergFormat:
@@ -56,35 +36,30 @@ class IcebergFormat:
         self._root = f"file://{local}" if local is not None else files.root
         self._name = head.table or TABLE
         self._catalog = _catalog(files, head.catalog)
-        self._opened: Table | None = None
 
-    def add(self, batch: int, files: Sequence[ArchiveFile]) -> None:
+    def commit(self, manifest: Manifest) -> None:
         table = self._table()
-        if int(table.properties.get(_BATCH, -1)) >= batch:
+        if int(table.properties.get(_CHANGE, -1)) >= manifest.number:
             return
         with table.transaction() as transaction:
-            if files:
+            if manifest.replaced:
+                self._replace(table, transaction, manifest)
+            elif manifest.files:
                 transaction.add_files(
-                    [self._path(each.name) for each in files],
-                    snapshot_properties={_BATCH: str(batch)},
+                    [self._path(each.name) for each in manifest.files],
+                    snapshot_properties={_CHANGE: str(manifest.number)},
                 )
             # In the same transaction as the files; others may expire snapshots.
-            transaction.set_properties({_BATCH: str(batch)})
+            transaction.set_properties({_CHANGE: str(manifest.number)})
 
-    def replace(self, compaction: Compaction) -> None:
-        table = self._table()
+    def _replace(self, table: Table, transaction: Transaction, manifest: Manifest) -> None:
         live = {task.file.file_path: task.file for task in table.scan().plan_files()}
-        path = self._path(compaction.name)
-        if path in live:
-            return
-        added = parquet_file_to_data_file(table.io, table.metadata, path)
-        with (
-            table.transaction() as transaction,
-            transaction.update_snapshot().overwrite() as snapshot,
-        ):
-            for name in compaction.files:
+        with transaction.update_snapshot().overwrite() as snapshot:
+            for name in manifest.replaced:
                 snapshot.delete_data_file(live[self._path(name)])
-            snapshot.append_data_file(added)
+            for file in manifest.files:
+                path = self._path(file.name)
+                snapshot.append_data_file(parquet_file_to_data_file(table.io, table.metadata, path))
 
     def files(self) -> list[str]:
         start = len(self._root.rstrip("/")) + 1
@@ -106,25 +81,14 @@ class IcebergFormat:
         return table
 
     def _made(self) -> Table:
-        namespace = self._name.rpartition(".")[0]
-        with contextlib.suppress(NamespaceAlreadyExistsError):
-            self._catalog.create_namespace(namespace)
+        self._catalog.create_namespace_if_not_exists(self._name.rpartition(".")[0])
         return self._catalog.create_table(
             self._name,
-            _schema(),
+            columns.arrow_schema(layout.COLUMNS),
             location=self._root,
             # Else readers of plain Parquet would take its folder for data.
             properties={"write.metadata.path": self._path(_FOLDER)},
         )
-
-
-def _schema() -> Schema:
-    return Schema(
-        *[
-            NestedField(number, field.name, _TYPES[field.dataType.simpleString()], required=False)
-            for number, field in enumerate(layout.SCHEMA.fields, 1)
-        ]
-    )
 
 
 def _catalog(files: HadoopFolder, given: str | None) -> Catalog:

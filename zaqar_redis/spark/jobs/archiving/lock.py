@@ -11,6 +11,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from zaqar_redis.spark.jobs.archiving.files import LOG_FOLDER, HadoopFolder
 from zaqar_redis.spark.jobs.running import JobRefused
@@ -62,7 +63,7 @@ def leased(files: HadoopFolder, renew: float = _RENEW, dead: float = _DEAD) -> I
     """Holds the lock by a file that is renewed every *renew* seconds."""
     _wait_for_expired_lease(files, renew, dead)
     lease = _Lease(files)
-    lease.renew()
+    lease.take()
     ended = threading.Event()
     renewer = threading.Thread(target=_renew, args=(lease, renew, ended), daemon=True)
     renewer.start()
@@ -71,27 +72,25 @@ def leased(files: HadoopFolder, renew: float = _RENEW, dead: float = _DEAD) -> I
     finally:
         ended.set()
         renewer.join()
-        if lease.mine():
-            files.remove(_LOCK)
+        lease.release()
 
 
 def _wait_for_expired_lease(files: HadoopFolder, renew: float, dead: float) -> None:
     # Clocks of machines differ: what counts is whether the file changes while we wait.
-    seen = files.read(_LOCK)
+    seen: dict[str, Any] | None = None
     end = time.monotonic() + dead
-    while seen is not None and time.monotonic() < end:
-        time.sleep(renew / 5)
+    while files.exists(_LOCK) and time.monotonic() < end:
+        # None: the holder is just writing it.
         now = files.read(_LOCK)
-        # A read also returns None while the holder writes the file.
-        if now is not None and now != seen:
+        if seen and now and now != seen:
             raise JobRefused(f"another process archives to {files.root}: {now['who']}")
+        seen = seen or now
+        time.sleep(renew / 5)
 
 
 def _renew(lease: _Lease, seconds: float, ended: threading.Event) -> None:
-    while not ended.wait(seconds):
-        if not lease.mine():
-            return
-        lease.renew()
+    while not ended.wait(seconds) and lease.renew():
+        pass
 
 
 class _Lease:
@@ -100,15 +99,30 @@ class _Lease:
         self._id = uuid.uuid4().hex
         self._count = 0
         self._who = f"process {os.getpid()} on {socket.gethostname()}"
+        #: A read while the file is written finds none.
+        self._access = threading.Lock()
 
-    def renew(self) -> None:
+    def take(self) -> None:
         self._count += 1
         self._files.write(_LOCK, {"id": self._id, "count": self._count, "who": self._who})
 
-    def mine(self) -> bool:
-        found = self._files.read(_LOCK)
-        return found is not None and found["id"] == self._id
+    def renew(self) -> bool:
+        """Renews the file; returns False when another process has it."""
+        with self._access:
+            if not self._is_ours():
+                return False
+            self.take()
+            return True
 
     def check(self) -> None:
-        if not self.mine():
-            raise JobRefused("another process has taken the archive over; nothing was lost")
+        with self._access:
+            if not self._is_ours():
+                raise JobRefused("another process has taken the archive over; nothing was lost")
+
+    def release(self) -> None:
+        if self._is_ours():
+            self._files.remove(_LOCK)
+
+    def _is_ours(self) -> bool:
+        found = self._files.read(_LOCK)
+        return found is not None and found["id"] == self._id

@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from zaqar_redis import errors
-from zaqar_redis.spark import data_loss, offsets
+from zaqar_redis.spark import offsets
 from zaqar_redis.spark.jobs.archiving.transaction_log import RankRange
 from zaqar_redis.spark.jobs.running import JobRefused
 from zaqar_redis.spark.offsets import QueueOffset
 from zaqar_redis.spark.options import SourceOptions
-from zaqar_redis.spark.selection import QueueSelection, QueueSnapshot
+from zaqar_redis.spark.reading import data_loss
+from zaqar_redis.spark.reading.selection import QueueSelection, QueueSnapshot
 from zaqar_redis.spark.stores import StoreConnections
 from zaqar_redis.storage.redis.bulk import range_reader
 

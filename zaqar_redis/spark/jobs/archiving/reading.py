@@ -10,8 +10,11 @@ from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from zaqar_redis import errors
 from zaqar_redis.spark.jobs.archiving import damage, layout, tables
 from zaqar_redis.spark.jobs.archiving.files import HadoopFolder
-from zaqar_redis.spark.jobs.archiving.inventory import FileIndex, FileStats
-from zaqar_redis.spark.jobs.archiving.transaction_log import ArchiveHeader, TransactionLog
+from zaqar_redis.spark.jobs.archiving.transaction_log import (
+    ArchiveHeader,
+    FileStats,
+    TransactionLog,
+)
 from zaqar_redis.spark.jobs.archiving.verification import (
     ALWAYS,
     ArchiveFilter,
@@ -50,7 +53,6 @@ class ArchiveReader:
         self._spark = spark
         self._files = files
         self._log = log
-        self._inventory = FileIndex(files)
         self._table = tables.opened(files, head)
         self.format = head.format
 
@@ -110,8 +112,7 @@ class ArchiveReader:
         if self._table is not None:
             names = set(verified.expected) & set(verified.found)
         else:
-            replaced = (each for each in self._log.compactions() if each.name in verified.found)
-            names = set(verified.found).difference(*(each.files for each in replaced))
+            names = verified.found.keys() - self._log.replaced(verified.found)
         return self._frame(part, verified, names), verified.wrong
 
     def _verify(self, part: ArchiveFilter) -> VerifiedFiles:
@@ -150,7 +151,7 @@ class ArchiveReader:
 
     def _expected(self) -> dict[str, FileStats | None]:
         """Returns the current files; None: another program that maintains the table wrote it."""
-        kept = self._inventory.current()
+        kept = self._log.files()
         if self._table is None:
             return {**kept}
         return {name: kept.get(name) for name in self._table.files()}

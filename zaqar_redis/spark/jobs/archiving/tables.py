@@ -4,12 +4,11 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
 from typing import Protocol
 
 from zaqar_redis import errors
 from zaqar_redis.spark.jobs.archiving.files import HadoopFolder
-from zaqar_redis.spark.jobs.archiving.transaction_log import ArchiveFile, ArchiveHeader, Compaction
+from zaqar_redis.spark.jobs.archiving.transaction_log import ArchiveHeader, Manifest
 
 PARQUET, DELTA, ICEBERG = "parquet", "delta", "iceberg"
 FORMATS = (PARQUET, DELTA, ICEBERG)
@@ -18,13 +17,10 @@ _LIBRARIES = {DELTA: "deltalake", ICEBERG: "pyiceberg"}
 
 
 class TableFormat(Protocol):
-    """The list of files beside them.  Each change is one transaction, committed once."""
+    """The list of files beside them."""
 
-    def add(self, batch: int, files: Sequence[ArchiveFile]) -> None:
-        """Adds the files of a batch, unless this batch, or a later one, was committed."""
-
-    def replace(self, compaction: Compaction) -> None:
-        """Replaces files by one with the same messages, unless that was done."""
+    def commit(self, manifest: Manifest) -> None:
+        """Makes a change in one transaction, unless it, or a later one, was committed."""
 
     def files(self) -> list[str]:
         """Returns the current files, as sorted paths below the archive."""

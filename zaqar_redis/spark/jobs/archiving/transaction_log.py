@@ -3,37 +3,50 @@
 
 Below ``_zaqar``:
 
-    archive.json            which format it has; written once
-    staged/<attempt>/       files that are being written, by one try
-    manifests/<N>.json      batch N is staged: from here on it will be archived
-    done/<N>.json           batch N is archived; offsets at which to read on
-    files/<N>.json          all files up to some batch, see inventory.py
-    compactions/<id>.json   files that one file, staged or moved in, replaces
-    lock                    the process that writes
+    archive.json          which format it has; written once
+    staged/<attempt>/     files that are being written, by one try
+    manifests/<N>.json    change N is staged: from here on it will be made
+    done/<N>.json         change N is made; offsets at which to read on
+    lock                  the process that writes
 
-Each record is written once; one that was cut off counts as missing.  One process writes
-at a time, see lock.py.
+A change is a batch of messages, or the compaction of some files into one.  Some records of
+changes have a checkpoint: all files after the change, so that readers know when one is
+missing.  Records before the last checkpoint are removed after some time.
+
+Each record is written once; one that was cut off counts as missing.  One process writes at
+a time, see lock.py.
 """
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import uuid
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
 from zaqar_redis import errors
 from zaqar_redis.spark import offsets
+from zaqar_redis.spark.jobs.archiving import layout
 from zaqar_redis.spark.jobs.archiving.files import LOG_FOLDER, HadoopFolder
+from zaqar_redis.spark.jobs.running import JobRefused
 from zaqar_redis.spark.offsets import QueueOffset
 
-_VERSION = 2
+_VERSION = 3
 
 HEAD = f"{LOG_FOLDER}/archive.json"
 STAGED = f"{LOG_FOLDER}/staged"
 _MANIFESTS = f"{LOG_FOLDER}/manifests"
 _DONE = f"{LOG_FOLDER}/done"
-_COMPACTIONS = f"{LOG_FOLDER}/compactions"
+#: Changes from one checkpoint to the next: each change costs a reader a request, and a
+#: checkpoint has as many lines as there are files.
+_CHECKPOINT = 20
+#: Changes before a checkpoint that keep their records, for inspection, and for readers that
+#: listed files just before these were replaced.
+_KEPT = 10
+#: How often a reader begins again: checkpoints are many changes apart.
+_TRIES = 5
 
 
 @dataclass(frozen=True)
@@ -62,12 +75,19 @@ class RankRange:
 
 
 @dataclass(frozen=True)
+class FileStats:
+    """Size of a file: messages, and bytes."""
+
+    rows: int
+    size: int
+
+
+@dataclass(frozen=True)
 class ArchiveFile:
-    """One file of a batch; paths below the archive."""
+    """A file of a change; paths below the archive, and bytes."""
 
     staged: str
     name: str
-    queue: str
     rows: int
     size: int
 
@@ -75,25 +95,33 @@ class ArchiveFile:
     def folder(self) -> str:
         return self.name.rpartition("/")[0]
 
+    @property
+    def queue(self) -> str:
+        return layout.values(self.name)["queue"]
+
 
 @dataclass(frozen=True)
 class Manifest:
-    """A batch that is staged."""
+    """A change that is staged."""
 
-    batch: int
-    project: str
+    number: int
     attempt: str
-    ranges: tuple[RankRange, ...]
     files: tuple[ArchiveFile, ...]
+    #: of a batch
+    project: str = ""
+    ranges: tuple[RankRange, ...] = ()
+    #: of a compaction: names of the files that the new one replaces
+    replaced: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> Self:
         return cls(
-            record["batch"],
-            record["project"],
+            record["number"],
             record["attempt"],
-            tuple(RankRange(**each) for each in record["ranges"]),
             tuple(ArchiveFile(**each) for each in record["files"]),
+            record["project"],
+            tuple(RankRange(**each) for each in record["ranges"]),
+            tuple(record["replaced"]),
         )
 
     @property
@@ -104,12 +132,18 @@ class Manifest:
     def ranks(self) -> int:
         return sum(each.end - each.start for each in self.ranges)
 
+    def applied(self, files: Mapping[str, FileStats]) -> dict[str, FileStats]:
+        """Returns the files of an archive after the change; *files* are those before."""
+        gone = set(self.replaced)
+        kept = {name: stats for name, stats in files.items() if name not in gone}
+        return kept | {each.name: FileStats(each.rows, each.size) for each in self.files}
+
 
 @dataclass(frozen=True)
 class ArchiveState:
-    """Offsets of the archive after a batch."""
+    """Offsets of the archive after a change."""
 
-    batch: int = -1
+    number: int = -1
     #: by project/queue: epoch, and the next rank to read
     offsets: dict[str, QueueOffset] = field(default_factory=dict)
 
@@ -118,7 +152,7 @@ class ArchiveState:
             offsets.key(manifest.project, each.queue): offsets.up_to(each.epoch, each.end)
             for each in manifest.ranges
         }
-        return ArchiveState(manifest.batch, offsets.sorted_({**self.offsets, **reached}))
+        return ArchiveState(manifest.number, offsets.sorted_({**self.offsets, **reached}))
 
     def of_project(self, project: str) -> dict[str, QueueOffset]:
         """Returns offsets by queue."""
@@ -132,18 +166,6 @@ class ArchiveState:
     def projects(self) -> list[str]:
         """Returns the sorted projects whose queues it has."""
         return sorted({offsets.project_of(key) for key in self.offsets})
-
-
-@dataclass(frozen=True)
-class Compaction:
-    """One file that replaces others."""
-
-    id: str
-    staged: str
-    name: str
-    files: tuple[str, ...]
-    rows: int
-    size: int
 
 
 class TransactionLog:
@@ -166,73 +188,97 @@ class TransactionLog:
         return head
 
     def state(self) -> ArchiveState:
-        for number in reversed(self.done()):
+        for number in reversed(self._numbers()):
             record = self._files.read(_done(number))
             if record is not None:
-                return ArchiveState(record["batch"], record["offsets"])
+                return ArchiveState(number, record["offsets"])
         return ArchiveState()
 
-    def finished(self, manifest: Manifest, state: ArchiveState) -> None:
-        """Records that the batch is archived; *state* has the offsets after it."""
-        done = {
-            "batch": state.batch,
-            "offsets": state.offsets,
-            "ranges": [asdict(each) for each in manifest.ranges],
-            "rows": manifest.rows,
-            "files": [asdict(each) for each in manifest.files],
-        }
-        self._files.write(_done(state.batch), done)
-        self._files.remove(_manifest(manifest.batch))
+    def staged(self, manifest: Manifest) -> None:
+        self._files.write(_manifest(manifest.number), asdict(manifest))
 
-    def done(self) -> list[int]:
-        """Returns the archived batches that have records, sorted."""
+    def manifest(self) -> Manifest | None:
+        """Returns the change that was begun last, and may be unfinished; None: all are done."""
+        for number in reversed(self._files.numbers(_MANIFESTS)):
+            record = self._files.read(_manifest(number))
+            if record is not None:
+                return Manifest.of(record)
+        return None
+
+    def finished(self, manifest: Manifest, state: ArchiveState) -> None:
+        """Records that a change is made; *state* has the offsets after it."""
+        checkpoint = None
+        if manifest.number % _CHECKPOINT == 0:
+            after = manifest.applied(self.files())
+            checkpoint = {name: [each.rows, each.size] for name, each in after.items()}
+        record = {**asdict(manifest), "offsets": state.offsets, "checkpoint": checkpoint}
+        self._files.write(_done(manifest.number), record)
+        if checkpoint is not None:
+            for number in self._numbers():
+                if number < manifest.number - _KEPT:
+                    self._files.remove(_done(number))
+
+    def files(self) -> dict[str, FileStats]:
+        """Returns all current files by name.  Raises JobRefused when a record is missing."""
+        for _ in range(_TRIES - 1):
+            with contextlib.suppress(JobRefused):
+                return self._current()
+            # a newer checkpoint may have replaced it meanwhile
+        return self._current()
+
+    def _current(self) -> dict[str, FileStats]:
+        later: list[Manifest] = []
+        following: int | None = None
+        for number in reversed(self._numbers()):
+            record = self._files.read(_done(number))
+            # The last one may be unfinished, or was cut off and will be written again.
+            if following is not None and (record is None or number != following - 1):
+                break
+            following = number
+            if record is not None and record["checkpoint"] is not None:
+                files = {name: FileStats(*each) for name, each in record["checkpoint"].items()}
+                return functools.reduce(lambda before, each: each.applied(before), later, files)
+            if record is not None:
+                later.insert(0, Manifest.of(record))
+        if following:
+            raise JobRefused(
+                f"{self._files.root}: the record of change {following - 1} in {_DONE} is missing, "
+                "which names files"
+            )
+        return {}
+
+    def replaced(self, existing: Container[str]) -> set[str]:
+        """Returns names of files that others, of those *existing*, have lately replaced."""
+        done = (self._files.read(_done(number)) for number in self._numbers())
+        recent = [self.manifest(), *(Manifest.of(record) for record in done if record is not None)]
+        return {
+            name
+            for manifest in recent
+            if manifest is not None and any(each.name in existing for each in manifest.files)
+            for name in manifest.replaced
+        }
+
+    def _numbers(self) -> list[int]:
+        """Returns the changes that have records, sorted."""
         return self._files.numbers(_DONE)
 
-    def files(self, batch: int) -> tuple[ArchiveFile, ...] | None:
-        """Returns the files of an archived batch; None: it has no record."""
-        record = self._files.read(_done(batch))
-        return None if record is None else tuple(ArchiveFile(**each) for each in record["files"])
-
-    def forget(self, batch: int) -> None:
-        """Removes the records of batches up to this one."""
-        for number in self.done():
-            if number <= batch:
-                self._files.remove(_done(number))
-
-    def staged(self, manifest: Manifest) -> None:
-        self._files.write(_manifest(manifest.batch), asdict(manifest))
-
-    def manifest(self, batch: int) -> Manifest | None:
-        record = self._files.read(_manifest(batch))
-        return Manifest.of(record) if record is not None else None
+    def remove(self, manifest: Manifest) -> None:
+        """Removes what is left of a change that is finished."""
+        self._files.remove(_manifest(manifest.number))
+        self._files.remove(f"{STAGED}/{manifest.attempt}")
 
     def tidy(self) -> None:
-        """Removes files of failed tries, and manifests of batches that are done."""
-        self._files.remove(STAGED)
+        """Removes what failed tries left."""
         self._files.remove(_MANIFESTS)
-
-    def compactions(self) -> list[Compaction]:
-        """Returns compactions that were begun, and are not in the list of files."""
-        found = []
-        for name in self._files.names(_COMPACTIONS):
-            record = self._files.read(f"{_COMPACTIONS}/{name}")
-            if record is not None:
-                found.append(Compaction(**record | {"files": tuple(record["files"])}))
-        return found
-
-    def compacting(self, compaction: Compaction) -> None:
-        self._files.write(f"{_COMPACTIONS}/{compaction.id}.json", asdict(compaction))
-
-    def compacted(self, compaction: Compaction) -> None:
-        self._files.remove(f"{_COMPACTIONS}/{compaction.id}.json")
+        self._files.remove(STAGED)
 
 
-def _done(batch: int) -> str:
-    return f"{_DONE}/{batch:010d}.json"
+def _done(number: int) -> str:
+    return f"{_DONE}/{number:010d}.json"
 
 
-def _manifest(batch: int) -> str:
-    return f"{_MANIFESTS}/{batch:010d}.json"
+def _manifest(number: int) -> str:
+    return f"{_MANIFESTS}/{number:010d}.json"
 
 
 def attempt() -> str:

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from zaqar_redis.spark.jobs.archiving import damage, layout
 from zaqar_redis.spark.jobs.archiving.files import HadoopFolder
-from zaqar_redis.spark.jobs.archiving.inventory import FileStats
+from zaqar_redis.spark.jobs.archiving.transaction_log import FileStats
 
 #: The first and the last day, included; None: no limit.
 Dates = tuple[date | None, date | None]

@@ -1,25 +1,59 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One run: finish what another began, then batch after batch."""
+"""One run: finish what another began, then batch after batch, until a signal."""
 
 from __future__ import annotations
 
+import contextlib
 import signal
+import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from types import FrameType
 from typing import Any
 
 from pyspark.errors import PySparkException
 
-from zaqar_redis.spark.jobs.archiving.batches import BatchCommitter
+from zaqar_redis.spark.jobs.archiving.batches import BatchStager
+from zaqar_redis.spark.jobs.archiving.commit import Committer
 from zaqar_redis.spark.jobs.archiving.compaction import Compactor
 from zaqar_redis.spark.jobs.archiving.plan import ArchivePlanner
 from zaqar_redis.spark.jobs.archiving.settings import ArchiveSettings
-from zaqar_redis.spark.jobs.archiving.stopping import StopRequest
-from zaqar_redis.spark.jobs.archiving.transaction_log import Manifest, RankRange, TransactionLog
+from zaqar_redis.spark.jobs.archiving.transaction_log import Manifest, RankRange
+from zaqar_redis.spark.offsets import QueueOffset
 
 #: Batches between two compactions while a run follows: each leaves files in a folder.
 _COMPACT_EVERY = 16
+
+
+class StopRequest(threading.Event):
+    #: the signal that was received
+    by: signal.Signals | None = None
+
+
+@contextlib.contextmanager
+def stop_on_signal() -> Iterator[StopRequest]:
+    """Yields a request that the first signal sets; the second one interrupts."""
+    stop = StopRequest()
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        if stop.is_set():
+            interrupt = before[signal.SIGINT]
+            if callable(interrupt):
+                interrupt(signal.SIGINT, frame)
+            raise KeyboardInterrupt
+        stop.by = signal.Signals(number)
+        stop.set()
+
+    if threading.current_thread() is not threading.main_thread():
+        yield stop  # only the main thread may set signal handlers
+        return
+    before = {each: signal.signal(each, ask) for each in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
 
 
 @dataclass
@@ -36,8 +70,14 @@ class ArchiveTotals:
     size: int = 0
     #: messages
     by_queue: Counter[str] = field(default_factory=Counter)
+    #: files before and after compactions
+    compacted: Counter[str] = field(default_factory=Counter)
 
     def add(self, manifest: Manifest) -> None:
+        if manifest.replaced:
+            self.compacted["before"] += len(manifest.replaced)
+            self.compacted["after"] += len(manifest.files)
+            return
         self.batches += 1
         self.ranks += manifest.ranks
         self.rows += manifest.rows
@@ -52,18 +92,17 @@ class ArchiveRun:
         self,
         settings: ArchiveSettings,
         project: str,
-        log: TransactionLog,
         planner: ArchivePlanner,
-        batches: BatchCommitter,
+        stager: BatchStager,
+        committer: Committer,
         compactor: Compactor,
     ) -> None:
         self._settings = settings
         self._project = project
-        self._log = log
         self._planner = planner
-        self._batches = batches
+        self._stager = stager
+        self._committer = committer
         self._compactor = compactor
-        self._state = log.state()
         self.totals = ArchiveTotals()
         #: the signal that ended it early, and the ranks that it left, by queue
         self.stopped_by: signal.Signals | None = None
@@ -95,45 +134,48 @@ class ArchiveRun:
         self._compact()
 
     def _waiting(self) -> list[RankRange]:
-        return self._planner.waiting(self._state.of_project(self._project))
+        return self._planner.waiting(self._offsets)
+
+    @property
+    def _offsets(self) -> dict[str, QueueOffset]:
+        return self._committer.state.of_project(self._project)
 
     def _resume(self) -> None:
-        manifest = self._log.manifest(self._state.batch + 1)
+        manifest = self._committer.resume()
         if manifest is not None:
-            self._finish(manifest)
-            self.totals.resumed += 1
-        self._compactor.finish()
-        self._log.tidy()
+            self._note(manifest)
+            self.totals.resumed += not manifest.replaced
 
     def _batch(self, waiting: Sequence[RankRange]) -> list[RankRange]:
         """Archives a batch; returns what is waiting behind it."""
         ranges, rest = self._planner.cut(waiting, self._settings.per_batch)
         try:
-            manifest = self._batches.stage(self._state.batch + 1, ranges)
+            manifest = self._stager.stage(self._committer.state.number + 1, ranges)
         except PySparkException:
             if self._planner.same(ranges):
                 raise
             # A queue was deleted while it was read: a loss, or to be skipped.
             return self._waiting()
-        self._finish(manifest)
+        self._committer.commit(manifest)
+        self._note(manifest)
+        if self._settings.follow is not None and self._uncompacted >= _COMPACT_EVERY:
+            self._compact()
         return rest
 
-    def _finish(self, manifest: Manifest) -> None:
-        self._state = self._batches.finish(manifest, self._state)
+    def _note(self, manifest: Manifest) -> None:
         self.totals.add(manifest)
         self._touched.update(each.folder for each in manifest.files)
         self._uncompacted += 1
-        if self._settings.follow is not None and self._uncompacted >= _COMPACT_EVERY:
-            self._compact()
 
     def _compact(self) -> None:
         if self._settings.compact:
-            self._compactor.run(self._touched)
+            for manifest in self._compactor.run(self._touched):
+                self.totals.add(manifest)
         self._touched.clear()
         self._uncompacted = 0
 
     def details(self) -> dict[str, Any]:
-        done, totals = self._compactor.done, self.totals
+        totals = self.totals
         return {
             "batches": {
                 "read by this run": totals.batches - totals.resumed,
@@ -141,8 +183,11 @@ class ArchiveRun:
             },
             "files": totals.files,
             "bytes": totals.size,
-            "compacted": {"files before": done.before, "files after": done.after},
-            "offsets": self._state.of_project(self._project),
+            "compacted": {
+                "files before": totals.compacted["before"],
+                "files after": totals.compacted["after"],
+            },
+            "offsets": self._offsets,
             "losses": list(self._planner.losses),
         } | ({"damaged": self.damaged} if self.damaged else {})
 

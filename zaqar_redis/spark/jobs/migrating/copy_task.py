@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 
 from zaqar_redis import clock, errors
 from zaqar_redis.records import Watermarks
-from zaqar_redis.spark import partitions
 from zaqar_redis.spark.jobs.migrating.copy_range import CopyRange, CopyResult, copy
+from zaqar_redis.spark.reading import partitions
 from zaqar_redis.spark.stores import StoreConnections
 from zaqar_redis.spark.task_progress import PROGRESS_PROPERTY, report_progress
 from zaqar_redis.storage.redis.bulk import queue_counts, range_reader

@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from datetime import datetime
 from typing import TypeVar
 
@@ -112,7 +112,7 @@ def plan_replay(
 
 
 def _chosen(messages: DataFrame, replay_settings: ReplaySettings) -> DataFrame:
-    least, most = replay_settings.ranks
+    least, most = replay_settings.rank_from, replay_settings.rank_to
     if least is not None:
         messages = messages.where(F.col("rank") >= F.lit(least))
     if most is not None:
@@ -122,16 +122,7 @@ def _chosen(messages: DataFrame, replay_settings: ReplaySettings) -> DataFrame:
 
 def _write_id(config: StoreConfig, epochs: Sequence[QueueEpoch]) -> str:
     """Returns an id that depends on the messages only, not on how files were compacted."""
-    what = [
-        (
-            queue_epoch.queue,
-            queue_epoch.epoch,
-            queue_epoch.messages,
-            queue_epoch.first,
-            queue_epoch.last,
-        )
-        for queue_epoch in epochs
-    ]
+    what = [astuple(queue_epoch)[:5] for queue_epoch in epochs]
     return hashlib.blake2b(repr((config.project, what)).encode(), digest_size=8).hexdigest()
 
 

@@ -8,31 +8,29 @@ the same at each try: the ledger of the target records which of them were writte
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import groupby
+from operator import itemgetter
 
 import pyarrow as pa
 
 from zaqar_redis import clock
-from zaqar_redis.spark import archived, queue_restore, rows
-from zaqar_redis.spark.archived import ArchivedMessage
+from zaqar_redis.spark import queue_restore
+from zaqar_redis.spark.jobs import tasks
 from zaqar_redis.spark.jobs.tasks import OutcomeCounts, RateLimiter
 from zaqar_redis.spark.queue_restore import RestoreCommitMessage, RestorePlan
-from zaqar_redis.spark.sink import DEFAULT_TTL
 from zaqar_redis.spark.stores import StoreConfig, StoreConnections, StoreLocation
 from zaqar_redis.spark.task_progress import report_progress
+from zaqar_redis.spark.writing import archived, rows
+from zaqar_redis.spark.writing.archived import ArchivedMessage
+from zaqar_redis.spark.writing.sink import DEFAULT_TTL
 from zaqar_redis.storage.contract import EncryptionRequired
 from zaqar_redis.storage.redis.bulk.ledger import BatchDigest, ChunkMismatch, RedisLedger
 
 #: Outcomes of a message.
 WRITTEN, ALREADY_THERE, DUPLICATE = "written", "already there", "twice in the archive"
-
-#: Messages of a chunk.  A constant, so that a retry at another rate has the same chunks;
-#: larger ones would make the rate bursty, smaller ones cost more round trips.
-CHUNK = 200
-#: Bytes of a chunk.
-_CHUNK_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -56,21 +54,11 @@ class ReplayTask:
         """
         counts: OutcomeCounts = Counter()
         with StoreConnections(self.config) as stores, report_progress() as advance:
-            target: _TargetQueue | None = None
-            last = None
-            for name, queue_epoch, message in self._messages(batches):
-                if (queue_epoch, message.rank) == last:
-                    counts[name, DUPLICATE] += 1
-                    advance(1)
-                    continue
-                last = queue_epoch, message.rank
-                if target is None or target.queue != name:
-                    if target is not None:
-                        target.flush()
-                    target = _TargetQueue(self, stores, name, counts, advance)
-                target.add(message)
-            if target is not None:
-                target.flush()
+            # A target comes once, all of its messages together.
+            for name, found in groupby(self._messages(batches), itemgetter(0)):
+                target = _TargetQueue(self, stores, name, counts, advance)
+                for chunk in tasks.chunks(target.distinct(found)):
+                    target.post(chunk)
         return counts
 
     def _messages(
@@ -93,33 +81,33 @@ class _TargetQueue:
     advance: Callable[[int], None]
     _number: int = 0
     _digest: BatchDigest = field(default_factory=BatchDigest)
-    _chunk: list[ArchivedMessage] = field(default_factory=list)
-    _bytes: int = 0
 
     def __post_init__(self) -> None:
         self._pace = RateLimiter(self.replay.rates.get(self.queue))
 
-    def add(self, message: ArchivedMessage) -> None:
-        full = len(self._chunk) == CHUNK or self._bytes + message.size > _CHUNK_BYTES
-        if self._chunk and full:
-            self.flush()
-        self._chunk.append(message)
-        self._bytes += message.size
+    def distinct(
+        self, found: Iterable[tuple[str, int, ArchivedMessage]]
+    ) -> Iterator[ArchivedMessage]:
+        """Yields the messages of this target, each of them once."""
+        last = None
+        for _, queue_epoch, message in found:
+            if (queue_epoch, message.rank) == last:
+                self.counts[self.queue, DUPLICATE] += 1
+                self.advance(1)
+                continue
+            last = queue_epoch, message.rank
+            yield message
 
-    def flush(self) -> None:
-        if not self._chunk:
-            return
+    def post(self, chunk: Sequence[ArchivedMessage]) -> None:
         self._pace.wait()
         ttl = self.replay.ttl
-        parts = [(each.ttl if ttl is None else ttl, each.delay, each.tail) for each in self._chunk]
-        new = self._with_retry(partial(self._post, parts, self._digest.add(parts)))
-        count = len(self._chunk)
-        self.counts[self.queue, WRITTEN if new else ALREADY_THERE] += count
-        self.advance(count)
+        parts = [(each.ttl if ttl is None else ttl, each.delay, each.tail) for each in chunk]
+        new = self._with_retry(partial(self._post, chunk, parts, self._digest.add(parts)))
+        self.counts[self.queue, WRITTEN if new else ALREADY_THERE] += len(chunk)
+        self.advance(len(chunk))
         if new:
-            self._pace.advance(count)
+            self._pace.advance(len(chunk))
         self._number += 1
-        self._chunk, self._bytes = [], 0
 
     def _with_retry(self, post: Callable[[StoreLocation], bool]) -> bool:
         try:
@@ -133,7 +121,11 @@ class _TargetQueue:
             raise rows.needs_encryption(self.queue) from error
 
     def _post(
-        self, parts: Sequence[rows.EncodedMessage], digest: str, location: StoreLocation
+        self,
+        chunk: Sequence[ArchivedMessage],
+        parts: Sequence[rows.EncodedMessage],
+        digest: str,
+        location: StoreLocation,
     ) -> bool:
         ledger = RedisLedger(self.stores.client(location.uri), clock.store)
         return ledger.post(
@@ -144,9 +136,9 @@ class _TargetQueue:
             batch=0,
             chunk=self._number,
             digest=digest,
-            size=max(each.size for each in self._chunk),
+            size=max(each.size for each in chunk),
             default_ttl=DEFAULT_TTL,
-            encrypted=all(each.encrypted for each in self._chunk),
+            encrypted=all(each.encrypted for each in chunk),
         ).run()
 
 

@@ -3,17 +3,40 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
+from typing import Any
 
 from zaqar_redis import errors, rules
-from zaqar_redis.spark.jobs import tasks
+from zaqar_redis.spark.jobs import arguments
+from zaqar_redis.spark.jobs.arguments import argument
 from zaqar_redis.spark.options import TTL_MAX
 
-_RATE_LEAST, _RATE_MOST = 0.001, 1e9
-_RANK_MOST = 2**53 - 1
+_WHAT, _HOW = "what", "how"
+
+
+def _date(text: str) -> date:
+    try:
+        return date.fromisoformat(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text}: it must be like 2026-11-21") from error
+
+
+def _check_write_id(name: str) -> None:
+    if not re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", name):
+        raise ValueError("it must be 1 to 64 ASCII letters, digits, underscores, dashes and dots")
+
+
+_DAY: Any = {"type": _date, "metavar": "DATE", "group": _WHAT}
+_RANK: Any = {
+    "type": int,
+    "metavar": "RANK",
+    "group": _WHAT,
+    "check": arguments.bounds(0, 2**53 - 1),
+}
 
 
 @dataclass(frozen=True)
@@ -21,20 +44,41 @@ class ReplaySettings:
     """What to replay, and how.  Limits are inclusive; None: no limit."""
 
     #: queues of the archive; None: all of the project
-    queues: Sequence[str] | None = None
-    #: days of creation, in UTC
-    dates: tuple[date | None, date | None] = (None, None)
-    ranks: tuple[int | None, int | None] = (None, None)
-    #: None: the queue that each came from
-    target: str | None = None
-    #: seconds; None: each message its own
-    ttl: int | None = None
-    #: messages a second
-    rate: float | None = None
-    #: None: derived from what is read
-    write_id: str | None = None
-    preserve: bool = False
-    dry_run: bool = False
+    queues: Sequence[str] | None = argument(
+        "a queue; may be given more than once",
+        flag="--queue",
+        action="append",
+        metavar="QUEUE",
+        group=_WHAT,
+        check=arguments.queue_name,
+    )
+    date_from: date | None = argument("first day, in UTC", **_DAY)  # noqa: RUF009  # a field
+    rank_from: int | None = argument("first rank", **_RANK)
+    date_to: date | None = argument("last day, in UTC", **_DAY)  # noqa: RUF009  # a field
+    rank_to: int | None = argument("last rank", **_RANK)
+    target: str | None = argument(
+        "where to post them (where they came from)",
+        flag="--target-queue",
+        metavar="QUEUE",
+        group=_HOW,
+        check=arguments.queue_name,
+    )
+    ttl: int | None = argument(
+        "how long they live (their own)",
+        type=int,
+        metavar="SECONDS",
+        group=_HOW,
+        check=arguments.bounds(rules.TTL_MIN, TTL_MAX),
+    )
+    rate: float | None = arguments.rate(group=_HOW)
+    write_id: str | None = argument(
+        "name of this replay (derived from what it reads)",
+        metavar="NAME",
+        group=_HOW,
+        check=_check_write_id,
+    )
+    preserve: bool = argument("restore queues as they were", default=False, group=_HOW)
+    dry_run: bool = argument("only report what would be done", default=False, group=_HOW)
     quiet: bool = True
 
     def target_of(self, queue: str) -> str:
@@ -45,19 +89,7 @@ def check(replay_settings: ReplaySettings) -> None:
     """Raises BadConfiguration that names the argument."""
     if replay_settings.queues is not None and not replay_settings.queues:
         raise errors.BadConfiguration("queues: it is empty; None means all of the project")
-    for name in replay_settings.queues or ():
-        tasks.check_queue_name("--queue", name)
-    tasks.check_queue_name("--target-queue", replay_settings.target)
-    tasks.check_bounds("--ttl", replay_settings.ttl, rules.TTL_MIN, TTL_MAX)
-    tasks.check_bounds("--rate", replay_settings.rate, _RATE_LEAST, _RATE_MOST)
-    for name, rank in zip(("--rank-from", "--rank-to"), replay_settings.ranks, strict=True):
-        tasks.check_bounds(name, rank, 0, _RANK_MOST)
-    if replay_settings.write_id is not None and not re.fullmatch(
-        r"[A-Za-z0-9_.-]{1,64}", replay_settings.write_id
-    ):
-        raise errors.BadConfiguration(
-            "--write-id: it must be 1 to 64 ASCII letters, digits, underscores, dashes and dots"
-        )
+    arguments.check(replay_settings)
     for name, value in (("--ttl", replay_settings.ttl), ("--rate", replay_settings.rate)):
         if replay_settings.preserve and value is not None:
             raise errors.BadConfiguration(f"{name}: it means nothing with --preserve")

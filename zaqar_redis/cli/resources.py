@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The commands that pools, flavors and queues share: list, show, create, update, delete.
+
+What the kinds of resources differ in are attributes of `ResourceCommand`.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from cliff.lister import Lister
+from cliff.show import ShowOne
+
+from zaqar_redis.cli.api import ApiClient
+from zaqar_redis.cli.base import (
+    ApiCommand,
+    Columns,
+    DestructiveCommand,
+    Row,
+    Table,
+    resource_name,
+    table,
+)
+
+
+class ResourceCommand(ApiCommand):
+    """Base of the commands for the resources of a kind."""
+
+    #: what one is called; paths and listings have the plural
+    noun: ClassVar[str]
+    #: of what is shown; empty: all fields of the document
+    columns: ClassVar[Columns] = ()
+    #: the argument that names one
+    argument: ClassVar[str] = "name"
+    #: of the request for one
+    query: ClassVar[Mapping[str, object]] = {}
+
+    @property
+    def plural(self) -> str:
+        return f"{self.noun}s"
+
+
+class ListResource(ResourceCommand, Lister):
+    """Base of the commands that list resources."""
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
+        return self.listed(parsed_args, self.columns)
+
+    def listed(self, parsed: argparse.Namespace, shown: Columns, **query: object) -> Table:
+        with self.open_api(parsed) as api:
+            found = api.list_items(f"/{self.plural}", self.plural, **query)
+            return table(shown, found, parsed)
+
+
+class NamedResourceCommand(ResourceCommand):
+    """Base of the commands for one resource."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            "name",
+            metavar=self.argument,
+            type=resource_name,
+            help="its name" if self.argument == self.noun else f"of the {self.noun}",
+        )
+        return parser
+
+    def path(self, parsed: argparse.Namespace) -> str:
+        """Returns the resource's path, below ``/v2``."""
+        return f"/{self.plural}/{parsed.name}"
+
+
+class ShowResource(NamedResourceCommand, ShowOne):
+    """Base of the commands that show one resource."""
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, Row]:
+        with self.open_api(parsed_args) as api:
+            return self.shown(api, parsed_args)
+
+    def shown(self, api: ApiClient, parsed: argparse.Namespace) -> tuple[Row, Row]:
+        document = api.request("GET", self.path(parsed), **self.query)
+        names, [values] = table(self.columns or tuple(document), [document], parsed)
+        return names, values
+
+
+class PutResource(ShowResource):
+    """Base of the commands that create a resource, or change it, and then show it."""
+
+    method = "PUT"
+
+    def document(self, parsed: argparse.Namespace) -> dict[str, Any]:
+        """Returns the body of the request."""
+        raise NotImplementedError
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, Row]:
+        with self.open_api(parsed_args) as api:
+            api.request(self.method, self.path(parsed_args), self.document(parsed_args))
+            return self.shown(api, parsed_args)
+
+
+class DeleteResource(NamedResourceCommand, DestructiveCommand):
+    """Base of the commands that delete one resource."""
+
+    def question(self, parsed: argparse.Namespace) -> str:
+        return f"Delete the {self.noun} {parsed.name}"
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        self.confirm(parsed_args, self.question(parsed_args))
+        with self.open_api(parsed_args) as api:
+            api.request("DELETE", self.path(parsed_args))

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The groups of options, with the settings that each is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+from oslo_config import types
+
+from zaqar_redis import rules
+from zaqar_redis.api.app import ApiSettings
+from zaqar_redis.api.channels.server import ServerApiSettings
+from zaqar_redis.auth.tokens import TokenSettings
+from zaqar_redis.keyspace.batch import BatchSettings
+from zaqar_redis.realtime.session.context import SessionSettings
+from zaqar_redis.realtime.session.namespaces import ChannelOptions
+from zaqar_redis.storage.pools.retry import RetryPolicy
+
+CHANNELS = "channels"
+#: Stock Zaqar's name for it.
+LISTEN = "drivers:transport:wsgi"
+
+
+class DeploymentSettings(Struct, frozen=True):
+    admin_mode_on_any_address: Annotated[
+        bool,
+        "Allow admin_mode on addresses other than loopback, although the service authenticates "
+        "nobody.",
+    ] = False
+    pooling: Annotated[
+        bool,
+        "Distribute queues over pools. When this is off, or there are no pools, all queues are in "
+        "[storage] uri.",
+    ] = True
+
+
+class ListenSettings(Struct, frozen=True):
+    bind: Annotated[str, types.HostAddress(), "Address to listen on."] = "127.0.0.1"
+    port: Annotated[int, types.Port(type_name="port value"), "Port to listen on."] = 8888
+
+
+class ProcessSettings(Struct, frozen=True):
+    workers: Annotated[
+        int, Meta(ge=1, le=256), "Worker processes; one for each core is enough."
+    ] = 1
+    graceful_timeout: Annotated[
+        int, Meta(ge=1), "Seconds that open requests have to finish when the service stops."
+    ] = 30
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error", "critical"],
+        "Lowest level that is logged, to standard error.",
+    ] = "info"
+
+
+class StorageSettings(Struct, frozen=True):
+    uri: Annotated[
+        str,
+        rules.SECRET,
+        "The store. embedded://[/directory] runs a private Redis or Valkey; "
+        "redis://[[user]:password@]host[:port][/database], rediss:// (TLS) and unix:///socket use "
+        "yours; memory:// stores everything in one process, for development. Other storage "
+        "drivers add other schemes.",
+    ] = "embedded://"
+    control_uri: Annotated[
+        str | None,
+        rules.SECRET,
+        "The Redis that stores the pools, the flavors, and the catalogue of which queue is in "
+        "which pool. Default: that of uri.",
+    ] = None
+
+
+class ChannelsSettings(Struct, frozen=True):
+    enabled: Annotated[bool, "Serve channels."] = True
+    namespaces: Annotated[
+        tuple[str, ...],
+        "Names of namespaces; each has its options in a group [channels:NAME]. The options in "
+        "this group are for channels without a namespace.",
+    ] = ()
+    uris: Annotated[
+        tuple[str, ...],
+        "URIs of several Redis; each channel is in one of them, chosen by its name and their "
+        "order. So all nodes must have the same order, and a new URI is added at the end. Empty: "
+        "the store of [storage] uri.",
+    ] = ()
+    project: Annotated[str, "Project that the channels belong to."] = "default"
+    allowed_origins: Annotated[
+        tuple[str, ...], "Globs; connections from web pages of other origins are refused."
+    ] = ()
+    console: Annotated[
+        bool,
+        "Serve the web console at /console/, which uses /api: users sign in with api_key.",
+    ] = True
+
+
+#: By group: settings, and which options of them are there; without names, all.
+GROUPS: Mapping[str | None, Sequence[tuple[type[Struct], tuple[str, ...]]]] = {
+    None: (
+        (ApiSettings, ("admin_mode",)),
+        (DeploymentSettings, ()),
+        (ApiSettings, ("enable_checksum",)),
+    ),
+    LISTEN: ((ListenSettings, ()),),
+    "server": (
+        (ProcessSettings, ()),
+        (ApiSettings, ("max_connections", "request_timeout")),
+    ),
+    "storage": ((StorageSettings, ()), (RetryPolicy, ()), (ApiSettings, ("sweep_interval",))),
+    "redis": ((BatchSettings, ()),),
+    "transport": (
+        (rules.Limits, ()),
+        (ApiSettings, ("message_encryption_key", "max_waiting")),
+    ),
+    "signed_url": ((ApiSettings, ("secret_key",)),),
+    CHANNELS: (
+        (ChannelsSettings, ()),
+        (SessionSettings, ()),
+        (TokenSettings, ()),
+        (ServerApiSettings, ()),
+        (ChannelOptions, ()),
+    ),
+}

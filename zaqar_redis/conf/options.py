@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options derived from frozen settings.
+
+A field of settings with a text in its annotation is an option.  The text is its help; its type,
+its default and its bounds (`msgspec.Meta`) are those of the field; and so is its name, as msgspec
+encodes it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+
+from msgspec import Meta, Struct
+from oslo_config import cfg, types
+
+S = TypeVar("S", bound=Struct)
+
+
+@functools.cache
+def fields(kind: type[Struct]) -> Mapping[str, str]:
+    """Returns the fields of settings that are options, by the names of the options."""
+    named = zip(kind.__struct_encode_fields__, kind.__struct_fields__, strict=True)
+    annotated = _annotations(kind)
+    return {option: field for option, field in named if get_origin(annotated[field]) is Annotated}
+
+
+def derive(kind: type[Struct], names: Sequence[str] = ()) -> list[cfg.Opt]:
+    """Returns the options of settings; with *names*, only these."""
+    defaults, annotated, found = kind(), _annotations(kind), fields(kind)
+    return [
+        _option(name, annotated[found[name]], getattr(defaults, found[name]))
+        for name in names or found
+    ]
+
+
+def fill(kind: type[S], values: Mapping[str, Any]) -> S:
+    """Returns settings with these values by option."""
+    given = {field: values[option] for option, field in fields(kind).items()}
+    return kind(
+        **{name: tuple(each) if isinstance(each, list) else each for name, each in given.items()}
+    )
+
+
+@functools.cache
+def _annotations(kind: type[Struct]) -> Mapping[str, Any]:
+    """Returns the annotations by field; a subclass may change a default without repeating them."""
+    found: dict[str, Any] = {}
+    for each in kind.__mro__:
+        found |= get_type_hints(each, include_extras=True)
+    return found
+
+
+def _option(name: str, annotation: Any, default: object) -> cfg.Opt:
+    of, *metadata = get_args(annotation)
+    meta = next((each for each in metadata if isinstance(each, Meta)), Meta())
+    return cfg.Opt(
+        name,
+        type=next((each for each in metadata if isinstance(each, types.ConfigType)), None)
+        or _type(of, meta),
+        default=list(default) if isinstance(default, tuple) else default,
+        secret=bool((meta.extra or {}).get("secret")),
+        help=next(each for each in metadata if isinstance(each, str)),
+    )
+
+
+def _type(of: Any, meta: Meta) -> types.ConfigType:
+    if of is bool:
+        return types.Boolean()
+    bounds: dict[str, Any] = {"min": meta.ge, "max": meta.le}
+    if of is int:
+        return types.Integer(**bounds)
+    if of is float:
+        return types.Float(**bounds)
+    if get_origin(of) is tuple:
+        return types.List(item_type=_type(get_args(of)[0], meta))
+    return types.String(choices=list(get_args(of)) if get_origin(of) is Literal else None)
