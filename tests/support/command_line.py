@@ -60,18 +60,21 @@ class CommandLine:
         return outcome.stderr
 
 
+def _loggers() -> list[logging.Logger]:
+    return [logging.root, *map(logging.getLogger, logging.root.manager.loggerDict)]
+
+
 @contextlib.contextmanager
 def _logging_restored() -> Iterator[None]:
     """Restores logging: a command configures it for the whole process."""
-    loggers = [logging.getLogger(name) for name in (None, "zaqar_redis", "httpx")]
-    levels = [logger.level for logger in loggers]
+    levels = {logger: logger.level for logger in _loggers()}
     handlers = logging.root.handlers[:]
     try:
         yield
     finally:
         logging.root.handlers[:] = handlers
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)
+        for logger in _loggers():
+            logger.setLevel(levels.get(logger, logging.NOTSET))
 
 
 class RunningCommand:

@@ -174,7 +174,7 @@ def _quiet_logging(channels: bool = False) -> None:
     for logger_name in ("httpx", "zaqar_redis"):  # a command prints its result, no log
         logging.getLogger(logger_name).setLevel(logging.WARNING)
     if channels:  # the command itself reports an unreachable store, once
-        for module in ("batch", "pubsub"):
+        for module in ("batch", "connection"):
             logging.getLogger(f"zaqar_redis.keyspace.{module}").setLevel(logging.ERROR)
 
 
