@@ -7,43 +7,25 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from redis.asyncio.connection import AbstractConnection
-
-from tests.support.stores import ContractStore
+from tests.support.stores import ContractStore, WrappedClient
 from zaqar_redis.keyspace.client import AsyncClient
 from zaqar_redis.keyspace.script import RedisCommand
 from zaqar_redis.storage.redis import RedisDriver
 
 
-class RoundTripCounter:
+class RoundTripCounter(WrappedClient):
     """A client that counts round trips: calls issued together are one."""
 
     def __init__(self, client: AsyncClient) -> None:
-        self._client = client
-        self.name = client.name
+        super().__init__(client)
         self._turn: object = None
         self.trips = 0
-
-    async def start(self) -> None:
-        await self._client.start()
-
-    async def close(self) -> None:
-        await self._client.close()
 
     async def call(self, call: RedisCommand) -> Any:
         if self._turn is None:
             self.trips += 1
             self._turn = asyncio.get_running_loop().call_soon(self._next)
-        return await self._client.call(call)
-
-    async def command(self, *parts: bytes | str | int) -> Any:
-        return await self._client.command(*parts)
-
-    async def identity(self) -> str:
-        return await self._client.identity()
-
-    def connection(self) -> AbstractConnection:
-        return self._client.connection()
+        return await super().call(call)
 
     def _next(self) -> None:
         self._turn = None

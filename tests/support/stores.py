@@ -77,12 +77,12 @@ class Crash:
             raise ProcessDied
 
 
-class CrashBeforeScript:
-    """A client of a process that dies before it sends a certain script, or plain command."""
+class WrappedClient:
+    """A client that passes everything on; tests change a part of it."""
 
-    def __init__(self, client: keyspace.AsyncClient, crash: Crash) -> None:
+    def __init__(self, client: keyspace.AsyncClient) -> None:
         self._client = client
-        self._crash = crash
+        self.name = client.name
 
     async def start(self) -> None:
         await self._client.start()
@@ -91,7 +91,6 @@ class CrashBeforeScript:
         await self._client.close()
 
     async def call(self, call: RedisCommand) -> Any:
-        self._crash.before(call.script.name if isinstance(call, Call) else str(call.command()[0]))
         return await self._client.call(call)
 
     async def command(self, *parts: bytes | str | int) -> Any:
@@ -102,6 +101,18 @@ class CrashBeforeScript:
 
     def connection(self) -> AbstractConnection:
         return self._client.connection()
+
+
+class CrashBeforeScript(WrappedClient):
+    """A client of a process that dies before it sends a certain script, or plain command."""
+
+    def __init__(self, client: keyspace.AsyncClient, crash: Crash) -> None:
+        super().__init__(client)
+        self._crash = crash
+
+    async def call(self, call: RedisCommand) -> Any:
+        self._crash.before(call.script.name if isinstance(call, Call) else str(call.command()[0]))
+        return await super().call(call)
 
 
 def new_messages(names: Iterable[str], ttl: int | None, delay: int | None) -> list[NewMessage]:
