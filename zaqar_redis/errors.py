@@ -246,5 +246,9 @@ class TooManyLongPolls(Unavailable):
     code = 1704
 
 
+class EncryptionRequired(Exception):
+    """The queue wants encrypted bodies, and these are not."""
+
+
 class BadConfiguration(Exception):
     """An option or a URI cannot be used; the text names it."""

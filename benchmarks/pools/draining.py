@@ -112,7 +112,7 @@ class DrainBenchmark:
 
     @property
     def _default_store(self) -> Driver:
-        return self._deployment.driver.router.default.driver
+        return self._deployment.driver.router.stores.default.driver
 
     async def _fill(self, driver: Driver | PooledDriver, number: int) -> None:
         for posted in range(0, self._messages, _POST):

@@ -225,7 +225,7 @@ def pool_of(store: PooledContractStore, queue: str) -> str:
 
 
 def control(store: PooledContractStore, *words: Any) -> Any:
-    driver: Any = store.driver.router.default.driver  # the contract has no commands
+    driver: Any = store.driver.router.stores.default.driver  # the contract has no commands
     return store.run(driver._client.command(*words))
 
 
@@ -290,7 +290,7 @@ def test_lost_catalogue_is_rebuilt_from_pools(pools: PooledContractStore) -> Non
 
 
 def test_queue_present_in_two_pools_is_reported(pools: PooledContractStore) -> None:
-    default = pools.driver.router.default.driver
+    default = pools.driver.router.stores.default.driver
     pools.run(default.queues.create(pools.project, "q05", {}))
     (finding,) = findings(pools, repair=True)
     assert finding == Finding(
@@ -312,7 +312,7 @@ def test_unfinished_move_is_reported_and_settled(pools: PooledContractStore) -> 
     target = "p2" if source == "p1" else "p1"
     move = Move(token="0" * 32, source=source, target=target)
     pools.run(pools.driver.control.catalogue.begin(pools.project, "q05", move))
-    transfer = pools.run(pools.driver.router.store(target)).driver.transfer
+    transfer = pools.run(pools.driver.router.stores.get(target)).driver.transfer
     assert transfer
     pools.run(transfer.begin_import(pools.project, "q05", move.token))
     (finding,) = findings(pools)
@@ -328,7 +328,7 @@ def test_unfinished_move_is_reported_and_settled(pools: PooledContractStore) -> 
 
 
 def test_queue_under_move_lock_is_reported_as_not_checked(pools: PooledContractStore) -> None:
-    transfer = pools.run(pools.driver.router.store(pool_of(pools, "q05"))).driver.transfer
+    transfer = pools.run(pools.driver.router.stores.get(pool_of(pools, "q05"))).driver.transfer
     assert transfer
     pools.run(transfer.freeze(pools.project, "q05", "0" * 32))
     found = findings(pools)
@@ -338,7 +338,7 @@ def test_queue_under_move_lock_is_reported_as_not_checked(pools: PooledContractS
 
 def test_catalogue_entry_without_queue_is_removed(pools: PooledContractStore) -> None:
     pool = pool_of(pools, "q05")
-    driver = pools.run(pools.driver.router.store(pool)).driver
+    driver = pools.run(pools.driver.router.stores.get(pool)).driver
     pools.run(driver.queues.delete(pools.project, "q05"))
     (finding,) = findings(pools)
     assert (finding.what, finding.damage) == (
@@ -352,7 +352,7 @@ def test_catalogue_entry_without_queue_is_removed(pools: PooledContractStore) ->
 
 
 def test_pool_that_lost_all_its_queues_is_reported_as_damage(pools: PooledContractStore) -> None:
-    driver = pools.run(pools.driver.router.store("p1")).driver
+    driver = pools.run(pools.driver.router.stores.get("p1")).driver
     for placed in pools.run(pools.driver.control.catalogue.queues_of("p1", "", 100)):
         pools.run(driver.queues.delete(placed.project, placed.queue))
     (damage,) = (finding for finding in findings(pools) if finding.damage)

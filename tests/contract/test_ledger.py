@@ -23,7 +23,6 @@ from tests.support.stores import (
 from zaqar_redis import errors
 from zaqar_redis.keyspace import envelope
 from zaqar_redis.records import IdempotencyKey
-from zaqar_redis.storage.contract import EncryptionRequired
 from zaqar_redis.storage.control import DEFAULT_POOL
 from zaqar_redis.storage.redis.bulk.ledger import LEDGER_WINDOW_MS, BatchDigest, ChunkMismatch
 
@@ -243,7 +242,7 @@ def test_chunk_over_the_post_size_limit_is_refused_as_a_whole(blocking: Blocking
 
 def test_queue_with_encryption_refuses_plain_bodies(blocking: BlockingStore) -> None:
     blocking.create(_enable_encrypt_messages=True)
-    with pytest.raises(EncryptionRequired):
+    with pytest.raises(errors.EncryptionRequired):
         blocking.write(0, 0, chunk_of("a"))
     assert blocking.last() is None
     assert blocking.write(0, 0, chunk_of("a", encrypted=True), encrypted=True)

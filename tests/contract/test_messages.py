@@ -11,7 +11,6 @@ from tests.support.stores import CLIENT, STRANGE_IDS, TTL, ContractStore, names
 from zaqar_redis import errors
 from zaqar_redis.keyspace import envelope
 from zaqar_redis.records import IdempotencyKey, NewMessage
-from zaqar_redis.storage.contract import EncryptionRequired
 
 
 def _idempotency_key(
@@ -133,7 +132,7 @@ def test_post_over_the_size_limit_of_the_queue_stores_nothing(store: ContractSto
 
 def test_queue_with_encryption_refuses_plain_bodies(store: ContractStore) -> None:
     store.create(_enable_encrypt_messages=True)
-    with pytest.raises(EncryptionRequired):
+    with pytest.raises(errors.EncryptionRequired):
         store.post("a")
     assert store.stats().total == 0
     encrypted = _post_one(store, NewMessage(body=b"\x00\xff", encrypted=True))

@@ -288,7 +288,7 @@ def test_queue_is_not_created_in_its_former_pool_after_an_undone_move_back(
     with pytest.raises(errors.StoreUnavailable):
         move_queue(pools, former, copy=fails)
     # The route of another worker, which has not been notified of the moves.
-    old_route = pools.run(pools.driver.router.store(former)).driver
+    old_route = pools.run(pools.driver.router.stores.get(former)).driver
     with pytest.raises(errors.MoveLocked):
         pools.run(
             old_route.messages.post(
@@ -372,7 +372,7 @@ def test_move_left_in_a_state_is_settled_as_the_table_says(
 
 
 def _lock_kind(store: PooledContractStore, pool: str) -> LockKind | None:
-    transfer = store.run(store.driver.router.store(pool)).driver.transfer
+    transfer = store.run(store.driver.router.stores.get(pool)).driver.transfer
     assert transfer
     lock = store.run(transfer.move_lock(store.project, "q"))
     return None if lock is None else lock.kind
@@ -550,7 +550,7 @@ def test_move_lock_of_dead_mover_expires(pools: PooledContractStore) -> None:
     pools.post("a")
     source = pool_of(pools)
     assert source
-    transfer = pools.run(pools.driver.router.store(source)).driver.transfer
+    transfer = pools.run(pools.driver.router.stores.get(source)).driver.transfer
     assert transfer
     record = Move(token="0" * 32, source=source, target=other(pools))
     pools.run(pools.driver.control.catalogue.begin(pools.project, "q", record))

@@ -26,7 +26,6 @@ from zaqar_redis import errors
 from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.script import RedisCommand
 from zaqar_redis.records import CheckResult
-from zaqar_redis.storage.contract import EncryptionRequired
 from zaqar_redis.storage.control import DEFAULT_POOL
 
 DAY_MS = 24 * 3600 * 1000
@@ -226,7 +225,7 @@ def test_refused_chunk_stays_staged(blocking: BlockingStore) -> None:
     blocking.delete()
     blocking.create(_enable_encrypt_messages=True)
     put(blocking, "t", ["a"])
-    with pytest.raises(EncryptionRequired):
+    with pytest.raises(errors.EncryptionRequired):
         publish(blocking, "t", 0)
     assert waiting(blocking, "t") == [0]
 

@@ -359,7 +359,9 @@ class PooledContractStore(ContractStore):
             pool = Pool(name=f"p{number}", uri=uri, weight=100)
             self.run(self.driver.control.pools.put(pool, canonical=uri))
         self.driver.router.invalidate(None)
-        self.run(self.driver.router.routes(list(self.run(self.driver.router.pools()))))
+        self.run(
+            self.driver.router.stores.routes(list(self.run(self.driver.router.stores.pools())))
+        )
 
     def reset(self) -> None:
         super().reset()

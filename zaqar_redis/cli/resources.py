@@ -6,6 +6,7 @@ What the kinds of resources differ in are attributes of `ResourceCommand`.
 
 from __future__ import annotations
 
+import abc
 import argparse
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -90,9 +91,9 @@ class PutResource(ShowResource):
 
     method = "PUT"
 
+    @abc.abstractmethod
     def document(self, parsed: argparse.Namespace) -> dict[str, Any]:
         """Returns the body of the request."""
-        raise NotImplementedError
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, Row]:
         with self.open_api(parsed_args) as api:

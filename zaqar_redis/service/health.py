@@ -48,7 +48,7 @@ class HealthService:
         """
         if isinstance(self._driver, PooledDriver):
             await self._driver.control.ping()
-            await self._driver.router.default.driver.ping()
+            await self._driver.router.stores.default.driver.ping()
         else:
             await self._driver.ping()
 
@@ -64,7 +64,7 @@ class HealthService:
         try:
             drivers = await self._driver.stores()
         except errors.Unavailable:
-            default = self._driver.router.default.driver
+            default = self._driver.router.stores.default.driver
             return False, {"catalog_reachable": False, DEFAULT_POOL: await _check(default)}
         if len(drivers) == 1:
             return _summarized(await _check(drivers[DEFAULT_POOL]))

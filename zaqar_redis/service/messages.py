@@ -12,7 +12,7 @@ from zaqar_redis import errors, rules
 from zaqar_redis.records import ClaimResult, IdempotencyKey, Message, NewMessage, Page, PostResult
 from zaqar_redis.service.encryption import BodyCipher
 from zaqar_redis.service.long_polls import LongPoll
-from zaqar_redis.storage.contract import Driver, EncryptionRequired
+from zaqar_redis.storage.contract import Driver
 
 
 class MessageService:
@@ -51,7 +51,7 @@ class MessageService:
                     size=size,
                     idempotency_key=idempotency_key,
                 )
-            except EncryptionRequired:  # at most once: then they are encrypted
+            except errors.EncryptionRequired:  # at most once: then they are encrypted
                 drafts = self._encrypted(project, drafts)
 
     async def list(

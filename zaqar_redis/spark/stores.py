@@ -184,11 +184,11 @@ class StoreConnections:
 
     def claims(self, location: StoreLocation) -> RedisClaims:
         """Returns the claims of a store, whose dead letters go to their queues."""
-        return self._router.store(location.pool).run().driver.claims
+        return self._router.stores.get(location.pool).run().driver.claims
 
     def uri_of(self, pool: str) -> str:
         """Returns the URI of a pool.  Raises StoreUnavailable when the pool does not exist."""
-        return self._router.store(pool).run().driver.location.uri
+        return self._router.stores.get(pool).run().driver.location.uri
 
     def queues(self) -> list[str]:
         """Returns the names of all queues of the project, sorted."""

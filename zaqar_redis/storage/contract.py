@@ -342,14 +342,40 @@ class Ownership(Protocol):
         """Yields the queues that the store lists: project, and some of its queue names."""
 
 
-class Driver(Protocol):
-    """A store of queues."""
+class Store(Protocol):
+    """What is needed of a store to find queues in it: its verbs are awaited, or run."""
 
     @property
     def queues(self) -> Queues: ...
 
     @property
     def messages(self) -> Messages: ...
+
+    @property
+    def transfer(self) -> Transfer | None:
+        """None: queues cannot move from or to the store."""
+
+    def route_dead_letters(self, dead_letter: PostDeadLetter) -> None:
+        """Sends dead letters by *dead_letter* from now on: their queue may be in another store."""
+
+    def start(self) -> Awaitable[None]:
+        """Connects.  Does not fail when the store is unreachable: its calls do."""
+
+    def close(self) -> Awaitable[None]:
+        """Closes every connection."""
+
+    def ping(self) -> Awaitable[None]:
+        """Raises StoreUnavailable when the store does not answer."""
+
+
+class Driver(Store, Protocol):
+    """A store of queues, for a service: for a running event loop."""
+
+    async def start(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+    async def ping(self) -> None: ...
 
     @property
     def claims(self) -> Claims: ...
@@ -377,28 +403,8 @@ class Driver(Protocol):
         """None: the content of the store cannot be checked."""
 
     @property
-    def transfer(self) -> Transfer | None:
-        """None: queues cannot move from or to the store."""
-
-    @property
     def ownership(self) -> Ownership | None:
         """None: the store does not record its installation."""
 
-    def route_dead_letters(self, dead_letter: PostDeadLetter) -> None:
-        """Sends dead letters by *dead_letter* from now on: their queue may be in another store."""
-
-    async def start(self) -> None:
-        """Connects.  Does not fail when the store is unreachable: its calls do."""
-
-    async def close(self) -> None:
-        """Closes every connection."""
-
-    async def ping(self) -> None:
-        """Raises StoreUnavailable when the store does not answer."""
-
     async def identity(self) -> str:
         """Returns what identifies the store at the moment, however its URI is spelt."""
-
-
-class EncryptionRequired(Exception):
-    """The queue wants encrypted bodies, and these are not."""

@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 from zaqar import storage
 
 from zaqar_redis.keyspace.script import Verb
+from zaqar_redis.storage.pools.pool_stores import Route
 from zaqar_redis.storage.pools.retry import RetryPolicy
-from zaqar_redis.storage.pools.router import Route
 from zaqar_redis.zaqar_plugin import options, stores
 from zaqar_redis.zaqar_plugin.catalogue import CatalogueController
 from zaqar_redis.zaqar_plugin.claims import ClaimController

@@ -17,8 +17,9 @@ from zaqar_redis.keyspace.script import Steps, Verb, verb
 from zaqar_redis.records import NewMessage, Pool, PostResult
 from zaqar_redis.storage.control import DEFAULT_POOL
 from zaqar_redis.storage.pools.controllers import RoutedQueues
+from zaqar_redis.storage.pools.pool_stores import Route
 from zaqar_redis.storage.pools.retry import RetryPolicy
-from zaqar_redis.storage.pools.router import Route, Router
+from zaqar_redis.storage.pools.router import Router
 from zaqar_redis.storage.redis import posting
 from zaqar_redis.storage.redis.blocking import BlockingRedisControl, BlockingRedisStore
 from zaqar_redis.storage.redis.messages import RedisMessages
@@ -126,7 +127,7 @@ class PluginRouter:
         Without pools that is the store of *first*, or the default pool.
         """
         if not self._pooling:
-            return run_verb(act((first or self._router.default).driver))
+            return run_verb(act((first or self._router.stores.default).driver))
         return run_verb(self._router.route(project, queue, act, first=first))
 
     def dead_letter(self, project: str, queue: str, message: NewMessage, **how: Any) -> Verb[None]:
@@ -151,7 +152,7 @@ class PluginRouter:
     def has_queue(self, pool: str, project: str, queue: str) -> bool:
         """Returns whether the store of a pool has the queue, whatever the catalogue says."""
         try:
-            store = run_verb(self._router.store(pool)).driver
+            store = run_verb(self._router.stores.get(pool)).driver
             return run_verb(store.queues.get(project, queue)) is not None
         except zaqar_errors.ConfigurationError:
             return False  # such a store never had a queue
@@ -177,7 +178,7 @@ class PluginRouter:
                 return
 
     def close(self) -> None:
-        self._router.close().run()
+        self._router.stores.close().run()
         self.management.client.close()
 
 

@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from zaqar_redis import clock, rules
+from zaqar_redis import clock, errors, rules
 from zaqar_redis.spark.stores import StoreConfig, StoreConnections, StoreLocation
 from zaqar_redis.spark.writing import rows
 from zaqar_redis.spark.writing.rows import RowChunk
-from zaqar_redis.storage.contract import EncryptionRequired
 from zaqar_redis.storage.redis.bulk.staged_chunks import RedisStagedChunks
 
 _TTL = rules.Limits().default_message_ttl
@@ -69,7 +68,7 @@ class _QueuePublisher:
         self._stores.with_retry(self._queue, self._check)
         try:
             self._stores.with_retry(self._queue, lambda location: self._publish(location, batch))
-        except EncryptionRequired as error:
+        except errors.EncryptionRequired as error:
             raise rows.needs_encryption(self._queue) from error
 
     def _check(self, location: StoreLocation) -> None:

@@ -33,7 +33,6 @@ from zaqar_redis.spark.task import TaskInfo, current_stream_task, current_task, 
 from zaqar_redis.spark.writing import publishing, rows
 from zaqar_redis.spark.writing.publishing import StagedChunks
 from zaqar_redis.spark.writing.rows import RowChunk, RowEncoding
-from zaqar_redis.storage.contract import EncryptionRequired
 from zaqar_redis.storage.redis.bulk.ledger import BatchDigest, ChunkMismatch, RedisLedger
 from zaqar_redis.storage.redis.bulk.staged_chunks import RedisStagedChunks
 
@@ -123,7 +122,7 @@ def _with_retry(stores: StoreConnections, queue: str, act: Callable[[StoreLocati
             "nothing was written: where rows may change between two tries, use the option "
             "delivery=staged"
         ) from error
-    except EncryptionRequired as error:
+    except errors.EncryptionRequired as error:
         raise rows.needs_encryption(queue) from error
 
 

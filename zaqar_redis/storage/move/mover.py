@@ -66,7 +66,7 @@ class Mover(ComposedVerbs):
         name, or a write is being staged in it, and MoveLocked when another mover
         interfered.
         """
-        if target != DEFAULT_POOL and target not in (yield self._router.pools()):
+        if target != DEFAULT_POOL and target not in (yield self._router.stores.pools()):
             raise errors.NoSuchPool(name=target)
         move = Move(token=secrets.token_hex(16), source=source, target=target)
         queue_move = yield from self._queue_move(project, queue, move)
@@ -76,10 +76,11 @@ class Mover(ComposedVerbs):
             if (yield self._catalogue.begin(project, queue, move)) is not None:
                 raise errors.MoveLocked
         try:
-            return (yield queue_move.run(copy, verify))  # type: ignore[no-any-return]
+            count: int = yield queue_move.run(copy, verify)
         except QueueGone:
             yield from self._forget_deleted(project, queue, source)
             return 0
+        return count
 
     @verb
     def settle(self, project: str, queue: str, move: Move) -> Steps[None]:
@@ -120,7 +121,7 @@ class Mover(ComposedVerbs):
             yield self._catalogue.release(project, queue, pool)
 
     def _transfer(self, name: str) -> Steps[Transfer]:
-        route = yield self._router.store(name)
+        route = yield self._router.stores.get(name)
         return transfer_of(route.driver, name)
 
 

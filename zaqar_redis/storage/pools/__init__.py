@@ -71,7 +71,7 @@ class PooledDriver:
         self.adoption = StoreAdoption(default, control, open_pool)
 
     async def start(self) -> None:
-        default = self.router.default.driver
+        default = self.router.stores.default.driver
         await asyncio.gather(default.start(), self.control.start())
         self._tasks = (
             asyncio.create_task(self._watch_control_store()),
@@ -82,7 +82,7 @@ class PooledDriver:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await asyncio.gather(self.router.close(), self.control.close())
+        await asyncio.gather(self.router.stores.close(), self.control.close())
 
     async def _watch_control_store(self) -> None:
         while True:
@@ -99,7 +99,7 @@ class PooledDriver:
     async def _close_drained(self) -> None:
         while True:
             await asyncio.sleep(_CLOSE_DRAINED_SECONDS)
-            await self.router.close_drained()
+            await self.router.stores.close_drained()
 
     def route_dead_letters(self, dead_letter: PostDeadLetter) -> None:
         raise TypeError("a pool cannot consist of pools")
@@ -108,7 +108,7 @@ class PooledDriver:
         """Raises StoresUnavailable, which names the pools; without pools StoreUnavailable."""
         stores = await self.stores()
         if len(stores) == 1:
-            await self.router.default.driver.ping()
+            await self.router.stores.default.driver.ping()
             return
         answers = await asyncio.gather(*map(_is_available, stores.values()))
         unavailable = [name for name, good in zip(stores, answers, strict=True) if not good]
@@ -121,11 +121,11 @@ class PooledDriver:
         Raises StoreUnavailable when the control store is unreachable.
         """
         await self.control.ping()
-        names = [DEFAULT_POOL, *await self.router.pools()]
+        names = [DEFAULT_POOL, *await self.router.stores.pools()]
         return dict(zip(names, await asyncio.gather(*map(self._open_store, names)), strict=True))
 
     async def identity(self) -> str:
-        return await self.router.default.driver.identity()
+        return await self.router.stores.default.driver.identity()
 
     async def identity_of(self, pool: Pool) -> str:
         """Returns the identity of the store of a pool, which need not exist yet.
@@ -133,7 +133,7 @@ class PooledDriver:
         Raises BadConfiguration when the URI cannot be used and StoreUnavailable when
         the store does not answer.
         """
-        driver = self.router.open_pool(pool)
+        driver = self.router.stores.open_pool(pool)
         try:
             await driver.start()
             return await driver.identity()
@@ -145,7 +145,7 @@ class PooledDriver:
 
         Raises StoreUnavailable when it does not answer.
         """
-        driver = self.router.open_pool(pool)
+        driver = self.router.stores.open_pool(pool)
         try:
             await driver.start()
             for each in placed:
@@ -170,9 +170,9 @@ class PooledDriver:
     async def sweep(self, turn: float, on_progress: ProgressCallback = str) -> int:
         """Sweeps every store that answers, and forgets queues deleted a while ago."""
         settled = 0
-        for name in (DEFAULT_POOL, *await self.router.pools()):
+        for name in (DEFAULT_POOL, *await self.router.stores.pools()):
             try:
-                store = await self.router.store(name)
+                store = await self.router.stores.get(name)
                 if store.driver.sweeper is not None:
                     settled += await store.driver.sweeper.sweep(turn, on_progress)
             except errors.Unavailable:
@@ -198,7 +198,7 @@ class PooledDriver:
         """Returns whether the queue is not marked as deleted any more."""
         catalogue = self.control.catalogue
         try:
-            transfer = (await self.router.store(placed.pool)).driver.transfer
+            transfer = (await self.router.stores.get(placed.pool)).driver.transfer
             if transfer is None:
                 return False
             if await transfer.lock_missing(placed.project, placed.queue):
@@ -210,7 +210,7 @@ class PooledDriver:
 
     async def _open_store(self, name: str) -> Driver | None:
         try:
-            return (await self.router.store(name)).driver
+            return (await self.router.stores.get(name)).driver
         except (errors.Unavailable, errors.BadConfiguration):
             return None
 

@@ -10,8 +10,9 @@ from zaqar_redis.records import CheckResult, Finding, LockKind
 from zaqar_redis.storage.contract import Driver
 from zaqar_redis.storage.control import DEFAULT_POOL
 from zaqar_redis.storage.move.mover import Mover
+from zaqar_redis.storage.pools.pool_stores import Route
 from zaqar_redis.storage.pools.rebalance import Rebalancer
-from zaqar_redis.storage.pools.router import Route, ServiceRouter
+from zaqar_redis.storage.pools.router import ServiceRouter
 
 #: Queues whose names are read at once.
 _PAGE = 100
@@ -33,7 +34,7 @@ class PooledChecker:
             if leads:  # else another process moves queues, and moves on record are its own
                 async for checked in self._moves(repair):
                     yield checked
-            names = [DEFAULT_POOL, *await self._router.pools()]
+            names = [DEFAULT_POOL, *await self._router.stores.pools()]
             catalogued = len(names) > 1 or bool(
                 await self._catalogue.queues_of(DEFAULT_POOL, "", 1)
             )
@@ -41,7 +42,7 @@ class PooledChecker:
                 yield checked
             for name in names:
                 try:
-                    store = await self._router.store(name)
+                    store = await self._router.stores.get(name)
                     async for checked in self._store(store, repair, catalogued):
                         yield checked
                 except errors.Unavailable as why:

@@ -22,8 +22,10 @@ from zaqar_redis.records import (
     Stats,
     Subscription,
 )
+from zaqar_redis.storage.contract import Store
 from zaqar_redis.storage.control import DEFAULT_POOL
-from zaqar_redis.storage.pools.router import RoutableStore, Route, Router
+from zaqar_redis.storage.pools.pool_stores import Route
+from zaqar_redis.storage.pools.router import Router
 
 #: The attribute of a queue that names the group of pools it may live in.
 _FLAVOR = "_flavor"
@@ -49,7 +51,7 @@ class RoutedQueues(ComposedVerbs):
     def update(self, project: str, queue: Queue, metadata: dict[str, Any]) -> Steps[bool]:
         flavor = metadata.get(_FLAVOR)
         if flavor and flavor != queue.metadata.get(_FLAVOR):
-            pools = (yield self._router.pools()).values()
+            pools = (yield self._router.stores.pools()).values()
             if not any(pool.flavor == flavor for pool in pools):
                 raise errors.NoSuchFlavor(name=flavor)
         updated: bool = yield self._router.route(
@@ -104,7 +106,7 @@ class RoutedQueues(ComposedVerbs):
     def _stores(self, project: str) -> Steps[Sequence[Route[Any]]]:
         """Returns the stores that have queues of the project, and the default pool."""
         names = yield self._router.control.catalogue.pools_of(project)
-        found: Sequence[Route[Any]] = yield self._router.routes(
+        found: Sequence[Route[Any]] = yield self._router.stores.routes(
             [DEFAULT_POOL, *(names.keys() - {DEFAULT_POOL})]
         )
         return found
@@ -113,7 +115,7 @@ class RoutedQueues(ComposedVerbs):
 class _Cursor(ComposedVerbs):
     """A cursor over the queues of one store, with those that were read."""
 
-    def __init__(self, driver: RoutableStore, after: str) -> None:
+    def __init__(self, driver: Store, after: str) -> None:
         self._driver = driver
         self.after = after
         self.has_more = True

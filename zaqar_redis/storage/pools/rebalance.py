@@ -130,12 +130,12 @@ class Rebalancer:
         Queues in a pool of another flavor than their own move first.  The default pool has
         no flavor and weight 0: it gives its queues to pools without a flavor that have a weight.
         """
-        for name in (DEFAULT_POOL, *await self._router.pools()):
+        for name in (DEFAULT_POOL, *await self._router.stores.pools()):
             async for placed in self._queues_of(name, self._is_rebalancing):
                 outcome = await self._moved(placed, self._pool_of_flavor)
                 if outcome is not None:
                     yield placed, outcome
-        pools = (await self._router.pools()).values()
+        pools = (await self._router.stores.pools()).values()
         for surplus, wanting in imbalances(pools, await self.counts()):
             for name, left in surplus.items():
                 async for placed_outcome in self._give_surplus(name, left, wanting):
@@ -143,7 +143,7 @@ class Rebalancer:
 
     async def counts(self) -> dict[str, int]:
         """Returns how many queues each store has, by name."""
-        names = [DEFAULT_POOL, *await self._router.pools()]
+        names = [DEFAULT_POOL, *await self._router.stores.pools()]
         counts = await asyncio.gather(*map(self._control.catalogue.count, names))
         return dict(zip(names, counts, strict=True))
 
@@ -219,8 +219,12 @@ class Rebalancer:
 
     async def _other_pool(self, placed: CatalogueEntry) -> str:
         flavor = await self._flavor(placed) or ""
-        pools = [pool for pool in (await self._router.pools()).values() if pool.name != placed.pool]
-        pool = await self._router.choose_available(pools, flavor)
+        pools = [
+            pool
+            for pool in (await self._router.stores.pools()).values()
+            if pool.name != placed.pool
+        ]
+        pool = await self._router.stores.choose_available(pools, flavor)
         if pool is None and flavor:
             raise errors.CannotMove(
                 queue=placed.queue, why=f'the flavor "{flavor}" has no other pool that takes queues'
@@ -229,16 +233,16 @@ class Rebalancer:
 
     async def _pool_of_flavor(self, placed: CatalogueEntry) -> str | None:
         flavor = await self._flavor(placed)
-        pools = await self._router.pools()
+        pools = await self._router.stores.pools()
         current = pools[placed.pool].flavor if placed.pool != DEFAULT_POOL else ""
         if flavor is None or flavor == current:
             return None
-        pool = await self._router.choose_available(pools.values(), flavor)
+        pool = await self._router.stores.choose_available(pools.values(), flavor)
         return pool.name if pool else None
 
     async def _flavor(self, placed: CatalogueEntry) -> str | None:
         """Returns the flavor of a queue; empty: it has none; None: there is no such queue."""
-        driver = (await self._router.store(placed.pool)).driver
+        driver = (await self._router.stores.get(placed.pool)).driver
         queue = await driver.queues.get(placed.project, placed.queue)
         return (queue.metadata.get("_flavor") or "") if queue else None
 

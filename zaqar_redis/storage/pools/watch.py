@@ -200,8 +200,8 @@ class RoutedLive(_RoutedWatches[PostedBatch | None]):
     async def _stores(self, project: str, queue: str) -> tuple[Sequence[Driver], bool]:
         located = await self._router.control.catalogue.locate(project, queue)
         if located.pool is not None:
-            return [(await self._router.store(located.pool)).driver], True
-        return await self._router.drivers(), False
+            return [(await self._router.stores.get(located.pool)).driver], True
+        return await self._router.stores.drivers(), False
 
     def _deliver(self, watch: _Watch[PostedBatch | None], event: PostedBatch | None) -> None:
         if not watch.placed and event is not None:
@@ -242,7 +242,7 @@ class RoutedLive(_RoutedWatches[PostedBatch | None]):
         located = await self._router.control.catalogue.reserve_epoch(project, queue)
         if located.pool is not None:
             return await self._router.route(project, queue, partial(read, reserve_epoch=True))
-        default = self._router.default.driver.transfer
+        default = self._router.stores.default.driver.transfer
         if default is not None:
             await default.reserve_epoch(
                 project, queue, located.reserved_epoch, _RESERVED_EPOCH_TTL_SECONDS

@@ -11,7 +11,6 @@ from zaqar_redis import errors
 from zaqar_redis.keyspace import envelope, keys
 from zaqar_redis.keyspace.script import Argument, Call, Script, Steps
 from zaqar_redis.records import IdempotencyKey, NewMessage, PostResult
-from zaqar_redis.storage.contract import EncryptionRequired
 from zaqar_redis.storage.redis import identity
 from zaqar_redis.storage.redis.queues import add_to_list
 
@@ -76,7 +75,7 @@ def run_append(project: str, queue: str, build_call: Callable[..., Call]) -> Ste
             why=f"The messages are too large: this queue takes at most {answer[1]} bytes a request."
         )
     if answer[0] == b"plain":
-        raise EncryptionRequired
+        raise errors.EncryptionRequired
     if answer[0] == b"posted" and answer[-1]:
         yield from add_to_list(project, queue)
     return answer

@@ -26,7 +26,7 @@ from zaqar_redis.storage.control import Catalogue
 from zaqar_redis.storage.move.mover import transfer_of
 from zaqar_redis.storage.move.queue_move import QueueGone, QueueMove
 from zaqar_redis.storage.pools import PooledDriver
-from zaqar_redis.storage.pools.router import Route
+from zaqar_redis.storage.pools.pool_stores import Route
 from zaqar_redis.storage.redis.bulk import queue_counts
 from zaqar_redis.storage.redis.bulk.queue_counts import QueueCounts
 

@@ -179,7 +179,7 @@ async def _opened(config: StoreConfig) -> AsyncIterator[PooledDriver]:
 
 
 async def _check_pools(driver: PooledDriver, spec: MigrationSpec, scope: ResolvedScope) -> None:
-    pools = await driver.router.pools()
+    pools = await driver.router.stores.pools()
     if scope.pool not in (None, DEFAULT_POOL, *pools):
         raise errors.BadConfiguration(f'--from-pool: there is no pool "{scope.pool}"')
     if spec.pool is None or spec.pool == DEFAULT_POOL:

@@ -16,7 +16,7 @@ from operator import itemgetter
 
 import pyarrow as pa
 
-from zaqar_redis import clock
+from zaqar_redis import clock, errors
 from zaqar_redis.spark import queue_restore
 from zaqar_redis.spark.jobs import tasks
 from zaqar_redis.spark.jobs.tasks import OutcomeCounts, RateLimiter
@@ -26,7 +26,6 @@ from zaqar_redis.spark.task_progress import report_progress
 from zaqar_redis.spark.writing import archived, rows
 from zaqar_redis.spark.writing.archived import ArchivedMessage
 from zaqar_redis.spark.writing.sink import DEFAULT_TTL
-from zaqar_redis.storage.contract import EncryptionRequired
 from zaqar_redis.storage.redis.bulk.ledger import BatchDigest, ChunkMismatch, RedisLedger
 
 #: Outcomes of a message.
@@ -117,7 +116,7 @@ class _TargetQueue:
                 f'messages for the queue "{self.queue}" differ from those of the first replay with '
                 "this --write-id; nothing was written: archive, filters and --ttl must be the same"
             ) from error
-        except EncryptionRequired as error:
+        except errors.EncryptionRequired as error:
             raise rows.needs_encryption(self.queue) from error
 
     def _post(
