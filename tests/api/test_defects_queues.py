@@ -16,7 +16,7 @@ import pytest
 from tests.api.client import ZaqarTestClient, refused
 from tests.api.round_trips import CountedStore
 from tests.support import servers
-from zaqar_redis.keyspace import keys
+from zaqar_redis.keyspace import control_keys, keys
 
 
 def test_stats_are_right_after_a_claim_has_expired(store: CountedStore) -> None:
@@ -79,7 +79,7 @@ def test_a_deleted_queue_leaves_nothing_behind(
     with redis_server.client() as client:
         found = [key for key in client.scan_iter(count=10_000) if api.project.encode() in key]
     # The catalogue keeps the entry of a deleted queue for a minute.
-    assert [key for key in found if not key.startswith(keys.CONTROL.prefix)] == []
+    assert [key for key in found if not key.startswith(control_keys.CONTROL.prefix)] == []
     api.send("q", 1)
     assert api.counts("q") == (1, 0, 1)
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.api.client import ZaqarTestClient, refused
 from tests.support import servers
-from zaqar_redis.keyspace import keys
+from zaqar_redis.keyspace import control_keys
 
 
 def test_version_list_needs_no_headers(http: httpx.Client, service: servers.RunningService) -> None:
@@ -145,7 +145,7 @@ def test_health_runs_every_operation_and_leaves_no_keys(
     with redis_server.client() as client:
         found = list(client.scan_iter(b"zr:*health-*"))
     # The catalogue keeps the entry of a deleted queue for a minute.
-    assert [key for key in found if not key.startswith(keys.CONTROL.prefix)] == []
+    assert [key for key in found if not key.startswith(control_keys.CONTROL.prefix)] == []
 
 
 def test_every_probe_names_the_unreachable_store(http: httpx.Client, project: str) -> None:

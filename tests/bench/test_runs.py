@@ -16,7 +16,7 @@ from tests.bench.conftest import RunBench, command
 from tests.support import servers
 from zaqar_redis.benchmarks.service import MeasuredService
 from zaqar_redis.benchmarks.workloads import WORKLOADS
-from zaqar_redis.keyspace import keys
+from zaqar_redis.keyspace import control_keys, keys
 
 _SHORT = ["--rounds", "1", "--seconds", "1", "--connections", "4"]
 _SMALL = ["--claimed", "40", "--preload", "2000"]
@@ -63,7 +63,7 @@ def test_services_and_floor_are_measured_in_turns(
 def _leftover_keys(client: redis.Redis) -> list[bytes]:
     """Returns the keys, except those of the catalogue, which caches routes for a minute, and the
     owner."""
-    ignored = (keys.CONTROL.prefix, keys.OWNER)
+    ignored = (control_keys.CONTROL.prefix, keys.OWNER)
     return [key for key in client.scan_iter(count=1000) if not key.startswith(ignored)]
 
 

@@ -15,7 +15,7 @@ from tests.cli.conftest import ADMIN
 from tests.support import servers
 from tests.support.command_line import CommandLine, running
 from zaqar_redis.keyspace import embedded
-from zaqar_redis.keyspace.keys import CONTROL
+from zaqar_redis.keyspace.control_keys import CONTROL
 
 _MANY = 60_000
 _HEADERS = {"Client-ID": "9d3f6c0e-8f0d-4c55-a2f3-6b3a0f4d6a10", "X-Project-ID": "default"}

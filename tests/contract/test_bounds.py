@@ -20,7 +20,7 @@ from tests.contract.conftest import BACKENDS
 from tests.support.blocking import BlockingStore, chunk_of
 from tests.support.stores import PooledContractStore, opened
 from zaqar_redis.keyspace import client as keyspace
-from zaqar_redis.keyspace import keys
+from zaqar_redis.keyspace import control_keys, keys
 from zaqar_redis.keyspace.batch import BatchSettings
 from zaqar_redis.realtime.engine import Dedup, HistoryFilter, HistoryOptions
 from zaqar_redis.realtime.engines.redis import RedisHistory, RedisPresence
@@ -273,15 +273,27 @@ def test_catalogue_entry_of_deleted_queue_is_small_and_removed(
     pools: tuple[PooledContractStore, BlockingStore],
 ) -> None:
     store, inside = pools
-    of = keys.CONTROL
-    before = used(inside, of.catalogue, of.deleted, keys.pool_queues("p1"), keys.pool_queues("p2"))
+    of = control_keys.CONTROL
+    before = used(
+        inside,
+        of.catalogue,
+        of.deleted,
+        control_keys.pool_queues("p1"),
+        control_keys.pool_queues("p2"),
+    )
     for each in range(NUMBER):
         store.create(f"queue-{each}")
         store.run(store.driver.queues.delete(store.project, f"queue-{each}"))
-    after = used(inside, of.catalogue, of.deleted, keys.pool_queues("p1"), keys.pool_queues("p2"))
+    after = used(
+        inside,
+        of.catalogue,
+        of.deleted,
+        control_keys.pool_queues("p1"),
+        control_keys.pool_queues("p2"),
+    )
     assert 0 < (after - before) / NUMBER <= documented()["catalogue entry of a deleted queue"]
     assert store.run(store.driver.forget_deleted(0)) == NUMBER
-    assert inside.command("EXISTS", of.catalogue, of.deleted, keys.pool_queues("p1")) == 0
+    assert inside.command("EXISTS", of.catalogue, of.deleted, control_keys.pool_queues("p1")) == 0
 
 
 def test_records_of_moves_and_jobs_are_small_and_removed_at_the_end(
@@ -294,11 +306,11 @@ def test_records_of_moves_and_jobs_are_small_and_removed_at_the_end(
     move = Move(token="0" * 32, source=location.pool or "", target="p1")
     catalogue.begin(store.project, "q", move).run()
     jobs.put("drain:p1", Job(running=True)).run()
-    assert 0 < used(inside, keys.CONTROL.moves) <= documented()["record of a move"]
-    assert 0 < used(inside, keys.CONTROL.jobs) <= documented()["record of a job"]
+    assert 0 < used(inside, control_keys.CONTROL.moves) <= documented()["record of a move"]
+    assert 0 < used(inside, control_keys.CONTROL.jobs) <= documented()["record of a job"]
     catalogue.end(store.project, "q", move.token).run()
     jobs.end("drain:p1").run()
-    assert inside.command("EXISTS", keys.CONTROL.moves, keys.CONTROL.jobs) == 0
+    assert inside.command("EXISTS", control_keys.CONTROL.moves, control_keys.CONTROL.jobs) == 0
 
 
 def test_reserved_epoch_without_pool_is_small_and_expires(
@@ -310,7 +322,7 @@ def test_reserved_epoch_without_pool_is_small_and_expires(
     for each in range(NUMBER):
         catalogue.reserve_epoch(store.project, f"queue-{each}").run()
     of = [
-        keys.EntryKeys(keys.entry(store.project, f"queue-{each}")).reserved_epoch
+        control_keys.EntryKeys(keys.entry(store.project, f"queue-{each}")).reserved_epoch
         for each in range(NUMBER)
     ]
     assert _expire_after(86_400, inside, of, began)

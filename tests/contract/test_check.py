@@ -10,7 +10,7 @@ import pytest
 
 from tests.contract.conftest import BACKENDS
 from tests.support.stores import ContractStore, PooledContractStore, checked, findings, opened
-from zaqar_redis.keyspace import keys
+from zaqar_redis.keyspace import control_keys, keys
 from zaqar_redis.records import Finding, LockKind, Move, MoveLock, Pool
 from zaqar_redis.storage.control import DEFAULT_POOL
 
@@ -233,8 +233,8 @@ def entry(store: ContractStore, queue: str = "q05") -> bytes:
     return keys.entry(store.project, queue)
 
 
-def lists(store: PooledContractStore) -> keys.CatalogueKeys:
-    return keys.CatalogueKeys(store.project, pool_of(store, "q05"))
+def lists(store: PooledContractStore) -> control_keys.CatalogueKeys:
+    return control_keys.CatalogueKeys(store.project, pool_of(store, "q05"))
 
 
 CATALOGUE: list[tuple[Callable[[PooledContractStore], Any], str]] = [
@@ -243,12 +243,12 @@ CATALOGUE: list[tuple[Callable[[PooledContractStore], Any], str]] = [
         "where it is not listed",
     ),
     (
-        lambda store: control(store, "HDEL", keys.CONTROL.catalogue, entry(store)),
+        lambda store: control(store, "HDEL", control_keys.CONTROL.catalogue, entry(store)),
         "the catalogue has no entry for it",
     ),
     (
         lambda store: control(
-            store, "ZADD", keys.CatalogueKeys("", DEFAULT_POOL).queues, 0, entry(store)
+            store, "ZADD", control_keys.CatalogueKeys("", DEFAULT_POOL).queues, 0, entry(store)
         ),
         "listed for default",
     ),
@@ -256,7 +256,7 @@ CATALOGUE: list[tuple[Callable[[PooledContractStore], Any], str]] = [
         lambda store: control(store, "HINCRBY", lists(store).project, pool_of(store, "q05"), 3),
         "of its queues in this pool, but counts",
     ),
-    (lambda store: control(store, "DEL", keys.CONTROL.catalogue), "has no entry for it"),
+    (lambda store: control(store, "DEL", control_keys.CONTROL.catalogue), "has no entry for it"),
 ]
 
 
@@ -299,7 +299,7 @@ def test_queue_present_in_two_pools_is_reported(pools: PooledContractStore) -> N
 
 
 def test_queue_of_unregistered_pool_is_reported(pools: PooledContractStore) -> None:
-    control(pools, "HDEL", keys.CONTROL.pools, pool_of(pools, "q05"))
+    control(pools, "HDEL", control_keys.CONTROL.pools, pool_of(pools, "q05"))
     pools.driver.router.invalidate(None)
     found = [step for step in checked(pools, repair=True) if step.queue == "q05" and step.findings]
     assert [step.findings[0].what for step in found] == [

@@ -13,15 +13,13 @@ import redis
 
 from tests.conventions.files import PACKAGE, modules
 from tests.support import servers
+from zaqar_redis.keyspace.control_keys import CatalogueKeys, ControlKeys, RoleKeys
 from zaqar_redis.keyspace.keys import (
-    CatalogueKeys,
     ChannelKeys,
-    ControlKeys,
     DedupKeys,
     ProjectKeys,
     QueueKeys,
     RecordKeys,
-    RoleKeys,
     TermKeys,
     TopicKeys,
 )

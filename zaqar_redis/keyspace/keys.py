@@ -17,6 +17,8 @@ import re
 from binascii import crc_hqx
 from urllib.parse import quote, unquote
 
+from zaqar_redis.keyspace.control_keys import ControlKeys
+
 #: Queues, projects or channels whose key names are cached: about 2 KB each.
 _CACHE_SIZE = 4096
 
@@ -308,96 +310,6 @@ def is_service_key(key: bytes) -> bool:
     return key in (SWEEPER, OWNER) or key.startswith(prefixes)
 
 
-class ControlKeys:
-    """The keys of the control store: pools, flavors, catalogue.  All are in one slot."""
-
-    __slots__ = (
-        "catalogue",
-        "deleted",
-        "flavors",
-        "installation",
-        "jobs",
-        "moves",
-        "news",
-        "pools",
-        "version",
-    )
-
-    #: of all their names
-    prefix = b"zr:{control}:"
-
-    def __init__(self) -> None:
-        #: hash: name -> pool
-        self.pools = _CONTROL + b"pools"
-        #: hash: name -> what it can do, as JSON
-        self.flavors = _CONTROL + b"flavors"
-        #: hash: <project>/<queue> -> pool
-        self.catalogue = _CONTROL + b"catalogue"
-        #: hash: <project>/<queue> -> its move from one pool to another
-        self.moves = _CONTROL + b"moves"
-        #: hash: name -> job and its progress, as JSON
-        self.jobs = _CONTROL + b"jobs"
-        #: zset: <project>/<queue>, deleted but still in the catalogue, by time
-        self.deleted = _CONTROL + b"deleted"
-        #: string: the id that marks the stores of this installation
-        self.installation = _CONTROL + b"installation"
-        #: string: how often pools and flavors have changed
-        self.version = _CONTROL + b"version"
-        #: PUB/SUB channel: what changed
-        self.news = _CONTROL + b"news"
-
-
-def is_catalogue_key(key: bytes) -> bool:
-    """Returns whether a key of the control store is about the pools of queues."""
-    kind = key.removeprefix(_CONTROL).partition(b":")[0]
-    return kind in (b"catalogue", b"deleted", b"moves", b"project", b"queues")
-
-
-class CatalogueKeys:
-    """The control keys, with those of one project, one or two pools, and perhaps a queue."""
-
-    __slots__ = ("origins", "project", "queues", "reserved_epoch")
-
-    def __init__(self, project: str, pool: str, origin: str = "", queue: bytes = b"") -> None:
-        #: hash: pool -> how many of the project's queues it has
-        self.project = _CONTROL + b"project:" + quote(project, safe="").encode()
-        #: zset, score 0: <project>/<queue> of the pool's queues
-        self.queues = pool_queues(pool)
-        #: the same of the pool that a queue moves from
-        self.origins = pool_queues(origin)
-        #: string with an expiry: the reserved epoch of the queue, which is in no pool yet
-        self.reserved_epoch = _CONTROL + b"unborn:" + queue
-
-    def __getattr__(self, name: str) -> bytes:
-        return getattr(CONTROL, name)  # type: ignore[no-any-return]  # slots of bytes
-
-
-class EntryKeys:
-    """The control keys, with that of one queue."""
-
-    __slots__ = ("reserved_epoch",)
-
-    def __init__(self, queue: bytes) -> None:
-        self.reserved_epoch = _CONTROL + b"unborn:" + queue
-
-    def __getattr__(self, name: str) -> bytes:
-        return getattr(CONTROL, name)  # type: ignore[no-any-return]  # slots of bytes
-
-
-def pool_queues(pool: str) -> bytes:
-    return _CONTROL + b"queues:" + quote(pool, safe="").encode()
-
-
-class RoleKeys:
-    """The key of one role."""
-
-    __slots__ = ("role",)
-
-    def __init__(self, name: str) -> None:
-        #: string with an expiry: the process that has the role
-        self.role = _CONTROL + b"role:" + name.encode()
-
-
 def entry(project: str, queue: str) -> bytes:
     """Returns the name of a queue in the catalogue."""
     return f"{quote(project, safe='')}/{quote(queue, safe='')}".encode()
@@ -407,7 +319,3 @@ def queue_of(entry: bytes) -> tuple[str, str]:
     """Returns project and name of a queue, by its name in the catalogue."""
     project, queue = entry.decode().split("/")
     return unquote(project), unquote(queue)
-
-
-_CONTROL = ControlKeys.prefix
-CONTROL = ControlKeys()

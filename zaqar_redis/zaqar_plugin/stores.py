@@ -10,7 +10,7 @@ from zaqar.common import errors as zaqar_errors
 from zaqar.storage import errors as storage_errors
 
 from zaqar_redis import errors
-from zaqar_redis.keyspace import envelope, keys, uris
+from zaqar_redis.keyspace import control_keys, envelope, uris
 from zaqar_redis.keyspace.batch import BatchSettings
 from zaqar_redis.keyspace.client import BlockingClient
 from zaqar_redis.keyspace.script import Steps, Verb, verb
@@ -163,7 +163,7 @@ class PluginRouter:
 
     def drop_pools(self) -> None:
         """Deletes all pools, also those in use."""
-        self.management.client.command("UNLINK", keys.CONTROL.pools)
+        self.management.client.command("UNLINK", control_keys.CONTROL.pools)
         self.invalidate()
 
     def drop_catalogue(self) -> None:
@@ -171,8 +171,8 @@ class PluginRouter:
         command = self.management.client.command
         cursor: Any = b"0"
         while True:
-            cursor, found = command("SCAN", cursor, "MATCH", keys.ControlKeys.prefix + b"*")
-            if entries := [key for key in found if keys.is_catalogue_key(key)]:
+            cursor, found = command("SCAN", cursor, "MATCH", control_keys.ControlKeys.prefix + b"*")
+            if entries := [key for key in found if control_keys.is_catalogue_key(key)]:
                 command("UNLINK", *entries)
             if cursor in (b"0", 0):
                 return

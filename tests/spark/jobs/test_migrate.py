@@ -15,7 +15,7 @@ from tests.spark.jobs import commands
 from tests.spark.jobs.stores import PooledProject, content, move_lock, running_servers
 from tests.support import servers
 from zaqar_redis import errors
-from zaqar_redis.keyspace import keys
+from zaqar_redis.keyspace import control_keys
 from zaqar_redis.spark.jobs import migrate as job
 from zaqar_redis.spark.jobs import running
 from zaqar_redis.spark.jobs.migrate import MigrationScope
@@ -316,7 +316,7 @@ def test_next_migration_completes_a_killed_one(
     assert pooled.pool("q") == source
     assert pooled.content("q") == before
     # The next run waits for it: not for the 20 s that it lasts.
-    pooled.client(pooled.uri).command("PEXPIRE", keys.RoleKeys("mover").role, 1000)
+    pooled.client(pooled.uri).command("PEXPIRE", control_keys.RoleKeys("mover").role, 1000)
     report = move(
         spark,
         pooled,

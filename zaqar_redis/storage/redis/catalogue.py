@@ -8,7 +8,7 @@ from typing import Any
 
 from zaqar_redis import errors
 from zaqar_redis.clock import Clock
-from zaqar_redis.keyspace import keys
+from zaqar_redis.keyspace import control_keys, keys
 from zaqar_redis.keyspace.script import RedisCommand, Script, Steps, verb
 from zaqar_redis.records import CatalogueEntry, Move, QueueLocation
 from zaqar_redis.storage.control import DEFAULT_POOL
@@ -37,7 +37,9 @@ class RedisCatalogue:
     @verb
     def locate(self, project: str, queue: str) -> Steps[QueueLocation]:
         entry = keys.entry(project, queue)
-        pool, move, deleted, reserved_epoch = yield _LOCATE(keys.EntryKeys(entry), queue=entry)
+        pool, move, deleted, reserved_epoch = yield _LOCATE(
+            control_keys.EntryKeys(entry), queue=entry
+        )
         return QueueLocation(
             pool=pool.decode() if pool is not None else None,
             move=_move(move) if move is not None else None,
@@ -49,7 +51,7 @@ class RedisCatalogue:
     def reserve_epoch(self, project: str, queue: str) -> Steps[QueueLocation]:
         entry = keys.entry(project, queue)
         pool, *epoch = yield _RESERVE_EPOCH(
-            keys.EntryKeys(entry),
+            control_keys.EntryKeys(entry),
             queue=entry,
             epoch=identity.new_epoch(),
             kept=_RESERVED_EPOCH_TTL_SECONDS,
@@ -64,7 +66,7 @@ class RedisCatalogue:
     ) -> Steps[str | None]:
         entry = keys.entry(project, queue)
         current_pool = yield _ASSIGN(
-            keys.CatalogueKeys(project, pool, queue=entry),
+            control_keys.CatalogueKeys(project, pool, queue=entry),
             queue=entry,
             pool=pool,
             known=version,
@@ -77,10 +79,10 @@ class RedisCatalogue:
         entry = keys.entry(project, queue)
         done = 0
         while not done:
-            current_pool, *_ = yield _LOCATE(keys.EntryKeys(entry), queue=entry)
+            current_pool, *_ = yield _LOCATE(control_keys.EntryKeys(entry), queue=entry)
             origin = "" if current_pool is None else current_pool.decode()
             done = yield _PUT(
-                keys.CatalogueKeys(project, pool, origin, entry),
+                control_keys.CatalogueKeys(project, pool, origin, entry),
                 queue=entry,
                 pool=pool,
                 origin=origin,
@@ -88,44 +90,48 @@ class RedisCatalogue:
 
     @verb
     def deleted(self, project: str, queue: str) -> Steps[None]:
-        yield _MARK_DELETED(keys.CONTROL, now=self._now(), queue=keys.entry(project, queue))
+        yield _MARK_DELETED(control_keys.CONTROL, now=self._now(), queue=keys.entry(project, queue))
 
     @verb
     def alive(self, project: str, queue: str) -> Steps[None]:
-        yield RedisCommand("ZREM", keys.CONTROL.deleted, keys.entry(project, queue))
+        yield RedisCommand("ZREM", control_keys.CONTROL.deleted, keys.entry(project, queue))
 
     @verb
     def deleted_since(self, age: int, skip: int, limit: int) -> Steps[Sequence[CatalogueEntry]]:
-        flat = yield _DELETED(keys.CONTROL, now=self._now(), age=age, after=skip, limit=limit)
+        flat = yield _DELETED(
+            control_keys.CONTROL, now=self._now(), age=age, after=skip, limit=limit
+        )
         return [_placed(entry, pool) for entry, pool in zip(flat[::2], flat[1::2], strict=True)]
 
     @verb
     def release(self, project: str, queue: str, pool: str) -> Steps[bool]:
         done = yield _RELEASE(
-            keys.CatalogueKeys(project, pool), queue=keys.entry(project, queue), pool=pool
+            control_keys.CatalogueKeys(project, pool), queue=keys.entry(project, queue), pool=pool
         )
         return bool(done)
 
     @verb
     def pools_of(self, project: str) -> Steps[dict[str, int]]:
-        flat = yield RedisCommand("HGETALL", keys.CatalogueKeys(project, DEFAULT_POOL).project)
+        flat = yield RedisCommand(
+            "HGETALL", control_keys.CatalogueKeys(project, DEFAULT_POOL).project
+        )
         return {
             pool.decode(): int(count) for pool, count in zip(flat[::2], flat[1::2], strict=True)
         }
 
     @verb
     def queues_of(self, pool: str, after: str, limit: int) -> Steps[Sequence[CatalogueEntry]]:
-        entries = yield RedisCommand.page(keys.pool_queues(pool), after, limit)
+        entries = yield RedisCommand.page(control_keys.pool_queues(pool), after, limit)
         return [_placed(entry, pool.encode()) for entry in entries]
 
     @verb
     def count(self, pool: str) -> Steps[int]:
-        return int((yield RedisCommand("ZCARD", keys.pool_queues(pool))))
+        return int((yield RedisCommand("ZCARD", control_keys.pool_queues(pool))))
 
     @verb
     def begin(self, project: str, queue: str, move: Move) -> Steps[Move | None]:
         outcome, *about = yield _BEGIN(
-            keys.CatalogueKeys(project, move.source),
+            control_keys.CatalogueKeys(project, move.source),
             queue=keys.entry(project, queue),
             token=move.token,
             source=move.source,
@@ -141,7 +147,7 @@ class RedisCatalogue:
     @verb
     def commit(self, project: str, queue: str, move: Move) -> Steps[bool]:
         done = yield _COMMIT(
-            keys.CatalogueKeys(project, move.target, move.source),
+            control_keys.CatalogueKeys(project, move.target, move.source),
             queue=keys.entry(project, queue),
             token=move.token,
         )
@@ -149,11 +155,11 @@ class RedisCatalogue:
 
     @verb
     def end(self, project: str, queue: str, token: str) -> Steps[None]:
-        yield _END(keys.CONTROL, queue=keys.entry(project, queue), token=token)
+        yield _END(control_keys.CONTROL, queue=keys.entry(project, queue), token=token)
 
     @verb
     def moves(self) -> Steps[Sequence[tuple[CatalogueEntry, Move]]]:
-        flat = yield RedisCommand("HGETALL", keys.CONTROL.moves)
+        flat = yield RedisCommand("HGETALL", control_keys.CONTROL.moves)
         found = []
         for entry, stored in zip(flat[::2], flat[1::2], strict=True):
             move = _move(stored)

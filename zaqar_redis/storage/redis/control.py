@@ -10,7 +10,7 @@ import msgspec
 
 from zaqar_redis import clock
 from zaqar_redis.keyspace import client as keyspace
-from zaqar_redis.keyspace import keys
+from zaqar_redis.keyspace import control_keys, keys
 from zaqar_redis.keyspace.script import RedisCommand, Script, Steps, verb
 from zaqar_redis.records import CheckResult, Job
 from zaqar_redis.storage.control import ChangeListener
@@ -30,16 +30,16 @@ class RedisJobs:
 
     @verb
     def put(self, name: str, job: Job) -> Steps[None]:
-        yield RedisCommand("HSET", keys.CONTROL.jobs, name, msgspec.json.encode(job))
+        yield RedisCommand("HSET", control_keys.CONTROL.jobs, name, msgspec.json.encode(job))
 
     @verb
     def get(self, name: str) -> Steps[Job | None]:
-        report = yield RedisCommand("HGET", keys.CONTROL.jobs, name)
+        report = yield RedisCommand("HGET", control_keys.CONTROL.jobs, name)
         return msgspec.json.decode(report, type=Job) if report is not None else None
 
     @verb
     def end(self, name: str) -> Steps[None]:
-        yield RedisCommand("HDEL", keys.CONTROL.jobs, name)
+        yield RedisCommand("HDEL", control_keys.CONTROL.jobs, name)
 
 
 class RedisRoles:
@@ -51,13 +51,15 @@ class RedisRoles:
     @verb
     def take(self, role: str, process: str, seconds: float) -> Steps[bool]:
         """Takes or renews the role for *seconds*; returns False when another process has it."""
-        taken = yield _TAKE(keys.RoleKeys(role), process=process, period=int(seconds * 1000))
+        taken = yield _TAKE(
+            control_keys.RoleKeys(role), process=process, period=int(seconds * 1000)
+        )
         return bool(taken)
 
     @verb
     def leave(self, role: str, process: str) -> Steps[None]:
         """Gives the role up, for another process to take.  Idempotent."""
-        yield _LEAVE(keys.RoleKeys(role), process=process)
+        yield _LEAVE(control_keys.RoleKeys(role), process=process)
 
 
 class RedisControl:
@@ -84,13 +86,13 @@ class RedisControl:
         await self._client.command("PING")
 
     async def installation(self) -> str:
-        key = keys.CONTROL.installation
+        key = control_keys.CONTROL.installation
         await self._client.command("SET", key, identity.new_claim(), "NX")
         stored: bytes = await self._client.command("GET", key)
         return stored.decode()
 
     async def watch(self, news: ChangeListener) -> None:
-        await self._channels.watch(keys.CONTROL.news, news)
+        await self._channels.watch(control_keys.CONTROL.news, news)
 
     def check(self, pools: Collection[str], repair: bool) -> AsyncIterator[CheckResult]:
         return RedisControlChecker(self._client).check(pools, repair)

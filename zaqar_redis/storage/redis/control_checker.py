@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Collection
 from typing import Any
 
-from zaqar_redis.keyspace import keys
+from zaqar_redis.keyspace import control_keys, keys
 from zaqar_redis.keyspace.client import AsyncClient
 from zaqar_redis.keyspace.script import Script
 from zaqar_redis.records import CheckResult, Finding
@@ -34,7 +34,7 @@ class RedisControlChecker:
         cursor: Any = b"0"
         while True:
             cursor, flat = await self._client.command(
-                "HSCAN", keys.CONTROL.catalogue, cursor, "COUNT", _PAGE
+                "HSCAN", control_keys.CONTROL.catalogue, cursor, "COUNT", _PAGE
             )
             by_pool: dict[str, list[bytes]] = defaultdict(list)
             for entry, pool in zip(flat[::2], flat[1::2], strict=True):
@@ -48,7 +48,7 @@ class RedisControlChecker:
         for project, pool in sorted(counted):
             noted, found = await self._client.call(
                 _COUNT(
-                    keys.CatalogueKeys(project, pool),
+                    control_keys.CatalogueKeys(project, pool),
                     pool=pool,
                     id=keys.entry(project, "").removesuffix(b"/"),
                     repair=flag,
@@ -59,7 +59,7 @@ class RedisControlChecker:
                 yield CheckResult(project, store=pool, findings=(Finding(what, mended=repair),))
 
     async def _pool_listing(self, pool: str, flag: int) -> AsyncIterator[CheckResult]:
-        of_pool = keys.CatalogueKeys("", pool)
+        of_pool = control_keys.CatalogueKeys("", pool)
         after: Any = b""
         while True:
             after, wrong = await self._client.call(
@@ -82,7 +82,7 @@ class RedisControlChecker:
                 what = f"the catalogue has it in {pool}, and there is no such pool"
                 yield _checked(entry, pool, Finding(what))
             return
-        of_pool = keys.CatalogueKeys("", pool)
+        of_pool = control_keys.CatalogueKeys("", pool)
         for entry in await self._client.call(_LISTED(of_pool, *entries, pool=pool, repair=flag)):
             what = f"the catalogue has it in {pool}, where it is not listed"
             yield _checked(entry, pool, Finding(what, mended=bool(flag)))

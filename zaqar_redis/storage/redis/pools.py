@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from zaqar_redis import errors
-from zaqar_redis.keyspace import keys
+from zaqar_redis.keyspace import control_keys
 from zaqar_redis.keyspace.script import RedisCommand, Script, Steps, verb
 from zaqar_redis.records import Flavor, Pool, PoolsSnapshot
 from zaqar_redis.storage.control import POOLS_MAX
@@ -38,7 +38,7 @@ class RedisPools:
     ) -> Steps[bool | None]:
         record = {"uri": pool.uri, "weight": pool.weight, "options": pool.options}
         outcome, *about = yield _POOL_PUT(
-            keys.CONTROL,
+            control_keys.CONTROL,
             name=pool.name,
             flavor=pool.flavor,
             draining=int(pool.draining),
@@ -57,17 +57,17 @@ class RedisPools:
 
     @verb
     def get(self, name: str) -> Steps[Pool | None]:
-        stored = yield RedisCommand("HGET", keys.CONTROL.pools, name)
+        stored = yield RedisCommand("HGET", control_keys.CONTROL.pools, name)
         return _pool(name, stored) if stored is not None else None
 
     @verb
     def list(self) -> Steps[PoolsSnapshot]:
-        version, flat = yield _POOL_LIST(keys.CONTROL)
+        version, flat = yield _POOL_LIST(control_keys.CONTROL)
         return PoolsSnapshot(version=int(version or 0), items=tuple(_pools(flat)))
 
     @verb
     def delete(self, name: str) -> Steps[None]:
-        outcome, *about = yield _POOL_DELETE(keys.CatalogueKeys("", name), name=name)
+        outcome, *about = yield _POOL_DELETE(control_keys.CatalogueKeys("", name), name=name)
         if outcome == b"used":
             raise errors.PoolInUse(pool=name, count=about[0])
         _refused(outcome, about, "pools")
@@ -79,7 +79,7 @@ class RedisFlavors:
 
     @verb
     def put(self, name: str, pools: Sequence[str]) -> Steps[bool]:
-        outcome, *about = yield _FLAVOR_PUT(keys.CONTROL, *pools, name=name, most=POOLS_MAX)
+        outcome, *about = yield _FLAVOR_PUT(control_keys.CONTROL, *pools, name=name, most=POOLS_MAX)
         if outcome == b"missing":
             raise errors.NoSuchPool(name=about[0].decode())
         _refused(outcome, about, "flavors")
@@ -93,13 +93,13 @@ class RedisFlavors:
     @verb
     def describe(self, name: str, about: Any) -> Steps[None]:
         outcome = yield _FLAVOR_DESCRIBE(
-            keys.CONTROL, name=name, about=msgspec.json.encode(about), most=POOLS_MAX
+            control_keys.CONTROL, name=name, about=msgspec.json.encode(about), most=POOLS_MAX
         )
         _refused(outcome, (), "flavors")
 
     @verb
     def delete(self, name: str) -> Steps[None]:
-        yield _FLAVOR_DELETE(keys.CONTROL, name=name)
+        yield _FLAVOR_DELETE(control_keys.CONTROL, name=name)
 
     @verb
     def list(self) -> Steps[Sequence[Flavor]]:
@@ -107,7 +107,7 @@ class RedisFlavors:
 
 
 def _flavors() -> Steps[list[Flavor]]:
-    described, flat = yield _FLAVOR_LIST(keys.CONTROL)
+    described, flat = yield _FLAVOR_LIST(control_keys.CONTROL)
     about = dict(zip(described[::2], described[1::2], strict=True))
     members: dict[str, list[str]] = {name.decode(): [] for name in about}
     for pool in _pools(flat):

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The keys of the control store: pools, flavors, catalogue, roles.  All are in one slot."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+
+class ControlKeys:
+    """The keys of the control store: pools, flavors, catalogue.  All are in one slot."""
+
+    __slots__ = (
+        "catalogue",
+        "deleted",
+        "flavors",
+        "installation",
+        "jobs",
+        "moves",
+        "news",
+        "pools",
+        "version",
+    )
+
+    #: of all their names
+    prefix = b"zr:{control}:"
+
+    def __init__(self) -> None:
+        #: hash: name -> pool
+        self.pools = _CONTROL + b"pools"
+        #: hash: name -> what it can do, as JSON
+        self.flavors = _CONTROL + b"flavors"
+        #: hash: <project>/<queue> -> pool
+        self.catalogue = _CONTROL + b"catalogue"
+        #: hash: <project>/<queue> -> its move from one pool to another
+        self.moves = _CONTROL + b"moves"
+        #: hash: name -> job and its progress, as JSON
+        self.jobs = _CONTROL + b"jobs"
+        #: zset: <project>/<queue>, deleted but still in the catalogue, by time
+        self.deleted = _CONTROL + b"deleted"
+        #: string: the id that marks the stores of this installation
+        self.installation = _CONTROL + b"installation"
+        #: string: how often pools and flavors have changed
+        self.version = _CONTROL + b"version"
+        #: PUB/SUB channel: what changed
+        self.news = _CONTROL + b"news"
+
+
+_CONTROL = ControlKeys.prefix
+CONTROL = ControlKeys()
+
+
+def is_catalogue_key(key: bytes) -> bool:
+    """Returns whether a key of the control store is about the pools of queues."""
+    kind = key.removeprefix(_CONTROL).partition(b":")[0]
+    return kind in (b"catalogue", b"deleted", b"moves", b"project", b"queues")
+
+
+class CatalogueKeys:
+    """The control keys, with those of one project, one or two pools, and perhaps a queue."""
+
+    __slots__ = ("origins", "project", "queues", "reserved_epoch")
+
+    def __init__(self, project: str, pool: str, origin: str = "", queue: bytes = b"") -> None:
+        #: hash: pool -> how many of the project's queues it has
+        self.project = _CONTROL + b"project:" + quote(project, safe="").encode()
+        #: zset, score 0: <project>/<queue> of the pool's queues
+        self.queues = pool_queues(pool)
+        #: the same of the pool that a queue moves from
+        self.origins = pool_queues(origin)
+        #: string with an expiry: the reserved epoch of the queue, which is in no pool yet
+        self.reserved_epoch = _CONTROL + b"unborn:" + queue
+
+    def __getattr__(self, name: str) -> bytes:
+        return getattr(CONTROL, name)  # type: ignore[no-any-return]  # slots of bytes
+
+
+class EntryKeys:
+    """The control keys, with that of one queue."""
+
+    __slots__ = ("reserved_epoch",)
+
+    def __init__(self, queue: bytes) -> None:
+        self.reserved_epoch = _CONTROL + b"unborn:" + queue
+
+    def __getattr__(self, name: str) -> bytes:
+        return getattr(CONTROL, name)  # type: ignore[no-any-return]  # slots of bytes
+
+
+def pool_queues(pool: str) -> bytes:
+    return _CONTROL + b"queues:" + quote(pool, safe="").encode()
+
+
+class RoleKeys:
+    """The key of one role."""
+
+    __slots__ = ("role",)
+
+    def __init__(self, name: str) -> None:
+        #: string with an expiry: the process that has the role
+        self.role = _CONTROL + b"role:" + name.encode()
