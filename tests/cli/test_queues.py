@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from importlib import metadata
 
 import pytest
@@ -70,6 +72,17 @@ def test_help_of_every_command_has_an_example(command: str) -> None:
     text = CommandLine().done(*command.split(), "--help")
     assert "Example" in text
     assert f"zaqar-redis {command}" in text.partition("Example")[2]
+
+
+def test_command_imports_no_modules_of_other_commands() -> None:
+    program = (
+        "import sys\nfrom zaqar_redis.cli.main import main\n"
+        "main(['queue', 'list', '--help'])\nprint(*sys.modules)"
+    )
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    modules = set(result.stdout.decode().splitlines()[-1].split())
+    assert "zaqar_redis.cli.queues" in modules
+    assert not modules & {"zaqar_redis.cli.bench", "zaqar_redis.cli.pipeline", "pyspark"}
 
 
 def test_help_is_shown_after_options_with_values() -> None:

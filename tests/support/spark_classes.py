@@ -17,8 +17,11 @@ from pathlib import Path
 from tests.support import servers
 
 _ARCHIVE = Path(sys.prefix) / f"spark-{metadata.version('pyspark')}.jsa"
-#: JVMs of tests are too short-lived for the optimizing compiler.
-_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xlog:cds*=off"
+#: JVMs of tests are too short-lived for the optimizing compiler, and for queries as generated code.
+_OPTIONS = (
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xlog:cds*=off "
+    "-Dspark.sql.codegen.wholeStage=false -Dspark.sql.codegen.factoryMode=NO_CODEGEN"
+)
 
 
 def java_options() -> str:

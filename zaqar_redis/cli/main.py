@@ -37,8 +37,17 @@ class ZaqarRedisShell(App):
         logging.getLogger("stevedore").setLevel(logging.ERROR)
 
 
+class _LazyCommands(CommandManager):
+    """Imports only the command that runs; the base class imports all of them at each start."""
+
+    def load_commands(self, namespace: str) -> None:
+        self.group_list.append(namespace)
+        for entry_point in metadata.entry_points(group=namespace):
+            self.commands[entry_point.name.replace("_", " ")] = entry_point
+
+
 def _commands() -> CommandManager:
-    commands = CommandManager("zaqar_redis.cli")
+    commands = _LazyCommands("zaqar_redis.cli")
     if find_spec("pyspark") is not None:  # the extra spark is installed
         commands.add_command_group("zaqar_redis.pipeline")
     return commands
