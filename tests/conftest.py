@@ -24,7 +24,7 @@ settings.load_profile("ci" if os.environ.get("CI") else "here")
 
 # For every Java process of the tests: it listens on loopback only, and starts fast.
 os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-os.environ["SPARK_SUBMIT_OPTS"] = spark_classes.java_options()
+os.environ["SPARK_SUBMIT_OPTS"] = spark_classes.driver_java_options()
 
 #: Folders with files that take long.  They start first: otherwise one process would
 #: run the last of them alone.

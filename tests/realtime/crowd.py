@@ -191,6 +191,14 @@ class SubscriberFleet:
 
         await until(reached, "publications")
 
+    async def wait_for_epochs(self, count: int) -> None:
+        """Waits until all subscribers saw *count* epochs: one that comes later receives nothing
+        of what was published before."""
+        await until(
+            lambda: all(len(each.segments) == count for each in self.subscribers),
+            "all subscribers to resubscribe",
+        )
+
     async def wait_for_refused(self, count: int = 3) -> None:
         """Waits until *count* more publications are refused in each channel."""
         goals = {name: each.refused + count for name, each in self.publishers.items()}

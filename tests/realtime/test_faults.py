@@ -41,6 +41,7 @@ def test_redis_restart_without_data_resubscribes_everybody() -> None:
             redis.signal(signal.SIGKILL)
             await fleet.wait_for_refused()
             await asyncio.to_thread(redis.start)
+            await fleet.wait_for_epochs(2)
             await fleet.wait_for_acknowledged()
             await fleet.pause()
             await fleet.check(epochs=2)
@@ -65,10 +66,7 @@ def test_redis_restart_from_old_snapshot_resubscribes_everybody() -> None:
             await asyncio.to_thread(redis.start)
             await fleet.wait_for_acknowledged(100)  # reuses offsets of the lost publications
             await disconnected.client.connect()
-            await crowd.until(
-                lambda: all(len(each.segments) == 2 for each in fleet.subscribers),
-                "all subscribers to resubscribe",
-            )
+            await fleet.wait_for_epochs(2)
             await fleet.wait_for_acknowledged()
             await fleet.pause()
             await fleet.check(epochs=2)

@@ -23,6 +23,8 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from tests.support import spark_classes
+
 #: The folder of `pyspark_zaqar`, which Spark imports.
 _ROOT = str(Path(__file__).parents[2])
 _SETTINGS = {
@@ -33,7 +35,7 @@ _SETTINGS = {
     "spark.executor.memory": "500m",
     "spark.executor.cores": "1",
     "spark.executorEnv.PYTHONPATH": _ROOT,
-    "spark.executor.extraJavaOptions": os.environ["SPARK_SUBMIT_OPTS"],
+    "spark.executor.extraJavaOptions": spark_classes.java_options(),
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.streaming.numRecentProgressUpdates": "20",

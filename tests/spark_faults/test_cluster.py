@@ -22,7 +22,7 @@ from tests.spark_faults.drivers import (
     environment,
     of_session,
 )
-from tests.support import servers
+from tests.support import servers, spark_classes
 from tests.support.spark_reads import SparkTestStore
 
 #: Spark is slow to start, and machines are shared.
@@ -63,7 +63,7 @@ class StandaloneCluster:
         log = self._folder / f"daemon{len(self._processes)}"
         settings = {
             "SPARK_DAEMON_MEMORY": "200m",
-            "SPARK_DAEMON_JAVA_OPTS": os.environ["SPARK_SUBMIT_OPTS"],
+            "SPARK_DAEMON_JAVA_OPTS": spark_classes.java_options(),
             "SPARK_LOCAL_DIRS": str(self._folder / "local"),
             "SPARK_HOME": str(_SPARK),
         }

@@ -17,16 +17,20 @@ from pathlib import Path
 from tests.support import servers
 
 _ARCHIVE = Path(sys.prefix) / f"spark-{metadata.version('pyspark')}.jsa"
-#: JVMs of tests are too short-lived for the optimizing compiler, and for queries as generated code.
-_OPTIONS = (
-    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xlog:cds*=off "
-    "-Dspark.sql.codegen.wholeStage=false -Dspark.sql.codegen.factoryMode=NO_CODEGEN"
-)
+#: JVMs of tests are too short-lived for the optimizing compiler.
+_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xlog:cds*=off"
+#: Nor do queries of tests run long enough for generated code.
+_DRIVER_OPTIONS = "-Dspark.sql.codegen.wholeStage=false -Dspark.sql.codegen.factoryMode=NO_CODEGEN"
 
 
 def java_options() -> str:
     """Returns the options for every JVM of the tests."""
     return f"{_OPTIONS} -XX:SharedArchiveFile={_ARCHIVE}" if _ARCHIVE.exists() else _OPTIONS
+
+
+def driver_java_options() -> str:
+    """Returns the options for JVMs that run `spark-submit`, as `SPARK_SUBMIT_OPTS` has them."""
+    return f"{java_options()} {_DRIVER_OPTIONS}"
 
 
 def _load_classes(uri: str, folder: str) -> None:
