@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 
 class ControlKeys:
-    """The keys of the control store: pools, flavors, catalogue.  All are in one slot."""
+    """The keys of which there is one."""
 
     __slots__ = (
         "catalogue",
@@ -55,18 +55,12 @@ def is_catalogue_key(key: bytes) -> bool:
     return kind in (b"catalogue", b"deleted", b"moves", b"project", b"queues")
 
 
-class CatalogueKeys:
-    """The control keys, with those of one project, one or two pools, and perhaps a queue."""
+class EntryKeys:
+    """The control keys, with that of one queue."""
 
-    __slots__ = ("origins", "project", "queues", "reserved_epoch")
+    __slots__ = ("reserved_epoch",)
 
-    def __init__(self, project: str, pool: str, origin: str = "", queue: bytes = b"") -> None:
-        #: hash: pool -> how many of the project's queues it has
-        self.project = _CONTROL + b"project:" + quote(project, safe="").encode()
-        #: zset, score 0: <project>/<queue> of the pool's queues
-        self.queues = pool_queues(pool)
-        #: the same of the pool that a queue moves from
-        self.origins = pool_queues(origin)
+    def __init__(self, queue: bytes) -> None:
         #: string with an expiry: the reserved epoch of the queue, which is in no pool yet
         self.reserved_epoch = _CONTROL + b"unborn:" + queue
 
@@ -74,16 +68,19 @@ class CatalogueKeys:
         return getattr(CONTROL, name)  # type: ignore[no-any-return]  # slots of bytes
 
 
-class EntryKeys:
-    """The control keys, with that of one queue."""
+class CatalogueKeys(EntryKeys):
+    """The same, with those of one project, and of one or two pools."""
 
-    __slots__ = ("reserved_epoch",)
+    __slots__ = ("origins", "project", "queues")
 
-    def __init__(self, queue: bytes) -> None:
-        self.reserved_epoch = _CONTROL + b"unborn:" + queue
-
-    def __getattr__(self, name: str) -> bytes:
-        return getattr(CONTROL, name)  # type: ignore[no-any-return]  # slots of bytes
+    def __init__(self, project: str, pool: str, origin: str = "", queue: bytes = b"") -> None:
+        super().__init__(queue)
+        #: hash: pool -> how many of the project's queues it has
+        self.project = _CONTROL + b"project:" + quote(project, safe="").encode()
+        #: zset, score 0: <project>/<queue> of the pool's queues
+        self.queues = pool_queues(pool)
+        #: the same of the pool that a queue moves from
+        self.origins = pool_queues(origin)
 
 
 def pool_queues(pool: str) -> bytes:
