@@ -13,9 +13,16 @@ import msgspec
 from msgspec import Meta
 
 from zaqar_redis import errors, rules
-from zaqar_redis.api import body, problems
-from zaqar_redis.api.middleware import RequestMiddleware
-from zaqar_redis.api.rest import claims, home, messages, pools, queues
+from zaqar_redis.api import resources, routes
+from zaqar_redis.api.checks import RequestChecks
+from zaqar_redis.api.endpoints import request_ids
+from zaqar_redis.api.resources import RequestMiddleware
+from zaqar_redis.api.rest.claims import ClaimHandlers
+from zaqar_redis.api.rest.home import HealthHandlers
+from zaqar_redis.api.rest.messages import MessageHandlers
+from zaqar_redis.api.rest.pools import FlavorHandlers, PoolHandlers, RebalanceHandlers
+from zaqar_redis.api.rest.queues import QueueHandlers
+from zaqar_redis.api.routes import HandlerSet
 from zaqar_redis.auth.signed_urls import UrlSigner
 from zaqar_redis.service.claims import ClaimService
 from zaqar_redis.service.encryption import BodyCipher
@@ -117,40 +124,23 @@ class App:
         health = HealthService(driver, None if self._channels is None else self._channels.ping)
         pooled = driver if isinstance(driver, PooledDriver) else None
 
-        app: falcon.asgi.App[Any, Any] = falcon.asgi.App(
-            middleware=[RequestMiddleware(limits, signer), self]
+        handlers = HandlerSet(
+            messages=MessageHandlers(message_service, limits, settings.enable_checksum),
+            claims=ClaimHandlers(claim_service),
+            queues=QueueHandlers(queue_service, signer),
+            health=HealthHandlers(health),
+            pools=PoolHandlers(PoolService(pooled), limits) if pooled else None,
+            flavors=FlavorHandlers(FlavorService(pooled), limits) if pooled else None,
+            rebalance=RebalanceHandlers(RebalanceService(pooled)) if pooled else None,
         )
-        app.req_options.keep_blank_qs_values = False
-        problems.install(app)
-        route = app.add_route
-        route("/", home.Versions())
-        route("/healthcheck", home.HealthCheck(health))
-        route("/health", home.HealthProbe(health))
-        route("/v2/", home.HomeDocument(settings.admin_mode, pooled is not None))
-        route("/v2/ping", home.Ping(health))
-        route("/v2/queues", queues.QueueCollection(queue_service))
-        route("/v2/queues/{queue}", queues.QueueItem(queue_service, limits.max_queue_metadata))
-        route("/v2/queues/{queue}/stats", queues.QueueStats(queue_service))
-        route("/v2/queues/{queue}/purge", queues.QueuePurge(queue_service))
-        route("/v2/queues/{queue}/share", queues.QueueShare(signer))
-        route(
-            "/v2/queues/{queue}/messages",
-            messages.MessageCollection(message_service, limits, settings.enable_checksum),
+        self.routes = routes.rest_routes(handlers, limits, settings.admin_mode)
+        self.checks = RequestChecks(limits, signer)
+        self.request_ids = request_ids()
+        self._app: falcon.asgi.App[Any, Any] = falcon.asgi.App(
+            middleware=[RequestMiddleware(self.checks, self.request_ids), self]
         )
-        route("/v2/queues/{queue}/messages/{message}", messages.MessageItem(message_service))
-        route("/v2/queues/{queue}/claims", claims.ClaimCollection(claim_service))
-        route("/v2/queues/{queue}/claims/{claim}", claims.ClaimItem(claim_service))
-        if settings.admin_mode:
-            route("/v2/health", home.HealthReport(health))
-        if settings.admin_mode and pooled is not None:
-            pool_service, flavor_service = PoolService(pooled), FlavorService(pooled)
-            route("/v2/pools", pools.PoolCollection(pool_service, limits))
-            route("/v2/pools/{pool}", pools.PoolItem(pool_service))
-            route("/v2/queues/{queue}/pool", pools.QueuePool(pool_service))
-            route("/v2/rebalance", pools.RebalanceItem(RebalanceService(pooled)))
-            route("/v2/flavors", pools.FlavorCollection(flavor_service, limits))
-            route("/v2/flavors/{flavor}", pools.FlavorItem(flavor_service))
-        self._app = app
+        self._app.req_options.keep_blank_qs_values = False
+        resources.install(self._app, self.routes)
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
         if scope["type"] != "http":
@@ -165,13 +155,13 @@ class App:
         async def replay_first() -> Any:
             return first  # falcon reads one event itself
 
-        scope[body.FIRST_EVENT] = first
-        scope[body.RECEIVE] = receive
+        scope[resources.FIRST_EVENT] = first
+        scope[resources.RECEIVE] = receive
         try:
             await self._app(scope, replay_first, send)
         finally:
             # The server's request holds the scope: without this cycle it is freed at once.
-            del scope[body.RECEIVE]
+            del scope[resources.RECEIVE]
 
     def begin_shutdown(self) -> None:
         """Ends long polls and connections: the service is about to stop."""

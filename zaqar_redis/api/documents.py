@@ -21,6 +21,9 @@ from zaqar_redis.records import Claim, Message, NewMessage, Queue, Stats
 
 T = TypeVar("T")
 
+#: API: what a purge may name; all of it without a body.
+PURGEABLE = ["messages", "subscriptions"]
+
 
 class MessageIn(msgspec.Struct):
     body: msgspec.Raw
@@ -88,24 +91,14 @@ class PoppedOut(msgspec.Struct, omit_defaults=True):
     checksum: str | msgspec.UnsetType = msgspec.UNSET
 
 
-_post = msgspec.json.Decoder(PostIn)
-_claim = msgspec.json.Decoder(ClaimIn)
-_purge = msgspec.json.Decoder(PurgeIn)
-_share = msgspec.json.Decoder(ShareIn)
-_pool = msgspec.json.Decoder(PoolIn)
-_pool_change = msgspec.json.Decoder(PoolChangeIn)
-_flavor = msgspec.json.Decoder(FlavorIn)
-_flavor_change = msgspec.json.Decoder(FlavorChangeIn)
-_anything = msgspec.json.Decoder()
 _encode = msgspec.json.Encoder().encode
 
 #: Raised by the JSON decoder, or by our check for UTF-8.
 _MALFORMED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
-def drafts(data: bytes, with_checksum: bool) -> list[NewMessage]:
+def drafts(document: PostIn, with_checksum: bool) -> list[NewMessage]:
     """Returns the messages to post.  Raises BadBody, BadRequest."""
-    document = _decode(_post, data)
     if document.messages is msgspec.UNSET:
         raise errors.BadRequest(why="No messages were found in the request body.")
     return [
@@ -119,41 +112,29 @@ def drafts(data: bytes, with_checksum: bool) -> list[NewMessage]:
     ]
 
 
-def claim(data: bytes) -> ClaimIn:
-    return _decode(_claim, data) if data else ClaimIn()
-
-
-def purge(data: bytes) -> list[str]:
-    """Returns the resource types to purge; all when the body is empty."""
-    if not data:
-        return ["messages", "subscriptions"]
-    types = _decode(_purge, data).resource_types
-    for name in types:
-        if name not in ("messages", "subscriptions"):
+def purged_types(document: PurgeIn) -> list[str]:
+    """Returns the resource types to purge.  Raises BadRequest."""
+    for name in document.resource_types:
+        if name not in PURGEABLE:
             raise errors.BadRequest(why=f'"{name}" in "resource_types" cannot be purged.')
-    return types
+    return document.resource_types
 
 
-def share(data: bytes) -> ShareIn:
-    require_body(data)
-    return _decode(_share, data)
-
-
-def pool(data: bytes) -> dict[str, Any]:
+def pool(document: PoolIn) -> dict[str, Any]:
     """Returns the fields of a new pool, except its name.  Raises BadBody."""
-    given = _given(_pool, data)
+    given = _given(document)
     for name in ("uri", "weight"):
         if name not in given:
             raise errors.BadBody(why=f'Request body: "{name}" is missing.')
     return given
 
 
-def pool_changes(data: bytes) -> dict[str, Any]:
+def pool_changes(document: PoolChangeIn) -> dict[str, Any]:
     """Returns the fields of a pool that are to change.  Raises BadBody.
 
     API: the other fields of a shown pool are ignored.
     """
-    given = _given(_pool_change, data)
+    given = _given(document)
     if not given:
         raise errors.BadBody(
             why='Request body: one of "uri", "weight", "flavor", "options", "draining" or "adopt" '
@@ -162,9 +143,7 @@ def pool_changes(data: bytes) -> dict[str, Any]:
     return given
 
 
-def _given(decoder: msgspec.json.Decoder[Any], data: bytes) -> dict[str, Any]:
-    require_body(data)
-    document = _decode(decoder, data)
+def _given(document: PoolChangeIn) -> dict[str, Any]:
     return {
         name: value
         for name, value in msgspec.structs.asdict(document).items()
@@ -172,36 +151,10 @@ def _given(decoder: msgspec.json.Decoder[Any], data: bytes) -> dict[str, Any]:
     }
 
 
-def flavor(data: bytes) -> list[str]:
-    """Returns the names of a new flavor's pools."""
-    require_body(data)
-    return _decode(_flavor, data).pool_list
-
-
-def flavor_change(data: bytes) -> list[str]:
-    """Returns the names of a flavor's pools.  API: its other fields are ignored."""
-    require_body(data)
-    return _decode(_flavor_change, data).pool_list
-
-
-def metadata(data: bytes) -> dict[str, Any]:
-    document = json_document(data) if data else {}
-    if not isinstance(document, dict):
-        raise errors.BadBody(why="Queue metadata must be an object.")
-    return document
-
-
-def json_document(data: bytes) -> Any:
-    require_body(data)
-    return _decode(_anything, data)
-
-
-def require_body(data: bytes) -> None:
+def decode(decoder: msgspec.json.Decoder[T], data: bytes) -> T:
+    """Returns the document of a request.  Raises BadBody."""
     if not data:
         raise errors.BadBody(why="Request body can not be empty.")
-
-
-def _decode(decoder: msgspec.json.Decoder[T], data: bytes) -> T:
     try:
         if not data.isascii():
             data.decode()  # the decoder does not check UTF-8 inside raw bodies
@@ -212,9 +165,7 @@ def _decode(decoder: msgspec.json.Decoder[T], data: bytes) -> T:
         raise errors.BadBody(why="Request body: nested too deeply.") from None
     except _MALFORMED as error:
         raise errors.BadBody(why=f"Request body could not be parsed: {error}.") from None
-    if isinstance(document, (dict, list)):
-        return document
-    if isinstance(document, msgspec.Struct):
+    if isinstance(document, (msgspec.Struct, dict, list)):
         return document
     raise errors.BadBody(why="Request body must be an object or an array.")
 
@@ -321,16 +272,19 @@ def encode(document: Any) -> bytes:
     return _encode(document)
 
 
-def next_link(path: str, parameters: dict[str, Any], marker: str) -> list[dict[str, str]]:
+def next_link(path: str, query: msgspec.Struct, marker: str) -> list[dict[str, str]]:
     """Returns the link to the next page.  API: with the parameters of the request."""
     if not marker:
         return []
-    query = "&".join(
+    given = msgspec.structs.asdict(query) | {"marker": marker}
+    given.pop("wait", None)
+    given |= given.pop("filters", {})
+    parameters = "&".join(
         f"{quote_plus(name)}={_written(value)}"
-        for name, value in (parameters | {"marker": marker}).items()
+        for name, value in given.items()
         if value is not None
     )
-    return [{"rel": "next", "href": f"{path}?{query}"}]
+    return [{"rel": "next", "href": f"{path}?{parameters}"}]
 
 
 def _written(value: str | int | bool) -> str:

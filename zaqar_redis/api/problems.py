@@ -1,69 +1,44 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Error handlers: from an exception to an HTTP answer ``{"title", "description"}``."""
+"""From an exception to the answer ``{"title", "description"}``."""
 
 from __future__ import annotations
 
 import logging
-from typing import Any
 
 import falcon
-import falcon.asgi
 import msgspec
 
 from zaqar_redis import errors
+from zaqar_redis.api.exchange import Answer
 
 LOG = logging.getLogger(__name__)
+_VARY = ("vary", "Accept")
 
 
-def install(app: falcon.asgi.App[Any, Any]) -> None:
-    # Falcon uses the last handler that fits.
-    app.add_error_handler(Exception, _unexpected)
-    app.add_error_handler(falcon.HTTPError, _framework)
-    app.add_error_handler(falcon.HTTPStatus, _status)
-    app.add_error_handler(errors.Problem, _problem)
-
-
-async def _problem(
-    req: falcon.asgi.Request, resp: falcon.asgi.Response, error: errors.Problem, params: Any
-) -> None:
-    _answer(resp, error.status, error.title, error.text)
-    if error.retry is not None:
-        resp.set_header("Retry-After", str(error.retry))
-    if error.status >= 500 and error.retry is None:
-        LOG.error("%s", error.text, exc_info=error, extra={"action": "request_failed"})
-
-
-async def _framework(
-    req: falcon.asgi.Request, resp: falcon.asgi.Response, error: falcon.HTTPError, params: Any
-) -> None:
-    _answer(resp, error.status_code, error.title, error.description)
-    if error.headers:
-        resp.set_headers(error.headers)
-
-
-async def _status(
-    req: falcon.asgi.Request, resp: falcon.asgi.Response, error: falcon.HTTPStatus, params: Any
-) -> None:
-    resp.status = error.status
-
-
-async def _unexpected(
-    req: falcon.asgi.Request, resp: falcon.asgi.Response, error: Exception, params: Any
-) -> None:
+def answer(error: BaseException, method: str, path: str) -> Answer:
+    """Returns the answer for an error of a request, and logs those that operators must know."""
+    if isinstance(error, errors.Problem):
+        headers = [_VARY]
+        if error.retry is not None:
+            headers.append(("retry-after", str(error.retry)))
+        elif error.status >= 500:
+            LOG.error("%s", error.text, exc_info=error, extra={"action": "request_failed"})
+        return _answer(error.status, error.title, error.text, headers)
+    if isinstance(error, falcon.HTTPError):
+        given = error.headers or {}
+        headers = [_VARY, *(given.items() if isinstance(given, dict) else given)]
+        return _answer(error.status_code, error.title, error.description, headers)
+    if isinstance(error, falcon.HTTPStatus):
+        return Answer(status=error.status_code)
     # The cause is for the operator's log, not for the client.
-    LOG.error(
-        "unexpected error in %s %s", req.method, req.path, exc_info=error, extra={"action": "bug"}
-    )
-    _answer(resp, 500, "Internal server error", "The request could not be served.")
+    LOG.error("unexpected error in %s %s", method, path, exc_info=error, extra={"action": "bug"})
+    return _answer(500, "Internal server error", "The request could not be served.", [_VARY])
 
 
 def _answer(
-    resp: falcon.asgi.Response, status: int, title: str | None, description: str | None
-) -> None:
-    resp.status = status
+    status: int, title: str | None, description: str | None, headers: list[tuple[str, str]]
+) -> Answer:
     document = {"title": title or falcon.code_to_http_status(status)}
     if description:
         document["description"] = description
-    resp.data = msgspec.json.encode(document)
-    resp.content_type = falcon.MEDIA_JSON
-    resp.set_header("Vary", "Accept")
+    return Answer(msgspec.json.encode(document), status, tuple(headers))

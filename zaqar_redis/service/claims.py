@@ -4,18 +4,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 
 import msgspec
 
 from zaqar_redis import errors, rules
+from zaqar_redis.keyspace.script import ComposedVerbs, Steps, verb
 from zaqar_redis.records import Claim, ClaimResult
 from zaqar_redis.service.long_polls import LongPoll
 from zaqar_redis.service.messages import MessageService
 from zaqar_redis.storage.contract import Driver
 
 
-class ClaimService:
+class ClaimService(ComposedVerbs):
     def __init__(
         self, driver: Driver, limits: rules.Limits, messages: MessageService, long_polls: LongPoll
     ) -> None:
@@ -24,7 +25,8 @@ class ClaimService:
         self._messages = messages
         self._long_polls = long_polls
 
-    async def create(
+    @verb
+    def create(
         self,
         project: str,
         queue: str,
@@ -33,8 +35,8 @@ class ClaimService:
         grace: int | None,
         limit: int | None,
         wait: int | None,
-        disconnected: asyncio.Event,
-    ) -> ClaimResult:
+        watch_disconnect: Callable[[], asyncio.Event],
+    ) -> Steps[ClaimResult]:
         seconds = rules.wait(wait, self._limits)
         most = rules.limit(limit, self._limits.max_messages_per_claim_or_pop)
         ttl_seconds = rules.claim_ttl(ttl, self._limits)
@@ -46,41 +48,45 @@ class ClaimService:
             )
 
         if not seconds:
-            claimed = await fetch()
+            claimed: ClaimResult = yield fetch()
         else:
-            claimed = await self._long_polls.poll(
+            claimed = yield self._long_polls.poll(
                 fetch,
                 _has_messages,
                 project,
                 queue,
                 seconds=seconds,
                 exclusive=True,
-                disconnected=disconnected,
+                disconnected=watch_disconnect(),
             )
         decrypted = tuple(self._messages.decrypted(project, claimed.messages))
         return msgspec.structs.replace(claimed, messages=decrypted)
 
-    async def get(self, project: str, queue: str, claim: str) -> Claim:
+    @verb
+    def get(self, project: str, queue: str, claim: str) -> Steps[Claim]:
         """Raises NotFound."""
-        found = await self._store.get(project, queue, claim)
+        found: Claim | None = yield self._store.get(project, queue, claim)
         if found is None:
             raise _missing(claim)
         decrypted = tuple(self._messages.decrypted(project, found.messages))
         return msgspec.structs.replace(found, messages=decrypted)
 
-    async def update(
+    @verb
+    def update(
         self, project: str, queue: str, claim: str, *, ttl: int | None, grace: int | None
-    ) -> None:
+    ) -> Steps[None]:
         """Raises NotFound.  API: an omitted value takes the default, not the old value."""
         ttl_seconds = rules.claim_ttl(ttl, self._limits)
         grace_seconds = rules.claim_grace(grace, self._limits)
-        if not await self._store.update(
+        updated = yield self._store.update(
             project, queue, claim, ttl=ttl_seconds, grace=grace_seconds
-        ):
+        )
+        if not updated:
             raise _missing(claim)
 
-    async def delete(self, project: str, queue: str, claim: str) -> None:
-        await self._store.delete(project, queue, claim)
+    @verb
+    def delete(self, project: str, queue: str, claim: str) -> Steps[None]:
+        yield self._store.delete(project, queue, claim)
 
 
 def _has_messages(result: ClaimResult) -> bool:

@@ -4,18 +4,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
 from zaqar_redis import errors, rules
+from zaqar_redis.keyspace.script import ComposedVerbs, Steps, verb
 from zaqar_redis.records import ClaimResult, IdempotencyKey, Message, NewMessage, Page, PostResult
 from zaqar_redis.service.encryption import BodyCipher
 from zaqar_redis.service.long_polls import LongPoll
 from zaqar_redis.storage.contract import Driver
 
 
-class MessageService:
+class MessageService(ComposedVerbs):
     def __init__(
         self, driver: Driver, limits: rules.Limits, cipher: BodyCipher | None, long_polls: LongPoll
     ) -> None:
@@ -24,7 +25,8 @@ class MessageService:
         self._cipher = cipher
         self._long_polls = long_polls
 
-    async def post(
+    @verb
+    def post(
         self,
         project: str,
         queue: str,
@@ -33,7 +35,7 @@ class MessageService:
         client: str,
         size: int,
         idempotency_key: IdempotencyKey | None = None,
-    ) -> PostResult:
+    ) -> Steps[PostResult]:
         """Appends all messages or none.  *size* is the request's, in bytes."""
         if not drafts:
             raise errors.BadRequest(why="No messages to enqueue.")
@@ -42,7 +44,7 @@ class MessageService:
             rules.message_delay(message.delay, self._limits)
         while True:
             try:
-                return await self._store.post(
+                posted: PostResult = yield self._store.post(
                     project,
                     queue,
                     drafts,
@@ -51,10 +53,12 @@ class MessageService:
                     size=size,
                     idempotency_key=idempotency_key,
                 )
+                return posted
             except errors.EncryptionRequired:  # at most once: then they are encrypted
                 drafts = self._encrypted(project, drafts)
 
-    async def list(
+    @verb
+    def list(
         self,
         project: str,
         queue: str,
@@ -66,8 +70,8 @@ class MessageService:
         include_claimed: bool,
         include_delayed: bool,
         wait: int | None,
-        disconnected: asyncio.Event,
-    ) -> Page[Message]:
+        watch_disconnect: Callable[[], asyncio.Event],
+    ) -> Steps[Page[Message]]:
         most = rules.limit(limit, self._limits.max_messages_per_page)
         seconds = rules.wait(wait, self._limits)
 
@@ -83,38 +87,42 @@ class MessageService:
             )
 
         if not seconds:
-            page = await fetch()
+            page: Page[Message] = yield fetch()
         else:
-            page = await self._long_polls.poll(
+            page = yield self._long_polls.poll(
                 fetch,
                 _has_items,
                 project,
                 queue,
                 seconds=seconds,
                 exclusive=False,
-                disconnected=disconnected,
+                disconnected=watch_disconnect(),
             )
         return msgspec.structs.replace(page, items=self.decrypted(project, page.items))
 
-    async def get(self, project: str, queue: str, ids: Sequence[str]) -> Sequence[Message]:
+    @verb
+    def get(self, project: str, queue: str, ids: Sequence[str]) -> Steps[Sequence[Message]]:
         self._check_number("ids", ids)
-        return self.decrypted(project, await self._store.get(project, queue, ids))
+        return self.decrypted(project, (yield self._store.get(project, queue, ids)))
 
-    async def delete(self, project: str, queue: str, message: str, claim: str | None) -> None:
+    @verb
+    def delete(self, project: str, queue: str, message: str, claim: str | None) -> Steps[None]:
         claims = None if claim is None else [claim]
-        await self._store.delete(project, queue, [message], claims=claims, force=False)
+        yield self._store.delete(project, queue, [message], claims=claims, force=False)
 
-    async def delete_many(
+    @verb
+    def delete_many(
         self, project: str, queue: str, ids: Sequence[str], claims: Sequence[str] | None
-    ) -> None:
+    ) -> Steps[None]:
         self._check_number("ids", ids)
         if claims is not None:
             self._check_number("claim_ids", claims)
-        await self._store.delete(project, queue, ids, claims=claims, force=claims is None)
+        yield self._store.delete(project, queue, ids, claims=claims, force=claims is None)
 
-    async def pop(self, project: str, queue: str, limit: int) -> Sequence[Message]:
+    @verb
+    def pop(self, project: str, queue: str, limit: int) -> Steps[Sequence[Message]]:
         rules.within("pop", limit, 1, self._limits.max_messages_per_claim_or_pop)
-        popped: ClaimResult = await self._store.pop(project, queue, limit)
+        popped: ClaimResult = yield self._store.pop(project, queue, limit)
         return self.decrypted(project, popped.messages)
 
     def decrypted(self, project: str, messages: Sequence[Message]) -> Sequence[Message]:

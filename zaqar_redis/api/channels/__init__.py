@@ -9,7 +9,7 @@ from typing import Any
 import falcon.asgi
 import msgspec
 
-from zaqar_redis.api import problems
+from zaqar_redis.api import resources
 from zaqar_redis.api.channels import console, server, streams
 from zaqar_redis.api.channels.exchange import Exchange, Receive, Send
 from zaqar_redis.api.channels.origins import AllowedOrigins, CorsHandler
@@ -64,7 +64,7 @@ class ChannelsApp:
         self._sockets = _sockets(self.node, origins, settings.project, scheduler)
         self._streams = _streams(self.node, origins, settings.project, scheduler)
         self._http: falcon.asgi.App[Any, Any] = falcon.asgi.App()
-        problems.install(self._http)
+        resources.install(self._http, ())
         guard = server.ApiKeyAuth(settings.server, origins)
         api = server.ServerApi(self.node, guard, settings.project)
         self._http.add_route("/api", api)

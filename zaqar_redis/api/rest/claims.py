@@ -3,55 +3,46 @@
 
 from __future__ import annotations
 
-from falcon.asgi import Request, Response
-
-from zaqar_redis.api import body, documents
+from zaqar_redis.api import documents
+from zaqar_redis.api.documents import ClaimIn
+from zaqar_redis.api.exchange import DONE, Answer, Request
+from zaqar_redis.api.queries import ClaimQuery
+from zaqar_redis.keyspace.script import ComposedVerbs, Steps, verb
 from zaqar_redis.service.claims import ClaimService
 
 
-class ClaimCollection:
+class ClaimHandlers(ComposedVerbs):
     def __init__(self, claims: ClaimService) -> None:
         self._claims = claims
 
-    async def on_post(self, req: Request, resp: Response, queue: str) -> None:
-        limit = req.get_param_as_int("limit")
-        wait = req.get_param_as_int("wait")
-        requested = documents.claim(await body.read(req, body.SMALL, "A claim"))
-        async with body.watch_disconnect(req, bool(wait)) as disconnected:
-            claimed = await self._claims.create(
-                req.context.project,
-                queue,
-                ttl=requested.ttl,
-                grace=requested.grace,
-                limit=limit,
-                wait=wait,
-                disconnected=disconnected,
-            )
-        if claimed.claim_id is None:
-            resp.status = 204
-            return
-        resp.status = 201
-        resp.set_header("Location", f"/v2/queues/{queue}/claims/{claimed.claim_id}")
-        resp.data = documents.messages(queue, claimed.messages)
-
-
-class ClaimItem:
-    def __init__(self, claims: ClaimService) -> None:
-        self._claims = claims
-
-    async def on_get(self, req: Request, resp: Response, queue: str, claim: str) -> None:
-        found = await self._claims.get(req.context.project, queue, claim)
-        resp.data = documents.claimed(queue, found)
-
-    async def on_patch(self, req: Request, resp: Response, queue: str, claim: str) -> None:
-        data = await body.read(req, body.SMALL, "A claim")
-        documents.require_body(data)
-        requested = documents.claim(data)
-        await self._claims.update(
-            req.context.project, queue, claim, ttl=requested.ttl, grace=requested.grace
+    @verb
+    def create(self, request: Request[ClaimQuery, ClaimIn], queue: str) -> Steps[Answer]:
+        claimed = yield self._claims.create(
+            request.project,
+            queue,
+            ttl=request.document.ttl,
+            grace=request.document.grace,
+            limit=request.query.limit,
+            wait=request.query.wait,
+            watch_disconnect=request.watch_disconnect,
         )
-        resp.status = 204
+        if claimed.claim_id is None:
+            return DONE
+        location = ("location", f"/v2/queues/{queue}/claims/{claimed.claim_id}")
+        return Answer(documents.messages(queue, claimed.messages), 201, (location,))
 
-    async def on_delete(self, req: Request, resp: Response, queue: str, claim: str) -> None:
-        await self._claims.delete(req.context.project, queue, claim)
-        resp.status = 204
+    @verb
+    def get(self, request: Request[None, None], queue: str, claim: str) -> Steps[Answer]:
+        found = yield self._claims.get(request.project, queue, claim)
+        return Answer(documents.claimed(queue, found))
+
+    @verb
+    def update(self, request: Request[None, ClaimIn], queue: str, claim: str) -> Steps[Answer]:
+        ttl, grace = request.document.ttl, request.document.grace
+        yield self._claims.update(request.project, queue, claim, ttl=ttl, grace=grace)
+        return DONE
+
+    @verb
+    def delete(self, request: Request[None, None], queue: str, claim: str) -> Steps[Answer]:
+        yield self._claims.delete(request.project, queue, claim)
+        return DONE

@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Any
-
-import falcon
-from falcon.asgi import Request, Response
 
 from zaqar_redis import errors
 from zaqar_redis.api import documents
+from zaqar_redis.api.exchange import DONE, TEXT, Answer, Request
+from zaqar_redis.keyspace.script import ComposedVerbs, Steps, verb
 from zaqar_redis.service.health import HealthService
 
 _VERSIONS = documents.encode(
@@ -32,14 +32,8 @@ _VERSIONS = documents.encode(
 )
 
 
-class Versions:
-    """``GET /``: open to all, without a client or a project."""
-
-    public = True
-
-    async def on_get(self, req: Request, resp: Response) -> None:
-        resp.status = 300
-        resp.data = _VERSIONS
+async def list_versions(request: Request[None, None]) -> Answer:
+    return Answer(_VERSIONS, 300)
 
 
 def _resource(template: str, allow: list[str], hints: dict[str, Any] | None = None) -> Any:
@@ -97,72 +91,47 @@ def _home(admin: bool, pooling: bool) -> bytes:
     return documents.encode({"resources": resources})
 
 
-class HomeDocument:
-    def __init__(self, admin: bool, pooling: bool) -> None:
-        self._document = _home(admin, pooling)
+def home_document(admin: bool, pooling: bool) -> Callable[..., Awaitable[Answer]]:
+    """Returns the handler of the home document."""
+    cached = (("cache-control", "max-age=86400"),)
+    answer = Answer(_home(admin, pooling), headers=cached, media_type="application/json-home")
 
-    async def on_get(self, req: Request, resp: Response) -> None:
-        resp.content_type = "application/json-home"
-        resp.set_header("Cache-Control", "max-age=86400")
-        resp.data = self._document
+    async def get_home(request: Request[None, None]) -> Answer:
+        return answer
+
+    return get_home
 
 
-class Ping:
-    """``GET /v2/ping``: whether every store of queues answers."""
-
-    public = True
-
+class HealthHandlers(ComposedVerbs):
     def __init__(self, health: HealthService) -> None:
         self._health = health
 
-    async def on_get(self, req: Request, resp: Response) -> None:
-        await self._health.ping()  # API: 503 without a body; ours names the store
-        resp.status = 204
+    @verb
+    def ping(self, request: Request[None, None]) -> Steps[Answer]:
+        """Asks whether every store of queues answers."""
+        yield self._health.ping()  # API: 503 without a body; ours names the store
+        return DONE
 
-    async def on_head(self, req: Request, resp: Response) -> None:
-        resp.status = 204
+    async def ping_worker(self, request: Request[None, None]) -> Answer:
+        return DONE
 
+    @verb
+    def check(self, request: Request[None, None]) -> Steps[Answer]:
+        """Whether to send requests here, in oslo.middleware's format."""
+        yield self._health.ping_essential()
+        return Answer(b"OK", media_type=TEXT)
 
-class HealthCheck:
-    """``GET /healthcheck``: whether to send requests here, in oslo.middleware's format."""
+    @verb
+    def probe(self, request: Request[None, None]) -> Steps[Answer]:
+        """Whether every store answers, those of channels too; Centrifugo's path."""
+        yield self._health.ping_all()
+        return Answer(b"{}")
 
-    public = True
-
-    def __init__(self, health: HealthService) -> None:
-        self._health = health
-
-    async def on_get(self, req: Request, resp: Response) -> None:
-        await self._health.ping_essential()
-        resp.content_type = falcon.MEDIA_TEXT
-        resp.text = "OK"
-
-    on_head = on_get
-
-
-class HealthProbe:
-    """``GET /health``: whether every store answers, those of channels too; Centrifugo's path."""
-
-    public = True
-
-    def __init__(self, health: HealthService) -> None:
-        self._health = health
-
-    async def on_get(self, req: Request, resp: Response) -> None:
-        await self._health.ping_all()
-        resp.data = b"{}"
-
-    on_head = on_get
-
-
-class HealthReport:
-    """``GET /v2/health``: every kind of operation, tried in every store."""
-
-    def __init__(self, health: HealthService) -> None:
-        self._health = health
-
-    async def on_get(self, req: Request, resp: Response) -> None:
+    async def report(self, request: Request[None, None]) -> Answer:
+        """Every kind of operation, tried in every store."""
         healthy, report = await self._health.check()
-        if not healthy:
-            resp.status = errors.StoreUnavailable.status
-            resp.set_header("Retry-After", str(errors.StoreUnavailable.retry))
-        resp.data = documents.encode(report)
+        document = documents.encode(report)
+        if healthy:
+            return Answer(document)
+        retry = ("retry-after", str(errors.StoreUnavailable.retry))
+        return Answer(document, errors.StoreUnavailable.status, (retry,))

@@ -6,10 +6,12 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-from falcon.asgi import Request, Response
 
 from zaqar_redis import rules
-from zaqar_redis.api import body, documents
+from zaqar_redis.api import documents
+from zaqar_redis.api.documents import FlavorChangeIn, FlavorIn, PoolChangeIn, PoolIn
+from zaqar_redis.api.exchange import DONE, Answer, Request
+from zaqar_redis.api.queries import DetailedPageQuery, DetailsQuery
 from zaqar_redis.records import Flavor, Job, Pool
 from zaqar_redis.service.pools import FlavorService, PoolService, RebalanceService
 
@@ -17,88 +19,69 @@ from zaqar_redis.service.pools import FlavorService, PoolService, RebalanceServi
 _CAPABILITIES = ["FIFO", "CLAIMS", "DURABILITY", "AOD", "HIGH_THROUGHPUT"]
 
 
-def _page(req: Request, limits: rules.Limits) -> tuple[dict[str, Any], int]:
-    given: dict[str, Any] = {
-        "marker": req.get_param("marker"),
-        "limit": req.get_param_as_int("limit"),
-        "detailed": req.get_param_as_bool("detailed"),
-    }
-    return given, rules.limit(given["limit"], limits.max_queues_per_page)
-
-
-class PoolCollection:
+class PoolHandlers:
     def __init__(self, pools: PoolService, limits: rules.Limits) -> None:
         self._pools = pools
         self._limits = limits
 
-    async def on_get(self, req: Request, resp: Response) -> None:
-        given, limit = _page(req, self._limits)
-        found = await self._pools.list(given["marker"] or "", limit)
-        links = documents.next_link(req.path, given, found[-1].name if found else "")
-        items = [_pool(f"{req.path}/{pool.name}", pool, given["detailed"]) for pool in found]
-        resp.set_header("Content-Location", req.relative_uri)
-        resp.data = documents.encode({"pools": items, "links": links})
+    async def list(self, request: Request[DetailedPageQuery, None]) -> Answer:
+        query = request.query
+        limit = rules.limit(query.limit, self._limits.max_queues_per_page)
+        found = await self._pools.list(query.marker or "", limit)
+        links = documents.next_link(request.path, query, found[-1].name if found else "")
+        items = [_pool(f"{request.path}/{pool.name}", pool, query.detailed) for pool in found]
+        location = f"{request.path}?{request.query_string}".rstrip("?")
+        return Answer(
+            documents.encode({"pools": items, "links": links}),
+            headers=(("content-location", location),),
+        )
 
-
-class PoolItem:
-    def __init__(self, pools: PoolService) -> None:
-        self._pools = pools
-
-    async def on_get(self, req: Request, resp: Response, pool: str) -> None:
+    async def get(self, request: Request[DetailsQuery, None], pool: str) -> Answer:
         found = await self._pools.get(pool)
-        detailed = req.get_param_as_bool("detailed")
-        document = _pool(req.path, found, detailed)
-        if detailed:
+        document = _pool(request.path, found, request.query.detailed)
+        if request.query.detailed:
             document["queues"] = await self._pools.count(pool)
             document["stayed"] = _stayed(await self._pools.drain(pool))
-        resp.data = documents.encode(document)
+        return Answer(documents.encode(document))
 
-    async def on_put(self, req: Request, resp: Response, pool: str) -> None:
-        given = documents.pool(await body.read(req, body.SMALL, "A pool"))
+    async def put(self, request: Request[None, PoolIn], pool: str) -> Answer:
+        given = documents.pool(request.document)
         adopt = given.pop("adopt", False)
         await self._pools.put(Pool(name=pool, **given), adopt=adopt)
-        resp.status = 201  # API: also when it existed
-        resp.set_header("Location", req.path)
+        # API: 201 also when it existed
+        return Answer(status=201, headers=(("location", request.path),))
 
-    async def on_patch(self, req: Request, resp: Response, pool: str) -> None:
-        changes = documents.pool_changes(await body.read(req, body.SMALL, "A pool"))
+    async def patch(self, request: Request[None, PoolChangeIn], pool: str) -> Answer:
+        changes = documents.pool_changes(request.document)
         adopt = changes.pop("adopt", False)
         changed = await self._pools.update(pool, changes, adopt=adopt)
-        resp.data = documents.encode(_pool(req.path, changed, detailed=True))
+        return Answer(documents.encode(_pool(request.path, changed, detailed=True)))
 
-    async def on_delete(self, req: Request, resp: Response, pool: str) -> None:
+    async def delete(self, request: Request[None, None], pool: str) -> Answer:
         await self._pools.delete(pool)
-        resp.status = 204
+        return DONE
 
-
-class QueuePool:
-    """``GET /v2/queues/{queue}/pool``: the pool of a queue."""
-
-    def __init__(self, pools: PoolService) -> None:
-        self._pools = pools
-
-    async def on_get(self, req: Request, resp: Response, queue: str) -> None:
-        found = await self._pools.locate(req.context.project, queue)
+    async def locate(self, request: Request[None, None], queue: str) -> Answer:
+        found = await self._pools.locate(request.project, queue)
         moving = found.move is not None and not found.move.committed
         target = found.move.target if found.move and moving else None
-        resp.data = documents.encode({"queue": queue, "pool": found.pool, "moving_to": target})
+        return Answer(documents.encode({"queue": queue, "pool": found.pool, "moving_to": target}))
 
 
-class RebalanceItem:
+class RebalanceHandlers:
     def __init__(self, rebalance: RebalanceService) -> None:
         self._rebalance = rebalance
 
-    async def on_get(self, req: Request, resp: Response) -> None:
-        resp.data = documents.encode(await self._document())
+    async def get(self, request: Request[None, None]) -> Answer:
+        return Answer(documents.encode(await self._document()))
 
-    async def on_put(self, req: Request, resp: Response) -> None:
+    async def start(self, request: Request[None, None]) -> Answer:
         await self._rebalance.start()
-        resp.status = 202
-        resp.data = documents.encode(await self._document())
+        return Answer(documents.encode(await self._document()), 202)
 
-    async def on_delete(self, req: Request, resp: Response) -> None:
+    async def stop(self, request: Request[None, None]) -> Answer:
         await self._rebalance.stop()
-        resp.status = 204
+        return DONE
 
     async def _document(self) -> dict[str, Any]:
         job = await self._rebalance.get()
@@ -106,41 +89,37 @@ class RebalanceItem:
         return {"running": job.running, "stores": stores, "stayed": _stayed(job)}
 
 
-class FlavorCollection:
+class FlavorHandlers:
     def __init__(self, flavors: FlavorService, limits: rules.Limits) -> None:
         self._flavors = flavors
         self._limits = limits
 
-    async def on_get(self, req: Request, resp: Response) -> None:
-        given, limit = _page(req, self._limits)
-        found = await self._flavors.list(given["marker"] or "", limit)
-        links = documents.next_link(req.path, given, found[-1].name if found else "")
-        items = [_flavor(f"{req.path}/{each.name}", each, given["detailed"]) for each in found]
-        resp.data = documents.encode({"flavors": items, "links": links})
+    async def list(self, request: Request[DetailedPageQuery, None]) -> Answer:
+        query = request.query
+        limit = rules.limit(query.limit, self._limits.max_queues_per_page)
+        found = await self._flavors.list(query.marker or "", limit)
+        links = documents.next_link(request.path, query, found[-1].name if found else "")
+        items = [_flavor(f"{request.path}/{each.name}", each, query.detailed) for each in found]
+        return Answer(documents.encode({"flavors": items, "links": links}))
 
+    async def get(self, request: Request[None, None], flavor: str) -> Answer:
+        found = await self._flavors.get(flavor)
+        return Answer(documents.encode(_flavor(request.path, found, True)))
 
-class FlavorItem:
-    def __init__(self, flavors: FlavorService) -> None:
-        self._flavors = flavors
+    async def put(self, request: Request[None, FlavorIn], flavor: str) -> Answer:
+        await self._flavors.put(flavor, request.document.pool_list)
+        # API: 201 also when it existed
+        return Answer(status=201, headers=(("location", request.path),))
 
-    async def on_get(self, req: Request, resp: Response, flavor: str) -> None:
-        resp.data = documents.encode(_flavor(req.path, await self._flavors.get(flavor), True))
-
-    async def on_put(self, req: Request, resp: Response, flavor: str) -> None:
-        pools = documents.flavor(await body.read(req, body.SMALL, "A flavor"))
-        await self._flavors.put(flavor, pools)
-        resp.status = 201  # API: also when it existed
-        resp.set_header("Location", req.path)
-
-    async def on_patch(self, req: Request, resp: Response, flavor: str) -> None:
-        pools = documents.flavor_change(await body.read(req, body.SMALL, "A flavor"))
+    async def patch(self, request: Request[None, FlavorChangeIn], flavor: str) -> Answer:
         await self._flavors.get(flavor)
-        await self._flavors.put(flavor, pools)
-        resp.data = documents.encode(_flavor(req.path, await self._flavors.get(flavor), True))
+        await self._flavors.put(flavor, request.document.pool_list)
+        found = await self._flavors.get(flavor)
+        return Answer(documents.encode(_flavor(request.path, found, True)))
 
-    async def on_delete(self, req: Request, resp: Response, flavor: str) -> None:
+    async def delete(self, request: Request[None, None], flavor: str) -> Answer:
         await self._flavors.delete(flavor)
-        resp.status = 204
+        return DONE
 
 
 def _pool(href: str, pool: Pool, detailed: bool | None) -> dict[str, Any]:

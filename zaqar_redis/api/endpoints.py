@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Routes that are ready to answer requests, whichever way these come."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Awaitable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from zaqar_redis import errors
+from zaqar_redis.api import documents
+from zaqar_redis.api.exchange import JSON, Answer, Request
+from zaqar_redis.api.queries import QueryReader
+from zaqar_redis.api.routes import Route
+
+
+class Endpoint:
+    """A route, with what reads its requests."""
+
+    def __init__(self, route: Route) -> None:
+        self.route = route
+        self._handler = route.handler
+        self._body = route.body
+        self._read_query = QueryReader(route.query).read if route.query else None
+        self._decoder = msgspec.json.Decoder(route.body.kind) if route.body else None
+
+    def __call__(self, request: Request[Any, Any], params: Sequence[str]) -> Awaitable[Answer]:
+        """Reads query and document, and calls the handler.  Raises BadParameter, BadBody."""
+        if self._read_query is not None:
+            request.query = self._read_query(request.query_string)
+        body, decoder = self._body, self._decoder
+        if body is not None and decoder is not None:
+            if body.media_type != JSON and request.header(b"content-type") != body.media_type:
+                raise errors.UnsupportedMediaType(
+                    why=f"{body.noun} is changed with {body.media_type}."
+                )
+            if request.data or body.default is None:
+                request.document = documents.decode(decoder, request.data)
+            else:
+                request.document = body.default
+        return self._handler(request, *params)
+
+
+def request_ids() -> Iterator[str]:
+    """Yields ``req-`` and a UUID: a name for log lines, not a secret.
+
+    A random half for the process and a counter: random digits for each request
+    would cost more than routing it.
+    """
+    process = f"{random.getrandbits(64):016x}"
+    prefix = f"req-{process[:8]}-{process[8:12]}-{process[12:]}"
+    for number in itertools.count(1):
+        digits = f"{number:016x}"
+        yield f"{prefix}-{digits[:4]}-{digits[4:]}"

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A request and its answer as plain values: handlers see no framework and no server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+QueryT = TypeVar("QueryT")
+DocumentT = TypeVar("DocumentT")
+
+#: Names are in lower case, as HTTP/2 has them.
+Headers = tuple[tuple[str, str], ...]
+
+JSON = "application/json"
+TEXT = "text/plain; charset=utf-8"
+
+
+class Request(Generic[QueryT, DocumentT]):
+    """A request whose head was checked and whose body was read."""
+
+    __slots__ = (
+        "client",
+        "data",
+        "document",
+        "headers",
+        "path",
+        "project",
+        "query",
+        "query_string",
+        "watch_disconnect",
+    )
+
+    #: as the route's `query` and `body` say; None where it has none
+    query: QueryT
+    document: DocumentT
+
+    def __init__(
+        self,
+        path: str,
+        query_string: str,
+        headers: dict[bytes, bytes],
+        data: bytes,
+        watch_disconnect: Callable[[], asyncio.Event],
+        project: str = "",
+        client: str = "",
+    ) -> None:
+        """*path* is decoded, *query_string* is not; names of *headers* are in lower case.
+
+        *watch_disconnect* returns an event that is set when the client disconnects.
+        """
+        self.path = path
+        self.query_string = query_string
+        self.headers = headers
+        self.data = data
+        self.watch_disconnect = watch_disconnect
+        self.project = project
+        self.client = client
+
+    def header(self, name: bytes) -> str | None:
+        found = self.headers.get(name)
+        return None if found is None else found.decode("latin-1")
+
+
+class Answer:
+    """An answer; without a *body* it has no media type."""
+
+    __slots__ = ("body", "headers", "media_type", "status")
+
+    def __init__(
+        self,
+        body: bytes = b"",
+        status: int = 200,
+        headers: Headers = (),
+        media_type: str = JSON,
+    ) -> None:
+        self.body = body
+        self.status = status
+        self.headers = headers
+        self.media_type = media_type
+
+
+#: The answer of what has nothing to tell.
+DONE = Answer(status=204)

@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Falcon resources, made from the table of routes: the ordinary way of a request."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from itertools import groupby
+from operator import attrgetter
+from typing import Any
+
+import falcon
+import falcon.asgi
+
+from zaqar_redis import errors
+from zaqar_redis.api import problems
+from zaqar_redis.api.checks import RequestChecks
+from zaqar_redis.api.endpoints import Endpoint
+from zaqar_redis.api.exchange import Answer, Request
+from zaqar_redis.api.routes import Body, Route
+
+#: Where the application keeps ASGI's receive() in the scope, and its first event.
+RECEIVE = "zaqar_redis.receive"
+FIRST_EVENT = "zaqar_redis.first"
+REQUEST_ID = "x-openstack-request-id"
+
+Responder = Callable[..., Awaitable[None]]
+
+
+class RouteResource:
+    """The Falcon resource of all routes of one path: Falcon finds a responder for each method."""
+
+    def __init__(self, path: str, routes: Iterable[Route]) -> None:
+        names = re.findall(r"{(\w+)}", path)
+        self.public = False
+        for route in routes:
+            setattr(self, f"on_{route.method.lower()}", _responder(route, names))
+            self.public = self.public or route.public
+
+
+class RequestMiddleware:
+    """Gives each answer a request id, and checks each request for a path that exists."""
+
+    def __init__(self, checks: RequestChecks, request_ids: Iterator[str]) -> None:
+        self._checks = checks
+        self._request_ids = request_ids
+
+    async def process_request(self, req: falcon.asgi.Request, resp: falcon.asgi.Response) -> None:
+        resp.set_header(REQUEST_ID, next(self._request_ids))
+
+    async def process_resource(
+        self,
+        req: falcon.asgi.Request,
+        resp: falcon.asgi.Response,
+        resource: object,
+        params: dict[str, Any],
+    ) -> None:
+        if not isinstance(resource, RouteResource) or req.method == "OPTIONS":
+            return  # API: everybody may ask for the allowed methods
+        headers = req.context.headers = dict(req.scope["headers"])
+        self._checks.check_head(req.method, req.path, headers)
+        if not resource.public:
+            identity = self._checks.identify(headers, params.get("queue"))
+            req.context.project, req.context.client = identity
+
+
+def install(app: falcon.asgi.App[Any, Any], routes: Iterable[Route]) -> None:
+    """Adds the routes, and the handlers of what fails."""
+    for path, of_path in groupby(sorted(routes, key=attrgetter("path")), attrgetter("path")):
+        app.add_route(path, RouteResource(path, of_path))
+    for kind in (Exception, falcon.HTTPError, falcon.HTTPStatus):  # the last that fits is used
+        app.add_error_handler(kind, _answer_error)
+
+
+async def _answer_error(
+    req: falcon.asgi.Request, resp: falcon.asgi.Response, error: Exception, params: Any
+) -> None:
+    _set(resp, problems.answer(error, req.method, req.path))
+
+
+def _responder(route: Route, names: list[str]) -> Responder:
+    endpoint = Endpoint(route)
+
+    async def respond(req: falcon.asgi.Request, resp: falcon.asgi.Response, **params: str) -> None:
+        data = b"" if route.body is None else await _read(req, route.body)
+        watch = _DisconnectWatch(req.scope[RECEIVE])
+        request: Request[Any, Any] = Request(
+            req.path,
+            req.query_string,
+            req.context.headers,
+            data,
+            watch.start,
+            *(() if route.public else (req.context.project, req.context.client)),
+        )
+        try:
+            _set(resp, await endpoint(request, [params[name] for name in names]))
+        finally:
+            watch.end()
+
+    return respond
+
+
+def _set(resp: falcon.asgi.Response, answer: Answer) -> None:
+    resp.status = answer.status
+    if answer.body:
+        resp.content_type = answer.media_type
+        resp.data = answer.body
+    for name, value in answer.headers:
+        resp.set_header(name, value)
+
+
+async def _read(req: falcon.asgi.Request, body: Body) -> bytes:
+    """Returns the whole body.
+
+    Raises BadRequest when it is larger than the route allows, and BadBody when it is cut off.
+    """
+    length = req.content_length
+    if length == 0:
+        return b""
+    if length is not None and length > body.size_max:
+        raise body.too_large()
+    # Straight from the server: falcon's stream costs as much as parsing a message.
+    receive = req.scope[RECEIVE]
+    event = req.scope[FIRST_EVENT]
+    data: bytes = event["body"]
+    while event["more_body"] and len(data) <= body.size_max:
+        event = await receive()
+        if event["type"] == "http.disconnect":
+            raise errors.BadBody(why="The request ended before its body did.")
+        data += event["body"]
+    if len(data) > body.size_max:
+        raise body.too_large()
+    return data
+
+
+class _DisconnectWatch:
+    """An event that is set when the client disconnects; only if it is started."""
+
+    def __init__(self, receive: Callable[[], Awaitable[Any]]) -> None:
+        self._receive = receive
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> asyncio.Event:
+        disconnected = asyncio.Event()
+        self._task = asyncio.create_task(self._watch(disconnected))
+        return disconnected
+
+    async def _watch(self, disconnected: asyncio.Event) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        disconnected.set()
+
+    def end(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
