@@ -12,22 +12,25 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import math
 from collections import deque
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import hiredis
 import msgspec
 from msgspec import Meta
 from redis.asyncio.connection import AbstractConnection
-from redis.exceptions import NoScriptError, ResponseError
+from redis.exceptions import NoScriptError, RedisError
 
 from zaqar_redis import errors
 from zaqar_redis.keyspace.connection import ConnectionKeeper, Parts
 from zaqar_redis.keyspace.script import Argument, Call, RedisCommand
 
 LOG = logging.getLogger(__name__)
+
+#: Bytes that are read at once: some hundred replies.
+_READ_SIZE = 64 * 1024
+_NO_REPLY = object()
 
 
 class BatchSettings(msgspec.Struct, frozen=True):
@@ -83,7 +86,7 @@ class CommandBatcher:
         settings: BatchSettings,
         name: str,
         store: str,
-        translate_error: Callable[[ResponseError], Exception],
+        translate_error: Callable[[RedisError], Exception],
     ) -> None:
         """*name* is for the log, *store* for errors; *translate_error* makes them."""
         self._translate_error = translate_error
@@ -183,20 +186,24 @@ class CommandBatcher:
         return b"".join(pieces)
 
     async def _read(self, connection: AbstractConnection) -> None:
+        # Straight from the stream: redis-py takes two coroutines for each reply.
+        stream = cast(asyncio.StreamReader, connection._reader)
+        parse_error = connection._parser.parse_error
+        reader = hiredis.Reader(replyError=parse_error, notEnoughData=_NO_REPLY)
         sent = self._sent
         while True:
-            try:
-                reply = await connection.read_response(
-                    disable_decoding=True, timeout=math.inf, disconnect_on_error=False
-                )
-            except ResponseError as refusal:
-                self._refuse(sent.popleft(), refusal)
-            else:
-                answer = sent.popleft().answer
-                if not answer.done():
-                    answer.set_result(reply)
+            data = await stream.read(_READ_SIZE)
+            if not data:
+                raise ConnectionError("the server closed the connection")
+            reader.feed(data)
+            while (reply := reader.gets()) is not _NO_REPLY:
+                pending = sent.popleft()
+                if isinstance(reply, RedisError):
+                    self._refuse(pending, reply)
+                elif not pending.answer.done():
+                    pending.answer.set_result(reply)
 
-    def _refuse(self, pending: PendingCommand, refusal: ResponseError) -> None:
+    def _refuse(self, pending: PendingCommand, refusal: RedisError) -> None:
         answer = pending.answer
         if answer.done():
             return

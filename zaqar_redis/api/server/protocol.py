@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from functools import partial
 from http import HTTPStatus
 from typing import Any, Protocol, cast
 
@@ -19,7 +20,7 @@ from zaqar_redis.api import problems
 from zaqar_redis.api.checks import RequestChecks
 from zaqar_redis.api.endpoints import Endpoint
 from zaqar_redis.api.exchange import Answer, Request
-from zaqar_redis.api.server.hot_routes import HotPath, HotRoutes
+from zaqar_redis.api.server.hot_routes import HotRoutes
 from zaqar_redis.api.streams import TRANSPORT
 from zaqar_redis.keyspace.script import EagerRun, Verb
 
@@ -97,59 +98,40 @@ class _NoEvent:
         pass
 
 
-class HotCycle:
+class HotRequest(Request[Any, Any]):
     """A request on the short way; to uvicorn's protocol it is one of its cycles."""
 
-    __slots__ = (
-        "data",
-        "disconnected",
-        "disconnected_event",
-        "endpoint",
-        "fields",
-        "has_turn",
-        "is_complete",
-        "keep_alive",
-        "of_queue",
-        "params",
-        "response_complete",
-        "run",
-        "url",
-    )
-
     message_event = _NoEvent()
+    keep_alive = True
+    response_complete = False
+    disconnected = False
+    #: its body was read
+    is_complete = False
+    #: all requests before it are answered
+    has_turn = True
+    run: EagerRun[Answer] | None = None
+    _disconnected_event: asyncio.Event | None = None
 
     def __init__(
         self,
         endpoint: Endpoint,
-        params: list[str],
-        of_queue: bool,
-        url: bytes,
-        fields: dict[bytes, bytes],
-        has_turn: bool,
+        params: tuple[str, ...],
+        path: str,
+        query_string: str,
+        headers: dict[bytes, bytes],
     ) -> None:
-        """*has_turn*: all requests before it are answered."""
+        super().__init__(path, query_string, headers)
         self.endpoint = endpoint
         self.params = params
-        self.of_queue = of_queue
-        self.url = url
-        self.fields = fields
-        self.has_turn = has_turn
-        self.data = b""
-        self.is_complete = False
-        self.response_complete = False
-        self.keep_alive = True
-        self.disconnected = False
-        self.disconnected_event: asyncio.Event | None = None
-        self.run: EagerRun[Answer] | None = None
 
     def watch_disconnect(self) -> asyncio.Event:
-        self.disconnected_event = asyncio.Event()
-        return self.disconnected_event
+        self._disconnected_event = asyncio.Event()
+        return self._disconnected_event
 
     def disconnect(self) -> None:
         self.disconnected = True
-        if self.disconnected_event is not None:
-            self.disconnected_event.set()
+        if self._disconnected_event is not None:
+            self._disconnected_event.set()
         elif self.run is not None:
             self.run.cancel()
 
@@ -162,7 +144,7 @@ class HttpProtocol(HttpToolsProtocol):
     #: end of the last response, if no request has begun since
     _idle_since: float | None = None
     #: the request on the short way whose turn it is
-    _current: HotCycle | None = None
+    _current: HotRequest | None = None
     #: its answer, which waits until the client has read what was written before
     _unwritten: bytes | None = None
 
@@ -199,67 +181,60 @@ class HttpProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._in_head = False
-        fields = dict(self.headers)
-        path, _, query = self.url.partition(b"?")
+        headers = dict(self.headers)
+        url = self.url
+        path, _, query = (url if url.isascii() else b"").decode().partition("?")
         found = self._app.hot_routes.find(self.parser.get_method(), path)
-        if found is not None and self._is_plain(fields, query, found[0]):
-            self._begin_hot(found, query, fields)
-        else:
-            self._begin_ordinary(fields)
+        if found is None or "#" in query or not self._is_plain(headers, found[0].size_max):
+            self._begin_ordinary(headers)
+            return
+        request = HotRequest(*found, path, query, headers)
+        before = self.cycle
+        self.cycle = cast(Any, request)
+        if before is not None and not before.response_complete:
+            request.has_turn = False
+            self.flow.pause_reading()
+            self.pipeline.appendleft((cast(Any, request), self.app))
 
-    def _is_plain(self, fields: dict[bytes, bytes], query: bytes, endpoint: Endpoint) -> bool:
-        parser, body = self.parser, endpoint.route.body
+    def _is_plain(self, headers: dict[bytes, bytes], size_max: int) -> bool:
+        parser = self.parser
         return (
-            _UNUSUAL.isdisjoint(fields)
+            _UNUSUAL.isdisjoint(headers)
             # Without the header only HTTP/1.1 keeps a connection, and its version costs more.
             and parser.should_keep_alive()
-            and (b"connection" not in fields or parser.get_http_version() == "1.1")
-            and (body is None or int(fields.get(b"content-length", 0)) <= body.size_max)
-            and query.isascii()
-            and b"#" not in query
+            and (b"connection" not in headers or parser.get_http_version() == "1.1")
+            and int(headers.get(b"content-length", 0)) <= size_max
         )
 
-    def _begin_hot(
-        self, found: tuple[Endpoint, list[str], HotPath], query: bytes, fields: dict[bytes, bytes]
-    ) -> None:
-        endpoint, params, path = found
-        before = self.cycle
-        has_turn = before is None or before.response_complete
-        cycle = HotCycle(endpoint, params, path.of_queue, self.url, fields, has_turn)
-        self.cycle = cast(Any, cycle)
-        if not has_turn:
-            self.flow.pause_reading()
-            self.pipeline.appendleft((cast(Any, cycle), self.app))
-
-    def _begin_ordinary(self, fields: dict[bytes, bytes]) -> None:
-        url, headers = self.url, self.headers
+    def _begin_ordinary(self, headers: dict[bytes, bytes]) -> None:
+        url, all_headers = self.url, self.headers
         super().on_message_begin()  # it makes the scope
         self.url = url
-        self.headers[:] = headers
-        self.expect_100_continue = fields.get(b"expect", b"").lower() == b"100-continue"
+        self.headers += all_headers
+        self.expect_100_continue = headers.get(b"expect", b"").lower() == b"100-continue"
         extensions: dict[str, Any] = {TRANSPORT: self.transport}
         self.scope["extensions"] = extensions
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
-        cycle: Any = self.cycle
-        if type(cycle) is not HotCycle:
+        request: Any = self.cycle
+        if type(request) is not HotRequest:
             super().on_body(body)
-        elif cycle.endpoint.route.body is not None:
-            cycle.data = cycle.data + body if cycle.data else body
+        else:
+            request.data = request.data + body if request.data else body
 
     def on_message_complete(self) -> None:
         self._request_started_at = None
-        cycle: Any = self.cycle
-        if type(cycle) is not HotCycle:
+        request: Any = self.cycle
+        if type(request) is not HotRequest:
             super().on_message_complete()
             return
-        cycle.is_complete = True
-        if cycle.has_turn:
-            self._answer(cycle)
+        request.is_complete = True
+        if request.has_turn:
+            self._answer(request)
 
     def _start_asgi_task(self, cycle: Any, app: Any) -> None:
-        if type(cycle) is not HotCycle:
+        if type(cycle) is not HotRequest:
             super()._start_asgi_task(cycle, app)
             return
         cycle.has_turn = True
@@ -267,39 +242,38 @@ class HttpProtocol(HttpToolsProtocol):
             # Not at once: a thousand small requests may wait, each in a call of the one before.
             self.loop.call_soon(self._answer, cycle)
 
-    def _answer(self, cycle: HotCycle) -> None:
+    def _answer(self, request: HotRequest) -> None:
         if self.transport.is_closing():
             return
-        app, route = self._app, cycle.endpoint.route
-        self._current = cycle
-        path, _, query = cycle.url.decode().partition("?")
-        request: Request[Any, Any] = Request(
-            path, query, cycle.fields, cycle.data, cycle.watch_disconnect
-        )
+        self._current = request
+        checks, endpoint = self._app.checks, request.endpoint
+        route = endpoint.route
         try:
-            app.checks.check_head(route.method, path, cycle.fields)
+            checks.check_head(route.method, request)
             if not route.public:
-                queue = cycle.params[0] if cycle.of_queue else None
-                request.project, request.client = app.checks.identify(cycle.fields, queue)
-            verb = cycle.endpoint(request, cycle.params)
+                checks.identify(request)
+            verb = endpoint(request, request.params)
         except Exception as error:
-            self._on_end(cycle, None, error)
+            self._on_end(request, None, error)
             return
-        run = EagerRun(cast(Verb[Answer], verb), lambda *end: self._on_end(cycle, *end))
-        cycle.run = run
+        run = EagerRun(cast("Verb[Answer]", verb), partial(self._on_end, request))
+        if not request.response_complete:
+            request.run = run
 
-    def _on_end(self, cycle: HotCycle, answer: Answer | None, error: BaseException | None) -> None:
-        if cycle.disconnected:
+    def _on_end(
+        self, request: HotRequest, answer: Answer | None, error: BaseException | None
+    ) -> None:
+        request.run = None  # else the two hold each other
+        if request.disconnected:
             return
-        if answer is None:
-            route = cycle.endpoint.route
-            path = cycle.url.partition(b"?")[0].decode()
-            answer = problems.answer(cast(BaseException, error), route.method, path)
-        data = self._encode(answer, cycle.keep_alive)
+        if error is not None or answer is None:
+            method = request.endpoint.route.method
+            answer = problems.answer(cast(BaseException, error), method, request.path)
+        data = self._encode(answer, request.keep_alive)
         if self.flow.write_paused:
             self._unwritten = data
         else:
-            self._write(cycle, data)
+            self._write(request, data)
 
     def resume_writing(self) -> None:
         super().resume_writing()
@@ -307,30 +281,31 @@ class HttpProtocol(HttpToolsProtocol):
             data, self._unwritten = self._unwritten, None
             self._write(self._current, data)
 
-    def _write(self, cycle: HotCycle, data: bytes) -> None:
+    def _write(self, request: HotRequest, data: bytes) -> None:
         self._current = None
-        cycle.response_complete = True
+        request.response_complete = True
         if self.pipeline:
             self._output.write(data)
         else:
             self._output.write_now(data)
-        if not cycle.keep_alive:
+        if not request.keep_alive:
             self.transport.close()
         self.on_response_complete()
 
     def _encode(self, answer: Answer, keep_alive: bool) -> bytes:
-        lines = [_STATUS_LINES[answer.status]]
-        for name, value in self.server_state.default_headers:
-            lines.append(f"{name.decode()}: {value.decode()}\r\n")
-        lines.append(f"x-openstack-request-id: {next(self._app.request_ids)}\r\n")
-        if answer.body:
-            lines.append(f"content-type: {answer.media_type}\r\n")
-        for header, text in answer.headers:
-            lines.append(f"{header}: {text}\r\n")
-        if answer.status != 204:
-            lines.append(f"content-length: {len(answer.body)}\r\n")
-        lines.append("\r\n" if keep_alive else "connection: close\r\n\r\n")
-        return "".join(lines).encode("latin-1") + answer.body
+        status, body = answer.status, answer.body
+        head = _STATUS_LINES[status]
+        for known, value in self.server_state.default_headers:
+            head += f"{known.decode()}: {value.decode()}\r\n"
+        head += f"x-openstack-request-id: {next(self._app.request_ids)}\r\n"
+        if body:
+            head += f"content-type: {answer.media_type}\r\n"
+        for name, text in answer.headers:
+            head += f"{name}: {text}\r\n"
+        if status != 204:
+            head += f"content-length: {len(body)}\r\n"
+        end = "\r\n" if keep_alive else "connection: close\r\n\r\n"
+        return f"{head}{end}".encode("latin-1") + body
 
     def on_response_complete(self) -> None:
         """Goes on with the next request of the pipeline.
@@ -354,7 +329,9 @@ class HttpProtocol(HttpToolsProtocol):
         started, idle = self._request_started_at, self._idle_since
         if started is not None and started < now - self._app.settings.request_timeout:
             cycle: Any = self.cycle
-            answered = type(cycle) is not HotCycle and cycle is not None and cycle.response_started
+            answered = (
+                type(cycle) is not HotRequest and cycle is not None and cycle.response_started
+            )
             self._reject(b"" if answered else _TOO_SLOW)
         elif idle is not None and started is None and idle < now - self.timeout_keep_alive:
             self.transport.close()
