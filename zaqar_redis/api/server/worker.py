@@ -17,8 +17,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn_worker import UvicornWorker
 
 from zaqar_redis.api.app import App
-from zaqar_redis.api.sockets import WebSocketProtocol
-from zaqar_redis.api.streams import TRANSPORT
+from zaqar_redis.api.server.sockets import WebSocketProtocol
+from zaqar_redis.api.server.streams import TRANSPORT
 
 
 class CoalescingTransport:
