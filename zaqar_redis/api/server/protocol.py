@@ -21,7 +21,7 @@ from zaqar_redis.api.checks import RequestChecks
 from zaqar_redis.api.endpoints import Endpoint
 from zaqar_redis.api.exchange import Answer, Request
 from zaqar_redis.api.server.hot_routes import HotRoutes
-from zaqar_redis.api.streams import TRANSPORT
+from zaqar_redis.api.server.streams import TRANSPORT
 from zaqar_redis.keyspace.script import EagerRun, Verb
 
 #: Bytes of a request's line and headers; about what nginx and gunicorn allow.

@@ -16,7 +16,7 @@ from uvicorn import Config, Server
 from uvicorn_worker import UvicornWorker
 
 from zaqar_redis.api.server.protocol import HttpProtocol
-from zaqar_redis.api.sockets import WebSocketProtocol
+from zaqar_redis.api.server.sockets import WebSocketProtocol
 
 
 class GracefulServer(Server):
