@@ -51,13 +51,13 @@ ALLOWED = {
     "jinja2": ("spark.jobs.",),
     "matplotlib": ("spark.jobs.",),
     "numpy": ("spark.",),
-    "gunicorn": ("api.worker.", "cli.", "benchmarks."),
+    "gunicorn": ("api.server.worker.", "cli.", "benchmarks."),
     "jump": ("realtime.engines.",),
     "jwt": ("auth.",),
     "google": ("realtime.protocol.protobuf.",),
-    "websockets": ("api.sockets.",),
-    "uvicorn": ("api.worker.", "api.sockets.", "cli.", "benchmarks."),
-    "uvicorn_worker": ("api.worker.", "cli.", "benchmarks."),
+    "websockets": ("api.server.sockets.",),
+    "uvicorn": ("api.server.worker.", "api.server.sockets.", "cli.", "benchmarks."),
+    "uvicorn_worker": ("api.server.worker.", "cli.", "benchmarks."),
 }
 
 #: What only bulk readers and writers use.
@@ -169,7 +169,7 @@ def test_import_of_a_higher_layer_is_found(name: str, source: str) -> None:
         ("zaqar_redis.cli.serve", "from zaqar_redis.api.app import App"),
         ("zaqar_redis.rules", "from zaqar_redis import errors"),
         ("zaqar_redis.storage.redis.feed", "from redis.asyncio.client import PubSub"),
-        ("zaqar_redis.api.worker", "from uvicorn_worker import UvicornWorker"),
+        ("zaqar_redis.api.server.worker", "from uvicorn_worker import UvicornWorker"),
         ("zaqar_redis.service.claims", "from . import messages"),
     ],
 )

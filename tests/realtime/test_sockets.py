@@ -7,9 +7,9 @@ import asyncio
 
 import pytest
 
-from zaqar_redis.api.channels.outbox import FlushScheduler, FrameEncoder, Outbox
 from zaqar_redis.api.channels.websocket import json_frame, protobuf_frame
-from zaqar_redis.api.sockets import EventQueue
+from zaqar_redis.api.server.outbox import FlushScheduler, FrameEncoder, Outbox
+from zaqar_redis.api.server.sockets import EventQueue
 from zaqar_redis.realtime.protocol import codes
 
 

@@ -31,7 +31,7 @@ from tests.realtime.streams import (
 from tests.support import servers
 from zaqar_redis.api.channels import streams
 from zaqar_redis.api.channels.exchange import Exchange
-from zaqar_redis.api.streams import ResponseStream
+from zaqar_redis.api.server.streams import ResponseStream
 
 
 @pytest.fixture

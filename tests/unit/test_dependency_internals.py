@@ -30,9 +30,9 @@ from websockets.http11 import Request
 from websockets.server import ServerProtocol
 
 from tests.conventions.files import ROOT
-from zaqar_redis.api.sockets import EventQueue
+from zaqar_redis.api.server.sockets import EventQueue
 
-WORKER, SOCKETS = "api/worker.py", "api/sockets.py"
+WORKER, SOCKETS = "api/server/worker.py", "api/server/sockets.py"
 
 #: Module that uses it, class that has it, and names of methods and attributes.
 USED: list[tuple[str, type, str]] = [
@@ -122,7 +122,7 @@ def test_websocket_event_queue_has_the_methods_uvicorn_calls() -> None:
     source = inspect.getsource(websockets_sansio_impl)
     used = set(re.findall(r"self\.queue\.(\w+)", source))
     assert used
-    assert used <= set(dir(EventQueue)), "see Events in zaqar_redis/api/sockets.py"
+    assert used <= set(dir(EventQueue)), "see Events in zaqar_redis/api/server/sockets.py"
 
 
 @pytest.mark.parametrize("package", BOUND)
@@ -137,4 +137,4 @@ def test_dependency_with_used_internals_has_upper_version_bound(package: str) ->
 def test_missing_internal_is_reported_with_its_user() -> None:
     assert missing(WebSocketsSansIOProtocol, "conn not_there") == ["not_there"]
     message = _changed(WebSocketsSansIOProtocol, SOCKETS, ["not_there"])
-    assert "is without not_there, which zaqar_redis/api/sockets.py uses" in message
+    assert "is without not_there, which zaqar_redis/api/server/sockets.py uses" in message

@@ -23,6 +23,7 @@ from zaqar_redis.api.rest.messages import MessageHandlers
 from zaqar_redis.api.rest.pools import FlavorHandlers, PoolHandlers, RebalanceHandlers
 from zaqar_redis.api.rest.queues import QueueHandlers
 from zaqar_redis.api.routes import HandlerSet
+from zaqar_redis.api.server.hot_routes import HotRoutes
 from zaqar_redis.auth.signed_urls import UrlSigner
 from zaqar_redis.service.claims import ClaimService
 from zaqar_redis.service.encryption import BodyCipher
@@ -135,6 +136,7 @@ class App:
         )
         rest = routes.rest_routes(handlers, limits, settings.admin_mode)
         self.routes = openapi.with_description(rest, limits)
+        self.hot_routes = HotRoutes(self.routes)
         self.checks = RequestChecks(limits, signer)
         self.request_ids = request_ids()
         self._app: falcon.asgi.App[Any, Any] = falcon.asgi.App(

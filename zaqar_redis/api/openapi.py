@@ -93,8 +93,8 @@ def with_description(routes: Sequence[Route], limits: rules.Limits) -> list[Rout
 
     route = ("GET", "/openapi.json", describe_api, "service:openapi")
     answers = {200: dict[str, Any]}
-    described = [*routes, Route(*route, answers=answers, public=True, needs_store=False)]
-    return described
+    described = (*routes, Route(*route, answers=answers, public=True, needs_store=False))
+    return list(described)
 
 
 def document(routes: Sequence[Route], limits: rules.Limits) -> bytes:

@@ -13,7 +13,7 @@ from typing import Any
 import falcon
 import falcon.asgi
 
-from zaqar_redis import errors
+from zaqar_redis import errors, rules
 from zaqar_redis.api import problems
 from zaqar_redis.api.checks import RequestChecks
 from zaqar_redis.api.endpoints import Endpoint
@@ -26,6 +26,32 @@ FIRST_EVENT = "zaqar_redis.first"
 REQUEST_ID = "x-openstack-request-id"
 
 Responder = Callable[..., Awaitable[None]]
+
+
+class OrdinaryRequest(Request[Any, Any]):
+    """A request from ASGI."""
+
+    __slots__ = ("_receive", "_watching")
+
+    def __init__(self, req: falcon.asgi.Request) -> None:
+        super().__init__(req.path, req.query_string, dict(req.scope["headers"]))
+        self._receive = req.scope[RECEIVE]
+        self._watching: asyncio.Task[None] | None = None
+
+    def watch_disconnect(self) -> asyncio.Event:
+        disconnected = asyncio.Event()
+        self._watching = asyncio.create_task(self._watch(disconnected))
+        return disconnected
+
+    async def _watch(self, disconnected: asyncio.Event) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        disconnected.set()
+
+    def end(self) -> None:
+        """Ends what the request has begun, once it is answered."""
+        if self._watching is not None:
+            self._watching.cancel()
 
 
 class RouteResource:
@@ -58,11 +84,12 @@ class RequestMiddleware:
     ) -> None:
         if not isinstance(resource, RouteResource) or req.method == "OPTIONS":
             return  # API: everybody may ask for the allowed methods
-        headers = req.context.headers = dict(req.scope["headers"])
-        self._checks.check_head(req.method, req.path, headers)
+        request = req.context.request = OrdinaryRequest(req)
+        self._checks.check_head(req.method, request)
         if not resource.public:
-            identity = self._checks.identify(headers, params.get("queue"))
-            req.context.project, req.context.client = identity
+            self._checks.identify(request)
+            if "queue" in params:
+                rules.queue_name(params["queue"])
 
 
 def install(app: falcon.asgi.App[Any, Any], routes: Iterable[Route]) -> None:
@@ -83,20 +110,13 @@ def _responder(route: Route, names: list[str]) -> Responder:
     endpoint = Endpoint(route)
 
     async def respond(req: falcon.asgi.Request, resp: falcon.asgi.Response, **params: str) -> None:
-        data = b"" if route.body is None else await _read(req, route.body)
-        watch = _DisconnectWatch(req.scope[RECEIVE])
-        request: Request[Any, Any] = Request(
-            req.path,
-            req.query_string,
-            req.context.headers,
-            data,
-            watch.start,
-            *(() if route.public else (req.context.project, req.context.client)),
-        )
+        request: OrdinaryRequest = req.context.request
+        if route.body is not None:
+            request.data = await _read(req, route.body)
         try:
             _set(resp, await endpoint(request, [params[name] for name in names]))
         finally:
-            watch.end()
+            request.end()
 
     return respond
 
@@ -132,25 +152,3 @@ async def _read(req: falcon.asgi.Request, body: Body) -> bytes:
     if len(data) > body.size_max:
         raise body.too_large()
     return data
-
-
-class _DisconnectWatch:
-    """An event that is set when the client disconnects; only if it is started."""
-
-    def __init__(self, receive: Callable[[], Awaitable[Any]]) -> None:
-        self._receive = receive
-        self._task: asyncio.Task[None] | None = None
-
-    def start(self) -> asyncio.Event:
-        disconnected = asyncio.Event()
-        self._task = asyncio.create_task(self._watch(disconnected))
-        return disconnected
-
-    async def _watch(self, disconnected: asyncio.Event) -> None:
-        while (await self._receive())["type"] != "http.disconnect":
-            pass
-        disconnected.set()
-
-    def end(self) -> None:
-        if self._task is not None:
-            self._task.cancel()

@@ -86,6 +86,6 @@ def running(store: str) -> Iterator[str]:
 
 def _command(port: int) -> list[str]:
     command = [sys.executable, "-m", "gunicorn", "--workers", "1", "--bind", f"127.0.0.1:{port}"]
-    command += ["--worker-class", "zaqar_redis.api.worker.Worker", "--keep-alive", "75"]
+    command += ["--worker-class", "zaqar_redis.api.server.worker.Worker", "--keep-alive", "75"]
     command += ["--no-control-socket", "--log-level", "warning"]
     return [*command, "zaqar_redis.benchmarks.floor:create()"]

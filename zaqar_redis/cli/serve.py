@@ -166,7 +166,7 @@ class GunicornApplication(BaseApplication):  # type: ignore[misc]  # gunicorn is
         settings: dict[str, Any] = {
             "bind": f"{host}:{listen.port}",
             "workers": process.workers,
-            "worker_class": "zaqar_redis.api.worker.Worker",
+            "worker_class": "zaqar_redis.api.server.worker.Worker",
             "graceful_timeout": process.graceful_timeout,
             "loglevel": process.log_level,
             # Clients keep connections between requests; gunicorn's 2 s are too short for them.

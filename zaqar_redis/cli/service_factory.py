@@ -12,8 +12,9 @@ from oslo_config import cfg
 
 from zaqar_redis import clock, errors, rules
 from zaqar_redis import conf as configuration
+from zaqar_redis.api import console
 from zaqar_redis.api.app import ApiSettings
-from zaqar_redis.api.channels import ChannelsApp, ChannelSettings, console
+from zaqar_redis.api.channels import ChannelsApp, ChannelSettings
 from zaqar_redis.api.channels.server import ServerApiSettings
 from zaqar_redis.auth import key_checks, tickets
 from zaqar_redis.auth.tokens import TokenSettings

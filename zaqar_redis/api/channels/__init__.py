@@ -9,13 +9,13 @@ from typing import Any
 import falcon.asgi
 import msgspec
 
-from zaqar_redis.api import resources
-from zaqar_redis.api.channels import console, server, streams
+from zaqar_redis.api import console, resources
+from zaqar_redis.api.channels import server, streams
 from zaqar_redis.api.channels.exchange import Exchange, Receive, Send
 from zaqar_redis.api.channels.origins import AllowedOrigins, CorsHandler
-from zaqar_redis.api.channels.outbox import FlushScheduler
 from zaqar_redis.api.channels.streams import EmulationHandler, StreamHandler
 from zaqar_redis.api.channels.websocket import UniWebSocket, WebSocket
+from zaqar_redis.api.server.outbox import FlushScheduler
 from zaqar_redis.auth import tickets, tokens
 from zaqar_redis.realtime.engine import Engine
 from zaqar_redis.realtime.node.node import Node

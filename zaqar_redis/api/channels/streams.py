@@ -15,8 +15,8 @@ import msgspec
 from msgspec import Struct
 
 from zaqar_redis.api.channels.exchange import Exchange, Headers, Receive, RequestRejected
-from zaqar_redis.api.channels.outbox import FlushScheduler, FrameEncoder, Outbox
-from zaqar_redis.api.streams import TRANSPORT, ResponseStream, encode_chunk
+from zaqar_redis.api.server.outbox import FlushScheduler, FrameEncoder, Outbox
+from zaqar_redis.api.server.streams import TRANSPORT, ResponseStream, encode_chunk
 from zaqar_redis.realtime.node.node import Node
 from zaqar_redis.realtime.node.project_context import ProjectContext
 from zaqar_redis.realtime.protocol import codes, wire

@@ -10,9 +10,9 @@ from urllib.parse import parse_qs
 
 from zaqar_redis.api.channels.exchange import Receive, Send, header, query
 from zaqar_redis.api.channels.origins import AllowedOrigins
-from zaqar_redis.api.channels.outbox import FlushScheduler, Outbox
 from zaqar_redis.api.channels.streams import CONNECT, disconnect_push
-from zaqar_redis.api.sockets import FRAMES, encode_frame
+from zaqar_redis.api.server.outbox import FlushScheduler, Outbox
+from zaqar_redis.api.server.sockets import FRAMES, encode_frame
 from zaqar_redis.realtime.node.node import Node
 from zaqar_redis.realtime.node.project_context import ProjectContext
 from zaqar_redis.realtime.protocol.codec import JSON, UNI_JSON, Codec

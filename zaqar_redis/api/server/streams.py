@@ -2,7 +2,7 @@
 """A streaming response, whose parts are written straight to the transport.
 
 ASGI takes a coroutine and an event to send each part; a channel with a thousand subscribers
-sends a thousand for each publication.  As with sockets, see `zaqar_redis.api.sockets`.
+sends a thousand for each publication.  As with sockets, see `zaqar_redis.api.server.sockets`.
 """
 
 from __future__ import annotations

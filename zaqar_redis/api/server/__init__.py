@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The server: all that knows the internals of gunicorn and uvicorn."""
