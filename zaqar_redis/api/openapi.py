@@ -25,59 +25,48 @@ _ABOUT = """\
 Producers post messages to named queues.  Consumers claim them for a while, work, and delete them;
 what is not deleted before the claim ends can be claimed again.  Others read along by listing.
 
-**Projects.** Every queue belongs to the project in `X-Project-ID`.  No request sees anything of
-another project.
+Every queue belongs to the project in `X-Project-ID`.  A queue is created when it is put or first
+posted to; one that does not exist reads as empty, and deleting what does not exist succeeds.
 
-**Queues are lazy.** A queue is created when it is put or first posted to.  Reading a queue that
-does not exist shows an empty one; deleting what does not exist succeeds.
+Bodies are JSON in UTF-8.  Unknown fields are ignored, unless the schema forbids them.  Integers fit
+64 bits and have no fraction: 60, not 60.0.  To page, follow the `next` link until a page is empty.
 
-**Documents.** Bodies are JSON in UTF-8, an object or an array at the top.  Unknown fields are
-ignored, unless the schema forbids them.  Integers must fit 64 bits and are written without a
-fraction: 60, not 60.0.
-
-**Paging.** Follow the `next` link until a page is empty.  Or give the last name or id that you saw
-as `marker`: a marker stays good after what it names was deleted.
-
-**Errors.** A post that got no answer, or 503, can be repeated without posting twice if it carries
-an `Idempotency-Key`.
+A post that got no answer, or 503, is repeated without posting twice if it has an `Idempotency-Key`.
 """
-_SIGNED = """\
-Opens what `share` signed, and nothing else: then `URL-Signature`, `URL-Expires`, `URL-Methods`,
-`URL-Paths` (both lists with commas) and `X-Project-ID` carry the fields of its answer.  A signed
-path opens itself and what is below it.
-"""
-_TEXT = {"type": "string", "minLength": 1}
-_NAME = _TEXT | {"maxLength": rules.QUEUE_NAME_MAX, "pattern": rules.QUEUE_NAME_PATTERN}
-_ALWAYS = (errors.BadRequest, errors.BadSignature, errors.NotAcceptable)
-_NAMED = ("queue", "pool", "flavor")
 
 
-def _header(text: str, **schema: Any) -> dict[str, Any]:
+def _value(text: str, **schema: Any) -> dict[str, Any]:
+    """Returns what describes a header, or a parameter that must be given."""
     return {"description": text, "required": True, "schema": {"type": "string"} | schema}
 
 
-_HEADERS = {
-    "X-OpenStack-Request-ID": _header(
-        "Names the request in the log.",
-        pattern="^req-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$",
-    ),
-    "Retry-After": _header("Seconds after which to try again.", type="integer", minimum=0),
+_NAMED = ("queue", "pool", "flavor")
+_NAME = {"maxLength": rules.QUEUE_NAME_MAX, "pattern": rules.QUEUE_NAME_PATTERN}
+_PROJECT = {"minLength": 1, "maxLength": rules.PROJECT_MAX}
+_KEY = {"minLength": 1, "maxLength": rules.IDEMPOTENCY_KEY_MAX, "pattern": "^[!-~]+$"}
+_REQUEST_ID = "^req-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$"
+_CLIENT_IDS = {
+    "strict": {"format": "uuid"},
+    "off": {"minLength": "limits.min_length_client_id", "maxLength": "limits.max_length_client_id"},
 }
 _PARAMETERS = {
-    "X-Project-ID": _header(
-        "`X-Tenant-ID` and `X-Tenant` are understood in its place.",
-        minLength=1,
-        maxLength=rules.PROJECT_MAX,
-    ),
-    "Idempotency-Key": _header(
-        "A new name for each post: when it comes again, nothing is posted, and the first answer is "
-        "given.  Known for the queue's `_idempotency_window` at least.",
-        minLength=1,
-        maxLength=rules.IDEMPOTENCY_KEY_MAX,
-        pattern="^[!-~]+$",
+    "X-Project-ID": _value("Or else `X-Tenant-ID` or `X-Tenant`.", **_PROJECT),
+    "Idempotency-Key": _value(
+        "A new name for each post: when it comes again within the queue's `_idempotency_window`, "
+        "nothing is posted, and the first answer is given.",
+        **_KEY,
     )
     | {"required": False},
 }
+_HEADERS = {
+    "X-OpenStack-Request-ID": _value("Names the request in the log.", pattern=_REQUEST_ID),
+    "Retry-After": _value("Seconds after which to try again.", type="integer", minimum=0),
+}
+_SIGNED = {"type": "apiKey", "in": "header", "name": "URL-Signature"} | {
+    "description": "Opens what `share` signed, and what is below it.  `URL-Signature`, "
+    "`URL-Expires`, `URL-Methods`, `URL-Paths` (lists with commas) and `X-Project-ID` carry it."
+}
+_ALWAYS = (errors.BadRequest, errors.BadSignature, errors.NotAcceptable)
 
 
 def with_description(routes: Sequence[Route], limits: rules.Limits) -> list[Route]:
@@ -105,13 +94,8 @@ def document(routes: Sequence[Route], limits: rules.Limits) -> bytes:
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, shapes)
-    strict = limits.client_id_uuid_safe == "strict"
-    lengths = {"minLength": limits.min_length_client_id, "maxLength": limits.max_length_client_id}
-    client = _header(
-        "Whose messages are not listed.", **({"format": "uuid"} if strict else lengths)
-    )
+    client = _value("Lists no messages of its own.", **_CLIENT_IDS[limits.client_id_uuid_safe])
     parameters = _PARAMETERS | {"Client-ID": client}
-    signed = {"type": "apiKey", "in": "header", "name": "URL-Signature", "description": _SIGNED}
     described = {
         "openapi": "3.1.0",
         "info": {"title": "zaqar-redis", "version": "2", "description": _ABOUT},
@@ -123,7 +107,7 @@ def document(routes: Sequence[Route], limits: rules.Limits) -> bytes:
             "parameters": {
                 name: {"name": name, "in": "header"} | each for name, each in parameters.items()
             },
-            "securitySchemes": {"presignedUrl": signed},
+            "securitySchemes": {"presignedUrl": _SIGNED},
         },
     }
     text = msgspec.json.encode(described)
@@ -134,11 +118,16 @@ def document(routes: Sequence[Route], limits: rules.Limits) -> bytes:
 
 
 def _kinds(route: Route) -> Iterator[Any]:
-    """Yields the kinds of documents that a route has."""
+    """Yields the kinds of all documents of a route."""
     if route.body is not None:
         yield route.body.kind
-    for given in route.answers.values():
-        yield from given if isinstance(given, tuple) else [given] * (given is not None)
+    for status in route.answers:
+        yield from _answered(route, status)
+
+
+def _answered(route: Route, status: int) -> tuple[Any, ...]:
+    kind = route.answers.get(status, ())
+    return kind if isinstance(kind, tuple) else () if kind is None else (kind,)
 
 
 def _operation(route: Route, shapes: dict[Any, Any]) -> dict[str, Any]:
@@ -171,9 +160,8 @@ def _parameters(route: Route) -> Iterator[dict[str, Any]]:
     for name in names:
         yield {"$ref": f"#/components/parameters/{name}"}
     for name in re.findall(r"{(\w+)}", route.path):
-        kind, schema = ("Name", _NAME) if name in _NAMED else ("Id", _TEXT)
-        path = {"name": name, "in": "path", "required": True, "schema": schema}
-        yield path | {"description": f"{kind} of the {name}."}
+        kind, schema = ("Name", _NAME) if name in _NAMED else ("Id", {"minLength": 1})
+        yield {"name": name, "in": "path"} | _value(f"{kind} of the {name}.", **schema)
 
 
 def _query_parameters(query: type[msgspec.Struct] | None) -> Iterator[dict[str, Any]]:
@@ -193,15 +181,14 @@ def _responses(route: Route, shapes: dict[Any, Any]) -> Iterator[tuple[str, dict
     if route.needs_store:
         problems.append(errors.Unavailable)
     for status in sorted({*route.answers, *(each.status for each in problems)}):
-        given = route.answers.get(status)
-        kinds = list(given) if isinstance(given, tuple) else [given] * (given is not None)
+        kinds = _answered(route, status)
         texts = [
             f"{(each.title if each.message == '{why}' else each.message).rstrip('.')}."
             for each in problems
             if each.status == status
         ]
         if texts:
-            kinds.append(ProblemOut)
+            kinds = (*kinds, ProblemOut)
         response = {
             "description": " ".join(texts) or HTTPStatus(status).phrase,
             "headers": _headers(route, status),
@@ -218,8 +205,8 @@ def _headers(route: Route, status: int) -> dict[str, Any]:
     if status == 201 or (route.method, status) == ("PUT", 204):
         pattern = re.sub(r"{\w+}", "[^/]+", f"^{route.path}")
         end = "$" * (route.method == "PUT")
-        headers["Location"] = _header("Where it is.", pattern=pattern + end)
+        headers["Location"] = _value("Where it is.", pattern=pattern + end)
     if status < 400:
         for name, text in route.headers.items():
-            headers[name] = _header(text) | {"required": False}
+            headers[name] = _value(text) | {"required": False}
     return headers
