@@ -12,6 +12,9 @@ DocumentT = TypeVar("DocumentT")
 #: Names are in lower case, as HTTP/2 has them.
 Headers = tuple[tuple[str, str], ...]
 
+#: The header of every answer.
+REQUEST_ID = "x-openstack-request-id"
+
 JSON = "application/json"
 TEXT = "text/plain; charset=utf-8"
 
