@@ -189,13 +189,13 @@ def next_link(path: str, query: msgspec.Struct, marker: str) -> list[LinkOut]:
     """Returns the link to the next page.  API: with the parameters of the request."""
     if not marker:
         return []
-    given = msgspec.structs.asdict(query) | {"marker": marker}
+    given = msgspec.structs.asdict(query)
+    given["marker"] = marker
     given.pop("wait", None)
-    given |= given.pop("filters", {})
+    for name, value in given.pop("filters", {}).items():
+        given[quote_plus(name)] = value
     parameters = "&".join(
-        f"{quote_plus(name)}={_written(value)}"
-        for name, value in given.items()
-        if value is not None
+        [f"{name}={_written(value)}" for name, value in given.items() if value is not None]
     )
     return [LinkOut("next", f"{path}?{parameters}")]
 
