@@ -20,12 +20,13 @@ from websockets.sync.client import connect as websocket
 from tests.realtime.sdk_client import IGNORE_UNCLOSED_SOCKETS, KEY, SECRET, SdkClient, token
 from tests.support import servers
 from zaqar_redis import clock
-from zaqar_redis.api.channels import ChannelsApp, server
-from zaqar_redis.api.channels import ChannelSettings as ChannelSettings
+from zaqar_redis.api.app import ApiSettings, App
+from zaqar_redis.api.channels import ChannelSettings, ChannelsFrontEnd, server
 from zaqar_redis.auth import tokens
 from zaqar_redis.realtime.engines.memory import MemoryEngine, MemoryHistory
 from zaqar_redis.realtime.session import context
 from zaqar_redis.realtime.session.namespaces import ChannelOptions, Namespaces
+from zaqar_redis.storage import pools
 
 pytestmark = IGNORE_UNCLOSED_SOCKETS
 
@@ -375,9 +376,11 @@ def call_insecure_node(method: str, headers: dict[str, str]) -> httpx.Response:
         )
         engine = MemoryEngine(clock.process)
         engine.history = FailingHistory(clock.process, engine.bus)
-        channels = ChannelsApp(engine, given)
+        channels = ChannelsFrontEnd(engine, given)
         await channels.start()
-        transport = httpx.ASGITransport(app=channels)  # type: ignore[arg-type]  # an ASGI app
+        driver = pools.create("unix:///nowhere", "unix:///nowhere", {})  # it is never started
+        app = App(driver, ApiSettings(), lambda queues: channels)
+        transport = httpx.ASGITransport(app=app)  # type: ignore[arg-type]  # an ASGI app
         async with httpx.AsyncClient(base_url="http://here:8888", transport=transport) as client:
             answered = await client.post(
                 f"/api/{method}", json={"channel": "news"}, headers=headers

@@ -25,7 +25,8 @@ class Endpoint:
         self._handler = route.handler
         self._body = route.body
         self._read_query = QueryReader(route.query).read if route.query else None
-        self._decoder = msgspec.json.Decoder(route.body.kind) if route.body else None
+        kind = bytes if route.body is None else route.body.kind
+        self._decoder = None if kind is bytes else msgspec.json.Decoder(kind)
 
     def __call__(self, request: Request[Any, Any], params: Sequence[str]) -> Awaitable[Answer]:
         """Reads query and document, and calls the handler.  Raises BadParameter, BadBody."""

@@ -17,8 +17,9 @@ from zaqar_redis import errors
 from zaqar_redis.api import problems
 from zaqar_redis.api.checks import RequestChecks
 from zaqar_redis.api.endpoints import Endpoint
-from zaqar_redis.api.exchange import Answer, Request
+from zaqar_redis.api.exchange import Answer, Receive, Request, StreamAnswer, watch_disconnect
 from zaqar_redis.api.routes import Body, Route
+from zaqar_redis.api.server.streams import TRANSPORT
 
 #: Where the application keeps ASGI's receive() in the scope, and its first event.
 RECEIVE = "zaqar_redis.receive"
@@ -33,10 +34,10 @@ class RouteResource:
 
     def __init__(self, path: str, routes: Iterable[Route]) -> None:
         names = re.findall(r"{(\w+)}", path)
-        self.public = False
         for route in routes:
             setattr(self, f"on_{route.method.lower()}", _responder(route, names))
-            self.public = self.public or route.public
+            # the same for all methods
+            self.public, self.checked, self.cors = route.public, route.checked, route.cors
 
 
 class RequestMiddleware:
@@ -59,7 +60,8 @@ class RequestMiddleware:
         if not isinstance(resource, RouteResource) or req.method == "OPTIONS":
             return  # API: everybody may ask for the allowed methods
         headers = req.context.headers = dict(req.scope["headers"])
-        self._checks.check_head(req.method, req.path, headers)
+        if resource.checked:
+            self._checks.check_head(req.method, req.path, headers)
         if not resource.public:
             identity = self._checks.identify(headers, params.get("queue"))
             req.context.project, req.context.client = identity
@@ -83,20 +85,27 @@ def _responder(route: Route, names: list[str]) -> Responder:
     endpoint = Endpoint(route)
 
     async def respond(req: falcon.asgi.Request, resp: falcon.asgi.Response, **params: str) -> None:
-        data = b"" if route.body is None else await _read(req, route.body)
-        watch = _DisconnectWatch(req.scope[RECEIVE])
+        receive = req.scope[RECEIVE]
+        watch = _DisconnectWatch(receive)
         request: Request[Any, Any] = Request(
             req.path,
             req.query_string,
             req.context.headers,
-            data,
+            b"",
             watch.start,
             *(() if route.public else (req.context.project, req.context.client)),
         )
+        if route.guard is not None:
+            route.guard(request)
+        if route.body is not None:
+            request.data = await _read(req, route.body)
         try:
-            _set(resp, await endpoint(request, [params[name] for name in names]))
+            answer = await endpoint(request, [params[name] for name in names])
         finally:
             watch.end()
+        _set(resp, answer)
+        if isinstance(answer, StreamAnswer):
+            resp.stream = answer.run(req.scope["extensions"][TRANSPORT], receive)
 
     return respond
 
@@ -137,19 +146,14 @@ async def _read(req: falcon.asgi.Request, body: Body) -> bytes:
 class _DisconnectWatch:
     """An event that is set when the client disconnects; only if it is started."""
 
-    def __init__(self, receive: Callable[[], Awaitable[Any]]) -> None:
+    def __init__(self, receive: Receive) -> None:
         self._receive = receive
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> asyncio.Event:
         disconnected = asyncio.Event()
-        self._task = asyncio.create_task(self._watch(disconnected))
+        self._task = asyncio.create_task(watch_disconnect(self._receive, disconnected.set))
         return disconnected
-
-    async def _watch(self, disconnected: asyncio.Event) -> None:
-        while (await self._receive())["type"] != "http.disconnect":
-            pass
-        disconnected.set()
 
     def end(self) -> None:
         if self._task is not None:
