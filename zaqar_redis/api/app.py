@@ -24,6 +24,7 @@ from zaqar_redis.api.rest.messages import MessageHandlers
 from zaqar_redis.api.rest.pools import FlavorHandlers, PoolHandlers, RebalanceHandlers
 from zaqar_redis.api.rest.queues import QueueHandlers
 from zaqar_redis.api.routes import HandlerSet
+from zaqar_redis.api.server.hot_routes import HotRoutes
 from zaqar_redis.auth.signed_urls import UrlSigner
 from zaqar_redis.service.claims import ClaimService
 from zaqar_redis.service.encryption import BodyCipher
@@ -122,6 +123,7 @@ class App:
             rebalance=RebalanceHandlers(RebalanceService(pooled)) if pooled else None,
         )
         self.routes = routes.rest_routes(handlers, limits, settings.admin_mode)
+        self.hot_routes = HotRoutes(self.routes)
         self.checks = RequestChecks(limits, signer)
         self.request_ids = request_ids()
         middleware: list[Any] = [RequestMiddleware(self.checks, self.request_ids), self]

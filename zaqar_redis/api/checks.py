@@ -7,10 +7,13 @@ Client-ID, project, queue name.  They run only for paths that exist.
 
 from __future__ import annotations
 
+import functools
+from typing import Any
+
 from falcon.util.mediatypes import quality
 
 from zaqar_redis import errors, rules
-from zaqar_redis.api.exchange import JSON
+from zaqar_redis.api.exchange import JSON, Request
 from zaqar_redis.auth.signed_urls import SignedUrl, UrlSigner
 
 _ACCEPTED = frozenset((b"*/*", b"application/json"))
@@ -22,11 +25,14 @@ class RequestChecks:
     def __init__(self, limits: rules.Limits, signer: UrlSigner) -> None:
         self._limits = limits
         self._signer = signer
+        # A client sends many requests.
+        self._identity = functools.lru_cache(maxsize=4096)(self._check_identity)
 
-    def check_head(self, method: str, path: str, headers: dict[bytes, bytes]) -> None:
+    def check_head(self, method: str, request: Request[Any, Any]) -> None:
         """Raises what is wrong with a request, whoever sends it."""
+        headers = request.headers
         if b"url-signature" in headers:
-            self._check_signature(headers, method, path)
+            self._check_signature(headers, method, request.path)
         if headers.get(
             b"content-type", b""
         ).lower() == b"application/x-www-form-urlencoded" and int(
@@ -37,13 +43,16 @@ class RequestChecks:
         if accept and accept not in _ACCEPTED and not _accepts_json(accept):
             raise errors.NotAcceptable
 
-    def identify(self, headers: dict[bytes, bytes], queue: str | None) -> tuple[str, str]:
-        """Returns project and client.  Raises what is wrong with them, or the queue's name."""
-        client = rules.client_id(_text(headers.get(b"client-id")), self._limits)
-        project = rules.project_id(_project(headers))
-        if queue is not None:
-            rules.queue_name(queue)
-        return project, client
+    def identify(self, request: Request[Any, Any]) -> None:
+        """Sets project and client of a request.  Raises what is wrong with them."""
+        headers = request.headers
+        request.project, request.client = self._identity(
+            headers.get(b"client-id"), _project(headers)
+        )
+
+    def _check_identity(self, client: bytes | None, project: bytes | None) -> tuple[str, str]:
+        known = rules.client_id(_text(client), self._limits)
+        return rules.project_id(_text(project)), known
 
     def _check_signature(self, headers: dict[bytes, bytes], method: str, path: str) -> None:
         def shown(name: bytes) -> str:
@@ -54,18 +63,18 @@ class RequestChecks:
         signed = SignedUrl(
             paths=_split(shown(b"url-paths")),
             methods=_split(shown(b"url-methods")),
-            project=_project(headers) or "",
+            project=_text(_project(headers)) or "",
             expires=shown(b"url-expires"),
             signature=shown(b"url-signature"),
         )
         self._signer.check(signed, method, path)
 
 
-def _project(headers: dict[bytes, bytes]) -> str | None:
+def _project(headers: dict[bytes, bytes]) -> bytes | None:
     """API: X-Project-ID, or the headers that oslo.context accepts in its place."""
     for name in (b"x-project-id", b"x-tenant-id", b"x-tenant"):
         if name in headers:
-            return _text(headers[name])
+            return headers[name]
     return None
 
 

@@ -16,6 +16,9 @@ from zaqar_redis.api.exchange import JSON, Answer, Request
 from zaqar_redis.api.queries import QueryReader
 from zaqar_redis.api.routes import Route
 
+#: Bytes of a body that is read and not used: the ordinary way has no use for more at once.
+_UNREAD_MAX = 64 * 1024
+
 
 class Endpoint:
     """A route, with what reads its requests."""
@@ -24,6 +27,8 @@ class Endpoint:
         self.route = route
         self._handler = route.handler
         self._body = route.body
+        #: bytes of a body; a body that nobody reads may be as large as any
+        self.size_max = route.body.size_max if route.body else _UNREAD_MAX
         self._read_query = QueryReader(route.query).read if route.query else None
         kind = bytes if route.body is None else route.body.kind
         self._decoder = None if kind is bytes else msgspec.json.Decoder(kind)
@@ -54,5 +59,4 @@ def request_ids() -> Iterator[str]:
     process = f"{random.getrandbits(64):016x}"
     prefix = f"req-{process[:8]}-{process[8:12]}-{process[12:]}"
     for number in itertools.count(1):
-        digits = f"{number:016x}"
-        yield f"{prefix}-{digits[:4]}-{digits[4:]}"
+        yield f"{prefix}-{number >> 48:04x}-{number & 0xFFFFFFFFFFFF:012x}"

@@ -32,7 +32,6 @@ class Request(Generic[QueryT, DocumentT]):
         "project",
         "query",
         "query_string",
-        "watch_disconnect",
     )
 
     #: as the route's `query` and `body` say; None where it has none
@@ -44,22 +43,19 @@ class Request(Generic[QueryT, DocumentT]):
         path: str,
         query_string: str,
         headers: dict[bytes, bytes],
-        data: bytes,
-        watch_disconnect: Callable[[], asyncio.Event],
-        project: str = "",
-        client: str = "",
+        data: bytes = b"",
     ) -> None:
-        """*path* is decoded, *query_string* is not; names of *headers* are in lower case.
-
-        *watch_disconnect* returns an event that is set when the client disconnects.
-        """
+        """*path* is decoded, *query_string* is not; names of *headers* are in lower case."""
         self.path = path
         self.query_string = query_string
         self.headers = headers
         self.data = data
-        self.watch_disconnect = watch_disconnect
-        self.project = project
-        self.client = client
+        self.project = ""
+        self.client = ""
+
+    def watch_disconnect(self) -> asyncio.Event:
+        """Returns an event that is set when the client disconnects."""
+        return asyncio.Event()
 
     def header(self, name: bytes) -> str | None:
         found = self.headers.get(name)

@@ -13,11 +13,11 @@ from typing import Any
 import falcon
 import falcon.asgi
 
-from zaqar_redis import errors
+from zaqar_redis import errors, rules
 from zaqar_redis.api import problems
 from zaqar_redis.api.checks import RequestChecks
 from zaqar_redis.api.endpoints import Endpoint
-from zaqar_redis.api.exchange import Answer, Receive, Request, StreamAnswer, watch_disconnect
+from zaqar_redis.api.exchange import Answer, Request, StreamAnswer, watch_disconnect
 from zaqar_redis.api.routes import Body, Route
 from zaqar_redis.api.server.streams import TRANSPORT
 
@@ -27,6 +27,27 @@ FIRST_EVENT = "zaqar_redis.first"
 REQUEST_ID = "x-openstack-request-id"
 
 Responder = Callable[..., Awaitable[None]]
+
+
+class OrdinaryRequest(Request[Any, Any]):
+    """A request from ASGI."""
+
+    __slots__ = ("_receive", "_watching")
+
+    def __init__(self, req: falcon.asgi.Request) -> None:
+        super().__init__(req.path, req.query_string, dict(req.scope["headers"]))
+        self._receive = req.scope[RECEIVE]
+        self._watching: asyncio.Task[None] | None = None
+
+    def watch_disconnect(self) -> asyncio.Event:
+        disconnected = asyncio.Event()
+        self._watching = asyncio.create_task(watch_disconnect(self._receive, disconnected.set))
+        return disconnected
+
+    def end(self) -> None:
+        """Ends what the request has begun, once it is answered."""
+        if self._watching is not None:
+            self._watching.cancel()
 
 
 class RouteResource:
@@ -59,12 +80,13 @@ class RequestMiddleware:
     ) -> None:
         if not isinstance(resource, RouteResource) or req.method == "OPTIONS":
             return  # API: everybody may ask for the allowed methods
-        headers = req.context.headers = dict(req.scope["headers"])
+        request = req.context.request = OrdinaryRequest(req)
         if resource.checked:
-            self._checks.check_head(req.method, req.path, headers)
+            self._checks.check_head(req.method, request)
         if not resource.public:
-            identity = self._checks.identify(headers, params.get("queue"))
-            req.context.project, req.context.client = identity
+            self._checks.identify(request)
+            if "queue" in params:
+                rules.queue_name(params["queue"])
 
 
 def install(app: falcon.asgi.App[Any, Any], routes: Iterable[Route]) -> None:
@@ -85,16 +107,7 @@ def _responder(route: Route, names: list[str]) -> Responder:
     endpoint = Endpoint(route)
 
     async def respond(req: falcon.asgi.Request, resp: falcon.asgi.Response, **params: str) -> None:
-        receive = req.scope[RECEIVE]
-        watch = _DisconnectWatch(receive)
-        request: Request[Any, Any] = Request(
-            req.path,
-            req.query_string,
-            req.context.headers,
-            b"",
-            watch.start,
-            *(() if route.public else (req.context.project, req.context.client)),
-        )
+        request: OrdinaryRequest = req.context.request
         if route.guard is not None:
             route.guard(request)
         if route.body is not None:
@@ -102,10 +115,10 @@ def _responder(route: Route, names: list[str]) -> Responder:
         try:
             answer = await endpoint(request, [params[name] for name in names])
         finally:
-            watch.end()
+            request.end()
         _set(resp, answer)
         if isinstance(answer, StreamAnswer):
-            resp.stream = answer.run(req.scope["extensions"][TRANSPORT], receive)
+            resp.stream = answer.run(req.scope["extensions"][TRANSPORT], req.scope[RECEIVE])
 
     return respond
 
@@ -141,20 +154,3 @@ async def _read(req: falcon.asgi.Request, body: Body) -> bytes:
     if len(data) > body.size_max:
         raise body.too_large()
     return data
-
-
-class _DisconnectWatch:
-    """An event that is set when the client disconnects; only if it is started."""
-
-    def __init__(self, receive: Receive) -> None:
-        self._receive = receive
-        self._task: asyncio.Task[None] | None = None
-
-    def start(self) -> asyncio.Event:
-        disconnected = asyncio.Event()
-        self._task = asyncio.create_task(watch_disconnect(self._receive, disconnected.set))
-        return disconnected
-
-    def end(self) -> None:
-        if self._task is not None:
-            self._task.cancel()

@@ -12,22 +12,25 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import math
 from collections import deque
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import hiredis
 import msgspec
 from msgspec import Meta
 from redis.asyncio.connection import AbstractConnection
-from redis.exceptions import ResponseError
+from redis.exceptions import NoScriptError, RedisError
 
 from zaqar_redis import errors
 from zaqar_redis.keyspace.connection import ConnectionKeeper, Parts
-from zaqar_redis.keyspace.script import Argument
+from zaqar_redis.keyspace.script import Argument, Call, RedisCommand
 
 LOG = logging.getLogger(__name__)
+
+#: Bytes that are read at once: some hundred replies.
+_READ_SIZE = 64 * 1024
+_NO_REPLY = object()
 
 
 class BatchSettings(msgspec.Struct, frozen=True):
@@ -63,9 +66,12 @@ class BatchSettings(msgspec.Struct, frozen=True):
 class PendingCommand:
     """A command, and the future of its answer."""
 
-    __slots__ = ("answer", "deadline", "packed")
+    __slots__ = ("answer", "command", "deadline", "packed")
 
-    def __init__(self, packed: bytes, answer: asyncio.Future[Any], deadline: float) -> None:
+    def __init__(
+        self, command: RedisCommand, packed: bytes, answer: asyncio.Future[Any], deadline: float
+    ) -> None:
+        self.command = command
         self.packed = packed
         self.answer = answer
         self.deadline = deadline
@@ -80,8 +86,10 @@ class CommandBatcher:
         settings: BatchSettings,
         name: str,
         store: str,
+        translate_error: Callable[[RedisError], Exception],
     ) -> None:
-        """*name* is for the log, *store* for errors."""
+        """*name* is for the log, *store* for errors; *translate_error* makes them."""
+        self._translate_error = translate_error
         self._settings = settings
         self._name = name
         self._store = store
@@ -115,28 +123,33 @@ class CommandBatcher:
         await self._keeper.close()
         self._fail(errors.StoreUnavailable)
 
-    def send(self, command: tuple[Argument, ...]) -> asyncio.Future[Any]:
-        """Returns the future of the answer: a reply, or a `redis.exceptions.ResponseError`.
+    def send(self, command: RedisCommand) -> asyncio.Future[Any]:
+        """Returns the future of the answer.
 
         Raises StoreUnavailable while there is no connection, with the reason as its
         cause, and Overloaded when too many commands wait.  A command whose connection
         is lost fails with StoreUnavailable; whether it was done is not known then.
         """
+        answer: asyncio.Future[Any] = self._loop.create_future()
+        self._append(command, command.command(), answer)
+        return answer
+
+    def _append(
+        self, command: RedisCommand, parts: tuple[Argument, ...], answer: asyncio.Future[Any]
+    ) -> None:
         settings = self._settings
         if not self._connected.is_set():
             raise errors.StoreUnavailable(self._store) from self._keeper.error
-        packed: bytes = hiredis.pack_command(command)  # type: ignore[arg-type]  # ints too
+        packed: bytes = hiredis.pack_command(parts)  # type: ignore[arg-type]  # ints too
         if (
             len(self._unsent) + len(self._sent) >= settings.in_flight
             or self._unsent_bytes + len(packed) > settings.backlog_bytes
         ):
             raise errors.Overloaded(store=self._store)
-        loop = self._loop
-        answer: asyncio.Future[Any] = loop.create_future()
-        self._unsent.append(PendingCommand(packed, answer, loop.time() + settings.timeout))
+        deadline = self._loop.time() + settings.timeout
+        self._unsent.append(PendingCommand(command, packed, answer, deadline))
         self._unsent_bytes += len(packed)
         self._wake.set()
-        return answer
 
     def _serve(self, connection: AbstractConnection) -> Parts:
         LOG.info("connected to %s", self._name, extra={"action": "store_connected"})
@@ -173,20 +186,39 @@ class CommandBatcher:
         return b"".join(pieces)
 
     async def _read(self, connection: AbstractConnection) -> None:
+        # Straight from the stream: redis-py takes two coroutines for each reply.
+        stream = cast(asyncio.StreamReader, connection._reader)
+        parse_error = connection._parser.parse_error
+        reader = hiredis.Reader(replyError=parse_error, notEnoughData=_NO_REPLY)
         sent = self._sent
         while True:
+            data = await stream.read(_READ_SIZE)
+            if not data:
+                raise ConnectionError("the server closed the connection")
+            reader.feed(data)
+            while (reply := reader.gets()) is not _NO_REPLY:
+                pending = sent.popleft()
+                if isinstance(reply, RedisError):
+                    self._refuse(pending, reply)
+                elif not pending.answer.done():
+                    pending.answer.set_result(reply)
+
+    def _refuse(self, pending: PendingCommand, refusal: RedisError) -> None:
+        answer = pending.answer
+        if answer.done():
+            return
+        error: Exception
+        if isinstance(refusal, NoScriptError) and isinstance(pending.command, Call):
+            # A new or flushed server: nothing was done yet.
             try:
-                reply = await connection.read_response(
-                    disable_decoding=True, timeout=math.inf, disconnect_on_error=False
-                )
-            except ResponseError as refusal:
-                answer = sent.popleft().answer
-                if not answer.done():
-                    answer.set_exception(refusal)
-            else:
-                answer = sent.popleft().answer
-                if not answer.done():
-                    answer.set_result(reply)
+                self._append(pending.command, pending.command.command_with_source(), answer)
+                return
+            except errors.Unavailable as unavailable:
+                error = unavailable
+        else:
+            error = self._translate_error(refusal)
+            error.__cause__ = refusal if error is not refusal else None
+        answer.set_exception(error)
 
     async def _watch_deadlines(self) -> None:
         """Drops the connection when an answer is overdue.

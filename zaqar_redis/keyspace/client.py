@@ -12,10 +12,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, Protocol, cast
 from urllib.parse import urlsplit
 
@@ -63,11 +65,12 @@ class AsyncClient(Protocol):
 
     async def close(self) -> None: ...
 
-    async def call(self, call: RedisCommand) -> Any:
-        """Returns the answer of a script or a plain command.  Raises `errors.StoreUnavailable`."""
+    def call(self, call: RedisCommand) -> Awaitable[Any]:
+        """Returns the answer of a script or a plain command.  Raises `errors.StoreUnavailable`,
+        here or when it is awaited."""
 
-    async def command(self, *parts: bytes | str | int) -> Any:
-        """Returns the answer of a plain command.  Raises `errors.StoreUnavailable`."""
+    def command(self, *parts: bytes | str | int) -> Awaitable[Any]:
+        """Returns the answer of a plain command.  Raises as `call`."""
 
     async def identity(self) -> str:
         """Returns the identity of server and database, valid as long as the server runs."""
@@ -84,7 +87,11 @@ class BatchingClient:
         # The batcher watches the deadlines itself, for all commands at once.
         self._pool = _pool(uri, settings, socket_timeout=None)
         self._batch = CommandBatcher(
-            self._pool.make_connection, settings, redact_password(uri), self.name
+            self._pool.make_connection,
+            settings,
+            redact_password(uri),
+            self.name,
+            partial(_translate_error, store=self.name),
         )
         self._database = self._pool.connection_kwargs.get("db") or 0
 
@@ -94,20 +101,11 @@ class BatchingClient:
     async def close(self) -> None:
         await self._batch.close()
 
-    async def call(self, call: RedisCommand) -> Any:
-        try:
-            return await self._batch.send(call.command())
-        except NoScriptError:
-            # A new or flushed server: nothing was done yet.
-            return await self.command(*call.command_with_source())
-        except ResponseError as refusal:
-            raise _translate_error(refusal, self.name) from refusal
+    def call(self, call: RedisCommand) -> asyncio.Future[Any]:
+        return self._batch.send(call)
 
-    async def command(self, *parts: bytes | str | int) -> Any:
-        try:
-            return await self._batch.send(parts)
-        except ResponseError as refusal:
-            raise _translate_error(refusal, self.name) from refusal
+    def command(self, *parts: bytes | str | int) -> asyncio.Future[Any]:
+        return self._batch.send(RedisCommand(*parts))
 
     async def identity(self) -> str:
         server: bytes = await self.command("INFO", "server")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lua scripts as verbs, and how verbs are run: in an event loop, and blocking.
+"""Lua scripts as verbs, and how verbs are run: awaited, eagerly, and blocking.
 
 A script's signature (`script_source`) names its keys and arguments, so that Python passes them
 by name, and a wrong name fails before anything is sent.
@@ -17,7 +17,7 @@ import asyncio
 import functools
 import hashlib
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from operator import attrgetter, itemgetter
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, cast
 
@@ -103,8 +103,9 @@ def _picker(getter: Any, names: tuple[str, ...]) -> Callable[[Any], tuple[Any, .
 class AsyncScriptClient(Protocol):
     """A client that sends calls from a running event loop."""
 
-    def call(self, call: RedisCommand) -> Coroutine[Any, Any, Any]:
-        """Returns the answer of a script or a plain command.  Raises `errors.StoreUnavailable`."""
+    def call(self, call: RedisCommand) -> Awaitable[Any]:
+        """Returns the answer of a script or a plain command.  Raises `errors.StoreUnavailable`,
+        here or when it is awaited."""
 
 
 class SyncScriptClient(Protocol):
@@ -131,11 +132,11 @@ Steps = Generator[
 class Verb(Generic[T]):
     """A verb that has not begun: await it, or `run` it."""
 
-    __slots__ = ("_client", "_steps")
+    __slots__ = ("client", "steps")
 
     def __init__(self, client: Any, steps: Steps[T]) -> None:
-        self._client = client
-        self._steps = steps
+        self.client = client
+        self.steps = steps
 
     def __await__(self) -> Generator[Any, Any, T]:
         return self._drive(_answer)
@@ -151,7 +152,7 @@ class Verb(Generic[T]):
     def _drive(
         self, answer: Callable[[Any, Any], Generator[Any, Any, Any]]
     ) -> Generator[Any, Any, T]:
-        steps, client = self._steps, self._client
+        steps, client = self.steps, self.client
         try:
             request = next(steps)
             while True:
@@ -168,16 +169,18 @@ class Verb(Generic[T]):
 
 def _answer(client: AsyncScriptClient, request: Any) -> Generator[Any, Any, Any]:
     """Returns what to wait for in an event loop to get the answer of a request."""
+    return _awaitable(client, request).__await__()
+
+
+def _awaitable(client: AsyncScriptClient, request: Any) -> Awaitable[Any]:
     if isinstance(request, RedisCommand):
-        return client.call(request).__await__()
-    if isinstance(request, Verb):
-        return request.__await__()
+        return client.call(request)
     if isinstance(request, list):
         each = [client.call(one) if isinstance(one, RedisCommand) else one for one in request]
-        return asyncio.gather(*each).__await__()
+        return asyncio.gather(*each)
     if isinstance(request, Pause):
-        return asyncio.sleep(request.seconds).__await__()
-    return cast(Generator[Any, Any, Any], request.__await__())  # e.g. of another driver
+        return asyncio.sleep(request.seconds)
+    return cast(Awaitable[Any], request)  # a verb, or e.g. a coroutine of another driver
 
 
 def _answer_blocking(client: SyncScriptClient, request: Any) -> Generator[Any, Any, Any]:
@@ -191,6 +194,68 @@ def _answer_blocking(client: SyncScriptClient, request: Any) -> Generator[Any, A
         return None
     return request.run()
     yield
+
+
+class EagerRun(Generic[T]):
+    """A run of a verb that begins at once and goes on when an answer comes, without a task.
+
+    A task costs as much as a tenth of a small request.  What is awaitable but no call to a store,
+    e.g. a long poll, gets a task of its own.
+    """
+
+    __slots__ = ("_on_end", "_verbs", "_waits_for")
+
+    def __init__(
+        self, verb: Verb[T], on_end: Callable[[T | None, BaseException | None], None]
+    ) -> None:
+        """*on_end* is called once, with the result or with what was raised; perhaps here."""
+        self._on_end = on_end
+        #: the verb, and those that it runs: each waits for the next one
+        self._verbs: list[Verb[Any]] = [verb]
+        self._waits_for: asyncio.Future[Any] | None = None
+        self._go_on(None, None)
+
+    def cancel(self) -> None:
+        """Raises CancelledError where the verb waits."""
+        if self._waits_for is not None:
+            self._waits_for.cancel()
+
+    def _on_answer(self, answer: asyncio.Future[Any]) -> None:
+        self._waits_for = None
+        if answer.cancelled():
+            self._go_on(None, asyncio.CancelledError())
+        elif (error := answer.exception()) is not None:
+            self._go_on(None, error)
+        else:
+            self._go_on(answer.result(), None)
+
+    def _go_on(self, found: Any, error: BaseException | None) -> None:
+        verbs = self._verbs
+        while verbs:
+            verb = verbs[-1]
+            try:
+                request = verb.steps.send(found) if error is None else verb.steps.throw(error)
+            except StopIteration as done:
+                verbs.pop()
+                found, error = done.value, None
+                continue
+            except (Exception, asyncio.CancelledError) as raised:
+                verbs.pop()
+                found, error = None, raised
+                continue
+            found = error = None
+            if type(request) is Verb:
+                verbs.append(request)
+                continue
+            try:
+                answer = asyncio.ensure_future(_awaitable(verb.client, request))
+            except Exception as raised:  # e.g. the store is unavailable
+                error = raised
+                continue
+            self._waits_for = answer
+            answer.add_done_callback(self._on_answer)
+            return
+        self._on_end(found, error)
 
 
 class HasClient(Protocol):

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All that knows the inside of the HTTP server."""
+"""The server: all that knows the internals of gunicorn and uvicorn."""

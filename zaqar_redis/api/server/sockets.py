@@ -97,7 +97,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         # A client that does not read must not keep the service from stopping.
         self.loop.call_later(_CLOSE_TIMEOUT, self.transport.abort)
 
-    def time_out(self, before: float) -> None:
+    def time_out(self, now: float) -> None:
         """Does nothing: a socket has no requests that could take too long."""
 
 

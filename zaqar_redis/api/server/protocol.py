@@ -1,0 +1,346 @@
+# SPDX-License-Identifier: Apache-2.0
+"""HTTP/1.1 on one connection: uvicorn's protocol, and a short way for the hot routes.
+
+A hot request whose head is plain is answered here, without ASGI, a framework and a task; all
+others take uvicorn's way to the ASGI application.  Both stand in one pipeline, and are answered
+in order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from functools import partial
+from http import HTTPStatus
+from typing import Any, Protocol, cast
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from zaqar_redis.api import problems
+from zaqar_redis.api.checks import RequestChecks
+from zaqar_redis.api.endpoints import Endpoint
+from zaqar_redis.api.exchange import Answer, Request
+from zaqar_redis.api.server.hot_routes import HotRoutes
+from zaqar_redis.api.server.streams import TRANSPORT
+from zaqar_redis.keyspace.script import EagerRun, Verb
+
+#: Bytes of a request's line and headers; about what nginx and gunicorn allow.
+_HEAD_MAX = 64 * 1024
+_END = b"content-length: 0\r\nconnection: close\r\n\r\n"
+_TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\n" + _END
+_TOO_SLOW = b"HTTP/1.1 408 Request Timeout\r\n" + _END
+_TOO_MANY = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\n" + _END
+#: Headers of requests that take uvicorn's way: they are rare, and it handles them all.
+_UNUSUAL = frozenset((b"transfer-encoding", b"expect", b"upgrade"))
+
+
+class ServedApp(Protocol):
+    """What the protocol needs of the application, besides ASGI."""
+
+    @property
+    def settings(self) -> Any: ...
+
+    @property
+    def hot_routes(self) -> HotRoutes: ...
+
+    @property
+    def checks(self) -> RequestChecks: ...
+
+    @property
+    def request_ids(self) -> Iterator[str]: ...
+
+
+class CoalescingTransport:
+    """A transport that joins the writes of one iteration of the event loop.
+
+    uvicorn writes the head and the body of a response apart, and uvloop makes a
+    system call for each, which for a small answer is a tenth of the whole request.
+    """
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        #: the transport below, for writers that join by themselves
+        self.unbuffered = transport
+        self._pieces: list[bytes] = []
+        self._loop = asyncio.get_running_loop()
+
+    def write(self, data: bytes) -> None:
+        if not self._pieces:
+            self._loop.call_soon(self._flush)
+        self._pieces.append(data)
+
+    def write_now(self, data: bytes) -> None:
+        """Writes what waits and *data*, when nothing more is expected in this iteration."""
+        if self._pieces:
+            self._pieces.append(data)
+            self._flush()
+        else:
+            self._transport.write(data)
+
+    def close(self) -> None:
+        self._flush()
+        self._transport.close()
+
+    def _flush(self) -> None:
+        if self._pieces:
+            data = b"".join(self._pieces)
+            self._pieces.clear()
+            self._transport.write(data)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+
+class _NoEvent:
+    """In the place of an event that nobody waits for."""
+
+    def set(self) -> None:
+        pass
+
+
+class HotRequest(Request[Any, Any]):
+    """A request on the short way; to uvicorn's protocol it is one of its cycles."""
+
+    message_event = _NoEvent()
+    keep_alive = True
+    response_complete = False
+    disconnected = False
+    #: its body was read
+    is_complete = False
+    #: all requests before it are answered
+    has_turn = True
+    run: EagerRun[Answer] | None = None
+    _disconnected_event: asyncio.Event | None = None
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        params: tuple[str, ...],
+        path: str,
+        query_string: str,
+        headers: dict[bytes, bytes],
+    ) -> None:
+        super().__init__(path, query_string, headers)
+        self.endpoint = endpoint
+        self.params = params
+
+    def watch_disconnect(self) -> asyncio.Event:
+        self._disconnected_event = asyncio.Event()
+        return self._disconnected_event
+
+    def disconnect(self) -> None:
+        self.disconnected = True
+        if self._disconnected_event is not None:
+            self._disconnected_event.set()
+        elif self.run is not None:
+            self.run.cancel()
+
+
+class HttpProtocol(HttpToolsProtocol):
+    _in_head = False
+    _head = 0
+    #: start of a request that is not complete, by the loop's clock; None: there is none
+    _request_started_at: float | None = None
+    #: end of the last response, if no request has begun since
+    _idle_since: float | None = None
+    #: the request on the short way whose turn it is
+    _current: HotRequest | None = None
+    #: its answer, which waits until the client has read what was written before
+    _unwritten: bytes | None = None
+
+    # uvicorn declares a BaseTransport; the server passes a Transport.
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        self._output = CoalescingTransport(transport)
+        super().connection_made(cast(asyncio.Transport, self._output))
+        self._app = cast(ServedApp, self.config.app)
+        self._request_started_at = self.loop.time()
+        if len(self.connections) > self._app.settings.max_connections:
+            self._reject(_TOO_MANY)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        if self._current is not None:
+            self._current.disconnect()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self._in_head:
+            self._head += len(data)
+            if self._head > _HEAD_MAX and not self.transport.is_closing():
+                self._reject(_TOO_LARGE)
+
+    def on_message_begin(self) -> None:
+        self._in_head, self._head = True, 0
+        self._idle_since = None
+        self._request_started_at = self.loop.time()
+        self.url = b""
+        self.headers = []
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self.headers.append((name.lower(), value))
+
+    def on_headers_complete(self) -> None:
+        self._in_head = False
+        headers = dict(self.headers)
+        url = self.url
+        path, _, query = (url if url.isascii() else b"").decode().partition("?")
+        found = self._app.hot_routes.find(self.parser.get_method(), path)
+        if found is None or "#" in query or not self._is_plain(headers, found[0].size_max):
+            self._begin_ordinary(headers)
+            return
+        request = HotRequest(*found, path, query, headers)
+        before = self.cycle
+        self.cycle = cast(Any, request)
+        if before is not None and not before.response_complete:
+            request.has_turn = False
+            self.flow.pause_reading()
+            self.pipeline.appendleft((cast(Any, request), self.app))
+
+    def _is_plain(self, headers: dict[bytes, bytes], size_max: int) -> bool:
+        parser = self.parser
+        return (
+            _UNUSUAL.isdisjoint(headers)
+            # Without the header only HTTP/1.1 keeps a connection, and its version costs more.
+            and parser.should_keep_alive()
+            and (b"connection" not in headers or parser.get_http_version() == "1.1")
+            and int(headers.get(b"content-length", 0)) <= size_max
+        )
+
+    def _begin_ordinary(self, headers: dict[bytes, bytes]) -> None:
+        url, all_headers = self.url, self.headers
+        super().on_message_begin()  # it makes the scope
+        self.url = url
+        self.headers += all_headers
+        self.expect_100_continue = headers.get(b"expect", b"").lower() == b"100-continue"
+        extensions: dict[str, Any] = {TRANSPORT: self.transport}
+        self.scope["extensions"] = extensions
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        request: Any = self.cycle
+        if type(request) is not HotRequest:
+            super().on_body(body)
+        else:
+            request.data = request.data + body if request.data else body
+
+    def on_message_complete(self) -> None:
+        self._request_started_at = None
+        request: Any = self.cycle
+        if type(request) is not HotRequest:
+            super().on_message_complete()
+            return
+        request.is_complete = True
+        if request.has_turn:
+            self._answer(request)
+
+    def _start_asgi_task(self, cycle: Any, app: Any) -> None:
+        if type(cycle) is not HotRequest:
+            super()._start_asgi_task(cycle, app)
+            return
+        cycle.has_turn = True
+        if cycle.is_complete:
+            # Not at once: a thousand small requests may wait, each in a call of the one before.
+            self.loop.call_soon(self._answer, cycle)
+
+    def _answer(self, request: HotRequest) -> None:
+        if self.transport.is_closing():
+            return
+        self._current = request
+        checks, endpoint = self._app.checks, request.endpoint
+        route = endpoint.route
+        try:
+            checks.check_head(route.method, request)
+            if not route.public:
+                checks.identify(request)
+            verb = endpoint(request, request.params)
+        except Exception as error:
+            self._on_end(request, None, error)
+            return
+        run = EagerRun(cast("Verb[Answer]", verb), partial(self._on_end, request))
+        if not request.response_complete:
+            request.run = run
+
+    def _on_end(
+        self, request: HotRequest, answer: Answer | None, error: BaseException | None
+    ) -> None:
+        request.run = None  # else the two hold each other
+        if request.disconnected:
+            return
+        if error is not None or answer is None:
+            method = request.endpoint.route.method
+            answer = problems.answer(cast(BaseException, error), method, request.path)
+        data = self._encode(answer, request.keep_alive)
+        if self.flow.write_paused:
+            self._unwritten = data
+        else:
+            self._write(request, data)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._unwritten is not None and self._current is not None:
+            data, self._unwritten = self._unwritten, None
+            self._write(self._current, data)
+
+    def _write(self, request: HotRequest, data: bytes) -> None:
+        self._current = None
+        request.response_complete = True
+        if self.pipeline:
+            self._output.write(data)
+        else:
+            self._output.write_now(data)
+        if not request.keep_alive:
+            self.transport.close()
+        self.on_response_complete()
+
+    def _encode(self, answer: Answer, keep_alive: bool) -> bytes:
+        status, body = answer.status, answer.body
+        head = _STATUS_LINES[status]
+        for known, value in self.server_state.default_headers:
+            head += f"{known.decode()}: {value.decode()}\r\n"
+        head += f"x-openstack-request-id: {next(self._app.request_ids)}\r\n"
+        if body:
+            head += f"content-type: {answer.media_type}\r\n"
+        for name, text in answer.headers:
+            head += f"{name}: {text}\r\n"
+        if status != 204:
+            head += f"content-length: {len(body)}\r\n"
+        end = "\r\n" if keep_alive else "connection: close\r\n\r\n"
+        return f"{head}{end}".encode("latin-1") + body
+
+    def on_response_complete(self) -> None:
+        """Goes on with the next request of the pipeline.
+
+        uvicorn sets a timer for each idle connection; `time_out` looks at all of them.
+        """
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self.pipeline:
+            cycle, app = self.pipeline.pop()
+            self._start_asgi_task(cycle, app)
+        else:
+            self._idle_since = self.loop.time()
+
+    def time_out(self, now: float) -> None:
+        """Closes the connection if it is idle, or its request is incomplete, for too long."""
+        if self.transport.is_closing():
+            return
+        started, idle = self._request_started_at, self._idle_since
+        if started is not None and started < now - self._app.settings.request_timeout:
+            cycle: Any = self.cycle
+            answered = (
+                type(cycle) is not HotRequest and cycle is not None and cycle.response_started
+            )
+            self._reject(b"" if answered else _TOO_SLOW)
+        elif idle is not None and started is None and idle < now - self.timeout_keep_alive:
+            self.transport.close()
+
+    def _reject(self, answer: bytes) -> None:
+        self.transport.write(answer)
+        self.transport.close()
+
+
+_STATUS_LINES = {
+    status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n" for status in HTTPStatus
+}
