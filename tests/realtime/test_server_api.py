@@ -377,7 +377,7 @@ def call_insecure_node(method: str, headers: dict[str, str]) -> httpx.Response:
         engine = MemoryEngine(clock.process)
         engine.history = FailingHistory(clock.process, engine.bus)
         channels = ChannelsFrontEnd(engine, given)
-        await channels.start()
+        await channels.node.start()
         driver = pools.create("unix:///nowhere", "unix:///nowhere", {})  # it is never started
         app = App(driver, ApiSettings(), lambda queues: channels)
         transport = httpx.ASGITransport(app=app)  # type: ignore[arg-type]  # an ASGI app
@@ -385,7 +385,7 @@ def call_insecure_node(method: str, headers: dict[str, str]) -> httpx.Response:
             answered = await client.post(
                 f"/api/{method}", json={"channel": "news"}, headers=headers
             )
-        await channels.close()
+        await channels.node.close()
         return answered
 
     return asyncio.run(answer())

@@ -110,7 +110,9 @@ class App:
         claim_service = ClaimService(driver, limits, message_service, self.long_polls)
         queue_channels = QueueChannelService(driver, message_service, limits)
         self._channels = channels(queue_channels) if channels is not None else None
-        health = HealthService(driver, None if self._channels is None else self._channels.ping)
+        health = HealthService(
+            driver, None if self._channels is None else self._channels.node.engine.ping
+        )
         pooled = driver if isinstance(driver, PooledDriver) else None
 
         handlers = HandlerSet(
@@ -160,12 +162,12 @@ class App:
         """Ends long polls and connections: the service is about to stop."""
         self.long_polls.close()
         if self._channels is not None:
-            self._channels.begin_shutdown()
+            self._channels.node.begin_shutdown()
 
     async def process_startup(self, scope: Any, event: Any) -> None:
         await self._driver.start()
         if self._channels is not None:
-            await self._channels.start()
+            await self._channels.node.start()
         self._tasks = [asyncio.create_task(self._sweep(), name="sweeper")]
         if isinstance(self._driver, PooledDriver):
             jobs = self._driver.jobs
@@ -175,7 +177,7 @@ class App:
     async def process_shutdown(self, scope: Any, event: Any) -> None:
         try:
             if self._channels is not None:
-                await self._channels.close()
+                await self._channels.node.close()
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)

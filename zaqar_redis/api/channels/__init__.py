@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 
 import msgspec
@@ -43,7 +42,7 @@ class ChannelSettings(msgspec.Struct, frozen=True):
 
 
 class ChannelsFrontEnd:
-    """Routes for clients and backends, over one engine."""
+    """A node, its routes for clients and backends, and the middleware that these need."""
 
     def __init__(
         self, engine: Engine, settings: ChannelSettings, queues: QueueChannels | None = None
@@ -71,41 +70,30 @@ class ChannelsFrontEnd:
                 settings.console, guard, settings.namespaces, settings.project
             )
 
-    async def start(self) -> None:
-        await self.node.start()
 
-    async def close(self) -> None:
-        await self.node.close()
-
-    async def ping(self) -> None:
-        """Raises StoreUnavailable when a store of channels does not answer."""
-        await self.node.engine.ping()
-
-    def begin_shutdown(self) -> None:
-        """Ends connections: the service is about to stop."""
-        self.node.begin_shutdown()
-
-
-def _connection_routes(node: Node, origins: AllowedOrigins, project: str) -> Iterator[Route]:
+def _connection_routes(node: Node, origins: AllowedOrigins, project: str) -> list[Route]:
     scheduler = FlushScheduler()
-    connect = partial(Route, action="channels:connect", public=True, checked=False, cors=True)
-    body = Body(bytes, "Commands", _BODY_MAX, error=errors.ContentTooLarge)
-    for path, socket in (
-        ("/connection/websocket", WebSocket(node, origins, project, scheduler)),
-        ("/connection/uni_websocket", UniWebSocket(node, origins, project, scheduler)),
-    ):
-        yield connect("GET", path, _require_upgrade, websocket=socket)
-    for path, has_get, kinds in (
-        ("/connection/http_stream", False, (streams.HTTP_STREAM, streams.HTTP_STREAM_PROTOBUF)),
-        ("/connection/sse", True, (streams.SSE,)),
-        ("/connection/uni_http_stream", False, (streams.UNI_HTTP_STREAM,)),
-        ("/connection/uni_sse", True, (streams.UNI_SSE,)),
-    ):
-        handlers = StreamHandlers(node, project, scheduler, *kinds)
-        yield connect("POST", path, handlers.post, body=body)
-        if has_get:
-            yield connect("GET", path, handlers.get, query=ConnectQuery)
-    yield connect("POST", "/emulation", EmulationHandlers(node).post, body=body)
+    stream = partial(StreamHandlers, node, project, scheduler)
+    http_stream = stream(streams.HTTP_STREAM, streams.HTTP_STREAM_PROTOBUF)
+    sse, uni_sse = stream(streams.SSE), stream(streams.UNI_SSE)
+    uni_http_stream = stream(streams.UNI_HTTP_STREAM)
+    both_ways = WebSocket(node, origins, project, scheduler)
+    one_way = UniWebSocket(node, origins, project, scheduler)
+    page = partial(Route, action="channels:connect", public=True, checked=False, cors=True)
+    get, get_stream = partial(page, "GET"), partial(page, "GET", query=ConnectQuery)
+    commands = Body(bytes, "Commands", _BODY_MAX, error=errors.ContentTooLarge)
+    post = partial(page, "POST", body=commands)
+    return [
+        get("/connection/websocket", _require_upgrade, websocket=both_ways),
+        get("/connection/uni_websocket", _require_upgrade, websocket=one_way),
+        post("/connection/http_stream", http_stream.post),
+        post("/connection/sse", sse.post),
+        get_stream("/connection/sse", sse.get),
+        post("/connection/uni_http_stream", uni_http_stream.post),
+        post("/connection/uni_sse", uni_sse.post),
+        get_stream("/connection/uni_sse", uni_sse.get),
+        post("/emulation", EmulationHandlers(node).post),
+    ]
 
 
 async def _require_upgrade(request: Request[None, None]) -> Answer:

@@ -78,9 +78,6 @@ class StreamFormat(Struct, frozen=True):
     #: opens an event stream: without it browsers wait for the first event
     preamble: bytes = b""
 
-    def disconnect_push(self, close: DisconnectCode) -> bytes:
-        return disconnect_push(self.codec, close)
-
 
 def disconnect_push(codec: Codec, close: DisconnectCode) -> bytes:
     """Returns the last push of a connection."""
@@ -180,7 +177,7 @@ class StreamHandlers:
         stream = ResponseStream(transport, inbox.end)
         if kind.preamble:
             stream.write(encode_chunk(kind.preamble))
-        out = Outbox(stream, kind.frame, self._scheduler, kind.disconnect_push)
+        out = Outbox(stream, kind.frame, self._scheduler, partial(disconnect_push, kind.codec))
         session = Session(self._context, kind.codec, out, kind.mode)
         watching = asyncio.create_task(watch_disconnect(receive, inbox.end))
         self._register(session, inbox)

@@ -53,15 +53,6 @@ class ConsoleSettings(Struct, frozen=True):
     guarded: bool = True
 
 
-class ConsoleInfo(Struct):
-    """The settings that the page needs before anybody has signed in."""
-
-    #: needed, free (no key is required) or unset (no key is configured)
-    key: str
-    project: str
-    charts: bool
-
-
 class _TicketRequest(Struct):
     channel: str
 
@@ -99,8 +90,10 @@ class ConsoleHandlers:
         self._namespaces = namespaces
         self._project = project
         self._files = _files()
+        # "free": none is required; "unset": none is configured
         key = ("needed" if settings.guarded else "free") if settings.secret else "unset"
-        self._about = msgspec.json.encode(ConsoleInfo(key, project, _CHARTS in self._files))
+        about = {"key": key, "project": project, "charts": _CHARTS in self._files}
+        self._about = Answer(msgspec.json.encode(about), headers=_NOT_STORED)
 
     async def redirect(self, request: Request[None, None]) -> Answer:
         """The page, with the slash that relative names in it need."""
@@ -120,7 +113,7 @@ class ConsoleHandlers:
 
     async def about(self, request: Request[None, None]) -> Answer:
         """What the page needs to know before anybody has signed in."""
-        return Answer(self._about, headers=_NOT_STORED)
+        return self._about
 
     async def issue_ticket(self, request: Request[None, _TicketRequest]) -> Answer:
         """A token for the live tail of one channel."""
@@ -138,21 +131,13 @@ def routes(
     settings: ConsoleSettings, guard: Guard, namespaces: Namespaces, project: str
 ) -> list[Route]:
     handlers = ConsoleHandlers(settings, namespaces, project)
-    read = partial(Route, "GET", action="console:read", public=True, checked=False)
-    ticket = Body(_TicketRequest, "A ticket")
+    row = partial(Route, public=True, checked=False)
+    read = partial(row, "GET", action="console:read")
+    post = partial(row, "POST", action="console:ticket", guard=guard)
     return [
         read("/console", handlers.redirect),
         read("/console/", handlers.get_file),
         read("/console/{name}", handlers.get_file),
         read("/console/about", handlers.about),
-        Route(
-            "POST",
-            "/console/token",
-            handlers.issue_ticket,
-            "console:ticket",
-            body=ticket,
-            public=True,
-            checked=False,
-            guard=guard,
-        ),
+        post("/console/token", handlers.issue_ticket, body=Body(_TicketRequest, "A ticket")),
     ]
