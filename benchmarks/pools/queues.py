@@ -13,8 +13,7 @@ import os
 import random
 from collections.abc import Callable
 
-from benchmarks.pools import request_load
-from benchmarks.support import deployment
+from benchmarks.support import deployment, request_load
 from benchmarks.support.rounds import (
     CPU,
     TIME,

@@ -44,10 +44,13 @@ class PartsProgram:
             description=text,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
-        self._parser.add_argument(
-            "--part", action="append", choices=parts, help="which to measure, may be repeated (all)"
-        )
+        self.add_choice("--part", parts, "which to measure")
         self.add_number("--rounds", 1, 100, 5, "of each")
+
+    def add_choice(self, name: str, choices: Sequence[str], what: str) -> None:
+        self._parser.add_argument(
+            name, action="append", choices=choices, help=f"{what}, may be repeated (all)"
+        )
 
     def add_number(self, name: str, least: int, most: int, default: int, what: str) -> None:
         self._parser.add_argument(

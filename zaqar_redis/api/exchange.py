@@ -16,6 +16,9 @@ Headers = tuple[tuple[str, str], ...]
 Receive = Callable[[], Awaitable[Any]]
 Send = Callable[[Any], Awaitable[None]]
 
+#: The header of every answer.
+REQUEST_ID = "x-openstack-request-id"
+
 JSON = "application/json"
 TEXT = "text/plain; charset=utf-8"
 

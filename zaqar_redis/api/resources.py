@@ -17,14 +17,19 @@ from zaqar_redis import errors, rules
 from zaqar_redis.api import problems
 from zaqar_redis.api.checks import RequestChecks
 from zaqar_redis.api.endpoints import Endpoint
-from zaqar_redis.api.exchange import Answer, Request, StreamAnswer, watch_disconnect
+from zaqar_redis.api.exchange import (
+    REQUEST_ID,
+    Answer,
+    Request,
+    StreamAnswer,
+    watch_disconnect,
+)
 from zaqar_redis.api.routes import Body, Route
 from zaqar_redis.api.server.streams import TRANSPORT
 
 #: Where the application keeps ASGI's receive() in the scope, and its first event.
 RECEIVE = "zaqar_redis.receive"
 FIRST_EVENT = "zaqar_redis.first"
-REQUEST_ID = "x-openstack-request-id"
 
 Responder = Callable[..., Awaitable[None]]
 

@@ -147,9 +147,10 @@ class CommandBatcher:
         ):
             raise errors.Overloaded(store=self._store)
         deadline = self._loop.time() + settings.timeout
+        if not self._unsent:
+            self._wake.set()
         self._unsent.append(PendingCommand(command, packed, answer, deadline))
         self._unsent_bytes += len(packed)
-        self._wake.set()
 
     def _serve(self, connection: AbstractConnection) -> Parts:
         LOG.info("connected to %s", self._name, extra={"action": "store_connected"})

@@ -222,12 +222,12 @@ class EagerRun(Generic[T]):
 
     def _on_answer(self, answer: asyncio.Future[Any]) -> None:
         self._waits_for = None
-        if answer.cancelled():
-            self._go_on(None, asyncio.CancelledError())
-        elif (error := answer.exception()) is not None:
+        try:
+            found = answer.result()
+        except (Exception, asyncio.CancelledError) as error:
             self._go_on(None, error)
         else:
-            self._go_on(answer.result(), None)
+            self._go_on(found, None)
 
     def _go_on(self, found: Any, error: BaseException | None) -> None:
         verbs = self._verbs
@@ -248,10 +248,12 @@ class EagerRun(Generic[T]):
                 verbs.append(request)
                 continue
             try:
-                answer = asyncio.ensure_future(_awaitable(verb.client, request))
+                answer = _awaitable(verb.client, request)
             except Exception as raised:  # e.g. the store is unavailable
                 error = raised
                 continue
+            if not isinstance(answer, asyncio.Future):
+                answer = asyncio.ensure_future(answer)
             self._waits_for = answer
             answer.add_done_callback(self._on_answer)
             return

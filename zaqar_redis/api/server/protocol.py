@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from functools import partial
+from functools import lru_cache, partial
 from http import HTTPStatus
 from typing import Any, Protocol, cast
 
@@ -19,7 +19,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from zaqar_redis.api import problems
 from zaqar_redis.api.checks import RequestChecks
 from zaqar_redis.api.endpoints import Endpoint
-from zaqar_redis.api.exchange import Answer, Request
+from zaqar_redis.api.exchange import REQUEST_ID, Answer, Request
 from zaqar_redis.api.server.hot_routes import HotRoutes
 from zaqar_redis.api.server.streams import TRANSPORT
 from zaqar_redis.keyspace.script import EagerRun, Verb
@@ -61,6 +61,7 @@ class CoalescingTransport:
         self._transport = transport
         #: the transport below, for writers that join by themselves
         self.unbuffered = transport
+        self.is_closing = transport.is_closing  # asked for each request
         self._pieces: list[bytes] = []
         self._loop = asyncio.get_running_loop()
 
@@ -294,18 +295,14 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _encode(self, answer: Answer, keep_alive: bool) -> bytes:
         status, body = answer.status, answer.body
-        head = _STATUS_LINES[status]
-        for known, value in self.server_state.default_headers:
-            head += f"{known.decode()}: {value.decode()}\r\n"
-        head += f"x-openstack-request-id: {next(self._app.request_ids)}\r\n"
-        if body:
-            head += f"content-type: {answer.media_type}\r\n"
-        for name, text in answer.headers:
-            head += f"{name}: {text}\r\n"
-        if status != 204:
-            head += f"content-length: {len(body)}\r\n"
-        end = "\r\n" if keep_alive else "connection: close\r\n\r\n"
-        return f"{head}{end}".encode("latin-1") + body
+        first = _first_lines(status, tuple(self.server_state.default_headers))
+        request_id = next(self._app.request_ids)
+        media_type = f"\r\ncontent-type: {answer.media_type}" if body else ""
+        others = "".join([f"\r\n{name}: {text}" for name, text in answer.headers])
+        length = "" if status == 204 else f"\r\ncontent-length: {len(body)}"
+        end = "\r\n\r\n" if keep_alive else "\r\nconnection: close\r\n\r\n"
+        head = f"{first}{request_id}{media_type}{others}{length}{end}"
+        return head.encode("latin-1") + body
 
     def on_response_complete(self) -> None:
         """Goes on with the next request of the pipeline.
@@ -315,7 +312,8 @@ class HttpProtocol(HttpToolsProtocol):
         self.server_state.total_requests += 1
         if self.transport.is_closing():
             return
-        self.flow.resume_reading()
+        if self.flow.read_paused:
+            self.flow.resume_reading()
         if self.pipeline:
             cycle, app = self.pipeline.pop()
             self._start_asgi_task(cycle, app)
@@ -341,6 +339,8 @@ class HttpProtocol(HttpToolsProtocol):
         self.transport.close()
 
 
-_STATUS_LINES = {
-    status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n" for status in HTTPStatus
-}
+@lru_cache(maxsize=64)  # the statuses of a second
+def _first_lines(status: int, headers: tuple[tuple[bytes, bytes], ...]) -> str:
+    lines = [f"{name.decode()}: {value.decode()}\r\n" for name, value in headers]
+    phrase = HTTPStatus(status).phrase
+    return f"HTTP/1.1 {status} {phrase}\r\n{''.join(lines)}{REQUEST_ID}: "

@@ -8,6 +8,7 @@ queue, or of an earlier epoch of the queue, is recognised as such.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 
 from zaqar_redis import rules
 
@@ -32,6 +33,11 @@ def prefix(epoch: str) -> str:
 
 def message_id(prefix: str, rank: int) -> str:
     return f"{prefix}{rank >> 48:04x}-{rank & 0xFFFFFFFFFFFF:012x}"
+
+
+def message_ids(epoch: str, ranks: Iterable[int]) -> tuple[str, ...]:
+    of_epoch = prefix(epoch)
+    return tuple([message_id(of_epoch, rank) for rank in ranks])
 
 
 def parse_message_id(text: str) -> tuple[str, int]:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -32,30 +31,37 @@ def post(
 ) -> Steps[PostResult]:
     rest: list[Argument] = []
     for message in drafts:
-        rest.append(-1 if message.ttl is None else message.ttl)
-        rest.append(-1 if message.delay is None else message.delay)
-        rest.append(envelope.tail(message, client))
-    build_call = functools.partial(
-        POST,
-        keys.of_queue(project, queue),
-        *rest,
-        now=now,
-        size=size,
-        default_ttl=default_ttl,
-        encrypted=int(encrypted),
-        idempotency_key=keys.idempotency_key(idempotency_key.key) if idempotency_key else "",
-        fingerprint=idempotency_key.fingerprint if idempotency_key else "",
-        window=idempotency_key.window if idempotency_key else 0,
-    )
+        ttl, delay = message.ttl, message.delay
+        tail = envelope.tail(message, client)
+        rest += (-1 if ttl is None else ttl, -1 if delay is None else delay, tail)
+    digest, fingerprint, window = b"", b"", 0
+    if idempotency_key is not None:
+        digest = keys.idempotency_key(idempotency_key.key)
+        fingerprint, window = idempotency_key.fingerprint, idempotency_key.window
+
+    def build_call(epoch: str) -> Call:
+        return POST(
+            keys.of_queue(project, queue),
+            *rest,
+            now=now,
+            epoch=epoch,
+            size=size,
+            default_ttl=default_ttl,
+            encrypted=int(encrypted),
+            idempotency_key=digest,
+            fingerprint=fingerprint,
+            window=window,
+        )
+
     outcome, *answer = yield from run_append(project, queue, build_call)
     if outcome == b"reused":
         raise errors.IdempotencyKeyReused
-    epoch, first, count, _ = answer
-    prefix = identity.prefix(epoch.decode())
+    stored_epoch, first, count, _ = answer
+    epoch = stored_epoch.decode()
     return PostResult(
-        ids=tuple([identity.message_id(prefix, rank) for rank in range(first, first + count)]),
+        ids=identity.message_ids(epoch, range(first, first + count)),
         replayed=outcome == b"replayed",
-        epoch=epoch.decode(),
+        epoch=epoch,
         rank=first,
     )
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from benchmarks.support.rounds import sample
 from zaqar_redis.benchmarks.client import HttpConnection
@@ -14,7 +14,7 @@ from zaqar_redis.benchmarks.load import LoadSample
 from zaqar_redis.benchmarks.service import MeasuredService
 
 #: Clients at a time.
-_CLIENTS = 32
+CLIENTS = 32
 
 #: Sends one request; returns whether it succeeded.
 RequestSender = Callable[[], Awaitable[bool]]
@@ -37,10 +37,15 @@ async def load_service(
 
     with contextlib.ExitStack() as stack:
         connections = [
-            stack.enter_context(contextlib.closing(service.connection())) for _ in range(_CLIENTS)
+            stack.enter_context(contextlib.closing(service.connection())) for _ in range(CLIENTS)
         ]
-        used, start = time.process_time(), time.monotonic()
-        delays, errors = await _run_clients(list(map(sender, connections)), seconds)
+        return await load_server(list(map(sender, connections)), seconds)
+
+
+async def load_server(senders: Sequence[RequestSender], seconds: int) -> LoadSample:
+    """Runs a client for each sender of requests to another process."""
+    used, start = time.process_time(), time.monotonic()
+    delays, errors = await _run_clients(senders, seconds)
     passed = time.monotonic() - start
     generator = (time.process_time() - used) / passed
     return sample(delays, errors, passed, generator=generator)
@@ -49,11 +54,11 @@ async def load_service(
 async def load_driver(send: RequestSender, seconds: int) -> LoadSample:
     """Runs clients that call a driver in this process, which is the measured one."""
     start = time.monotonic()
-    delays, errors = await _run_clients([send] * _CLIENTS, seconds)
+    delays, errors = await _run_clients([send] * CLIENTS, seconds)
     return sample(delays, errors, time.monotonic() - start)
 
 
-async def _run_clients(senders: list[RequestSender], seconds: int) -> tuple[list[int], int]:
+async def _run_clients(senders: Sequence[RequestSender], seconds: int) -> tuple[list[int], int]:
     """Returns the nanoseconds of each successful request, and the number of failed ones."""
     end = time.monotonic_ns() + seconds * 10**9
     delays: list[int] = []
