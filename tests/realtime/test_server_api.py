@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import socket
 import uuid
 from collections.abc import Iterator
 from typing import Any, NoReturn
@@ -404,6 +405,24 @@ def call_insecure_node(method: str, headers: dict[str, str]) -> httpx.Response:
 def test_insecure_api_refuses_foreign_origins(origin: str | None, status: int) -> None:
     headers = {"Origin": origin} if origin else {}
     assert call_insecure_node("history", headers).status_code == status
+
+
+def test_caller_that_leaves_at_once_is_served_all_the_same(
+    service: servers.RunningService, channel: str
+) -> None:
+    body = json.dumps({"channel": channel, "data": 1}).encode()
+    for _ in range(20):
+        with socket.create_connection(("127.0.0.1", service.port)) as caller:
+            caller.sendall(
+                b"POST /api/publish HTTP/1.1\r\nhost: x\r\nx-api-key: %b\r\n"
+                b"content-length: %d\r\n\r\n%b" % (KEY.encode(), len(body), body)
+            )
+
+    def published() -> int:
+        found = call_api(service, "history", {"channel": channel})
+        return int(found.json()["result"]["offset"])
+
+    servers.wait_for(lambda: published() == 20, "all publications")
 
 
 def test_api_key_allows_any_origin(service: servers.RunningService) -> None:

@@ -125,13 +125,13 @@ class App:
             rebalance=RebalanceHandlers(RebalanceService(pooled)) if pooled else None,
         )
         self.routes = routes.rest_routes(handlers, limits, settings.admin_mode)
-        self.hot_routes = HotRoutes(self.routes)
         self.checks = RequestChecks(limits, signer)
         self.request_ids = request_ids()
         middleware: list[Any] = [RequestMiddleware(self.checks, self.request_ids), self]
         if self._channels is not None:
             self.routes += self._channels.routes
             middleware.append(self._channels.middleware)
+        self.hot_routes = HotRoutes(self.routes)
         self._sockets: dict[str, routes.WebSocketHandler] = {
             route.path: route.websocket for route in self.routes if route.websocket
         }

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import logging
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from zaqar_redis.api.channels.origins import AllowedOrigins
 from zaqar_redis.api.exchange import Answer, Request
 from zaqar_redis.api.queries import QueryReader
 from zaqar_redis.api.routes import Body, Guard, Route
+from zaqar_redis.keyspace.script import ComposedVerbs, Steps, verb
 from zaqar_redis.realtime.node.node import Node
 from zaqar_redis.realtime.node.project_context import ProjectContext
 from zaqar_redis.realtime.protocol import codes
@@ -28,6 +30,8 @@ from zaqar_redis.service.channels import METHODS, ChannelService, api_error
 _BODY_MAX = 4 * 1024 * 1024
 #: Header of requests that want errors in the HTTP status as well.
 _ERROR_MODE = b"x-centrifugo-error-mode"
+#: Methods that backends call all the time.
+_HOT = ("publish", "broadcast")
 _STATUS = {
     codes.INTERNAL.code: 500,
     codes.UNKNOWN_CHANNEL.code: 404,
@@ -88,7 +92,7 @@ class ApiKeyAuth:
             raise falcon.HTTPStatus(401)
 
 
-class ServerApi:
+class ServerApi(ComposedVerbs):
     def __init__(self, node: Node, project: str) -> None:
         self._project = project
         self._context = ProjectContext(node, project)
@@ -101,11 +105,14 @@ class ServerApi:
         yield row("/api", self.call_legacy, "channels:call", body=legacy)
         for method in METHODS:
             call = partial(self.call, method)
-            yield row(f"/api/{method}", call, f"channels:{method}", body=params)
+            yield row(f"/api/{method}", call, f"channels:{method}", body=params, hot=method in _HOT)
 
-    async def call(self, method: str, request: Request[None, Raw]) -> Answer:
+    @verb
+    def call(self, method: str, request: Request[None, Raw]) -> Steps[Answer]:
         """Calls a method of the server API."""
-        return await self._call(method, request, request.document)
+        # Some callers leave at once: what has begun is done all the same.
+        answer: Answer = yield asyncio.shield(self._call(method, request, request.document))
+        return answer
 
     async def call_legacy(self, request: Request[None, _LegacyRequest]) -> Answer:
         """Calls the method that the document names: Centrifugo's older form."""
