@@ -126,7 +126,7 @@ class CommandBatcher:
     def send(self, command: RedisCommand) -> asyncio.Future[Any]:
         """Returns the future of the answer.
 
-        Raises StoreUnavailable while there is no connection, with the reason as its
+        It raises StoreUnavailable while there is no connection, with the reason as its
         cause, and Overloaded when too many commands wait.  A command whose connection
         is lost fails with StoreUnavailable; whether it was done is not known then.
         """
@@ -138,19 +138,22 @@ class CommandBatcher:
         self, command: RedisCommand, parts: tuple[Argument, ...], answer: asyncio.Future[Any]
     ) -> None:
         settings = self._settings
-        if not self._connected.is_set():
-            raise errors.StoreUnavailable(self._store) from self._keeper.error
         packed: bytes = hiredis.pack_command(parts)  # type: ignore[arg-type]  # ints too
-        if (
+        if not self._connected.is_set():
+            unavailable = errors.StoreUnavailable(self._store)
+            unavailable.__cause__ = self._keeper.error
+            answer.set_exception(unavailable)
+        elif (
             len(self._unsent) + len(self._sent) >= settings.in_flight
             or self._unsent_bytes + len(packed) > settings.backlog_bytes
         ):
-            raise errors.Overloaded(store=self._store)
-        deadline = self._loop.time() + settings.timeout
-        if not self._unsent:
-            self._wake.set()
-        self._unsent.append(PendingCommand(command, packed, answer, deadline))
-        self._unsent_bytes += len(packed)
+            answer.set_exception(errors.Overloaded(store=self._store))
+        else:
+            if not self._unsent:
+                self._wake.set()
+            deadline = self._loop.time() + settings.timeout
+            self._unsent.append(PendingCommand(command, packed, answer, deadline))
+            self._unsent_bytes += len(packed)
 
     def _serve(self, connection: AbstractConnection) -> Parts:
         LOG.info("connected to %s", self._name, extra={"action": "store_connected"})
@@ -208,17 +211,13 @@ class CommandBatcher:
         answer = pending.answer
         if answer.done():
             return
-        error: Exception
         if isinstance(refusal, NoScriptError) and isinstance(pending.command, Call):
             # A new or flushed server: nothing was done yet.
-            try:
-                self._append(pending.command, pending.command.command_with_source(), answer)
-                return
-            except errors.Unavailable as unavailable:
-                error = unavailable
-        else:
-            error = self._translate_error(refusal)
-            error.__cause__ = refusal if error is not refusal else None
+            self._append(pending.command, pending.command.command_with_source(), answer)
+            return
+        error = self._translate_error(refusal)
+        if error is not refusal:
+            error.__cause__ = refusal
         answer.set_exception(error)
 
     async def _watch_deadlines(self) -> None:

@@ -66,11 +66,10 @@ class AsyncClient(Protocol):
     async def close(self) -> None: ...
 
     def call(self, call: RedisCommand) -> Awaitable[Any]:
-        """Returns the answer of a script or a plain command.  Raises `errors.StoreUnavailable`,
-        here or when it is awaited."""
+        """Returns the answer of a script or a plain command.  Raises `errors.StoreUnavailable`."""
 
     def command(self, *parts: bytes | str | int) -> Awaitable[Any]:
-        """Returns the answer of a plain command.  Raises as `call`."""
+        """Returns the answer of a plain command.  Raises `errors.StoreUnavailable`."""
 
     async def identity(self) -> str:
         """Returns the identity of server and database, valid as long as the server runs."""

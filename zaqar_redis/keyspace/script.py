@@ -104,8 +104,7 @@ class AsyncScriptClient(Protocol):
     """A client that sends calls from a running event loop."""
 
     def call(self, call: RedisCommand) -> Awaitable[Any]:
-        """Returns the answer of a script or a plain command.  Raises `errors.StoreUnavailable`,
-        here or when it is awaited."""
+        """Returns the answer of a script or a plain command.  Raises `errors.StoreUnavailable`."""
 
 
 class SyncScriptClient(Protocol):
