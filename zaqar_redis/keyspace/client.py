@@ -37,7 +37,7 @@ from redis.retry import Retry
 from zaqar_redis import errors
 from zaqar_redis.keyspace import uris
 from zaqar_redis.keyspace.batch import BatchSettings, CommandBatcher
-from zaqar_redis.keyspace.script import RedisCommand
+from zaqar_redis.keyspace.script import Call, RedisCommand
 from zaqar_redis.records import MoveLock
 
 LOG = logging.getLogger(__name__)
@@ -135,7 +135,9 @@ class MemoryClient:
 
     async def call(self, call: RedisCommand) -> Any:
         try:
-            return await self._redis.execute_command(*call.command_with_source())
+            # fakeredis loads no scripts by itself
+            parts = call.command_with_source() if isinstance(call, Call) else call.command()
+            return await self._redis.execute_command(*parts)
         except ResponseError as refusal:
             raise _translate_error(refusal, self.name) from refusal
 
@@ -174,7 +176,9 @@ class BlockingClient:
     def call(self, call: RedisCommand) -> Any:
         try:
             return self._redis.execute_command(*call.command())
-        except NoScriptError:
+        except NoScriptError as error:
+            if not isinstance(call, Call):
+                raise _translate_error(error, self.name) from error
             return self.command(*call.command_with_source())
         except (RedisError, OSError) as error:
             raise _translate_error(error, self.name) from error
