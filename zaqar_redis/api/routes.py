@@ -11,7 +11,7 @@ from msgspec import Struct, field
 from zaqar_redis import errors, rules
 from zaqar_redis.api import queries
 from zaqar_redis.api import schemas as docs
-from zaqar_redis.api.exchange import JSON, TEXT, Answer
+from zaqar_redis.api.exchange import JSON, TEXT, Answer, Receive, Request, Send
 from zaqar_redis.api.rest.claims import ClaimHandlers
 from zaqar_redis.api.rest.home import JSON_HOME, HealthHandlers, home_document, list_versions
 from zaqar_redis.api.rest.messages import MessageHandlers
@@ -25,11 +25,14 @@ _SMALL = 64 * 1024
 
 #: Takes a `Request` and the path's parameters, in their order.
 Handler = Callable[..., Awaitable[Answer]]
+Guard = Callable[[Request[Any, Any]], None]
+WebSocketHandler = Callable[[dict[str, Any], Receive, Send], Awaitable[None]]
 
 
 class Body(Struct, frozen=True):
     """The document of a request."""
 
+    #: bytes: it is not decoded
     kind: Any
     #: what errors call it
     noun: str
@@ -38,9 +41,11 @@ class Body(Struct, frozen=True):
     #: the document of a request without a body; None: it needs one
     default: Any = None
     media_type: str = JSON
+    #: of one that is too large
+    error: type[errors.Problem] = errors.BadRequest
 
-    def too_large(self) -> errors.BadRequest:
-        return errors.BadRequest(why=f"{self.noun} may be at most {self.size_max} bytes a request.")
+    def too_large(self) -> errors.Problem:
+        return self.error(why=f"{self.noun} may be at most {self.size_max} bytes a request.")
 
 
 class Route(Struct, frozen=True):
@@ -64,6 +69,14 @@ class Route(Struct, frozen=True):
     hot: bool = False
     #: needs neither client nor project
     public: bool = False
+    #: its requests must look like those of Zaqar: signature, content type, Accept
+    checked: bool = True
+    #: for web pages: CORS
+    cors: bool = False
+    #: raises for who may not; before the body is read
+    guard: Guard | None = None
+    #: the socket that a GET may ask for
+    websocket: WebSocketHandler | None = None
 
 
 class HandlerSet(Struct, frozen=True):
