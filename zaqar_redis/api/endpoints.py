@@ -14,7 +14,7 @@ from zaqar_redis import errors
 from zaqar_redis.api import documents
 from zaqar_redis.api.exchange import JSON, Answer, Request
 from zaqar_redis.api.queries import QueryReader
-from zaqar_redis.api.routes import Route
+from zaqar_redis.api.routes import ApiRoute
 
 #: Bytes of a body that is read though it may be of no use: the ordinary way takes no more at once.
 _UNGUARDED_MAX = 64 * 1024
@@ -23,7 +23,7 @@ _UNGUARDED_MAX = 64 * 1024
 class Endpoint:
     """A route, with what reads its requests."""
 
-    def __init__(self, route: Route) -> None:
+    def __init__(self, route: ApiRoute) -> None:
         self.route = route
         self._handler = route.handler
         self._body = route.body

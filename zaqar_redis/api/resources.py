@@ -24,7 +24,7 @@ from zaqar_redis.api.exchange import (
     StreamAnswer,
     watch_disconnect,
 )
-from zaqar_redis.api.routes import Body, Route
+from zaqar_redis.api.routes import ApiRoute, Body
 from zaqar_redis.api.server.streams import TRANSPORT
 
 #: Where the application keeps ASGI's receive() in the scope, and its first event.
@@ -58,7 +58,7 @@ class OrdinaryRequest(Request[Any, Any]):
 class RouteResource:
     """The Falcon resource of all routes of one path: Falcon finds a responder for each method."""
 
-    def __init__(self, path: str, routes: Iterable[Route]) -> None:
+    def __init__(self, path: str, routes: Iterable[ApiRoute]) -> None:
         names = re.findall(r"{(\w+)}", path)
         for route in routes:
             setattr(self, f"on_{route.method.lower()}", _responder(route, names))
@@ -94,7 +94,7 @@ class RequestMiddleware:
                 rules.queue_name(params["queue"])
 
 
-def install(app: falcon.asgi.App[Any, Any], routes: Iterable[Route]) -> None:
+def install(app: falcon.asgi.App[Any, Any], routes: Iterable[ApiRoute]) -> None:
     """Adds the routes, and the handlers of what fails."""
     for path, of_path in groupby(sorted(routes, key=attrgetter("path")), attrgetter("path")):
         app.add_route(path, RouteResource(path, of_path))
@@ -108,7 +108,7 @@ async def _answer_error(
     _set(resp, problems.answer(error, req.method, req.path))
 
 
-def _responder(route: Route, names: list[str]) -> Responder:
+def _responder(route: ApiRoute, names: list[str]) -> Responder:
     endpoint = Endpoint(route)
 
     async def respond(req: falcon.asgi.Request, resp: falcon.asgi.Response, **params: str) -> None:

@@ -19,7 +19,7 @@ from zaqar_redis.api.app import ApiSettings
 from zaqar_redis.api.checks import RequestChecks
 from zaqar_redis.api.endpoints import request_ids
 from zaqar_redis.api.exchange import Answer, Request
-from zaqar_redis.api.routes import Body, Route
+from zaqar_redis.api.routes import ApiRoute, Body
 from zaqar_redis.api.server.hot_routes import HotRoutes
 from zaqar_redis.auth.signed_urls import UrlSigner
 from zaqar_redis.benchmarks import servers
@@ -51,7 +51,7 @@ class FloorApp:
         self.checks = RequestChecks(self.settings.limits, UrlSigner(None))
         self.request_ids = request_ids()
         route = ("POST", "/v2/queues/{queue}/messages", self.answer, "floor")
-        self.hot_routes = HotRoutes([Route(*route, body=Body(Any, "A post"), hot=True)])
+        self.hot_routes = HotRoutes([ApiRoute(*route, body=Body(Any, "A post"), hot=True)])
 
     @verb
     def answer(self, request: Request[None, Any], queue: str) -> Steps[Answer]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import AsyncIterator, Awaitable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Protocol, cast
@@ -189,15 +189,25 @@ class BlockingClient:
         except (RedisError, OSError) as error:
             raise _translate_error(error, self.name) from error
 
-    def commands(self, *commands: tuple[bytes | str | int, ...]) -> list[Any]:
-        """Returns the answers of plain commands, sent in one write, but not atomic."""
+    def calls(self, calls: Sequence[RedisCommand]) -> list[Any]:
+        """Returns the answers of calls that are sent together, but are not atomic."""
         with self._redis.pipeline(transaction=False) as pipeline:
-            for command in commands:
-                pipeline.execute_command(*command)
+            for call in calls:
+                pipeline.execute_command(*call.command())
             try:
-                return pipeline.execute()
+                answers = pipeline.execute(raise_on_error=False)
             except (RedisError, OSError) as error:
                 raise _translate_error(error, self.name) from error
+        for place, answer in enumerate(answers):
+            if isinstance(answer, NoScriptError):
+                answers[place] = self.call(calls[place])
+            elif isinstance(answer, RedisError):
+                raise _translate_error(answer, self.name) from answer
+        return answers
+
+    def commands(self, *commands: tuple[bytes | str | int, ...]) -> list[Any]:
+        """Returns the answers of plain commands, as `calls` does."""
+        return self.calls([RedisCommand(*command) for command in commands])
 
     def listener(self) -> redis.client.PubSub:
         return cast(redis.client.PubSub, self._redis.pubsub())

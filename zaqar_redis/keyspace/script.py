@@ -147,6 +147,9 @@ class SyncScriptClient(Protocol):
     def call(self, call: RedisCommand) -> Any:
         """Returns the answer of a script or a plain command.  Raises `errors.StoreUnavailable`."""
 
+    def calls(self, calls: Sequence[RedisCommand]) -> list[Any]:
+        """Returns the answers of several, which are sent together.  Raises as `call`."""
+
 
 class Pause:
     """A pause of *seconds*, before the verb goes on."""
@@ -221,6 +224,8 @@ def _answer_blocking(client: SyncScriptClient, request: Any) -> Generator[Any, A
     if isinstance(request, RedisCommand):
         return client.call(request)
     if isinstance(request, list):
+        if all(isinstance(one, RedisCommand) for one in request):
+            return client.calls(request)
         return [client.call(one) if isinstance(one, RedisCommand) else one.run() for one in request]
     if isinstance(request, Pause):
         time.sleep(request.seconds)

@@ -14,7 +14,7 @@ from zaqar_redis.api.channels.origins import AllowedOrigins, PageMiddleware
 from zaqar_redis.api.channels.streams import ConnectQuery, EmulationHandlers, StreamHandlers
 from zaqar_redis.api.channels.websocket import UniWebSocket, WebSocket
 from zaqar_redis.api.exchange import Answer, Request
-from zaqar_redis.api.routes import Body, Route
+from zaqar_redis.api.routes import ApiRoute, Body
 from zaqar_redis.api.server.outbox import FlushScheduler
 from zaqar_redis.auth import tickets, tokens
 from zaqar_redis.realtime.engine import Engine
@@ -71,7 +71,7 @@ class ChannelsFrontEnd:
             )
 
 
-def _connection_routes(node: Node, origins: AllowedOrigins, project: str) -> list[Route]:
+def _connection_routes(node: Node, origins: AllowedOrigins, project: str) -> list[ApiRoute]:
     scheduler = FlushScheduler()
     stream = partial(StreamHandlers, node, project, scheduler)
     http_stream = stream(streams.HTTP_STREAM, streams.HTTP_STREAM_PROTOBUF)
@@ -79,7 +79,7 @@ def _connection_routes(node: Node, origins: AllowedOrigins, project: str) -> lis
     uni_http_stream = stream(streams.UNI_HTTP_STREAM)
     both_ways = WebSocket(node, origins, project, scheduler)
     one_way = UniWebSocket(node, origins, project, scheduler)
-    page = partial(Route, action="channels:connect", public=True, checked=False, cors=True)
+    page = partial(ApiRoute, action="channels:connect", public=True, checked=False, cors=True)
     get, get_stream = partial(page, "GET"), partial(page, "GET", query=ConnectQuery)
     commands = Body(bytes, "Commands", _BODY_MAX, error=errors.ContentTooLarge)
     post = partial(page, "POST", body=commands)

@@ -18,7 +18,7 @@ from zaqar_redis import errors, rules
 from zaqar_redis.api.channels.origins import AllowedOrigins
 from zaqar_redis.api.exchange import Answer, Request
 from zaqar_redis.api.queries import QueryReader
-from zaqar_redis.api.routes import Body, Guard, Route
+from zaqar_redis.api.routes import ApiRoute, Body, Guard
 from zaqar_redis.keyspace.script import ComposedVerbs, Steps, verb
 from zaqar_redis.realtime.node.node import Node
 from zaqar_redis.realtime.node.project_context import ProjectContext
@@ -30,8 +30,6 @@ from zaqar_redis.service.channels import METHODS, ChannelService, api_error
 _BODY_MAX = 4 * 1024 * 1024
 #: Header of requests that want errors in the HTTP status as well.
 _ERROR_MODE = b"x-centrifugo-error-mode"
-#: Methods that backends call all the time.
-_HOT = ("publish", "broadcast")
 _STATUS = {
     codes.INTERNAL.code: 500,
     codes.UNKNOWN_CHANNEL.code: 404,
@@ -97,23 +95,18 @@ class ServerApi(ComposedVerbs):
         self._project = project
         self._context = ProjectContext(node, project)
 
-    def routes(self, guard: Guard) -> Iterator[Route]:
-        row = partial(Route, "POST", public=True, checked=False, guard=guard)
+    def routes(self, guard: Guard) -> Iterator[ApiRoute]:
+        row = partial(ApiRoute, "POST", public=True, checked=False, guard=guard)
         body = partial(Body, size_max=_BODY_MAX, error=errors.ContentTooLarge)
         legacy = body(_LegacyRequest, "A call", default=_LegacyRequest())
         params = body(Raw, "Parameters", default=Raw(b"{}"))
         yield row("/api", self.call_legacy, "channels:call", body=legacy)
         for method in METHODS:
-            hot = method in _HOT
-            call = partial(self.call_hot if hot else self.call, method)
-            yield row(f"/api/{method}", call, f"channels:{method}", body=params, hot=hot)
-
-    async def call(self, method: str, request: Request[None, Raw]) -> Answer:
-        """Calls a method of the server API."""
-        return await self._call(method, request, request.document)
+            call = partial(self.call, method)
+            yield row(f"/api/{method}", call, f"channels:{method}", body=params, hot=True)
 
     @verb
-    def call_hot(self, method: str, request: Request[None, Raw]) -> Steps[Answer]:
+    def call(self, method: str, request: Request[None, Raw]) -> Steps[Answer]:
         """Calls a method of the server API."""
         # Some callers leave at once: what has begun is done all the same.
         answer: Answer = yield asyncio.shield(self._call(method, request, request.document))

@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from zaqar_redis import errors, rules
 from zaqar_redis.api.exchange import Answer, Request
-from zaqar_redis.api.routes import Body, Guard, Route
+from zaqar_redis.api.routes import ApiRoute, Body, Guard
 from zaqar_redis.auth import tickets
 from zaqar_redis.realtime.protocol.codes import CommandRejected
 from zaqar_redis.realtime.session.namespaces import Namespaces
@@ -129,9 +129,9 @@ class ConsoleHandlers:
 
 def routes(
     settings: ConsoleSettings, guard: Guard, namespaces: Namespaces, project: str
-) -> list[Route]:
+) -> list[ApiRoute]:
     handlers = ConsoleHandlers(settings, namespaces, project)
-    row = partial(Route, public=True, checked=False)
+    row = partial(ApiRoute, public=True, checked=False)
     read = partial(row, "GET", action="console:read")
     post = partial(row, "POST", action="console:ticket", guard=guard)
     return [
