@@ -329,7 +329,28 @@ class CheckResult(Record, frozen=True):
         return msgspec.structs.replace(self, findings=self.findings + findings, **fields)
 
 
-class StoreShare(Record, frozen=True):
+class OperationCheck(Record, frozen=True, forbid_unknown_fields=True):
+    """How a kind of operation went when it was tried."""
+
+    succeeded: bool
+    seconds: float
+    #: names a failure
+    ref: str | None = None
+
+
+class StoreHealth(Record, frozen=True, forbid_unknown_fields=True):
+    storage_reachable: bool
+    #: by operation; it ends with the first that failed
+    operation_status: dict[str, OperationCheck]
+
+    @property
+    def healthy(self) -> bool:
+        return self.storage_reachable and all(
+            each.succeeded for each in self.operation_status.values()
+        )
+
+
+class StoreShare(Record, frozen=True, forbid_unknown_fields=True):
     """How many queues a store has, and how many it is due by weight."""
 
     name: str

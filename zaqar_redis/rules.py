@@ -41,7 +41,8 @@ _PAGE = Meta(ge=1, le=1000)
 _LENGTH = Meta(ge=1, le=1024)
 _YEARS = 100 * 365 * 86400
 
-_QUEUE_NAME = re.compile(r"[a-zA-Z0-9_\-.]+", re.ASCII)
+QUEUE_NAME_PATTERN = r"^[a-zA-Z0-9_.\-]+$"
+_QUEUE_NAME = re.compile(QUEUE_NAME_PATTERN, re.ASCII)
 _MESSAGE_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.ASCII)
 _CLAIM_ID = re.compile(r"[0-9a-f]{32}", re.ASCII)
 _PRINTABLE = re.compile(r"[\x21-\x7e]+", re.ASCII)

@@ -4,11 +4,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from sphinx.application import Sphinx
 from sphinxcontrib.openapi.directive import create_directive_from_renderer
 from sphinxcontrib.openapi.renderers import HttpdomainRenderer
+
+from zaqar_redis import rules
+from zaqar_redis.api import openapi
+from zaqar_redis.api.app import ApiSettings, App
+from zaqar_redis.storage import pools
 
 project = "zaqar_redis"
 copyright = "the authors of zaqar_redis; Apache-2.0"
@@ -43,6 +49,9 @@ class ReferenceRenderer(HttpdomainRenderer):
     def render_restructuredtext_markup(self, spec: dict[str, Any]) -> Iterator[str]:
         self._tag = ""
         yield from self._convert_markup(spec["info"]["description"]).splitlines()
+        tags = {_tag(item): None for item in spec["paths"].values()}
+        by_tag = (item for tag in tags for item in spec["paths"].items() if _tag(item[1]) == tag)
+        spec = spec | {"paths": dict(by_tag)}
         yield from super().render_restructuredtext_markup(spec)
 
     def render_operation(
@@ -65,9 +74,23 @@ class ReferenceRenderer(HttpdomainRenderer):
         yield from super().render_responses(responses)
 
 
+def _tag(item: dict[str, dict[str, Any]]) -> str:
+    """Returns the tag of all operations of one path."""
+    return str(next(iter(item.values()))["tags"][0])
+
+
 def _heading(text: str, underline: str) -> list[str]:
     return ["", text, underline * len(text), ""]
 
 
+def _describe_api(file: Path) -> None:
+    """Writes the OpenAPI description of a service with the default limits, and with pools."""
+    driver = pools.create("unix:///nowhere", "unix:///nowhere", {})  # the driver is never started
+    file.parent.mkdir(exist_ok=True)
+    routes = App(driver, ApiSettings(admin_mode=True)).routes
+    file.write_bytes(openapi.document(routes, rules.Limits()))
+
+
 def setup(app: Sphinx) -> None:
+    _describe_api(Path(app.srcdir, "build", "openapi.json"))
     app.add_directive("openapi-reference", create_directive_from_renderer(ReferenceRenderer))

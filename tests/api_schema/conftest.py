@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.api_schema.description import LIMITS
 from tests.support import servers
 
 
@@ -16,7 +17,10 @@ def described(redis_server: servers.RedisServer) -> Iterator[servers.RunningServ
     options: dict[str, dict[str, object]] = {
         "DEFAULT": {"admin_mode": True, "enable_checksum": True},
         "signed_url": {"secret_key": "a key for the tests of the description"},
-        "transport": {"message_encryption_key": "another key for them", "max_wait": 1},
+        "transport": {
+            "message_encryption_key": "another key for them",
+            "max_wait": LIMITS.max_wait,
+        },
     }
     with servers.service(redis_server.uri, options=options) as running:
         yield running

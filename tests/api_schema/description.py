@@ -3,20 +3,29 @@
 
 from __future__ import annotations
 
-from importlib import resources
+import json
 from typing import Any, cast
 
 import schemathesis
-import yaml
-from schemathesis import config, openapi
+from schemathesis import config
+from schemathesis import openapi as loaders
 from schemathesis.specs.openapi.schemas import OpenApiSchema
+
+from zaqar_redis import rules
+from zaqar_redis.api import openapi
+from zaqar_redis.api.app import ApiSettings, App
+from zaqar_redis.storage import pools
 
 schemathesis.serializer.alias("application/openstack-messaging-v2.0-json-patch", "application/json")
 
+#: A long poll is short.
+LIMITS = rules.Limits(max_wait=1)
 
-def document() -> dict[str, Any]:
-    text = resources.files("zaqar_redis.api").joinpath("openapi.yaml").read_text()
-    return cast(dict[str, Any], yaml.safe_load(text))
+
+def document(limits: rules.Limits = LIMITS, admin_mode: bool = True) -> dict[str, Any]:
+    driver = pools.create("unix:///nowhere", "unix:///nowhere", {})  # the driver is never started
+    routes = App(driver, ApiSettings(limits=limits, admin_mode=admin_mode)).routes
+    return cast(dict[str, Any], json.loads(openapi.document(routes, limits)))
 
 
 def schema() -> OpenApiSchema:
@@ -27,4 +36,4 @@ def schema() -> OpenApiSchema:
             "database": "none",
         }
     }
-    return openapi.from_dict(document(), config=config.SchemathesisConfig.from_dict(settings))
+    return loaders.from_dict(document(), config=config.SchemathesisConfig.from_dict(settings))

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from zaqar_redis import errors, rules
-from zaqar_redis.api import resources, routes
+from zaqar_redis.api import openapi, resources, routes
 from zaqar_redis.api.checks import RequestChecks
 from zaqar_redis.api.endpoints import request_ids
 from zaqar_redis.api.resources import RequestMiddleware
@@ -134,7 +134,8 @@ class App:
             flavors=FlavorHandlers(FlavorService(pooled), limits) if pooled else None,
             rebalance=RebalanceHandlers(RebalanceService(pooled)) if pooled else None,
         )
-        self.routes = routes.rest_routes(handlers, limits, settings.admin_mode)
+        rest = routes.rest_routes(handlers, limits, settings.admin_mode)
+        self.routes = openapi.with_description(rest, limits)
         self.hot_routes = HotRoutes(self.routes)
         self.checks = RequestChecks(limits, signer)
         self.request_ids = request_ids()

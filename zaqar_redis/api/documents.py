@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The JSON documents of the v2 API, of requests and of answers.
+"""Reading and writing the JSON documents of the v2 API; their shapes are in `schemas`.
 
 Requests are decoded and validated in one step; unknown fields are ignored, as in
 Zaqar.  Bodies of messages are checked to be JSON and stored unchanged.
@@ -17,79 +17,11 @@ from urllib.parse import quote_plus
 import msgspec
 
 from zaqar_redis import errors
+from zaqar_redis.api import schemas
+from zaqar_redis.api.schemas import LinkOut, MessageOut, PoolChangeIn, PoolIn, PostIn, PurgeIn
 from zaqar_redis.records import Claim, Message, NewMessage, Queue, Stats
 
 T = TypeVar("T")
-
-#: API: what a purge may name; all of it without a body.
-PURGEABLE = ["messages", "subscriptions"]
-
-
-class MessageIn(msgspec.Struct):
-    body: msgspec.Raw
-    ttl: int | None = None
-    delay: int | None = None
-
-
-class PostIn(msgspec.Struct):
-    messages: list[MessageIn] | msgspec.UnsetType = msgspec.UNSET
-
-
-class ClaimIn(msgspec.Struct):
-    ttl: int | None = None
-    grace: int | None = None
-
-
-class PurgeIn(msgspec.Struct):
-    resource_types: list[str]
-
-
-class ShareIn(msgspec.Struct, forbid_unknown_fields=True):
-    paths: list[str] | None = None
-    methods: list[str] | None = None
-    expires: str | None = None
-
-
-class PoolChangeIn(msgspec.Struct):
-    uri: str | msgspec.UnsetType = msgspec.UNSET
-    weight: int | msgspec.UnsetType = msgspec.UNSET
-    flavor: str | msgspec.UnsetType = msgspec.UNSET
-    options: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
-    draining: bool | msgspec.UnsetType = msgspec.UNSET
-    adopt: bool | msgspec.UnsetType = msgspec.UNSET
-
-
-class PoolIn(PoolChangeIn, forbid_unknown_fields=True):
-    pass
-
-
-class FlavorChangeIn(msgspec.Struct):
-    pool_list: list[str]
-
-
-class FlavorIn(FlavorChangeIn, forbid_unknown_fields=True):
-    #: API: accepted, and without effect
-    capabilities: dict[str, Any] | None = None
-
-
-class MessageOut(msgspec.Struct, omit_defaults=True):
-    id: str
-    href: str
-    ttl: int
-    age: int
-    body: msgspec.Raw
-    checksum: str | msgspec.UnsetType = msgspec.UNSET
-
-
-class PoppedOut(msgspec.Struct, omit_defaults=True):
-    id: str
-    ttl: int
-    age: int
-    body: msgspec.Raw
-    claim_id: str | None
-    claim_count: int
-    checksum: str | msgspec.UnsetType = msgspec.UNSET
-
 
 _encode = msgspec.json.Encoder().encode
 
@@ -115,7 +47,7 @@ def drafts(document: PostIn, with_checksum: bool) -> list[NewMessage]:
 def purged_types(document: PurgeIn) -> list[str]:
     """Returns the resource types to purge.  Raises BadRequest."""
     for name in document.resource_types:
-        if name not in PURGEABLE:
+        if name not in schemas.PURGEABLE:
             raise errors.BadRequest(why=f'"{name}" in "resource_types" cannot be purged.')
     return document.resource_types
 
@@ -186,7 +118,7 @@ def _checksum(body: bytes) -> bytes:
 
 def posted(queue: str, ids: Sequence[str]) -> bytes:
     base = f"/v2/queues/{queue}/messages/"
-    return _encode({"resources": [base + id for id in ids]})
+    return _encode(schemas.PostedOut([base + id for id in ids]))
 
 
 def message(queue: str, record: Message) -> bytes:
@@ -194,97 +126,78 @@ def message(queue: str, record: Message) -> bytes:
 
 
 def messages(queue: str, records: Sequence[Message]) -> bytes:
-    return _encode({"messages": _messages(queue, records)})
+    return _encode(schemas.MessagePageOut(_messages(queue, records)))
 
 
-def message_page(queue: str, records: Sequence[Message], links: list[dict[str, str]]) -> bytes:
-    return _encode({"messages": _messages(queue, records), "links": links})
+def message_page(queue: str, records: Sequence[Message], links: list[LinkOut]) -> bytes:
+    return _encode(schemas.MessagePageOut(_messages(queue, records), links))
 
 
 def popped(records: Sequence[Message]) -> bytes:
-    return _encode(
-        {
-            "messages": [
-                PoppedOut(
-                    id=record.id,
-                    ttl=record.ttl,
-                    age=record.age,
-                    body=msgspec.Raw(record.body),
-                    claim_id=None,
-                    claim_count=record.claim_count,
-                    checksum=_shown_checksum(record),
-                )
-                for record in records
-            ]
-        }
-    )
+    shown = [
+        schemas.PoppedMessageOut(
+            id=record.id,
+            ttl=record.ttl,
+            age=record.age,
+            body=msgspec.Raw(record.body),
+            claim_id=None,
+            claim_count=record.claim_count,
+            checksum=_shown_checksum(record),
+        )
+        for record in records
+    ]
+    return _encode(schemas.PoppedOut(shown))
 
 
 def claimed(queue: str, record: Claim) -> bytes:
+    href = f"/v2/queues/{queue}/claims/{record.id}"
     return _encode(
-        {
-            "age": record.age,
-            "ttl": record.ttl,
-            "messages": _messages(queue, record.messages),
-            "href": f"/v2/queues/{queue}/claims/{record.id}",
-        }
+        schemas.ClaimOut(record.age, record.ttl, _messages(queue, record.messages), href)
     )
 
 
 def stats(queue: str, record: Stats) -> bytes:
-    shown: dict[str, Any] = {
-        "claimed": record.claimed,
-        "free": record.free,
-        "total": record.total,
-    }
-    for name, end in (("oldest", record.oldest), ("newest", record.newest)):
-        if end is not None:
-            shown[name] = {
-                "href": f"/v2/queues/{queue}/messages/{end.id}",
-                "age": end.age,
-                "created": _iso(end.created),
-            }
-    document: dict[str, Any] = {"messages": shown}
-    if record.idempotency_records:  # stock's clients neither know nor create any
-        document["idempotency_records"] = record.idempotency_records
-    return _encode(document)
+    counts = schemas.CountsOut(record.claimed, record.free, record.total)
+    if record.oldest is not None and record.newest is not None:
+        counts.oldest, counts.newest = _end(queue, record.oldest), _end(queue, record.newest)
+    # Stock's clients neither know nor create idempotency records.
+    return _encode(schemas.StatsOut(counts, record.idempotency_records or msgspec.UNSET))
+
+
+def _end(queue: str, end: Message) -> schemas.EndOut:
+    return schemas.EndOut(f"/v2/queues/{queue}/messages/{end.id}", end.age, _iso(end.created))
 
 
 def queue_page(
     records: Sequence[Queue],
     shown: Sequence[dict[str, Any]] | None,
-    links: list[dict[str, str]],
+    links: list[LinkOut],
     count: int | None,
 ) -> bytes:
-    items: list[dict[str, Any]] = [
-        {"name": record.name, "href": f"/v2/queues/{record.name}"} for record in records
-    ]
+    items = [schemas.QueueOut(record.name, f"/v2/queues/{record.name}") for record in records]
     if shown is not None:
         for item, attributes in zip(items, shown, strict=True):
-            item["metadata"] = attributes
-    page: dict[str, Any] = {"queues": items, "links": links}
-    if count:
-        page["count"] = count
-    return _encode(page)
+            item.metadata = attributes
+    return _encode(schemas.QueuePageOut(items, links, count or msgspec.UNSET))
 
 
 def encode(document: Any) -> bytes:
     return _encode(document)
 
 
-def next_link(path: str, query: msgspec.Struct, marker: str) -> list[dict[str, str]]:
+def next_link(path: str, query: msgspec.Struct, marker: str) -> list[LinkOut]:
     """Returns the link to the next page.  API: with the parameters of the request."""
     if not marker:
         return []
-    given = msgspec.structs.asdict(query) | {"marker": marker}
+    given = msgspec.structs.asdict(query)
+    given["marker"] = marker
     given.pop("wait", None)
-    given |= given.pop("filters", {})
+    for name, value in given.pop("filters", {}).items():
+        given[quote_plus(name)] = value
     parameters = "&".join(
-        f"{quote_plus(name)}={_written(value)}"
-        for name, value in given.items()
-        if value is not None
+        [f"{name}={_written(value)}" for name, value in given.items() if value is not None]
     )
-    return [{"rel": "next", "href": f"{path}?{parameters}"}]
+    return [LinkOut("next", f"{path}?{parameters}")]
 
 
 def _written(value: str | int | bool) -> str:

@@ -7,9 +7,11 @@ import logging
 
 import falcon
 import msgspec
+from msgspec import UNSET
 
 from zaqar_redis import errors
 from zaqar_redis.api.exchange import Answer
+from zaqar_redis.api.schemas import ProblemOut
 
 LOG = logging.getLogger(__name__)
 _VARY = ("vary", "Accept")
@@ -38,7 +40,5 @@ def answer(error: BaseException, method: str, path: str) -> Answer:
 def _answer(
     status: int, title: str | None, description: str | None, headers: list[tuple[str, str]]
 ) -> Answer:
-    document = {"title": title or falcon.code_to_http_status(status)}
-    if description:
-        document["description"] = description
+    document = ProblemOut(title or falcon.code_to_http_status(status), description or UNSET)
     return Answer(msgspec.json.encode(document), status, tuple(headers))

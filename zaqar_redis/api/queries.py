@@ -7,9 +7,10 @@ from collections.abc import Callable
 from typing import Annotated, Any, Generic, TypeVar, get_args, get_origin, get_type_hints
 
 from falcon.uri import parse_query_string
-from msgspec import Meta, Struct
+from msgspec import Struct
 
-from zaqar_redis import errors
+from zaqar_redis import errors, rules
+from zaqar_redis.api.schemas import about
 
 T = TypeVar("T", bound=Struct)
 #: API: the texts that Falcon, and so stock Zaqar, takes for booleans.
@@ -18,46 +19,71 @@ _BOOLEANS = dict.fromkeys(("true", "True", "t", "yes", "y", "1", "on"), True) | 
 )
 
 
-class DetailedPageQuery(Struct, frozen=True, kw_only=True):
-    marker: Annotated[str, Meta(description="List what follows this name.")] | None = None
-    limit: int | None = None
-    detailed: bool | None = None
+_QUEUES = {"minimum": 1, "maximum": "limits.max_queues_per_page"}
+_MESSAGES = {"minimum": 1, "maximum": "limits.max_messages_per_page"}
+_CLAIMED = {"minimum": 1, "maximum": "limits.max_messages_per_claim_or_pop"}
+_IDS = {"minItems": 1, "maxItems": "limits.max_messages_per_page"}
+_LIMIT = f"At most this many; else {rules.DEFAULT_PAGE}."
+_Marker = Annotated[str | None, about("List what follows this, which may be deleted.")]
+_Detailed = Annotated[bool | None, about("Show more of each.")]
+_Wait = Annotated[
+    int | None,
+    about(
+        "Wait until there is something to answer with, at most this many seconds.",
+        minimum=0,
+        maximum="limits.max_wait",
+    ),
+]
 
 
 class DetailsQuery(Struct, frozen=True, kw_only=True):
-    detailed: bool | None = None
+    detailed: _Detailed = None
+
+
+class DetailedPageQuery(Struct, frozen=True, kw_only=True):
+    marker: _Marker = None
+    limit: Annotated[int | None, about(_LIMIT, **_QUEUES)] = None
+    detailed: _Detailed = None
 
 
 class QueueListQuery(DetailedPageQuery, frozen=True, kw_only=True):
-    name: str | None = None
-    with_count: bool | None = None
-    #: every other parameter: the metadata of that name must be equal
-    filters: dict[str, str] = {}
+    name: Annotated[str | None, about("Only queues whose name contains this.")] = None
+    with_count: Annotated[bool | None, about("Say how many queues the project has.")] = None
+    filters: Annotated[
+        dict[str, str],
+        about(
+            "Every other parameter: only queues whose metadata has that key with that value. "
+            "Numbers, booleans and null are given as JSON writes them."
+        ),
+    ] = {}
 
 
 class MessageListQuery(Struct, frozen=True, kw_only=True):
-    ids: list[str] | None = None
-    marker: str | None = None
-    limit: int | None = None
-    echo: bool | None = None
-    include_claimed: bool | None = None
-    include_delayed: bool | None = None
-    wait: int | None = None
+    ids: Annotated[list[str] | None, about("Get these, and ignore the rest.", **_IDS)] = None
+    marker: _Marker = None
+    limit: Annotated[int | None, about(_LIMIT, **_MESSAGES)] = None
+    echo: Annotated[bool | None, about("Those posted with this `Client-ID` too.")] = None
+    include_claimed: Annotated[bool | None, about("Claimed messages too.")] = None
+    include_delayed: Annotated[bool | None, about("Delayed messages too.")] = None
+    wait: _Wait = None
 
 
 class MessageDeleteQuery(Struct, frozen=True, kw_only=True):
-    ids: list[str] | None = None
-    pop: int | None = None
-    claim_ids: list[str] | None = None
+    ids: Annotated[list[str] | None, about("Claimed or not; missing or not.", **_IDS)] = None
+    pop: Annotated[int | None, about("Take at most this many, oldest first.", **_CLAIMED)] = None
+    claim_ids: Annotated[
+        list[str] | None,
+        about("The claims that hold them: needed with `message_delete_with_claim_id`.", **_IDS),
+    ] = None
 
 
 class HolderQuery(Struct, frozen=True, kw_only=True):
-    claim_id: str | None = None
+    claim_id: Annotated[str | None, about("The claim that holds the message.")] = None
 
 
 class ClaimQuery(Struct, frozen=True, kw_only=True):
-    limit: int | None = None
-    wait: int | None = None
+    limit: Annotated[int | None, about(_LIMIT, **_CLAIMED)] = None
+    wait: _Wait = None
 
 
 class QueryReader(Generic[T]):

@@ -11,25 +11,27 @@ from __future__ import annotations
 import hmac
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from zaqar_redis import errors
 
 _DAY = timedelta(days=1)
 _FORMAT = "%Y-%m-%dT%H:%M:%S"
-_METHODS = ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")
-_RESOURCES = ("claims", "messages", "subscriptions")
+METHODS = ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")
+RESOURCES = ("claims", "messages", "subscriptions")
 
 
-class SignedUrl(msgspec.Struct, frozen=True):
+class SignedUrl(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The fields that a client with a pre-signed URL sends."""
 
-    paths: list[str]
-    methods: list[str]
+    paths: Annotated[list[Annotated[str, Meta(pattern="^/v2/queues/")]], Meta(min_length=1)]
+    methods: Annotated[list[str], Meta(min_length=1)]
     project: str
-    expires: str
-    signature: str
+    expires: Annotated[str, Meta(description="In UTC.", pattern=r"^[-0-9]{10}T[:0-9]{8}$")]
+    signature: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 
 
 def _now() -> datetime:
@@ -58,8 +60,8 @@ class UrlSigner:
             )
         wanted = ["messages"] if paths is None else paths
         allowed = ["GET"] if methods is None else methods
-        _check_among("paths", wanted, _RESOURCES)
-        _check_among("methods", allowed, _METHODS)
+        _check_among("paths", wanted, RESOURCES)
+        _check_among("methods", allowed, METHODS)
         until = self._expiry(expires)
         if "\\" in project:
             raise errors.BadRequest(why="A project id with a backslash cannot be signed for.")

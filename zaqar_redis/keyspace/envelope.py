@@ -71,9 +71,8 @@ def closing(body: bytes) -> bytes:
     return _BODY.pack(_BIN32, len(body)) + body
 
 
-def head(envelope: bytes) -> tuple[int, int, int, int, int, bytes, int]:
-    """Returns created, expires, ttl, delay, flags, client, length of the origin."""
-    return _HEAD.unpack_from(envelope)
+#: Returns created, expires, ttl, delay, flags, client, length of the origin.
+head = _HEAD.unpack_from
 
 
 def rest(envelope: bytes, origin_length: int) -> tuple[str, bytes, bytes]:

@@ -59,8 +59,10 @@ class ClaimService(ComposedVerbs):
                 exclusive=True,
                 disconnected=watch_disconnect(),
             )
-        decrypted = tuple(self._messages.decrypted(project, claimed.messages))
-        return msgspec.structs.replace(claimed, messages=decrypted)
+        messages = self._messages.decrypted(project, claimed.messages)
+        if messages is claimed.messages:
+            return claimed
+        return msgspec.structs.replace(claimed, messages=tuple(messages))
 
     @verb
     def get(self, project: str, queue: str, claim: str) -> Steps[Claim]:

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from zaqar_redis import errors
-from zaqar_redis.records import NewMessage
+from zaqar_redis.records import NewMessage, OperationCheck, StoreHealth
 from zaqar_redis.storage.contract import Driver
 from zaqar_redis.storage.control import DEFAULT_POOL
 from zaqar_redis.storage.pools import PooledDriver
@@ -52,62 +52,58 @@ class HealthService:
         else:
             await self._driver.ping()
 
-    async def check(self) -> tuple[bool, dict[str, Any]]:
-        """Returns whether every operation succeeded, and the report:
-        ``{"storage_reachable", "operation_status": {operation: {...}}}``.
+    async def check(self) -> tuple[bool, StoreHealth | dict[str, StoreHealth | bool]]:
+        """Returns whether every operation succeeded, and the report.
 
-        With pools ``{"catalog_reachable", pool: {...}}``: each is checked by itself, the
+        With pools ``{"catalog_reachable": bool, pool: ...}``: each is checked by itself, the
         service's own store as "default".
         """
         if not isinstance(self._driver, PooledDriver):
-            return _summarized(await _check(self._driver))
+            only = await _check(self._driver)
+            return only.healthy, only
         try:
             drivers = await self._driver.stores()
         except errors.Unavailable:
             default = self._driver.router.stores.default.driver
             return False, {"catalog_reachable": False, DEFAULT_POOL: await _check(default)}
         if len(drivers) == 1:
-            return _summarized(await _check(drivers[DEFAULT_POOL]))
+            only = await _check(drivers[DEFAULT_POOL])
+            return only.healthy, only
         checks = await asyncio.gather(*map(_check, drivers.values()))
         report = {"catalog_reachable": True} | dict(zip(drivers, checks, strict=True))
-        return all(_summarized(each)[0] for each in checks), report
+        return all(each.healthy for each in checks), report
 
 
-def _summarized(check: dict[str, Any]) -> tuple[bool, dict[str, Any]]:
-    outcomes = check["operation_status"].values()
-    return check["storage_reachable"] and all(each["succeeded"] for each in outcomes), check
-
-
-async def _check(driver: Driver | None) -> dict[str, Any]:
-    unreachable = {"storage_reachable": False, "operation_status": {}}
+async def _check(driver: Driver | None) -> StoreHealth:
     if driver is None:
-        return unreachable
+        return StoreHealth(False, {})
     try:
         await driver.ping()
     except errors.StoreUnavailable:
-        return unreachable
-    return {"storage_reachable": True, "operation_status": await _Operations(driver).run()}
+        return StoreHealth(False, {})
+    return StoreHealth(True, await _Operations(driver).run())
 
 
 class _Operations:
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
 
-    async def run(self) -> dict[str, Any]:
+    async def run(self) -> dict[str, OperationCheck]:
         project, queue = f"health-{uuid.uuid4()}", "health"
         queues, messages = self._driver.queues, self._driver.messages
         claims = self._driver.claims
         message = NewMessage(body=b'{"health": "check"}', ttl=60)
-        status: dict[str, Any] = {}
+        status: dict[str, OperationCheck] = {}
 
         async def timed(name: str, operation: Awaitable[Any]) -> Any:
             start = time.monotonic()
             try:
                 answer = await operation
             except errors.Unavailable as error:
-                status[name] = _outcome(start, str(uuid.uuid4()))
+                seconds = time.monotonic() - start
+                status[name] = OperationCheck(False, seconds, ref=str(uuid.uuid4()))
                 raise error
-            status[name] = _outcome(start, None)
+            status[name] = OperationCheck(True, time.monotonic() - start)
             return answer
 
         try:
@@ -153,11 +149,3 @@ class _Operations:
         with contextlib.suppress(errors.Unavailable):
             await timed("delete_queue", queues.delete(project, queue))
         return status
-
-
-def _outcome(start: float, reference: str | None) -> dict[str, Any]:
-    return {
-        "succeeded": reference is None,
-        "seconds": time.monotonic() - start,
-        "ref": reference,
-    }

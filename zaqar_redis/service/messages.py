@@ -98,7 +98,8 @@ class MessageService(ComposedVerbs):
                 exclusive=False,
                 disconnected=watch_disconnect(),
             )
-        return msgspec.structs.replace(page, items=self.decrypted(project, page.items))
+        items = self.decrypted(project, page.items)
+        return page if items is page.items else msgspec.structs.replace(page, items=items)
 
     @verb
     def get(self, project: str, queue: str, ids: Sequence[str]) -> Steps[Sequence[Message]]:
@@ -127,7 +128,10 @@ class MessageService(ComposedVerbs):
 
     def decrypted(self, project: str, messages: Sequence[Message]) -> Sequence[Message]:
         """Returns the messages with decrypted bodies.  Raises encryption.WrongEncryptionKey."""
-        if not any(message.encrypted for message in messages):
+        for message in messages:
+            if message.encrypted:
+                break
+        else:
             return messages
         return [self._decrypted(project, message) for message in messages]
 

@@ -9,31 +9,24 @@ from typing import Any
 from zaqar_redis import errors
 from zaqar_redis.api import documents
 from zaqar_redis.api.exchange import DONE, TEXT, Answer, Request
+from zaqar_redis.api.schemas import HomeOut, VersionsOut
 from zaqar_redis.keyspace.script import ComposedVerbs, Steps, verb
 from zaqar_redis.service.health import HealthService
 
-_VERSIONS = documents.encode(
-    {
-        "versions": [
-            {
-                "id": "2",
-                "status": "CURRENT",
-                "updated": "2014-9-24T04:06:47Z",
-                "media-types": [
-                    {
-                        "base": "application/json",
-                        "type": "application/vnd.openstack.messaging-v2+json",
-                    }
-                ],
-                "links": [{"href": "/v2/", "rel": "self"}],
-            }
-        ]
-    }
-)
+JSON_HOME = "application/json-home"
+_MEDIA_TYPE = {"base": "application/json", "type": "application/vnd.openstack.messaging-v2+json"}
+_VERSION = {
+    "id": "2",
+    "status": "CURRENT",
+    "updated": "2014-9-24T04:06:47Z",
+    "media-types": [_MEDIA_TYPE],
+    "links": [{"href": "/v2/", "rel": "self"}],
+}
 
 
 async def list_versions(request: Request[None, None]) -> Answer:
-    return Answer(_VERSIONS, 300)
+    """Lists the versions of the API."""
+    return Answer(documents.encode(VersionsOut([_VERSION])), 300)
 
 
 def _resource(template: str, allow: list[str], hints: dict[str, Any] | None = None) -> Any:
@@ -88,15 +81,19 @@ def _home(admin: bool, pooling: bool) -> bytes:
             resources[f"rel/{kind}"] = _resource(item, ["GET", "PUT", "PATCH", "DELETE"])
         resources["rel/queue_pool"] = _resource(f"{queue}/pool", ["GET"])
         resources["rel/rebalance"] = _resource("/rebalance", ["GET", "PUT", "DELETE"])
-    return documents.encode({"resources": resources})
+    return documents.encode(HomeOut(resources))
 
 
 def home_document(admin: bool, pooling: bool) -> Callable[..., Awaitable[Answer]]:
     """Returns the handler of the home document."""
     cached = (("cache-control", "max-age=86400"),)
-    answer = Answer(_home(admin, pooling), headers=cached, media_type="application/json-home")
+    answer = Answer(_home(admin, pooling), headers=cached, media_type=JSON_HOME)
 
     async def get_home(request: Request[None, None]) -> Answer:
+        """Shows every resource with the template of its address, as JSON Home.
+
+        The document may be kept for a day.
+        """
         return answer
 
     return get_home
@@ -113,22 +110,30 @@ class HealthHandlers(ComposedVerbs):
         return DONE
 
     async def ping_worker(self, request: Request[None, None]) -> Answer:
+        """Asks whether the service answers, and no store."""
         return DONE
 
     @verb
     def check(self, request: Request[None, None]) -> Steps[Answer]:
-        """Whether to send requests here, in oslo.middleware's format."""
+        """Asks whether requests are to be sent here, in oslo.middleware's format.
+
+        For load balancers: asks the service's own store and the control store, but no pool.
+        """
         yield self._health.ping_essential()
         return Answer(b"OK", media_type=TEXT)
 
     @verb
     def probe(self, request: Request[None, None]) -> Steps[Answer]:
-        """Whether every store answers, those of channels too; Centrifugo's path."""
+        """Asks whether every store answers, those of channels too; Centrifugo's path."""
         yield self._health.ping_all()
         return Answer(b"{}")
 
     async def report(self, request: Request[None, None]) -> Answer:
-        """Every kind of operation, tried in every store."""
+        """Tries every kind of operation in every store.
+
+        Creates a queue in a project of its own, posts, lists, claims and deletes a hundred
+        messages, and deletes the queue.
+        """
         healthy, report = await self._health.check()
         document = documents.encode(report)
         if healthy:

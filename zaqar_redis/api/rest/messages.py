@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 from zaqar_redis import errors, rules
 from zaqar_redis.api import documents
-from zaqar_redis.api.documents import PostIn
 from zaqar_redis.api.exchange import DONE, Answer, Headers, Request
 from zaqar_redis.api.queries import HolderQuery, MessageDeleteQuery, MessageListQuery
+from zaqar_redis.api.schemas import PostIn
 from zaqar_redis.keyspace.script import ComposedVerbs, Steps, verb
 from zaqar_redis.records import IdempotencyKey
 from zaqar_redis.service.messages import MessageService
@@ -24,6 +24,10 @@ class MessageHandlers(ComposedVerbs):
 
     @verb
     def post(self, request: Request[None, PostIn], queue: str) -> Steps[Answer]:
+        """Posts messages.
+
+        All of them or none, in this order.  Creates the queue if it does not exist.
+        """
         posted = yield self._messages.post(
             request.project,
             queue,
@@ -61,6 +65,11 @@ class MessageHandlers(ComposedVerbs):
 
     @verb
     def list(self, request: Request[MessageListQuery, None], queue: str) -> Steps[Answer]:
+        """Lists messages, oldest first, or gets some by their ids.
+
+        Without `ids`: a page of what others have posted.  With `ids`: those of them that
+        exist, claimed or not; all other parameters are ignored.
+        """
         query = request.query
         if query.ids is not None:
             found = yield self._messages.get(request.project, queue, query.ids)
@@ -84,6 +93,10 @@ class MessageHandlers(ComposedVerbs):
 
     @verb
     def delete_many(self, request: Request[MessageDeleteQuery, None], queue: str) -> Steps[Answer]:
+        """Deletes messages by their ids, or pops the oldest.
+
+        Exactly one of `ids` and `pop` must be given.
+        """
         ids, pop, claims = request.query.ids, request.query.pop, None
         if self._limits.message_delete_with_claim_id:
             claims = request.query.claim_ids
@@ -98,6 +111,7 @@ class MessageHandlers(ComposedVerbs):
 
     @verb
     def get(self, request: Request[None, None], queue: str, message: str) -> Steps[Answer]:
+        """Gets a message, claimed or not."""
         found = yield self._messages.get(request.project, queue, [message])
         if not found:
             raise errors.NotFound(why=f"Message {message} is not in the queue {queue}.")
@@ -107,5 +121,10 @@ class MessageHandlers(ComposedVerbs):
     def delete(
         self, request: Request[HolderQuery, None], queue: str, message: str
     ) -> Steps[Answer]:
+        """Deletes a message.
+
+        A claimed message is deleted by who claimed it: the `href` of a claimed message has the
+        `claim_id` already.
+        """
         yield self._messages.delete(request.project, queue, message, request.query.claim_id)
         return DONE

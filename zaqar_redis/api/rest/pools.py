@@ -3,15 +3,20 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import msgspec
+from msgspec import UNSET
 
 from zaqar_redis import rules
-from zaqar_redis.api import documents
-from zaqar_redis.api.documents import FlavorChangeIn, FlavorIn, PoolChangeIn, PoolIn
+from zaqar_redis.api import documents, schemas
 from zaqar_redis.api.exchange import DONE, Answer, Request
 from zaqar_redis.api.queries import DetailedPageQuery, DetailsQuery
+from zaqar_redis.api.schemas import (
+    FlavorChangeIn,
+    FlavorIn,
+    FlavorOut,
+    PoolChangeIn,
+    PoolIn,
+    PoolOut,
+)
 from zaqar_redis.records import Flavor, Job, Pool
 from zaqar_redis.service.pools import FlavorService, PoolService, RebalanceService
 
@@ -25,6 +30,7 @@ class PoolHandlers:
         self._limits = limits
 
     async def list(self, request: Request[DetailedPageQuery, None]) -> Answer:
+        """Lists pools, by name."""
         query = request.query
         limit = rules.limit(query.limit, self._limits.max_queues_per_page)
         found = await self._pools.list(query.marker or "", limit)
@@ -32,19 +38,24 @@ class PoolHandlers:
         items = [_pool(f"{request.path}/{pool.name}", pool, query.detailed) for pool in found]
         location = f"{request.path}?{request.query_string}".rstrip("?")
         return Answer(
-            documents.encode({"pools": items, "links": links}),
+            documents.encode(schemas.PoolPageOut(items, links)),
             headers=(("content-location", location),),
         )
 
     async def get(self, request: Request[DetailsQuery, None], pool: str) -> Answer:
+        """Shows a pool."""
         found = await self._pools.get(pool)
         document = _pool(request.path, found, request.query.detailed)
         if request.query.detailed:
-            document["queues"] = await self._pools.count(pool)
-            document["stayed"] = _stayed(await self._pools.drain(pool))
+            document.queues = await self._pools.count(pool)
+            document.stayed = _stayed(await self._pools.drain(pool))
         return Answer(documents.encode(document))
 
     async def put(self, request: Request[None, PoolIn], pool: str) -> Answer:
+        """Creates or replaces a pool.
+
+        The store must answer, and be no other pool's, however its URI is spelt.
+        """
         given = documents.pool(request.document)
         adopt = given.pop("adopt", False)
         await self._pools.put(Pool(name=pool, **given), adopt=adopt)
@@ -52,20 +63,30 @@ class PoolHandlers:
         return Answer(status=201, headers=(("location", request.path),))
 
     async def patch(self, request: Request[None, PoolChangeIn], pool: str) -> Answer:
+        """Changes a pool.
+
+        What is not given stays.  What else a pool is shown with is ignored: a document that
+        was read may be sent back.
+        """
         changes = documents.pool_changes(request.document)
         adopt = changes.pop("adopt", False)
         changed = await self._pools.update(pool, changes, adopt=adopt)
         return Answer(documents.encode(_pool(request.path, changed, detailed=True)))
 
     async def delete(self, request: Request[None, None], pool: str) -> Answer:
+        """Removes a pool.
+
+        A pool that has queues, or that is the last one of a flavor, stays.
+        """
         await self._pools.delete(pool)
         return DONE
 
     async def locate(self, request: Request[None, None], queue: str) -> Answer:
+        """Shows which pool a queue is in."""
         found = await self._pools.locate(request.project, queue)
         moving = found.move is not None and not found.move.committed
         target = found.move.target if found.move and moving else None
-        return Answer(documents.encode({"queue": queue, "pool": found.pool, "moving_to": target}))
+        return Answer(documents.encode(schemas.QueuePoolOut(queue, found.pool, target)))
 
 
 class RebalanceHandlers:
@@ -73,20 +94,25 @@ class RebalanceHandlers:
         self._rebalance = rebalance
 
     async def get(self, request: Request[None, None]) -> Answer:
+        """Shows how queues are spread over the stores, and should be by weight."""
         return Answer(documents.encode(await self._document()))
 
     async def start(self, request: Request[None, None]) -> Answer:
+        """Spreads queues over the stores by weight.
+
+        In the background: queues move until each store has its share.
+        """
         await self._rebalance.start()
         return Answer(documents.encode(await self._document()), 202)
 
     async def stop(self, request: Request[None, None]) -> Answer:
+        """Stops spreading queues, when the move under way is finished."""
         await self._rebalance.stop()
         return DONE
 
-    async def _document(self) -> dict[str, Any]:
+    async def _document(self) -> schemas.RebalanceOut:
         job = await self._rebalance.get()
-        stores = [msgspec.to_builtins(share) for share in await self._rebalance.plan()]
-        return {"running": job.running, "stores": stores, "stayed": _stayed(job)}
+        return schemas.RebalanceOut(job.running, await self._rebalance.plan(), _stayed(job))
 
 
 class FlavorHandlers:
@@ -95,58 +121,53 @@ class FlavorHandlers:
         self._limits = limits
 
     async def list(self, request: Request[DetailedPageQuery, None]) -> Answer:
+        """Lists flavors, by name."""
         query = request.query
         limit = rules.limit(query.limit, self._limits.max_queues_per_page)
         found = await self._flavors.list(query.marker or "", limit)
         links = documents.next_link(request.path, query, found[-1].name if found else "")
         items = [_flavor(f"{request.path}/{each.name}", each, query.detailed) for each in found]
-        return Answer(documents.encode({"flavors": items, "links": links}))
+        return Answer(documents.encode(schemas.FlavorPageOut(items, links)))
 
     async def get(self, request: Request[None, None], flavor: str) -> Answer:
+        """Shows a flavor."""
         found = await self._flavors.get(flavor)
         return Answer(documents.encode(_flavor(request.path, found, True)))
 
     async def put(self, request: Request[None, FlavorIn], flavor: str) -> Answer:
+        """Creates or replaces a flavor.
+
+        Each of its pools leaves the flavor that it was in, which may be left without any.
+        """
         await self._flavors.put(flavor, request.document.pool_list)
         # API: 201 also when it existed
         return Answer(status=201, headers=(("location", request.path),))
 
     async def patch(self, request: Request[None, FlavorChangeIn], flavor: str) -> Answer:
+        """Changes a flavor.
+
+        What else a flavor is shown with is ignored.
+        """
         await self._flavors.get(flavor)
         await self._flavors.put(flavor, request.document.pool_list)
         found = await self._flavors.get(flavor)
         return Answer(documents.encode(_flavor(request.path, found, True)))
 
     async def delete(self, request: Request[None, None], flavor: str) -> Answer:
+        """Removes a flavor; its pools stay, without one."""
         await self._flavors.delete(flavor)
         return DONE
 
 
-def _pool(href: str, pool: Pool, detailed: bool | None) -> dict[str, Any]:
-    document: dict[str, Any] = {
-        "name": pool.name,
-        "href": href,
-        "uri": pool.uri,
-        "weight": pool.weight,
-        "flavor": pool.flavor,
-        "draining": pool.draining,
-    }
-    if detailed:
-        document["options"] = pool.options
-    return document
+def _pool(href: str, pool: Pool, detailed: bool | None) -> PoolOut:
+    options = pool.options if detailed else UNSET
+    return PoolOut(pool.name, href, pool.uri, pool.weight, pool.flavor, pool.draining, options)
 
 
-def _stayed(job: Job | None) -> dict[str, Any]:
-    """Returns how many queues could not move in the last round, and why the first few."""
-    return {"queues": job.stayed if job else 0, "why": list(job.why) if job else []}
+def _stayed(job: Job | None) -> schemas.StayedOut:
+    return schemas.StayedOut(job.stayed, job.why) if job else schemas.StayedOut(0, ())
 
 
-def _flavor(href: str, flavor: Flavor, detailed: bool | None) -> dict[str, Any]:
-    document: dict[str, Any] = {
-        "name": flavor.name,
-        "href": href,
-        "pool_list": list(flavor.pools),
-    }
-    if detailed:
-        document["capabilities"] = _CAPABILITIES if flavor.pools else []
-    return document
+def _flavor(href: str, flavor: Flavor, detailed: bool | None) -> FlavorOut:
+    capabilities = _CAPABILITIES if flavor.pools else []
+    return FlavorOut(flavor.name, href, flavor.pools, capabilities if detailed else UNSET)

@@ -6,9 +6,9 @@ from __future__ import annotations
 from typing import Any
 
 from zaqar_redis.api import documents
-from zaqar_redis.api.documents import PurgeIn, ShareIn
 from zaqar_redis.api.exchange import DONE, Answer, Request
 from zaqar_redis.api.queries import QueueListQuery
+from zaqar_redis.api.schemas import PurgeIn, ShareIn
 from zaqar_redis.auth.signed_urls import UrlSigner
 from zaqar_redis.service import patches
 from zaqar_redis.service.queues import QueueService
@@ -22,6 +22,7 @@ class QueueHandlers:
         self._signer = signer
 
     async def list(self, request: Request[QueueListQuery, None]) -> Answer:
+        """Lists the project's queues, by name."""
         project, query = request.project, request.query
         page = await self._queues.list(
             project, query.marker or "", query.limit, query.name or "", query.filters
@@ -34,31 +35,57 @@ class QueueHandlers:
         )
 
     async def create(self, request: Request[None, dict[str, Any]], queue: str) -> Answer:
+        """Creates a queue.
+
+        A queue that exists is left as it is, metadata included; the metadata given must be
+        valid all the same.
+        """
         created = await self._queues.create(request.project, queue, request.document)
         location = ("location", f"/v2/queues/{queue}")
         return Answer(status=201 if created else 204, headers=(location,))
 
     async def get(self, request: Request[None, None], queue: str) -> Answer:
+        """Shows a queue's metadata.
+
+        A queue that does not exist shows the defaults alone.
+        """
         return Answer(documents.encode(await self._queues.get(request.project, queue)))
 
     async def patch(self, request: Request[None, Any], queue: str) -> Answer:
+        """Changes a queue's metadata.
+
+        All operations are applied, or none.  `add` sets a key, `replace` sets one that exists
+        or is reserved, `remove` removes one.  Removing a reserved attribute restores its
+        default.
+        """
         changes = patches.read(request.document)
         changed = await self._queues.patch(request.project, queue, changes)
         return Answer(documents.encode(changed))
 
     async def delete(self, request: Request[None, None], queue: str) -> Answer:
+        """Deletes a queue with all that is in it."""
         await self._queues.delete(request.project, queue)
         return DONE
 
     async def stats(self, request: Request[None, None], queue: str) -> Answer:
+        """Counts a queue's messages."""
         return Answer(documents.stats(queue, await self._queues.stats(request.project, queue)))
 
     async def purge(self, request: Request[None, PurgeIn], queue: str) -> Answer:
+        """Empties a queue.
+
+        Deletes all messages, claimed and delayed ones too; keeps the queue.
+        """
         if "messages" in documents.purged_types(request.document):
             await self._queues.purge(request.project, queue)
         return DONE
 
     async def share(self, request: Request[None, ShareIn], queue: str) -> Answer:
+        """Creates a pre-signed URL.
+
+        Whoever has the answer may use the paths and methods in it until it expires: see the
+        security scheme `presignedUrl`.  400 when the operator has not set a key to sign with.
+        """
         asked = request.document
         signed = self._signer.share(
             request.project, queue, asked.paths, asked.methods, asked.expires

@@ -32,7 +32,8 @@ def prefix(epoch: str) -> str:
 
 
 def message_id(prefix: str, rank: int) -> str:
-    return f"{prefix}{rank >> 48:04x}-{rank & 0xFFFFFFFFFFFF:012x}"
+    # Twice as fast as an f-string.
+    return "%s%04x-%012x" % (prefix, rank >> 48, rank & 0xFFFFFFFFFFFF)  # noqa: UP031
 
 
 def message_ids(epoch: str, ranks: Iterable[int]) -> tuple[str, ...]:

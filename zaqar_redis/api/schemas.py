@@ -1,0 +1,378 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The shapes of the JSON documents of the v2 API: how they are read, written and described."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
+
+from zaqar_redis import rules
+from zaqar_redis.auth import signed_urls
+from zaqar_redis.records import StoreShare
+
+
+def about(text: str | None = None, /, **keywords: Any) -> Meta:
+    """Returns a description, with keywords of JSON Schema.
+
+    ``limits.NAME`` stands for the operator's limit of that name, in texts too.  Nothing is checked
+    by it: `zaqar_redis.rules` does that, with errors that name the limit.
+    """
+    return Meta(description=text, extra_json_schema=keywords)
+
+
+#: API: what a purge may name; all of it without a body.
+PURGEABLE = ["messages", "subscriptions"]
+
+_TTL = {"minimum": rules.TTL_MIN, "maximum": "limits.max_message_ttl"}
+_DELAY = {"minimum": 0, "maximum": "limits.max_message_delay"}
+_CLAIM_TTL = {"minimum": rules.CLAIM_TTL_MIN, "maximum": "limits.max_claim_ttl"}
+_GRACE = {"minimum": rules.GRACE_MIN, "maximum": "limits.max_claim_grace"}
+
+# -- of requests: unknown fields are ignored, unless a Struct forbids them -
+
+
+class MessageIn(Struct):
+    body: Annotated[Raw, about("Any JSON value.")]
+    ttl: Annotated[int | None, about("Seconds; else what the queue or service says.", **_TTL)] = (
+        None
+    )
+    delay: Annotated[int | None, about("Seconds until it can be claimed.", **_DELAY)] = None
+
+
+class PostIn(Struct):
+    messages: Annotated[list[MessageIn] | UnsetType, about(minItems=1)] = UNSET
+
+
+class ClaimIn(Struct):
+    ttl: Annotated[
+        int | None,
+        about("Seconds until the claim ends; else limits.default_claim_ttl.", **_CLAIM_TTL),
+    ] = None
+    grace: Annotated[
+        int | None,
+        about(
+            "Seconds that the messages live on after the claim, at least; else "
+            "limits.default_claim_grace.",
+            **_GRACE,
+        ),
+    ] = None
+
+
+class PurgeIn(Struct):
+    resource_types: list[Annotated[str, about(enum=PURGEABLE)]]
+
+
+class ShareIn(Struct, forbid_unknown_fields=True):
+    paths: Annotated[
+        list[str] | None,
+        about("Else its messages.", items={"enum": signed_urls.RESOURCES}, minItems=1),
+    ] = None
+    methods: Annotated[
+        list[str] | None, about("Else GET.", items={"enum": signed_urls.METHODS}, minItems=1)
+    ] = None
+    expires: Annotated[
+        str | None, about("ISO 8601, in UTC if it names no zone.  Else a day from now.")
+    ] = None
+
+
+class PoolChangeIn(Struct):
+    uri: Annotated[
+        str | UnsetType,
+        about("With `***` for a password that is known.", minLength=1, maxLength=rules.URI_MAX),
+    ] = UNSET
+    weight: Annotated[
+        int | UnsetType,
+        about("Its share of new queues; 0 for none.", minimum=0, maximum=rules.WEIGHT_MAX),
+    ] = UNSET
+    flavor: Annotated[str | UnsetType, about("Its group; empty for none.")] = UNSET
+    options: Annotated[dict[str, Any] | UnsetType, about("Settings of its driver that differ.")] = (
+        UNSET
+    )
+    draining: Annotated[
+        bool | UnsetType, about("It gets no new queues, and its queues move out.")
+    ] = UNSET
+    adopt: Annotated[
+        bool | UnsetType,
+        about("Take over a store of another installation, or with queues that are in no pool."),
+    ] = UNSET
+
+
+class PoolIn(PoolChangeIn, forbid_unknown_fields=True):
+    pass
+
+
+class FlavorChangeIn(Struct):
+    pool_list: Annotated[list[str], about("Just these pools.", minItems=1)]
+
+
+class FlavorIn(FlavorChangeIn, forbid_unknown_fields=True):
+    #: API: accepted, and without effect
+    capabilities: Annotated[dict[str, Any] | None, about("Of no effect.")] = None
+
+
+# -- metadata of queues: any object, with attributes that the service uses -
+
+
+def _attribute(kind: str, text: str, **keywords: Any) -> dict[str, Any]:
+    return {"type": [kind, "null"], "description": text, **keywords}
+
+
+_RESERVED = {
+    "_max_messages_post_size": _attribute(
+        "integer",
+        "Bytes of one post, at most.",
+        minimum=1,
+        maximum="limits.max_messages_post_size",
+        default="limits.max_messages_post_size",
+    ),
+    "_default_message_ttl": _attribute(
+        "integer",
+        "Seconds, for messages that name no TTL.",
+        **_TTL,
+        default="limits.default_message_ttl",
+    ),
+    "_default_message_delay": _attribute(
+        "integer",
+        "Seconds, for messages that name no delay.",
+        **_DELAY,
+        default="limits.default_message_delay",
+    ),
+    "_dead_letter_queue": _attribute(
+        "string",
+        "Gets messages that were claimed `_max_claim_count` times, and once more.",
+        maxLength=rules.QUEUE_NAME_MAX,
+        pattern=rules.QUEUE_NAME_PATTERN,
+    ),
+    "_dead_letter_queue_messages_ttl": _attribute(
+        "integer", "Seconds, in the dead-letter queue; else messages keep their TTL.", **_TTL
+    ),
+    "_max_claim_count": _attribute(
+        "integer",
+        "How often a message may be claimed, with a dead-letter queue.",
+        minimum=-rules.INTEGER_MAX,
+        maximum=rules.INTEGER_MAX,
+    ),
+    "_enable_encrypt_messages": _attribute(
+        "boolean", "Encrypt bodies in the store; needs a key of the operator's.", default=False
+    ),
+}
+_WINDOW = _attribute(
+    "integer",
+    "Seconds for which an `Idempotency-Key` is known at least; twice that at most.",
+    minimum=1,
+    maximum="limits.max_idempotency_window",
+)
+
+Metadata = Annotated[
+    dict[str, Any],
+    about(
+        "Anything, and these attributes.  null is as good as absent.",
+        properties=_RESERVED | {"_idempotency_window": _WINDOW},
+    ),
+]
+ShownMetadata = Annotated[
+    dict[str, Any],
+    about(
+        "Reserved attributes have their defaults.",
+        required=rules.RESERVED,
+        properties={
+            name: {"type": each["type"][0] if "default" in each else each["type"]}
+            for name, each in _RESERVED.items()
+        },
+    ),
+]
+_VALUED = {
+    "if": {"properties": {"op": {"enum": ["add", "replace"]}}},
+    "then": {"required": ["value"]},
+}
+Patches = Annotated[
+    Any,
+    about(
+        "In the path, `~1` is a slash and `~0` a tilde.",
+        type="array",
+        items={
+            "type": "object",
+            "required": ["op", "path"],
+            "properties": {
+                "op": {"enum": ["add", "replace", "remove"]},
+                "path": {"type": "string", "pattern": "^/metadata/[^/ ]+$"},
+                "value": {},
+            },
+            **_VALUED,
+        },
+    ),
+]
+
+# -- of answers ------------------------------------------------------------
+
+_Count = Annotated[int, about(minimum=0)]
+_PositiveCount = Annotated[int, about(minimum=1)]
+_Path = Annotated[str, about(pattern="^/v2/")]
+_MessagePath = Annotated[
+    str, about(pattern="^/v2/queues/[^/]+/messages/[^/?]+([?]claim_id=[0-9a-f]+)?$")
+]
+_Ttl = Annotated[int, about("Seconds.", minimum=1)]
+_Age = Annotated[int, about("Seconds since it was posted.", minimum=0)]
+_Body = Annotated[Raw, about("As it was posted.")]
+_Checksum = Annotated[str, about("If `enable_checksum` was set.", pattern="^MD5:[0-9a-f]{32}$")]
+
+
+class Document(Struct, forbid_unknown_fields=True, gc=False):
+    """Base of all answers; what is UNSET is absent."""
+
+
+class NothingOut(Document):
+    pass
+
+
+class ProblemOut(Document):
+    title: Annotated[str, about("The kind of the problem.", minLength=1)]
+    description: Annotated[str | UnsetType, about("What it is this time.", minLength=1)] = UNSET
+
+
+class VersionsOut(Document):
+    versions: list[dict[str, Any]]
+
+
+class HomeOut(Document):
+    resources: Annotated[dict[str, dict[str, Any]], about("By relation.")]
+
+
+class LinkOut(Document):
+    rel: Literal["next"]
+    href: _Path
+
+
+class QueueOut(Document):
+    name: str
+    href: Annotated[str, about(pattern="^/v2/queues/[^/]+$")]
+    metadata: ShownMetadata | UnsetType = UNSET
+
+
+Links = Annotated[list[LinkOut], about("To the next page; none on an empty one.", maxItems=1)]
+
+
+class QueuePageOut(Document):
+    queues: list[QueueOut]
+    links: Links
+    count: Annotated[
+        _PositiveCount | UnsetType, about("All of the project; absent if it has none.")
+    ] = UNSET
+
+
+class EndOut(Document):
+    """A message at an end of the queue."""
+
+    href: _MessagePath
+    age: _Age
+    created: Annotated[str, about(format="date-time")]
+
+
+class CountsOut(Document):
+    claimed: _Count
+    free: Annotated[_Count, about("All that are not claimed.")]
+    total: _Count
+    oldest: EndOut | UnsetType = UNSET
+    newest: EndOut | UnsetType = UNSET
+
+
+class StatsOut(Document):
+    messages: Annotated[
+        CountsOut, about(dependentRequired={"oldest": ["newest"], "newest": ["oldest"]})
+    ]
+    idempotency_records: Annotated[
+        _PositiveCount | UnsetType, about("Stored keys; absent if there are none.")
+    ] = UNSET
+
+
+class PostedOut(Document):
+    resources: Annotated[list[_MessagePath], about("In the order of the request.", minItems=1)]
+
+
+class MessageOut(Document):
+    id: str
+    href: Annotated[_MessagePath, about("With its claim, if it has one.")]
+    ttl: _Ttl
+    age: _Age
+    body: _Body
+    checksum: _Checksum | UnsetType = UNSET
+
+
+class MessagePageOut(Document):
+    messages: list[MessageOut]
+    links: Links | UnsetType = UNSET
+
+
+class PoppedMessageOut(Document):
+    id: str
+    ttl: _Ttl
+    age: _Age
+    body: _Body
+    claim_id: None
+    claim_count: Annotated[_Count, about("How often it was claimed.")]
+    checksum: _Checksum | UnsetType = UNSET
+
+
+class PoppedOut(Document):
+    messages: list[PoppedMessageOut]
+
+
+class ClaimedOut(Document):
+    messages: Annotated[list[MessageOut], about(minItems=1)]
+
+
+class ClaimOut(Document):
+    age: Annotated[_Count, about("Seconds since it was created or renewed.")]
+    ttl: Annotated[int, about("Seconds from then until it ends.", minimum=1)]
+    messages: Annotated[list[MessageOut], about("Those that it still holds.")]
+    href: Annotated[str, about(pattern="^/v2/queues/[^/]+/claims/")]
+
+
+class StayedOut(Document):
+    """Queues that could not move in the last round."""
+
+    queues: _Count
+    why: Annotated[Sequence[str], about("Of the first few: project/queue and the reason.")]
+
+
+class PoolOut(Document):
+    name: str
+    href: _Path
+    uri: Annotated[str, about("Without its password.")]
+    weight: int
+    flavor: str
+    draining: bool
+    options: dict[str, Any] | UnsetType = UNSET
+    queues: _Count | UnsetType = UNSET
+    stayed: StayedOut | UnsetType = UNSET
+
+
+class PoolPageOut(Document):
+    pools: list[PoolOut]
+    links: Links
+
+
+class QueuePoolOut(Document):
+    queue: str
+    pool: Annotated[str | None, about("`default` is the service's own store.")]
+    moving_to: str | None
+
+
+class RebalanceOut(Document):
+    running: bool
+    stores: Sequence[StoreShare]
+    stayed: StayedOut
+
+
+class FlavorOut(Document):
+    name: str
+    href: _Path
+    pool_list: Sequence[str]
+    capabilities: list[str] | UnsetType = UNSET
+
+
+class FlavorPageOut(Document):
+    flavors: list[FlavorOut]
+    links: Links
