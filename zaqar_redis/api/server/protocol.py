@@ -9,7 +9,7 @@ in order.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
 from http import HTTPStatus
 from typing import Any, Protocol, cast
@@ -148,6 +148,8 @@ class HttpProtocol(HttpToolsProtocol):
     _current: HotRequest | None = None
     #: its answer, which waits until the client has read what was written before
     _unwritten: bytes | None = None
+    #: ends the connection when all requests are answered, for no request comes after them
+    _rejection: Callable[[], None] | None = None
 
     # uvicorn declares a BaseTransport; the server passes a Transport.
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -156,7 +158,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._app = cast(ServedApp, self.config.app)
         self._request_started_at = self.loop.time()
         if len(self.connections) > self._app.settings.max_connections:
-            self._reject(_TOO_MANY)
+            self._refuse(_TOO_MANY)
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
@@ -164,11 +166,13 @@ class HttpProtocol(HttpToolsProtocol):
             self._current.disconnect()
 
     def data_received(self, data: bytes) -> None:
+        if self._rejection is not None:
+            return
         super().data_received(data)
         if self._in_head:
             self._head += len(data)
             if self._head > _HEAD_MAX and not self.transport.is_closing():
-                self._reject(_TOO_LARGE)
+                self._refuse(_TOO_LARGE)
 
     def on_message_begin(self) -> None:
         self._in_head, self._head = True, 0
@@ -317,6 +321,8 @@ class HttpProtocol(HttpToolsProtocol):
         if self.pipeline:
             cycle, app = self.pipeline.pop()
             self._start_asgi_task(cycle, app)
+        elif self._rejection is not None:
+            self._rejection()
         else:
             self._idle_since = self.loop.time()
 
@@ -330,13 +336,31 @@ class HttpProtocol(HttpToolsProtocol):
             answered = (
                 type(cycle) is not HotRequest and cycle is not None and cycle.response_started
             )
-            self._reject(b"" if answered else _TOO_SLOW)
+            self._refuse(b"" if answered else _TOO_SLOW)
         elif idle is not None and started is None and idle < now - self.timeout_keep_alive:
             self.transport.close()
 
-    def _reject(self, answer: bytes) -> None:
-        self.transport.write(answer)
-        self.transport.close()
+    def send_400_response(self, msg: str) -> None:
+        self._reject(partial(super().send_400_response, msg))
+
+    def _refuse(self, answer: bytes) -> None:
+        def end() -> None:
+            self.transport.write(answer)
+            self.transport.close()
+
+        self._reject(end)
+
+    def _reject(self, end: Callable[[], None]) -> None:
+        """Ends the connection, after the answers of the requests before."""
+        before: Any = self.cycle
+        if not self._in_head and self._request_started_at is not None:
+            # What is wrong is the body of the last request.
+            before = self.pipeline.popleft()[0] if self.pipeline else None
+        if before is None or before.response_complete:
+            end()
+        else:
+            self._rejection = end
+            self.flow.pause_reading()
 
 
 @lru_cache(maxsize=64)  # the statuses of a second
