@@ -185,14 +185,15 @@ class HttpProtocol(HttpToolsProtocol):
         self.headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
-        self._in_head = False
         headers = dict(self.headers)
         url = self.url
         path, _, query = (url if url.isascii() else b"").decode().partition("?")
         found = self._app.hot_routes.find(self.parser.get_method(), path)
         if found is None or "#" in query or not self._is_plain(headers, found[0].size_max):
             self._begin_ordinary(headers)
+            self._in_head = False  # not earlier: what fails here is no request yet
             return
+        self._in_head = False
         request = HotRequest(*found, path, query, headers)
         before = self.cycle
         self.cycle = cast(Any, request)
@@ -217,6 +218,8 @@ class HttpProtocol(HttpToolsProtocol):
         self.url = url
         self.headers += all_headers
         self.expect_100_continue = headers.get(b"expect", b"").lower() == b"100-continue"
+        if self.parser.get_http_version() not in ("1.0", "1.1"):
+            raise ValueError("another version of HTTP")  # uvicorn answers 400
         extensions: dict[str, Any] = {TRANSPORT: self.transport}
         self.scope["extensions"] = extensions
         super().on_headers_complete()
