@@ -16,7 +16,6 @@ from tests.api.round_trips import CountedStore
 from tests.support import servers
 from tests.support.ways import HOT, WAYS
 
-
 #: Files of tests of hot verbs.  They run over both ways of a request.
 _HOT = {
     "test_bad_input",

@@ -91,8 +91,12 @@ class RawConnection:
 
     def rest(self) -> bytes:
         """Reads until the server closes the connection."""
+        return self.until_text(None)
+
+    def until_text(self, text: bytes | None) -> bytes:
+        """Reads until the text comes, or the server closes the connection."""
         with contextlib.suppress(EOFError):
-            while True:
+            while text is None or text not in self._read:
                 self._more()
         data, self._read = self._read, b""
         return data
