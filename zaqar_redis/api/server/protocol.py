@@ -139,7 +139,8 @@ class HotRequest(Request[Any, Any]):
 
 class HttpProtocol(HttpToolsProtocol):
     _in_head = False
-    _head = 0
+    #: bytes of a head, but those of the data in which it begins; None: they were not counted yet
+    _head: int | None = None
     #: start of a request that is not complete, by the loop's clock; None: there is none
     _request_started_at: float | None = None
     #: end of the last response, if no request has begun since
@@ -170,12 +171,13 @@ class HttpProtocol(HttpToolsProtocol):
             return
         super().data_received(data)
         if self._in_head:
-            self._head += len(data)
+            # The data in which it begins may hold whole requests before it.
+            self._head = 0 if self._head is None else self._head + len(data)
             if self._head > _HEAD_MAX and not self.transport.is_closing():
                 self._refuse(_TOO_LARGE)
 
     def on_message_begin(self) -> None:
-        self._in_head, self._head = True, 0
+        self._in_head, self._head = True, None
         self._idle_since = None
         self._request_started_at = self.loop.time()
         self.url = b""
