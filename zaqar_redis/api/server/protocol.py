@@ -236,7 +236,8 @@ class HttpProtocol(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         self._request_started_at = None
         request: Any = self.cycle
-        if type(request) is not HotRequest:
+        # The handshake of a socket is no cycle: the one before it may be hot, and complete.
+        if type(request) is not HotRequest or request.is_complete:
             super().on_message_complete()
             return
         request.is_complete = True
