@@ -9,11 +9,12 @@ in order.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sized
 from functools import lru_cache, partial
 from http import HTTPStatus
 from typing import Any, Protocol, cast
 
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from zaqar_redis.api import problems
@@ -92,6 +93,18 @@ class CoalescingTransport:
         return getattr(self._transport, name)
 
 
+class PipelineFlow(FlowControl):
+    """Reads nothing while requests wait for their turn: a client may send without end."""
+
+    def __init__(self, transport: asyncio.Transport, pipeline: Sized) -> None:
+        super().__init__(transport)
+        self._pipeline = pipeline
+
+    def resume_reading(self) -> None:
+        if not self._pipeline:
+            super().resume_reading()
+
+
 class _NoEvent:
     """In the place of an event that nobody waits for."""
 
@@ -156,6 +169,7 @@ class HttpProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self._output = CoalescingTransport(transport)
         super().connection_made(cast(asyncio.Transport, self._output))
+        self.flow = PipelineFlow(self.transport, self.pipeline)
         self._app = cast(ServedApp, self.config.app)
         self._request_started_at = self.loop.time()
         if len(self.connections) > self._app.settings.max_connections:
@@ -322,8 +336,6 @@ class HttpProtocol(HttpToolsProtocol):
         self.server_state.total_requests += 1
         if self.transport.is_closing():
             return
-        if self.flow.read_paused:
-            self.flow.resume_reading()
         if self.pipeline:
             cycle, app = self.pipeline.pop()
             self._start_asgi_task(cycle, app)
@@ -331,6 +343,8 @@ class HttpProtocol(HttpToolsProtocol):
             self._rejection()
         else:
             self._idle_since = self.loop.time()
+        if self.flow.read_paused:
+            self.flow.resume_reading()
 
     def time_out(self, now: float) -> None:
         """Closes the connection if it is idle, or its request is incomplete, for too long."""
