@@ -345,19 +345,21 @@ class HttpProtocol(HttpToolsProtocol):
             self._idle_since = self.loop.time()
         if self.flow.read_paused:
             self.flow.resume_reading()
+            if self._request_started_at is not None:
+                self._request_started_at = self.loop.time()
 
     def time_out(self, now: float) -> None:
         """Closes the connection if it is idle, or its request is incomplete, for too long."""
-        if self.transport.is_closing():
+        if self.transport.is_closing() or self.flow.read_paused:
             return
+        cycle: Any = self.cycle
         started, idle = self._request_started_at, self._idle_since
-        if started is not None and started < now - self._app.settings.request_timeout:
-            cycle: Any = self.cycle
-            answered = (
-                type(cycle) is not HotRequest and cycle is not None and cycle.response_started
-            )
-            self._refuse(b"" if answered else _TOO_SLOW)
-        elif idle is not None and started is None and idle < now - self.timeout_keep_alive:
+        if started is not None:
+            if started < now - self._app.settings.request_timeout:
+                # Its answer may have begun before its body ended, but not before its head did.
+                answered = not self._in_head and getattr(cycle, "response_started", False)
+                self._refuse(b"" if answered else _TOO_SLOW)
+        elif idle is not None and idle < now - self.timeout_keep_alive and cycle.response_complete:
             self.transport.close()
 
     def send_400_response(self, msg: str) -> None:
