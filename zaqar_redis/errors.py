@@ -128,6 +128,11 @@ class Conflict(Problem):
     status, code, title = 409, 1500, "Resource conflict"
 
 
+class ContentTooLarge(Problem):
+    message = "{why}"
+    status, code, title = 413, 1610, "Content too large"
+
+
 class UnsupportedMediaType(Problem):
     message = "{why}"
     status, code, title = 415, 1600, "415 Unsupported Media Type"

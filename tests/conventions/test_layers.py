@@ -56,7 +56,7 @@ ALLOWED = {
     "jwt": ("auth.",),
     "google": ("realtime.protocol.protobuf.",),
     "websockets": ("api.server.sockets.",),
-    "uvicorn": ("api.server.worker.", "api.server.sockets.", "cli.", "benchmarks."),
+    "uvicorn": ("api.server.", "cli.", "benchmarks."),
     "uvicorn_worker": ("api.server.worker.", "cli.", "benchmarks."),
 }
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import socket
 import uuid
 from collections.abc import Iterator
 from typing import Any, NoReturn
@@ -20,12 +21,13 @@ from websockets.sync.client import connect as websocket
 from tests.realtime.sdk_client import IGNORE_UNCLOSED_SOCKETS, KEY, SECRET, SdkClient, token
 from tests.support import servers
 from zaqar_redis import clock
-from zaqar_redis.api.channels import ChannelsApp, server
-from zaqar_redis.api.channels import ChannelSettings as ChannelSettings
+from zaqar_redis.api.app import ApiSettings, App
+from zaqar_redis.api.channels import ChannelSettings, ChannelsFrontEnd, server
 from zaqar_redis.auth import tokens
 from zaqar_redis.realtime.engines.memory import MemoryEngine, MemoryHistory
 from zaqar_redis.realtime.session import context
 from zaqar_redis.realtime.session.namespaces import ChannelOptions, Namespaces
+from zaqar_redis.storage import pools
 
 pytestmark = IGNORE_UNCLOSED_SOCKETS
 
@@ -375,14 +377,16 @@ def call_insecure_node(method: str, headers: dict[str, str]) -> httpx.Response:
         )
         engine = MemoryEngine(clock.process)
         engine.history = FailingHistory(clock.process, engine.bus)
-        channels = ChannelsApp(engine, given)
-        await channels.start()
-        transport = httpx.ASGITransport(app=channels)  # type: ignore[arg-type]  # an ASGI app
+        channels = ChannelsFrontEnd(engine, given)
+        await channels.node.start()
+        driver = pools.create("unix:///nowhere", "unix:///nowhere", {})  # it is never started
+        app = App(driver, ApiSettings(), lambda queues: channels)
+        transport = httpx.ASGITransport(app=app)  # type: ignore[arg-type]  # an ASGI app
         async with httpx.AsyncClient(base_url="http://here:8888", transport=transport) as client:
             answered = await client.post(
                 f"/api/{method}", json={"channel": "news"}, headers=headers
             )
-        await channels.close()
+        await channels.node.close()
         return answered
 
     return asyncio.run(answer())
@@ -401,6 +405,24 @@ def call_insecure_node(method: str, headers: dict[str, str]) -> httpx.Response:
 def test_insecure_api_refuses_foreign_origins(origin: str | None, status: int) -> None:
     headers = {"Origin": origin} if origin else {}
     assert call_insecure_node("history", headers).status_code == status
+
+
+def test_caller_that_leaves_at_once_is_served_all_the_same(
+    service: servers.RunningService, channel: str
+) -> None:
+    body = json.dumps({"channel": channel, "data": 1}).encode()
+    for _ in range(20):
+        with socket.create_connection(("127.0.0.1", service.port)) as caller:
+            caller.sendall(
+                b"POST /api/publish HTTP/1.1\r\nhost: x\r\nx-api-key: %b\r\n"
+                b"content-length: %d\r\n\r\n%b" % (KEY.encode(), len(body), body)
+            )
+
+    def published() -> int:
+        found = call_api(service, "history", {"channel": channel})
+        return int(found.json()["result"]["offset"])
+
+    servers.wait_for(lambda: published() == 20, "all publications")
 
 
 def test_api_key_allows_any_origin(service: servers.RunningService) -> None:

@@ -193,14 +193,17 @@ def test_cors_headers_name_the_allowed_origin(service: servers.RunningService) -
     }
     for path in ("/emulation", "/connection/http_stream", "/connection/uni_http_stream"):
         answer = httpx.options(f"{service.url}{path}", headers=asks)
-        assert answer.status_code == 204
+        assert answer.status_code == 200
         assert answer.headers["access-control-allow-origin"] == PAGE
         assert answer.headers["access-control-allow-headers"] == "content-type"
         assert "POST" in answer.headers["access-control-allow-methods"]
+        assert answer.headers["access-control-max-age"] == "600"
     url = f"{service.url}/connection/sse"
     asked = {"cf_connect": lines(connect())}
     with httpx.stream("GET", url, params=asked, headers={"Origin": PAGE}) as response:
         assert response.headers["access-control-allow-origin"] == PAGE
+        assert response.headers["access-control-allow-credentials"] == "true"
+        assert "Origin" in response.headers["vary"]
 
 
 @pytest.mark.parametrize(

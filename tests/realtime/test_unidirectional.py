@@ -29,9 +29,7 @@ from tests.realtime.streams import (
     token,
 )
 from tests.support import servers
-from zaqar_redis.api.channels import streams
-from zaqar_redis.api.channels.exchange import Exchange
-from zaqar_redis.api.server.streams import ResponseStream
+from zaqar_redis.api.server import streams
 
 
 @pytest.fixture
@@ -195,13 +193,10 @@ def test_client_that_leaves_a_short_rest_unread_is_disconnected(
             transport, connection = await loop.connect_accepted_socket(Connection, ours)
             transport.set_write_buffer_limits(high=2**24)  # as if no writer had to wait
 
-            async def send(message: dict[str, Any]) -> None:
-                transport.close()  # as a server does after the last response
-
             transport.write(bytes(2**23))
             assert transport.get_write_buffer_size() > 0
-            exchange = Exchange({}, asyncio.Event().wait, send)
-            await streams._finish(exchange, ResponseStream(transport, transport.close))
+            streams.ResponseStream(transport, transport.close).limit_close().cancel()
+            transport.close()  # as a server does after the last response
             async with asyncio.timeout(30):
                 await connection.lost.wait()
 

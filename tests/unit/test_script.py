@@ -56,7 +56,7 @@ def test_wrong_name_fails_before_anything_is_sent(
 
 def test_keys_of_another_kind_are_refused() -> None:
     with pytest.raises(AttributeError):
-        Script("claim_delete")(ProjectKeys("p"), now=1, claim="c")
+        Script("claim_delete")(ProjectKeys("p"), now=1, claim="c").command()
 
 
 def test_missing_script_fails_at_import() -> None:

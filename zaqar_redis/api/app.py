@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Annotated, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any
 
 import falcon.asgi
 import msgspec
@@ -16,6 +16,7 @@ from zaqar_redis import errors, rules
 from zaqar_redis.api import openapi, resources, routes
 from zaqar_redis.api.checks import RequestChecks
 from zaqar_redis.api.endpoints import request_ids
+from zaqar_redis.api.exchange import Receive, Send
 from zaqar_redis.api.resources import RequestMiddleware
 from zaqar_redis.api.rest.claims import ClaimHandlers
 from zaqar_redis.api.rest.home import HealthHandlers
@@ -36,6 +37,9 @@ from zaqar_redis.service.queues import QueueService
 from zaqar_redis.storage.contract import Driver
 from zaqar_redis.storage.pools import PooledDriver
 from zaqar_redis.storage.pools.rebalance import Rebalancer
+
+if TYPE_CHECKING:
+    from zaqar_redis.api.channels import ChannelsFrontEnd
 
 LOG = logging.getLogger(__name__)
 
@@ -83,22 +87,6 @@ class ApiSettings(msgspec.Struct, frozen=True):
     ] = 60.0
 
 
-class ChannelsFrontEnd(Protocol):
-    """See `zaqar_redis.api.channels`."""
-
-    async def start(self) -> None: ...
-
-    async def close(self) -> None: ...
-
-    async def ping(self) -> None: ...
-
-    def handles(self, path: str) -> bool: ...
-
-    def begin_shutdown(self) -> None: ...
-
-    async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None: ...
-
-
 class App:
     """The ASGI application over one store."""
 
@@ -108,7 +96,7 @@ class App:
         settings: ApiSettings,
         channels: Callable[[QueueChannelService], ChannelsFrontEnd | None] | None = None,
     ) -> None:
-        """*channels*: creates the front end of websockets and of the paths that it handles."""
+        """*channels*: creates the front end of channels."""
         limits = settings.limits
         self.settings = settings
         self._driver = driver
@@ -122,7 +110,9 @@ class App:
         claim_service = ClaimService(driver, limits, message_service, self.long_polls)
         queue_channels = QueueChannelService(driver, message_service, limits)
         self._channels = channels(queue_channels) if channels is not None else None
-        health = HealthService(driver, None if self._channels is None else self._channels.ping)
+        health = HealthService(
+            driver, None if self._channels is None else self._channels.node.engine.ping
+        )
         pooled = driver if isinstance(driver, PooledDriver) else None
 
         handlers = HandlerSet(
@@ -136,22 +126,25 @@ class App:
         )
         rest = routes.rest_routes(handlers, limits, settings.admin_mode)
         self.routes = openapi.with_description(rest, limits)
-        self.hot_routes = HotRoutes(self.routes)
         self.checks = RequestChecks(limits, signer)
         self.request_ids = request_ids()
-        self._app: falcon.asgi.App[Any, Any] = falcon.asgi.App(
-            middleware=[RequestMiddleware(self.checks, self.request_ids), self]
-        )
+        middleware: list[Any] = [RequestMiddleware(self.checks, self.request_ids), self]
+        if self._channels is not None:
+            self.routes += self._channels.routes
+            middleware.append(self._channels.middleware)
+        self.hot_routes = HotRoutes(self.routes)
+        self._sockets: dict[str, routes.WebSocketHandler] = {
+            route.path: route.websocket for route in self.routes if route.websocket
+        }
+        self._app: falcon.asgi.App[Any, Any] = falcon.asgi.App(middleware=middleware)
         self._app.req_options.keep_blank_qs_values = False
         resources.install(self._app, self.routes)
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
         if scope["type"] != "http":
-            other = self._channels if scope["type"] == "websocket" else None
-            await (other or self._app)(scope, receive, send)
-            return
-        if self._channels is not None and self._channels.handles(scope["path"]):
-            await self._channels(scope, receive, send)
+            socket = scope["type"] == "websocket"
+            other = self._sockets.get(scope["path"], _reject_socket) if socket else self._app
+            await other(scope, receive, send)
             return
         first = await receive()
 
@@ -170,12 +163,12 @@ class App:
         """Ends long polls and connections: the service is about to stop."""
         self.long_polls.close()
         if self._channels is not None:
-            self._channels.begin_shutdown()
+            self._channels.node.begin_shutdown()
 
     async def process_startup(self, scope: Any, event: Any) -> None:
         await self._driver.start()
         if self._channels is not None:
-            await self._channels.start()
+            await self._channels.node.start()
         self._tasks = [asyncio.create_task(self._sweep(), name="sweeper")]
         if isinstance(self._driver, PooledDriver):
             jobs = self._driver.jobs
@@ -185,7 +178,7 @@ class App:
     async def process_shutdown(self, scope: Any, event: Any) -> None:
         try:
             if self._channels is not None:
-                await self._channels.close()
+                await self._channels.node.close()
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -218,6 +211,11 @@ class App:
                 continue
             if settled:
                 LOG.info("swept %d", settled, extra={"action": "swept"})
+
+
+async def _reject_socket(scope: dict[str, Any], receive: Receive, send: Send) -> None:
+    await receive()
+    await send({"type": "websocket.close"})
 
 
 async def _mark_ownership(driver: PooledDriver) -> None:

@@ -97,7 +97,7 @@ def decode(decoder: msgspec.json.Decoder[T], data: bytes) -> T:
         raise errors.BadBody(why="Request body: nested too deeply.") from None
     except _MALFORMED as error:
         raise errors.BadBody(why=f"Request body could not be parsed: {error}.") from None
-    if isinstance(document, (msgspec.Struct, dict, list)):
+    if isinstance(document, (msgspec.Struct, msgspec.Raw, dict, list)):
         return document
     raise errors.BadBody(why="Request body must be an object or an array.")
 

@@ -4,13 +4,17 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Generic, TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, Generic, TypeVar
 
 QueryT = TypeVar("QueryT")
 DocumentT = TypeVar("DocumentT")
 
 #: Names are in lower case, as HTTP/2 has them.
 Headers = tuple[tuple[str, str], ...]
+#: ASGI's
+Receive = Callable[[], Awaitable[Any]]
+Send = Callable[[Any], Awaitable[None]]
 
 #: The header of every answer.
 REQUEST_ID = "x-openstack-request-id"
@@ -81,3 +85,26 @@ class Answer:
 
 #: The answer of what has nothing to tell.
 DONE = Answer(status=204)
+
+
+class StreamAnswer(Answer):
+    """An answer without an end, whose parts go straight to the transport."""
+
+    __slots__ = ("run",)
+
+    def __init__(
+        self,
+        run: Callable[[asyncio.Transport, Receive], AsyncIterator[bytes]],
+        media_type: str,
+        headers: Headers,
+    ) -> None:
+        """*run* is called when the head was sent.  What it yields goes the ordinary way."""
+        super().__init__(headers=(("content-type", media_type), *headers))
+        self.run = run
+
+
+async def watch_disconnect(receive: Receive, on_disconnect: Callable[[], None]) -> None:
+    """Calls *on_disconnect* when the client disconnects."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    on_disconnect()

@@ -18,7 +18,7 @@ from msgspec.json import schema_components
 
 from zaqar_redis import errors, rules
 from zaqar_redis.api.exchange import JSON, Answer, Request
-from zaqar_redis.api.routes import Route
+from zaqar_redis.api.routes import ApiRoute
 from zaqar_redis.api.schemas import ProblemOut
 
 _ABOUT = """\
@@ -69,7 +69,7 @@ _SIGNED = {"type": "apiKey", "in": "header", "name": "URL-Signature"} | {
 _ALWAYS = (errors.BadRequest, errors.BadSignature, errors.NotAcceptable)
 
 
-def with_description(routes: Sequence[Route], limits: rules.Limits) -> list[Route]:
+def with_description(routes: Sequence[ApiRoute], limits: rules.Limits) -> list[ApiRoute]:
     """Returns the routes, and one more that serves the description of them all."""
 
     @functools.cache
@@ -82,11 +82,11 @@ def with_description(routes: Sequence[Route], limits: rules.Limits) -> list[Rout
 
     route = ("GET", "/openapi.json", describe_api, "service:openapi")
     answers = {200: dict[str, Any]}
-    described = (*routes, Route(*route, answers=answers, public=True, needs_store=False))
+    described = (*routes, ApiRoute(*route, answers=answers, public=True, needs_store=False))
     return list(described)
 
 
-def document(routes: Sequence[Route], limits: rules.Limits) -> bytes:
+def document(routes: Sequence[ApiRoute], limits: rules.Limits) -> bytes:
     """Returns the description of *routes*, in JSON."""
     kinds = [ProblemOut, *(kind for route in routes for kind in _kinds(route))]
     found, schemas = schema_components(kinds, ref_template="#/components/schemas/{name}")
@@ -117,7 +117,7 @@ def document(routes: Sequence[Route], limits: rules.Limits) -> bytes:
     )
 
 
-def _kinds(route: Route) -> Iterator[Any]:
+def _kinds(route: ApiRoute) -> Iterator[Any]:
     """Yields the kinds of all documents of a route."""
     if route.body is not None:
         yield route.body.kind
@@ -125,12 +125,12 @@ def _kinds(route: Route) -> Iterator[Any]:
         yield from _answered(route, status)
 
 
-def _answered(route: Route, status: int) -> tuple[Any, ...]:
+def _answered(route: ApiRoute, status: int) -> tuple[Any, ...]:
     kind = route.answers.get(status, ())
     return kind if isinstance(kind, tuple) else () if kind is None else (kind,)
 
 
-def _operation(route: Route, shapes: dict[Any, Any]) -> dict[str, Any]:
+def _operation(route: ApiRoute, shapes: dict[Any, Any]) -> dict[str, Any]:
     summary, _, text = inspect.cleandoc(route.handler.__doc__ or "").partition("\n")
     name = re.sub(r".*<locals>\.|Handlers", "", route.handler.__qualname__)
     tag = route.action.partition(":")[0]
@@ -153,7 +153,7 @@ def _operation(route: Route, shapes: dict[Any, Any]) -> dict[str, Any]:
     return operation
 
 
-def _parameters(route: Route) -> Iterator[dict[str, Any]]:
+def _parameters(route: ApiRoute) -> Iterator[dict[str, Any]]:
     names = [] if route.public else ["Client-ID", "X-Project-ID"]
     if errors.IdempotencyKeyReused in route.problems:
         names.append("Idempotency-Key")
@@ -176,7 +176,7 @@ def _query_parameters(query: type[msgspec.Struct] | None) -> Iterator[dict[str, 
         yield parameter | explode | {"schema": shape}
 
 
-def _responses(route: Route, shapes: dict[Any, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+def _responses(route: ApiRoute, shapes: dict[Any, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     problems: list[type[errors.Problem]] = [*route.problems, *_ALWAYS]
     if route.needs_store:
         problems.append(errors.Unavailable)
@@ -199,7 +199,7 @@ def _responses(route: Route, shapes: dict[Any, Any]) -> Iterator[tuple[str, dict
         yield str(status), response
 
 
-def _headers(route: Route, status: int) -> dict[str, Any]:
+def _headers(route: ApiRoute, status: int) -> dict[str, Any]:
     names = ["X-OpenStack-Request-ID", *(["Retry-After"] if status == 503 else [])]
     headers: dict[str, Any] = {name: {"$ref": f"#/components/headers/{name}"} for name in names}
     if status == 201 or (route.method, status) == ("PUT", 204):

@@ -17,8 +17,15 @@ from zaqar_redis import errors, rules
 from zaqar_redis.api import problems
 from zaqar_redis.api.checks import RequestChecks
 from zaqar_redis.api.endpoints import Endpoint
-from zaqar_redis.api.exchange import REQUEST_ID, Answer, Request
-from zaqar_redis.api.routes import Body, Route
+from zaqar_redis.api.exchange import (
+    REQUEST_ID,
+    Answer,
+    Request,
+    StreamAnswer,
+    watch_disconnect,
+)
+from zaqar_redis.api.routes import ApiRoute, Body
+from zaqar_redis.api.server.streams import TRANSPORT
 
 #: Where the application keeps ASGI's receive() in the scope, and its first event.
 RECEIVE = "zaqar_redis.receive"
@@ -39,13 +46,8 @@ class OrdinaryRequest(Request[Any, Any]):
 
     def watch_disconnect(self) -> asyncio.Event:
         disconnected = asyncio.Event()
-        self._watching = asyncio.create_task(self._watch(disconnected))
+        self._watching = asyncio.create_task(watch_disconnect(self._receive, disconnected.set))
         return disconnected
-
-    async def _watch(self, disconnected: asyncio.Event) -> None:
-        while (await self._receive())["type"] != "http.disconnect":
-            pass
-        disconnected.set()
 
     def end(self) -> None:
         """Ends what the request has begun, once it is answered."""
@@ -56,12 +58,12 @@ class OrdinaryRequest(Request[Any, Any]):
 class RouteResource:
     """The Falcon resource of all routes of one path: Falcon finds a responder for each method."""
 
-    def __init__(self, path: str, routes: Iterable[Route]) -> None:
+    def __init__(self, path: str, routes: Iterable[ApiRoute]) -> None:
         names = re.findall(r"{(\w+)}", path)
-        self.public = False
         for route in routes:
             setattr(self, f"on_{route.method.lower()}", _responder(route, names))
-            self.public = self.public or route.public
+            # the same for all methods
+            self.public, self.checked, self.cors = route.public, route.checked, route.cors
 
 
 class RequestMiddleware:
@@ -84,14 +86,15 @@ class RequestMiddleware:
         if not isinstance(resource, RouteResource) or req.method == "OPTIONS":
             return  # API: everybody may ask for the allowed methods
         request = req.context.request = OrdinaryRequest(req)
-        self._checks.check_head(req.method, request)
+        if resource.checked:
+            self._checks.check_head(req.method, request)
         if not resource.public:
             self._checks.identify(request)
             if "queue" in params:
                 rules.queue_name(params["queue"])
 
 
-def install(app: falcon.asgi.App[Any, Any], routes: Iterable[Route]) -> None:
+def install(app: falcon.asgi.App[Any, Any], routes: Iterable[ApiRoute]) -> None:
     """Adds the routes, and the handlers of what fails."""
     for path, of_path in groupby(sorted(routes, key=attrgetter("path")), attrgetter("path")):
         app.add_route(path, RouteResource(path, of_path))
@@ -105,17 +108,22 @@ async def _answer_error(
     _set(resp, problems.answer(error, req.method, req.path))
 
 
-def _responder(route: Route, names: list[str]) -> Responder:
+def _responder(route: ApiRoute, names: list[str]) -> Responder:
     endpoint = Endpoint(route)
 
     async def respond(req: falcon.asgi.Request, resp: falcon.asgi.Response, **params: str) -> None:
         request: OrdinaryRequest = req.context.request
+        if route.guard is not None:
+            route.guard(request)
         if route.body is not None:
             request.data = await _read(req, route.body)
         try:
-            _set(resp, await endpoint(request, [params[name] for name in names]))
+            answer = await endpoint(request, [params[name] for name in names])
         finally:
             request.end()
+        _set(resp, answer)
+        if isinstance(answer, StreamAnswer):
+            resp.stream = answer.run(req.scope["extensions"][TRANSPORT], req.scope[RECEIVE])
 
     return respond
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from msgspec import Struct, field
@@ -11,7 +12,7 @@ from msgspec import Struct, field
 from zaqar_redis import errors, rules
 from zaqar_redis.api import queries
 from zaqar_redis.api import schemas as docs
-from zaqar_redis.api.exchange import JSON, TEXT, Answer
+from zaqar_redis.api.exchange import JSON, TEXT, Answer, Receive, Request, Send
 from zaqar_redis.api.rest.claims import ClaimHandlers
 from zaqar_redis.api.rest.home import JSON_HOME, HealthHandlers, home_document, list_versions
 from zaqar_redis.api.rest.messages import MessageHandlers
@@ -25,11 +26,14 @@ _SMALL = 64 * 1024
 
 #: Takes a `Request` and the path's parameters, in their order.
 Handler = Callable[..., Awaitable[Answer]]
+Guard = Callable[[Request[Any, Any]], None]
+WebSocketHandler = Callable[[dict[str, Any], Receive, Send], Awaitable[None]]
 
 
 class Body(Struct, frozen=True):
     """The document of a request."""
 
+    #: bytes: it is not decoded
     kind: Any
     #: what errors call it
     noun: str
@@ -38,12 +42,14 @@ class Body(Struct, frozen=True):
     #: the document of a request without a body; None: it needs one
     default: Any = None
     media_type: str = JSON
+    #: of one that is too large
+    error: type[errors.Problem] = errors.BadRequest
 
-    def too_large(self) -> errors.BadRequest:
-        return errors.BadRequest(why=f"{self.noun} may be at most {self.size_max} bytes a request.")
+    def too_large(self) -> errors.Problem:
+        return self.error(why=f"{self.noun} may be at most {self.size_max} bytes a request.")
 
 
-class Route(Struct, frozen=True):
+class ApiRoute(Struct, frozen=True):
     method: str
     #: ``{name}`` is one segment, any but a slash
     path: str
@@ -64,6 +70,14 @@ class Route(Struct, frozen=True):
     hot: bool = False
     #: needs neither client nor project
     public: bool = False
+    #: its requests must look like those of Zaqar: signature, content type, Accept
+    checked: bool = True
+    #: for web pages: CORS
+    cors: bool = False
+    #: raises for who may not; before the body is read
+    guard: Guard | None = None
+    #: the socket that a GET may ask for
+    websocket: WebSocketHandler | None = None
 
 
 class HandlerSet(Struct, frozen=True):
@@ -78,14 +92,19 @@ class HandlerSet(Struct, frozen=True):
     rebalance: RebalanceHandlers | None = None
 
 
-def rest_routes(handlers: HandlerSet, limits: rules.Limits, admin: bool) -> list[Route]:
+get, head, put, post, patch, delete = (
+    partial(ApiRoute, method) for method in ("GET", "HEAD", "PUT", "POST", "PATCH", "DELETE")
+)
+
+
+def rest_routes(handlers: HandlerSet, limits: rules.Limits, admin: bool) -> list[ApiRoute]:
     """Returns the routes of the v2 API; *admin*: with those for operators."""
     health, queues = handlers.health, handlers.queues
     messages, claims = handlers.messages, handlers.claims
     home = home_document(admin, pooling=handlers.pools is not None)
     metadata = Body(docs.Metadata, "Queue metadata", limits.max_queue_metadata, default={})
-    patch = Body(docs.Patches, "Queue metadata", limits.max_queue_metadata, media_type=PATCH)
-    post = Body(
+    changes = Body(docs.Patches, "Queue metadata", limits.max_queue_metadata, media_type=PATCH)
+    new_messages = Body(
         Annotated[docs.PostIn, docs.about(required=["messages"])],
         "Messages",
         limits.max_messages_post_size,
@@ -101,17 +120,10 @@ def rest_routes(handlers: HandlerSet, limits: rules.Limits, admin: bool) -> list
     queue = "/v2/queues/{queue}"
     message, a_claim = f"{queue}/messages/{{message}}", f"{queue}/claims/{{claim}}"
     routes = [
-        Route(
-            "GET",
-            "/",
-            list_versions,
-            "service:versions",
-            answers=versions,
-            public=True,
-            needs_store=False,
+        get(
+            "/", list_versions, "service:versions", answers=versions, public=True, needs_store=False
         ),
-        Route(
-            "GET",
+        get(
             "/healthcheck",
             health.check,
             "service:health",
@@ -120,9 +132,8 @@ def rest_routes(handlers: HandlerSet, limits: rules.Limits, admin: bool) -> list
             public=True,
             hot=True,
         ),
-        Route("HEAD", "/healthcheck", health.check, "service:health", answers=ok, public=True),
-        Route(
-            "GET",
+        head("/healthcheck", health.check, "service:health", answers=ok, public=True),
+        get(
             "/health",
             health.probe,
             "service:health",
@@ -130,9 +141,8 @@ def rest_routes(handlers: HandlerSet, limits: rules.Limits, admin: bool) -> list
             public=True,
             hot=True,
         ),
-        Route("HEAD", "/health", health.probe, "service:health", answers=ok, public=True),
-        Route(
-            "GET",
+        head("/health", health.probe, "service:health", answers=ok, public=True),
+        get(
             "/v2/",
             home,
             "service:home",
@@ -141,41 +151,22 @@ def rest_routes(handlers: HandlerSet, limits: rules.Limits, admin: bool) -> list
             media_type=JSON_HOME,
             needs_store=False,
         ),
-        Route("GET", "/v2/ping", health.ping, "service:health", public=True, hot=True),
-        Route(
-            "HEAD", "/v2/ping", health.ping_worker, "service:health", public=True, needs_store=False
-        ),
-        Route(
-            "GET",
+        get("/v2/ping", health.ping, "service:health", public=True, hot=True),
+        head("/v2/ping", health.ping_worker, "service:health", public=True, needs_store=False),
+        get(
             "/v2/queues",
             queues.list,
             "queues:list",
             query=queries.QueueListQuery,
             answers={200: docs.QueuePageOut},
         ),
-        Route(
-            "PUT",
-            queue,
-            queues.create,
-            "queues:create",
-            body=metadata,
-            answers={201: None, 204: None},
-        ),
-        Route("GET", queue, queues.get, "queues:get", answers=shown),
-        Route(
-            "PATCH",
-            queue,
-            queues.patch,
-            "queues:update",
-            body=patch,
-            answers=shown,
-            problems=refused,
-        ),
-        Route("DELETE", queue, queues.delete, "queues:delete"),
-        Route("GET", f"{queue}/stats", queues.stats, "queues:stats", answers={200: docs.StatsOut}),
-        Route("POST", f"{queue}/purge", queues.purge, "queues:purge", body=purge),
-        Route(
-            "POST",
+        put(queue, queues.create, "queues:create", body=metadata, answers={201: None, 204: None}),
+        get(queue, queues.get, "queues:get", answers=shown),
+        patch(queue, queues.patch, "queues:update", body=changes, answers=shown, problems=refused),
+        delete(queue, queues.delete, "queues:delete"),
+        get(f"{queue}/stats", queues.stats, "queues:stats", answers={200: docs.StatsOut}),
+        post(f"{queue}/purge", queues.purge, "queues:purge", body=purge),
+        post(
             f"{queue}/share",
             queues.share,
             "queues:share",
@@ -183,19 +174,17 @@ def rest_routes(handlers: HandlerSet, limits: rules.Limits, admin: bool) -> list
             answers={200: SignedUrl},
             needs_store=False,
         ),
-        Route(
-            "POST",
+        post(
             f"{queue}/messages",
             messages.post,
             "messages:post",
-            body=post,
+            body=new_messages,
             answers={201: docs.PostedOut},
             headers={"Idempotency-Replayed": "`true`: this answer was given before."},
             problems=(errors.IdempotencyKeyReused,),
             hot=True,
         ),
-        Route(
-            "GET",
+        get(
             f"{queue}/messages",
             messages.list,
             "messages:list",
@@ -204,8 +193,7 @@ def rest_routes(handlers: HandlerSet, limits: rules.Limits, admin: bool) -> list
             problems=missing,
             hot=True,
         ),
-        Route(
-            "DELETE",
+        delete(
             f"{queue}/messages",
             messages.delete_many,
             "messages:delete",
@@ -214,8 +202,7 @@ def rest_routes(handlers: HandlerSet, limits: rules.Limits, admin: bool) -> list
             problems=(errors.ClaimedByOther,),
             hot=True,
         ),
-        Route(
-            "GET",
+        get(
             message,
             messages.get,
             "messages:get",
@@ -223,8 +210,7 @@ def rest_routes(handlers: HandlerSet, limits: rules.Limits, admin: bool) -> list
             problems=missing,
             hot=True,
         ),
-        Route(
-            "DELETE",
+        delete(
             message,
             messages.delete,
             "messages:delete",
@@ -232,8 +218,7 @@ def rest_routes(handlers: HandlerSet, limits: rules.Limits, admin: bool) -> list
             problems=(errors.MessageClaimed,),
             hot=True,
         ),
-        Route(
-            "POST",
+        post(
             f"{queue}/claims",
             claims.create,
             "claims:create",
@@ -242,28 +227,18 @@ def rest_routes(handlers: HandlerSet, limits: rules.Limits, admin: bool) -> list
             answers={201: docs.ClaimedOut, 204: None},
             hot=True,
         ),
-        Route(
-            "GET", a_claim, claims.get, "claims:get", answers={200: docs.ClaimOut}, problems=missing
-        ),
-        Route(
-            "PATCH",
-            a_claim,
-            claims.update,
-            "claims:update",
-            body=renewal,
-            problems=missing,
-            hot=True,
-        ),
-        Route("DELETE", a_claim, claims.delete, "claims:delete"),
+        get(a_claim, claims.get, "claims:get", answers={200: docs.ClaimOut}, problems=missing),
+        patch(a_claim, claims.update, "claims:update", body=renewal, problems=missing, hot=True),
+        delete(a_claim, claims.delete, "claims:delete"),
     ]
     if admin:
         report = {200: health_report, 503: health_report}
-        routes.append(Route("GET", "/v2/health", health.report, "service:report", answers=report))
+        routes.append(get("/v2/health", health.report, "service:report", answers=report))
         routes += _pool_routes(handlers)
     return routes
 
 
-def _pool_routes(handlers: HandlerSet) -> Iterator[Route]:
+def _pool_routes(handlers: HandlerSet) -> Iterator[ApiRoute]:
     pools, flavors, rebalance = handlers.pools, handlers.flavors, handlers.rebalance
     if pools is None or flavors is None or rebalance is None:
         return
@@ -274,7 +249,7 @@ def _pool_routes(handlers: HandlerSet) -> Iterator[Route]:
     pool_change = Body(Annotated[docs.PoolChangeIn, docs.about(anyOf=one_of)], "A pool")
     new_flavor = Body(docs.FlavorIn, "A flavor")
     flavor_change = Body(docs.FlavorChangeIn, "A flavor")
-    put, missing = {201: None}, (errors.NotFound,)
+    created, missing = {201: None}, (errors.NotFound,)
     taken = (errors.UriTaken, errors.StoreOwned, errors.StoreLacksQueues, errors.Conflict)
     in_use = (errors.PoolInUse, errors.FlavorEmptied)
     shown, one_flavor = {200: docs.PoolOut}, {200: docs.FlavorOut}
@@ -282,11 +257,10 @@ def _pool_routes(handlers: HandlerSet) -> Iterator[Route]:
     location = {200: docs.QueuePoolOut}
     rebalancing, begun = {200: docs.RebalanceOut}, {202: docs.RebalanceOut}
     yield from (
-        Route("GET", "/v2/pools", pools.list, "pools:list", query=page, answers=pool_page),
-        Route("GET", pool, pools.get, "pools:get", query=details, answers=shown, problems=missing),
-        Route("PUT", pool, pools.put, "pools:put", body=new_pool, answers=put, problems=taken),
-        Route(
-            "PATCH",
+        get("/v2/pools", pools.list, "pools:list", query=page, answers=pool_page),
+        get(pool, pools.get, "pools:get", query=details, answers=shown, problems=missing),
+        put(pool, pools.put, "pools:put", body=new_pool, answers=created, problems=taken),
+        patch(
             pool,
             pools.patch,
             "pools:update",
@@ -294,23 +268,21 @@ def _pool_routes(handlers: HandlerSet) -> Iterator[Route]:
             answers=shown,
             problems=(*missing, *taken),
         ),
-        Route("DELETE", pool, pools.delete, "pools:delete", problems=in_use),
-        Route(
-            "GET",
+        delete(pool, pools.delete, "pools:delete", problems=in_use),
+        get(
             "/v2/queues/{queue}/pool",
             pools.locate,
             "pools:locate",
             answers=location,
             problems=missing,
         ),
-        Route("GET", "/v2/rebalance", rebalance.get, "pools:rebalance", answers=rebalancing),
-        Route("PUT", "/v2/rebalance", rebalance.start, "pools:rebalance", answers=begun),
-        Route("DELETE", "/v2/rebalance", rebalance.stop, "pools:rebalance"),
-        Route("GET", "/v2/flavors", flavors.list, "flavors:list", query=page, answers=flavor_page),
-        Route("GET", flavor, flavors.get, "flavors:get", answers=one_flavor, problems=missing),
-        Route("PUT", flavor, flavors.put, "flavors:put", body=new_flavor, answers=put),
-        Route(
-            "PATCH",
+        get("/v2/rebalance", rebalance.get, "pools:rebalance", answers=rebalancing),
+        put("/v2/rebalance", rebalance.start, "pools:rebalance", answers=begun),
+        delete("/v2/rebalance", rebalance.stop, "pools:rebalance"),
+        get("/v2/flavors", flavors.list, "flavors:list", query=page, answers=flavor_page),
+        get(flavor, flavors.get, "flavors:get", answers=one_flavor, problems=missing),
+        put(flavor, flavors.put, "flavors:put", body=new_flavor, answers=created),
+        patch(
             flavor,
             flavors.patch,
             "flavors:update",
@@ -318,5 +290,5 @@ def _pool_routes(handlers: HandlerSet) -> Iterator[Route]:
             answers=one_flavor,
             problems=missing,
         ),
-        Route("DELETE", flavor, flavors.delete, "flavors:delete"),
+        delete(flavor, flavors.delete, "flavors:delete"),
     )

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The floor: the minimum cost of a request in any Falcon service on Redis.
+"""The floor: the minimum cost of a post in any Python service on Redis.
 
-It is an empty handler that runs an empty script, with the worker class and the batching
-client of the real service.  What a request costs beyond that, the service itself adds.
+It is an empty verb that runs an empty script, with the worker class, the protocol and the
+batching client of the real service; requests and answers have the same bytes.  What a post
+costs beyond that, the service itself adds.
 """
 
 from __future__ import annotations
@@ -14,58 +15,62 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-import falcon.asgi
-
+from zaqar_redis.api.app import ApiSettings
+from zaqar_redis.api.checks import RequestChecks
+from zaqar_redis.api.endpoints import request_ids
+from zaqar_redis.api.exchange import Answer, Request
+from zaqar_redis.api.routes import ApiRoute, Body
+from zaqar_redis.api.server.hot_routes import HotRoutes
+from zaqar_redis.auth.signed_urls import UrlSigner
 from zaqar_redis.benchmarks import servers
 from zaqar_redis.keyspace import client as keyspace
 from zaqar_redis.keyspace.batch import BatchSettings
+from zaqar_redis.keyspace.script import RedisCommand, Steps, verb
 
 _SCRIPT = "return 1"
 _SHA = hashlib.sha1(_SCRIPT.encode(), usedforsecurity=False).hexdigest()
 _STORE = "ZAQAR_REDIS_BENCH_FLOOR"
 
 
-class _ClientLifespan:
-    def __init__(self, client: keyspace.AsyncClient) -> None:
-        self._client = client
-
-    async def process_startup(self, scope: Any, event: Any) -> None:
-        await self._client.start()
-        await self._client.command("SCRIPT", "LOAD", _SCRIPT)
-
-    async def process_shutdown(self, scope: Any, event: Any) -> None:
-        await self._client.close()
-
-
-class _EmptyResource:
-    def __init__(self, client: keyspace.AsyncClient) -> None:
-        self._client = client
-
-    async def on_post(
-        self, req: falcon.asgi.Request, resp: falcon.asgi.Response, queue: str
-    ) -> None:
-        await self._client.command("EVALSHA", _SHA, 1, "zr:bench")
-        resp.status = 204
-
-
-class _WorkerSettings:
-    max_connections = 16_384
-    request_timeout = 60.0
+#: An answer of the size of a real one.
+_ID = "0" * 8 + "-0000-0000-0000-" + "0" * 12
+_ANSWER = Answer(
+    b'{"resources":["/v2/queues/bench-floor/messages/%b"]}' % _ID.encode(),
+    201,
+    (("location", f"/v2/queues/bench-floor/messages?ids={_ID}"),),
+)
 
 
 class FloorApp:
     """The ASGI application, with the attributes that the worker class needs."""
 
-    settings = _WorkerSettings()
+    settings = ApiSettings()
 
     def __init__(self, store: str) -> None:
-        client = keyspace.client(store, BatchSettings())
-        app: falcon.asgi.App[Any, Any] = falcon.asgi.App(middleware=[_ClientLifespan(client)])
-        app.add_route("/v2/queues/{queue}/messages", _EmptyResource(client))
-        self._app = app
+        self.client = keyspace.client(store, BatchSettings())
+        self.checks = RequestChecks(self.settings.limits, UrlSigner(None))
+        self.request_ids = request_ids()
+        route = ("POST", "/v2/queues/{queue}/messages", self.answer, "floor")
+        self.hot_routes = HotRoutes([ApiRoute(*route, body=Body(Any, "A post"), hot=True)])
+
+    @verb
+    def answer(self, request: Request[None, Any], queue: str) -> Steps[Answer]:
+        yield RedisCommand("EVALSHA", _SHA, 1, "zr:bench")
+        return _ANSWER
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
-        await self._app(scope, receive, send)
+        """Answers the events of the server's start and end; 404 to other requests."""
+        if scope["type"] != "lifespan":
+            await send({"type": "http.response.start", "status": 404, "headers": []})
+            await send({"type": "http.response.body"})
+            return
+        await receive()
+        await self.client.start()
+        await self.client.command("SCRIPT", "LOAD", _SCRIPT)
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        await self.client.close()
+        await send({"type": "lifespan.shutdown.complete"})
 
     def begin_shutdown(self) -> None:
         """Does nothing: there are no long polls to end."""

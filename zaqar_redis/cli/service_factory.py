@@ -14,7 +14,7 @@ from zaqar_redis import clock, errors, rules
 from zaqar_redis import conf as configuration
 from zaqar_redis.api import console
 from zaqar_redis.api.app import ApiSettings
-from zaqar_redis.api.channels import ChannelsApp, ChannelSettings
+from zaqar_redis.api.channels import ChannelSettings, ChannelsFrontEnd
 from zaqar_redis.api.channels.server import ServerApiSettings
 from zaqar_redis.auth import key_checks, tickets
 from zaqar_redis.auth.tokens import TokenSettings
@@ -97,7 +97,7 @@ def driver(conf: cfg.ConfigOpts, uri: str) -> Callable[[], Driver]:
 
 def channels(
     conf: cfg.ConfigOpts, uri: str, *, for_command: bool = False
-) -> Callable[[QueueChannels], ChannelsApp | None]:
+) -> Callable[[QueueChannels], ChannelsFrontEnd | None]:
     """Returns a factory of the channels; it returns None when they are off.
 
     They use the store at *uri* unless they have their own.  Those *for_command* serve the
@@ -124,7 +124,7 @@ def channels(
     )
     batch = configuration.settings(conf, BatchSettings)
     _engine(shared.uris, uri, batch)  # reports an unusable URI before any worker starts
-    return lambda queues: ChannelsApp(_engine(shared.uris, uri, batch), given, queues)
+    return lambda queues: ChannelsFrontEnd(_engine(shared.uris, uri, batch), given, queues)
 
 
 def _engine(several: Sequence[str], uri: str, batch: BatchSettings) -> Engine:

@@ -24,7 +24,7 @@ from redis.exceptions import NoScriptError, RedisError
 
 from zaqar_redis import errors
 from zaqar_redis.keyspace.connection import ConnectionKeeper, Parts
-from zaqar_redis.keyspace.script import Argument, Call, RedisCommand
+from zaqar_redis.keyspace.script import Call, RedisCommand
 
 LOG = logging.getLogger(__name__)
 
@@ -131,14 +131,11 @@ class CommandBatcher:
         is lost fails with StoreUnavailable; whether it was done is not known then.
         """
         answer: asyncio.Future[Any] = self._loop.create_future()
-        self._append(command, command.command(), answer)
+        self._append(command, command.packed(), answer)
         return answer
 
-    def _append(
-        self, command: RedisCommand, parts: tuple[Argument, ...], answer: asyncio.Future[Any]
-    ) -> None:
+    def _append(self, command: RedisCommand, packed: bytes, answer: asyncio.Future[Any]) -> None:
         settings = self._settings
-        packed: bytes = hiredis.pack_command(parts)  # type: ignore[arg-type]  # ints too
         if not self._connected.is_set():
             unavailable = errors.StoreUnavailable(self._store)
             unavailable.__cause__ = self._keeper.error
@@ -213,7 +210,7 @@ class CommandBatcher:
             return
         if isinstance(refusal, NoScriptError) and isinstance(pending.command, Call):
             # A new or flushed server: nothing was done yet.
-            self._append(pending.command, pending.command.command_with_source(), answer)
+            self._append(pending.command, pending.command.packed_with_source(), answer)
             return
         error = self._translate_error(refusal)
         if error is not refusal:

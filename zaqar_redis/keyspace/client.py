@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import AsyncIterator, Awaitable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Protocol, cast
@@ -37,7 +37,7 @@ from redis.retry import Retry
 from zaqar_redis import errors
 from zaqar_redis.keyspace import uris
 from zaqar_redis.keyspace.batch import BatchSettings, CommandBatcher
-from zaqar_redis.keyspace.script import RedisCommand
+from zaqar_redis.keyspace.script import Call, RedisCommand
 from zaqar_redis.records import MoveLock
 
 LOG = logging.getLogger(__name__)
@@ -135,7 +135,9 @@ class MemoryClient:
 
     async def call(self, call: RedisCommand) -> Any:
         try:
-            return await self._redis.execute_command(*call.command_with_source())
+            # fakeredis loads no scripts by itself
+            parts = call.command_with_source() if isinstance(call, Call) else call.command()
+            return await self._redis.execute_command(*parts)
         except ResponseError as refusal:
             raise _translate_error(refusal, self.name) from refusal
 
@@ -174,7 +176,9 @@ class BlockingClient:
     def call(self, call: RedisCommand) -> Any:
         try:
             return self._redis.execute_command(*call.command())
-        except NoScriptError:
+        except NoScriptError as error:
+            if not isinstance(call, Call):
+                raise _translate_error(error, self.name) from error
             return self.command(*call.command_with_source())
         except (RedisError, OSError) as error:
             raise _translate_error(error, self.name) from error
@@ -185,15 +189,25 @@ class BlockingClient:
         except (RedisError, OSError) as error:
             raise _translate_error(error, self.name) from error
 
-    def commands(self, *commands: tuple[bytes | str | int, ...]) -> list[Any]:
-        """Returns the answers of plain commands, sent in one write, but not atomic."""
+    def calls(self, calls: Sequence[RedisCommand]) -> list[Any]:
+        """Returns the answers of calls that are sent together, but are not atomic."""
         with self._redis.pipeline(transaction=False) as pipeline:
-            for command in commands:
-                pipeline.execute_command(*command)
+            for call in calls:
+                pipeline.execute_command(*call.command())
             try:
-                return pipeline.execute()
+                answers = pipeline.execute(raise_on_error=False)
             except (RedisError, OSError) as error:
                 raise _translate_error(error, self.name) from error
+        for place, answer in enumerate(answers):
+            if isinstance(answer, NoScriptError):
+                answers[place] = self.call(calls[place])
+            elif isinstance(answer, RedisError):
+                raise _translate_error(answer, self.name) from answer
+        return answers
+
+    def commands(self, *commands: tuple[bytes | str | int, ...]) -> list[Any]:
+        """Returns the answers of plain commands, as `calls` does."""
+        return self.calls([RedisCommand(*command) for command in commands])
 
     def listener(self) -> redis.client.PubSub:
         return cast(redis.client.PubSub, self._redis.pubsub())

@@ -19,11 +19,22 @@ from urllib.parse import quote, unquote
 
 from zaqar_redis.keyspace.control_keys import ControlKeys
 
-#: Queues, projects or channels whose key names are cached: about 2 KB each.
+#: Queues, projects or channels whose key names are cached: about 4 KB each, of a queue with
+#: what was sent for it.
 _CACHE_SIZE = 4096
 
 
-class QueueKeys:
+class SentKeys:
+    """Keys that are sent again and again, and so packed once for each script."""
+
+    __slots__ = ("packed_heads",)
+
+    def __init__(self) -> None:
+        #: name of a script -> how a call of it begins, for `script.Call`
+        self.packed_heads: dict[str, bytes] = {}
+
+
+class QueueKeys(SentKeys):
     """The keys of one queue."""
 
     __slots__ = (
@@ -57,6 +68,7 @@ class QueueKeys:
     )
 
     def __init__(self, project: str, queue: str) -> None:
+        super().__init__()
         of_queue = entry(project, queue)
         name = f"{{{of_queue.decode()}}}"
         tag = f"zr:{name}"

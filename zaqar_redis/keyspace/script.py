@@ -21,6 +21,9 @@ from collections.abc import Awaitable, Callable, Generator, Sequence
 from operator import attrgetter, itemgetter
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, cast
 
+import hiredis
+
+from zaqar_redis.keyspace.keys import SentKeys
 from zaqar_redis.keyspace.script_source import ScriptSource
 
 P = ParamSpec("P")
@@ -44,25 +47,51 @@ class RedisCommand:
     def command(self) -> tuple[Argument, ...]:
         return self._parts
 
-    def command_with_source(self) -> tuple[Argument, ...]:
-        """Returns the command for a server that lacks its script."""
-        return self._parts
+    def packed(self) -> bytes:
+        """Returns the command as it is sent (RESP)."""
+        return _pack(self._parts)
 
 
 class Call(RedisCommand):
     """One script with its keys and arguments, ready to send."""
 
-    __slots__ = ("script",)
+    __slots__ = ("_args", "_keys", "script")
 
-    def __init__(self, script: Script, tail: tuple[Argument, ...]) -> None:
+    def __init__(self, script: Script, keys: object, args: tuple[Argument, ...]) -> None:
+        """*keys* has the script's keys as attributes; or is a tuple of keys, of any number."""
         self.script = script
-        self._parts = tail
+        self._keys = keys
+        self._args = args
 
     def command(self) -> tuple[Argument, ...]:
-        return ("EVALSHA", self.script.sha, *self._parts)
+        return ("EVALSHA", self.script.sha, *self._tail())
 
     def command_with_source(self) -> tuple[Argument, ...]:
-        return ("EVAL", self.script.source, *self._parts)
+        """Returns the command for a server that lacks its script."""
+        return ("EVAL", self.script.source, *self._tail())
+
+    def packed_with_source(self) -> bytes:
+        return _pack(self.command_with_source())
+
+    def packed(self) -> bytes:
+        if not isinstance(self._keys, SentKeys):
+            return _pack(self.command())
+        script, heads = self.script, self._keys.packed_heads
+        head = heads.get(script.name)
+        if head is None:
+            parts = _pack(("EVALSHA", script.sha, *script.key_parts(self._keys)))
+            head = heads[script.name] = parts[parts.index(b"\r") :]
+        args = _pack(self._args)
+        count = 3 + len(script.keys) + len(self._args)
+        return b"*%d%b%b" % (count, head, args[args.index(b"\n") + 1 :])
+
+    def _tail(self) -> tuple[Argument, ...]:
+        return (*self.script.key_parts(self._keys), *self._args)
+
+
+def _pack(parts: tuple[Argument, ...]) -> bytes:
+    packed: bytes = hiredis.pack_command(parts)  # type: ignore[arg-type]  # ints too
+    return packed
 
 
 class Script:
@@ -89,7 +118,12 @@ class Script:
             raise TypeError(f"{self.name} lacks the argument {missing}") from None
         if len(values) != len(named) or (rest and not self.takes_rest):
             raise TypeError(f"{self.name} takes {self.args}, not {tuple(named)}")
-        return Call(self, (len(self.keys), *self._pick_keys(keys), *values, *rest))
+        return Call(self, keys, (*values, *rest))
+
+    def key_parts(self, keys: object) -> tuple[Argument, ...]:
+        """Returns the number of keys, and the keys."""
+        found = keys if isinstance(keys, tuple) else self._pick_keys(keys)
+        return (len(found), *found)
 
 
 def _picker(getter: Any, names: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
@@ -112,6 +146,9 @@ class SyncScriptClient(Protocol):
 
     def call(self, call: RedisCommand) -> Any:
         """Returns the answer of a script or a plain command.  Raises `errors.StoreUnavailable`."""
+
+    def calls(self, calls: Sequence[RedisCommand]) -> list[Any]:
+        """Returns the answers of several, which are sent together.  Raises as `call`."""
 
 
 class Pause:
@@ -187,6 +224,8 @@ def _answer_blocking(client: SyncScriptClient, request: Any) -> Generator[Any, A
     if isinstance(request, RedisCommand):
         return client.call(request)
     if isinstance(request, list):
+        if all(isinstance(one, RedisCommand) for one in request):
+            return client.calls(request)
         return [client.call(one) if isinstance(one, RedisCommand) else one.run() for one in request]
     if isinstance(request, Pause):
         time.sleep(request.seconds)

@@ -3,18 +3,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Any
+from functools import partial
 
-import falcon.asgi
 import msgspec
 
-from zaqar_redis.api import console, resources
+from zaqar_redis import errors
+from zaqar_redis.api import console
 from zaqar_redis.api.channels import server, streams
-from zaqar_redis.api.channels.exchange import Exchange, Receive, Send
-from zaqar_redis.api.channels.origins import AllowedOrigins, CorsHandler
-from zaqar_redis.api.channels.streams import EmulationHandler, StreamHandler
+from zaqar_redis.api.channels.origins import AllowedOrigins, PageMiddleware
+from zaqar_redis.api.channels.streams import ConnectQuery, EmulationHandlers, StreamHandlers
 from zaqar_redis.api.channels.websocket import UniWebSocket, WebSocket
+from zaqar_redis.api.exchange import Answer, Request
+from zaqar_redis.api.routes import ApiRoute, Body
 from zaqar_redis.api.server.outbox import FlushScheduler
 from zaqar_redis.auth import tickets, tokens
 from zaqar_redis.realtime.engine import Engine
@@ -23,10 +23,8 @@ from zaqar_redis.realtime.node.queue_channels import QueueChannels
 from zaqar_redis.realtime.session import context
 from zaqar_redis.realtime.session.namespaces import Namespaces
 
-#: First segments of the paths that the channels' front end handles.
-_PATHS = frozenset(("api", "connection", "emulation"))
-
-Handler = Callable[[dict[str, Any], Receive, Send], Awaitable[None]]
+#: Bytes of a request; as much as a frame of a WebSocket may have.
+_BODY_MAX = 64 * 1024
 
 
 class ChannelSettings(msgspec.Struct, frozen=True):
@@ -43,8 +41,8 @@ class ChannelSettings(msgspec.Struct, frozen=True):
     accepts_clients: bool = True
 
 
-class ChannelsApp:
-    """The ASGI application for clients and backends, over one engine."""
+class ChannelsFrontEnd:
+    """A node, its routes for clients and backends, and the middleware that these need."""
 
     def __init__(
         self, engine: Engine, settings: ChannelSettings, queues: QueueChannels | None = None
@@ -60,80 +58,44 @@ class ChannelsApp:
             queues=queues,
             accepts_clients=settings.accepts_clients,
         )
-        origins, scheduler = AllowedOrigins(settings.allowed_origins), FlushScheduler()
-        self._sockets = _sockets(self.node, origins, settings.project, scheduler)
-        self._streams = _streams(self.node, origins, settings.project, scheduler)
-        self._http: falcon.asgi.App[Any, Any] = falcon.asgi.App()
-        resources.install(self._http, ())
-        guard = server.ApiKeyAuth(settings.server, origins)
-        api = server.ServerApi(self.node, guard, settings.project)
-        self._http.add_route("/api", api)
-        self._http.add_route("/api/{method}", api)
-        self._paths = _PATHS
+        origins = AllowedOrigins(settings.allowed_origins)
+        self.middleware = PageMiddleware(origins)
+        guard = server.ApiKeyAuth(settings.server, origins).check
+        self.routes = [
+            *_connection_routes(self.node, origins, settings.project),
+            *server.ServerApi(self.node, settings.project).routes(guard),
+        ]
         if settings.console is not None:
-            self._paths |= {"console"}
-            console.install(
-                self._http, settings.console, guard, settings.namespaces, settings.project
+            self.routes += console.routes(
+                settings.console, guard, settings.namespaces, settings.project
             )
 
-    async def start(self) -> None:
-        await self.node.start()
 
-    async def close(self) -> None:
-        await self.node.close()
-
-    async def ping(self) -> None:
-        """Raises StoreUnavailable when a store of channels does not answer."""
-        await self.node.engine.ping()
-
-    def handles(self, path: str) -> bool:
-        """Returns whether requests for *path* belong to this application."""
-        return path.lstrip("/").partition("/")[0] in self._paths
-
-    def begin_shutdown(self) -> None:
-        """Ends connections: the service is about to stop."""
-        self.node.begin_shutdown()
-
-    async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
-        path = scope["path"]
-        if scope["type"] == "http":
-            await self._streams.get(path, self._http)(scope, receive, send)
-        else:
-            await self._sockets.get(path, _reject_socket)(scope, receive, send)
-
-
-def _sockets(
-    node: Node, origins: AllowedOrigins, project: str, scheduler: FlushScheduler
-) -> dict[str, Handler]:
-    return {
-        "/connection/websocket": WebSocket(node, origins, project, scheduler),
-        "/connection/uni_websocket": UniWebSocket(node, origins, project, scheduler),
-    }
+def _connection_routes(node: Node, origins: AllowedOrigins, project: str) -> list[ApiRoute]:
+    scheduler = FlushScheduler()
+    stream = partial(StreamHandlers, node, project, scheduler)
+    http_stream = stream(streams.HTTP_STREAM, streams.HTTP_STREAM_PROTOBUF)
+    sse, uni_sse = stream(streams.SSE), stream(streams.UNI_SSE)
+    uni_http_stream = stream(streams.UNI_HTTP_STREAM)
+    both_ways = WebSocket(node, origins, project, scheduler)
+    one_way = UniWebSocket(node, origins, project, scheduler)
+    page = partial(ApiRoute, action="channels:connect", public=True, checked=False, cors=True)
+    get, get_stream = partial(page, "GET"), partial(page, "GET", query=ConnectQuery)
+    commands = Body(bytes, "Commands", _BODY_MAX, error=errors.ContentTooLarge)
+    post = partial(page, "POST", body=commands)
+    return [
+        get("/connection/websocket", _require_upgrade, websocket=both_ways),
+        get("/connection/uni_websocket", _require_upgrade, websocket=one_way),
+        post("/connection/http_stream", http_stream.post),
+        post("/connection/sse", sse.post),
+        get_stream("/connection/sse", sse.get),
+        post("/connection/uni_http_stream", uni_http_stream.post),
+        post("/connection/uni_sse", uni_sse.post),
+        get_stream("/connection/uni_sse", uni_sse.get),
+        post("/emulation", EmulationHandlers(node).post),
+    ]
 
 
-def _streams(
-    node: Node, origins: AllowedOrigins, project: str, scheduler: FlushScheduler
-) -> dict[str, Handler]:
-    def stream(methods: tuple[str, ...], *kinds: streams.StreamFormat) -> Handler:
-        return CorsHandler(origins, methods, StreamHandler(node, project, scheduler, *kinds))
-
-    post, both = ("POST",), ("GET", "POST")
-    return {
-        "/emulation": CorsHandler(origins, post, EmulationHandler(node)),
-        "/connection/http_stream": stream(post, streams.HTTP_STREAM, streams.HTTP_STREAM_PROTOBUF),
-        "/connection/sse": stream(both, streams.SSE),
-        "/connection/uni_http_stream": stream(post, streams.UNI_HTTP_STREAM),
-        "/connection/uni_sse": stream(both, streams.UNI_SSE),
-        "/connection/websocket": _no_upgrade,
-        "/connection/uni_websocket": _no_upgrade,
-    }
-
-
-async def _no_upgrade(scope: dict[str, Any], receive: Receive, send: Send) -> None:
-    headers = [(b"upgrade", b"websocket"), (b"connection", b"upgrade")]
-    await Exchange(scope, receive, send).respond(426, headers)
-
-
-async def _reject_socket(scope: dict[str, Any], receive: Receive, send: Send) -> None:
-    await receive()
-    await send({"type": "websocket.close"})
+async def _require_upgrade(request: Request[None, None]) -> Answer:
+    """A WebSocket, for those who ask for the upgrade."""
+    return Answer(status=426, headers=(("upgrade", "websocket"), ("connection", "upgrade")))

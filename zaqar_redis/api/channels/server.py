@@ -3,16 +3,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import logging
+from collections.abc import Iterator
+from functools import partial
 from typing import Annotated, Any
 
-import falcon.asgi
+import falcon
 import msgspec
 from msgspec import Raw, Struct
 
 from zaqar_redis import errors, rules
 from zaqar_redis.api.channels.origins import AllowedOrigins
+from zaqar_redis.api.exchange import Answer, Request
+from zaqar_redis.api.queries import QueryReader
+from zaqar_redis.api.routes import ApiRoute, Body, Guard
+from zaqar_redis.keyspace.script import ComposedVerbs, Steps, verb
 from zaqar_redis.realtime.node.node import Node
 from zaqar_redis.realtime.node.project_context import ProjectContext
 from zaqar_redis.realtime.protocol import codes
@@ -22,7 +29,7 @@ from zaqar_redis.service.channels import METHODS, ChannelService, api_error
 #: Bytes of a request: ten thousand channels of a broadcast, with long names.
 _BODY_MAX = 4 * 1024 * 1024
 #: Header of requests that want errors in the HTTP status as well.
-_ERROR_MODE = "X-Centrifugo-Error-Mode"
+_ERROR_MODE = b"x-centrifugo-error-mode"
 _STATUS = {
     codes.INTERNAL.code: 500,
     codes.UNKNOWN_CHANNEL.code: 404,
@@ -31,8 +38,6 @@ _STATUS = {
     codes.NOT_AVAILABLE.code: 400,
     codes.UNRECOVERABLE.code: 416,
 }
-
-_encode = msgspec.json.encode
 
 LOG = logging.getLogger(__name__)
 
@@ -54,8 +59,11 @@ class _LegacyRequest(Struct):
     params: Raw = Raw(b"{}")
 
 
-_legacy_decoder = msgspec.json.Decoder(_LegacyRequest)
-_raw_decoder = msgspec.json.Decoder(Raw)
+class _KeyQuery(Struct, frozen=True):
+    api_key: str = ""
+
+
+_read_query = QueryReader(_KeyQuery).read
 
 
 class ApiKeyAuth:
@@ -65,59 +73,62 @@ class ApiKeyAuth:
         self._settings = settings
         self._origins = origins
 
-    def check(self, req: falcon.asgi.Request) -> None:
-        """Raises HTTPStatus 401, without a body, and HTTPForbidden."""
+    def check(self, request: Request[Any, Any]) -> None:
+        """Raises HTTPStatus 401, without a body, and Forbidden."""
         if self._settings.insecure:
             # Else any page open in the operator's browser could call the API.
-            if not self._origins.allow(
-                req.get_header("Origin") or "", req.get_header("Host") or ""
-            ):
-                raise falcon.HTTPForbidden(description="pages of this origin may not do that")
+            self._origins.check(request.headers)
             return
-        kind, _, given = (req.get_header("Authorization") or "").partition(" ")
+        kind, _, given = (request.header(b"authorization") or "").partition(" ")
         key_given = (
-            req.get_header("X-API-Key")
+            request.header(b"x-api-key")
             or (given.strip() if kind.lower() == "apikey" else "")
-            or req.get_param("api_key")
-            or ""
+            or _read_query(request.query_string).api_key
         )
         key = self._settings.key
         if not key or not hmac.compare_digest(key_given.encode(), key.encode()):
             raise falcon.HTTPStatus(401)
 
 
-class ServerApi:
-    def __init__(self, node: Node, guard: ApiKeyAuth, project: str) -> None:
-        self._guard = guard
+class ServerApi(ComposedVerbs):
+    def __init__(self, node: Node, project: str) -> None:
         self._project = project
         self._context = ProjectContext(node, project)
 
-    async def on_post(
-        self, req: falcon.asgi.Request, resp: falcon.asgi.Response, method: str = ""
-    ) -> None:
-        if method and method not in METHODS:
-            raise falcon.HTTPNotFound(description=f"the methods are {', '.join(METHODS)}")
-        self._guard.check(req)
-        body = await _read(req)
-        project = rules.project_id(req.get_header("X-Project-ID") or self._project)
+    def routes(self, guard: Guard) -> Iterator[ApiRoute]:
+        row = partial(ApiRoute, "POST", public=True, checked=False, guard=guard)
+        body = partial(Body, size_max=_BODY_MAX, error=errors.ContentTooLarge)
+        legacy = body(_LegacyRequest, "A call", default=_LegacyRequest())
+        params = body(Raw, "Parameters", default=Raw(b"{}"))
+        yield row("/api", self.call_legacy, "channels:call", body=legacy)
+        for method in METHODS:
+            call = partial(self.call, method)
+            yield row(f"/api/{method}", call, f"channels:{method}", body=params, hot=True)
+
+    @verb
+    def call(self, method: str, request: Request[None, Raw]) -> Steps[Answer]:
+        """Calls a method of the server API."""
+        # Some callers leave at once: what has begun is done all the same.
+        answer: Answer = yield asyncio.shield(self._call(method, request, request.document))
+        return answer
+
+    async def call_legacy(self, request: Request[None, _LegacyRequest]) -> Answer:
+        """Calls the method that the document names: Centrifugo's older form."""
+        return await self._call(request.document.method, request, request.document.params)
+
+    async def _call(self, method: str, request: Request[None, Any], params: Raw) -> Answer:
+        project = rules.project_id(request.header(b"x-project-id") or self._project)
         channels = ChannelService(self._context.for_project(project))
-        try:
-            if not method:
-                legacy = _legacy_decoder.decode(body)
-                method, body = legacy.method, bytes(legacy.params)
-            _raw_decoder.decode(body)
-        except (msgspec.DecodeError, RecursionError) as error:
-            raise falcon.HTTPBadRequest(description=str(error)) from error
-        resp.content_type = falcon.MEDIA_JSON
-        answer = await _answer(channels, method, body)
-        if "error" in answer and req.get_header(_ERROR_MODE) == "transport":
-            resp.status = _STATUS.get(answer["error"].code, 500)
-        resp.data = _encode(answer)
+        answer = await _answer(channels, method, params)
+        status = 200
+        if "error" in answer and request.header(_ERROR_MODE) == "transport":
+            status = _STATUS.get(answer["error"].code, 500)
+        return Answer(msgspec.json.encode(answer), status)
 
 
-async def _answer(channels: ChannelService, method: str, body: bytes) -> dict[str, Any]:
+async def _answer(channels: ChannelService, method: str, params: Raw) -> dict[str, Any]:
     try:
-        result = await channels.call(method, body)
+        result = await channels.call(method, params)
     except (CommandRejected, errors.Unavailable) as error:
         return {"error": api_error(error)}
     except Exception:  # a bug: answered in the format that callers read
@@ -125,10 +136,3 @@ async def _answer(channels: ChannelService, method: str, body: bytes) -> dict[st
         return {"error": api_error(CommandRejected(codes.INTERNAL))}
     # Replies of a batch have no result around them.
     return msgspec.structs.asdict(result) if method == "batch" else {"result": result}
-
-
-async def _read(req: falcon.asgi.Request) -> bytes:
-    body = await req.stream.read(_BODY_MAX + 1)
-    if len(body) > _BODY_MAX:
-        raise falcon.HTTPContentTooLarge(description=f"a request has at most {_BODY_MAX} bytes")
-    return body or b"{}"

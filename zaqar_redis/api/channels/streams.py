@@ -9,14 +9,26 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from functools import partial
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from zaqar_redis.api.channels.exchange import Exchange, Headers, Receive, RequestRejected
+from zaqar_redis import errors
+from zaqar_redis.api.exchange import (
+    DONE,
+    Answer,
+    Headers,
+    Receive,
+    Request,
+    StreamAnswer,
+    watch_disconnect,
+)
+from zaqar_redis.api.queries import QueryReader
 from zaqar_redis.api.server.outbox import FlushScheduler, FrameEncoder, Outbox
-from zaqar_redis.api.server.streams import TRANSPORT, ResponseStream, encode_chunk
+from zaqar_redis.api.server.streams import ResponseStream, encode_chunk
 from zaqar_redis.realtime.node.node import Node
 from zaqar_redis.realtime.node.project_context import ProjectContext
 from zaqar_redis.realtime.protocol import codes, wire
@@ -26,23 +38,20 @@ from zaqar_redis.realtime.protocol.protobuf import PROTOBUF
 from zaqar_redis.realtime.session.context import TransportMode
 from zaqar_redis.realtime.session.session import Session
 
-#: Name of the parameter with the first command, where there is no body.
-CONNECT = "cf_connect"
 #: Frames that may wait for a command before them, and their bytes: as many requests as a
 #: browser has open to all servers, and a dozen of the largest.
 _INBOX_MAX = 256
 _INBOX_BYTES_MAX = 1024 * 1024
 #: Characters of a node's id; ours have fewer.
 _NODE_MAX = 64
-#: Seconds for a client to take what was written before its connection is cut.
-_CLOSE_TIMEOUT = 5.0
-_HEADERS: Headers = [
-    (b"cache-control", b"private, no-cache, no-store, must-revalidate, max-age=0"),
-    (b"pragma", b"no-cache"),
-    (b"expires", b"0"),
+_HEADERS: Headers = (
+    ("cache-control", "private, no-cache, no-store, must-revalidate, max-age=0"),
+    ("pragma", "no-cache"),
+    ("expires", "0"),
     # Otherwise nginx sends nothing until a buffer is full.
-    (b"x-accel-buffering", b"no"),
-]
+    ("x-accel-buffering", "no"),
+)
+_PROTOBUF = "application/octet-stream"
 _EMULATED = TransportMode(emulated=True)
 _UNIDIRECTIONAL = TransportMode(unidirectional=True)
 
@@ -64,13 +73,10 @@ class StreamFormat(Struct, frozen=True):
 
     codec: Codec
     frame: FrameEncoder
-    media: bytes
+    media_type: str
     mode: TransportMode
     #: opens an event stream: without it browsers wait for the first event
     preamble: bytes = b""
-
-    def disconnect_push(self, close: DisconnectCode) -> bytes:
-        return disconnect_push(self.codec, close)
 
 
 def disconnect_push(codec: Codec, close: DisconnectCode) -> bytes:
@@ -79,12 +85,12 @@ def disconnect_push(codec: Codec, close: DisconnectCode) -> bytes:
     return codec.encode(wire.Reply(push=wire.Push(disconnect=disconnect)))
 
 
-HTTP_STREAM = StreamFormat(JSON, _lines, b"application/x-ndjson", _EMULATED)
-HTTP_STREAM_PROTOBUF = StreamFormat(PROTOBUF, _messages, b"application/octet-stream", _EMULATED)
-SSE = StreamFormat(JSON, _events, b"text/event-stream; charset=utf-8", _EMULATED, b"\r\n")
-UNI_HTTP_STREAM = StreamFormat(UNI_JSON, _lines, b"application/x-ndjson", _UNIDIRECTIONAL)
+HTTP_STREAM = StreamFormat(JSON, _lines, "application/x-ndjson", _EMULATED)
+HTTP_STREAM_PROTOBUF = StreamFormat(PROTOBUF, _messages, _PROTOBUF, _EMULATED)
+SSE = StreamFormat(JSON, _events, "text/event-stream; charset=utf-8", _EMULATED, b"\r\n")
+UNI_HTTP_STREAM = StreamFormat(UNI_JSON, _lines, "application/x-ndjson", _UNIDIRECTIONAL)
 UNI_SSE = StreamFormat(
-    UNI_JSON, _events, b"text/event-stream; charset=utf-8", _UNIDIRECTIONAL, b"\r\n"
+    UNI_JSON, _events, "text/event-stream; charset=utf-8", _UNIDIRECTIONAL, b"\r\n"
 )
 
 
@@ -123,8 +129,13 @@ class Inbox:
         return None
 
 
-class StreamHandler:
-    """The handler of streaming responses of one format."""
+class ConnectQuery(Struct, frozen=True):
+    #: the first command, where there is no body
+    cf_connect: str = ""
+
+
+class StreamHandlers:
+    """The handlers of streaming answers of one format."""
 
     def __init__(
         self,
@@ -141,20 +152,34 @@ class StreamHandler:
         self._kind = kind
         self._binary = binary
 
-    async def __call__(self, exchange: Exchange) -> None:
-        """Raises RequestRejected."""
+    async def post(self, request: Request[None, None]) -> Answer:
+        """Opens a session with the commands in the body; its replies are the answer."""
+        return self._open(request, request.data)
+
+    async def get(self, request: Request[ConnectQuery, None]) -> Answer:
+        """Opens a session with the command in the URL, for EventSource."""
+        return self._open(request, request.query.cf_connect.encode())
+
+    def _open(self, request: Request[Any, None], first: bytes) -> Answer:
         kind = self._kind
-        if self._binary is not None and exchange.is_binary:
+        if self._binary is not None and _is_binary(request):
             kind = self._binary
-        first = await _first(exchange, kind)
-        await exchange.start(200, [(b"content-type", kind.media), *_HEADERS])
+        if not first and kind.mode.unidirectional:
+            first = b"{}"
+        if not first:
+            raise errors.BadRequest(why="There is no command to connect.")
+        return StreamAnswer(partial(self._run, kind, first), kind.media_type, _HEADERS)
+
+    async def _run(
+        self, kind: StreamFormat, first: bytes, transport: asyncio.Transport, receive: Receive
+    ) -> AsyncIterator[bytes]:
         inbox = Inbox()
-        stream = ResponseStream(exchange.scope["extensions"][TRANSPORT], inbox.end)
+        stream = ResponseStream(transport, inbox.end)
         if kind.preamble:
             stream.write(encode_chunk(kind.preamble))
-        out = Outbox(stream, kind.frame, self._scheduler, kind.disconnect_push)
+        out = Outbox(stream, kind.frame, self._scheduler, partial(disconnect_push, kind.codec))
         session = Session(self._context, kind.codec, out, kind.mode)
-        watching = asyncio.create_task(_watch_disconnect(exchange.receive, inbox))
+        watching = asyncio.create_task(watch_disconnect(receive, inbox.end))
         self._register(session, inbox)
         if self._node.draining:
             session.close(codes.SHUTDOWN)
@@ -165,7 +190,10 @@ class StreamHandler:
         finally:
             watching.cancel()
             self._unregister(session)
-            await asyncio.gather(session.end(), _finish(exchange, stream))
+            await session.end()
+        limit = stream.limit_close()
+        yield b""  # goes on when the client has taken most of what was written
+        limit.cancel()
 
     def _register(self, session: Session, inbox: Inbox) -> None:
         def put(frame: bytes) -> None:
@@ -181,54 +209,31 @@ class StreamHandler:
         self._node.sessions.remove(session)
 
 
-async def _first(exchange: Exchange, kind: StreamFormat) -> bytes:
-    """Returns the client's first frame.  Raises RequestRejected."""
-    if exchange.method == "GET":
-        frame = exchange.query(CONNECT).encode()
-    else:
-        frame = await exchange.body()
-    if not frame and kind.mode.unidirectional:
-        return b"{}"
-    if not frame:
-        raise RequestRejected(400)
-    return frame
-
-
-async def _watch_disconnect(receive: Receive, inbox: Inbox) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
-    inbox.end()
-
-
-async def _finish(exchange: Exchange, stream: ResponseStream) -> None:
-    """Ends the response.  A client that does not read must not keep the service from stopping:
-    with much left to send, `send` waits; with little, the transport does, once it is closed."""
-    asyncio.get_running_loop().call_later(_CLOSE_TIMEOUT, stream.abort_if_closing)
-    try:
-        async with asyncio.timeout(_CLOSE_TIMEOUT):
-            await exchange.send({"type": "http.response.body"})
-    except TimeoutError:
-        stream.abort()
-
-
-class EmulationHandler:
-    """``POST /emulation``: commands of a client that reads a stream, perhaps of another node."""
+class EmulationHandlers:
+    """Commands of clients that read a stream, perhaps of another node."""
 
     def __init__(self, node: Node) -> None:
         self._control_plane = node.control_plane
 
-    async def __call__(self, exchange: Exchange) -> None:
-        """Hands commands to a session; its replies go to the stream.
-
-        Raises RequestRejected and Unavailable.
-        """
-        body = await exchange.body()
-        codec = PROTOBUF if exchange.is_binary else JSON
+    async def post(self, request: Request[None, None]) -> Answer:
+        """Hands commands to a session; its replies go to the stream."""
+        codec = PROTOBUF if _is_binary(request) else JSON
         try:
-            request = codec.decode_emulation(body)
+            command = codec.decode_emulation(request.data)
         except (msgspec.DecodeError, ValueError) as error:
-            raise RequestRejected(400) from error
-        if not 0 < len(request.node) <= _NODE_MAX:
-            raise RequestRejected(404)
-        known = await self._control_plane.frame(request.node, request.session, bytes(request.data))
-        await exchange.respond(204 if known else 404)
+            raise errors.BadBody(why=str(error)) from error
+        known = 0 < len(command.node) <= _NODE_MAX and await self._control_plane.frame(
+            command.node, command.session, bytes(command.data)
+        )
+        if not known:
+            raise errors.NotFound(why="There is no node of this session.")
+        return DONE
+
+
+def _is_binary(request: Request[Any, Any]) -> bool:
+    """Returns whether the client speaks Protobuf."""
+    media_type = request.header(b"content-type") or ""
+    return media_type.partition(";")[0].strip().lower() == _PROTOBUF
+
+
+connect_query = QueryReader(ConnectQuery).read

@@ -8,9 +8,10 @@ from functools import partial
 from typing import Any
 from urllib.parse import parse_qs
 
-from zaqar_redis.api.channels.exchange import Receive, Send, header, query
+from zaqar_redis import errors
 from zaqar_redis.api.channels.origins import AllowedOrigins
-from zaqar_redis.api.channels.streams import CONNECT, disconnect_push
+from zaqar_redis.api.channels.streams import connect_query, disconnect_push
+from zaqar_redis.api.exchange import Receive, Send
 from zaqar_redis.api.server.outbox import FlushScheduler, Outbox
 from zaqar_redis.api.server.sockets import FRAMES, encode_frame
 from zaqar_redis.realtime.node.node import Node
@@ -53,7 +54,9 @@ class WebSocket:
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         await receive()
-        if not self._origins.allow(header(scope, b"origin"), header(scope, b"host")):
+        try:
+            self._origins.check(dict(scope["headers"]))
+        except errors.Forbidden:
             await send({"type": "websocket.close"})  # before it was accepted: 403
             return
         codec, subprotocol = self._negotiate(scope)
@@ -99,9 +102,9 @@ class UniWebSocket(WebSocket):
     disconnect_push = staticmethod(partial(disconnect_push, UNI_JSON))
 
     async def _connect_from_query(self, session: Session, scope: dict[str, Any]) -> None:
-        request = query(scope, CONNECT)
-        if request:
-            await session.receive(request.encode())
+        command = connect_query(scope["query_string"].decode("latin-1")).cf_connect
+        if command:
+            await session.receive(command.encode())
 
     async def _receive(self, session: Session, frame: bytes) -> None:
         if not session.connected:

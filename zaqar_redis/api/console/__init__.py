@@ -11,24 +11,21 @@ import asyncio
 import hashlib
 import importlib.util
 import time
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
 
-import falcon.asgi
 import msgspec
 from msgspec import Struct
 
-from zaqar_redis import rules
-from zaqar_redis.api.channels.server import ApiKeyAuth
+from zaqar_redis import errors, rules
+from zaqar_redis.api.exchange import Answer, Request
+from zaqar_redis.api.routes import ApiRoute, Body, Guard
 from zaqar_redis.auth import tickets
 from zaqar_redis.realtime.protocol.codes import CommandRejected
 from zaqar_redis.realtime.session.namespaces import Namespaces
 
-#: Bytes of a request: the name of a channel.
-_BODY_MAX = 4096
 _MEDIA_TYPES = {
-    ".html": falcon.MEDIA_HTML,
+    ".html": "text/html; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
     ".css": "text/css",
 }
@@ -39,6 +36,13 @@ _POLICY = (
     "style-src 'self' 'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
+_HEADERS = (
+    ("cache-control", "no-cache"),  # cached, but validated at each use
+    ("content-security-policy", _POLICY),
+    ("x-content-type-options", "nosniff"),
+    ("referrer-policy", "no-referrer"),
+)
+_NOT_STORED = (("cache-control", "no-store"),)
 _CHARTS = "plotly.min.js"
 
 
@@ -47,15 +51,6 @@ class ConsoleSettings(Struct, frozen=True):
     secret: bytes = b""
     #: whether a key is required
     guarded: bool = True
-
-
-class ConsoleInfo(Struct):
-    """The settings that the page needs before anybody has signed in."""
-
-    #: needed, free (no key is required) or unset (no key is configured)
-    key: str
-    project: str
-    charts: bool
 
 
 class _TicketRequest(Struct):
@@ -89,89 +84,60 @@ def _files() -> dict[str, StaticFile]:
     return found
 
 
-class ConsolePage:
-    def __init__(self, files: dict[str, StaticFile]) -> None:
-        self._files = files
-
-    async def on_get(
-        self, req: falcon.asgi.Request, resp: falcon.asgi.Response, name: str = "index.html"
-    ) -> None:
-        file = self._files.get(name)
-        if file is None:
-            raise falcon.HTTPNotFound(description=f"the console has no file {name}")
-        # The charts are megabytes: a thread reads them, and other requests go on.
-        etag = await asyncio.to_thread(lambda: file.etag)
-        resp.etag = etag
-        resp.set_header("Cache-Control", "no-cache")  # cached, but validated at each use
-        resp.set_header("Content-Security-Policy", _POLICY)
-        resp.set_header("X-Content-Type-Options", "nosniff")
-        resp.set_header("Referrer-Policy", "no-referrer")
-        resp.content_type = file.media_type
-        if any(etag == known or known == "*" for known in req.if_none_match or ()):
-            resp.status = 304
-        else:
-            resp.data = file.content
-
-
-class ConsoleRedirect:
-    """``/console`` without the slash that relative names in the page need."""
-
-    async def on_get(self, req: falcon.asgi.Request, resp: falcon.asgi.Response) -> None:
-        resp.status = 308
-        resp.set_header("Location", "/console/")
-
-
-class ConsoleInfoResource:
-    def __init__(self, about: ConsoleInfo) -> None:
-        self._about = msgspec.json.encode(about)
-
-    async def on_get(self, req: falcon.asgi.Request, resp: falcon.asgi.Response) -> None:
-        resp.set_header("Cache-Control", "no-store")
-        resp.data = self._about
-
-
-class TicketResource:
-    """``POST /console/token``: a token for the live tail of one channel."""
-
-    def __init__(
-        self, guard: ApiKeyAuth, secret: bytes, namespaces: Namespaces, project: str
-    ) -> None:
-        self._guard = guard
-        self._secret = secret
+class ConsoleHandlers:
+    def __init__(self, settings: ConsoleSettings, namespaces: Namespaces, project: str) -> None:
+        self._secret = settings.secret
         self._namespaces = namespaces
         self._project = project
+        self._files = _files()
+        # "free": none is required; "unset": none is configured
+        key = ("needed" if settings.guarded else "free") if settings.secret else "unset"
+        about = {"key": key, "project": project, "charts": _CHARTS in self._files}
+        self._about = Answer(msgspec.json.encode(about), headers=_NOT_STORED)
 
-    async def on_post(self, req: falcon.asgi.Request, resp: falcon.asgi.Response) -> None:
-        self._guard.check(req)
-        body = await req.stream.read(_BODY_MAX)
+    async def redirect(self, request: Request[None, None]) -> Answer:
+        """The page, with the slash that relative names in it need."""
+        return Answer(status=308, headers=(("location", "/console/"),))
+
+    async def get_file(self, request: Request[None, None], name: str = "index.html") -> Answer:
+        """A file of the page."""
+        file = self._files.get(name)
+        if file is None:
+            raise errors.NotFound(why=f"The console has no file {name}.")
+        # The charts are megabytes: a thread reads them, and other requests go on.
+        etag = await asyncio.to_thread(lambda: file.etag)
+        headers = (*_HEADERS, ("etag", f'"{etag}"'))
+        if etag in (request.header(b"if-none-match") or ""):
+            return Answer(status=304, headers=headers)
+        return Answer(file.content, headers=headers, media_type=file.media_type)
+
+    async def about(self, request: Request[None, None]) -> Answer:
+        """What the page needs to know before anybody has signed in."""
+        return self._about
+
+    async def issue_ticket(self, request: Request[None, _TicketRequest]) -> Answer:
+        """A token for the live tail of one channel."""
+        channel = request.document.channel
         try:
-            channel = msgspec.json.decode(body, type=_TicketRequest).channel
             self._namespaces.options(channel)
-        except msgspec.DecodeError as error:
-            raise falcon.HTTPBadRequest(description=str(error)) from error
         except CommandRejected as refused:
-            raise falcon.HTTPBadRequest(description=refused.error.message) from refused
-        project = rules.project_id(req.get_header("X-Project-ID") or self._project)
+            raise errors.BadRequest(why=refused.error.message) from refused
+        project = rules.project_id(request.header(b"x-project-id") or self._project)
         token = tickets.issue(self._secret, project, channel, time.time())
-        resp.set_header("Cache-Control", "no-store")
-        resp.data = msgspec.json.encode({"token": token})
+        return Answer(msgspec.json.encode({"token": token}), headers=_NOT_STORED)
 
 
-def install(
-    app: falcon.asgi.App[Any, Any],
-    settings: ConsoleSettings,
-    guard: ApiKeyAuth,
-    namespaces: Namespaces,
-    project: str,
-) -> None:
-    """Adds the routes of the console."""
-    files = _files()
-    key = ("needed" if settings.guarded else "free") if settings.secret else "unset"
-    page = ConsolePage(files)
-    app.add_route("/console", ConsoleRedirect())
-    app.add_route("/console/", page)
-    app.add_route("/console/{name}", page)
-    app.add_route(
-        "/console/about", ConsoleInfoResource(ConsoleInfo(key, project, _CHARTS in files))
-    )
-    app.add_route("/console/token", TicketResource(guard, settings.secret, namespaces, project))
+def routes(
+    settings: ConsoleSettings, guard: Guard, namespaces: Namespaces, project: str
+) -> list[ApiRoute]:
+    handlers = ConsoleHandlers(settings, namespaces, project)
+    row = partial(ApiRoute, public=True, checked=False)
+    read = partial(row, "GET", action="console:read")
+    post = partial(row, "POST", action="console:ticket", guard=guard)
+    return [
+        read("/console", handlers.redirect),
+        read("/console/", handlers.get_file),
+        read("/console/{name}", handlers.get_file),
+        read("/console/about", handlers.about),
+        post("/console/token", handlers.issue_ticket, body=Body(_TicketRequest, "A ticket")),
+    ]

@@ -7,14 +7,14 @@ import re
 from collections.abc import Iterable
 
 from zaqar_redis.api.endpoints import Endpoint
-from zaqar_redis.api.routes import Route
+from zaqar_redis.api.routes import ApiRoute
 
 #: Valid names of queues, and all ids; others take the ordinary way.
 _SEGMENT = r"([A-Za-z0-9_.-]{1,64})"
 
 
 class HotRoutes:
-    def __init__(self, routes: Iterable[Route]) -> None:
+    def __init__(self, routes: Iterable[ApiRoute]) -> None:
         by_path: dict[str, dict[bytes, Endpoint]] = {}
         for route in routes:
             if route.hot:

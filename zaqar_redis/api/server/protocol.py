@@ -274,7 +274,10 @@ class HttpProtocol(HttpToolsProtocol):
         checks, endpoint = self._app.checks, request.endpoint
         route = endpoint.route
         try:
-            checks.check_head(route.method, request)
+            if route.checked:
+                checks.check_head(route.method, request)
+            if route.guard is not None:
+                route.guard(request)
             if not route.public:
                 checks.identify(request)
             verb = endpoint(request, request.params)

@@ -12,6 +12,8 @@ from collections.abc import Callable
 
 #: Name of the ASGI extension under which an application finds its response's transport.
 TRANSPORT = "zaqar_redis.transport"
+#: Seconds for a client to take what was written before its connection is cut.
+_CLOSE_TIMEOUT = 5.0
 
 
 class ResponseStream:
@@ -39,12 +41,17 @@ class ResponseStream:
     def drop(self) -> None:
         self.end(0, "")
 
-    def abort(self) -> None:
-        """Closes the connection without what is not yet sent."""
-        self._transport.abort()
+    def limit_close(self) -> asyncio.TimerHandle:
+        """Cuts off a client that does not read: it must not keep the service from stopping.
 
-    def abort_if_closing(self) -> None:
-        """Does the same, if the connection is only waiting until the rest is sent."""
+        Returns the limit of the time until most of the rest is sent; cancel it then.  The little
+        that the transport still has when it is closed has the same time.
+        """
+        loop = asyncio.get_running_loop()
+        loop.call_later(_CLOSE_TIMEOUT, self._abort_if_closing)
+        return loop.call_later(_CLOSE_TIMEOUT, self._transport.abort)
+
+    def _abort_if_closing(self) -> None:
         if self._transport.is_closing():
             self._transport.abort()
 

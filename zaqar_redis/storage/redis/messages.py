@@ -11,7 +11,7 @@ import msgspec
 from zaqar_redis import errors
 from zaqar_redis.clock import Clock
 from zaqar_redis.keyspace import envelope, keys
-from zaqar_redis.keyspace.script import Script, Steps, verb
+from zaqar_redis.keyspace.script import Script, Steps, Verb, verb
 from zaqar_redis.records import ClaimResult, IdempotencyKey, Message, NewMessage, Page, PostResult
 from zaqar_redis.storage.contract import PostDeadLetter
 from zaqar_redis.storage.redis import dead_letters, decoding, identity, posting
@@ -29,7 +29,6 @@ class RedisMessages:
         #: how dead letters reach their queue
         self.dead_letter_route: PostDeadLetter = self.dead_letter
 
-    @verb
     def post(
         self,
         project: str,
@@ -40,8 +39,8 @@ class RedisMessages:
         default_ttl: int,
         size: int,
         idempotency_key: IdempotencyKey | None = None,
-    ) -> Steps[PostResult]:
-        return posting.post(
+    ) -> Verb[PostResult]:
+        steps = posting.post(
             self._now(),
             project,
             queue,
@@ -52,6 +51,7 @@ class RedisMessages:
             encrypted=drafts[0].encrypted,
             idempotency_key=idempotency_key,
         )
+        return Verb(self.client, steps)
 
     @verb
     def dead_letter(
