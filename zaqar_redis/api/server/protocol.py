@@ -301,21 +301,23 @@ class HttpProtocol(HttpToolsProtocol):
         if self.flow.write_paused:
             self._unwritten = data
         else:
-            self._write(request, data)
+            # Several requests of one read may be refused at once.
+            self._write(request, data, is_last=error is None and not self.pipeline)
 
     def resume_writing(self) -> None:
         super().resume_writing()
         if self._unwritten is not None and self._current is not None:
             data, self._unwritten = self._unwritten, None
-            self._write(self._current, data)
+            self._write(self._current, data, is_last=not self.pipeline)
 
-    def _write(self, request: HotRequest, data: bytes) -> None:
+    def _write(self, request: HotRequest, data: bytes, *, is_last: bool) -> None:
+        """*is_last*: no other answer is to be expected in this turn of the loop."""
         self._current = None
         request.response_complete = True
-        if self.pipeline:
-            self._output.write(data)
-        else:
+        if is_last:
             self._output.write_now(data)
+        else:
+            self._output.write(data)
         if not request.keep_alive:
             self.transport.close()
         self.on_response_complete()
