@@ -21,7 +21,7 @@ from tests.support.raw_http import AnswerNormalizer, RawAnswer, RawConnection, r
 from tests.support.ways import HOT, ORDINARY
 
 #: Examples of one run: some seconds.
-_EXAMPLES = int(os.environ.get("ZAQAR_REDIS_FUZZ_EXAMPLES", "600"))
+_EXAMPLES = int(os.environ.get("ZAQAR_REDIS_FUZZ_EXAMPLES", "400"))
 #: Bytes of a request that are printed when the test fails.
 _SHOWN = 1000
 #: The answer of the last request, which no other has.

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import json
+import socket
+import struct
 from collections.abc import Iterable, Iterator
 from itertools import cycle, islice
 
@@ -17,6 +19,8 @@ MESSAGES = "/v2/queues/q/messages"
 #: What stands in a stream instead of a request.
 GARBAGE = b"\x01\x02 garbage\r\n\r\n"
 _MANY = 1000
+#: Where Linux' struct tcp_info has tcpi_data_segs_in.
+_DATA_SEGMENTS_IN = 152
 
 
 @pytest.fixture
@@ -139,3 +143,25 @@ def test_requests_behind_one_that_closes_are_neither_answered_nor_done(
     with RawConnection(service.port) as other:
         other.send(request("GET", f"{MESSAGES}?echo=true", project))
         assert bodies(other.answer()) == []
+
+
+def _segments(connection: RawConnection) -> int:
+    """Returns how many times data has come: on loopback, once for each write."""
+    information = connection.socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
+    return int(struct.unpack_from("I", information, _DATA_SEGMENTS_IN)[0])
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("path", [f"{MESSAGES}?echo=true", f"{MESSAGES}/x", "/healthcheck"])
+def test_head_and_body_of_an_answer_leave_in_one_write(
+    connection: RawConnection, project: str, way: str, path: str
+) -> None:
+    connection.send(request("GET", path, project, headers=WAYS[way].items()))
+    assert connection.answer().body
+    assert _segments(connection) == 1
+
+
+def test_answers_of_one_turn_leave_in_one_write(connection: RawConnection, project: str) -> None:
+    connection.send(request("GET", f"{MESSAGES}?limit=x", project) * 20)
+    assert [answer.status for answer in connection.answers(20)] == [400] * 20
+    assert _segments(connection) == 1
