@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Iterator
 
@@ -13,13 +14,48 @@ import pytest
 from tests.api.client import ZaqarTestClient
 from tests.api.round_trips import CountedStore
 from tests.support import servers
+from tests.support.ways import HOT, WAYS
+
+#: Files of tests of hot verbs.  They run over both ways of a request.
+_HOT = {
+    "test_bad_input",
+    "test_claims",
+    "test_defects_claims",
+    "test_defects_messages",
+    "test_defects_transport",
+    "test_home",
+    "test_idempotency",
+    "test_isolation",
+    "test_limits",
+    "test_messages",
+    "test_messages_list",
+    "test_messages_post",
+    "test_requests",
+    "test_share",
+    "test_time",
+    "test_wait",
+}
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "way" in metafunc.fixturenames:
+        is_hot = metafunc.module.__name__.rpartition(".")[2] in _HOT
+        metafunc.parametrize("way", WAYS if is_hot else [HOT])
 
 
 @pytest.fixture(scope="session")
-def http() -> Iterator[httpx.Client]:
-    """One HTTP connection pool for all tests."""
-    with httpx.Client(timeout=30) as client:
-        yield client
+def http_by_way() -> Iterator[dict[str, httpx.Client]]:
+    """One HTTP connection pool for all tests, by the way that requests take."""
+    with contextlib.ExitStack() as stack:
+        yield {
+            way: stack.enter_context(httpx.Client(timeout=30, headers=headers))
+            for way, headers in WAYS.items()
+        }
+
+
+@pytest.fixture
+def http(http_by_way: dict[str, httpx.Client], way: str) -> httpx.Client:
+    return http_by_way[way]
 
 
 @pytest.fixture

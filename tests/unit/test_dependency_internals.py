@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The internals of the HTTP server that `zaqar_redis.api` uses still exist.
+"""The internals of dependencies that `zaqar_redis` uses still exist.
 
 None of them are public API.  Where a name is missing in a new release: find what replaced
-it, fix the module that uses it, run tests/realtime, tests/faults and tests/api, and only
+it, fix the module that uses it, run tests/realtime, tests/faults, tests/server and tests/api, and only
 then raise the upper bound in setup.cfg.
 """
 
@@ -17,10 +17,16 @@ from collections.abc import Iterable
 from importlib import metadata
 
 import gunicorn.sock
+import hiredis
 import pytest
 from gunicorn.arbiter import Arbiter
 from gunicorn.workers.base import Worker as GunicornWorker
+from redis._parsers import _AsyncHiredisParser
+from redis.asyncio.connection import AbstractConnection
+from redis.exceptions import ResponseError
 from uvicorn import Config, Server
+from uvicorn.protocols.http import httptools_impl
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.protocols.websockets import websockets_sansio_impl
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
@@ -30,16 +36,24 @@ from websockets.http11 import Request
 from websockets.server import ServerProtocol
 
 from tests.conventions.files import ROOT
+from zaqar_redis.api.server.protocol import HotRequest
 from zaqar_redis.api.server.sockets import EventQueue
 
 WORKER, SOCKETS = "api/server/worker.py", "api/server/sockets.py"
+PROTOCOL, BATCH = "api/server/protocol.py", "keyspace/batch.py"
 
 #: Module that uses it, class that has it, and names of methods and attributes.
 USED: list[tuple[str, type, str]] = [
-    (WORKER, HttpToolsProtocol, "connection_made data_received config connections loop"),
-    (WORKER, HttpToolsProtocol, "on_message_begin on_headers_complete on_message_complete"),
-    (WORKER, HttpToolsProtocol, "cycle scope transport"),
-    (WORKER, RequestResponseCycle, "response_started"),
+    (PROTOCOL, HttpToolsProtocol, "connection_made connection_lost data_received resume_writing"),
+    (PROTOCOL, HttpToolsProtocol, "on_message_begin on_url on_header on_headers_complete"),
+    (PROTOCOL, HttpToolsProtocol, "on_body on_message_complete on_response_complete"),
+    (PROTOCOL, HttpToolsProtocol, "send_400_response shutdown _start_asgi_task"),
+    (PROTOCOL, HttpToolsProtocol, "app config connections loop parser server_state transport"),
+    (PROTOCOL, HttpToolsProtocol, "cycle pipeline flow scope url headers expect_100_continue"),
+    (PROTOCOL, HttpToolsProtocol, "timeout_keep_alive"),
+    (PROTOCOL, RequestResponseCycle, "response_started response_complete keep_alive disconnected"),
+    (PROTOCOL, FlowControl, "read_paused write_paused pause_reading resume_reading"),
+    (PROTOCOL, ServerState, "default_headers total_requests"),
     (WORKER, Server, "serve shutdown on_tick should_exit started server_state"),
     (WORKER, ServerState, "connections"),
     (WORKER, Config, "app"),
@@ -53,15 +67,24 @@ USED: list[tuple[str, type, str]] = [
     (SOCKETS, WebSocketsSansIOProtocol, "close_sent close_timer disconnected"),
     (SOCKETS, ServerProtocol, "send_close data_to_send logger"),
     (SOCKETS, Request, "headers path"),
+    (BATCH, AbstractConnection, "_reader _parser send_packed_command"),
+    (BATCH, _AsyncHiredisParser, "parse_error"),
 ]
 #: Functions that are overridden or called, with their parameters.
 SIGNATURES = [
     (WORKER, Server.on_tick, ["self", "counter"]),
     (WORKER, Server.shutdown, ["self", "sockets"]),
     (WORKER, Server.serve, ["self", "sockets"]),
+    (PROTOCOL, HttpToolsProtocol._start_asgi_task, ["self", "cycle", "app"]),
+    (PROTOCOL, HttpToolsProtocol.on_header, ["self", "name", "value"]),
+    (PROTOCOL, HttpToolsProtocol.on_body, ["self", "body"]),
+    (PROTOCOL, HttpToolsProtocol.send_400_response, ["self", "msg"]),
+    (PROTOCOL, FlowControl, ["transport"]),
     (SOCKETS, WebSocketsSansIOProtocol.handle_connect, ["self", "event"]),
     (SOCKETS, ServerProtocol.send_close, ["self", "code", "reason"]),
 ]
+#: What uvicorn uses only of requests that take its own way.
+_OF_ORDINARY_REQUESTS = {"body", "more_body", "run_asgi"}
 #: Packages with used internals, named as in setup.cfg.
 BOUND = sorted({kind.__module__.partition(".")[0].replace("_", "-") for _, kind, _ in USED})
 
@@ -99,8 +122,8 @@ def _changed(kind: type, user: str, what: Iterable[str]) -> str:
     return (
         f"{package} {metadata.version(package)}: {kind.__qualname__} is without "
         f"{', '.join(what)}, which zaqar_redis/{user} uses; find what replaced it, fix that "
-        "file, and raise the bound in setup.cfg when tests/realtime, tests/faults and tests/api "
-        "pass"
+        "file, and raise the bound in setup.cfg when tests/realtime, tests/faults, tests/server and "
+        "tests/api pass"
     )
 
 
@@ -125,13 +148,44 @@ def test_websocket_event_queue_has_the_methods_uvicorn_calls() -> None:
     assert used <= set(dir(EventQueue)), "see Events in zaqar_redis/api/server/sockets.py"
 
 
+def test_hot_request_has_what_uvicorn_uses_of_a_cycle() -> None:
+    source = inspect.getsource(HttpToolsProtocol)
+    used = set(re.findall(r"\bcycle\.(\w+)", source)) - _OF_ORDINARY_REQUESTS
+    assert used
+    assert used <= names(HotRequest), f"see HotRequest in zaqar_redis/{PROTOCOL}"
+
+
+def test_uvicorn_keeps_pipelined_requests_as_the_protocol_does() -> None:
+    source = inspect.getsource(httptools_impl)
+    assert re.findall(r"self\.pipeline\.\w+\(.*\)", source) == [
+        "self.pipeline.appendleft((self.cycle, app))",
+        "self.pipeline.pop()",
+    ], f"see on_headers_complete and on_response_complete in zaqar_redis/{PROTOCOL}"
+
+
+def test_uvicorn_tells_of_answers_by_the_method_that_is_overridden() -> None:
+    source = inspect.getsource(HttpToolsProtocol.on_headers_complete)
+    assert "on_response=self.on_response_complete" in source
+    assert "self._start_asgi_task(self.cycle, app)" in source
+
+
+def test_hiredis_reads_replies_and_errors_of_redis_py() -> None:
+    missing_reply = object()
+    reader = hiredis.Reader(replyError=_AsyncHiredisParser.parse_error, notEnoughData=missing_reply)
+    reader.feed(b"+OK\r\n-ERR refused\r\n$-1\r\n$3\r\nab")
+    assert reader.gets() == b"OK"
+    assert isinstance(reader.gets(), ResponseError)
+    assert reader.gets() is None
+    assert reader.gets() is missing_reply
+
+
 @pytest.mark.parametrize("package", BOUND)
 def test_dependency_with_used_internals_has_upper_version_bound(package: str) -> None:
     config = configparser.ConfigParser()
     config.read(ROOT / "setup.cfg")
     lines = config["options"]["install_requires"].splitlines()
     [bounds] = [line for line in lines if re.match(rf"{package}\b(?!-)", line)]
-    assert re.fullmatch(rf"{package}>=[\d.]+,<[\d.]+", bounds), bounds
+    assert re.fullmatch(rf"{package}(\[\w+\])?>=[\d.]+,<[\d.]+", bounds), bounds
 
 
 def test_missing_internal_is_reported_with_its_user() -> None:

@@ -9,11 +9,12 @@ in order.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sized
 from functools import lru_cache, partial
 from http import HTTPStatus
 from typing import Any, Protocol, cast
 
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from zaqar_redis.api import problems
@@ -92,6 +93,18 @@ class CoalescingTransport:
         return getattr(self._transport, name)
 
 
+class PipelineFlow(FlowControl):
+    """Reads nothing while requests wait for their turn: a client may send without end."""
+
+    def __init__(self, transport: asyncio.Transport, pipeline: Sized) -> None:
+        super().__init__(transport)
+        self._pipeline = pipeline
+
+    def resume_reading(self) -> None:
+        if not self._pipeline:
+            super().resume_reading()
+
+
 class _NoEvent:
     """In the place of an event that nobody waits for."""
 
@@ -139,7 +152,8 @@ class HotRequest(Request[Any, Any]):
 
 class HttpProtocol(HttpToolsProtocol):
     _in_head = False
-    _head = 0
+    #: bytes of a head, but those of the data in which it begins; None: they were not counted yet
+    _head: int | None = None
     #: start of a request that is not complete, by the loop's clock; None: there is none
     _request_started_at: float | None = None
     #: end of the last response, if no request has begun since
@@ -148,15 +162,18 @@ class HttpProtocol(HttpToolsProtocol):
     _current: HotRequest | None = None
     #: its answer, which waits until the client has read what was written before
     _unwritten: bytes | None = None
+    #: ends the connection when all requests are answered, for no request comes after them
+    _rejection: Callable[[], None] | None = None
 
     # uvicorn declares a BaseTransport; the server passes a Transport.
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self._output = CoalescingTransport(transport)
         super().connection_made(cast(asyncio.Transport, self._output))
+        self.flow = PipelineFlow(self.transport, self.pipeline)
         self._app = cast(ServedApp, self.config.app)
         self._request_started_at = self.loop.time()
         if len(self.connections) > self._app.settings.max_connections:
-            self._reject(_TOO_MANY)
+            self._refuse(_TOO_MANY)
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
@@ -164,14 +181,17 @@ class HttpProtocol(HttpToolsProtocol):
             self._current.disconnect()
 
     def data_received(self, data: bytes) -> None:
+        if self._rejection is not None:
+            return
         super().data_received(data)
         if self._in_head:
-            self._head += len(data)
+            # The data in which it begins may hold whole requests before it.
+            self._head = 0 if self._head is None else self._head + len(data)
             if self._head > _HEAD_MAX and not self.transport.is_closing():
-                self._reject(_TOO_LARGE)
+                self._refuse(_TOO_LARGE)
 
     def on_message_begin(self) -> None:
-        self._in_head, self._head = True, 0
+        self._in_head, self._head = True, None
         self._idle_since = None
         self._request_started_at = self.loop.time()
         self.url = b""
@@ -181,14 +201,15 @@ class HttpProtocol(HttpToolsProtocol):
         self.headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
-        self._in_head = False
         headers = dict(self.headers)
         url = self.url
         path, _, query = (url if url.isascii() else b"").decode().partition("?")
         found = self._app.hot_routes.find(self.parser.get_method(), path)
         if found is None or "#" in query or not self._is_plain(headers, found[0].size_max):
             self._begin_ordinary(headers)
+            self._in_head = False  # not earlier: what fails here is no request yet
             return
+        self._in_head = False
         request = HotRequest(*found, path, query, headers)
         before = self.cycle
         self.cycle = cast(Any, request)
@@ -213,6 +234,8 @@ class HttpProtocol(HttpToolsProtocol):
         self.url = url
         self.headers += all_headers
         self.expect_100_continue = headers.get(b"expect", b"").lower() == b"100-continue"
+        if self.parser.get_http_version() not in ("1.0", "1.1"):
+            raise ValueError("another version of HTTP")  # uvicorn answers 400
         extensions: dict[str, Any] = {TRANSPORT: self.transport}
         self.scope["extensions"] = extensions
         super().on_headers_complete()
@@ -227,7 +250,8 @@ class HttpProtocol(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         self._request_started_at = None
         request: Any = self.cycle
-        if type(request) is not HotRequest:
+        # The handshake of a socket is no cycle: the one before it may be hot, and complete.
+        if type(request) is not HotRequest or request.is_complete:
             super().on_message_complete()
             return
         request.is_complete = True
@@ -277,21 +301,23 @@ class HttpProtocol(HttpToolsProtocol):
         if self.flow.write_paused:
             self._unwritten = data
         else:
-            self._write(request, data)
+            # Several requests of one read may be refused at once.
+            self._write(request, data, is_last=error is None and not self.pipeline)
 
     def resume_writing(self) -> None:
         super().resume_writing()
         if self._unwritten is not None and self._current is not None:
             data, self._unwritten = self._unwritten, None
-            self._write(self._current, data)
+            self._write(self._current, data, is_last=not self.pipeline)
 
-    def _write(self, request: HotRequest, data: bytes) -> None:
+    def _write(self, request: HotRequest, data: bytes, *, is_last: bool) -> None:
+        """*is_last*: no other answer is to be expected in this turn of the loop."""
         self._current = None
         request.response_complete = True
-        if self.pipeline:
-            self._output.write(data)
-        else:
+        if is_last:
             self._output.write_now(data)
+        else:
+            self._output.write(data)
         if not request.keep_alive:
             self.transport.close()
         self.on_response_complete()
@@ -315,31 +341,53 @@ class HttpProtocol(HttpToolsProtocol):
         self.server_state.total_requests += 1
         if self.transport.is_closing():
             return
-        if self.flow.read_paused:
-            self.flow.resume_reading()
         if self.pipeline:
             cycle, app = self.pipeline.pop()
             self._start_asgi_task(cycle, app)
+        elif self._rejection is not None:
+            self._rejection()
         else:
             self._idle_since = self.loop.time()
+        if self.flow.read_paused:
+            self.flow.resume_reading()
+            if self._request_started_at is not None:
+                self._request_started_at = self.loop.time()
 
     def time_out(self, now: float) -> None:
         """Closes the connection if it is idle, or its request is incomplete, for too long."""
-        if self.transport.is_closing():
+        if self.transport.is_closing() or self.flow.read_paused:
             return
+        cycle: Any = self.cycle
         started, idle = self._request_started_at, self._idle_since
-        if started is not None and started < now - self._app.settings.request_timeout:
-            cycle: Any = self.cycle
-            answered = (
-                type(cycle) is not HotRequest and cycle is not None and cycle.response_started
-            )
-            self._reject(b"" if answered else _TOO_SLOW)
-        elif idle is not None and started is None and idle < now - self.timeout_keep_alive:
+        if started is not None:
+            if started < now - self._app.settings.request_timeout:
+                # Its answer may have begun before its body ended, but not before its head did.
+                answered = not self._in_head and getattr(cycle, "response_started", False)
+                self._refuse(b"" if answered else _TOO_SLOW)
+        elif idle is not None and idle < now - self.timeout_keep_alive and cycle.response_complete:
             self.transport.close()
 
-    def _reject(self, answer: bytes) -> None:
-        self.transport.write(answer)
-        self.transport.close()
+    def send_400_response(self, msg: str) -> None:
+        self._reject(partial(super().send_400_response, msg))
+
+    def _refuse(self, answer: bytes) -> None:
+        def end() -> None:
+            self.transport.write(answer)
+            self.transport.close()
+
+        self._reject(end)
+
+    def _reject(self, end: Callable[[], None]) -> None:
+        """Ends the connection, after the answers of the requests before."""
+        before: Any = self.cycle
+        if not self._in_head and self._request_started_at is not None:
+            # What is wrong is the body of the last request.
+            before = self.pipeline.popleft()[0] if self.pipeline else None
+        if before is None or before.response_complete:
+            end()
+        else:
+            self._rejection = end
+            self.flow.pause_reading()
 
 
 @lru_cache(maxsize=64)  # the statuses of a second

@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Connections that are idle, slow, half closed or lost, and clients that do not read."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support import servers
+from tests.support.raw_http import RawConnection, request
+from tests.support.ways import WAYS
+from zaqar_redis.keyspace import keys
+
+MESSAGES = "/v2/queues/q/messages"
+DOCUMENT = b'{"messages": [{"body": "kept"}]}'
+PING = request("GET", "/v2/ping")
+
+
+def kept(service: servers.RunningService, project: str) -> list[object]:
+    with RawConnection(service.port) as connection:
+        connection.send(request("GET", f"{MESSAGES}?echo=true", project))
+        return [message["body"] for message in json.loads(connection.answer().body)["messages"]]
+
+
+def wait_until_waiting(redis: servers.RedisServer, project: str) -> None:
+    """Waits until a long poll waits for messages."""
+    feed = keys.of_queue(project, "q").feed
+    with redis.client() as client:
+        servers.wait_for(lambda: client.pubsub_numsub(feed)[0][1] > 0, "a waiting request")
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_idle_connection_is_closed_after_its_last_answer(
+    impatient: servers.RunningService, way: str
+) -> None:
+    with RawConnection(impatient.port) as connection:
+        for _ in range(3):
+            connection.send(request("GET", "/v2/ping", headers=WAYS[way].items()))
+            assert connection.answer().status == 204
+        assert connection.rest() == b""
+
+
+def test_connection_with_a_long_poll_is_not_idle(
+    impatient: servers.RunningService, project: str
+) -> None:
+    """The rest of its request comes when the answer before was sent: that is when it was idle."""
+    wait = request("POST", "/v2/queues/q/claims?wait=3", project)
+    with RawConnection(impatient.port) as connection:
+        connection.send(PING + wait[:10])
+        assert connection.answer().status == 204
+        connection.send(wait[10:])
+        assert connection.answer().status == 204
+
+
+@pytest.fixture(scope="module")
+def strict(redis_server: servers.RedisServer) -> Iterator[servers.RunningService]:
+    with servers.service(redis_server.uri, options={"server": {"request_timeout": "1.0"}}) as made:
+        yield made
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("begun", ["GET /v2/ping HTTP/1.1\r\nX-Slow:", "POST"])
+def test_second_request_of_a_connection_times_out_too(
+    strict: servers.RunningService, project: str, way: str, begun: str
+) -> None:
+    post = request("POST", MESSAGES, project, DOCUMENT, WAYS[way].items())
+    with RawConnection(strict.port) as connection:
+        connection.send(post + (post[:-1] if begun == "POST" else begun.encode()))
+        assert connection.answer().status == 201
+        assert connection.rest().startswith(b"HTTP/1.1 408 ")
+    assert kept(strict, project) == ["kept"]
+
+
+def test_request_cut_off_behind_a_long_poll_times_out_after_its_answer(
+    strict: servers.RunningService, project: str
+) -> None:
+    wait = request("POST", "/v2/queues/q/claims?wait=3", project)
+    with RawConnection(strict.port) as connection:
+        connection.send(wait + b"GET /v2/ping HTTP/1.1\r\n")
+        assert connection.answer().status == 204
+        assert connection.rest().startswith(b"HTTP/1.1 408 ")
+
+
+def test_request_that_the_server_does_not_read_does_not_time_out(
+    strict: servers.RunningService, redis_server: servers.RedisServer, project: str
+) -> None:
+    """Behind a long poll and another request, reading is paused."""
+    wait = request("POST", "/v2/queues/q/claims?wait=3", project)
+    with RawConnection(strict.port) as connection:
+        connection.send(wait + PING + PING[:-1])
+        wait_until_waiting(redis_server, project)
+        connection.send(PING[-1:])
+        assert [answer.status for answer in connection.answers(3)] == [204] * 3
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_half_closed_connection_is_closed_after_its_answers(
+    service: servers.RunningService, project: str, way: str
+) -> None:
+    with RawConnection(service.port) as connection:
+        connection.send(request("POST", MESSAGES, project, DOCUMENT, WAYS[way].items()))
+        assert connection.answer().status == 201
+        connection.half_close()
+        assert connection.rest() == b""
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_request_cut_off_by_a_half_close_is_not_done(
+    service: servers.RunningService, project: str, way: str
+) -> None:
+    post = request("POST", MESSAGES, project, DOCUMENT, WAYS[way].items())
+    with RawConnection(service.port) as connection:
+        connection.send(PING + post[:-1])
+        assert connection.answer().status == 204
+        connection.half_close()
+        assert connection.rest() == b""
+    assert kept(service, project) == []
+
+
+#: Bytes of requests, or of memory, that one client may cost: several times what the buffers of
+#: two sockets take, and a fraction of what an endless backlog would have.
+_PILE_MAX = 64 * 1024 * 1024
+
+
+def _resident_bytes(pid: int) -> int:
+    fields = Path(f"/proc/{pid}/statm").read_text().split()
+    return int(fields[1]) * 4096
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_service_stops_reading_from_client_that_does_not_read(
+    service: servers.RunningService, project: str, way: str
+) -> None:
+    """Neither requests nor answers of one client pile up in the worker."""
+    document = b'{"messages": [{"body": "%b"}]}' % (b"x" * 10_000)
+    padding = [("X-Padding", "x" * 8_000), *WAYS[way].items()]
+    ask = request("GET", f"{MESSAGES}?echo=true", project, headers=padding)
+    (worker,) = service.workers()
+    count = 0
+    with RawConnection(service.port) as connection:
+        connection.send(request("POST", MESSAGES, project, document))
+        assert connection.answer().status == 201
+        before = _resident_bytes(worker)
+        sent = _fill(connection.socket, ask)
+        assert _resident_bytes(worker) - before < _PILE_MAX
+        assert len(kept(service, project)) == 1  # others are served
+        # It goes on when the client reads.
+        count = sent // len(ask)
+        assert [connection.answer().status for _ in range(count)] == [200] * count
+
+
+def _fill(connection: socket.socket, piece: bytes) -> int:
+    """Sends pieces until the other side has stopped reading; returns their bytes."""
+    connection.settimeout(1)
+    sent = 0
+    try:
+        while sent < _PILE_MAX:
+            sent += connection.send((piece * 100)[sent % len(piece) :])
+    except TimeoutError:
+        connection.settimeout(60)
+        return sent
+    raise AssertionError(f"the service has read {sent} bytes")

@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where requests end, and what old and careful clients send."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support import servers
+from tests.support.raw_http import RawConnection, chunked, request
+from tests.support.ways import HOT, ORDINARY, WAYS
+
+MESSAGES = "/v2/queues/q/messages"
+DOCUMENT = b'{"messages": [{"body": "kept"}]}'
+#: More than any post may have.
+_TOO_LARGE = 512 * 1024
+
+
+@pytest.fixture
+def connection(service: servers.RunningService) -> Iterator[RawConnection]:
+    with RawConnection(service.port) as made:
+        yield made
+
+
+def kept(connection: RawConnection, project: str) -> list[object]:
+    connection.send(request("GET", f"{MESSAGES}?echo=true", project))
+    return [message["body"] for message in json.loads(connection.answer().body)["messages"]]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_request_sent_byte_by_byte_is_served(
+    connection: RawConnection, project: str, way: str
+) -> None:
+    for byte in request("POST", MESSAGES, project, DOCUMENT, WAYS[way].items()):
+        connection.send(bytes([byte]))
+    assert connection.answer().status == 201
+    assert kept(connection, project) == ["kept"]
+
+
+@pytest.mark.parametrize(
+    "chunks", [[DOCUMENT], [DOCUMENT[:5], DOCUMENT[5:]], [b"%c" % byte for byte in DOCUMENT]]
+)
+def test_chunked_body_is_joined(
+    connection: RawConnection, project: str, chunks: list[bytes]
+) -> None:
+    head = request("POST", MESSAGES, project, headers=[("Transfer-Encoding", "chunked")])
+    connection.send(head + chunked(*chunks))
+    assert connection.answer().status == 201
+    assert kept(connection, project) == ["kept"]
+
+
+def test_client_that_expects_100_continue_is_told_to_continue(
+    connection: RawConnection, project: str
+) -> None:
+    headers = [("Expect", "100-continue")]
+    whole = request("POST", MESSAGES, project, DOCUMENT, headers)
+    connection.send(whole.removesuffix(DOCUMENT))
+    assert connection.answer().status == 100
+    connection.send(DOCUMENT)
+    assert connection.answer().status == 201
+    assert kept(connection, project) == ["kept"]
+
+
+def test_client_that_expects_100_continue_is_refused_before_its_body(
+    connection: RawConnection, project: str
+) -> None:
+    headers = [("Expect", "100-continue"), ("Content-Length", str(_TOO_LARGE))]
+    connection.send(request("POST", MESSAGES, project, headers=headers))
+    assert connection.answer().status in (100, 400)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_body_over_the_limit_is_refused_and_connection_goes_on(
+    connection: RawConnection, project: str, way: str
+) -> None:
+    connection.send(request("POST", MESSAGES, project, b"x" * _TOO_LARGE, WAYS[way].items()))
+    answer = connection.answer()
+    assert answer.status == 400
+    assert b"Messages may be at most" in answer.body
+    assert kept(connection, project) == []
+
+
+def test_chunked_body_over_the_limit_is_refused(connection: RawConnection, project: str) -> None:
+    head = request("POST", MESSAGES, project, headers=[("Transfer-Encoding", "chunked")])
+    connection.send(head + chunked(*[b"x" * 4096] * (_TOO_LARGE // 4096)))
+    answer = connection.answer()
+    assert answer.status == 400
+    assert b"Messages may be at most" in answer.body
+    assert kept(connection, project) == []
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_unread_body_of_a_hot_route_is_skipped(
+    connection: RawConnection, project: str, way: str
+) -> None:
+    for size in (1, 1000, _TOO_LARGE):
+        connection.send(request("GET", MESSAGES, project, b"x" * size, WAYS[way].items()))
+        assert connection.answer().status == 200
+    assert kept(connection, project) == []
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    ("version", "headers", "closes"),
+    [
+        ("1.1", [], False),
+        ("1.1", [("Connection", "keep-alive")], False),
+        ("1.1", [("Connection", "close")], True),
+        ("1.0", [], True),
+        # As uvicorn does: clients of HTTP/1.0 expect nothing else without the header's echo.
+        ("1.0", [("Connection", "keep-alive")], True),
+    ],
+)
+def test_connection_closes_as_version_and_header_say(
+    connection: RawConnection,
+    project: str,
+    way: str,
+    version: str,
+    headers: list[tuple[str, str]],
+    closes: bool,
+) -> None:
+    sent = [*headers, *WAYS[way].items()]
+    connection.send(request("GET", MESSAGES, project, headers=sent, version=version))
+    answer = connection.answer()
+    assert answer.status == 200
+    assert answer.head.startswith(b"HTTP/1.1 ")
+    assert (answer.headers.get("connection") == "close") is closes
+    if closes:
+        assert connection.rest() == b""
+    else:
+        assert kept(connection, project) == []
+
+
+@pytest.mark.parametrize("path", ["/v2/ping", "/health", "/healthcheck"])
+def test_answer_to_head_has_no_body(connection: RawConnection, path: str) -> None:
+    connection.send(request("HEAD", path) + request("GET", path))
+    without, full = connection.answer("HEAD"), connection.answer()
+    assert without.status == full.status
+    assert without.headers.get("content-length") == full.headers.get("content-length")
+
+
+@pytest.mark.parametrize("version", ["2.0", "0.9"])
+def test_request_of_another_version_is_refused(
+    connection: RawConnection, project: str, version: str
+) -> None:
+    connection.send(request("GET", MESSAGES, project, version=version))
+    assert connection.answer().status == 400
+    assert connection.rest() == b""
+
+
+@pytest.mark.parametrize("before", [[], [HOT], [ORDINARY], [HOT, HOT, ORDINARY]])
+def test_endless_head_is_refused_after_the_answers_of_requests_before(
+    connection: RawConnection, project: str, before: list[str]
+) -> None:
+    whole = [request("GET", MESSAGES, project, headers=WAYS[way].items()) for way in before]
+    connection.send(b"".join(whole) + b"GET / HTTP/1.1\r\nX-Long: " + b"x" * 1024 * 1024)
+    assert [answer.status for answer in connection.answers(len(before))] == [200] * len(before)
+    assert connection.rest().startswith(b"HTTP/1.1 431 ")
+
+
+def test_request_that_asks_for_another_protocol_is_answered(
+    connection: RawConnection, project: str
+) -> None:
+    """As curl --http2 asks: a server may ignore it."""
+    headers = [("Connection", "Upgrade"), ("Upgrade", "h2c")]
+    connection.send(request("GET", MESSAGES, project, headers=headers))
+    assert connection.answer().status == 200
+    assert kept(connection, project) == []
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_handshake_of_a_socket_does_not_repeat_the_request_before(
+    service: servers.RunningService, connection: RawConnection, project: str, way: str
+) -> None:
+    connection.send(request("POST", MESSAGES, project, DOCUMENT, WAYS[way].items()))
+    assert connection.answer().status == 201
+    headers = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13"}
+    headers["Sec-WebSocket-Key"] = "dGhlIHNhbXBsZSBub25jZQ=="
+    connection.send(request("GET", "/nowhere", headers=headers.items()))
+    assert connection.until_text(b"\r\n\r\n").startswith(b"HTTP/1.1 403 ")
+    with RawConnection(service.port) as other:
+        assert kept(other, project) == ["kept"]

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Requests in progress when the service stops, and when their client leaves."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support import servers
+from tests.support.raw_http import RawConnection, request
+from tests.support.ways import HOT, ORDINARY, WAYS
+
+MESSAGES = "/v2/queues/q/messages"
+#: No request times out while the store is paused.
+_PATIENT: dict[str, dict[str, object]] = {
+    "redis": {"timeout": 300},
+    "server": {"graceful_timeout": 300},
+}
+
+
+@pytest.fixture
+def lone_redis() -> Iterator[servers.RedisServer]:
+    with servers.redis_server() as own:
+        yield own
+
+
+@contextlib.contextmanager
+def paused(redis: servers.RedisServer) -> Iterator[None]:
+    redis.signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        redis.signal(signal.SIGCONT)
+
+
+def post(project: str, body: str, way: str = HOT) -> bytes:
+    document = json.dumps({"messages": [{"body": body}]}).encode()
+    return request("POST", MESSAGES, project, document, WAYS[way].items())
+
+
+def bodies(service: servers.RunningService, project: str) -> list[str]:
+    with RawConnection(service.port) as connection:
+        connection.send(request("GET", f"{MESSAGES}?echo=true&limit=20", project))
+        return [message["body"] for message in json.loads(connection.answer().body)["messages"]]
+
+
+def wait_until_read(service: servers.RunningService) -> None:
+    """Waits until the service has read what was sent to it before: it reads in this order."""
+    with RawConnection(service.port) as connection:
+        connection.send(request("HEAD", "/v2/ping"))
+        connection.answer("HEAD")
+
+
+def test_stop_closes_idle_connections_and_answers_requests_in_progress(
+    lone_redis: servers.RedisServer, project: str
+) -> None:
+    """Redis is paused when the stop begins, and goes on when idle connections are closed."""
+    sent = {"hot": [HOT], "ordinary": [ORDINARY], "pipeline": [HOT, ORDINARY, HOT, HOT]}
+    with (
+        servers.service(lone_redis.uri, options=_PATIENT) as service,
+        contextlib.ExitStack() as stack,
+    ):
+        made = {name: stack.enter_context(RawConnection(service.port)) for name in [*sent, "idle"]}
+        made["idle"].send(post(project, "first"))
+        assert made["idle"].answer().status == 201
+        with paused(lone_redis):
+            for name, ways in sent.items():
+                posts = [post(project, f"{name} {n}", way) for n, way in enumerate(ways)]
+                made[name].send(b"".join(posts))
+            wait_until_read(service)
+            service.process.send_signal(signal.SIGTERM)
+            assert made["idle"].rest() == b""
+        for name, ways in sent.items():
+            *others, last = made[name].answers(len(ways))
+            assert [answer.status for answer in (*others, last)] == [201] * len(ways)
+            assert [answer.headers.get("connection") for answer in others] == [None] * len(others)
+            assert last.headers["connection"] == "close"
+            assert made[name].rest() == b""
+        service.process.wait(60)
+    with servers.service(lone_redis.uri) as service:
+        posted = [f"{name} {number}" for name, ways in sent.items() for number in range(len(ways))]
+        assert sorted(bodies(service, project)) == sorted(["first", *posted])
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_client_that_leaves_while_its_request_waits_for_the_store_harms_nobody(
+    lone_redis: servers.RedisServer, project: str, way: str
+) -> None:
+    with servers.service(lone_redis.uri, options=_PATIENT) as service:
+        assert bodies(service, project) == []
+        staying = RawConnection(service.port)
+        with paused(lone_redis), staying:
+            with RawConnection(service.port) as leaving:
+                leaving.send(post(project, "left", way))
+                wait_until_read(service)
+                staying.send(post(project, "stayed", way))
+                wait_until_read(service)
+            wait_until_read(service)  # and has noticed who left
+            lone_redis.signal(signal.SIGCONT)
+            assert staying.answer().status == 201
+        # The other may have been sent to the store before its client left.
+        assert bodies(service, project) in (["stayed"], ["left", "stayed"])
+
+
+def test_long_poll_whose_client_leaves_takes_no_message(
+    lone_redis: servers.RedisServer, project: str
+) -> None:
+    wait = request("POST", "/v2/queues/q/claims?wait=30", project)
+    # One request may wait: another may once the service has noticed that this one left.
+    with servers.service(lone_redis.uri, options={"transport": {"max_waiting": 1}}) as service:
+        with RawConnection(service.port) as leaving:
+            leaving.send(wait)
+            wait_until_read(service)
+
+        def is_free() -> bool:
+            with RawConnection(service.port) as connection:
+                connection.send(request("POST", "/v2/queues/r/claims?wait=1", project))
+                return connection.answer().status == 204
+
+        servers.wait_for(is_free, "the place of the client that left")
+        with RawConnection(service.port) as connection:
+            connection.send(post(project, "free"))
+            assert connection.answer().status == 201
+            connection.send(request("POST", "/v2/queues/q/claims", project))
+            assert connection.answer().status == 201
