@@ -115,6 +115,7 @@ def rest_routes(handlers: HandlerSet, limits: rules.Limits, admin: bool) -> list
     share = Body(docs.ShareIn, "A share")
     ok, shown, missing = {200: None}, {200: docs.ShownMetadata}, (errors.NotFound,)
     refused = (errors.NotFound, errors.Conflict, errors.UnsupportedMediaType)
+    put_queue, counted = {201: None, 204: None}, {200: docs.StatsOut}
     versions, resources = {300: docs.VersionsOut}, {200: docs.HomeOut}
     health_report = (StoreHealth, dict[str, StoreHealth | bool])
     queue = "/v2/queues/{queue}"
@@ -159,12 +160,13 @@ def rest_routes(handlers: HandlerSet, limits: rules.Limits, admin: bool) -> list
             "queues:list",
             query=queries.QueueListQuery,
             answers={200: docs.QueuePageOut},
+            hot=True,
         ),
-        put(queue, queues.create, "queues:create", body=metadata, answers={201: None, 204: None}),
-        get(queue, queues.get, "queues:get", answers=shown),
+        put(queue, queues.create, "queues:create", body=metadata, answers=put_queue, hot=True),
+        get(queue, queues.get, "queues:get", answers=shown, hot=True),
         patch(queue, queues.patch, "queues:update", body=changes, answers=shown, problems=refused),
-        delete(queue, queues.delete, "queues:delete"),
-        get(f"{queue}/stats", queues.stats, "queues:stats", answers={200: docs.StatsOut}),
+        delete(queue, queues.delete, "queues:delete", hot=True),
+        get(f"{queue}/stats", queues.stats, "queues:stats", answers=counted, hot=True),
         post(f"{queue}/purge", queues.purge, "queues:purge", body=purge),
         post(
             f"{queue}/share",
@@ -227,9 +229,16 @@ def rest_routes(handlers: HandlerSet, limits: rules.Limits, admin: bool) -> list
             answers={201: docs.ClaimedOut, 204: None},
             hot=True,
         ),
-        get(a_claim, claims.get, "claims:get", answers={200: docs.ClaimOut}, problems=missing),
+        get(
+            a_claim,
+            claims.get,
+            "claims:get",
+            answers={200: docs.ClaimOut},
+            problems=missing,
+            hot=True,
+        ),
         patch(a_claim, claims.update, "claims:update", body=renewal, problems=missing, hot=True),
-        delete(a_claim, claims.delete, "claims:delete"),
+        delete(a_claim, claims.delete, "claims:delete", hot=True),
     ]
     if admin:
         report = {200: health_report, 503: health_report}

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from zaqar_redis import errors, rules
+from zaqar_redis.keyspace.script import ComposedVerbs, Steps, verb
 from zaqar_redis.records import Page, Queue, Stats
 from zaqar_redis.service import patches
 from zaqar_redis.storage.contract import Driver
@@ -17,42 +18,48 @@ from zaqar_redis.storage.contract import Driver
 _PATCH_TRIES = 10
 
 
-class QueueService:
+class QueueService(ComposedVerbs):
     def __init__(self, driver: Driver, limits: rules.Limits, can_encrypt: bool) -> None:
         self._store = driver.queues
         self._limits = limits
         self._can_encrypt = can_encrypt
 
-    async def create(self, project: str, queue: str, metadata: dict[str, Any]) -> bool:
+    @verb
+    def create(self, project: str, queue: str, metadata: dict[str, Any]) -> Steps[bool]:
         """Creates a queue; returns False, and changes nothing, when it exists."""
         self._check(metadata)
-        return await self._store.create(project, queue, metadata)
+        created: bool = yield self._store.create(project, queue, metadata)
+        return created
 
-    async def get(self, project: str, queue: str) -> dict[str, Any]:
+    @verb
+    def get(self, project: str, queue: str) -> Steps[dict[str, Any]]:
         """Returns the metadata with defaults; only defaults when the queue does not exist."""
-        found = await self._store.get(project, queue)
+        found: Queue | None = yield self._store.get(project, queue)
         return self.shown(found.metadata if found else {})
 
-    async def patch(
+    @verb
+    def patch(
         self, project: str, queue: str, changes: Sequence[patches.PatchOperation]
-    ) -> dict[str, Any]:
+    ) -> Steps[dict[str, Any]]:
         """Returns the changed metadata.  Raises NotFound, Conflict, BadRequest."""
         for _ in range(_PATCH_TRIES):
-            found = await self._store.get(project, queue)
+            found: Queue | None = yield self._store.get(project, queue)
             if found is None:
                 raise errors.NotFound(why=f"Queue {queue} does not exist.")
             metadata = patches.apply(found.metadata, changes)
             self._check(metadata)
-            if await self._store.update(project, found, metadata):
+            if (yield self._store.update(project, found, metadata)):
                 return self.shown(metadata)
         raise errors.Conflict(why=f"Queue {queue} is being changed by others.")
 
-    async def delete(self, project: str, queue: str) -> None:
-        await self._store.delete(project, queue)
+    @verb
+    def delete(self, project: str, queue: str) -> Steps[None]:
+        yield self._store.delete(project, queue)
 
-    async def list(
+    @verb
+    def list(
         self, project: str, marker: str, limit: int | None, name: str, metadata: dict[str, str]
-    ) -> Page[Queue]:
+    ) -> Steps[Page[Queue]]:
         """Returns queues whose name contains *name* and whose metadata has *metadata*."""
 
         def wanted(queue: Queue) -> bool:
@@ -63,16 +70,24 @@ class QueueService:
 
         most = rules.limit(limit, self._limits.max_queues_per_page)
         filtered = bool(name or metadata)
-        return await self._store.list(project, marker, most, wanted if filtered else None)
+        page: Page[Queue] = yield self._store.list(
+            project, marker, most, wanted if filtered else None
+        )
+        return page
 
-    async def count(self, project: str) -> int:
-        return await self._store.count(project)
+    @verb
+    def count(self, project: str) -> Steps[int]:
+        count: int = yield self._store.count(project)
+        return count
 
-    async def stats(self, project: str, queue: str) -> Stats:
-        return await self._store.stats(project, queue)
+    @verb
+    def stats(self, project: str, queue: str) -> Steps[Stats]:
+        stats: Stats = yield self._store.stats(project, queue)
+        return stats
 
-    async def purge(self, project: str, queue: str) -> None:
-        await self._store.purge(project, queue)
+    @verb
+    def purge(self, project: str, queue: str) -> Steps[None]:
+        yield self._store.purge(project, queue)
 
     def shown(self, metadata: dict[str, Any]) -> dict[str, Any]:
         """Returns the metadata, with defaults for reserved attributes that are not set."""

@@ -10,48 +10,53 @@ from zaqar_redis.api.exchange import DONE, Answer, Request
 from zaqar_redis.api.queries import QueueListQuery
 from zaqar_redis.api.schemas import PurgeIn, ShareIn
 from zaqar_redis.auth.signed_urls import UrlSigner
+from zaqar_redis.keyspace.script import ComposedVerbs, Steps, verb
 from zaqar_redis.service import patches
 from zaqar_redis.service.queues import QueueService
 
 PATCH = "application/openstack-messaging-v2.0-json-patch"
 
 
-class QueueHandlers:
+class QueueHandlers(ComposedVerbs):
     def __init__(self, queues: QueueService, signer: UrlSigner) -> None:
         self._queues = queues
         self._signer = signer
 
-    async def list(self, request: Request[QueueListQuery, None]) -> Answer:
+    @verb
+    def list(self, request: Request[QueueListQuery, None]) -> Steps[Answer]:
         """Lists the project's queues, by name."""
         project, query = request.project, request.query
-        page = await self._queues.list(
+        page = yield self._queues.list(
             project, query.marker or "", query.limit, query.name or "", query.filters
         )
-        count = await self._queues.count(project) if query.with_count else None
+        count = (yield self._queues.count(project)) if query.with_count else None
         shown = [self._queues.shown(queue.metadata) for queue in page.items]
         links = documents.next_link(request.path, query, page.marker)
         return Answer(
             documents.queue_page(page.items, shown if query.detailed else None, links, count)
         )
 
-    async def create(self, request: Request[None, dict[str, Any]], queue: str) -> Answer:
+    @verb
+    def create(self, request: Request[None, dict[str, Any]], queue: str) -> Steps[Answer]:
         """Creates a queue.
 
         A queue that exists is left as it is, metadata included; the metadata given must be
         valid all the same.
         """
-        created = await self._queues.create(request.project, queue, request.document)
+        created = yield self._queues.create(request.project, queue, request.document)
         location = ("location", f"/v2/queues/{queue}")
         return Answer(status=201 if created else 204, headers=(location,))
 
-    async def get(self, request: Request[None, None], queue: str) -> Answer:
+    @verb
+    def get(self, request: Request[None, None], queue: str) -> Steps[Answer]:
         """Shows a queue's metadata.
 
         A queue that does not exist shows the defaults alone.
         """
-        return Answer(documents.encode(await self._queues.get(request.project, queue)))
+        return Answer(documents.encode((yield self._queues.get(request.project, queue))))
 
-    async def patch(self, request: Request[None, Any], queue: str) -> Answer:
+    @verb
+    def patch(self, request: Request[None, Any], queue: str) -> Steps[Answer]:
         """Changes a queue's metadata.
 
         All operations are applied, or none.  `add` sets a key, `replace` sets one that exists
@@ -59,25 +64,28 @@ class QueueHandlers:
         default.
         """
         changes = patches.read(request.document)
-        changed = await self._queues.patch(request.project, queue, changes)
+        changed = yield self._queues.patch(request.project, queue, changes)
         return Answer(documents.encode(changed))
 
-    async def delete(self, request: Request[None, None], queue: str) -> Answer:
+    @verb
+    def delete(self, request: Request[None, None], queue: str) -> Steps[Answer]:
         """Deletes a queue with all that is in it."""
-        await self._queues.delete(request.project, queue)
+        yield self._queues.delete(request.project, queue)
         return DONE
 
-    async def stats(self, request: Request[None, None], queue: str) -> Answer:
+    @verb
+    def stats(self, request: Request[None, None], queue: str) -> Steps[Answer]:
         """Counts a queue's messages."""
-        return Answer(documents.stats(queue, await self._queues.stats(request.project, queue)))
+        return Answer(documents.stats(queue, (yield self._queues.stats(request.project, queue))))
 
-    async def purge(self, request: Request[None, PurgeIn], queue: str) -> Answer:
+    @verb
+    def purge(self, request: Request[None, PurgeIn], queue: str) -> Steps[Answer]:
         """Empties a queue.
 
         Deletes all messages, claimed and delayed ones too; keeps the queue.
         """
         if "messages" in documents.purged_types(request.document):
-            await self._queues.purge(request.project, queue)
+            yield self._queues.purge(request.project, queue)
         return DONE
 
     async def share(self, request: Request[None, ShareIn], queue: str) -> Answer:
