@@ -16,8 +16,8 @@ LAYERS = (
     ("keyspace", "auth"),
     ("storage", "realtime"),
     ("service",),
-    ("api", "benchmarks", "spark", "zaqar_import", "zaqar_plugin"),
-    ("conf",),
+    ("api", "spark", "zaqar_import", "zaqar_plugin"),
+    ("benchmarks", "conf"),
     ("cli",),
 )
 LAYER = {package: layer for layer, packages in enumerate(LAYERS) for package in packages}

@@ -125,6 +125,9 @@ class _Echo:
     def call(self, call: RedisCommand) -> Any:
         return call.command()[-1]
 
+    def calls(self, calls: Sequence[RedisCommand]) -> list[Any]:
+        return [self.call(call) for call in calls]
+
 
 class _Verbs:
     def __init__(self) -> None:
