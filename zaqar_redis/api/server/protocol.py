@@ -152,6 +152,8 @@ class HotRequest(Request[Any, Any]):
 
 class HttpProtocol(HttpToolsProtocol):
     _in_head = False
+    #: a chunk has begun, and no byte of it came: it may be the last, with headers behind it
+    _behind_chunk = False
     #: bytes of a head, but those of the data in which it begins; None: they were not counted yet
     _head: int | None = None
     #: start of a request that is not complete, by the loop's clock; None: there is none
@@ -184,7 +186,7 @@ class HttpProtocol(HttpToolsProtocol):
         if self._rejection is not None:
             return
         super().data_received(data)
-        if self._in_head:
+        if self._in_head or self._behind_chunk:
             # The data in which it begins may hold whole requests before it.
             self._head = 0 if self._head is None else self._head + len(data)
             if self._head > _HEAD_MAX and not self.transport.is_closing():
@@ -240,9 +242,13 @@ class HttpProtocol(HttpToolsProtocol):
         self.scope["extensions"] = extensions
         super().on_headers_complete()
 
+    def on_chunk_header(self) -> None:
+        self._behind_chunk, self._head = True, None
+
     def on_body(self, body: bytes) -> None:
         request: Any = self.cycle
         if type(request) is not HotRequest:
+            self._behind_chunk = False
             super().on_body(body)
         else:
             request.data = request.data + body if request.data else body
@@ -252,6 +258,7 @@ class HttpProtocol(HttpToolsProtocol):
         request: Any = self.cycle
         # The handshake of a socket is no cycle: the one before it may be hot, and complete.
         if type(request) is not HotRequest or request.is_complete:
+            self._behind_chunk = False
             super().on_message_complete()
             return
         request.is_complete = True
