@@ -234,7 +234,9 @@ class HttpProtocol(HttpToolsProtocol):
         url, all_headers = self.url, self.headers
         super().on_message_begin()  # it makes the scope
         self.url = url
-        self.headers += all_headers
+        self.headers = all_headers
+        # Of its own: headers that come behind chunks are no headers of the request.
+        self.scope["headers"] = all_headers.copy()
         self.expect_100_continue = headers.get(b"expect", b"").lower() == b"100-continue"
         if self.parser.get_http_version() not in ("1.0", "1.1"):
             raise ValueError("another version of HTTP")  # uvicorn answers 400
