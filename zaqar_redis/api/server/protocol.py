@@ -184,7 +184,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         if self._rejection is not None:
-            return
+            return  # not paused: a client that leaves is noticed
         super().data_received(data)
         if self._in_head or self._behind_chunk:
             # The data in which it begins may hold whole requests before it.
@@ -388,6 +388,8 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _reject(self, end: Callable[[], None]) -> None:
         """Ends the connection, after the answers of the requests before."""
+        if self._rejection is not None:
+            return
         before: Any = self.cycle
         if not self._in_head and self._request_started_at is not None:
             # What is wrong is the body of the last request.
@@ -396,7 +398,6 @@ class HttpProtocol(HttpToolsProtocol):
             end()
         else:
             self._rejection = end
-            self.flow.pause_reading()
 
 
 @lru_cache(maxsize=64)  # the statuses of a second
