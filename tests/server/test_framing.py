@@ -160,6 +160,22 @@ def test_endless_head_is_refused_after_the_answers_of_requests_before(
     assert connection.rest().startswith(b"HTTP/1.1 431 ")
 
 
+@pytest.mark.parametrize("piece", [b"X: y\r\n", b"x"])
+def test_endless_headers_behind_chunks_are_refused(
+    connection: RawConnection, project: str, piece: bytes
+) -> None:
+    head = request("POST", MESSAGES, project, headers=[("Transfer-Encoding", "chunked")])
+    connection.send(head + chunked(DOCUMENT).removesuffix(b"\r\n") + piece * 1024 * 1024)
+    assert connection.rest().startswith(b"HTTP/1.1 431 ")
+
+
+def test_headers_behind_chunks_are_ignored(connection: RawConnection, project: str) -> None:
+    head = request("POST", MESSAGES, project, headers=[("Transfer-Encoding", "chunked")])
+    connection.send(head + chunked(DOCUMENT).removesuffix(b"\r\n") + b"X-Project-ID: other\r\n\r\n")
+    assert connection.answer().status == 201
+    assert kept(connection, project) == ["kept"]
+
+
 def test_request_that_asks_for_another_protocol_is_answered(
     connection: RawConnection, project: str
 ) -> None:

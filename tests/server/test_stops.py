@@ -64,7 +64,9 @@ def test_stop_closes_idle_connections_and_answers_requests_in_progress(
         servers.service(lone_redis.uri, options=_PATIENT) as service,
         contextlib.ExitStack() as stack,
     ):
-        made = {name: stack.enter_context(RawConnection(service.port)) for name in [*sent, "idle"]}
+        made: dict[str, RawConnection] = {
+            name: stack.enter_context(RawConnection(service.port)) for name in [*sent, "idle"]
+        }
         made["idle"].send(post(project, "first"))
         assert made["idle"].answer().status == 201
         with paused(lone_redis):

@@ -7,7 +7,6 @@ import contextlib
 import re
 import socket
 from collections.abc import Iterable
-from types import TracebackType
 from typing import NamedTuple
 
 #: Seconds without a byte after which a server counts as hanging.
@@ -62,9 +61,7 @@ class RawConnection:
     def __enter__(self) -> RawConnection:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.socket.close()
 
     def send(self, data: bytes) -> None:

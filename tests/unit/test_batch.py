@@ -207,6 +207,59 @@ def test_unknown_scripts_are_loaded_into_redis(server: servers.RedisServer) -> N
     asyncio.run(scenario())
 
 
+def test_source_is_sent_again_for_unknown_scripts_only(server: servers.RedisServer) -> None:
+    async def scenario() -> None:
+        async with _client(server) as client:
+            sweep = Script("queue_sweep")(QueueKeys("p", "q"), now=0)
+            sent: list[Awaitable[Any]] = [
+                client.command("ECHO", "a"),
+                client.call(sweep),
+                client.command("EVALSHA", sweep.script.sha, 0),
+                client.command("INCR", "n"),
+                client.call(sweep),
+            ]
+            assert await _outcomes(sent) == [b"a", 0, redis.exceptions.NoScriptError, 1, 0]
+        with server.client() as admin:
+            stats = admin.info("commandstats")
+            counted = {name: stats[f"cmdstat_{name}"]["calls"] for name in ("eval", "incr", "echo")}
+            assert counted == {"eval": 2, "incr": 1, "echo": 1}
+
+    asyncio.run(scenario())
+
+
+def test_refusal_is_the_cause_of_its_translation(server: servers.RedisServer) -> None:
+    async def scenario() -> None:
+        async with _client(server) as client:
+            with server.client() as admin:
+                admin.config_set("maxmemory", "1")
+            with pytest.raises(errors.StoreUnavailable) as full:
+                await client.command("SET", "a", "b")
+            assert isinstance(full.value.__cause__, redis.exceptions.OutOfMemoryError)
+            with pytest.raises(keyspace.CommandRefused) as refused:
+                await client.command("GET")
+            assert refused.value.__cause__ is None
+
+    asyncio.run(scenario())
+
+
+def test_replies_are_matched_however_many_reads_they_come_in(server: servers.RedisServer) -> None:
+    """Many in one read, and one in many reads."""
+
+    async def scenario() -> None:
+        async with _client(server, BatchSettings(timeout=20)) as client:
+            large = "x" * 1_000_000
+            await client.command("PING")
+            with _paused(server):
+                texts = [large if number % 20 == 10 else str(number) for number in range(100)]
+                answers = [client.command("ECHO", text) for text in texts]
+                await asyncio.sleep(0.05)  # all that Redis takes is written
+            found = await asyncio.gather(*answers)
+            assert [len(text) for text in found] == [len(text) for text in texts]
+            assert found == [text.encode() for text in texts]
+
+    asyncio.run(scenario())
+
+
 def test_driver_starts_while_the_store_is_unreachable(server: servers.RedisServer) -> None:
     async def scenario() -> None:
         server.stop()

@@ -2,8 +2,8 @@
 """The internals of dependencies that `zaqar_redis` uses still exist.
 
 None of them are public API.  Where a name is missing in a new release: find what replaced
-it, fix the module that uses it, run tests/realtime, tests/faults, tests/server and tests/api, and only
-then raise the upper bound in setup.cfg.
+it, fix the module that uses it, run tests/realtime, tests/faults, tests/server and tests/api,
+and only then raise the upper bound in setup.cfg.
 """
 
 from __future__ import annotations
@@ -122,8 +122,8 @@ def _changed(kind: type, user: str, what: Iterable[str]) -> str:
     return (
         f"{package} {metadata.version(package)}: {kind.__qualname__} is without "
         f"{', '.join(what)}, which zaqar_redis/{user} uses; find what replaced it, fix that "
-        "file, and raise the bound in setup.cfg when tests/realtime, tests/faults, tests/server and "
-        "tests/api pass"
+        "file, and raise the bound in setup.cfg when tests/realtime, tests/faults, tests/server "
+        "and tests/api pass"
     )
 
 

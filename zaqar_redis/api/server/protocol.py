@@ -152,6 +152,8 @@ class HotRequest(Request[Any, Any]):
 
 class HttpProtocol(HttpToolsProtocol):
     _in_head = False
+    #: a chunk has begun, and no byte of it came: it may be the last, with headers behind it
+    _behind_chunk = False
     #: bytes of a head, but those of the data in which it begins; None: they were not counted yet
     _head: int | None = None
     #: start of a request that is not complete, by the loop's clock; None: there is none
@@ -182,9 +184,9 @@ class HttpProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         if self._rejection is not None:
-            return
+            return  # not paused: a client that leaves is noticed
         super().data_received(data)
-        if self._in_head:
+        if self._in_head or self._behind_chunk:
             # The data in which it begins may hold whole requests before it.
             self._head = 0 if self._head is None else self._head + len(data)
             if self._head > _HEAD_MAX and not self.transport.is_closing():
@@ -232,7 +234,9 @@ class HttpProtocol(HttpToolsProtocol):
         url, all_headers = self.url, self.headers
         super().on_message_begin()  # it makes the scope
         self.url = url
-        self.headers += all_headers
+        self.headers = all_headers
+        # Of its own: headers that come behind chunks are no headers of the request.
+        self.scope["headers"] = all_headers.copy()
         self.expect_100_continue = headers.get(b"expect", b"").lower() == b"100-continue"
         if self.parser.get_http_version() not in ("1.0", "1.1"):
             raise ValueError("another version of HTTP")  # uvicorn answers 400
@@ -240,9 +244,13 @@ class HttpProtocol(HttpToolsProtocol):
         self.scope["extensions"] = extensions
         super().on_headers_complete()
 
+    def on_chunk_header(self) -> None:
+        self._behind_chunk, self._head = True, None
+
     def on_body(self, body: bytes) -> None:
         request: Any = self.cycle
         if type(request) is not HotRequest:
+            self._behind_chunk = False
             super().on_body(body)
         else:
             request.data = request.data + body if request.data else body
@@ -252,6 +260,7 @@ class HttpProtocol(HttpToolsProtocol):
         request: Any = self.cycle
         # The handshake of a socket is no cycle: the one before it may be hot, and complete.
         if type(request) is not HotRequest or request.is_complete:
+            self._behind_chunk = False
             super().on_message_complete()
             return
         request.is_complete = True
@@ -379,6 +388,8 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _reject(self, end: Callable[[], None]) -> None:
         """Ends the connection, after the answers of the requests before."""
+        if self._rejection is not None:
+            return
         before: Any = self.cycle
         if not self._in_head and self._request_started_at is not None:
             # What is wrong is the body of the last request.
@@ -387,7 +398,6 @@ class HttpProtocol(HttpToolsProtocol):
             end()
         else:
             self._rejection = end
-            self.flow.pause_reading()
 
 
 @lru_cache(maxsize=64)  # the statuses of a second
