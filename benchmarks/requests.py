@@ -22,11 +22,11 @@ from benchmarks.support.rounds import figures, in_turns, print_progress
 from tests.support import servers
 from zaqar_redis.benchmarks import report
 from zaqar_redis.benchmarks.load import WrkLoad
-from zaqar_redis.benchmarks.service import MeasuredService
+from zaqar_redis.benchmarks.service import BenchmarkFailed, MeasuredService
 
 _CONNECTIONS = 32
-#: More than claims take in a round; they end when there is nothing left.
-_BACKLOG = 60_000
+#: Messages for each second of claims: more than one worker hands out.
+_BACKLOG = 90_000
 #: Of a round: µs of the worker, µs of Redis, requests a second.
 Costs = tuple[float, float, float]
 
@@ -52,7 +52,7 @@ class CheckoutService:
     def claim(self, seconds: int) -> Costs:
         """Claims ten messages, and deletes them by their ids: two requests."""
         queue = self._service.queue()
-        self._service.fill(queue, _BACKLOG)
+        self._service.fill(queue, _BACKLOG * seconds)
         costs = self._costs("claim", f"/v2/queues/{queue}", seconds, 10, "delete")
         self._service.delete_queue(queue)
         return costs
@@ -74,6 +74,8 @@ class CheckoutService:
         before = [cpu_seconds(process) for process in self._processes]
         url = self._service.url + path
         sample = self._load.run(script, url, self._service.headers, seconds, *arguments)
+        if sample.dry or sample.errors:
+            raise BenchmarkFailed(f"{script}: {sample.errors} errors, or nothing left to claim")
         used = [
             cpu_seconds(each) - start for each, start in zip(self._processes, before, strict=True)
         ]
