@@ -23,6 +23,7 @@ from zaqar_redis.api.endpoints import Endpoint
 from zaqar_redis.api.exchange import REQUEST_ID, Answer, Request
 from zaqar_redis.api.server.hot_routes import HotRoutes
 from zaqar_redis.api.server.streams import TRANSPORT
+from zaqar_redis.api.server.transport import CoalescingTransport
 from zaqar_redis.keyspace.script import EagerRun, Verb
 
 #: Bytes of a request's line and headers; about what nginx and gunicorn allow.
@@ -49,48 +50,6 @@ class ServedApp(Protocol):
 
     @property
     def request_ids(self) -> Iterator[str]: ...
-
-
-class CoalescingTransport:
-    """A transport that joins the writes of one iteration of the event loop.
-
-    uvicorn writes the head and the body of a response apart, and uvloop makes a
-    system call for each, which for a small answer is a tenth of the whole request.
-    """
-
-    def __init__(self, transport: asyncio.Transport) -> None:
-        self._transport = transport
-        #: the transport below, for writers that join by themselves
-        self.unbuffered = transport
-        self.is_closing = transport.is_closing  # asked for each request
-        self._pieces: list[bytes] = []
-        self._loop = asyncio.get_running_loop()
-
-    def write(self, data: bytes) -> None:
-        if not self._pieces:
-            self._loop.call_soon(self._flush)
-        self._pieces.append(data)
-
-    def write_now(self, data: bytes) -> None:
-        """Writes what waits and *data*, when nothing more is expected in this iteration."""
-        if self._pieces:
-            self._pieces.append(data)
-            self._flush()
-        else:
-            self._transport.write(data)
-
-    def close(self) -> None:
-        self._flush()
-        self._transport.close()
-
-    def _flush(self) -> None:
-        if self._pieces:
-            data = b"".join(self._pieces)
-            self._pieces.clear()
-            self._transport.write(data)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._transport, name)
 
 
 class PipelineFlow(FlowControl):
