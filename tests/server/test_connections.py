@@ -164,3 +164,36 @@ def _fill(connection: socket.socket, piece: bytes) -> int:
         connection.settimeout(60)
         return sent
     raise AssertionError(f"the service has read {sent} bytes")
+
+
+#: The longest page that one answer may have is more than the buffers of two sockets take.
+_PAGE, _BODY = 20, 250_000
+
+
+@pytest.mark.parametrize("closing", [False, True])
+@pytest.mark.parametrize("way", WAYS)
+def test_client_that_never_reads_loses_its_connection(
+    redis_server: servers.RedisServer, project: str, way: str, closing: bool
+) -> None:
+    """*closing*: the server has closed the connection, and waits until the rest is sent."""
+    bounds = {"request_timeout": "1.0", "max_connections": "1"}
+    post = request("POST", MESSAGES, project, b'{"messages": [{"body": "%b"}]}' % (b"x" * _BODY))
+    last = [("Connection", "close")] if closing else []
+    page = f"{MESSAGES}?echo=true&limit={_PAGE}"
+    ask = request("GET", page, project, headers=[*WAYS[way].items(), *last])
+    with servers.service(redis_server.uri, options={"server": bounds}) as service:
+
+        def is_free() -> bool:
+            with RawConnection(service.port) as other:
+                other.send(PING)
+                return other.answer().status == 204
+
+        servers.wait_for(is_free, "the place of those who asked whether the service runs")
+        with RawConnection(service.port) as connection:
+            connection.send(post)
+            assert connection.answer().status == 201
+            for _ in range(_PAGE - 1):
+                connection.send(post)
+                assert connection.answer().status == 201
+            connection.send(ask * 3)
+            servers.wait_for(is_free, "the place of the client that does not read")

@@ -186,15 +186,73 @@ def test_request_that_asks_for_another_protocol_is_answered(
     assert kept(connection, project) == []
 
 
+def upgrade(protocol: str) -> list[tuple[str, str]]:
+    """Returns headers, which make the handshake of a socket if *protocol* is ``websocket``."""
+    headers = [("Connection", "Upgrade"), ("Upgrade", protocol), ("Sec-WebSocket-Version", "13")]
+    return [*headers, ("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ==")]
+
+
+@pytest.mark.parametrize("protocol", ["h2c", "websocket", "other"])
+@pytest.mark.parametrize("length", [b"Content-Length: %d", b"Transfer-Encoding: chunked"])
+@pytest.mark.parametrize("apart", [False, True])
+def test_upgrade_with_a_body_is_refused_and_the_body_is_no_request(
+    connection: RawConnection, project: str, protocol: str, length: bytes, apart: bool
+) -> None:
+    """Whatever the protocol is, the parser takes no body for it."""
+    body = request("DELETE", "/v2/queues/q", project)
+    if b"%d" in length:
+        length %= len(body)
+    else:
+        body = chunked(body)
+    head = request("POST", MESSAGES, project, headers=upgrade(protocol))
+    connection.send(head.replace(b"\r\n\r\n", b"\r\n%b\r\n\r\n" % length))
+    if apart:
+        assert connection.answer().status == 400
+    connection.send(body)
+    if not apart:
+        assert connection.answer().status == 400
+    assert connection.rest() == b""
+
+
+@pytest.mark.parametrize("length", ["0", "00"])
+def test_upgrade_with_an_empty_body_is_answered(
+    connection: RawConnection, project: str, length: str
+) -> None:
+    headers = [*upgrade("h2c"), ("Content-Length", length)]
+    connection.send(request("GET", MESSAGES, project, headers=headers))
+    assert connection.answer().status == 200
+    assert kept(connection, project) == []
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_handshake_of_a_socket_does_not_repeat_the_request_before(
     service: servers.RunningService, connection: RawConnection, project: str, way: str
 ) -> None:
     connection.send(request("POST", MESSAGES, project, DOCUMENT, WAYS[way].items()))
     assert connection.answer().status == 201
-    headers = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13"}
-    headers["Sec-WebSocket-Key"] = "dGhlIHNhbXBsZSBub25jZQ=="
-    connection.send(request("GET", "/nowhere", headers=headers.items()))
+    connection.send(request("GET", "/nowhere", headers=upgrade("websocket")))
     assert connection.until_text(b"\r\n\r\n").startswith(b"HTTP/1.1 403 ")
     with RawConnection(service.port) as other:
         assert kept(other, project) == ["kept"]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_handshake_of_a_socket_behind_an_unanswered_request_is_refused_after_its_answer(
+    connection: RawConnection, project: str, way: str
+) -> None:
+    """The answer would come within the socket."""
+    wait = request("POST", "/v2/queues/q/claims?wait=1", project, headers=WAYS[way].items())
+    connection.send(wait + request("GET", "/nowhere", headers=upgrade("websocket")))
+    assert [answer.status for answer in connection.answers(2)] == [204, 400]
+    assert connection.rest() == b""
+
+
+def test_handshake_of_a_socket_behind_an_answer_of_the_same_turn_is_answered_after_it(
+    connection: RawConnection, project: str
+) -> None:
+    """The answer may still wait to be written with others."""
+    bad = [(name, text.replace("13", "12")) for name, text in upgrade("websocket")]
+    wrong = request("GET", f"{MESSAGES}?limit=x", project)
+    connection.send(wrong + request("GET", "/nowhere", headers=bad))
+    assert connection.answer().status == 400
+    assert connection.until_text(b"\r\n\r\n").startswith(b"HTTP/1.1 426 ")

@@ -119,6 +119,10 @@ class HttpProtocol(HttpToolsProtocol):
     _request_started_at: float | None = None
     #: end of the last response, if no request has begun since
     _idle_since: float | None = None
+    #: bytes of answers that were not sent yet when `time_out` looked last
+    _unsent = 0
+    #: when there were none, or fewer than at the look before
+    _sent_at = 0.0
     #: the request on the short way whose turn it is
     _current: HotRequest | None = None
     #: its answer, which waits until the client has read what was written before
@@ -132,7 +136,7 @@ class HttpProtocol(HttpToolsProtocol):
         super().connection_made(cast(asyncio.Transport, self._output))
         self.flow = PipelineFlow(self.transport, self.pipeline)
         self._app = cast(ServedApp, self.config.app)
-        self._request_started_at = self.loop.time()
+        self._request_started_at = self._sent_at = self.loop.time()
         if len(self.connections) > self._app.settings.max_connections:
             self._refuse(_TOO_MANY)
 
@@ -199,9 +203,24 @@ class HttpProtocol(HttpToolsProtocol):
         self.expect_100_continue = headers.get(b"expect", b"").lower() == b"100-continue"
         if self.parser.get_http_version() not in ("1.0", "1.1"):
             raise ValueError("another version of HTTP")  # uvicorn answers 400
+        if self.parser.should_upgrade():
+            self._check_upgrade(headers)
         extensions: dict[str, Any] = {TRANSPORT: self.transport}
         self.scope["extensions"] = extensions
         super().on_headers_complete()
+
+    def _check_upgrade(self, headers: dict[bytes, bytes]) -> None:
+        """Raises ValueError if bytes could be taken for what they are not."""
+        # The parser takes no body for it, whatever the protocol: it would be the next request.
+        if b"transfer-encoding" in headers or int(headers.get(b"content-length", 0)):
+            raise ValueError("a body with an upgrade")
+        before: Any = self.cycle
+        if self._should_upgrade() and before is not None and not before.response_complete:
+            raise ValueError("an upgrade before an answer")  # which would come within the socket
+
+    def handle_websocket_upgrade(self) -> None:
+        self._output.flush()  # the socket writes to the transport below
+        super().handle_websocket_upgrade()
 
     def on_chunk_header(self) -> None:
         self._behind_chunk, self._head = True, None
@@ -322,7 +341,17 @@ class HttpProtocol(HttpToolsProtocol):
                 self._request_started_at = self.loop.time()
 
     def time_out(self, now: float) -> None:
-        """Closes the connection if it is idle, or its request is incomplete, for too long."""
+        """Closes the connection if it is idle, or its request is incomplete, for too long.
+
+        Cuts it off if its client reads nothing of an answer for as long.
+        """
+        unsent = self.transport.get_write_buffer_size()
+        if not unsent or unsent < self._unsent:
+            self._sent_at = now
+        self._unsent = unsent
+        if self._sent_at < now - self._app.settings.request_timeout:
+            self.transport.abort()
+            return
         if self.transport.is_closing() or self.flow.read_paused:
             return
         cycle: Any = self.cycle

@@ -24,26 +24,28 @@ class CoalescingTransport:
 
     def write(self, data: bytes) -> None:
         if not self._pieces:
-            self._loop.call_soon(self._flush)
+            self._loop.call_soon(self.flush)
         self._pieces.append(data)
 
     def write_now(self, data: bytes) -> None:
         """Writes what waits and *data*, when nothing more is expected in this iteration."""
         if self._pieces:
             self._pieces.append(data)
-            self._flush()
+            self.flush()
         else:
             self._transport.write(data)
 
     def close(self) -> None:
-        self._flush()
+        self.flush()
         self._transport.close()
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Writes what waits."""
         if self._pieces:
             data = b"".join(self._pieces)
             self._pieces.clear()
-            self._transport.write(data)
+            if not self.is_closing():  # uvloop raises if it was aborted
+                self._transport.write(data)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
