@@ -16,31 +16,14 @@ from tests.api.round_trips import CountedStore
 from tests.support import servers
 from tests.support.ways import HOT, WAYS
 
-#: Files of tests of hot verbs.  They run over both ways of a request.
-_HOT = {
-    "test_bad_input",
-    "test_claims",
-    "test_defects_claims",
-    "test_defects_messages",
-    "test_defects_transport",
-    "test_home",
-    "test_idempotency",
-    "test_isolation",
-    "test_limits",
-    "test_messages",
-    "test_messages_list",
-    "test_messages_post",
-    "test_requests",
-    "test_share",
-    "test_time",
-    "test_wait",
-}
+#: Files of tests in which no route is hot: pools and flavors are for operators.
+_ORDINARY_ROUTES = {"test_pools"}
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "way" in metafunc.fixturenames:
-        is_hot = metafunc.module.__name__.rpartition(".")[2] in _HOT
-        metafunc.parametrize("way", WAYS if is_hot else [HOT])
+        is_ordinary = metafunc.module.__name__.rpartition(".")[2] in _ORDINARY_ROUTES
+        metafunc.parametrize("way", [HOT] if is_ordinary else WAYS)
 
 
 @pytest.fixture(scope="session")

@@ -77,7 +77,10 @@ _PARAMETERS = st.one_of(
         st.tuples(st.sampled_from(names), values).map(b"=".join)
         for names, values in (
             ([b"limit", b"pop"], _NUMBERS),
-            ([b"echo", b"include_claimed", b"include_delayed"], _BOOLEANS),
+            (
+                [b"echo", b"include_claimed", b"include_delayed", b"detailed", b"with_count"],
+                _BOOLEANS,
+            ),
             ([b"wait"], _WAITS),
             ([b"marker", b"claim_id"], _IDS),
             ([b"ids", b"claim_ids"], _LISTS),
@@ -103,6 +106,7 @@ def _below(frame: list[bytes]) -> st.SearchStrategy[bytes]:
     return st.tuples(_paths(frame), _IDS).map(b"/".join)
 
 
+_QUEUE = [b"/v2/queues/", b""]
 _PROBES = st.sampled_from([b"/v2/ping", b"/health", b"/healthcheck"])
 _TARGETS = st.one_of(
     *(
@@ -118,6 +122,11 @@ _TARGETS = st.one_of(
             (b"PATCH", _below(_CLAIMS)),
             (b"GET", _below(_CLAIMS)),
             (b"DELETE", _below(_CLAIMS)),
+            (b"PUT", _paths(_QUEUE)),
+            (b"GET", _paths(_QUEUE)),
+            (b"DELETE", _paths(_QUEUE)),
+            (b"GET", _paths([b"/v2/queues/", b"/stats"])),
+            (b"GET", st.just(b"/v2/queues")),
             (b"GET", _PROBES),
         )
     ),
@@ -128,7 +137,7 @@ _TARGETS = st.one_of(
     st.tuples(
         st.just(b"GET"),
         st.sampled_from(
-            [b"/", b"*", b"http://h/v2/ping", b"//v2/ping", b"/v2/ping/", b"/v2/queues", b""]
+            [b"/", b"*", b"http://h/v2/ping", b"//v2/ping", b"/v2/ping/", b"/v2/queues/", b""]
         ),
     ),
 )
@@ -145,6 +154,7 @@ _DOCUMENTS = st.one_of(
     st.sampled_from(
         [
             *(b"", b"", b"{}", b'{"ttl":60}', b'{"ttl":60,"grace":60}', b'{"ttl":1}', b"[]"),
+            *(b'{"_max_messages_post_size":100}', b'{"_default_message_ttl":"x"}', b'{"a":[1]}'),
             *(b"{", b"\xff", b"null", b'{"messages":[]}', b'{"messages":[{"body":1}]', b" {} "),
             *(b'{"messages":[{"body":"%b"}]}' % (b"x" * size) for size in _TOO_LARGE),
         ]
@@ -207,8 +217,11 @@ _ENDINGS = st.sampled_from(
 @st.composite
 def _framed(draw: st.DrawFn, body: bytes) -> tuple[tuple[bytes, ...], bytes]:
     """Draws headers that tell where the body ends, and its bytes."""
-    kind = draw(st.sampled_from(["length"] * 8 + ["chunked", "expected", "short", "zero", "bad"]))
+    rare = ["chunked", "expected", "short", "zero", "bad", "upgrade"]
+    kind = draw(st.sampled_from(["length"] * 8 + rare))
     length = b"Content-Length: %d" % len(body)
+    if kind == "upgrade" and body:  # without one, the parser drops what comes with the head
+        return (b"Connection: Upgrade", b"Upgrade: h2c", length), body
     if kind == "chunked":
         half = len(body) // 2
         data = chunked(*filter(None, (body[:half], body[half:])))
@@ -225,7 +238,7 @@ def _framed(draw: st.DrawFn, body: bytes) -> tuple[tuple[bytes, ...], bytes]:
 @st.composite
 def _requests(draw: st.DrawFn) -> GeneratedRequest:
     method, path = draw(_TARGETS)
-    has_body = method in (b"POST", b"PATCH") or draw(_SELDOM)
+    has_body = method in (b"POST", b"PATCH", b"PUT") or draw(_SELDOM)
     framing, body = draw(_framed(draw(_DOCUMENTS) if has_body else b""))
     headers = [*framing, *draw(st.lists(_HEADERS, max_size=2, unique=True))]
     if draw(_SELDOM):
