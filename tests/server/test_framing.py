@@ -255,4 +255,4 @@ def test_handshake_of_a_socket_behind_an_answer_of_the_same_turn_is_answered_aft
     wrong = request("GET", f"{MESSAGES}?limit=x", project)
     connection.send(wrong + request("GET", "/nowhere", headers=bad))
     assert connection.answer().status == 400
-    assert connection.until_text(b"\r\n\r\n").startswith(b"HTTP/1.1 426 ")
+    assert connection.until_text(b"\r\n\r\n").startswith(b"HTTP/1.1 400 Bad Request\r\nDate: ")

@@ -129,3 +129,32 @@ def test_long_poll_whose_client_leaves_takes_no_message(
             assert connection.answer().status == 201
             connection.send(request("POST", "/v2/queues/q/claims", project))
             assert connection.answer().status == 201
+
+
+def test_stop_waits_for_a_call_of_the_server_api_whose_client_has_left(
+    lone_redis: servers.RedisServer,
+) -> None:
+    """The second publication is sent to Redis when the first was answered."""
+    channels = {"api_key": "k", "history_size": 10, "history_ttl": 600}
+    options = {**_PATIENT, "channels": channels}
+    commands = [{"publish": {"channel": "c", "data": number}} for number in range(2)]
+    key = [("X-API-Key", "k")]
+    batch = request("POST", "/api/batch", "p", json.dumps({"commands": commands}).encode(), key)
+    history = request("POST", "/api/history", "p", b'{"channel": "c", "limit": 10}', key)
+    with servers.service(lone_redis.uri, options=options) as service:
+        with paused(lone_redis):
+            with RawConnection(service.port) as leaving:
+                leaving.send(batch)
+                wait_until_read(service)
+            service.process.send_signal(signal.SIGTERM)
+            servers.wait_for(
+                lambda: "Waiting for application shutdown" in service.log.read_text(), "its end"
+            )
+        service.process.wait(60)
+    with (
+        servers.service(lone_redis.uri, options=options) as service,
+        RawConnection(service.port) as connection,
+    ):
+        connection.send(history)
+        found = json.loads(connection.answer().body)["result"]["publications"]
+    assert [publication["data"] for publication in found] == [0, 1]

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Iterator
@@ -76,6 +77,8 @@ def both(service: servers.RunningService, project: str) -> Iterator[BothWays]:
     ways.close()
 
 
+#: of the server API
+KEY = "key"
 QUEUE, MESSAGES, CLAIMS = "/v2/queues/q", "/v2/queues/q/messages", "/v2/queues/q/claims"
 
 
@@ -180,6 +183,59 @@ def test_unusual_request_is_answered_alike(
     both.ask("GET", "/v2/ping")  # the connection goes on
 
 
+def test_life_of_queues_is_answered_alike(both: BothWays) -> None:
+    for body in ({"a": 1}, {"a": 1}, b"", b"[]", {"_default_message_ttl": "x"}):
+        both.ask("PUT", QUEUE, body)
+    both.ask("PUT", "/v2/queues/r", {"_max_messages_post_size": 100})
+    for query in ("", "?detailed=true", "?limit=1", "?with_count=true", "?limit=x", "?name=r"):
+        both.ask("GET", f"/v2/queues{query}")
+    for queue in (QUEUE, "/v2/queues/nowhere"):
+        both.ask("GET", queue)
+        both.ask("GET", f"{queue}/stats")
+        both.ask("DELETE", queue)
+        both.ask("GET", queue)
+
+
+@pytest.fixture(scope="module")
+def channels(redis_server: servers.RedisServer) -> Iterator[servers.RunningService]:
+    known = {"api_key": KEY, "history_size": 10, "history_ttl": 60}
+    with servers.service(redis_server.uri, options={"channels": known}) as made:
+        yield made
+
+
+@pytest.mark.parametrize(
+    ("headers", "accepted"),
+    [
+        ({"X-API-Key": KEY}, True),
+        ({"Authorization": f"apikey {KEY}"}, True),
+        ({"X-API-Key": KEY, "X-Centrifugo-Error-Mode": "transport"}, True),
+        ({"X-API-Key": KEY, "Content-Type": "text/plain", "Accept": "text/html"}, True),
+        ({"X-API-Key": "wrong"}, False),
+        ({"Authorization": f"bearer {KEY}"}, False),
+        ({}, False),
+    ],
+)
+def test_call_of_the_server_api_is_answered_alike(
+    channels: servers.RunningService, project: str, headers: dict[str, str], accepted: bool
+) -> None:
+    with contextlib.closing(BothWays(channels, project)) as both:
+        published = both.ask("POST", "/api/publish", {"channel": "c", "data": 1}, headers)
+        assert (b" 200 OK\r\n" if accepted else b" 401 ") in published
+        for method, document in (
+            ("presence", {"channel": "c"}),
+            ("publish", {"channel": "nowhere:c", "data": 1}),
+            ("publish", {"channel": "c"}),
+            ("publish", b"{"),
+            ("publish", b""),
+            ("batch", {"commands": [{"publish": {"channel": "c", "data": 2}}, {}]}),
+            ("channels", {}),
+            ("nonsense", {}),
+        ):
+            both.ask("POST", f"/api/{method}", document, headers)
+        both.ask("POST", f"/api/publish?api_key={KEY}", {"channel": "c", "data": 1})
+        both.ask("GET", "/api/publish", headers=headers)
+
+
 @pytest.mark.parametrize(
     "headers",
     [
@@ -214,6 +270,13 @@ def test_unusual_header_is_answered_alike(both: BothWays, headers: dict[str, str
         ("DELETE", f"{MESSAGES}/x", b""),
         ("POST", CLAIMS, b""),
         ("PATCH", f"{CLAIMS}/x", b"{}"),
+        ("GET", f"{CLAIMS}/x", b""),
+        ("DELETE", f"{CLAIMS}/x", b""),
+        ("PUT", QUEUE, b"{}"),
+        ("GET", QUEUE, b""),
+        ("DELETE", QUEUE, b""),
+        ("GET", f"{QUEUE}/stats", b""),
+        ("GET", "/v2/queues", b""),
         ("GET", "/v2/ping", b""),
         ("GET", "/health", b""),
         ("GET", "/healthcheck", b""),

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hmac
 import logging
 from collections.abc import Iterator
@@ -92,6 +91,7 @@ class ApiKeyAuth:
 
 class ServerApi(ComposedVerbs):
     def __init__(self, node: Node, project: str) -> None:
+        self._node = node
         self._project = project
         self._context = ProjectContext(node, project)
 
@@ -109,7 +109,7 @@ class ServerApi(ComposedVerbs):
     def call(self, method: str, request: Request[None, Raw]) -> Steps[Answer]:
         """Calls a method of the server API."""
         # Some callers leave at once: what has begun is done all the same.
-        answer: Answer = yield asyncio.shield(self._call(method, request, request.document))
+        answer: Answer = yield self._node.finish(self._call(method, request, request.document))
         return answer
 
     async def call_legacy(self, request: Request[None, _LegacyRequest]) -> Answer:

@@ -15,7 +15,7 @@ import time
 import uuid
 from collections.abc import Collection, Coroutine
 from importlib.metadata import version
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 from zaqar_redis import errors
@@ -36,6 +36,8 @@ from zaqar_redis.realtime.session.deltas import EncodedPublication
 from zaqar_redis.realtime.session.namespaces import Namespaces
 from zaqar_redis.realtime.session.session import Session
 from zaqar_redis.realtime.session.states import SubscriptionState
+
+T = TypeVar("T")
 
 LOG = logging.getLogger(__name__)
 
@@ -93,6 +95,7 @@ class Node:
         self._channels: dict[str, _LocalChannel] = {}
         self._positions = PositionChecker(self.subscribed, self.spawn)
         self._work: set[asyncio.Task[None]] = set()
+        self._calls: set[asyncio.Task[Any]] = set()
         self._ticker: asyncio.Task[None] | None = None
         #: new clients are refused
         self.draining = False
@@ -113,6 +116,8 @@ class Node:
             self._ticker.cancel()
         self._closing = True
         self.begin_shutdown()
+        # At most until the graceful timeout, when the master kills its workers.
+        await asyncio.gather(*self._calls, return_exceptions=True)
         for session in self.sessions:
             with contextlib.suppress(errors.Unavailable):
                 await session.end()
@@ -130,6 +135,13 @@ class Node:
         task = asyncio.create_task(_run_logged(work))
         self._work.add(task)
         task.add_done_callback(self._work.discard)
+
+    def finish(self, call: Coroutine[Any, Any, T]) -> asyncio.Future[T]:
+        """Runs *call* to its end, also if its caller leaves; `close` waits for it."""
+        task = asyncio.create_task(call)
+        self._calls.add(task)
+        task.add_done_callback(self._calls.discard)
+        return asyncio.shield(task)
 
     async def _tick(self) -> None:
         while True:
