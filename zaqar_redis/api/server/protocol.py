@@ -214,7 +214,7 @@ class HttpProtocol(HttpToolsProtocol):
             self._behind_chunk = False
             super().on_body(body)
         else:
-            request.data = request.data + body if request.data else body
+            self._parts.append(body)
 
     def on_message_complete(self) -> None:
         self._request_started_at = None
