@@ -198,7 +198,7 @@ def _responses(route: ApiRoute, shapes: dict[Any, Any]) -> Iterator[tuple[str, d
         if texts:
             kinds = (*kinds, ProblemOut)
         response = {
-            "description": " ".join(texts) or HTTPStatus(status).phrase,
+            "description": " Or: ".join(texts) or HTTPStatus(status).phrase,
             "headers": _headers(route, status),
         }
         if kinds and route.method != "HEAD":
