@@ -99,7 +99,7 @@ class StreamAnswer(Answer):
         media_type: str,
         headers: Headers,
     ) -> None:
-        """*run* is called when the head was sent.  What it yields goes the ordinary way."""
+        """*run* is called when the head was sent.  What it yields is sent through ASGI."""
         super().__init__(headers=(("content-type", media_type), *headers))
         self.run = run
 
