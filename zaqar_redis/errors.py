@@ -2,7 +2,8 @@
 """Every error: its text, its HTTP status, its code, whether to try again.
 
 The *message* of a class is its text; ``{fields}`` are filled in when it is
-raised.  Titles are those that Zaqar's own handlers use.
+raised.  Titles are those that Zaqar's own handlers use.  The docstring of a class describes
+it in OpenAPI; without one, its message does.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ class Problem(Exception):
 
 
 class BadRequest(Problem):
+    """Something in the request is missing or invalid; the description says what."""
+
     message = "{why}"
     status, code, title = 400, 1100, "Invalid API request"
 
@@ -109,11 +112,15 @@ class ClaimedByOther(Forbidden):
 
 
 class NotFound(Problem):
+    """What the request names does not exist."""
+
     message = "{why}"
     status, code, title = 404, 1300, "Not found"
 
 
 class BadSignature(NotFound):
+    """The pre-signed URL in the headers does not open this."""
+
     message = "The pre-signed URL is not valid for this resource."
     code, title = 1301, "404 Not Found"
 
@@ -124,6 +131,8 @@ class NotAcceptable(Problem):
 
 
 class Conflict(Problem):
+    """The change does not fit what is there, or others make changes at the same time."""
+
     message = "{why}"
     status, code, title = 409, 1500, "Resource conflict"
 
@@ -134,6 +143,8 @@ class ContentTooLarge(Problem):
 
 
 class UnsupportedMediaType(Problem):
+    """The body must have the media type that is described here."""
+
     message = "{why}"
     status, code, title = 415, 1600, "415 Unsupported Media Type"
 
@@ -159,21 +170,29 @@ class SubscriberTaken(Conflict):
 
 
 class PoolInUse(Problem):
+    """The pool still has queues; drain it first."""
+
     message = 'The pool "{pool}" still has queues ({count}); drain it first.'
     status, code, title = 403, 1320, "Unable to delete"
 
 
 class FlavorEmptied(Problem):
+    """The pool is the last one of a flavor."""
+
     message = 'The flavor "{flavor}" would have no pool left.'
     status, code, title = 403, 1321, "Unable to delete"
 
 
 class UriTaken(Problem):
+    """The store of `uri` is that of another pool."""
+
     message = 'The value of "uri" names the store of the pool "{pool}".'
     status, code, title = 409, 1420, "Conflict"
 
 
 class StoreLacksQueues(Problem):
+    """The store of `uri` has none of the pool's queues."""
+
     message = (
         'The value of "uri" names a store that has none of the queues ({count}) of the pool '
         '"{pool}"; drain the pool first, or copy its store.'
@@ -182,6 +201,9 @@ class StoreLacksQueues(Problem):
 
 
 class StoreOwned(Problem):
+    """The store of `uri` belongs to another installation or has queues of its own, and
+    `adopt` is not set."""
+
     message = (
         'The value of "uri" names a store {whose}. If nobody else uses it, take it over with '
         '"adopt": true (pool create --adopt); its queues come along.'
@@ -200,6 +222,8 @@ class QueueNotInPool(Problem):
 
 
 class Unavailable(Problem):
+    """A store is unavailable or the service overloaded; the description says which."""
+
     message = "{why}"
     status, code, title, retry = 503, 1700, "Service temporarily unavailable", 1
 

@@ -73,6 +73,20 @@ def test_every_read_but_a_ping_has_a_document() -> None:
     assert without == {"/v2/ping"}
 
 
+def test_every_error_is_described_by_whole_sentences() -> None:
+    texts = {
+        response["description"]
+        for *_, operation in operations(description.document())
+        for status, response in operation["responses"].items()
+        if status >= "400"
+    }
+    assert len(texts) > 10
+    for text in texts:
+        assert not re.search(r"[{}\n]|  ", text)
+        assert all(len(sentence.split()) > 3 for sentence in text.split(". ")), text
+        assert text.endswith(".")
+
+
 def test_every_parameter_of_a_query_has_a_text() -> None:
     texts = [
         parameter["description"]

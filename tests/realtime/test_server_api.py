@@ -257,7 +257,9 @@ def test_invalid_request_is_refused_with_error_code(
 
 def test_unknown_method_is_not_found(service: servers.RunningService) -> None:
     assert call_api(service, "nothing", {}).status_code == 404
-    assert httpx.post(f"{service.url}/api/nothing").status_code == 404  # as for any unknown path
+    without_key = httpx.post(f"{service.url}/api/nothing")
+    assert without_key.status_code == 404
+    assert "the methods are publish, broadcast, " in without_key.json()["description"]
     old = httpx.post(f"{service.url}/api", json={"method": "nothing"}, headers={"X-API-Key": KEY})
     assert (old.status_code, old.json()["error"]["code"]) == (200, 104)
 

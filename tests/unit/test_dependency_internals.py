@@ -83,8 +83,8 @@ SIGNATURES = [
     (SOCKETS, WebSocketsSansIOProtocol.handle_connect, ["self", "event"]),
     (SOCKETS, ServerProtocol.send_close, ["self", "code", "reason"]),
 ]
-#: What uvicorn uses only of requests that take its own way.
-_OF_ORDINARY_REQUESTS = {"body", "more_body", "run_asgi"}
+#: What uvicorn uses only of requests that take the ASGI path.
+_OF_ASGI_REQUESTS = {"body", "more_body", "run_asgi"}
 #: Packages with used internals, named as in setup.cfg.
 BOUND = sorted({kind.__module__.partition(".")[0].replace("_", "-") for _, kind, _ in USED})
 
@@ -150,7 +150,7 @@ def test_websocket_event_queue_has_the_methods_uvicorn_calls() -> None:
 
 def test_hot_request_has_what_uvicorn_uses_of_a_cycle() -> None:
     source = inspect.getsource(HttpToolsProtocol)
-    used = set(re.findall(r"\bcycle\.(\w+)", source)) - _OF_ORDINARY_REQUESTS
+    used = set(re.findall(r"\bcycle\.(\w+)", source)) - _OF_ASGI_REQUESTS
     assert used
     assert used <= names(HotRequest), f"see HotRequest in zaqar_redis/{PROTOCOL}"
 

@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
+import weakref
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -259,3 +261,31 @@ def test_cancelling_a_run_that_has_ended_does_nothing(redis_server: servers.Redi
         assert await run.result() == [b"a"]
 
     _run(redis_server, scenario)
+
+
+@pytest.mark.parametrize("name", ["refused", "wrong", "echo"])
+def test_ended_run_is_freed_without_the_garbage_collector(
+    redis_server: servers.RedisServer, name: str
+) -> None:
+    """The collector comes rarely, and a run holds a request with its body."""
+
+    async def scenario(verbs: EchoVerbs) -> None:
+        ended = asyncio.Event()
+
+        class Holder:
+            def on_end(self, result: Any, error: BaseException | None) -> None:
+                ended.set()
+
+        holder = Holder()
+        freed = weakref.ref(holder)
+        run = EagerRun(getattr(verbs, name)(), holder.on_end)
+        await ended.wait()
+        del run, holder
+        await asyncio.sleep(0)
+        assert freed() is None
+
+    gc.disable()
+    try:
+        _run(redis_server, scenario)
+    finally:
+        gc.enable()

@@ -20,7 +20,7 @@ _ACCEPTED = frozenset((b"*/*", b"application/json"))
 
 
 class RequestChecks:
-    """The checks; either way of a request runs them."""
+    """The checks; the fast path and the ASGI path run them."""
 
     def __init__(self, limits: rules.Limits, signer: UrlSigner) -> None:
         self._limits = limits

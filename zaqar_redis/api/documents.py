@@ -23,7 +23,7 @@ from zaqar_redis.records import Claim, Message, NewMessage, Queue, Stats
 
 T = TypeVar("T")
 
-_encode = msgspec.json.Encoder().encode
+encode = msgspec.json.Encoder().encode
 
 #: Raised by the JSON decoder, or by our check for UTF-8.
 _MALFORMED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -118,19 +118,19 @@ def _checksum(body: bytes) -> bytes:
 
 def posted(queue: str, ids: Sequence[str]) -> bytes:
     base = f"/v2/queues/{queue}/messages/"
-    return _encode(schemas.PostedOut([base + id for id in ids]))
+    return encode(schemas.PostedOut([base + id for id in ids]))
 
 
 def message(queue: str, record: Message) -> bytes:
-    return _encode(_message(f"/v2/queues/{queue}/messages/", record))
+    return encode(_message(f"/v2/queues/{queue}/messages/", record))
 
 
 def messages(queue: str, records: Sequence[Message]) -> bytes:
-    return _encode(schemas.MessagePageOut(_messages(queue, records)))
+    return encode(schemas.MessagePageOut(_messages(queue, records)))
 
 
 def message_page(queue: str, records: Sequence[Message], links: list[LinkOut]) -> bytes:
-    return _encode(schemas.MessagePageOut(_messages(queue, records), links))
+    return encode(schemas.MessagePageOut(_messages(queue, records), links))
 
 
 def popped(records: Sequence[Message]) -> bytes:
@@ -146,14 +146,12 @@ def popped(records: Sequence[Message]) -> bytes:
         )
         for record in records
     ]
-    return _encode(schemas.PoppedOut(shown))
+    return encode(schemas.PoppedOut(shown))
 
 
 def claimed(queue: str, record: Claim) -> bytes:
     href = f"/v2/queues/{queue}/claims/{record.id}"
-    return _encode(
-        schemas.ClaimOut(record.age, record.ttl, _messages(queue, record.messages), href)
-    )
+    return encode(schemas.ClaimOut(record.age, record.ttl, _messages(queue, record.messages), href))
 
 
 def stats(queue: str, record: Stats) -> bytes:
@@ -161,7 +159,7 @@ def stats(queue: str, record: Stats) -> bytes:
     if record.oldest is not None and record.newest is not None:
         counts.oldest, counts.newest = _end(queue, record.oldest), _end(queue, record.newest)
     # Stock's clients neither know nor create idempotency records.
-    return _encode(schemas.StatsOut(counts, record.idempotency_records or msgspec.UNSET))
+    return encode(schemas.StatsOut(counts, record.idempotency_records or msgspec.UNSET))
 
 
 def _end(queue: str, end: Message) -> schemas.EndOut:
@@ -178,11 +176,7 @@ def queue_page(
     if shown is not None:
         for item, attributes in zip(items, shown, strict=True):
             item.metadata = attributes
-    return _encode(schemas.QueuePageOut(items, links, count or msgspec.UNSET))
-
-
-def encode(document: Any) -> bytes:
-    return _encode(document)
+    return encode(schemas.QueuePageOut(items, links, count or msgspec.UNSET))
 
 
 def next_link(path: str, query: msgspec.Struct, marker: str) -> list[LinkOut]:

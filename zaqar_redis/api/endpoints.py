@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Routes that are ready to answer requests, whichever way these come."""
+"""Routes that are ready to answer requests, whichever path these take."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from zaqar_redis.api.exchange import JSON, Answer, Request
 from zaqar_redis.api.queries import QueryReader
 from zaqar_redis.api.routes import ApiRoute
 
-#: Bytes of a body that is read though it may be of no use: the ordinary way takes no more at once.
+#: Bytes of a body that is read though it may be of no use: the ASGI path takes no more at once.
 _UNGUARDED_MAX = 64 * 1024
 
 
@@ -27,7 +27,7 @@ class Endpoint:
         self.route = route
         self._handler = route.handler
         self._body = route.body
-        #: bytes of a body on the short way, which reads it before it asks the guard
+        #: bytes of a body on the fast path, which reads it before it asks the guard
         self.size_max = route.body.size_max if route.body and not route.guard else _UNGUARDED_MAX
         self._read_query = QueryReader(route.query).read if route.query else None
         kind = bytes if route.body is None else route.body.kind

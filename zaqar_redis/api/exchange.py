@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import abc
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Generic, TypeVar
@@ -23,7 +24,7 @@ JSON = "application/json"
 TEXT = "text/plain; charset=utf-8"
 
 
-class Request(Generic[QueryT, DocumentT]):
+class Request(abc.ABC, Generic[QueryT, DocumentT]):
     """A request whose head was checked and whose body was read."""
 
     __slots__ = (
@@ -37,7 +38,7 @@ class Request(Generic[QueryT, DocumentT]):
         "query_string",
     )
 
-    #: as the route's `query` and `body` say; None where it has none
+    #: as the route's `query` and `body` say; unset where it has none
     query: QueryT
     document: DocumentT
 
@@ -56,9 +57,9 @@ class Request(Generic[QueryT, DocumentT]):
         self.project = ""
         self.client = ""
 
+    @abc.abstractmethod
     def watch_disconnect(self) -> asyncio.Event:
         """Returns an event that is set when the client disconnects."""
-        return asyncio.Event()
 
     def header(self, name: bytes) -> str | None:
         found = self.headers.get(name)
@@ -98,7 +99,7 @@ class StreamAnswer(Answer):
         media_type: str,
         headers: Headers,
     ) -> None:
-        """*run* is called when the head was sent.  What it yields goes the ordinary way."""
+        """*run* is called when the head was sent.  What it yields is sent through ASGI."""
         super().__init__(headers=(("content-type", media_type), *headers))
         self.run = run
 

@@ -45,12 +45,21 @@ _NAME = {"maxLength": rules.QUEUE_NAME_MAX, "pattern": rules.QUEUE_NAME_PATTERN}
 _PROJECT = {"minLength": 1, "maxLength": rules.PROJECT_MAX}
 _KEY = {"minLength": 1, "maxLength": rules.IDEMPOTENCY_KEY_MAX, "pattern": "^[!-~]+$"}
 _REQUEST_ID = "^req-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$"
+_TELLS_APART = "tells clients apart, so that one does not list its own messages"
 _CLIENT_IDS = {
-    "strict": {"format": "uuid"},
-    "off": {"minLength": "limits.min_length_client_id", "maxLength": "limits.max_length_client_id"},
+    "strict": _value(
+        f"A UUID that {_TELLS_APART}; the operator may allow other names.", format="uuid"
+    ),
+    "off": _value(
+        f"A name, such as a UUID, that {_TELLS_APART}.",
+        minLength="limits.min_length_client_id",
+        maxLength="limits.max_length_client_id",
+    ),
 }
 _PARAMETERS = {
-    "X-Project-ID": _value("Or else `X-Tenant-ID` or `X-Tenant`.", **_PROJECT),
+    "X-Project-ID": _value(
+        "The project; `X-Tenant-ID` and `X-Tenant` are understood in its place.", **_PROJECT
+    ),
     "Idempotency-Key": _value(
         "A new name for each post: when it comes again within the queue's `_idempotency_window`, "
         "nothing is posted, and the first answer is given.",
@@ -59,7 +68,7 @@ _PARAMETERS = {
     | {"required": False},
 }
 _HEADERS = {
-    "X-OpenStack-Request-ID": _value("Names the request in the log.", pattern=_REQUEST_ID),
+    "X-OpenStack-Request-ID": _value("Names the request; clients may log it.", pattern=_REQUEST_ID),
     "Retry-After": _value("Seconds after which to try again.", type="integer", minimum=0),
 }
 _SIGNED = {"type": "apiKey", "in": "header", "name": "URL-Signature"} | {
@@ -94,8 +103,7 @@ def document(routes: Sequence[ApiRoute], limits: rules.Limits) -> bytes:
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, shapes)
-    client = _value("Lists no messages of its own.", **_CLIENT_IDS[limits.client_id_uuid_safe])
-    parameters = _PARAMETERS | {"Client-ID": client}
+    parameters = _PARAMETERS | {"Client-ID": _CLIENT_IDS[limits.client_id_uuid_safe]}
     described = {
         "openapi": "3.1.0",
         "info": {"title": "zaqar-redis", "version": "2", "description": _ABOUT},
@@ -183,18 +191,19 @@ def _responses(route: ApiRoute, shapes: dict[Any, Any]) -> Iterator[tuple[str, d
     for status in sorted({*route.answers, *(each.status for each in problems)}):
         kinds = _answered(route, status)
         texts = [
-            f"{(each.title if each.message == '{why}' else each.message).rstrip('.')}."
+            inspect.cleandoc(each.__doc__ or each.message).replace("\n", " ")
             for each in problems
             if each.status == status
         ]
         if texts:
             kinds = (*kinds, ProblemOut)
         response = {
-            "description": " ".join(texts) or HTTPStatus(status).phrase,
+            "description": " Or: ".join(texts) or HTTPStatus(status).phrase,
             "headers": _headers(route, status),
         }
         if kinds and route.method != "HEAD":
-            schema = {"anyOf": [shapes[kind] for kind in kinds]}
+            one_of = [shapes[kind] for kind in kinds]
+            schema = {"anyOf": one_of} if len(one_of) > 1 else one_of[0]
             response["content"] = {JSON if texts else route.media_type: {"schema": schema}}
         yield str(status), response
 

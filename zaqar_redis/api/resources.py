@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Falcon resources, made from the table of routes: the ordinary way of a request."""
+"""Falcon resources, made from the table of routes: the ASGI path of a request."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ FIRST_EVENT = "zaqar_redis.first"
 Responder = Callable[..., Awaitable[None]]
 
 
-class OrdinaryRequest(Request[Any, Any]):
+class AsgiRequest(Request[Any, Any]):
     """A request from ASGI."""
 
     __slots__ = ("_receive", "_watching")
@@ -85,7 +85,7 @@ class RequestMiddleware:
     ) -> None:
         if not isinstance(resource, RouteResource) or req.method == "OPTIONS":
             return  # API: everybody may ask for the allowed methods
-        request = req.context.request = OrdinaryRequest(req)
+        request = req.context.request = AsgiRequest(req)
         if resource.checked:
             self._checks.check_head(req.method, request)
         if not resource.public:
@@ -112,7 +112,7 @@ def _responder(route: ApiRoute, names: list[str]) -> Responder:
     endpoint = Endpoint(route)
 
     async def respond(req: falcon.asgi.Request, resp: falcon.asgi.Response, **params: str) -> None:
-        request: OrdinaryRequest = req.context.request
+        request: AsgiRequest = req.context.request
         if route.guard is not None:
             route.guard(request)
         if route.body is not None:

@@ -87,9 +87,9 @@ class PoolChangeIn(Struct):
         about("Its share of new queues; 0 for none.", minimum=0, maximum=rules.WEIGHT_MAX),
     ] = UNSET
     flavor: Annotated[str | UnsetType, about("Its group; empty for none.")] = UNSET
-    options: Annotated[dict[str, Any] | UnsetType, about("Settings of its driver that differ.")] = (
-        UNSET
-    )
+    options: Annotated[
+        dict[str, Any] | UnsetType, about("Settings of the pool's driver, by name.")
+    ] = UNSET
     draining: Annotated[
         bool | UnsetType, about("It gets no new queues, and its queues move out.")
     ] = UNSET

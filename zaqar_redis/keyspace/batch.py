@@ -203,6 +203,7 @@ class CommandBatcher:
                     self._refuse(pending, reply)
                 elif not pending.answer.done():
                     pending.answer.set_result(reply)
+                del pending  # a store may be silent for long: its last answer is not to be kept
 
     def _refuse(self, pending: PendingCommand, refusal: RedisError) -> None:
         answer = pending.answer

@@ -19,8 +19,8 @@ from urllib.parse import quote, unquote
 
 from zaqar_redis.keyspace.control_keys import ControlKeys
 
-#: Queues, projects or channels whose key names are cached: about 4 KB each, of a queue with
-#: what was sent for it.
+#: Queues, projects or channels whose keys are cached.  Those of a queue are some 2 KB, and half a
+#: kilobyte more for each script that was called with them; both grow with the length of its name.
 _CACHE_SIZE = 4096
 
 

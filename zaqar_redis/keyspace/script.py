@@ -253,6 +253,10 @@ class EagerRun(Generic[T]):
         self._waits_for: asyncio.Future[Any] | None = None
         self._go_on(None, None)
 
+    @property
+    def has_ended(self) -> bool:
+        return self._waits_for is None
+
     def cancel(self) -> None:
         """Raises CancelledError where the verb waits."""
         if self._waits_for is not None:
@@ -263,6 +267,7 @@ class EagerRun(Generic[T]):
         try:
             found = answer.result()
         except (Exception, asyncio.CancelledError) as error:
+            del answer  # else the error's traceback holds it, and it the error
             self._go_on(None, error)
         else:
             self._go_on(found, None)
@@ -295,7 +300,10 @@ class EagerRun(Generic[T]):
             self._waits_for = answer
             answer.add_done_callback(self._on_answer)
             return
-        self._on_end(found, error)
+        try:
+            self._on_end(found, error)
+        finally:
+            found = error = None  # else the error's traceback holds this frame, and it the error
 
 
 class HasClient(Protocol):

@@ -104,6 +104,9 @@ class ServerApi(ComposedVerbs):
         for method in METHODS:
             call = partial(self.call, method)
             yield row(f"/api/{method}", call, f"channels:{method}", body=params, hot=True)
+        # Of no other segment: Falcon prefers the literal ones.
+        unknown = "/api/{method}", self.refuse
+        yield ApiRoute("POST", *unknown, "channels:call", public=True, checked=False)
 
     @verb
     def call(self, method: str, request: Request[None, Raw]) -> Steps[Answer]:
@@ -115,6 +118,11 @@ class ServerApi(ComposedVerbs):
     async def call_legacy(self, request: Request[None, _LegacyRequest]) -> Answer:
         """Calls the method that the document names: Centrifugo's older form."""
         return await self._call(request.document.method, request, request.document.params)
+
+    async def refuse(self, request: Request[None, None], method: str) -> Answer:
+        """Refuses a method that does not exist.  Raises NotFound."""
+        names = ", ".join(METHODS)
+        raise errors.NotFound(why=f"There is no method {method}; the methods are {names}.")
 
     async def _call(self, method: str, request: Request[None, Any], params: Raw) -> Answer:
         project = rules.project_id(request.header(b"x-project-id") or self._project)

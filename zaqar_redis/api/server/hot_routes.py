@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from zaqar_redis.api.endpoints import Endpoint
 from zaqar_redis.api.routes import ApiRoute
 
-#: Valid names of queues, and all ids; others take the ordinary way.
+#: Valid names of queues, and all ids; others take the ASGI path.
 _SEGMENT = r"([A-Za-z0-9_.-]{1,64})"
 
 

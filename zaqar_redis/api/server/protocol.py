@@ -142,6 +142,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
+        self._rejection = None
         if self._current is not None:
             self._current.disconnect()
 
@@ -161,6 +162,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._request_started_at = self.loop.time()
         self.url = b""
         self.headers = []
+        self._parts: list[bytes] = []
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self.headers.append((name.lower(), value))
@@ -231,7 +233,7 @@ class HttpProtocol(HttpToolsProtocol):
             self._behind_chunk = False
             super().on_body(body)
         else:
-            request.data = request.data + body if request.data else body
+            self._parts.append(body)
 
     def on_message_complete(self) -> None:
         self._request_started_at = None
@@ -242,6 +244,8 @@ class HttpProtocol(HttpToolsProtocol):
             super().on_message_complete()
             return
         request.is_complete = True
+        request.data = b"".join(self._parts)
+        self._parts.clear()
         if request.has_turn:
             self._answer(request)
 
@@ -272,13 +276,16 @@ class HttpProtocol(HttpToolsProtocol):
             self._on_end(request, None, error)
             return
         run = EagerRun(cast("Verb[Answer]", verb), partial(self._on_end, request))
-        if not request.response_complete:
+        if not run.has_ended:
             request.run = run
 
     def _on_end(
         self, request: HotRequest, answer: Answer | None, error: BaseException | None
     ) -> None:
-        request.run = None  # else the two hold each other
+        # An idle connection keeps its last request: neither what it brought, nor a cycle.
+        request.run = None
+        request.data = b""
+        request.document = None
         if request.disconnected:
             return
         if error is not None or answer is None:
