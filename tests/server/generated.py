@@ -123,6 +123,7 @@ _TARGETS = st.one_of(
             (b"GET", _below(_CLAIMS)),
             (b"DELETE", _below(_CLAIMS)),
             (b"PUT", _paths(_QUEUE)),
+            (b"PUT", st.just(b"/v2/queues/new")),
             (b"GET", _paths(_QUEUE)),
             (b"DELETE", _paths(_QUEUE)),
             (b"GET", _paths([b"/v2/queues/", b"/stats"])),

@@ -83,7 +83,8 @@ class ApiSettings(msgspec.Struct, frozen=True):
     request_timeout: Annotated[
         float,
         Meta(ge=1.0),
-        "Seconds that a client may take to send one request; then it gets 408.",
+        "Seconds that a client may take to send one request; then it gets 408. A client that reads "
+        "nothing of an answer for as long is cut off.",
     ] = 60.0
 
 
