@@ -6,13 +6,22 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from zaqar_redis import clock
 from zaqar_redis.api.app import ApiSettings, App
+from zaqar_redis.api.channels import ChannelSettings, ChannelsFrontEnd
+from zaqar_redis.api.channels.server import ServerApiSettings
+from zaqar_redis.auth.tokens import TokenSettings
+from zaqar_redis.realtime.engines.memory import MemoryEngine
+from zaqar_redis.realtime.session.context import SessionSettings
+from zaqar_redis.realtime.session.namespaces import ChannelOptions, Namespaces
 from zaqar_redis.storage.redis import create
 
 #: Environment variable with the URI of the store.
 STORE = "ZAQAR_REDIS_TEST_STORE"
 #: Its answer is the number of requests before.
 CALLS = "/calls"
+#: of the server API
+KEY = "key"
 
 
 class CountedApp(App):
@@ -32,4 +41,17 @@ class CountedApp(App):
 
 
 def app() -> CountedApp:
-    return CountedApp(create(os.environ[STORE], {}), ApiSettings())
+    driver = create(os.environ[STORE], {})
+    return CountedApp(driver, ApiSettings(), lambda queues: _channels())
+
+
+def _channels() -> ChannelsFrontEnd:
+    settings = ChannelSettings(
+        namespaces=Namespaces(ChannelOptions(), {}),
+        tokens=TokenSettings(),
+        session=SessionSettings(),
+        allowed_origins=(),
+        project="default",
+        server=ServerApiSettings(key=KEY),
+    )
+    return ChannelsFrontEnd(MemoryEngine(clock.process), settings)

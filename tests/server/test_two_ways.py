@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.server.counted_app import CALLS
+from tests.server.counted_app import CALLS, KEY
 from tests.support import servers
 from tests.support.raw_http import AnswerNormalizer, RawConnection, request
 from tests.support.ways import ASGI, HOT, WAYS
@@ -77,8 +77,6 @@ def both(service: servers.RunningService, project: str) -> Iterator[BothWays]:
     ways.close()
 
 
-#: of the server API
-KEY = "key"
 QUEUE, MESSAGES, CLAIMS = "/v2/queues/q", "/v2/queues/q/messages", "/v2/queues/q/claims"
 
 
@@ -277,6 +275,9 @@ def test_unusual_header_is_answered_alike(both: BothWays, headers: dict[str, str
         ("DELETE", QUEUE, b""),
         ("GET", f"{QUEUE}/stats", b""),
         ("GET", "/v2/queues", b""),
+        ("POST", "/api/publish", b'{"channel":"c","data":1}'),
+        ("POST", f"/api/publish?api_key={KEY}", b'{"channel":"c","data":1}'),
+        ("POST", f"/api/channels?api_key={KEY}", b""),
         ("GET", "/v2/ping", b""),
         ("GET", "/health", b""),
         ("GET", "/healthcheck", b""),

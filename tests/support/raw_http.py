@@ -126,12 +126,13 @@ _VARYING = [
     (re.compile(rb"(?m)^date: .+\r$"), b"date: <date>\r"),
     (re.compile(rb"\breq-[0-9a-f-]{36}"), b"<request id>"),
     (re.compile(rb'"age":\d+'), b'"age":<age>'),
+    (re.compile(rb'"epoch":"[0-9a-f]{8}"'), b'"epoch":"<epoch>"'),
 ]
 
 
 class AnswerNormalizer:
     """Makes equal what two services, or two projects, may answer differently: times, request
-    ids, and random parts of ids, which are numbered in the order of their appearance."""
+    ids, epochs, and random parts of ids, which are numbered in the order of their appearance."""
 
     def __init__(self) -> None:
         self._numbers: dict[bytes, int] = {}
