@@ -17,13 +17,13 @@ from tests.support import servers
 from tests.support.ways import HOT, WAYS
 
 #: Files of tests in which no route is hot: pools and flavors are for operators.
-_ORDINARY_ROUTES = {"test_pools"}
+_ASGI_ROUTES = {"test_pools"}
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "way" in metafunc.fixturenames:
-        is_ordinary = metafunc.module.__name__.rpartition(".")[2] in _ORDINARY_ROUTES
-        metafunc.parametrize("way", [HOT] if is_ordinary else WAYS)
+        is_asgi = metafunc.module.__name__.rpartition(".")[2] in _ASGI_ROUTES
+        metafunc.parametrize("way", [HOT] if is_asgi else WAYS)
 
 
 @pytest.fixture(scope="session")

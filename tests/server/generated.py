@@ -34,7 +34,7 @@ class GeneratedStream(NamedTuple):
     """What a client sends on one connection."""
 
     requests: list[GeneratedRequest]
-    #: of each request, where both ways are taken
+    #: of each request, where both paths are taken
     ways: list[str]
     #: where it is split, in parts of `PARTS`
     cuts: list[int]

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support import servers
 from tests.support.raw_http import RawConnection, chunked, request
-from tests.support.ways import HOT, ORDINARY, WAYS
+from tests.support.ways import ASGI, HOT, WAYS
 
 MESSAGES = "/v2/queues/q/messages"
 DOCUMENT = b'{"messages": [{"body": "kept"}]}'
@@ -150,7 +150,7 @@ def test_request_of_another_version_is_refused(
     assert connection.rest() == b""
 
 
-@pytest.mark.parametrize("before", [[], [HOT], [ORDINARY], [HOT, HOT, ORDINARY]])
+@pytest.mark.parametrize("before", [[], [HOT], [ASGI], [HOT, HOT, ASGI]])
 def test_endless_head_is_refused_after_the_answers_of_requests_before(
     connection: RawConnection, project: str, before: list[str]
 ) -> None:

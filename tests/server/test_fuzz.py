@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Generated streams of requests are answered alike over both ways, and close connections alike.
+"""Generated streams of requests are answered alike over both paths, and close connections alike.
 
 More of them, e.g. for a night: set ZAQAR_REDIS_FUZZ_EXAMPLES to 100000.
 """
@@ -18,7 +18,7 @@ from tests.server import generated
 from tests.server.generated import GeneratedStream
 from tests.support import servers
 from tests.support.raw_http import AnswerNormalizer, RawAnswer, RawConnection, request
-from tests.support.ways import HOT, ORDINARY
+from tests.support.ways import ASGI, HOT
 
 #: Examples of one run: some seconds.
 _EXAMPLES = int(os.environ.get("ZAQAR_REDIS_FUZZ_EXAMPLES", "400"))
@@ -107,5 +107,5 @@ def test_generated_stream_is_answered_alike_over_both_ways(
     for each in stream.requests:
         note(str(each.data(HOT)[:_SHOWN]))
     hot = player.play(stream, [HOT] * len(stream.requests))
-    assert player.play(stream, [ORDINARY] * len(stream.requests)) == hot
+    assert player.play(stream, [ASGI] * len(stream.requests)) == hot
     assert player.play(stream, stream.ways) == hot

@@ -13,7 +13,7 @@ import pytest
 
 from tests.support import servers
 from tests.support.raw_http import RawAnswer, RawConnection, request
-from tests.support.ways import HOT, ORDINARY, WAYS
+from tests.support.ways import ASGI, HOT, WAYS
 
 MESSAGES = "/v2/queues/q/messages"
 #: What stands in a stream instead of a request.
@@ -47,7 +47,7 @@ def bodies(answer: RawAnswer) -> list[object]:
     return [message["body"] for message in json.loads(answer.body)["messages"]]
 
 
-@pytest.mark.parametrize("ways", [[HOT], [ORDINARY], [HOT, ORDINARY], [HOT, HOT, HOT, ORDINARY]])
+@pytest.mark.parametrize("ways", [[HOT], [ASGI], [HOT, ASGI], [HOT, HOT, HOT, ASGI]])
 def test_many_small_requests_in_one_write_are_answered_in_order(
     connection: RawConnection, project: str, ways: list[str]
 ) -> None:
@@ -56,7 +56,7 @@ def test_many_small_requests_in_one_write_are_answered_in_order(
     assert named(connection.answers(_MANY)) == list(range(_MANY))
 
 
-@pytest.mark.parametrize("ways", [[HOT], [ORDINARY], [HOT, ORDINARY]])
+@pytest.mark.parametrize("ways", [[HOT], [ASGI], [HOT, ASGI]])
 def test_pipelined_posts_are_done_in_order(
     connection: RawConnection, project: str, ways: list[str]
 ) -> None:
@@ -71,7 +71,7 @@ def test_pipelined_request_waits_for_long_poll_before_it(
 ) -> None:
     """The long poll takes the message; the requests behind it are begun when it is answered."""
     wait = request("POST", "/v2/queues/q/claims?wait=30", project)
-    connection.send(wait + request("GET", "/v2/ping") + missing(project, 7, ORDINARY))
+    connection.send(wait + request("GET", "/v2/ping") + missing(project, 7, ASGI))
     with RawConnection(service.port) as other:
         other.send(post(project, "news"))
         assert other.answer().status == 201
@@ -121,7 +121,7 @@ def test_request_cut_off_in_a_long_pipeline_is_not_too_large(
 def test_large_bodies_in_a_pipeline_are_read(connection: RawConnection, project: str) -> None:
     """Each is larger than what is read at once."""
     large = ["x" * 200_000] * 5
-    ways = [HOT, ORDINARY, HOT, HOT, ORDINARY]
+    ways = [HOT, ASGI, HOT, HOT, ASGI]
     posts = [post(project, body, way) for body, way in zip(large, ways, strict=True)]
     connection.send(b"".join(posts))
     assert [answer.status for answer in connection.answers(5)] == [201] * 5

@@ -12,7 +12,7 @@ import pytest
 
 from tests.support import servers
 from tests.support.raw_http import RawConnection, request
-from tests.support.ways import HOT, ORDINARY, WAYS
+from tests.support.ways import ASGI, HOT, WAYS
 
 MESSAGES = "/v2/queues/q/messages"
 #: No request times out while the store is paused.
@@ -59,7 +59,7 @@ def test_stop_closes_idle_connections_and_answers_requests_in_progress(
     lone_redis: servers.RedisServer, project: str
 ) -> None:
     """Redis is paused when the stop begins, and goes on when idle connections are closed."""
-    sent = {"hot": [HOT], "ordinary": [ORDINARY], "pipeline": [HOT, ORDINARY, HOT, HOT]}
+    sent = {"hot": [HOT], "asgi": [ASGI], "pipeline": [HOT, ASGI, HOT, HOT]}
     with (
         servers.service(lone_redis.uri, options=_PATIENT) as service,
         contextlib.ExitStack() as stack,

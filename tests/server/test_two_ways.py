@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The answers of hot routes are the same, byte for byte, over either way of a request."""
+"""The answers of hot routes are the same, byte for byte, over either path of a request."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from tests.server.counted_app import CALLS, KEY
 from tests.support import servers
 from tests.support.raw_http import AnswerNormalizer, RawConnection, request
-from tests.support.ways import HOT, ORDINARY, WAYS
+from tests.support.ways import ASGI, HOT, WAYS
 
 _MESSAGE = re.compile(rb"(?<![0-9a-f-])[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _CLAIM = re.compile(rb"/claims/([0-9a-f]{32})")
@@ -48,10 +48,10 @@ class ScenarioClient:
 
 
 class BothWays:
-    """Sends each request over both ways, and compares the answers."""
+    """Sends each request over both paths, and compares the answers."""
 
     def __init__(self, service: servers.RunningService, project: str) -> None:
-        self._clients = [ScenarioClient(service, project, way) for way in (HOT, ORDINARY)]
+        self._clients = [ScenarioClient(service, project, way) for way in (HOT, ASGI)]
 
     def ask(
         self,
@@ -61,8 +61,8 @@ class BothWays:
         headers: dict[str, str] | None = None,
     ) -> bytes:
         body = document if isinstance(document, bytes) else json.dumps(document).encode()
-        hot, ordinary = (each.ask(method, path, body, headers or {}) for each in self._clients)
-        assert hot == ordinary, f"{method} {path}"
+        hot, asgi = (each.ask(method, path, body, headers or {}) for each in self._clients)
+        assert hot == asgi, f"{method} {path}"
         return hot
 
     def close(self) -> None:
@@ -292,7 +292,7 @@ def test_hot_request_does_not_reach_asgi_unless_told_to(
             connection.send(request("GET", CALLS))
             return int(connection.answer().body)
 
-        for way, count in ((HOT, 0), (ORDINARY, 1)):
+        for way, count in ((HOT, 0), (ASGI, 1)):
             before = calls()
             connection.send(request(method, path, project, body, WAYS[way].items()))
             connection.answer(method)

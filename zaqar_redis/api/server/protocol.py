@@ -1,20 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""HTTP/1.1 on one connection: uvicorn's protocol, and a short way for the hot routes.
+"""HTTP/1.1 on one connection: uvicorn's protocol, and a fast path for the hot routes.
 
 A hot request whose head is plain is answered here, without ASGI, a framework and a task; all
-others take uvicorn's way to the ASGI application.  Both stand in one pipeline, and are answered
+others take the ASGI path.  Both stand in one pipeline, and are answered
 in order.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sized
+from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
 from http import HTTPStatus
 from typing import Any, Protocol, cast
 
-from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from zaqar_redis.api import problems
@@ -23,7 +22,7 @@ from zaqar_redis.api.endpoints import Endpoint
 from zaqar_redis.api.exchange import REQUEST_ID, Answer, Request
 from zaqar_redis.api.server.hot_routes import HotRoutes
 from zaqar_redis.api.server.streams import TRANSPORT
-from zaqar_redis.api.server.transport import CoalescingTransport
+from zaqar_redis.api.server.transport import CoalescingTransport, PipelineFlow
 from zaqar_redis.keyspace.script import EagerRun, Verb
 
 #: Bytes of a request's line and headers; about what nginx and gunicorn allow.
@@ -32,7 +31,7 @@ _END = b"content-length: 0\r\nconnection: close\r\n\r\n"
 _TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\n" + _END
 _TOO_SLOW = b"HTTP/1.1 408 Request Timeout\r\n" + _END
 _TOO_MANY = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\n" + _END
-#: Headers of requests that take uvicorn's way: they are rare, and it handles them all.
+#: Headers of requests that take the ASGI path: they are rare, and it handles them all.
 _UNUSUAL = frozenset((b"transfer-encoding", b"expect", b"upgrade"))
 
 
@@ -52,18 +51,6 @@ class ServedApp(Protocol):
     def request_ids(self) -> Iterator[str]: ...
 
 
-class PipelineFlow(FlowControl):
-    """Reads nothing while requests wait for their turn: a client may send without end."""
-
-    def __init__(self, transport: asyncio.Transport, pipeline: Sized) -> None:
-        super().__init__(transport)
-        self._pipeline = pipeline
-
-    def resume_reading(self) -> None:
-        if not self._pipeline:
-            super().resume_reading()
-
-
 class _NoEvent:
     """In the place of an event that nobody waits for."""
 
@@ -72,7 +59,7 @@ class _NoEvent:
 
 
 class HotRequest(Request[Any, Any]):
-    """A request on the short way; to uvicorn's protocol it is one of its cycles."""
+    """A request on the fast path; to uvicorn's protocol it is one of its cycles."""
 
     message_event = _NoEvent()
     keep_alive = True
@@ -123,7 +110,7 @@ class HttpProtocol(HttpToolsProtocol):
     _unsent = 0
     #: when there were none, or fewer than at the look before
     _sent_at = 0.0
-    #: the request on the short way whose turn it is
+    #: the request on the fast path whose turn it is
     _current: HotRequest | None = None
     #: its answer, which waits until the client has read what was written before
     _unwritten: bytes | None = None
@@ -173,7 +160,7 @@ class HttpProtocol(HttpToolsProtocol):
         path, _, query = (url if url.isascii() else b"").decode().partition("?")
         found = self._app.hot_routes.find(self.parser.get_method(), path)
         if found is None or "#" in query or not self._is_plain(headers, found[0].size_max):
-            self._begin_ordinary(headers)
+            self._begin_asgi(headers)
             self._in_head = False  # not earlier: what fails here is no request yet
             return
         self._in_head = False
@@ -195,7 +182,7 @@ class HttpProtocol(HttpToolsProtocol):
             and int(headers.get(b"content-length", 0)) <= size_max
         )
 
-    def _begin_ordinary(self, headers: dict[bytes, bytes]) -> None:
+    def _begin_asgi(self, headers: dict[bytes, bytes]) -> None:
         url, all_headers = self.url, self.headers
         super().on_message_begin()  # it makes the scope
         self.url = url

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes to a connection, joined."""
+"""Writing to a connection, joined, and reading from it, bounded."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sized
 from typing import Any
+
+from uvicorn.protocols.http.flow_control import FlowControl
 
 
 class CoalescingTransport:
@@ -49,3 +52,15 @@ class CoalescingTransport:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
+
+
+class PipelineFlow(FlowControl):
+    """Reads nothing while requests wait for their turn: a client may send without end."""
+
+    def __init__(self, transport: asyncio.Transport, pipeline: Sized) -> None:
+        super().__init__(transport)
+        self._pipeline = pipeline
+
+    def resume_reading(self) -> None:
+        if not self._pipeline:
+            super().resume_reading()
