@@ -126,6 +126,7 @@ _VARYING = [
     (re.compile(rb"(?m)^date: .+\r$"), b"date: <date>\r"),
     (re.compile(rb"\breq-[0-9a-f-]{36}"), b"<request id>"),
     (re.compile(rb'"age":\d+'), b'"age":<age>'),
+    (re.compile(rb'"created":"[^"]*"'), b'"created":"<created>"'),
     (re.compile(rb'"epoch":"[0-9a-f]{8}"'), b'"epoch":"<epoch>"'),
 ]
 
