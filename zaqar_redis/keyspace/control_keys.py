@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 
 class ControlKeys:
-    """The keys of which there is one."""
+    """The control keys that belong to no single queue, project, pool or role."""
 
     __slots__ = (
         "catalogue",
@@ -69,7 +69,7 @@ class EntryKeys:
 
 
 class CatalogueKeys(EntryKeys):
-    """The same, with those of one project, and of one or two pools."""
+    """The control keys, with those of one project, one or two pools, and perhaps a queue."""
 
     __slots__ = ("origins", "project", "queues")
 
