@@ -7,7 +7,8 @@ starts a Redis and a service of one worker of its own, and stops them. With
 ``--url`` it uses a service that runs already, and watches the processes given
 with ``--pid``. The load is mixed: small and large posts, listings, claims with
 deletion, renewal and release, long polls that end empty, retried posts, requests
-that are refused, queues that come and go.
+that are refused, queues that come and go. Half of the clients take the fast path of
+a request, the others the ASGI path.
 """
 
 from __future__ import annotations
@@ -20,11 +21,13 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable
+from itertools import cycle, islice
 from pathlib import Path
 
 import httpx
 
 from tests.support import servers
+from tests.support.ways import WAYS
 
 #: Queues in use: enough to fill a worker's cache of queues within a minute.
 _QUEUES = 300
@@ -37,13 +40,13 @@ _WARM = 0.2
 class SoakClient(threading.Thread):
     """A thread with one connection that performs random operations."""
 
-    def __init__(self, url: str, rate: float, stopping: threading.Event) -> None:
+    def __init__(self, url: str, rate: float, stopping: threading.Event, way: str) -> None:
         super().__init__(daemon=True)
         self._pause = 1 / rate
         self._stopping = stopping
         self._client = httpx.Client(
             base_url=f"{url}/v2/queues",
-            headers={"Client-ID": str(uuid.uuid4()), "X-Project-ID": "soak"},
+            headers={"Client-ID": str(uuid.uuid4()), "X-Project-ID": "soak"} | WAYS[way],
             timeout=30,
         )
         self.statuses: Counter[int] = Counter()
@@ -125,7 +128,8 @@ def resident(process: int) -> int:
 def soak(url: str, watched: list[int], minutes: float, rate: float, clients: int) -> bool:
     """Prints memory at intervals.  Returns False when a request failed with 5xx, or hung."""
     stopping = threading.Event()
-    threads = [SoakClient(url, rate / clients, stopping) for _ in range(clients)]
+    ways = islice(cycle(WAYS), clients)
+    threads = [SoakClient(url, rate / clients, stopping, way) for way in ways]
     for client in threads:
         client.start()
     start = time.monotonic()

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, note, settings
 
 from tests.server import generated
-from tests.server.generated import GeneratedStream
+from tests.server.generated import GeneratedRequest, GeneratedStream
 from tests.support import servers
 from tests.support.raw_http import AnswerNormalizer, RawAnswer, RawConnection, request
 from tests.support.ways import ASGI, HOT
@@ -24,8 +24,8 @@ from tests.support.ways import ASGI, HOT
 _EXAMPLES = int(os.environ.get("ZAQAR_REDIS_FUZZ_EXAMPLES", "400"))
 #: Bytes of a request that are printed when the test fails.
 _SHOWN = 1000
-#: The answer of the last request, which no other has.
-_LAST = "last-of-all"
+#: In the answers of the first and the last request, and in no other.
+_FIRST, _LAST = "first-of-all", "last-of-all"
 
 
 class StreamPlayer:
@@ -38,20 +38,29 @@ class StreamPlayer:
     def close(self) -> None:
         self._beside.socket.close()
 
-    def play(self, stream: GeneratedStream, ways: list[str]) -> list[bytes]:
-        """Returns all lines that are answered until the connection is closed, normalized."""
+    def play(self, stream: GeneratedStream, ways: list[str], *, known: bool = False) -> list[bytes]:
+        """Returns all lines that are answered until the connection is closed, normalized.
+
+        *known*: the server gets each request at once, and has read its header section before.
+        """
         project = str(uuid.uuid4())
         names = self._prepare(project)
-        data = b"".join(each.data(way) for each, way in zip(stream.requests, ways, strict=True))
+        first = request("GET", f"/v2/queues/q/messages/{_FIRST}", project)
+        pieces = [first, *map(GeneratedRequest.data, stream.requests, ways)]
         for name, value in names.items():
-            data = data.replace(name, value)
+            pieces = [piece.replace(name, value) for piece in pieces]
         whole = stream.cut_off is None
         last = [("Connection", "close")] if whole else []
-        data += request("GET", f"/v2/queues/q/messages/{_LAST}", project, headers=last)
-        places = [0, *(len(data) * cut // generated.PARTS for cut in stream.cuts), len(data)]
+        pieces.append(request("GET", f"/v2/queues/q/messages/{_LAST}", project, headers=last))
+        if known:
+            self._make_known(pieces)
+        else:
+            data = b"".join(pieces)
+            places = [0, *(len(data) * cut // generated.PARTS for cut in stream.cuts), len(data)]
+            pieces = [data[begin:end] for begin, end in pairwise(places)]
         with RawConnection(self._port) as connection:
-            for begin, end in pairwise(places):
-                connection.send(data[begin:end])
+            for piece in pieces:
+                connection.send(piece)
                 self._wait_until_read()
             if stream.cut_off is not None:
                 answered = connection.until_text(_LAST.encode())
@@ -82,6 +91,13 @@ class StreamPlayer:
         self._beside.send(request(method, f"/v2/queues/q/{path}", project, body))
         return self._beside.answer()
 
+    def _make_known(self, requests: list[bytes]) -> None:
+        """Sends the header sections, with their bodies, for something that changes nothing."""
+        for each in requests:
+            with RawConnection(self._port) as connection:
+                connection.send(b"GET /health HTTP/1.1\r\n" + each.partition(b"\r\n")[2])
+                self._wait_until_read()
+
     def _wait_until_read(self) -> None:
         """Waits until the server has read what was sent: it reads in the order of sending."""
         self._beside.send(request("HEAD", "/v2/ping"))
@@ -109,3 +125,4 @@ def test_generated_stream_is_answered_alike_over_both_ways(
     hot = player.play(stream, [HOT] * len(stream.requests))
     assert player.play(stream, [ASGI] * len(stream.requests)) == hot
     assert player.play(stream, stream.ways) == hot
+    assert player.play(stream, [HOT] * len(stream.requests), known=True) == hot

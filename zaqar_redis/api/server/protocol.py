@@ -20,6 +20,7 @@ from zaqar_redis.api import problems
 from zaqar_redis.api.checks import RequestChecks
 from zaqar_redis.api.endpoints import Endpoint
 from zaqar_redis.api.exchange import REQUEST_ID, Answer, Request
+from zaqar_redis.api.server.header_sections import HeaderSections
 from zaqar_redis.api.server.hot_routes import HotRoutes
 from zaqar_redis.api.server.streams import TRANSPORT
 from zaqar_redis.api.server.transport import CoalescingTransport, PipelineFlow
@@ -65,8 +66,6 @@ class HotRequest(Request[Any, Any]):
     keep_alive = True
     response_complete = False
     disconnected = False
-    #: its body was read
-    is_complete = False
     #: all requests before it are answered
     has_turn = True
     run: EagerRun[Answer] | None = None
@@ -79,10 +78,13 @@ class HotRequest(Request[Any, Any]):
         path: str,
         query_string: str,
         headers: dict[bytes, bytes],
+        body: bytes | None = None,
     ) -> None:
-        super().__init__(path, query_string, headers)
+        """*body*: None while it is being read."""
+        super().__init__(path, query_string, headers, body or b"")
         self.endpoint = endpoint
         self.params = params
+        self.is_complete = body is not None
 
     def watch_disconnect(self) -> asyncio.Event:
         self._disconnected_event = asyncio.Event()
@@ -97,14 +99,18 @@ class HotRequest(Request[Any, Any]):
 
 
 class HttpProtocol(HttpToolsProtocol):
+    #: of all connections of the process
+    _header_sections = HeaderSections()
     _in_head = False
     #: a chunk has begun, and no byte of it came: it may be the last, with headers behind it
     _behind_chunk = False
     #: bytes of a head, but those of the data in which it begins; None: they were not counted yet
     _head: int | None = None
+    #: what was read at once, if a request begins it, until the head of that is read
+    _first_data: bytes | None = None
     #: start of a request that is not complete, by the loop's clock; None: there is none
     _request_started_at: float | None = None
-    #: end of the last response, if no request has begun since
+    #: end of the last response, after which no request was waiting
     _idle_since: float | None = None
     #: bytes of answers that were not sent yet when `time_out` looked last
     _unsent = 0
@@ -136,7 +142,12 @@ class HttpProtocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self._rejection is not None:
             return  # not paused: a client that leaves is noticed
+        if self._request_started_at is None:
+            if self._begin_known(data):
+                return
+            self._first_data = data
         super().data_received(data)
+        self._first_data = None
         if self._in_head or self._behind_chunk:
             # The data in which it begins may hold whole requests before it.
             self._head = 0 if self._head is None else self._head + len(data)
@@ -145,7 +156,6 @@ class HttpProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         self._in_head, self._head = True, None
-        self._idle_since = None
         self._request_started_at = self.loop.time()
         self.url = b""
         self.headers = []
@@ -155,6 +165,7 @@ class HttpProtocol(HttpToolsProtocol):
         self.headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
+        first_data, self._first_data = self._first_data, None
         headers = dict(self.headers)
         url = self.url
         path, _, query = (url if url.isascii() else b"").decode().partition("?")
@@ -164,7 +175,27 @@ class HttpProtocol(HttpToolsProtocol):
             self._in_head = False  # not earlier: what fails here is no request yet
             return
         self._in_head = False
-        request = HotRequest(*found, path, query, headers)
+        if first_data is not None:
+            self._header_sections.add(first_data, headers)
+        self._line_up(HotRequest(*found, path, query, headers))
+
+    def _begin_known(self, data: bytes) -> bool:
+        """Begins the request that *data* is, if its headers are known; returns whether it is."""
+        known = self._header_sections.read(data)
+        if known is None:
+            return False
+        method, path, query, headers, body = known
+        found = self._app.hot_routes.find(method, path)
+        if found is None or len(body) > found[0].size_max:
+            return False
+        request = HotRequest(*found, path, query, headers, body)
+        self._line_up(request)
+        if request.has_turn:
+            self._answer(request)
+        return True
+
+    def _line_up(self, request: HotRequest) -> None:
+        """Gives a request its place behind those before it."""
         before = self.cycle
         self.cycle = cast(Any, request)
         if before is not None and not before.response_complete:
