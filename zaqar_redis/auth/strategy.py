@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How the service finds out who asks: strategies, loaded by name."""
+
+from __future__ import annotations
+
+import abc
+import time
+from collections.abc import Awaitable, Hashable, Mapping, Sequence
+from typing import Protocol
+
+from zaqar_redis import errors
+from zaqar_redis.auth.identity import Identity
+
+#: Headers of a request; names are in lower case.
+Headers = Mapping[bytes, bytes]
+
+#: Identities that a process remembers: some MB.
+_KNOWN_MAX = 8192
+
+
+class AuthStrategy(Protocol):
+    """One way to authenticate."""
+
+    def identify(self, headers: Headers) -> Identity | Awaitable[Identity] | None:
+        """Returns who sends a request; None: it has no credential of this kind.
+
+        Raises Unauthenticated when the credential is not valid, and Unavailable when what could
+        tell is; so does what is awaited.
+        """
+
+    async def start(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+class CachingStrategy(abc.ABC):
+    """A strategy that asks somebody, and remembers the answer for a while."""
+
+    def __init__(self) -> None:
+        #: by credential: the identity, and until when it is known (time.monotonic)
+        self._known: dict[Hashable, tuple[Identity, float]] = {}
+
+    @abc.abstractmethod
+    def credential(self, headers: Headers) -> Hashable | None:
+        """Returns the credential of a request; None: it has none of this kind."""
+
+    @abc.abstractmethod
+    async def authenticate(self, headers: Headers) -> tuple[Identity, float]:
+        """Returns whose credential it is, and for how many seconds that is sure.
+
+        Raises as `AuthStrategy.identify`.
+        """
+
+    def identify(self, headers: Headers) -> Identity | Awaitable[Identity] | None:
+        credential = self.credential(headers)
+        if credential is None:
+            return None
+        known = self._known.get(credential)
+        if known is not None and known[1] > time.monotonic():
+            return known[0]
+        return self._find(credential, headers)
+
+    async def _find(self, credential: Hashable, headers: Headers) -> Identity:
+        self._known.pop(credential, None)
+        identity, seconds = await self.authenticate(headers)
+        if len(self._known) >= _KNOWN_MAX:
+            self._known.clear()
+        self._known[credential] = identity, time.monotonic() + seconds
+        return identity
+
+    async def start(self) -> None:
+        """Does nothing."""
+
+    async def close(self) -> None:
+        """Does nothing."""
+
+
+class Authenticator:
+    """Strategies, of which the first that finds a credential of its kind decides."""
+
+    def __init__(self, strategies: Sequence[AuthStrategy], challenges: Sequence[str]) -> None:
+        """*challenges*: what a client without a credential is told to send (RFC 9110, 11.6.1)."""
+        self._strategies = strategies
+        self._challenges = ", ".join(challenges)
+
+    def identify(self, headers: Headers) -> Identity | Awaitable[Identity]:
+        """Returns who sends a request.  Raises as `AuthStrategy.identify`."""
+        for strategy in self._strategies:
+            found = strategy.identify(headers)
+            if found is not None:
+                return found
+        raise errors.Unauthenticated(
+            why="The request has no credential.", challenge=self._challenges
+        )
+
+    async def start(self) -> None:
+        for strategy in self._strategies:
+            await strategy.start()
+
+    async def close(self) -> None:
+        for strategy in self._strategies:
+            await strategy.close()
