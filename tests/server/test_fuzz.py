@@ -95,6 +95,9 @@ class StreamPlayer:
         """Sends the header sections, with their bodies, for something that changes nothing."""
         for each in requests:
             with RawConnection(self._port) as connection:
+                # The first request of a connection is always parsed, and not remembered.
+                connection.send(request("GET", "/health"))
+                connection.answer()
                 connection.send(b"GET /health HTTP/1.1\r\n" + each.partition(b"\r\n")[2])
                 self._wait_until_read()
 

@@ -96,34 +96,21 @@ def test_known_headers_with_a_body_over_the_limit_of_the_path_are_refused(
     assert b"A claim may be at most 65536 bytes" in answer.body
 
 
-@pytest.mark.parametrize(
-    "strange",
-    [
-        "{line}\nClient-ID: {other}\r\nX-Project-ID: {project}\r\nX-Last: 1\r\n\r\n",
-        "{line}\r\nClient-ID: {other}\nX-Project-ID: {project}\r\nX-Last: 1\r\n\r\n",
-        "{line}\r\nX-First: 1\r\n Client-ID: {other}\r\nX-Project-ID: {project}\r\n\r\n",
-        "{line}\r\nClient-ID: {other}\r\nX-Project-ID: {project}\n\r\nX-Last: 1\r\n\r\n",
-    ],
-    ids=["request line", "first header", "folded", "end"],
-)
-def test_lines_that_end_otherwise_do_not_change_what_others_ask(
-    service: servers.RunningService, project: str, strange: str
+@pytest.mark.parametrize("breaks", ["\r\n", "\r\n\n\n\r\n\r\n", "\n", "\r\n\r\n"])
+def test_line_breaks_before_a_request_do_not_change_what_others_ask(
+    service: servers.RunningService, project: str, breaks: str
 ) -> None:
-    other = "00000000-0000-4000-8000-000000000001"
     line = "GET /v2/queues/q/stats HTTP/1.1"
-    with RawConnection(service.port) as connection:
-        connection.send(strange.format(line=line, other=other, project=project).encode())
-        connection.half_close()
-        connection.rest()
     with RawConnection(service.port) as connection:
         connection.send(post(project))
         assert connection.answer().status == 201
-        head = f"{line}\r\nX-Project-ID: {project}\r\nX-Last: 1\r\n\r\n"
-        for _ in range(2):
-            connection.send(head.encode())
-            answer = connection.answer()
-            assert answer.status == 400
-            assert b"Client-ID" in answer.body
+        connection.send(breaks.encode() + request("GET", "/v2/queues/q/stats", project))
+        assert connection.answer().status == 200
+    with RawConnection(service.port) as connection:
+        connection.send(post(project))
+        assert connection.answer().status == 201
+        connection.send(f"{line}{breaks}\r\n\r\n".encode())
+        assert connection.answer().status == 400
 
 
 def test_duplicate_headers_mean_the_same_when_they_come_again(
@@ -169,3 +156,21 @@ def test_body_that_looks_like_a_known_request_is_a_body(
         connection.send(post(project))
         assert connection.answer().status == 400
         assert kept(connection, project) == 2
+
+
+@pytest.mark.parametrize("ending", [("Connection", "close"), ("Connection", "x, Close")])
+def test_known_request_behind_the_last_one_is_ignored(
+    service: servers.RunningService, project: str, ending: tuple[str, str]
+) -> None:
+    """Also by a long poll, which ends when its client leaves."""
+    listing = f"{MESSAGES}?wait=20&echo=true"
+    with RawConnection(service.port) as connection, RawConnection(service.port) as beside:
+        for _ in range(2):
+            connection.send(request("GET", "/v2/queues", project))
+            assert connection.answer().status == 200
+        connection.send(request("GET", listing, project, headers=[ending]))
+        wait_until_read(beside)
+        connection.send(request("GET", "/v2/queues", project))
+        wait_until_read(beside)
+        connection.half_close()
+        assert connection.rest() == b""

@@ -4,14 +4,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 _LINE_END = b"\r\n"
 _HEAD_END = b"\r\n\r\n"
-#: What the parser takes for a query, but for bytes beyond ASCII.
+#: Queries with other bytes, ``#`` among them, are left to the parser.
 _QUERY = re.compile(r"[!\"$-~]*")
-#: Sections that are kept, and bytes of one: many clients, in some 10 MB at most.
+#: Sections that are kept, bytes and headers of one: those of many clients, in some 10 MB at most.
 _SECTIONS_MAX = 1024
 _SECTION_SIZE_MAX = 4096
+_HEADERS_MAX = 32
 
 
 class HeaderSections:
@@ -23,14 +25,19 @@ class HeaderSections:
     def __init__(self) -> None:
         self._parsed: dict[bytes, dict[bytes, bytes]] = {}
 
-    def add(self, data: bytes, headers: dict[bytes, bytes]) -> None:
-        """Keeps the *headers* that the parser has found in the head that *data* begins with."""
-        section = data[data.find(_LINE_END) : data.find(_HEAD_END)]
-        # Else these are not the lines that the parser has seen: some end otherwise.
+    def add(self, line: bytes, headers: Sequence[tuple[bytes, bytes]], data: bytes) -> None:
+        """Keeps the headers of a request, which the parser has found in *data*.
+
+        *line*: the request line.  *headers*: all of them, names in lower case.
+        """
+        if not data.startswith(line + _LINE_END) or len(headers) > _HEADERS_MAX:
+            return
+        section = data[len(line) : data.find(_HEAD_END)]
+        # One line for each header, all of them ended alike: they say the same to every parser.
         if section.count(b"\n") == len(headers) and len(section) <= _SECTION_SIZE_MAX:
             if len(self._parsed) == _SECTIONS_MAX:
                 self._parsed.clear()
-            self._parsed[section] = headers
+            self._parsed[section] = dict(headers)
 
     def read(self, data: bytes) -> tuple[bytes, str, str, dict[bytes, bytes], bytes] | None:
         """Returns method, path, query string, headers and body.

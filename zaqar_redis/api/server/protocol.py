@@ -106,11 +106,14 @@ class HttpProtocol(HttpToolsProtocol):
     _behind_chunk = False
     #: bytes of a head, but those of the data in which it begins; None: they were not counted yet
     _head: int | None = None
-    #: what was read at once, if a request begins it, until the head of that is read
+    #: what was read at once between two requests, until the first head in it is parsed
     _first_data: bytes | None = None
-    #: start of a request that is not complete, by the loop's clock; None: there is none
+    #: the parser ignores what follows the request, e.g. one with ``Connection: close``
+    _is_last = False
+    #: start of a request that is not complete, or of the connection, by the loop's clock; None:
+    #: the parser is between two requests
     _request_started_at: float | None = None
-    #: end of the last response, after which no request was waiting
+    #: end of the last response after which no request waited; of no meaning while one is served
     _idle_since: float | None = None
     #: bytes of answers that were not sent yet when `time_out` looked last
     _unsent = 0
@@ -142,7 +145,7 @@ class HttpProtocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self._rejection is not None:
             return  # not paused: a client that leaves is noticed
-        if self._request_started_at is None:
+        if self._request_started_at is None and not self._is_last:
             if self._begin_known(data):
                 return
             self._first_data = data
@@ -176,11 +179,15 @@ class HttpProtocol(HttpToolsProtocol):
             return
         self._in_head = False
         if first_data is not None:
-            self._header_sections.add(first_data, headers)
+            line = b"%b %b HTTP/1.1" % (self.parser.get_method(), url)
+            self._header_sections.add(line, self.headers, first_data)
         self._line_up(HotRequest(*found, path, query, headers))
 
     def _begin_known(self, data: bytes) -> bool:
-        """Begins the request that *data* is, if its headers are known; returns whether it is."""
+        """Begins and perhaps answers the request that *data* is, if its headers are known.
+
+        Returns whether they are.  The parser must be between two requests: it sees nothing of it.
+        """
         known = self._header_sections.read(data)
         if known is None:
             return False
@@ -195,7 +202,7 @@ class HttpProtocol(HttpToolsProtocol):
         return True
 
     def _line_up(self, request: HotRequest) -> None:
-        """Gives a request its place behind those before it."""
+        """Gives a request its place behind those before it; reads no more while it waits."""
         before = self.cycle
         self.cycle = cast(Any, request)
         if before is not None and not before.response_complete:
@@ -225,6 +232,7 @@ class HttpProtocol(HttpToolsProtocol):
             raise ValueError("another version of HTTP")  # uvicorn answers 400
         if self.parser.should_upgrade():
             self._check_upgrade(headers)
+        self._is_last = not self.parser.should_keep_alive()
         extensions: dict[str, Any] = {TRANSPORT: self.transport}
         self.scope["extensions"] = extensions
         super().on_headers_complete()
