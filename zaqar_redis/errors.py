@@ -96,6 +96,13 @@ class IdempotencyKeyReused(Problem):
     status, code, title = 422, 1120, "Idempotency-Key reused"
 
 
+class Unauthenticated(Problem):
+    """The request has no valid credential."""
+
+    message = "{why}"
+    status, code, title = 401, 1210, "Unauthorized"
+
+
 class Forbidden(Problem):
     message = "{why}"
     status, code, title = 403, 1200, "Not authorized"

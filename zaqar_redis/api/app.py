@@ -25,6 +25,7 @@ from zaqar_redis.api.rest.pools import FlavorHandlers, PoolHandlers, RebalanceHa
 from zaqar_redis.api.rest.queues import QueueHandlers
 from zaqar_redis.api.routes import HandlerSet
 from zaqar_redis.api.server.hot_routes import HotRoutes
+from zaqar_redis.auth.access import Access, open_access
 from zaqar_redis.auth.signed_urls import UrlSigner
 from zaqar_redis.service.claims import ClaimService
 from zaqar_redis.service.encryption import BodyCipher
@@ -96,8 +97,9 @@ class App:
         driver: Driver,
         settings: ApiSettings,
         channels: Callable[[QueueChannelService], ChannelsFrontEnd | None] | None = None,
+        access: Access | None = None,
     ) -> None:
-        """*channels*: creates the front end of channels."""
+        """*channels*: creates the front end of channels.  *access*: None: that of everybody."""
         limits = settings.limits
         self.settings = settings
         self._driver = driver
@@ -127,7 +129,8 @@ class App:
         )
         rest = routes.rest_routes(handlers, limits, settings.admin_mode)
         self.routes = openapi.with_description(rest, limits)
-        self.checks = RequestChecks(limits, signer)
+        self._access = access or open_access(is_admin=settings.admin_mode)
+        self.checks = RequestChecks(limits, signer, *self._access)
         self.request_ids = request_ids()
         middleware: list[Any] = [RequestMiddleware(self.checks, self.request_ids), self]
         if self._channels is not None:
@@ -168,6 +171,7 @@ class App:
 
     async def process_startup(self, scope: Any, event: Any) -> None:
         await self._driver.start()
+        await self._access.authenticator.start()
         if self._channels is not None:
             await self._channels.node.start()
         self._tasks = [asyncio.create_task(self._sweep(), name="sweeper")]
@@ -184,6 +188,7 @@ class App:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
         finally:
+            await self._access.authenticator.close()
             await self._driver.close()
 
     async def _move(self, jobs: Rebalancer) -> None:

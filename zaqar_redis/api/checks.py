@@ -1,20 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks before the handler of every request: client, project, and whether to serve it.
+"""Checks before the handler of every request: who sends it, and whether to serve it.
 
-The order of the checks is stock Zaqar's: signature, content type, Accept,
-Client-ID, project, queue name.  They run only for paths that exist.
+The order of the checks is stock Zaqar's: signature, content type, Accept, credential,
+Client-ID, project, queue name, policy.  They run only for paths that exist.
 """
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Awaitable
 from typing import Any
 
 from falcon.util.mediatypes import quality
 
 from zaqar_redis import errors, rules
 from zaqar_redis.api.exchange import JSON, Request
+from zaqar_redis.auth.identity import MEMBER, Identity, with_implied
+from zaqar_redis.auth.policy import PolicyEnforcer
 from zaqar_redis.auth.signed_urls import SignedUrl, UrlSigner
+from zaqar_redis.auth.strategy import Authenticator, project_header
 
 _ACCEPTED = frozenset((b"*/*", b"application/json"))
 
@@ -22,11 +26,19 @@ _ACCEPTED = frozenset((b"*/*", b"application/json"))
 class RequestChecks:
     """The checks; the fast path and the ASGI path run them."""
 
-    def __init__(self, limits: rules.Limits, signer: UrlSigner) -> None:
+    def __init__(
+        self,
+        limits: rules.Limits,
+        signer: UrlSigner,
+        authenticator: Authenticator,
+        policy: PolicyEnforcer,
+    ) -> None:
         self._limits = limits
         self._signer = signer
+        self._authenticator = authenticator
+        self._policy = policy
         # A client sends many requests.
-        self._identity = functools.lru_cache(maxsize=4096)(self._check_identity)
+        self._names = functools.lru_cache(maxsize=4096)(self._check_names)
 
     def check_head(self, method: str, request: Request[Any, Any]) -> None:
         """Raises what is wrong with a request, whoever sends it."""
@@ -43,16 +55,54 @@ class RequestChecks:
         if accept and accept not in _ACCEPTED and not _accepts_json(accept):
             raise errors.NotAcceptable
 
-    def identify(self, request: Request[Any, Any]) -> None:
-        """Sets project and client of a request.  Raises what is wrong with them."""
-        headers = request.headers
-        request.project, request.client = self._identity(
-            headers.get(b"client-id"), _project(headers)
-        )
+    def admit(
+        self, request: Request[Any, Any], action: str | None, queue: str | None
+    ) -> Awaitable[None] | None:
+        """Sets identity, client and project of a request, and asks the policy.
 
-    def _check_identity(self, client: bytes | None, project: bytes | None) -> tuple[str, str]:
+        *action*: None for a method that its path does not have.  *queue*: the name in the path.
+        Raises what is wrong, and so does what is awaited; it is None when nobody has to be asked
+        who sends the request.
+        """
+        headers = request.headers
+        if b"url-signature" in headers:  # the signature was checked: it says what is allowed
+            identity = _signed_identity(project_header(headers))
+        else:
+            found = self._authenticator.identify(headers)
+            if type(found) is not Identity:
+                return self._admit_later(found, request, action, queue)
+            identity = found
+        self._authorize(identity, request, action, queue)
+        return None
+
+    async def _admit_later(
+        self, found: Any, request: Request[Any, Any], action: str | None, queue: str | None
+    ) -> None:
+        self._authorize(await found, request, action, queue)
+
+    def _authorize(
+        self,
+        identity: Identity,
+        request: Request[Any, Any],
+        action: str | None,
+        queue: str | None,
+    ) -> None:
+        headers = request.headers
+        request.identity = identity
+        request.project, request.client = self._names(
+            headers.get(b"client-id"), project_header(headers), identity.project
+        )
+        if queue is not None:
+            rules.queue_name(queue)
+        if action is not None:
+            self._policy.authorize(identity, action, request.project, queue or "")
+
+    def _check_names(
+        self, client: bytes | None, project: bytes | None, own_project: str
+    ) -> tuple[str, str]:
         known = rules.client_id(_text(client), self._limits)
-        return rules.project_id(_text(project)), known
+        named = own_project or None if project is None else _text(project)
+        return rules.project_id(named), known
 
     def _check_signature(self, headers: dict[bytes, bytes], method: str, path: str) -> None:
         def shown(name: bytes) -> str:
@@ -63,19 +113,17 @@ class RequestChecks:
         signed = SignedUrl(
             paths=_split(shown(b"url-paths")),
             methods=_split(shown(b"url-methods")),
-            project=_text(_project(headers)) or "",
+            project=_text(project_header(headers)) or "",
             expires=shown(b"url-expires"),
             signature=shown(b"url-signature"),
         )
         self._signer.check(signed, method, path)
 
 
-def _project(headers: dict[bytes, bytes]) -> bytes | None:
-    """API: X-Project-ID, or the headers that oslo.context accepts in its place."""
-    for name in (b"x-project-id", b"x-tenant-id", b"x-tenant"):
-        if name in headers:
-            return headers[name]
-    return None
+@functools.lru_cache(maxsize=4096)
+def _signed_identity(project: bytes | None) -> Identity:
+    roles = with_implied(frozenset((MEMBER,)))
+    return Identity(_text(project) or "", "signed-url", roles, strategy="signed-url")
 
 
 def _accepts_json(accept: bytes) -> bool:

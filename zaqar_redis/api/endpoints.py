@@ -26,6 +26,8 @@ class Endpoint:
     def __init__(self, route: ApiRoute) -> None:
         self.route = route
         self._handler = route.handler
+        #: whether the first parameter of its path is the name of a queue
+        self.is_of_queue = "{queue}" in route.path
         self._body = route.body
         #: bytes of a body on the fast path, which reads it before it asks the guard
         self.size_max = route.body.size_max if route.body and not route.guard else _UNGUARDED_MAX

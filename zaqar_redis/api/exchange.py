@@ -8,6 +8,8 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Generic, TypeVar
 
+from zaqar_redis.auth.identity import Identity
+
 QueryT = TypeVar("QueryT")
 DocumentT = TypeVar("DocumentT")
 
@@ -32,12 +34,15 @@ class Request(abc.ABC, Generic[QueryT, DocumentT]):
         "data",
         "document",
         "headers",
+        "identity",
         "path",
         "project",
         "query",
         "query_string",
     )
 
+    #: who sends it; unset on public routes
+    identity: Identity
     #: as the route's `query` and `body` say; unset where it has none
     query: QueryT
     document: DocumentT

@@ -21,6 +21,8 @@ def answer(error: BaseException, method: str, path: str) -> Answer:
     """Returns the answer for an error of a request, and logs those that operators must know."""
     if isinstance(error, errors.Problem):
         headers = [_VARY]
+        if isinstance(error, errors.Unauthenticated):
+            headers.append(("www-authenticate", str(error.fields["challenge"])))
         if error.retry is not None:
             headers.append(("retry-after", str(error.retry)))
         elif error.status >= 500:

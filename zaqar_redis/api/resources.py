@@ -13,7 +13,7 @@ from typing import Any
 import falcon
 import falcon.asgi
 
-from zaqar_redis import errors, rules
+from zaqar_redis import errors
 from zaqar_redis.api import problems
 from zaqar_redis.api.checks import RequestChecks
 from zaqar_redis.api.endpoints import Endpoint
@@ -60,8 +60,11 @@ class RouteResource:
 
     def __init__(self, path: str, routes: Iterable[ApiRoute]) -> None:
         names = re.findall(r"{(\w+)}", path)
+        #: by method
+        self.actions: dict[str, str] = {}
         for route in routes:
             setattr(self, f"on_{route.method.lower()}", _responder(route, names))
+            self.actions[route.method] = route.action
             # the same for all methods
             self.public, self.checked, self.cors = route.public, route.checked, route.cors
 
@@ -89,9 +92,10 @@ class RequestMiddleware:
         if resource.checked:
             self._checks.check_head(req.method, request)
         if not resource.public:
-            self._checks.identify(request)
-            if "queue" in params:
-                rules.queue_name(params["queue"])
+            action = resource.actions.get(req.method)
+            admission = self._checks.admit(request, action, params.get("queue"))
+            if admission is not None:
+                await admission
 
 
 def install(app: falcon.asgi.App[Any, Any], routes: Iterable[ApiRoute]) -> None:

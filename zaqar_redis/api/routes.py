@@ -54,7 +54,7 @@ class ApiRoute(Struct, frozen=True):
     #: ``{name}`` is one segment, any but a slash
     path: str
     handler: Handler
-    #: for policies: the kind of resource, and what is done with it
+    #: the rule of `auth.policy` that says who may call it
     action: str
     query: type[Struct] | None = None
     body: Body | None = None
@@ -121,43 +121,41 @@ def rest_routes(handlers: HandlerSet, limits: rules.Limits, admin: bool) -> list
     queue = "/v2/queues/{queue}"
     message, a_claim = f"{queue}/messages/{{message}}", f"{queue}/claims/{{claim}}"
     routes = [
-        get(
-            "/", list_versions, "service:versions", answers=versions, public=True, needs_store=False
-        ),
+        get("/", list_versions, "versions:get", answers=versions, public=True, needs_store=False),
         get(
             "/healthcheck",
             health.check,
-            "service:health",
+            "healthcheck:get",
             answers={200: Literal["OK"]},
             media_type=TEXT,
             public=True,
             hot=True,
         ),
-        head("/healthcheck", health.check, "service:health", answers=ok, public=True),
+        head("/healthcheck", health.check, "healthcheck:get", answers=ok, public=True),
         get(
             "/health",
             health.probe,
-            "service:health",
+            "healthcheck:get",
             answers={200: docs.NothingOut},
             public=True,
             hot=True,
         ),
-        head("/health", health.probe, "service:health", answers=ok, public=True),
+        head("/health", health.probe, "healthcheck:get", answers=ok, public=True),
         get(
             "/v2/",
             home,
-            "service:home",
+            "home:get",
             answers=resources,
             headers={"Cache-Control": "It may be kept for a day."},
             media_type=JSON_HOME,
             needs_store=False,
         ),
-        get("/v2/ping", health.ping, "service:health", public=True, hot=True),
-        head("/v2/ping", health.ping_worker, "service:health", public=True, needs_store=False),
+        get("/v2/ping", health.ping, "ping:get", public=True, hot=True),
+        head("/v2/ping", health.ping_worker, "ping:get", public=True, needs_store=False),
         get(
             "/v2/queues",
             queues.list,
-            "queues:list",
+            "queues:get_all",
             query=queries.QueueListQuery,
             answers={200: docs.QueuePageOut},
             hot=True,
@@ -179,7 +177,7 @@ def rest_routes(handlers: HandlerSet, limits: rules.Limits, admin: bool) -> list
         post(
             f"{queue}/messages",
             messages.post,
-            "messages:post",
+            "messages:create",
             body=new_messages,
             answers={201: docs.PostedOut},
             headers={"Idempotency-Replayed": "`true`: this answer was given before."},
@@ -189,7 +187,7 @@ def rest_routes(handlers: HandlerSet, limits: rules.Limits, admin: bool) -> list
         get(
             f"{queue}/messages",
             messages.list,
-            "messages:list",
+            "messages:get_all",
             query=queries.MessageListQuery,
             answers={200: docs.MessagePageOut},
             problems=missing,
@@ -198,7 +196,7 @@ def rest_routes(handlers: HandlerSet, limits: rules.Limits, admin: bool) -> list
         delete(
             f"{queue}/messages",
             messages.delete_many,
-            "messages:delete",
+            "messages:delete_all",
             query=queries.MessageDeleteQuery,
             answers={200: docs.PoppedOut, 204: None},
             problems=(errors.ClaimedByOther,),
@@ -242,7 +240,7 @@ def rest_routes(handlers: HandlerSet, limits: rules.Limits, admin: bool) -> list
     ]
     if admin:
         report = {200: health_report, 503: health_report}
-        routes.append(get("/v2/health", health.report, "service:report", answers=report))
+        routes.append(get("/v2/health", health.report, "health:get", answers=report))
         routes += _pool_routes(handlers)
     return routes
 
@@ -266,9 +264,9 @@ def _pool_routes(handlers: HandlerSet) -> Iterator[ApiRoute]:
     location = {200: docs.QueuePoolOut}
     rebalancing, begun = {200: docs.RebalanceOut}, {202: docs.RebalanceOut}
     yield from (
-        get("/v2/pools", pools.list, "pools:list", query=page, answers=pool_page),
+        get("/v2/pools", pools.list, "pools:get_all", query=page, answers=pool_page),
         get(pool, pools.get, "pools:get", query=details, answers=shown, problems=missing),
-        put(pool, pools.put, "pools:put", body=new_pool, answers=created, problems=taken),
+        put(pool, pools.put, "pools:create", body=new_pool, answers=created, problems=taken),
         patch(
             pool,
             pools.patch,
@@ -288,9 +286,9 @@ def _pool_routes(handlers: HandlerSet) -> Iterator[ApiRoute]:
         get("/v2/rebalance", rebalance.get, "pools:rebalance", answers=rebalancing),
         put("/v2/rebalance", rebalance.start, "pools:rebalance", answers=begun),
         delete("/v2/rebalance", rebalance.stop, "pools:rebalance"),
-        get("/v2/flavors", flavors.list, "flavors:list", query=page, answers=flavor_page),
+        get("/v2/flavors", flavors.list, "flavors:get_all", query=page, answers=flavor_page),
         get(flavor, flavors.get, "flavors:get", answers=one_flavor, problems=missing),
-        put(flavor, flavors.put, "flavors:put", body=new_flavor, answers=created),
+        put(flavor, flavors.put, "flavors:create", body=new_flavor, answers=created),
         patch(
             flavor,
             flavors.patch,

@@ -19,7 +19,9 @@ class Right(Record, frozen=True):
     actions: tuple[str, ...]
 
 
-class Identity(Record, frozen=True):
+class Identity(Record, frozen=True, eq=False):
+    """Who sends a request.  Two are equal if they are the same object."""
+
     #: the project that it belongs to
     project: str
     #: id of the person or the program

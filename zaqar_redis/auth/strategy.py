@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import abc
 import time
-from collections.abc import Awaitable, Hashable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 from zaqar_redis import errors
 from zaqar_redis.auth.identity import Identity
@@ -14,12 +14,25 @@ from zaqar_redis.auth.identity import Identity
 #: Headers of a request; names are in lower case.
 Headers = Mapping[bytes, bytes]
 
+#: API: the header that names a project, or those that oslo.context accepts in its place.
+_PROJECT_HEADERS = (b"x-project-id", b"x-tenant-id", b"x-tenant")
 #: Identities that a process remembers: some MB.
 _KNOWN_MAX = 8192
 
 
+def project_header(headers: Headers) -> bytes | None:
+    """Returns the project that a request names."""
+    for name in _PROJECT_HEADERS:
+        if name in headers:
+            return headers[name]
+    return None
+
+
 class AuthStrategy(Protocol):
     """One way to authenticate."""
+
+    #: what a client without a credential is told to send (RFC 9110, 11.6.1); '': nothing
+    challenge: str
 
     def identify(self, headers: Headers) -> Identity | Awaitable[Identity] | None:
         """Returns who sends a request; None: it has no credential of this kind.
@@ -33,8 +46,21 @@ class AuthStrategy(Protocol):
     async def close(self) -> None: ...
 
 
+class StrategyContext(NamedTuple):
+    """What a strategy is created with."""
+
+    #: all options (oslo.config)
+    conf: Any
+    #: returns settings with the values of their options
+    settings: Callable[[Any], Any]
+    #: creates the store of access keys
+    access_keys: Callable[[], Any]
+
+
 class CachingStrategy(abc.ABC):
     """A strategy that asks somebody, and remembers the answer for a while."""
+
+    challenge: str = ""
 
     def __init__(self) -> None:
         #: by credential: the identity, and until when it is known (time.monotonic)
@@ -68,20 +94,20 @@ class CachingStrategy(abc.ABC):
         self._known[credential] = identity, time.monotonic() + seconds
         return identity
 
-    async def start(self) -> None:
-        """Does nothing."""
+    async def start(self) -> None:  # noqa: B027  # most have nothing to start
+        """Prepares the strategy, in the worker."""
 
-    async def close(self) -> None:
-        """Does nothing."""
+    async def close(self) -> None:  # noqa: B027  # most have nothing to close
+        """Frees what the strategy has."""
 
 
 class Authenticator:
     """Strategies, of which the first that finds a credential of its kind decides."""
 
-    def __init__(self, strategies: Sequence[AuthStrategy], challenges: Sequence[str]) -> None:
-        """*challenges*: what a client without a credential is told to send (RFC 9110, 11.6.1)."""
+    def __init__(self, strategies: Sequence[AuthStrategy]) -> None:
         self._strategies = strategies
-        self._challenges = ", ".join(challenges)
+        #: of all of them
+        self.challenge = ", ".join(filter(None, (each.challenge for each in strategies)))
 
     def identify(self, headers: Headers) -> Identity | Awaitable[Identity]:
         """Returns who sends a request.  Raises as `AuthStrategy.identify`."""
@@ -89,9 +115,7 @@ class Authenticator:
             found = strategy.identify(headers)
             if found is not None:
                 return found
-        raise errors.Unauthenticated(
-            why="The request has no credential.", challenge=self._challenges
-        )
+        raise errors.Unauthenticated(why="The request has no credential.", challenge=self.challenge)
 
     async def start(self) -> None:
         for strategy in self._strategies:

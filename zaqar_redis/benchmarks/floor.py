@@ -21,6 +21,7 @@ from zaqar_redis.api.endpoints import request_ids
 from zaqar_redis.api.exchange import Answer, Request
 from zaqar_redis.api.routes import ApiRoute, Body
 from zaqar_redis.api.server.hot_routes import HotRoutes
+from zaqar_redis.auth.access import open_access
 from zaqar_redis.auth.signed_urls import UrlSigner
 from zaqar_redis.benchmarks import servers
 from zaqar_redis.keyspace import client as keyspace
@@ -48,9 +49,9 @@ class FloorApp:
 
     def __init__(self, store: str) -> None:
         self.client = keyspace.client(store, BatchSettings())
-        self.checks = RequestChecks(self.settings.limits, UrlSigner(None))
+        self.checks = RequestChecks(self.settings.limits, UrlSigner(None), *open_access())
         self.request_ids = request_ids()
-        route = ("POST", "/v2/queues/{queue}/messages", self.answer, "floor")
+        route = ("POST", "/v2/queues/{queue}/messages", self.answer, "messages:create")
         self.hot_routes = HotRoutes([ApiRoute(*route, body=Body(Any, "A post"), hot=True)])
 
     @verb

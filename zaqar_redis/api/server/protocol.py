@@ -9,7 +9,7 @@ in order.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from functools import lru_cache, partial
 from http import HTTPStatus
 from typing import Any, Protocol, cast
@@ -24,7 +24,7 @@ from zaqar_redis.api.server.header_sections import HeaderSections
 from zaqar_redis.api.server.hot_routes import HotRoutes
 from zaqar_redis.api.server.streams import TRANSPORT
 from zaqar_redis.api.server.transport import CoalescingTransport, PipelineFlow
-from zaqar_redis.keyspace.script import EagerRun, Verb
+from zaqar_redis.keyspace.script import EagerRun, Steps, Verb
 
 #: Bytes of a request's line and headers; about what nginx and gunicorn allow.
 _HEAD_MAX = 64 * 1024
@@ -295,9 +295,14 @@ class HttpProtocol(HttpToolsProtocol):
                 checks.check_head(route.method, request)
             if route.guard is not None:
                 route.guard(request)
+            admission = None
             if not route.public:
-                checks.identify(request)
-            verb = endpoint(request, request.params)
+                queue = request.params[0] if endpoint.is_of_queue else None
+                admission = checks.admit(request, route.action, queue)
+            if admission is None:
+                verb = endpoint(request, request.params)
+            else:
+                verb = Verb(None, _answer_admitted(admission, request))
         except Exception as error:
             self._on_end(request, None, error)
             return
@@ -419,6 +424,12 @@ class HttpProtocol(HttpToolsProtocol):
             end()
         else:
             self._rejection = end
+
+
+def _answer_admitted(admission: Awaitable[None], request: HotRequest) -> Steps[Answer]:
+    yield admission
+    answer: Answer = yield request.endpoint(request, request.params)
+    return answer
 
 
 @lru_cache(maxsize=64)  # the statuses of a second

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who may use the service: the strategies of an installation, and its policy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from stevedore import DriverManager
+from stevedore.exception import NoMatches
+
+from zaqar_redis import errors
+from zaqar_redis.auth.none import NoneStrategy
+from zaqar_redis.auth.policy import PolicyEnforcer
+from zaqar_redis.auth.strategy import Authenticator, AuthStrategy, StrategyContext
+
+#: Entry points: strategies by name.  Each is a function of a `StrategyContext`.
+NAMESPACE = "zaqar_redis.auth"
+
+
+class Access(NamedTuple):
+    authenticator: Authenticator
+    policy: PolicyEnforcer
+
+
+def open_access(*, is_admin: bool = False) -> Access:
+    """Returns the access of everybody; *is_admin*: as an administrator."""
+    return Access(Authenticator([NoneStrategy(is_admin)]), PolicyEnforcer())
+
+
+def create(name: str, context: StrategyContext) -> AuthStrategy:
+    """Returns the strategy of that name.  Raises BadConfiguration."""
+    try:
+        manager = DriverManager(NAMESPACE, name)
+    except NoMatches:
+        raise errors.BadConfiguration(f'[auth] strategy: there is no strategy "{name}"') from None
+    strategy: AuthStrategy = manager.driver(context)
+    return strategy
+
+
+def load(names: Sequence[str], context: StrategyContext) -> Access:
+    """Returns the access with these strategies.  Raises BadConfiguration."""
+    strategies = [create(name, context) for name in names]
+    return Access(Authenticator(strategies), PolicyEnforcer(context.conf))

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who may do what: oslo.policy, with stock Zaqar's rule names.
+
+The rules that are not in stock Zaqar are for what it does not have.  An operator overrides them in
+``policy.yaml``; without it the defaults below apply.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+
+from oslo_config import cfg
+from oslo_policy import policy
+
+from zaqar_redis import errors
+from zaqar_redis.auth.identity import Identity
+
+#: Seconds until a changed policy file counts; oslo.policy looks at it then.
+_RELOAD_INTERVAL = 5.0
+#: Decisions that a process remembers: some MB.
+_DECISIONS_MAX = 65_536
+
+_ADMIN, _READ, _WRITE = "rule:context_is_admin", "rule:admin_or_owner", "rule:admin_or_writer"
+_ANYONE = ""
+
+_BASE = {
+    "context_is_admin": ("role:admin", "An administrator of the service."),
+    "admin_or_owner": (
+        "rule:context_is_admin or project_id:%(project_id)s",
+        "Whoever belongs to the project of the resource.",
+    ),
+    "admin_or_writer": (
+        "rule:context_is_admin or (project_id:%(project_id)s and (role:member or not role:reader))",
+        "The same, but for those who may only read.",
+    ),
+}
+
+_READING = {
+    "queues": ("get_all", "get", "stats"),
+    "messages": ("get_all", "get"),
+    "claims": ("get",),
+    "subscription": ("get_all", "get"),
+    "topics": ("get_all", "get", "stats"),
+}
+_WRITING = {
+    "queues": ("create", "update", "delete", "purge", "share"),
+    "messages": ("create", "delete", "delete_all"),
+    "claims": ("create", "update", "delete"),
+    "subscription": ("create", "update", "delete", "confirm"),
+    "topics": ("create", "update", "delete", "purge"),
+}
+_ADMINISTRATION = {
+    "pools": ("get_all", "get", "create", "update", "delete", "locate", "rebalance"),
+    "flavors": ("create", "update", "delete"),
+    "health": ("get",),
+}
+_OPEN = {"flavors": ("get_all", "get"), "ping": ("get",), "home": ("get",)}
+
+
+def list_rules() -> list[policy.RuleDefault]:
+    """Returns all rules with their defaults, as oslo.policy's generators expect them."""
+    rules = [policy.RuleDefault(name, *default) for name, default in _BASE.items()]
+    for check, kinds in (
+        (_READ, _READING),
+        (_WRITE, _WRITING),
+        (_ADMIN, _ADMINISTRATION),
+        (_ANYONE, _OPEN),
+    ):
+        for kind, verbs in kinds.items():
+            rules += [policy.RuleDefault(f"{kind}:{verb}", check) for verb in verbs]
+    return rules
+
+
+class PolicyEnforcer:
+    """Decides whether an identity may act on a project, and remembers what it allowed."""
+
+    def __init__(self, conf: cfg.ConfigOpts | None = None) -> None:
+        """*conf*: with the group ``oslo_policy``; without it the defaults apply.
+
+        Raises BadConfiguration when the policy file is wrong.
+        """
+        if conf is None:
+            conf = cfg.ConfigOpts()
+            conf([], default_config_files=[], default_config_dirs=[])
+        self._enforcer = policy.Enforcer(conf)
+        self._enforcer.register_defaults(list_rules())
+        try:
+            self._enforcer.load_rules()
+            self._enforcer.check_rules(raise_on_violation=True)
+        except (policy.InvalidDefinitionError, cfg.Error, ValueError, OSError) as error:
+            raise errors.BadConfiguration(f"[oslo_policy] policy_file: {error}") from error
+        self._allowed: set[tuple[Identity, str, str, str]] = set()
+        self._forget_at = 0.0
+
+    @property
+    def rules(self) -> Iterable[str]:
+        """The names of all rules."""
+        return self._enforcer.registered_rules
+
+    def authorize(self, identity: Identity, action: str, project: str, queue: str = "") -> None:
+        """Raises Forbidden unless the identity may do *action* to a resource of *project*.
+
+        *queue*: the name of the queue that it is about, or ''.
+        """
+        now = time.monotonic()
+        if now > self._forget_at or len(self._allowed) >= _DECISIONS_MAX:
+            self._allowed.clear()
+            self._forget_at = now + _RELOAD_INTERVAL
+        if not identity.rights:
+            queue = ""  # it makes no difference
+        decision = identity, action, project, queue
+        if decision in self._allowed:
+            return
+        if not self._is_allowed(identity, action, project):
+            raise errors.Forbidden(why=_why(identity, action, project))
+        if identity.rights and not _has_right(identity, action, queue):
+            place = f" in the queue {queue}" if queue else ""
+            raise errors.Forbidden(why=f"The rights of this key do not include {action}{place}.")
+        self._allowed.add(decision)
+
+    def _is_allowed(self, identity: Identity, action: str, project: str) -> bool:
+        target = {"project_id": project, "user_id": identity.user}
+        credentials = {
+            "user_id": identity.user,
+            "project_id": identity.project,
+            "roles": sorted(identity.roles),
+            "is_admin": "admin" in identity.roles,
+        }
+        return bool(self._enforcer.enforce(action, target, credentials))
+
+
+def _why(identity: Identity, action: str, project: str) -> str:
+    if project != identity.project:
+        return f"You do not belong to the project {project}."
+    roles = ", ".join(sorted(identity.roles)) or "none"
+    return f"The policy {action} does not allow this to your roles ({roles})."
+
+
+def _has_right(identity: Identity, action: str, queue: str) -> bool:
+    return any(
+        _matches(right.actions, action) and (not queue or fnmatchcase(queue, right.queues))
+        for right in identity.rights
+    )
+
+
+@functools.lru_cache(maxsize=4096)
+def _matches(globs: tuple[str, ...], action: str) -> bool:
+    return any(fnmatchcase(action, glob) for glob in globs)
