@@ -127,10 +127,10 @@ class App:
             flavors=FlavorHandlers(FlavorService(pooled), limits) if pooled else None,
             rebalance=RebalanceHandlers(RebalanceService(pooled)) if pooled else None,
         )
-        rest = routes.rest_routes(handlers, limits, settings.admin_mode)
-        self.routes = openapi.with_description(rest, limits)
         self._access = access or open_access(is_admin=settings.admin_mode)
-        self.checks = RequestChecks(limits, signer, *self._access)
+        rest = routes.rest_routes(handlers, limits, self._access.has_admins)
+        self.routes = openapi.with_description(rest, limits)
+        self.checks = RequestChecks(limits, signer, self._access)
         self.request_ids = request_ids()
         middleware: list[Any] = [RequestMiddleware(self.checks, self.request_ids), self]
         if self._channels is not None:

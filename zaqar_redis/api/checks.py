@@ -15,10 +15,10 @@ from falcon.util.mediatypes import quality
 
 from zaqar_redis import errors, rules
 from zaqar_redis.api.exchange import JSON, Request
+from zaqar_redis.auth.access import Access
 from zaqar_redis.auth.identity import MEMBER, Identity, with_implied
-from zaqar_redis.auth.policy import PolicyEnforcer
 from zaqar_redis.auth.signed_urls import SignedUrl, UrlSigner
-from zaqar_redis.auth.strategy import Authenticator, project_header
+from zaqar_redis.auth.strategy import project_header
 
 _ACCEPTED = frozenset((b"*/*", b"application/json"))
 
@@ -30,13 +30,12 @@ class RequestChecks:
         self,
         limits: rules.Limits,
         signer: UrlSigner,
-        authenticator: Authenticator,
-        policy: PolicyEnforcer,
+        access: Access,
     ) -> None:
         self._limits = limits
         self._signer = signer
-        self._authenticator = authenticator
-        self._policy = policy
+        self._authenticator = access.authenticator
+        self._policy = access.policy
         # A client sends many requests.
         self._names = functools.lru_cache(maxsize=4096)(self._check_names)
 

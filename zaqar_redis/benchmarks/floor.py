@@ -49,7 +49,7 @@ class FloorApp:
 
     def __init__(self, store: str) -> None:
         self.client = keyspace.client(store, BatchSettings())
-        self.checks = RequestChecks(self.settings.limits, UrlSigner(None), *open_access())
+        self.checks = RequestChecks(self.settings.limits, UrlSigner(None), open_access())
         self.request_ids = request_ids()
         route = ("POST", "/v2/queues/{queue}/messages", self.answer, "messages:create")
         self.hot_routes = HotRoutes([ApiRoute(*route, body=Body(Any, "A post"), hot=True)])

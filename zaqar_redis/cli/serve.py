@@ -35,7 +35,7 @@ class Serve(ShellCommand):
     Without options it listens on 127.0.0.1:8888 and stores its data in a private
     Redis of its own. Example:
 
-        zaqar-redis serve --bind 0.0.0.0:8888 --workers 2 --storage redis://localhost/0
+        zaqar-redis serve --bind 127.0.0.1:8000 --workers 2 --storage redis://localhost/0
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -53,8 +53,13 @@ class Serve(ShellCommand):
         parser.add_argument(
             "--admin",
             action="store_true",
-            help="serve pools, flavors and health too, without authentication; refused on other "
-            "addresses than loopback, unless admin_mode_on_any_address is set",
+            help="serve pools, flavors and health too, to everybody who reaches the service; with "
+            "authentication they are served to administrators",
+        )
+        parser.add_argument(
+            "--insecure",
+            action="store_true",
+            help="allow other addresses than loopback without authentication",
         )
         parser.add_argument(
             "--adopt",
@@ -88,7 +93,10 @@ class Serve(ShellCommand):
             settings = service_factory.settings(conf)
             channels = service_factory.channels(conf, uri)
             _start_logging(process.log_level, uri)
-            GunicornApplication(lambda: App(create(), settings, channels), listen, process).run()
+            access = service_factory.access(conf)
+            GunicornApplication(
+                lambda: App(create(), settings, channels, access()), listen, process
+            ).run()
         return 0
 
 
@@ -102,6 +110,8 @@ def _load_options(parsed: argparse.Namespace) -> cfg.ConfigOpts:
         conf.set_override("workers", parsed.workers, group="server")
     if uri := parsed.storage or os.environ.get(target.URI_VARIABLE):
         conf.set_override("uri", uri, group="storage")
+    if parsed.insecure:
+        conf.set_override("insecure", True, group="auth")
     if parsed.admin:
         conf.set_override("admin_mode", True)
     return conf

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Sequence
+from functools import partial
 from urllib.parse import urlsplit
 
 import msgspec
@@ -16,11 +17,15 @@ from zaqar_redis.api import console
 from zaqar_redis.api.app import ApiSettings
 from zaqar_redis.api.channels import ChannelSettings, ChannelsFrontEnd
 from zaqar_redis.api.channels.server import ServerApiSettings
+from zaqar_redis.auth import access as auth
 from zaqar_redis.auth import key_checks, tickets
+from zaqar_redis.auth.access import Access
+from zaqar_redis.auth.strategy import StrategyContext
 from zaqar_redis.auth.tokens import TokenSettings
 from zaqar_redis.conf import channels as channel_options
 from zaqar_redis.conf import checks
 from zaqar_redis.conf.groups import (
+    AuthSettings,
     ChannelsSettings,
     DeploymentSettings,
     ProcessSettings,
@@ -47,7 +52,7 @@ def problems(conf: cfg.ConfigOpts) -> list[str]:
     Invalid values of single options are left to `zaqar_redis.conf.problems`.
     """
     found: list[str] = []
-    for part in (_server, _store, _channels):
+    for part in (_server, _store, _access, _channels):
         try:
             part(conf)
         except cfg.Error:
@@ -58,7 +63,7 @@ def problems(conf: cfg.ConfigOpts) -> list[str]:
 
 
 def _server(conf: cfg.ConfigOpts) -> None:
-    if found := list(checks.check_admin_mode(conf)):
+    if found := list(checks.check_authentication(conf)):
         raise errors.BadConfiguration("\n".join(found))
 
 
@@ -68,6 +73,10 @@ def _store(conf: cfg.ConfigOpts) -> None:
     if urlsplit(uri).scheme == "memory" and workers > 1:
         raise errors.BadConfiguration("memory:// works with one worker only")
     driver(conf, uri)()
+
+
+def _access(conf: cfg.ConfigOpts) -> None:
+    access(conf)()
 
 
 def _channels(conf: cfg.ConfigOpts) -> None:
@@ -148,6 +157,13 @@ def _console(server: ServerApiSettings) -> console.ConsoleSettings:
         # Workers inherit it from the parent process; nodes on other machines have others.
         secret = secrets.token_bytes(32)
     return console.ConsoleSettings(secret=secret, guarded=not server.insecure)
+
+
+def access(conf: cfg.ConfigOpts) -> Callable[[], Access]:
+    """Returns a factory of who may use the service."""
+    strategies = configuration.settings(conf, AuthSettings).strategy
+    context = StrategyContext(conf, partial(configuration.settings, conf))
+    return lambda: auth.load(strategies, context)
 
 
 def settings(conf: cfg.ConfigOpts) -> ApiSettings:

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from msgspec import Struct
 from oslo_config import cfg
+from oslo_policy import opts as policy_options
 
 from zaqar_redis import errors
 from zaqar_redis.conf import channels, files
@@ -22,10 +23,11 @@ S = TypeVar("S", bound=Struct)
 
 def list_opts() -> list[tuple[str | None, list[cfg.Opt]]]:
     """Returns all options by group, as oslo.config's generator expects them."""
-    return [
+    own = [
         (group, [option for kind, names in parts for option in derive(kind, names)])
         for group, parts in GROUPS.items()
     ]
+    return own + policy_options.list_opts()
 
 
 def settings(conf: cfg.ConfigOpts, kind: type[S]) -> S:

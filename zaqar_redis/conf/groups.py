@@ -24,16 +24,23 @@ LISTEN = "drivers:transport:wsgi"
 
 
 class DeploymentSettings(Struct, frozen=True):
-    admin_mode_on_any_address: Annotated[
-        bool,
-        "Allow admin_mode on addresses other than loopback, although the service authenticates "
-        "nobody.",
-    ] = False
     pooling: Annotated[
         bool,
         "Distribute queues over pools. When this is off, or there are no pools, all queues are in "
         "[storage] uri.",
     ] = True
+
+
+class AuthSettings(Struct, frozen=True):
+    strategy: Annotated[
+        tuple[str, ...],
+        "How the service finds out who sends a request: none, key, jwt, keystone, or several of "
+        "them. The first that finds a credential of its kind decides. With none everybody may act "
+        "for every project, and with admin_mode for the operator.",
+    ] = ("none",)
+    insecure: Annotated[
+        bool, "Allow the strategy none on addresses other than loopback; same as --insecure."
+    ] = False
 
 
 class ListenSettings(Struct, frozen=True):
@@ -101,6 +108,7 @@ GROUPS: Mapping[str | None, Sequence[tuple[type[Struct], tuple[str, ...]]]] = {
         (DeploymentSettings, ()),
         (ApiSettings, ("enable_checksum",)),
     ),
+    "auth": ((AuthSettings, ()),),
     LISTEN: ((ListenSettings, ()),),
     "server": (
         (ProcessSettings, ()),
