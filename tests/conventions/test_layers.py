@@ -41,7 +41,7 @@ ALLOWED = {
     "fakeredis": ("keyspace.",),
     "falcon": ("api.", "benchmarks."),
     "oslo_config": ("auth.policy.", "conf.", "cli.", "zaqar_plugin."),
-    "oslo_policy": ("auth.policy.",),
+    "oslo_policy": ("auth.policy.", "conf."),
     "zaqar": ("zaqar_plugin.",),
     "cliff": ("cli.",),
     "pyspark": ("spark.", "cli.pipeline."),
