@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Generic, TypeVar
 
-from zaqar_redis.auth.identity import Identity
+from zaqar_redis.auth.identity import NOBODY, Identity
 
 QueryT = TypeVar("QueryT")
 DocumentT = TypeVar("DocumentT")
@@ -41,7 +41,7 @@ class Request(abc.ABC, Generic[QueryT, DocumentT]):
         "query_string",
     )
 
-    #: who sends it; unset on public routes
+    #: who sends it; `NOBODY` on public routes, and until it is known
     identity: Identity
     #: as the route's `query` and `body` say; unset where it has none
     query: QueryT
@@ -59,6 +59,7 @@ class Request(abc.ABC, Generic[QueryT, DocumentT]):
         self.query_string = query_string
         self.headers = headers
         self.data = data
+        self.identity = NOBODY
         self.project = ""
         self.client = ""
 

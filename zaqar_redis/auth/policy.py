@@ -60,6 +60,12 @@ _ADMINISTRATION = {
 _OPEN = {"flavors": ("get_all", "get"), "ping": ("get",), "home": ("get",)}
 
 
+#: Rules of what only administrators do.
+ADMINISTRATIVE = frozenset(
+    f"{kind}:{verb}" for kind, verbs in _ADMINISTRATION.items() for verb in verbs
+)
+
+
 def list_rules() -> list[policy.RuleDefault]:
     """Returns all rules with their defaults, as oslo.policy's generators expect them."""
     rules = [policy.RuleDefault(name, *default) for name, default in _BASE.items()]

@@ -19,6 +19,7 @@ from oslo_config import cfg
 from zaqar_redis import conf as configuration
 from zaqar_redis import errors
 from zaqar_redis.api.app import App
+from zaqar_redis.auth.audit import AuditSettings
 from zaqar_redis.cli import service_factory, target
 from zaqar_redis.cli.base import ShellCommand
 from zaqar_redis.conf.groups import LISTEN, ListenSettings, ProcessSettings, StorageSettings
@@ -94,9 +95,12 @@ class Serve(ShellCommand):
             channels = service_factory.channels(conf, uri)
             _start_logging(process.log_level, uri)
             access = service_factory.access(conf)
-            GunicornApplication(
-                lambda: App(create(), settings, channels, access()), listen, process
-            ).run()
+            audit = configuration.settings(conf, AuditSettings)
+
+            def create_app() -> App:
+                return App(create(), settings, channels, access(), audit)
+
+            GunicornApplication(create_app, listen, process).run()
         return 0
 
 

@@ -12,6 +12,7 @@ from oslo_config import types
 from zaqar_redis import rules
 from zaqar_redis.api.app import ApiSettings
 from zaqar_redis.api.channels.server import ServerApiSettings
+from zaqar_redis.auth.audit import AuditSettings
 from zaqar_redis.auth.tokens import TokenSettings
 from zaqar_redis.keyspace.batch import BatchSettings
 from zaqar_redis.realtime.session.context import SessionSettings
@@ -109,6 +110,7 @@ GROUPS: Mapping[str | None, Sequence[tuple[type[Struct], tuple[str, ...]]]] = {
         (ApiSettings, ("enable_checksum",)),
     ),
     "auth": ((AuthSettings, ()),),
+    "audit": ((AuditSettings, ()),),
     LISTEN: ((ListenSettings, ()),),
     "server": (
         (ProcessSettings, ()),
