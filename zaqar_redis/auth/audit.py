@@ -134,7 +134,7 @@ def _cadf_encoder() -> Callable[[AuditEvent], bytes]:
         from pycadf import cadftaxonomy, cadftype, event, reason, resource, tag
     except ImportError:
         raise errors.BadConfiguration(
-            "[audit] format: cadf needs pycadf: pip install zaqar-redis[openstack]"
+            "[audit] format: cadf needs pycadf, of the extra openstack: pip install '.[openstack]'"
         ) from None
     # It wants UUIDs, and says so for each event; ids of keys and paths of resources are none.
     warnings.filterwarnings("ignore", "Invalid uuid", module="pycadf")
