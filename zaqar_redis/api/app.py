@@ -28,6 +28,7 @@ from zaqar_redis.api.routes import HandlerSet
 from zaqar_redis.api.server.hot_routes import HotRoutes
 from zaqar_redis.auth.access import Access, open_access
 from zaqar_redis.auth.audit import AuditLog, AuditSettings
+from zaqar_redis.auth.policy import RELOAD_INTERVAL
 from zaqar_redis.auth.signed_urls import UrlSigner
 from zaqar_redis.service.claims import ClaimService
 from zaqar_redis.service.encryption import BodyCipher
@@ -147,7 +148,7 @@ class App:
         if self._channels is not None:
             self.routes += self._channels.routes
             middleware.append(self._channels.middleware)
-        self.hot_routes = HotRoutes(self.routes)
+        self.hot_routes = HotRoutes(self.routes, self.audit.covers)
         self._sockets: dict[str, routes.WebSocketHandler] = {
             route.path: route.websocket for route in self.routes if route.websocket
         }
@@ -185,7 +186,10 @@ class App:
         await self._access.authenticator.start()
         if self._channels is not None:
             await self._channels.node.start()
-        self._tasks = [asyncio.create_task(self._sweep(), name="sweeper")]
+        self._tasks = [
+            asyncio.create_task(self._sweep(), name="sweeper"),
+            asyncio.create_task(self._forget_admitted(), name="admissions"),
+        ]
         if isinstance(self._driver, PooledDriver):
             jobs = self._driver.jobs
             self._tasks.append(asyncio.create_task(self._move(jobs), name="mover"))
@@ -203,6 +207,11 @@ class App:
             await self._driver.close()
             if self._audit_log is not None:
                 self._audit_log.close()
+
+    async def _forget_admitted(self) -> None:
+        while True:
+            await asyncio.sleep(RELOAD_INTERVAL)
+            self.checks.forget()
 
     async def _move(self, jobs: Rebalancer) -> None:
         while True:

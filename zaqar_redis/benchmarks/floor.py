@@ -54,7 +54,8 @@ class FloorApp:
         self.request_ids = request_ids()
         self.audit = RequestAudit(None)
         route = ("POST", "/v2/queues/{queue}/messages", self.answer, "messages:create")
-        self.hot_routes = HotRoutes([ApiRoute(*route, body=Body(Any, "A post"), hot=True)])
+        routes = [ApiRoute(*route, body=Body(Any, "A post"), hot=True)]
+        self.hot_routes = HotRoutes(routes, self.audit.covers)
 
     @verb
     def answer(self, request: Request[None, Any], queue: str) -> Steps[Answer]:

@@ -327,8 +327,8 @@ class HttpProtocol(HttpToolsProtocol):
             method = request.endpoint.route.method
             answer = problems.answer(cast(BaseException, error), method, request.path)
         request_id = next(self._app.request_ids)
-        route = request.endpoint.route
-        if self._app.audit.covers(route.action):
+        if request.endpoint.is_audited:
+            route = request.endpoint.route
             self._app.audit.record(route.action, route.method, request, answer.status, request_id)
         data = self._encode(answer, request.keep_alive, request_id)
         if self.flow.write_paused:
