@@ -41,6 +41,8 @@ ALLOWED = {
     "fakeredis": ("keyspace.",),
     "falcon": ("api.", "benchmarks."),
     "oslo_config": ("auth.policy.", "conf.", "cli.", "zaqar_plugin."),
+    "oslo_context": ("api.problems.",),
+    "oslo_log": ("conf.logs.", "cli.serve."),
     "oslo_policy": ("auth.policy.", "conf."),
     "zaqar": ("zaqar_plugin.",),
     "cliff": ("cli.",),

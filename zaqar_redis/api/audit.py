@@ -3,15 +3,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any
 
 from zaqar_redis.api.exchange import Request
 from zaqar_redis.auth.audit import AuditLog
-
-#: What oslo.middleware takes for the id of a request of another service.
-_GLOBAL_ID = re.compile(r"req-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 class RequestAudit:
@@ -27,7 +23,6 @@ class RequestAudit:
         """Records a request that is answered with *status*."""
         if self._log is None:
             return
-        given = request.header(b"x-openstack-request-id") or ""
         self._log.record(
             identity=request.identity,
             action=action,
@@ -36,5 +31,5 @@ class RequestAudit:
             target_project=request.project,
             status=status,
             request_id=request_id,
-            global_request_id=given if _GLOBAL_ID.fullmatch(given) else "",
+            global_request_id=request.global_id,
         )

@@ -127,7 +127,9 @@ def install(app: falcon.asgi.App[Any, Any], routes: Iterable[ApiRoute]) -> None:
 async def _answer_error(
     req: falcon.asgi.Request, resp: falcon.asgi.Response, error: Exception, params: Any
 ) -> None:
-    _set(resp, problems.answer(error, req.method, req.path))
+    request: AsgiRequest | None = getattr(req.context, "request", None)
+    request_id = resp.get_header(REQUEST_ID) or ""
+    _set(resp, problems.answer(error, req.method, req.path, request, request_id))
 
 
 def _responder(route: ApiRoute, names: list[str]) -> Responder:

@@ -60,6 +60,11 @@ class ProcessSettings(Struct, frozen=True):
         Literal["debug", "info", "warning", "error", "critical"],
         "Lowest level that is logged, to standard error.",
     ] = "info"
+    log_format: Annotated[
+        Literal["plain", "oslo"],
+        "Format of the log. oslo: that of oslo.log, with its options in [DEFAULT] instead of "
+        "log_level; it needs the extra openstack.",
+    ] = "plain"
 
 
 class StorageSettings(Struct, frozen=True):

@@ -323,10 +323,15 @@ class HttpProtocol(HttpToolsProtocol):
         request.document = None
         if request.disconnected:
             return
-        if error is not None or answer is None:
-            method = request.endpoint.route.method
-            answer = problems.answer(cast(BaseException, error), method, request.path)
         request_id = next(self._app.request_ids)
+        if error is not None or answer is None:
+            answer = problems.answer(
+                cast(BaseException, error),
+                request.endpoint.route.method,
+                request.path,
+                request,
+                request_id,
+            )
         if request.endpoint.is_audited:
             route = request.endpoint.route
             self._app.audit.record(route.action, route.method, request, answer.status, request_id)
