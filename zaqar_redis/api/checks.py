@@ -68,7 +68,7 @@ class RequestChecks:
         if b"url-signature" in headers:  # the signature was checked: it says what is allowed
             identity = _signed_identity(project_header(headers))
         else:
-            found = self._authenticator.identify(headers)
+            found = self._authenticator.identify(request)
             if type(found) is not Identity:
                 return self._admit_later(found, request, action, queue)
             identity = found

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Sequence
+from functools import partial
 from urllib.parse import urlsplit
 
 import msgspec
@@ -17,10 +18,14 @@ from zaqar_redis.api.app import ApiSettings
 from zaqar_redis.api.channels import ChannelSettings, ChannelsFrontEnd
 from zaqar_redis.api.channels.server import ServerApiSettings
 from zaqar_redis.auth import key_checks, tickets
+from zaqar_redis.auth.access import Access
+from zaqar_redis.auth.access import load as load_access
+from zaqar_redis.auth.strategy import StrategyContext
 from zaqar_redis.auth.tokens import TokenSettings
 from zaqar_redis.conf import channels as channel_options
 from zaqar_redis.conf import checks
 from zaqar_redis.conf.groups import (
+    AuthSettings,
     ChannelsSettings,
     DeploymentSettings,
     ProcessSettings,
@@ -37,7 +42,8 @@ from zaqar_redis.realtime.node.queue_channels import QueueChannels
 from zaqar_redis.realtime.session.context import SessionSettings
 from zaqar_redis.storage import pools
 from zaqar_redis.storage.contract import Driver
-from zaqar_redis.storage.load import can_control, load
+from zaqar_redis.storage.control import Control
+from zaqar_redis.storage.load import can_control, load, load_control
 from zaqar_redis.storage.pools.retry import RetryPolicy
 
 
@@ -47,7 +53,7 @@ def problems(conf: cfg.ConfigOpts) -> list[str]:
     Invalid values of single options are left to `zaqar_redis.conf.problems`.
     """
     found: list[str] = []
-    for part in (_server, _store, _channels):
+    for part in (_server, _store, _channels, _access):
         try:
             part(conf)
         except cfg.Error:
@@ -74,6 +80,10 @@ def _channels(conf: cfg.ConfigOpts) -> None:
     channels(conf, _uri(conf))
 
 
+def _access(conf: cfg.ConfigOpts) -> None:
+    access(conf, _uri(conf))
+
+
 def _uri(conf: cfg.ConfigOpts) -> str:
     """Returns the store's URI; for an embedded one, that of its running server."""
     uri = configuration.settings(conf, StorageSettings).uri
@@ -93,6 +103,20 @@ def driver(conf: cfg.ConfigOpts, uri: str) -> Callable[[], Driver]:
         return lambda: load(uri, options)
     retry = configuration.settings(conf, RetryPolicy)
     return lambda: pools.create(uri, control or uri, options, retry)
+
+
+def access(conf: cfg.ConfigOpts, uri: str) -> Access:
+    """Returns who may use the service.  Raises BadConfiguration."""
+    context = StrategyContext(
+        conf, partial(configuration.settings, conf), partial(access_key_store, conf, uri)
+    )
+    return load_access(configuration.settings(conf, AuthSettings).strategy, context)
+
+
+def access_key_store(conf: cfg.ConfigOpts, uri: str) -> Control:
+    """Returns the store of the access keys: the control store.  Raises BadConfiguration."""
+    options = msgspec.structs.asdict(configuration.settings(conf, BatchSettings))
+    return load_control(configuration.settings(conf, StorageSettings).control_uri or uri, options)
 
 
 def channels(

@@ -12,6 +12,7 @@ from oslo_config import types
 from zaqar_redis import rules
 from zaqar_redis.api.app import ApiSettings
 from zaqar_redis.api.channels.server import ServerApiSettings
+from zaqar_redis.auth.access_keys import AccessKeySettings
 from zaqar_redis.auth.tokens import TokenSettings
 from zaqar_redis.keyspace.batch import BatchSettings
 from zaqar_redis.realtime.session.context import SessionSettings
@@ -54,6 +55,15 @@ class ProcessSettings(Struct, frozen=True):
     ] = "info"
 
 
+class AuthSettings(Struct, frozen=True):
+    strategy: Annotated[
+        tuple[str, ...],
+        "How requests are authenticated: none, or names of strategies, of which the first that "
+        "finds a credential of its kind decides. key: access keys of this installation "
+        "(zaqar-redis key create).",
+    ] = ("none",)
+
+
 class StorageSettings(Struct, frozen=True):
     uri: Annotated[
         str,
@@ -66,8 +76,8 @@ class StorageSettings(Struct, frozen=True):
     control_uri: Annotated[
         str | None,
         rules.SECRET,
-        "The Redis that stores the pools, the flavors, and the catalogue of which queue is in "
-        "which pool. Default: that of uri.",
+        "The Redis that stores the pools, the flavors, the catalogue of which queue is in which "
+        "pool, and access keys. Default: that of uri.",
     ] = None
 
 
@@ -112,6 +122,7 @@ GROUPS: Mapping[str | None, Sequence[tuple[type[Struct], tuple[str, ...]]]] = {
         (rules.Limits, ()),
         (ApiSettings, ("message_encryption_key", "max_waiting")),
     ),
+    "auth": ((AuthSettings, ()), (AccessKeySettings, ())),
     "signed_url": ((ApiSettings, ("secret_key",)),),
     CHANNELS: (
         (ChannelsSettings, ()),
