@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import functools
 import hmac
 import logging
 import math
@@ -17,13 +18,11 @@ import re
 import time
 from collections.abc import Awaitable, Hashable
 
-import msgspec
-
 from zaqar_redis import clock, errors
 from zaqar_redis.auth import access_keys, request_signatures
 from zaqar_redis.auth.access_keys import AccessKey, AccessKeySettings, AccessKeyStore, SecretSeal
 from zaqar_redis.auth.attempts import AttemptLimiter
-from zaqar_redis.auth.identity import Identity, with_implied
+from zaqar_redis.auth.identity import Identity, Right, with_implied
 from zaqar_redis.auth.request_signatures import InvalidRequestSignature
 from zaqar_redis.auth.strategy import AuthRequest, CachingStrategy, Headers, StrategyContext
 
@@ -51,8 +50,6 @@ class KeyStrategy(CachingStrategy):
         self._store = store
         self._seal = seal
         self._attempts = AttemptLimiter()
-        #: by key id: the key as it was read last, and its identity
-        self._identities: dict[str, tuple[AccessKey, Identity]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         #: a second by the clock of the process, and the lines that were logged in it
         self._logged = (0, 0)
@@ -107,7 +104,7 @@ class KeyStrategy(CachingStrategy):
         return None, access_keys.new_secret()
 
     def _identity(self, key: AccessKey) -> Identity:
-        """Returns whose key it is, the same object while it is unchanged.
+        """Returns whose key it is.
 
         Raises Unauthenticated when it must not be used any more.
         """
@@ -118,17 +115,7 @@ class KeyStrategy(CachingStrategy):
             raise self._refused("The access key has expired.")
         if now - key.last_used >= _USE_INTERVAL:
             self._record_use(key.id)
-        key = msgspec.structs.replace(key, last_used=0)
-        known = self._identities.get(key.id)
-        if known is not None and known[0] == key:
-            return known[1]
-        identity = Identity(
-            key.project, key.user, with_implied(frozenset(key.roles)), key.rights, "key"
-        )
-        if len(self._identities) >= _IDENTITIES_MAX:
-            self._identities.clear()
-        self._identities[key.id] = key, identity
-        return identity
+        return _identity(key.id, key.project, key.user, key.roles, key.rights)
 
     def _record_use(self, key_id: str) -> None:
         task = asyncio.create_task(self._write_use(key_id), name="access key use")
@@ -150,18 +137,24 @@ class KeyStrategy(CachingStrategy):
 
     def _failed(self, key_id: str, why: str) -> errors.Unauthenticated:
         count = self._attempts.add_failure(key_id)
-        self._log("failed attempt %d to use the access key %s", count, key_id)
+        self._log(
+            "failed attempt %d to use the access key %s",
+            count,
+            key_id,
+            always=self._attempts.refusal(key_id) > 0,
+        )
         return self._refused(why)
 
     def _refused(self, why: str) -> errors.Unauthenticated:
         return errors.Unauthenticated(why=why, challenge=self.challenge)
 
-    def _log(self, text: str, *arguments: object) -> None:
+    def _log(self, text: str, *arguments: object, always: bool = False) -> None:
+        """Logs a line, unless there were many in this second already."""
         second, lines = int(time.monotonic()), 0
         if self._logged[0] == second:
             lines = self._logged[1]
         self._logged = second, lines + 1
-        if lines < _LOG_LINES_MAX:
+        if always or lines < _LOG_LINES_MAX:
             LOG.warning(text, *arguments, extra={"action": "auth_failed"})
 
     async def start(self) -> None:
@@ -172,6 +165,14 @@ class KeyStrategy(CachingStrategy):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._store.close()
+
+
+@functools.lru_cache(_IDENTITIES_MAX)
+def _identity(
+    key_id: str, project: str, user: str, roles: tuple[str, ...], rights: tuple[Right, ...]
+) -> Identity:
+    """Returns the same object for the same key: the policy remembers it."""
+    return Identity(project, user, with_implied(frozenset(roles)), rights, strategy="key")
 
 
 def _parse(authorization: bytes) -> tuple[str, str]:
