@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import signal
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -108,7 +109,7 @@ def test_malformed_and_wrong_credentials_are_refused(
     client: KeyClient, operator: KeyOperator, member: IssuedKey, wrong: str
 ) -> None:
     value = wrong.format(id=member.id.removeprefix("zk_"), secret=member.secret)
-    answer = client.list(None, headers={"Authorization": value.encode("latin-1")})  # type: ignore[dict-item]
+    answer = client.list(None, headers={"Authorization": value.encode("latin-1")})
     assert member.secret not in refusal(answer)
 
 
@@ -174,7 +175,7 @@ def test_rights_restrict_queues_and_actions(
 
 
 def test_expired_key_is_refused(on_fast_path: KeyClient, operator: KeyOperator) -> None:
-    key = operator.create("--expires", "2s", project="p")
+    key = operator.create("--expires", "1s", project="p")
     answers: list[httpx.Response] = []
 
     def refused() -> bool:
@@ -355,6 +356,46 @@ def test_signature_of_another_or_disabled_key_is_refused(
     assert client.send(signed_post(client, key)).status_code == 201
     operator.done("key", "disable", key.id)
     assert "disabled" in refusal(client.send(signed_post(client, key)))
+
+
+def test_key_that_was_changed_in_the_store_is_refused(
+    on_fast_path: KeyClient,
+    operator: KeyOperator,
+    redis_server: servers.RedisServer,
+    guarded: servers.RunningService,
+) -> None:
+    key = operator.create(project="p")
+    admin = operator.create("--role", "admin", project="p")
+    with redis_server.client() as client:
+        place, other = (f"zr:{{control}}:access_key:{each.id}" for each in (key, admin))
+        client.hset(place, "grants", client.hget(other, "grants"))
+    refusal(on_fast_path.list(key))
+    refusal(on_fast_path.send(signed_post(on_fast_path, key)))
+    assert f"the access key {key.id} cannot be used" in guarded.log.read_text()
+
+
+def test_unavailable_store_of_keys_is_no_wrong_key(redis_server: servers.RedisServer) -> None:
+    with servers.redis_server() as control, key_operator(control.uri) as operator:
+        key = operator.create(project="p")
+        options = OPTIONS | {
+            "DEFAULT": {"pooling": False},
+            "storage": {"control_uri": control.uri},
+        }
+        with (
+            servers.service(redis_server.uri, options=options) as service,
+            contextlib.closing(KeyClient(service, WAYS[HOT])) as client,
+        ):
+            assert client.list(key).status_code == 200
+            control.signal(signal.SIGKILL)
+            answers: list[httpx.Response] = []
+
+            def failed() -> bool:
+                answers.append(client.list(key))
+                return answers[-1].status_code != 200
+
+            servers.wait_for(failed, "the key to be read again")
+            assert answers[-1].status_code == 503
+            assert client.send(signed_post(client, key)).status_code == 503
 
 
 @pytest.fixture(scope="module")

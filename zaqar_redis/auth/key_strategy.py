@@ -75,7 +75,10 @@ class KeyStrategy(CachingStrategy):
         key, secret = await self._read(key_id)
         if key is None or not hmac.compare_digest(given.encode(), secret.encode()):
             raise self._failed(key_id, "There is no access key with this id and secret.")
-        return self._identity(key), until - time.monotonic()
+        identity, seconds = self._identity(key), until - time.monotonic()
+        if key.expires:
+            seconds = min(seconds, (key.expires - clock.process()) / 1000)
+        return identity, seconds
 
     async def _verify_signed(self, key_id: str, request: AuthRequest) -> Identity:
         self._check_attempts(key_id)
