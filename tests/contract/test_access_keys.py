@@ -30,7 +30,10 @@ class KeyStoreHarness(ControlStoreHarness):
         return self.run(self.control.access_keys.get(key.id))
 
     def ids(self, after: str = "", limit: int = 100) -> list[str]:
-        return [key.id for key in self.run(self.control.access_keys.list(after, limit))]
+        page = self.run(self.control.access_keys.list(after, limit))
+        found = [key.id for key in page.items]
+        assert page.marker == (found[-1] if found else "")
+        return found
 
     def use(self, key: AccessKey) -> int:
         """Returns the last use, after one at this time."""
@@ -71,7 +74,7 @@ def test_key_is_stored_as_given(keys: KeyStoreHarness) -> None:
         sealed_secret=b"\x00\xff\r\n",
     )
     assert keys.get(key) == key
-    assert keys.run(keys.control.access_keys.list("", 10)) == [key]
+    assert keys.run(keys.control.access_keys.list("", 10)).items == [key]
     assert keys.get(msgspec.structs.replace(key, id=access_keys.new_id())) is None
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import re
 import secrets
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable
 from hashlib import sha256
 from typing import Annotated, Protocol
 
@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from zaqar_redis import errors, rules
 from zaqar_redis.auth.identity import Right
-from zaqar_redis.records import Record
+from zaqar_redis.records import Page, Record
 
 #: What ids of keys begin with, so that no other credential is taken for one.
 ID_PREFIX = "zk_"
@@ -66,8 +66,8 @@ class AccessKey(Record, frozen=True):
 class AccessKeys(Protocol):
     """The access keys of an installation.
 
-    Each method is one atomic step, and may raise `errors.StoreUnavailable` or
-    `errors.Overloaded`.
+    Each method but `list` is one atomic step.  Every method may raise `errors.StoreUnavailable`
+    or `errors.Overloaded`.
     """
 
     def create(self, key: AccessKey) -> Awaitable[None]:
@@ -76,8 +76,8 @@ class AccessKeys(Protocol):
     def get(self, key_id: str) -> Awaitable[AccessKey | None]:
         """Returns the key, or None."""
 
-    def list(self, after: str, limit: int) -> Awaitable[Sequence[AccessKey]]:
-        """Returns at most *limit* keys behind an id, in order of id."""
+    def list(self, after: str, limit: int) -> Awaitable[Page[AccessKey]]:
+        """Returns at most *limit* keys behind a marker, in order of id."""
 
     def set_secret(self, key_id: str, sealed_secret: bytes) -> Awaitable[bool]:
         """Replaces the secret; returns False when there is no such key."""

@@ -66,10 +66,10 @@ class OpenKeys:
         return found
 
     def each(self) -> Iterator[AccessKey]:
-        after = ""
-        while page := self.run(self.all.list(after, _PAGE_SIZE)):
-            yield from page
-            after = page[-1].id
+        page = self.run(self.all.list("", _PAGE_SIZE))
+        while page.marker:
+            yield from page.items
+            page = self.run(self.all.list(page.marker, _PAGE_SIZE))
 
 
 def no_key(key_id: str) -> CommandFailed:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The contract of a control store: pools, flavors, the pool of each queue, and access keys.
 
-All of it belongs to the operator; none of it is seen by a project.  Each method
-is one atomic step, so that several workers and operators agree.  Every method
+All of it belongs to the operator; none of it is seen by a project.  Each method, unless it
+says otherwise, is one atomic step, so that several workers and operators agree.  Every method
 may raise `errors.StoreUnavailable` or `errors.Overloaded`.
 """
 

@@ -11,12 +11,11 @@ import msgspec
 from zaqar_redis import clock, errors
 from zaqar_redis.auth.access_keys import KEYS_MAX, AccessKey
 from zaqar_redis.auth.identity import Right
-from zaqar_redis.keyspace.control_keys import AccessKeyKeys
+from zaqar_redis.keyspace.control_keys import CONTROL, AccessKeyKeys
 from zaqar_redis.keyspace.script import RedisCommand, Script, Steps, verb
-from zaqar_redis.records import Record
+from zaqar_redis.records import Page, Record
 
 _CREATE = Script("access_key_create")
-_LIST = Script("access_key_list")
 _UPDATE = Script("access_key_update")
 _USE = Script("access_key_use")
 _DELETE = Script("access_key_delete")
@@ -64,10 +63,15 @@ class RedisAccessKeys:
         return _key(key_id, flat) if flat else None
 
     @verb
-    def list(self, after: str, limit: int) -> Steps[Sequence[AccessKey]]:
-        found = yield _LIST(AccessKeyKeys(""), after=f"({after}" if after else "-", limit=limit)
-        # Without fields is only what was evicted.
-        return [_key(key_id.decode(), flat) for key_id, flat in found if flat]
+    def list(self, after: str, limit: int) -> Steps[Page[AccessKey]]:
+        ids = yield RedisCommand.page(CONTROL.access_keys, after, limit)
+        if not ids:
+            return Page(())
+        names = [key_id.decode() for key_id in ids]
+        found = yield [RedisCommand("HGETALL", AccessKeyKeys(name).access_key) for name in names]
+        # Without fields is what was deleted meanwhile, or evicted.
+        keys = [_key(name, flat) for name, flat in zip(names, found, strict=True) if flat]
+        return Page(keys, marker=names[-1])
 
     @verb
     def set_secret(self, key_id: str, sealed_secret: bytes) -> Steps[bool]:
