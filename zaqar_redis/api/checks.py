@@ -25,7 +25,7 @@ _ACCEPTED = frozenset((b"*/*", b"application/json"))
 
 #: Requests that a process remembers to have admitted: some MB.
 _ADMITTED_MAX = 16_384
-_Request = tuple[Identity, str | None, bytes | None, bytes | None, str | None]
+_Request = tuple[Identity, str | None, bytes | None, bytes | None, object]
 
 
 class RequestChecks:
@@ -41,7 +41,7 @@ class RequestChecks:
         self._signer = signer
         self._identify = access.authenticator.identify
         self._policy = access.policy
-        #: project and client by identity, action, headers of both, and queue
+        #: project and client by identity, action, headers of both, and, if it has rights, queue
         self._admitted: dict[_Request, tuple[str, str]] = {}
 
     def check_head(self, method: str, request: Request[Any, Any]) -> None:
@@ -75,7 +75,14 @@ class RequestChecks:
             found = self._identify(request)
             if type(found) is not Identity:
                 return self._admit_later(found, request, action, queue)
-        self._authorize(found, request, action, queue)
+        client, project = headers.get(b"client-id"), project_header(headers)
+        # The name of the queue matters to rights alone.
+        known = self._admitted.get((found, action, client, project, found.rights and queue))
+        if known is None:
+            self._authorize(found, request, action, queue)
+        else:
+            request.identity = found
+            request.project, request.client = known
         return None
 
     async def _admit_later(
@@ -93,21 +100,15 @@ class RequestChecks:
         headers = request.headers
         request.identity = identity
         client, project = headers.get(b"client-id"), project_header(headers)
-        known = self._admitted.get((identity, action, client, project, queue))
-        if known is not None:
-            request.project, request.client = known
-            return
         request.client = rules.client_id(_text(client), self._limits)
         named = identity.project or None if project is None else _text(project)
         request.project = rules.project_id(named)
-        if queue is not None:
-            rules.queue_name(queue)
         if action is not None:
             self._policy.authorize(identity, action, request.project, queue or "")
             if len(self._admitted) == _ADMITTED_MAX:
                 self._admitted.clear()
-            admitted = request.project, request.client
-            self._admitted[identity, action, client, project, queue] = admitted
+            key = identity, action, client, project, identity.rights and queue
+            self._admitted[key] = request.project, request.client
 
     def forget(self) -> None:
         """Forgets who was admitted: the policy may have changed."""

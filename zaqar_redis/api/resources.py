@@ -13,7 +13,7 @@ from typing import Any
 import falcon
 import falcon.asgi
 
-from zaqar_redis import errors
+from zaqar_redis import errors, rules
 from zaqar_redis.api import problems
 from zaqar_redis.api.audit import RequestAudit
 from zaqar_redis.api.checks import RequestChecks
@@ -125,6 +125,8 @@ class RequestMiddleware:
             admission = self._checks.admit(request, action, params.get("queue"))
             if admission is not None:
                 await admission
+            if "queue" in params:
+                rules.queue_name(params["queue"])
 
     async def process_response(
         self,
