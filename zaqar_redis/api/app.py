@@ -25,6 +25,10 @@ from zaqar_redis.api.rest.pools import FlavorHandlers, PoolHandlers, RebalanceHa
 from zaqar_redis.api.rest.queues import QueueHandlers
 from zaqar_redis.api.routes import HandlerSet
 from zaqar_redis.api.server.hot_routes import HotRoutes
+from zaqar_redis.api.websocket.actions import ActionHandlers
+from zaqar_redis.api.websocket.connection import ConnectionContext
+from zaqar_redis.api.websocket.front_end import WebSocketApi, WebSocketSettings
+from zaqar_redis.api.websocket.pushes import QueuePushes
 from zaqar_redis.auth.access import Access, open_access
 from zaqar_redis.auth.signed_urls import UrlSigner
 from zaqar_redis.service.claims import ClaimService
@@ -35,6 +39,7 @@ from zaqar_redis.service.messages import MessageService
 from zaqar_redis.service.pools import FlavorService, PoolService, RebalanceService
 from zaqar_redis.service.queue_channels import QueueChannelService
 from zaqar_redis.service.queues import QueueService
+from zaqar_redis.service.subscriptions import SubscriptionService
 from zaqar_redis.storage.contract import Driver
 from zaqar_redis.storage.pools import PooledDriver
 from zaqar_redis.storage.pools.rebalance import Rebalancer
@@ -50,6 +55,7 @@ _MOVER_INTERVAL = 5.0
 
 class ApiSettings(msgspec.Struct, frozen=True):
     limits: rules.Limits = rules.Limits()
+    websocket: WebSocketSettings = WebSocketSettings()
     admin_mode: Annotated[
         bool,
         "Serve /v2/health, /v2/pools and /v2/flavors, to everybody who can reach this service.",
@@ -137,9 +143,25 @@ class App:
             self.routes += self._channels.routes
             middleware.append(self._channels.middleware)
         self.hot_routes = HotRoutes(self.routes)
+        subscriptions = SubscriptionService(driver, limits)
+        actions = ActionHandlers(
+            queue_service,
+            message_service,
+            claim_service,
+            subscriptions,
+            limits,
+            checksums=settings.enable_checksum,
+        )
+        pushes = QueuePushes(subscriptions, message_service)
+        context = ConnectionContext(
+            actions.table(rest), self.checks, self._access.authenticator, subscriptions, pushes
+        )
+        socket_api = WebSocketApi(context, settings.websocket, settings.request_timeout)
+        self.routes.append(socket_api.route)
         self._sockets: dict[str, routes.WebSocketHandler] = {
             route.path: route.websocket for route in self.routes if route.websocket
         }
+        self._sockets["/"] = socket_api  # where clients of stock Zaqar ask for it
         self._app: falcon.asgi.App[Any, Any] = falcon.asgi.App(middleware=middleware)
         self._app.resp_options.default_media_type = None  # type: ignore[assignment]  # answers say it
         resources.install(self._app, self.routes)

@@ -12,6 +12,7 @@ from oslo_config import types
 from zaqar_redis import rules
 from zaqar_redis.api.app import ApiSettings
 from zaqar_redis.api.channels.server import ServerApiSettings
+from zaqar_redis.api.websocket.front_end import WebSocketSettings
 from zaqar_redis.auth.tokens import TokenSettings
 from zaqar_redis.keyspace.batch import BatchSettings
 from zaqar_redis.realtime.session.context import SessionSettings
@@ -21,6 +22,7 @@ from zaqar_redis.storage.pools.retry import RetryPolicy
 CHANNELS = "channels"
 #: Stock Zaqar's name for it.
 LISTEN = "drivers:transport:wsgi"
+WEBSOCKET = "drivers:transport:websocket"
 
 
 class DeploymentSettings(Struct, frozen=True):
@@ -39,6 +41,15 @@ class DeploymentSettings(Struct, frozen=True):
 class ListenSettings(Struct, frozen=True):
     bind: Annotated[str, types.HostAddress(), "Address to listen on."] = "127.0.0.1"
     port: Annotated[int, types.Port(type_name="port value"), "Port to listen on."] = 8888
+
+
+class WebSocketListenSettings(Struct, frozen=True):
+    port: Annotated[
+        int,
+        types.Port(type_name="port value"),
+        "A second port to listen on, for clients that expect the WebSocket API on a port of its "
+        "own, such as 9000; 0: none. The API is at /v2/ws, and at /, on either port.",
+    ] = 0
 
 
 class ProcessSettings(Struct, frozen=True):
@@ -102,6 +113,7 @@ GROUPS: Mapping[str | None, Sequence[tuple[type[Struct], tuple[str, ...]]]] = {
         (ApiSettings, ("enable_checksum",)),
     ),
     LISTEN: ((ListenSettings, ()),),
+    WEBSOCKET: ((WebSocketListenSettings, ()), (WebSocketSettings, ())),
     "server": (
         (ProcessSettings, ()),
         (ApiSettings, ("max_connections", "request_timeout")),
