@@ -161,19 +161,24 @@ def test_subscriptions_of_a_socket_are_bounded(
         assert (refused.status, _subscriptions(peer, "one-more")) == (400, [])
 
 
-def test_encrypted_messages_are_pushed_as_they_were_posted(
-    redis_server: servers.RedisServer, project: str
+def test_encrypted_messages_are_pushed_until_the_service_stops(
+    redis_server: servers.RedisServer, service: servers.RunningService, project: str
 ) -> None:
     options = {"transport": {"message_encryption_key": "k" * 32}}
     with (
-        servers.service(redis_server.uri, options=options) as service,
-        api_peer(service, project) as peer,
+        servers.service(redis_server.uri, options=options) as encrypting,
+        api_peer(encrypting, project) as peer,
     ):
         peer.ask("queue_create", queue_name="q", metadata={"_enable_encrypt_messages": True})
         _subscribe(peer)
-        with api_peer(service, project) as poster:
+        with api_peer(encrypting, project) as poster:
             _post(poster, "secret")
         assert peer.receive()["body"] == "secret"
+        encrypting.process.terminate()
+        assert peer.expect_close()[0] == 1012
+        encrypting.process.wait(60)
+    with api_peer(service, project) as observer:
+        assert _subscriptions(observer) == []
 
 
 @pytest.fixture

@@ -44,6 +44,12 @@ def decode(frame: bytes, binary: bool) -> RequestFrame:
     raise FrameRejected(400, text)
 
 
+def action_name(frame: RequestFrame) -> str:
+    """Returns the name of the action; of what is no name the text."""
+    data = bytes(frame.action)
+    return msgspec.json.decode(data, type=str) if data.startswith(b'"') else data.decode()
+
+
 def encode(document: Any, binary: bool) -> bytes:
     """Returns a whole frame.
 

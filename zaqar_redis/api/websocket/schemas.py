@@ -17,13 +17,13 @@ from zaqar_redis.api.schemas import PURGEABLE, ClaimIn, Document, Metadata, Post
 #: What a header of HTTP may hold, too.
 _Text = Annotated[str, Meta(pattern=r"^[^\x00-\x1f\x7f]*\Z")]
 
-_EMPTY = Raw(b"{}")
+_EMPTY, _NULL = Raw(b"{}"), Raw(b"null")
 
 # -- frames ----------------------------------------------------------------
 
 
 class RequestFrame(Struct):
-    action: Any = None
+    action: Raw = _NULL
     headers: Raw = _EMPTY
     body: Raw = _EMPTY
 
@@ -40,7 +40,7 @@ class FrameHeaders(Struct):
 
 
 class RequestEcho(Document):
-    action: Any
+    action: Raw
     body: Raw
     headers: Raw
     api: Literal["v2"] = "v2"
