@@ -247,10 +247,10 @@ def subscription_ttl(value: int | None, limits: Limits) -> int:
 
 def subscriber(uri: str) -> str:
     """Returns *uri*; API: of a scheme that messages can be sent to."""
-    scheme = uri.partition(":")[0]
-    if scheme not in SUBSCRIBER_SCHEMES:
+    if uri.partition(":")[0] not in SUBSCRIBER_SCHEMES or not _PRINTABLE.fullmatch(uri):
+        schemes = ", ".join(SUBSCRIBER_SCHEMES)
         raise errors.BadRequest(
-            why=f'The value of "subscriber" must be a URI: {", ".join(SUBSCRIBER_SCHEMES)}.'
+            why=f'The value of "subscriber" must be a URI with one of the schemes {schemes}.'
         )
     return uri
 

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import httpx
 import pytest
 
+from tests.api.client import ZaqarTestClient
 from tests.support import servers
 from tests.websocket.peers import ApiPeer, ApiResponse, api_peer
 
@@ -73,6 +75,16 @@ def test_purge_empties_what_it_names(peer: ApiPeer) -> None:
     assert peer.ask("message_list", queue_name="q", echo=True).body == {"messages": []}
     assert len(peer.ask("subscription_list", queue_name="q").body["subscriptions"]) == 1
     peer.ask("queue_purge", queue_name="q")
+    assert peer.ask("subscription_list", queue_name="q").body == {"subscriptions": []}
+
+
+def test_purge_over_rest_deletes_subscriptions_too(
+    service: servers.RunningService, peer: ApiPeer
+) -> None:
+    peer.ask("subscription_create", queue_name="q", subscriber="http://example.org/")
+    with httpx.Client() as http:
+        rest = ZaqarTestClient(http, service.url, peer.project)
+        assert rest.request("POST", "/queues/q/purge").status_code == 204
     assert peer.ask("subscription_list", queue_name="q").body == {"subscriptions": []}
 
 
@@ -200,7 +212,14 @@ def test_subscription_creates_the_queue(peer: ApiPeer) -> None:
 
 
 @pytest.mark.parametrize(
-    "given", [{"ttl": 59}, {"subscriber": "websocket:1"}, {"subscriber": "x"}, {"options": []}]
+    "given",
+    [
+        {"ttl": 59},
+        {"subscriber": "websocket:1"},
+        {"subscriber": "x"},
+        {"subscriber": "http://example.org/\n"},
+        {"options": []},
+    ],
 )
 def test_wrong_subscription_is_refused_and_not_stored(
     service: servers.RunningService, project: str, given: dict[str, object]

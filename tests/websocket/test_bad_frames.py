@@ -201,8 +201,10 @@ def test_clients_of_stock_zaqar_connect_without_a_path(
         assert peer.ask("queue_list").status == 200
 
 
-def test_frame_of_more_than_64_kib_closes_the_socket(text_peer: ApiPeer) -> None:
-    text_peer.socket.send(json.dumps({"action": "x" * 65_536}))
+@pytest.mark.parametrize("size", [65_536, 16_384])
+def test_message_of_more_than_64_kib_closes_the_socket(text_peer: ApiPeer, size: int) -> None:
+    text = json.dumps({"action": "x" * 65_536})
+    text_peer.socket.send(text[at : at + size] for at in range(0, len(text), size))
     assert text_peer.expect_close()[0] == 1009
 
 

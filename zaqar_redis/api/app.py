@@ -117,6 +117,7 @@ class App:
         queue_service = QueueService(driver, limits, can_encrypt=cipher is not None)
         message_service = MessageService(driver, limits, cipher, self.long_polls)
         claim_service = ClaimService(driver, limits, message_service, self.long_polls)
+        subscriptions = SubscriptionService(driver, limits)
         queue_channels = QueueChannelService(driver, message_service, limits)
         self._channels = channels(queue_channels) if channels is not None else None
         health = HealthService(
@@ -127,7 +128,7 @@ class App:
         handlers = HandlerSet(
             messages=MessageHandlers(message_service, limits, settings.enable_checksum),
             claims=ClaimHandlers(claim_service),
-            queues=QueueHandlers(queue_service, signer),
+            queues=QueueHandlers(queue_service, subscriptions, signer),
             health=HealthHandlers(health),
             pools=PoolHandlers(PoolService(pooled), limits) if pooled else None,
             flavors=FlavorHandlers(FlavorService(pooled), limits) if pooled else None,
@@ -143,7 +144,6 @@ class App:
             self.routes += self._channels.routes
             middleware.append(self._channels.middleware)
         self.hot_routes = HotRoutes(self.routes)
-        subscriptions = SubscriptionService(driver, limits)
         actions = ActionHandlers(
             queue_service,
             message_service,

@@ -227,8 +227,8 @@ class ApiConnection:
                 self._is_known = False
                 LOG.exception("a credential cannot be checked", extra={"action": "bug"})
             if number % _SUBSCRIPTION_CHECKS == 0:
-                for each in list(self._subscriptions.values()):
-                    await self._check(each)
+                # All at once: a store that does not answer holds up the next look only once.
+                await asyncio.gather(*map(self._check, list(self._subscriptions.values())))
 
     async def _check(self, subscription: SocketSubscription) -> None:
         """Ends the pushes of a subscription that was deleted or has expired."""
