@@ -18,7 +18,7 @@ from websockets.typing import Origin
 
 from tests.support import servers
 from tests.websocket.peers import ApiPeer, api_peer
-from zaqar_redis.benchmarks.servers import BenchmarkFailed
+from zaqar_redis.benchmarks.service import BenchmarkFailed
 
 
 @pytest.fixture
