@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
 import socket
 import struct
 from collections.abc import Iterator
-from typing import Any, NoReturn
+from typing import Any
 
 import httpx
 import msgpack
@@ -220,27 +222,55 @@ def test_plain_request_is_told_to_upgrade(service: servers.RunningService) -> No
     assert (answer.status_code, answer.headers["upgrade"]) == (426, "websocket")
 
 
-def _send_for_ever(connection: socket.socket, data: bytes) -> NoReturn:
-    while True:
-        connection.sendall(data)
+_REQUEST = json.dumps({"action": "x" * 60_000}).encode()
+#: Masked with zeros; the response is twice as long.
+_FRAME = struct.pack("!BBHL", 0x81, 0x80 | 126, len(_REQUEST), 0) + _REQUEST
+
+
+@contextlib.contextmanager
+def _flooding(service: servers.RunningService, timeout: float) -> Iterator[socket.socket]:
+    """Yields a socket whose client decides when to read."""
+    with socket.create_connection(("127.0.0.1", service.port)) as connection:
+        connection.settimeout(timeout)
+        connection.sendall(
+            b"GET /v2/ws HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+            b"Sec-WebSocket-Key: x3JJHMbDL1EzLkh9GBhXDw==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+        )
+        head = b""
+        while not head.endswith(b"\r\n\r\n"):
+            head += connection.recv(1)
+        yield connection
+
+
+def _fill(connection: socket.socket) -> Iterator[int]:
+    """Yields the number of requests, until nobody takes more of them."""
+    for number in itertools.count(1):
+        connection.sendall(_FRAME)
+        yield number
+
+
+def test_requests_of_a_client_that_does_not_read_wait_and_are_answered_in_the_end(
+    service: servers.RunningService,
+) -> None:
+    sent = 0
+    with _flooding(service, timeout=1) as connection:
+        with contextlib.suppress(TimeoutError):
+            for sent in _fill(connection):  # noqa: B007  # what was sent when it ended
+                pass
+        connection.settimeout(60)
+        with connection.makefile("rb") as answers:
+            for _ in range(sent):
+                head, size = struct.unpack("!HQ", answers.read(10))
+                assert head == 0x817F
+                assert json.loads(answers.read(size))["headers"] == {"status": 400}
 
 
 def test_client_that_reads_nothing_is_cut_off_and_others_are_served(
     redis_server: servers.RedisServer, project: str
 ) -> None:
     options = {"server": {"request_timeout": 1}}
-    request = json.dumps({"action": "x" * 60_000}).encode()
-    frame = struct.pack("!BBHL", 0x81, 0x80 | 126, len(request), 0) + request
-    with (
-        servers.service(redis_server.uri, options=options) as service,
-        socket.create_connection(("127.0.0.1", service.port)) as flooding,
-    ):
-        flooding.settimeout(60)
-        flooding.sendall(
-            b"GET /v2/ws HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-            b"Sec-WebSocket-Key: x3JJHMbDL1EzLkh9GBhXDw==\r\nSec-WebSocket-Version: 13\r\n\r\n"
-        )
-        with pytest.raises(ConnectionError):
-            _send_for_ever(flooding, frame)
+    with servers.service(redis_server.uri, options=options) as service:
+        with _flooding(service, timeout=60) as connection, pytest.raises(ConnectionError):
+            list(_fill(connection))
         with api_peer(service, project) as peer:
             assert peer.ask("queue_list").status == 200
