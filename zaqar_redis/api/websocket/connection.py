@@ -32,8 +32,8 @@ LOG = logging.getLogger(__name__)
 EXPIRED = DisconnectCode(4003, "Authentication expired.")
 #: Seconds between two looks whether the credential still holds.
 _CHECK_INTERVAL = 2.0
-#: At every third of them the subscriptions are read from the store: for a thousand sockets that
-#: costs three percent of a core.
+#: At every third of them the subscriptions are read from the store: for a thousand sockets at every
+#: look that would cost a tenth of a core.
 _SUBSCRIPTION_CHECKS = 3
 #: One look reads each of them from the store.
 _SUBSCRIPTIONS_MAX = 100
