@@ -120,6 +120,11 @@ class Answer:
 DONE = Answer(status=204)
 
 
+async def require_upgrade(request: Request[None, None]) -> Answer:
+    """A WebSocket, for those who ask for the upgrade."""
+    return Answer(status=426, headers=(("upgrade", "websocket"), ("connection", "upgrade")))
+
+
 class StreamAnswer(Answer):
     """An answer without an end, whose parts go straight to the transport."""
 

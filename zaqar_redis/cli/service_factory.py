@@ -17,6 +17,7 @@ from zaqar_redis.api import console
 from zaqar_redis.api.app import ApiSettings
 from zaqar_redis.api.channels import ChannelSettings, ChannelsFrontEnd
 from zaqar_redis.api.channels.server import ServerApiSettings
+from zaqar_redis.api.websocket.front_end import WebSocketSettings
 from zaqar_redis.auth import access as auth
 from zaqar_redis.auth import key_checks, tickets
 from zaqar_redis.auth.access import Access
@@ -178,4 +179,6 @@ def _console(server: ServerApiSettings) -> console.ConsoleSettings:
 
 def settings(conf: cfg.ConfigOpts) -> ApiSettings:
     limits = configuration.settings(conf, rules.Limits)
-    return msgspec.structs.replace(configuration.settings(conf, ApiSettings), limits=limits)
+    websocket = configuration.settings(conf, WebSocketSettings)
+    api = configuration.settings(conf, ApiSettings)
+    return msgspec.structs.replace(api, limits=limits, websocket=websocket)

@@ -12,6 +12,7 @@ from oslo_config import types
 from zaqar_redis import rules
 from zaqar_redis.api.app import ApiSettings
 from zaqar_redis.api.channels.server import ServerApiSettings
+from zaqar_redis.api.websocket.front_end import WebSocketSettings
 from zaqar_redis.auth.access_keys import AccessKeySettings
 from zaqar_redis.auth.audit import AuditSettings
 from zaqar_redis.auth.tokens import TokenSettings
@@ -23,6 +24,7 @@ from zaqar_redis.storage.pools.retry import RetryPolicy
 CHANNELS = "channels"
 #: Stock Zaqar's name for it.
 LISTEN = "drivers:transport:wsgi"
+WEBSOCKET = "drivers:transport:websocket"
 
 
 class DeploymentSettings(Struct, frozen=True):
@@ -48,6 +50,15 @@ class AuthSettings(Struct, frozen=True):
 class ListenSettings(Struct, frozen=True):
     bind: Annotated[str, types.HostAddress(), "Address to listen on."] = "127.0.0.1"
     port: Annotated[int, types.Port(type_name="port value"), "Port to listen on."] = 8888
+
+
+class WebSocketListenSettings(Struct, frozen=True):
+    port: Annotated[
+        int,
+        types.Port(type_name="port value"),
+        "A second port to listen on, for clients that expect the WebSocket API on a port of its "
+        "own, such as 9000; 0: none. The API is at /v2/ws, and at /, on either port.",
+    ] = 0
 
 
 class ProcessSettings(Struct, frozen=True):
@@ -118,6 +129,7 @@ GROUPS: Mapping[str | None, Sequence[tuple[type[Struct], tuple[str, ...]]]] = {
     "auth": ((AuthSettings, ()), (AccessKeySettings, ())),
     "audit": ((AuditSettings, ()),),
     LISTEN: ((ListenSettings, ()),),
+    WEBSOCKET: ((WebSocketListenSettings, ()), (WebSocketSettings, ())),
     "server": (
         (ProcessSettings, ()),
         (ApiSettings, ("max_connections", "request_timeout")),

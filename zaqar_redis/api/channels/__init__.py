@@ -13,7 +13,7 @@ from zaqar_redis.api.channels import server, streams
 from zaqar_redis.api.channels.origins import AllowedOrigins, PageMiddleware
 from zaqar_redis.api.channels.streams import ConnectQuery, EmulationHandlers, StreamHandlers
 from zaqar_redis.api.channels.websocket import UniWebSocket, WebSocket
-from zaqar_redis.api.exchange import Answer, Request
+from zaqar_redis.api.exchange import require_upgrade
 from zaqar_redis.api.routes import ApiRoute, Body
 from zaqar_redis.api.server.outbox import FlushScheduler
 from zaqar_redis.auth import tickets, tokens
@@ -84,8 +84,8 @@ def _connection_routes(node: Node, origins: AllowedOrigins, project: str) -> lis
     commands = Body(bytes, "Commands", _BODY_MAX, error=errors.ContentTooLarge)
     post = partial(page, "POST", body=commands)
     return [
-        get("/connection/websocket", _require_upgrade, websocket=both_ways),
-        get("/connection/uni_websocket", _require_upgrade, websocket=one_way),
+        get("/connection/websocket", require_upgrade, websocket=both_ways),
+        get("/connection/uni_websocket", require_upgrade, websocket=one_way),
         post("/connection/http_stream", http_stream.post),
         post("/connection/sse", sse.post),
         get_stream("/connection/sse", sse.get),
@@ -94,8 +94,3 @@ def _connection_routes(node: Node, origins: AllowedOrigins, project: str) -> lis
         get_stream("/connection/uni_sse", uni_sse.get),
         post("/emulation", EmulationHandlers(node).post),
     ]
-
-
-async def _require_upgrade(request: Request[None, None]) -> Answer:
-    """A WebSocket, for those who ask for the upgrade."""
-    return Answer(status=426, headers=(("upgrade", "websocket"), ("connection", "upgrade")))
