@@ -47,8 +47,8 @@ LEAST = {
 }
 #: Rules of what is no project's.
 OF_NO_PROJECT = frozenset(("home:get", "flavors:get_all", "flavors:get"))
-#: Paths that everybody may use.
-PUBLIC = frozenset(("/", "/health", "/healthcheck", "/v2/ping", "/openapi.json"))
+#: Paths that everybody may use; the frames of a socket are checked one by one.
+PUBLIC = frozenset(("/", "/health", "/healthcheck", "/v2/ping", "/openapi.json", "/v2/ws"))
 #: Their own keys and tokens guard them.
 _GUARDED = ("/api", "/connection", "/emulation", "/console")
 

@@ -64,8 +64,8 @@ class RequestChecks:
     ) -> Awaitable[None] | None:
         """Sets identity, client and project of a request, and asks the policy.
 
-        *action*: None for a method that its path does not have.  *queue*: the name in the path.
-        Raises what is wrong, and so does what is awaited; it is None when nobody has to be asked
+        *action*: None for a method that its path does not have.  *queue*: the name in the path,
+        which the caller checks to be one.  Raises what is wrong, and so does what is awaited; it is None when nobody has to be asked
         who sends the request.
         """
         headers = request.headers

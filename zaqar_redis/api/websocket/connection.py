@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import msgspec
 from msgspec import UNSET
 
-from zaqar_redis import errors
+from zaqar_redis import errors, rules
 from zaqar_redis.api import documents
 from zaqar_redis.api.checks import RequestChecks
 from zaqar_redis.api.server.outbox import Outbox
@@ -122,10 +122,13 @@ class ApiConnection:
             body = action.read(bytes(frame.body))
         except errors.BadBody as problem:
             raise FrameRejected(400, "Schema validation failed.", problem.text) from None
+        queue: str | None = getattr(body, "queue", None)
+        if queue is not None:
+            rules.queue_name(queue)  # it becomes part of a path
         request = self._request(action, headers, body)
         request.data = bytes(frame.body)
         checks.check_head(action.method, request)
-        admission = checks.admit(request, action.rule, getattr(body, "queue", None))
+        admission = checks.admit(request, action.rule, queue)
         if admission is not None:
             await admission
         return await action.run(request, body)
