@@ -96,7 +96,7 @@ class App:
         self,
         driver: Driver,
         settings: ApiSettings,
-        channels: Callable[[QueueChannelService], ChannelsFrontEnd | None] | None = None,
+        channels: Callable[[Access, QueueChannelService], ChannelsFrontEnd | None] | None = None,
         access: Access | None = None,
     ) -> None:
         """*channels*: creates the front end of channels.  *access*: None: that of everybody."""
@@ -112,7 +112,8 @@ class App:
         message_service = MessageService(driver, limits, cipher, self.long_polls)
         claim_service = ClaimService(driver, limits, message_service, self.long_polls)
         queue_channels = QueueChannelService(driver, message_service, limits)
-        self._channels = channels(queue_channels) if channels is not None else None
+        self._access = access or open_access(is_admin=settings.admin_mode)
+        self._channels = channels(self._access, queue_channels) if channels is not None else None
         health = HealthService(
             driver, None if self._channels is None else self._channels.node.engine.ping
         )
@@ -129,7 +130,6 @@ class App:
         )
         rest = routes.rest_routes(handlers, limits, settings.admin_mode)
         self.routes = openapi.with_description(rest, limits)
-        self._access = access or open_access(is_admin=settings.admin_mode)
         self.checks = RequestChecks(limits, signer, *self._access)
         self.request_ids = request_ids()
         middleware: list[Any] = [RequestMiddleware(self.checks, self.request_ids), self]

@@ -12,6 +12,7 @@ from oslo_config import types
 from zaqar_redis import rules
 from zaqar_redis.api.app import ApiSettings
 from zaqar_redis.api.channels.server import ServerApiSettings
+from zaqar_redis.auth import jwt_tokens
 from zaqar_redis.auth.tokens import TokenSettings
 from zaqar_redis.keyspace.batch import BatchSettings
 from zaqar_redis.realtime.session.context import SessionSettings
@@ -52,6 +53,14 @@ class ProcessSettings(Struct, frozen=True):
         Literal["debug", "info", "warning", "error", "critical"],
         "Lowest level that is logged, to standard error.",
     ] = "info"
+
+
+class AuthSettings(Struct, frozen=True):
+    strategy: Annotated[
+        tuple[str, ...],
+        "How the service finds out who sends a request: none, jwt. The first that finds a "
+        "credential of its kind in the request decides.",
+    ] = ("none",)
 
 
 class StorageSettings(Struct, frozen=True):
@@ -106,6 +115,8 @@ GROUPS: Mapping[str | None, Sequence[tuple[type[Struct], tuple[str, ...]]]] = {
         (ProcessSettings, ()),
         (ApiSettings, ("max_connections", "request_timeout")),
     ),
+    "auth": ((AuthSettings, ()),),
+    jwt_tokens.GROUP: ((jwt_tokens.JwtSettings, ()),),
     "storage": ((StorageSettings, ()), (RetryPolicy, ()), (ApiSettings, ("sweep_interval",))),
     "redis": ((BatchSettings, ()),),
     "transport": (
