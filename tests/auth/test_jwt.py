@@ -10,6 +10,7 @@ import json
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -22,9 +23,10 @@ from jwt.algorithms import ECAlgorithm
 from tests.support import openid, servers
 from tests.support.openid import OpenIdProvider
 from tests.support.ways import WAYS
-from zaqar_redis import errors
+from zaqar_redis import conf, errors
 from zaqar_redis.auth.identity import Identity
 from zaqar_redis.auth.jwt_tokens import JwtSettings, JwtStrategy
+from zaqar_redis.cli import service_factory
 
 QUEUE = "/v2/queues/orders"
 
@@ -328,3 +330,25 @@ def test_settings_that_cannot_work_are_refused(
     with pytest.raises(errors.BadConfiguration, match=r"^\[auth:jwt\] ") as raised:
         strategy(provider, **settings)
     assert why in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("[auth]\nstrategy = jwt\n", '[auth:jwt] issuer: "" is not an http or https URL'),
+        ("[auth]\nstrategy = jtw\n", '[auth] strategy: there is no strategy "jtw"'),
+    ],
+)
+def test_service_does_not_start_with_a_strategy_that_cannot_work(
+    tmp_path: Path, text: str, why: str
+) -> None:
+    file = tmp_path / "zaqar_redis.conf"
+    file.write_text(text)
+    assert why in service_factory.problems(conf.load([], [str(file)]))
+
+
+def test_symmetric_algorithm_is_no_value_of_the_option(tmp_path: Path) -> None:
+    file = tmp_path / "zaqar_redis.conf"
+    file.write_text("[auth:jwt]\nalgorithms = ES256, HS256\n")
+    with pytest.raises(errors.BadConfiguration, match="HS256"):
+        conf.load([], [str(file)])

@@ -103,13 +103,13 @@ class JwtStrategy(CachingStrategy):
 
     def credential(self, headers: Headers) -> bytes | None:
         given = headers.get(b"authorization")
-        if given is None or given[: len(_SCHEME)].lower() != _SCHEME or given.count(b".") != 2:
+        if given is None or given.count(b".") != 2 or given[: len(_SCHEME)].lower() != _SCHEME:
             return None
-        return given[len(_SCHEME) :].strip()
+        return given
 
     async def authenticate(self, headers: Headers) -> tuple[Identity, float]:
         """Raises Forbidden, too, when the token is valid and gives no role."""
-        claims = await self._claims(self.credential(headers) or b"")
+        claims = await self._claims(headers[b"authorization"][len(_SCHEME) :].strip())
         settings = self._settings
         user, project = _text(claims, settings.user_claim), _text(claims, settings.project_claim)
         if not user or len(project) > rules.PROJECT_MAX:
