@@ -113,6 +113,15 @@ def test_token_belongs_to_its_project(
         assert shown.json()["result"]["offset"] == 1
 
 
+def test_token_without_a_project_opens_none_but_to_an_administrator(
+    call: Callable[..., httpx.Response], provider: OpenIdProvider, project: str
+) -> None:
+    for headers in ({}, {"X-Project-ID": project}):
+        for role, status in (("member", 403), ("admin", 200)):
+            token = bearer(provider, role, project=None)
+            assert call("info", {}, Authorization=token, **headers).status_code == status
+
+
 def test_caller_without_a_valid_credential_is_unauthorized(
     call: Callable[..., httpx.Response], provider: OpenIdProvider
 ) -> None:
