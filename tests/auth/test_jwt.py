@@ -22,7 +22,7 @@ from jwt.algorithms import ECAlgorithm
 
 from tests.support import openid, servers
 from tests.support.openid import OpenIdProvider
-from tests.support.ways import WAYS
+from tests.support.ways import HOT, WAYS
 from zaqar_redis import conf, errors
 from zaqar_redis.auth.identity import Identity
 from zaqar_redis.auth.jwt_tokens import JwtSettings, JwtStrategy
@@ -205,14 +205,13 @@ def test_forged_identity_headers_change_nothing(
     assert post(ask, "none", **forged) == 401
 
 
+@pytest.mark.parametrize("ask", [HOT], indirect=True)
 def test_new_key_is_accepted_soon_and_a_warm_token_until_it_expires(
-    jwt_service: servers.RunningService,
-    ask: Callable[..., httpx.Response],
-    provider: OpenIdProvider,
+    ask: Callable[..., httpx.Response], provider: OpenIdProvider
 ) -> None:
     name = str(uuid.uuid4())
     provider.add_key(name)
-    token = provider.token(name, exp=now(4))
+    token = provider.token(name, exp=now(3))
     servers.wait_for(lambda: ask(token).status_code == 200, "the new key")
     provider.remove_key(name)
     assert ask(token).status_code == 200
