@@ -42,8 +42,9 @@ def test_config_check_reports_every_problem(in_process: CommandLine, wrong: Path
         "[server] graceful_timeout: invalid literal for int() with base 10: 'soon' " + f"({wrong})",
         "[channels] project: it may not be empty",
         "[channels] pong_timeout: it must be less than ping_interval (1)",
-        "admin_mode: 0.0.0.0 is not an address of this machine alone, and everybody who reaches "
-        "the service could change its pools; bind to 127.0.0.1 or set admin_mode_on_any_address",
+        "[auth] strategy: 0.0.0.0 is not an address of this machine alone, and everybody who "
+        "reaches the service could act for every project; choose another strategy than none, "
+        "bind to 127.0.0.1, or say --insecure",
     ]
 
 

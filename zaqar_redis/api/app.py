@@ -14,6 +14,7 @@ from msgspec import Meta
 
 from zaqar_redis import errors, rules
 from zaqar_redis.api import openapi, resources, routes
+from zaqar_redis.api.audit import RequestAudit
 from zaqar_redis.api.checks import RequestChecks
 from zaqar_redis.api.endpoints import request_ids
 from zaqar_redis.api.exchange import Receive, Send
@@ -26,6 +27,8 @@ from zaqar_redis.api.rest.queues import QueueHandlers
 from zaqar_redis.api.routes import HandlerSet
 from zaqar_redis.api.server.hot_routes import HotRoutes
 from zaqar_redis.auth.access import Access, open_access
+from zaqar_redis.auth.audit import AuditLog, AuditSettings
+from zaqar_redis.auth.policy import RELOAD_INTERVAL
 from zaqar_redis.auth.signed_urls import UrlSigner
 from zaqar_redis.service.claims import ClaimService
 from zaqar_redis.service.encryption import BodyCipher
@@ -98,8 +101,12 @@ class App:
         settings: ApiSettings,
         channels: Callable[[Access, QueueChannelService], ChannelsFrontEnd | None] | None = None,
         access: Access | None = None,
+        audit: AuditSettings | None = None,
     ) -> None:
-        """*channels*: creates the front end of channels.  *access*: None: that of everybody."""
+        """*channels*: creates the front end of channels.
+
+        *access*: None: that of everybody.  *audit*: None: there is no audit log.
+        """
         limits = settings.limits
         self.settings = settings
         self._driver = driver
@@ -128,15 +135,20 @@ class App:
             flavors=FlavorHandlers(FlavorService(pooled), limits) if pooled else None,
             rebalance=RebalanceHandlers(RebalanceService(pooled)) if pooled else None,
         )
-        rest = routes.rest_routes(handlers, limits, settings.admin_mode)
+        rest = routes.rest_routes(handlers, limits, self._access.has_admins)
         self.routes = openapi.with_description(rest, limits)
-        self.checks = RequestChecks(limits, signer, *self._access)
+        self.checks = RequestChecks(limits, signer, self._access)
         self.request_ids = request_ids()
-        middleware: list[Any] = [RequestMiddleware(self.checks, self.request_ids), self]
+        self._audit_log = None if audit is None else AuditLog(audit)
+        self.audit = RequestAudit(self._audit_log)
+        middleware: list[Any] = [
+            RequestMiddleware(self.checks, self.request_ids, self.audit),
+            self,
+        ]
         if self._channels is not None:
             self.routes += self._channels.routes
             middleware.append(self._channels.middleware)
-        self.hot_routes = HotRoutes(self.routes)
+        self.hot_routes = HotRoutes(self.routes, self.audit.covers)
         self._sockets: dict[str, routes.WebSocketHandler] = {
             route.path: route.websocket for route in self.routes if route.websocket
         }
@@ -174,7 +186,10 @@ class App:
         await self._access.authenticator.start()
         if self._channels is not None:
             await self._channels.node.start()
-        self._tasks = [asyncio.create_task(self._sweep(), name="sweeper")]
+        self._tasks = [
+            asyncio.create_task(self._sweep(), name="sweeper"),
+            asyncio.create_task(self._forget_admitted(), name="admissions"),
+        ]
         if isinstance(self._driver, PooledDriver):
             jobs = self._driver.jobs
             self._tasks.append(asyncio.create_task(self._move(jobs), name="mover"))
@@ -190,6 +205,13 @@ class App:
         finally:
             await self._access.authenticator.close()
             await self._driver.close()
+            if self._audit_log is not None:
+                self._audit_log.close()
+
+    async def _forget_admitted(self) -> None:
+        while True:
+            await asyncio.sleep(RELOAD_INTERVAL)
+            self.checks.forget()
 
     async def _move(self, jobs: Rebalancer) -> None:
         while True:

@@ -15,12 +15,17 @@ from falcon.util.mediatypes import quality
 
 from zaqar_redis import errors, rules
 from zaqar_redis.api.exchange import JSON, Request
+from zaqar_redis.auth.access import Access
 from zaqar_redis.auth.identity import MEMBER, Identity, with_implied
-from zaqar_redis.auth.policy import PolicyEnforcer
 from zaqar_redis.auth.signed_urls import SignedUrl, UrlSigner
-from zaqar_redis.auth.strategy import Authenticator, project_header
+from zaqar_redis.auth.strategy import project_header
 
 _ACCEPTED = frozenset((b"*/*", b"application/json"))
+
+
+#: Requests that a process remembers to have admitted: some MB.
+_ADMITTED_MAX = 16_384
+_Request = tuple[Identity, str | None, bytes | None, bytes | None, str | None]
 
 
 class RequestChecks:
@@ -30,15 +35,14 @@ class RequestChecks:
         self,
         limits: rules.Limits,
         signer: UrlSigner,
-        authenticator: Authenticator,
-        policy: PolicyEnforcer,
+        access: Access,
     ) -> None:
         self._limits = limits
         self._signer = signer
-        self._authenticator = authenticator
-        self._policy = policy
-        # A client sends many requests.
-        self._names = functools.lru_cache(maxsize=4096)(self._check_names)
+        self._identify = access.authenticator.identify
+        self._policy = access.policy
+        #: project and client by identity, action, headers of both, and queue
+        self._admitted: dict[_Request, tuple[str, str]] = {}
 
     def check_head(self, method: str, request: Request[Any, Any]) -> None:
         """Raises what is wrong with a request, whoever sends it."""
@@ -66,13 +70,12 @@ class RequestChecks:
         """
         headers = request.headers
         if b"url-signature" in headers:  # the signature was checked: it says what is allowed
-            identity = _signed_identity(project_header(headers))
+            found: Any = _signed_identity(project_header(headers))
         else:
-            found = self._authenticator.identify(headers)
+            found = self._identify(headers)
             if type(found) is not Identity:
                 return self._admit_later(found, request, action, queue)
-            identity = found
-        self._authorize(identity, request, action, queue)
+        self._authorize(found, request, action, queue)
         return None
 
     async def _admit_later(
@@ -89,20 +92,26 @@ class RequestChecks:
     ) -> None:
         headers = request.headers
         request.identity = identity
-        request.project, request.client = self._names(
-            headers.get(b"client-id"), project_header(headers), identity.project
-        )
+        client, project = headers.get(b"client-id"), project_header(headers)
+        known = self._admitted.get((identity, action, client, project, queue))
+        if known is not None:
+            request.project, request.client = known
+            return
+        request.client = rules.client_id(_text(client), self._limits)
+        named = identity.project or None if project is None else _text(project)
+        request.project = rules.project_id(named)
         if queue is not None:
             rules.queue_name(queue)
         if action is not None:
             self._policy.authorize(identity, action, request.project, queue or "")
+            if len(self._admitted) == _ADMITTED_MAX:
+                self._admitted.clear()
+            admitted = request.project, request.client
+            self._admitted[identity, action, client, project, queue] = admitted
 
-    def _check_names(
-        self, client: bytes | None, project: bytes | None, own_project: str
-    ) -> tuple[str, str]:
-        known = rules.client_id(_text(client), self._limits)
-        named = own_project or None if project is None else _text(project)
-        return rules.project_id(named), known
+    def forget(self) -> None:
+        """Forgets who was admitted: the policy may have changed."""
+        self._admitted.clear()
 
     def _check_signature(self, headers: dict[bytes, bytes], method: str, path: str) -> None:
         def shown(name: bytes) -> str:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from stevedore import DriverManager
 from stevedore.exception import NoMatches
@@ -21,17 +21,19 @@ NAMESPACE = "zaqar_redis.auth"
 class Access(NamedTuple):
     authenticator: Authenticator
     policy: PolicyEnforcer
+    #: whether there are administrators
+    has_admins: bool
 
 
 def open_access(*, is_admin: bool = False) -> Access:
     """Returns the access of everybody; *is_admin*: as an administrator."""
-    return Access(Authenticator([NoneStrategy(is_admin)]), PolicyEnforcer())
+    return Access(Authenticator([NoneStrategy(is_admin)]), PolicyEnforcer(), is_admin)
 
 
 def create(name: str, context: StrategyContext) -> AuthStrategy:
     """Returns the strategy of that name.  Raises BadConfiguration."""
     try:
-        manager = DriverManager(NAMESPACE, name)
+        manager: Any = DriverManager(NAMESPACE, name)
     except NoMatches:
         raise errors.BadConfiguration(f'[auth] strategy: there is no strategy "{name}"') from None
     strategy: AuthStrategy = manager.driver(context)
@@ -41,4 +43,5 @@ def create(name: str, context: StrategyContext) -> AuthStrategy:
 def load(names: Sequence[str], context: StrategyContext) -> Access:
     """Returns the access with these strategies.  Raises BadConfiguration."""
     strategies = [create(name, context) for name in names]
-    return Access(Authenticator(strategies), PolicyEnforcer(context.conf))
+    has_admins = context.conf.admin_mode or "none" not in names
+    return Access(Authenticator(strategies), PolicyEnforcer(context.conf), has_admins)

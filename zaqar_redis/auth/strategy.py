@@ -53,8 +53,6 @@ class StrategyContext(NamedTuple):
     conf: Any
     #: returns settings with the values of their options
     settings: Callable[[Any], Any]
-    #: creates the store of access keys
-    access_keys: Callable[[], Any]
 
 
 class CachingStrategy(abc.ABC):

@@ -19,6 +19,7 @@ from oslo_config import cfg
 from zaqar_redis import conf as configuration
 from zaqar_redis import errors
 from zaqar_redis.api.app import App
+from zaqar_redis.auth.audit import AuditSettings
 from zaqar_redis.cli import service_factory, target
 from zaqar_redis.cli.base import ShellCommand
 from zaqar_redis.conf.groups import LISTEN, ListenSettings, ProcessSettings, StorageSettings
@@ -35,7 +36,7 @@ class Serve(ShellCommand):
     Without options it listens on 127.0.0.1:8888 and stores its data in a private
     Redis of its own. Example:
 
-        zaqar-redis serve --bind 0.0.0.0:8888 --workers 2 --storage redis://localhost/0
+        zaqar-redis serve --bind 127.0.0.1:8000 --workers 2 --storage redis://localhost/0
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -53,8 +54,13 @@ class Serve(ShellCommand):
         parser.add_argument(
             "--admin",
             action="store_true",
-            help="serve pools, flavors and health too, without authentication; refused on other "
-            "addresses than loopback, unless admin_mode_on_any_address is set",
+            help="serve pools, flavors and health too, to everybody who reaches the service; with "
+            "authentication they are served to administrators",
+        )
+        parser.add_argument(
+            "--insecure",
+            action="store_true",
+            help="allow other addresses than loopback without authentication",
         )
         parser.add_argument(
             "--adopt",
@@ -87,10 +93,13 @@ class Serve(ShellCommand):
                 asyncio.run(_check_ownership(create(), uri, parsed_args.adopt))
             settings = service_factory.settings(conf)
             channels = service_factory.channels(conf, uri)
-            _start_logging(process.log_level, uri)
+            _start_logging(conf, process)
+            LOG.info("store: %s", client.redact_password(uri), extra={"action": "start"})
+            access = service_factory.access(conf)
+            audit = configuration.settings(conf, AuditSettings)
 
             def create_app() -> App:
-                return App(create(), settings, channels, service_factory.access(conf))
+                return App(create(), settings, channels, access(), audit)
 
             GunicornApplication(create_app, listen, process).run()
         return 0
@@ -106,6 +115,8 @@ def _load_options(parsed: argparse.Namespace) -> cfg.ConfigOpts:
         conf.set_override("workers", parsed.workers, group="server")
     if uri := parsed.storage or os.environ.get(target.URI_VARIABLE):
         conf.set_override("uri", uri, group="storage")
+    if parsed.insecure:
+        conf.set_override("insecure", True, group="auth")
     if parsed.admin:
         conf.set_override("admin_mode", True)
     return conf
@@ -143,14 +154,18 @@ def _address(bind: str) -> tuple[str, int]:
     return found[1] or found[2] or "127.0.0.1", int(found[3] or 8888)
 
 
-def _start_logging(level: str, uri: str) -> None:
+def _start_logging(conf: cfg.ConfigOpts, process: ProcessSettings) -> None:
     # Replaces the format of the command line: a service's log has times.
+    if process.log_format == "oslo":
+        from oslo_log import log
+
+        log.setup(conf, "zaqar-redis")
+        return
     logging.basicConfig(
-        level=level.upper(),
+        level=process.log_level.upper(),
         format="[%(asctime)s] [%(process)d] [%(levelname)s] %(message)s",
         force=True,
     )
-    LOG.info("store: %s", client.redact_password(uri), extra={"action": "start"})
 
 
 class GunicornApplication(BaseApplication):  # type: ignore[misc]  # gunicorn is untyped

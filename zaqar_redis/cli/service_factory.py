@@ -17,9 +17,10 @@ from zaqar_redis.api import console
 from zaqar_redis.api.app import ApiSettings
 from zaqar_redis.api.channels import ChannelSettings, ChannelsFrontEnd
 from zaqar_redis.api.channels.server import ServerApiSettings
+from zaqar_redis.auth import access as auth
 from zaqar_redis.auth import key_checks, tickets
 from zaqar_redis.auth.access import Access
-from zaqar_redis.auth.access import load as load_access
+from zaqar_redis.auth.audit import AuditLog, AuditSettings
 from zaqar_redis.auth.jwt_tokens import JwtSettings
 from zaqar_redis.auth.strategy import StrategyContext
 from zaqar_redis.auth.tokens import TokenSettings
@@ -53,7 +54,7 @@ def problems(conf: cfg.ConfigOpts) -> list[str]:
     Invalid values of single options are left to `zaqar_redis.conf.problems`.
     """
     found: list[str] = []
-    for part in (_server, access, _store, _channels):
+    for part in (_server, _store, _access, _channels):
         try:
             part(conf)
         except cfg.Error:
@@ -64,7 +65,7 @@ def problems(conf: cfg.ConfigOpts) -> list[str]:
 
 
 def _server(conf: cfg.ConfigOpts) -> None:
-    if found := list(checks.check_admin_mode(conf)):
+    if found := list(checks.check_authentication(conf)):
         raise errors.BadConfiguration("\n".join(found))
 
 
@@ -74,6 +75,11 @@ def _store(conf: cfg.ConfigOpts) -> None:
     if urlsplit(uri).scheme == "memory" and workers > 1:
         raise errors.BadConfiguration("memory:// works with one worker only")
     driver(conf, uri)()
+
+
+def _access(conf: cfg.ConfigOpts) -> None:
+    access(conf)()
+    AuditLog(configuration.settings(conf, AuditSettings)).close()
 
 
 def _channels(conf: cfg.ConfigOpts) -> None:
@@ -165,11 +171,11 @@ def _console(conf: cfg.ConfigOpts, server: ServerApiSettings) -> console.Console
     )
 
 
-def access(conf: cfg.ConfigOpts) -> Access:
-    """Returns who may use the service.  Raises BadConfiguration."""
-    names = configuration.settings(conf, AuthSettings).strategy
-    context = StrategyContext(conf, partial(configuration.settings, conf), access_keys=lambda: None)
-    return load_access(names, context)
+def access(conf: cfg.ConfigOpts) -> Callable[[], Access]:
+    """Returns a factory of who may use the service."""
+    strategies = configuration.settings(conf, AuthSettings).strategy
+    context = StrategyContext(conf, partial(configuration.settings, conf))
+    return lambda: auth.load(strategies, context)
 
 
 def settings(conf: cfg.ConfigOpts) -> ApiSettings:

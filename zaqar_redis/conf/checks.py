@@ -18,14 +18,18 @@ from zaqar_redis.realtime.session.namespaces import NAME, ChannelOptions
 _OF_HISTORY = ("force_recovery", "force_positioning", "auto_cache_recover")
 
 
-def check_admin_mode(conf: cfg.ConfigOpts) -> Iterator[str]:
-    """Yields what is wrong with admin mode at the address that the service listens on."""
-    listen = conf[LISTEN].bind
-    if conf.admin_mode and not (conf.admin_mode_on_any_address or _is_loopback(listen)):
+def check_authentication(conf: cfg.ConfigOpts) -> Iterator[str]:
+    """Yields what is wrong with the strategies at the address that the service listens on."""
+    listen, strategies = conf[LISTEN].bind, conf.auth.strategy
+    if not strategies:
+        yield "[auth] strategy: it may not be empty; without authentication it is none"
+    elif "none" in strategies and len(strategies) > 1:
+        yield "[auth] strategy: with none no other strategy would ever be asked"
+    elif "none" in strategies and not (conf.auth.insecure or _is_loopback(listen)):
         yield (
-            f"admin_mode: {listen} is not an address of this machine alone, and everybody who "
-            "reaches the service could change its pools; bind to 127.0.0.1 or set "
-            "admin_mode_on_any_address"
+            f"[auth] strategy: {listen} is not an address of this machine alone, and everybody "
+            "who reaches the service could act for every project; choose another strategy than "
+            "none, bind to 127.0.0.1, or say --insecure"
         )
 
 

@@ -13,6 +13,7 @@ from zaqar_redis import rules
 from zaqar_redis.api.app import ApiSettings
 from zaqar_redis.api.channels.server import ServerApiSettings
 from zaqar_redis.auth import jwt_tokens
+from zaqar_redis.auth.audit import AuditSettings
 from zaqar_redis.auth.tokens import TokenSettings
 from zaqar_redis.keyspace.batch import BatchSettings
 from zaqar_redis.realtime.session.context import SessionSettings
@@ -25,16 +26,23 @@ LISTEN = "drivers:transport:wsgi"
 
 
 class DeploymentSettings(Struct, frozen=True):
-    admin_mode_on_any_address: Annotated[
-        bool,
-        "Allow admin_mode on addresses other than loopback, although the service authenticates "
-        "nobody.",
-    ] = False
     pooling: Annotated[
         bool,
         "Distribute queues over pools. When this is off, or there are no pools, all queues are in "
         "[storage] uri.",
     ] = True
+
+
+class AuthSettings(Struct, frozen=True):
+    strategy: Annotated[
+        tuple[str, ...],
+        "How the service finds out who sends a request: none, key, jwt, keystone, or several of "
+        "them. The first that finds a credential of its kind decides. With none everybody may act "
+        "for every project, and with admin_mode for the operator.",
+    ] = ("none",)
+    insecure: Annotated[
+        bool, "Allow the strategy none on addresses other than loopback; same as --insecure."
+    ] = False
 
 
 class ListenSettings(Struct, frozen=True):
@@ -53,14 +61,11 @@ class ProcessSettings(Struct, frozen=True):
         Literal["debug", "info", "warning", "error", "critical"],
         "Lowest level that is logged, to standard error.",
     ] = "info"
-
-
-class AuthSettings(Struct, frozen=True):
-    strategy: Annotated[
-        tuple[str, ...],
-        "How the service finds out who sends a request: none, jwt. The first that finds a "
-        "credential of its kind in the request decides.",
-    ] = ("none",)
+    log_format: Annotated[
+        Literal["plain", "oslo"],
+        "Format of the log. oslo: that of oslo.log, with its options in [DEFAULT] instead of "
+        "log_level; it needs the extra openstack.",
+    ] = "plain"
 
 
 class StorageSettings(Struct, frozen=True):
@@ -110,12 +115,13 @@ GROUPS: Mapping[str | None, Sequence[tuple[type[Struct], tuple[str, ...]]]] = {
         (DeploymentSettings, ()),
         (ApiSettings, ("enable_checksum",)),
     ),
+    "auth": ((AuthSettings, ()),),
+    "audit": ((AuditSettings, ()),),
     LISTEN: ((ListenSettings, ()),),
     "server": (
         (ProcessSettings, ()),
         (ApiSettings, ("max_connections", "request_timeout")),
     ),
-    "auth": ((AuthSettings, ()),),
     jwt_tokens.GROUP: ((jwt_tokens.JwtSettings, ()),),
     "storage": ((StorageSettings, ()), (RetryPolicy, ()), (ApiSettings, ("sweep_interval",))),
     "redis": ((BatchSettings, ()),),

@@ -74,15 +74,12 @@ class ConsoleSettings(Struct, frozen=True):
 
 def _logins(settings: ConsoleSettings) -> list[str]:
     """Returns the kinds of credentials that both /v2 and /api accept; "free": none is needed."""
-    found = [name for name in _ASKED if name in settings.strategies]
-    if settings.provider is not None:
-        found.insert(0, "openid")
     if none.NAME in settings.strategies:
         if not settings.guarded:
             return ["free"]
-        if settings.has_key:
-            found.insert(0, "api_key")
-    return found
+        return ["api_key"] if settings.has_key else []
+    at_provider = ["openid"] if settings.provider is not None else []
+    return at_provider + [name for name in _ASKED if name in settings.strategies]
 
 
 class _SessionOut(Struct, frozen=True):
