@@ -6,11 +6,13 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.auth import key_clients
 from tests.support import openid, servers
 from tests.support.openid import OpenIdProvider
 
@@ -32,6 +34,7 @@ def service(
     redis_server: servers.RedisServer, provider: OpenIdProvider
 ) -> Iterator[servers.RunningService]:
     options = openid.options(provider, console_client_id=openid.CLIENT_ID)
+    options["auth"] = key_clients.OPTIONS["auth"] | {"strategy": "key, jwt"}
     channels: dict[str, object] = {"presence": True, "history_size": 10, "history_ttl": 60}
     with servers.service(redis_server.uri, options=options | {"channels": channels}) as running:
         yield running
@@ -103,6 +106,35 @@ def test_reader_sees_everything_and_changes_nothing(
     expect(page.locator("tbody tr").first).to_be_visible()
 
 
+def test_access_key_signs_in_with_its_rights(
+    page: Page, service: servers.RunningService, redis_server: servers.RedisServer, project: str
+) -> None:
+    rights = ("orders:*", "*:queues:*,channels:*,console:*")
+    words = [word for right in rights for word in ("--right", right)]
+    with (
+        key_clients.key_operator(redis_server.uri) as operator,
+        # Commands run an event loop, and Playwright's runs in this thread.
+        ThreadPoolExecutor(1) as thread,
+    ):
+        key = thread.submit(operator.create, *words, project=project).result()
+    page.goto(f"{service.url}/console/#/queues/orders")
+    page.get_by_label("Sign in with").select_option("Access key")
+    page.get_by_label("Id of the key").fill(key.id)
+    page.get_by_label("Secret").fill("another")
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.locator("#sign-in-problem")).to_contain_text("no access key with this id")
+    page.get_by_label("Secret").fill(key.secret)
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.locator("#who")).to_contain_text(re.compile("member"))
+    page.get_by_label("Data, as JSON").fill("1")
+    page.get_by_role("button", name="Post").click()
+    expect(page.locator(".publish [role=status]")).to_contain_text("Posted: ")
+    page.goto(f"{service.url}/console/#/queues/others")
+    page.get_by_label("Data, as JSON").fill("1")
+    page.get_by_role("button", name="Post").click()
+    expect(page.locator(".publish [role=status]")).to_contain_text("in the queue others")
+
+
 def test_member_writes_in_the_own_project_only(
     page: Page, service: servers.RunningService, provider: OpenIdProvider, project: str
 ) -> None:
@@ -129,7 +161,7 @@ def test_page_connects_to_itself_and_the_provider_only(
     policy = httpx.get(f"{service.url}/console/").headers["Content-Security-Policy"]
     assert re.search(r"connect-src ([^;]*);", policy)[1] == f"'self' {provider.issuer}"  # type: ignore[index]
     about = httpx.get(f"{service.url}/console/about").json()
-    assert about["logins"] == ["openid", "jwt"]
+    assert about["logins"] == ["openid", "key", "jwt"]
     assert about["openid"] == {"issuer": provider.issuer, "client_id": openid.CLIENT_ID}
     refused = httpx.get(f"{service.url}/console/session")
-    assert (refused.status_code, refused.headers["WWW-Authenticate"]) == (401, "Bearer")
+    assert (refused.status_code, refused.json()["title"]) == (401, "Unauthorized")

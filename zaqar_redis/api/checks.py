@@ -72,7 +72,7 @@ class RequestChecks:
         if b"url-signature" in headers:  # the signature was checked: it says what is allowed
             found: Any = _signed_identity(project_header(headers))
         else:
-            found = self._identify(headers)
+            found = self._identify(request)
             if type(found) is not Identity:
                 return self._admit_later(found, request, action, queue)
         self._authorize(found, request, action, queue)

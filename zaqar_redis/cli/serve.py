@@ -95,11 +95,11 @@ class Serve(ShellCommand):
             channels = service_factory.channels(conf, uri)
             _start_logging(conf, process)
             LOG.info("store: %s", client.redact_password(uri), extra={"action": "start"})
-            access = service_factory.access(conf)
             audit = configuration.settings(conf, AuditSettings)
 
             def create_app() -> App:
-                return App(create(), settings, channels, access(), audit)
+                access = service_factory.access(conf, uri)
+                return App(create(), settings, channels, access, audit)
 
             GunicornApplication(create_app, listen, process).run()
         return 0

@@ -44,7 +44,8 @@ from zaqar_redis.realtime.node.queue_channels import QueueChannels
 from zaqar_redis.realtime.session.context import SessionSettings
 from zaqar_redis.storage import pools
 from zaqar_redis.storage.contract import Driver
-from zaqar_redis.storage.load import can_control, load
+from zaqar_redis.storage.control import Control
+from zaqar_redis.storage.load import can_control, load, load_control
 from zaqar_redis.storage.pools.retry import RetryPolicy
 
 
@@ -77,13 +78,13 @@ def _store(conf: cfg.ConfigOpts) -> None:
     driver(conf, uri)()
 
 
-def _access(conf: cfg.ConfigOpts) -> None:
-    access(conf)()
-    AuditLog(configuration.settings(conf, AuditSettings)).close()
-
-
 def _channels(conf: cfg.ConfigOpts) -> None:
     channels(conf, _uri(conf))
+
+
+def _access(conf: cfg.ConfigOpts) -> None:
+    access(conf, _uri(conf))
+    AuditLog(configuration.settings(conf, AuditSettings)).close()
 
 
 def _uri(conf: cfg.ConfigOpts) -> str:
@@ -105,6 +106,20 @@ def driver(conf: cfg.ConfigOpts, uri: str) -> Callable[[], Driver]:
         return lambda: load(uri, options)
     retry = configuration.settings(conf, RetryPolicy)
     return lambda: pools.create(uri, control or uri, options, retry)
+
+
+def access(conf: cfg.ConfigOpts, uri: str) -> Access:
+    """Returns who may use the service.  Raises BadConfiguration."""
+    context = StrategyContext(
+        conf, partial(configuration.settings, conf), partial(access_key_store, conf, uri)
+    )
+    return auth.load(configuration.settings(conf, AuthSettings).strategy, context)
+
+
+def access_key_store(conf: cfg.ConfigOpts, uri: str) -> Control:
+    """Returns the store of the access keys: the control store.  Raises BadConfiguration."""
+    options = msgspec.structs.asdict(configuration.settings(conf, BatchSettings))
+    return load_control(configuration.settings(conf, StorageSettings).control_uri or uri, options)
 
 
 def channels(
@@ -169,13 +184,6 @@ def _console(conf: cfg.ConfigOpts, server: ServerApiSettings) -> console.Console
         if provider.console_client_id and "jwt" in strategies
         else None,
     )
-
-
-def access(conf: cfg.ConfigOpts) -> Callable[[], Access]:
-    """Returns a factory of who may use the service."""
-    strategies = configuration.settings(conf, AuthSettings).strategy
-    context = StrategyContext(conf, partial(configuration.settings, conf))
-    return lambda: auth.load(strategies, context)
 
 
 def settings(conf: cfg.ConfigOpts) -> ApiSettings:

@@ -13,6 +13,7 @@ from zaqar_redis import rules
 from zaqar_redis.api.app import ApiSettings
 from zaqar_redis.api.channels.server import ServerApiSettings
 from zaqar_redis.auth import jwt_tokens
+from zaqar_redis.auth.access_keys import AccessKeySettings
 from zaqar_redis.auth.audit import AuditSettings
 from zaqar_redis.auth.tokens import TokenSettings
 from zaqar_redis.keyspace.batch import BatchSettings
@@ -80,8 +81,8 @@ class StorageSettings(Struct, frozen=True):
     control_uri: Annotated[
         str | None,
         rules.SECRET,
-        "The Redis that stores the pools, the flavors, and the catalogue of which queue is in "
-        "which pool. Default: that of uri.",
+        "The Redis that stores the pools, the flavors, the catalogue of which queue is in which "
+        "pool, and access keys. Default: that of uri.",
     ] = None
 
 
@@ -115,7 +116,7 @@ GROUPS: Mapping[str | None, Sequence[tuple[type[Struct], tuple[str, ...]]]] = {
         (DeploymentSettings, ()),
         (ApiSettings, ("enable_checksum",)),
     ),
-    "auth": ((AuthSettings, ()),),
+    "auth": ((AuthSettings, ()), (AccessKeySettings, ())),
     "audit": ((AuditSettings, ()),),
     LISTEN: ((ListenSettings, ()),),
     "server": (

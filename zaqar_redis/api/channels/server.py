@@ -106,7 +106,7 @@ class ServerApiChecks:
             self._check_key(key)
             self._authorize(_KEY_HOLDER, request, action)
             return None
-        found = self._authenticator.identify(request.headers)
+        found = self._authenticator.identify(request)
         if type(found) is not Identity:
             return self._admit_later(found, request, action)
         self._authorize(found, request, action)

@@ -112,9 +112,6 @@ async function request(method, path, headers, body = null, signal = null) {
     body,
     headers: body === null ? headers : { ...headers, "Content-Type": "application/json" },
     cache: "no-store",
-    // Otherwise the browser itself asks for a password when one is refused; a proxy's cookies are
-    // of use where the service has no authentication.
-    credentials: "Authorization" in headers ? "omit" : "same-origin",
     signal: signal ? AbortSignal.any([signal, timeout]) : timeout,
   });
   if (response.status === 401) throw new Unauthorized(await errorText(response));

@@ -90,6 +90,17 @@ class HotRequest(Request[Any, Any]):
         self.params = params
         self.is_complete = body is not None
 
+    @property
+    def method(self) -> str:
+        return self.endpoint.route.method
+
+    @property
+    def raw_path(self) -> str:
+        return self.path  # paths of hot routes have nothing to decode
+
+    async def read_body(self) -> bytes:
+        return self.data
+
     def watch_disconnect(self) -> asyncio.Event:
         self._disconnected_event = asyncio.Event()
         return self._disconnected_event
