@@ -105,7 +105,7 @@ class App:
         self,
         driver: Driver,
         settings: ApiSettings,
-        channels: Callable[[QueueChannelService], ChannelsFrontEnd | None] | None = None,
+        channels: Callable[[Access, QueueChannelService], ChannelsFrontEnd | None] | None = None,
         access: Access | None = None,
         audit: AuditSettings | None = None,
     ) -> None:
@@ -126,7 +126,8 @@ class App:
         claim_service = ClaimService(driver, limits, message_service, self.long_polls)
         subscriptions = SubscriptionService(driver, limits)
         queue_channels = QueueChannelService(driver, message_service, limits)
-        self._channels = channels(queue_channels) if channels is not None else None
+        self._access = access or open_access(is_admin=settings.admin_mode)
+        self._channels = channels(self._access, queue_channels) if channels is not None else None
         health = HealthService(
             driver, None if self._channels is None else self._channels.node.engine.ping
         )
@@ -141,7 +142,6 @@ class App:
             flavors=FlavorHandlers(FlavorService(pooled), limits) if pooled else None,
             rebalance=RebalanceHandlers(RebalanceService(pooled)) if pooled else None,
         )
-        self._access = access or open_access(is_admin=settings.admin_mode)
         rest = routes.rest_routes(handlers, limits, self._access.has_admins)
         self.routes = openapi.with_description(rest, limits)
         self.checks = RequestChecks(limits, signer, self._access)

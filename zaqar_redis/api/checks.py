@@ -65,8 +65,8 @@ class RequestChecks:
         """Sets identity, client and project of a request, and asks the policy.
 
         *action*: None for a method that its path does not have.  *queue*: the name in the path,
-        which the caller checks to be one.  Raises what is wrong, and so does what is awaited; it is None when nobody has to be asked
-        who sends the request.
+        which the caller checks to be one.  Raises what is wrong, and so does what is awaited; it
+        is None when nobody has to be asked who sends the request.
         """
         headers = request.headers
         if b"url-signature" in headers:  # the signature was checked: it says what is allowed

@@ -164,7 +164,9 @@ def _responder(route: ApiRoute, names: list[str]) -> Responder:
     async def respond(req: falcon.asgi.Request, resp: falcon.asgi.Response, **params: str) -> None:
         request: AsgiRequest = req.context.request
         if route.guard is not None:
-            route.guard(request)
+            admission = route.guard(request, route.action)
+            if admission is not None:
+                await admission
         if route.body is not None:
             await request.read_body()
         try:

@@ -8,6 +8,7 @@ import functools
 from zaqar_redis.auth.identity import ADMIN, MEMBER, Identity, with_implied
 from zaqar_redis.auth.strategy import AuthRequest, StrategyContext, project_header
 
+NAME = "none"
 #: Identities that a process remembers: some MB.
 _IDENTITIES_MAX = 8192
 
@@ -25,7 +26,7 @@ class NoneStrategy:
 
     def _create(self, project: bytes | None) -> Identity:
         return Identity(
-            project=(project or b"").decode("latin-1"), user="", roles=self._roles, strategy="none"
+            project=(project or b"").decode("latin-1"), user="", roles=self._roles, strategy=NAME
         )
 
     async def start(self) -> None:

@@ -22,6 +22,7 @@ from zaqar_redis.auth import access as auth
 from zaqar_redis.auth import key_checks, tickets
 from zaqar_redis.auth.access import Access
 from zaqar_redis.auth.audit import AuditLog, AuditSettings
+from zaqar_redis.auth.jwt_tokens import JwtSettings
 from zaqar_redis.auth.strategy import StrategyContext
 from zaqar_redis.auth.tokens import TokenSettings
 from zaqar_redis.conf import channels as channel_options
@@ -124,7 +125,7 @@ def access_key_store(conf: cfg.ConfigOpts, uri: str) -> Control:
 
 def channels(
     conf: cfg.ConfigOpts, uri: str, *, for_command: bool = False
-) -> Callable[[QueueChannels], ChannelsFrontEnd | None]:
+) -> Callable[[Access, QueueChannels], ChannelsFrontEnd | None]:
     """Returns a factory of the channels; it returns None when they are off.
 
     They use the store at *uri* unless they have their own.  Those *for_command* serve the
@@ -134,7 +135,7 @@ def channels(
     shared = configuration.settings(conf, ChannelsSettings)
     # Another driver's store may not be a Redis; queues work without channels.
     if not (shared.enabled and (shared.uris or can_control(uri))):
-        return lambda queues: None
+        return lambda access, queues: None
     server = configuration.settings(conf, ServerApiSettings)
     verifier = configuration.settings(conf, TokenSettings)
     if found := key_checks.problems(verifier):
@@ -146,12 +147,14 @@ def channels(
         allowed_origins=shared.allowed_origins,
         project=shared.project,
         server=msgspec.structs.replace(server, insecure=True) if for_command else server,
-        console=_console(server) if shared.console and not for_command else None,
+        console=_console(conf, server) if shared.console and not for_command else None,
         accepts_clients=not for_command,
     )
     batch = configuration.settings(conf, BatchSettings)
     _engine(shared.uris, uri, batch)  # reports an unusable URI before any worker starts
-    return lambda queues: ChannelsFrontEnd(_engine(shared.uris, uri, batch), given, queues)
+    return lambda access, queues: ChannelsFrontEnd(
+        _engine(shared.uris, uri, batch), given, access, queues
+    )
 
 
 def _engine(several: Sequence[str], uri: str, batch: BatchSettings) -> Engine:
@@ -169,12 +172,19 @@ def _engine(several: Sequence[str], uri: str, batch: BatchSettings) -> Engine:
     return ShardedEngine([RedisEngine(client, clock.store) for client in clients])
 
 
-def _console(server: ServerApiSettings) -> console.ConsoleSettings:
-    secret = tickets.secret(server.key) if server.key else b""
-    if server.insecure and not server.key:
-        # Workers inherit it from the parent process; nodes on other machines have others.
-        secret = secrets.token_bytes(32)
-    return console.ConsoleSettings(secret=secret, guarded=not server.insecure)
+def _console(conf: cfg.ConfigOpts, server: ServerApiSettings) -> console.ConsoleSettings:
+    strategies = configuration.settings(conf, AuthSettings).strategy
+    provider = configuration.settings(conf, JwtSettings)
+    return console.ConsoleSettings(
+        # Workers inherit a random one from the parent process; nodes on other machines have others.
+        secret=tickets.secret(server.key) if server.key else secrets.token_bytes(32),
+        guarded=not server.insecure,
+        has_key=bool(server.key),
+        strategies=strategies,
+        provider=console.OpenIdClient(provider.issuer, provider.console_client_id)
+        if provider.console_client_id and "jwt" in strategies
+        else None,
+    )
 
 
 def settings(conf: cfg.ConfigOpts) -> ApiSettings:

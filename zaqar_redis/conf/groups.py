@@ -13,6 +13,7 @@ from zaqar_redis import rules
 from zaqar_redis.api.app import ApiSettings
 from zaqar_redis.api.channels.server import ServerApiSettings
 from zaqar_redis.api.websocket.front_end import WebSocketSettings
+from zaqar_redis.auth import jwt_tokens
 from zaqar_redis.auth.access_keys import AccessKeySettings
 from zaqar_redis.auth.audit import AuditSettings
 from zaqar_redis.auth.tokens import TokenSettings
@@ -134,6 +135,7 @@ GROUPS: Mapping[str | None, Sequence[tuple[type[Struct], tuple[str, ...]]]] = {
         (ProcessSettings, ()),
         (ApiSettings, ("max_connections", "request_timeout")),
     ),
+    jwt_tokens.GROUP: ((jwt_tokens.JwtSettings, ()),),
     "storage": ((StorageSettings, ()), (RetryPolicy, ()), (ApiSettings, ("sweep_interval",))),
     "redis": ((BatchSettings, ()),),
     "transport": (

@@ -17,6 +17,7 @@ from zaqar_redis.api.exchange import require_upgrade
 from zaqar_redis.api.routes import ApiRoute, Body
 from zaqar_redis.api.server.outbox import FlushScheduler
 from zaqar_redis.auth import tickets, tokens
+from zaqar_redis.auth.access import Access
 from zaqar_redis.realtime.engine import Engine
 from zaqar_redis.realtime.node.node import Node
 from zaqar_redis.realtime.node.queue_channels import QueueChannels
@@ -45,7 +46,11 @@ class ChannelsFrontEnd:
     """A node, its routes for clients and backends, and the middleware that these need."""
 
     def __init__(
-        self, engine: Engine, settings: ChannelSettings, queues: QueueChannels | None = None
+        self,
+        engine: Engine,
+        settings: ChannelSettings,
+        access: Access,
+        queues: QueueChannels | None = None,
     ) -> None:
         """*queues*: the queues that are channels, too."""
         self.node = Node(
@@ -60,14 +65,14 @@ class ChannelsFrontEnd:
         )
         origins = AllowedOrigins(settings.allowed_origins)
         self.middleware = PageMiddleware(origins)
-        guard = server.ApiKeyAuth(settings.server, origins).check
+        checks = server.ServerApiChecks(settings.server, origins, access, settings.project)
         self.routes = [
             *_connection_routes(self.node, origins, settings.project),
-            *server.ServerApi(self.node, settings.project).routes(guard),
+            *server.ServerApi(self.node, settings.project, checks).routes(),
         ]
         if settings.console is not None:
             self.routes += console.routes(
-                settings.console, guard, settings.namespaces, settings.project
+                settings.console, checks, settings.namespaces, settings.project
             )
 
 

@@ -308,10 +308,10 @@ class HttpProtocol(HttpToolsProtocol):
         try:
             if route.checked:
                 checks.check_head(route.method, request)
-            if route.guard is not None:
-                route.guard(request)
             admission = None
-            if not route.public:
+            if route.guard is not None:
+                admission = route.guard(request, route.action)
+            elif not route.public:
                 queue = request.params[0] if endpoint.is_of_queue else None
                 admission = checks.admit(request, route.action, queue)
             if admission is None:
