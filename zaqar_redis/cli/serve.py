@@ -88,7 +88,11 @@ class Serve(ShellCommand):
             settings = service_factory.settings(conf)
             channels = service_factory.channels(conf, uri)
             _start_logging(process.log_level, uri)
-            GunicornApplication(lambda: App(create(), settings, channels), listen, process).run()
+            GunicornApplication(
+                lambda: App(create(), settings, channels, service_factory.access(conf)),
+                listen,
+                process,
+            ).run()
         return 0
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import secrets
 from collections.abc import Callable, Sequence
 from urllib.parse import urlsplit
@@ -16,11 +17,14 @@ from zaqar_redis.api import console
 from zaqar_redis.api.app import ApiSettings
 from zaqar_redis.api.channels import ChannelSettings, ChannelsFrontEnd
 from zaqar_redis.api.channels.server import ServerApiSettings
+from zaqar_redis.auth import access as auth_access
 from zaqar_redis.auth import key_checks, tickets
+from zaqar_redis.auth.strategy import StrategyContext
 from zaqar_redis.auth.tokens import TokenSettings
 from zaqar_redis.conf import channels as channel_options
 from zaqar_redis.conf import checks
 from zaqar_redis.conf.groups import (
+    AuthSettings,
     ChannelsSettings,
     DeploymentSettings,
     ProcessSettings,
@@ -47,7 +51,7 @@ def problems(conf: cfg.ConfigOpts) -> list[str]:
     Invalid values of single options are left to `zaqar_redis.conf.problems`.
     """
     found: list[str] = []
-    for part in (_server, _store, _channels):
+    for part in (_server, access, _store, _channels):
         try:
             part(conf)
         except cfg.Error:
@@ -148,6 +152,12 @@ def _console(server: ServerApiSettings) -> console.ConsoleSettings:
         # Workers inherit it from the parent process; nodes on other machines have others.
         secret = secrets.token_bytes(32)
     return console.ConsoleSettings(secret=secret, guarded=not server.insecure)
+
+
+def access(conf: cfg.ConfigOpts) -> auth_access.Access:
+    """Creates the access of a worker.  Raises BadConfiguration."""
+    context = StrategyContext(conf, functools.partial(configuration.settings, conf), lambda: None)
+    return auth_access.load(configuration.settings(conf, AuthSettings).strategy, context)
 
 
 def settings(conf: cfg.ConfigOpts) -> ApiSettings:

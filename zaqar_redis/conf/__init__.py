@@ -13,7 +13,7 @@ from msgspec import Struct
 from oslo_config import cfg
 
 from zaqar_redis import errors
-from zaqar_redis.conf import channels, files
+from zaqar_redis.conf import channels, files, keystone
 from zaqar_redis.conf.groups import GROUPS
 from zaqar_redis.conf.options import derive, fields, fill
 
@@ -59,15 +59,16 @@ def read(arguments: list[str], config_files: list[str] | None) -> cfg.ConfigOpts
             default_config_files=config_files,
         )
         channels.register_namespaces(conf)
+        keystone.register(conf)
     except (cfg.Error, ValueError, OSError) as error:
         raise errors.BadConfiguration(str(error)) from error
     return conf
 
 
 def groups(conf: cfg.ConfigOpts) -> files.Groups:
-    """Returns all options by group, with those of the channels' namespaces."""
+    """Returns all options by group, with those of the channels' namespaces and of Keystone."""
     common = {group or files.DEFAULT: options for group, options in list_opts()}
-    return common | channels.namespace_options(conf)
+    return common | channels.namespace_options(conf) | keystone.token_options(conf)
 
 
 def problems(conf: cfg.ConfigOpts) -> list[str]:

@@ -54,6 +54,14 @@ class ProcessSettings(Struct, frozen=True):
     ] = "info"
 
 
+class AuthSettings(Struct, frozen=True):
+    strategy: Annotated[
+        tuple[str, ...],
+        "How the service finds out who asks: none, key, jwt, keystone. Of several the first that "
+        "finds a credential of its kind in a request decides.",
+    ] = ("none",)
+
+
 class StorageSettings(Struct, frozen=True):
     uri: Annotated[
         str,
@@ -106,6 +114,7 @@ GROUPS: Mapping[str | None, Sequence[tuple[type[Struct], tuple[str, ...]]]] = {
         (ProcessSettings, ()),
         (ApiSettings, ("max_connections", "request_timeout")),
     ),
+    "auth": ((AuthSettings, ()),),
     "storage": ((StorageSettings, ()), (RetryPolicy, ()), (ApiSettings, ("sweep_interval",))),
     "redis": ((BatchSettings, ()),),
     "transport": (
