@@ -19,13 +19,14 @@ from tests.support import servers
 
 REGION = "RegionOne"
 #: Of every user.
-PASSWORD = "a password for tests"  # noqa: S105
+PASSWORD = "a password for tests"
 #: user -> project and role
 USERS = {
     "reader": ("blue", "reader"),
     "member": ("blue", "member"),
     "operator": ("blue", "admin"),
     "stranger": ("red", "member"),
+    "leaver": ("red", "member"),
     "zaqar": ("service", "service"),
 }
 
@@ -49,6 +50,7 @@ threads = 8
 wsgi_app = "keystone.wsgi.api:application"
 raw_env = ["OS_KEYSTONE_CONFIG_DIR={folder}"]
 control_socket_disable = True
+accesslog = "{folder}/access.log"
 """
 
 
@@ -134,6 +136,13 @@ class RunningKeystone:
         response.raise_for_status()
         return response
 
+    def validations(self) -> int:
+        """Returns how often it was asked whose a token is."""
+        log, mark = self._folder / "access.log", os.urandom(8).hex()
+        self.request("GET", f"?{mark}")
+        servers.wait_for(lambda: mark in log.read_text(), "Keystone to log a request")
+        return log.read_text().count('"GET /v3/auth/tokens')
+
     def create(self, kind: str, document: dict[str, Any], token: str = "", under: str = "") -> Any:
         """Creates a resource, e.g. a ``project``; returns its document."""
         return self.request("POST", f"{under}/{kind}s", {kind: document}, token).json()[kind]
@@ -160,7 +169,7 @@ class RunningKeystone:
             self.create("endpoint", given | {"region_id": REGION})
 
     def token(self, user: str, project: str = "", scope: object = None) -> str:
-        """Returns a new token by password.  *scope*: another one than a project, or ``unscoped``."""
+        """Returns a new token by password.  *scope*: another than a project, or ``unscoped``."""
         domain = {"id": "default"}
         identity = {
             "methods": ["password"],

@@ -101,7 +101,6 @@ def _tokens() -> Any:
         from zaqar_redis.auth import keystone_tokens
     except ImportError as error:
         raise errors.BadConfiguration(
-            "[auth] strategy: keystone needs the extra of that name, "
-            f"pip install 'zaqar-redis[keystone]' ({error})"
+            f'[auth] strategy: keystone needs the extra "keystone" of this package ({error})'
         ) from error
     return keystone_tokens
