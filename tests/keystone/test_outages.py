@@ -19,6 +19,7 @@ from zaqar_redis import auth, errors
 from zaqar_redis import conf as configuration
 from zaqar_redis.auth.keystone import KeystoneStrategy
 from zaqar_redis.auth.keystone_tokens import TokenValidator
+from zaqar_redis.cli import service_factory
 
 Create = Callable[..., TokenValidator]
 
@@ -123,12 +124,12 @@ def test_a_warm_token_is_known_in_every_thread(
     keystone: RunningKeystone, validator: Create
 ) -> None:
     found, token = validator(), keystone.token("member")
-    identity, _ = found.validate(token, None)
+    identity, _ = found.validate(token)
     asked = keystone.validations()
 
     async def validate_everywhere() -> list[str]:
         results = await asyncio.gather(
-            *(asyncio.to_thread(found.validate, token, None) for _ in range(20))
+            *(asyncio.to_thread(found.validate, token) for _ in range(20))
         )
         return [each.user for each, _ in results]
 
@@ -185,7 +186,7 @@ def test_wrong_credentials_of_the_service_make_it_unavailable(
     keystone: RunningKeystone, validator: Create, wrong: dict[str, object]
 ) -> None:
     with pytest.raises(errors.Unavailable):
-        validator(**wrong).validate(keystone.token("member"), None)
+        validator(**wrong).validate(keystone.token("member"))
 
 
 @pytest.mark.parametrize(
@@ -207,7 +208,21 @@ def test_wrong_options_are_reported_at_the_start(
 
 def test_a_delayed_decision_lets_nobody_in(keystone: RunningKeystone, validator: Create) -> None:
     with pytest.raises(errors.Unauthenticated):
-        validator(delay_auth_decision=True).validate("garbage", None)
+        validator(delay_auth_decision=True).validate("garbage")
+
+
+def test_beside_keystone_admin_mode_needs_no_loopback(tmp_path: Path) -> None:
+    file = tmp_path / "zaqar_redis.conf"
+    common = "[DEFAULT]\nadmin_mode = true\n[drivers:transport:wsgi]\nbind = 192.0.2.1\n"
+    own = "auth_type = password\nauth_url = http://192.0.2.1:5000\n"
+    found = {}
+    for strategy in ("keystone", "none", "keystone,none"):
+        token_options = f"[keystone_authtoken]\n{own}" if "keystone" in strategy else ""
+        file.write_text(f"{common}[auth]\nstrategy = {strategy}\n{token_options}")
+        found[strategy] = service_factory.problems(configuration.load([], [str(file)]))
+    assert found["keystone"] == []
+    for strategy in ("none", "keystone,none"):
+        assert "admin_mode: 192.0.2.1" in found[strategy][0]
 
 
 def test_without_the_extra_its_name_is_reported(

@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from zaqar_redis import errors
@@ -64,10 +66,8 @@ class KeystoneStrategy(CachingStrategy):
             raise errors.Unavailable(
                 why="Too many tokens wait for Keystone. Please try again in a few seconds."
             )
-        token, service_token = (each and each.decode() for each in credential)
-        running = asyncio.get_running_loop().run_in_executor(
-            self._threads, self._validator.validate, token or "", service_token
-        )
+        validate = partial(self._validator.validate, *(each.decode() for each in tokens))
+        running = asyncio.get_running_loop().run_in_executor(self._threads, validate)
         self._running[credential] = running
         running.add_done_callback(lambda done: self._end(credential, done))
         return running
@@ -78,9 +78,7 @@ class KeystoneStrategy(CachingStrategy):
             done.exception()  # it may be that nobody waits any more
 
     async def start(self) -> None:
-        from zaqar_redis.auth.keystone_tokens import quieten_loggers
-
-        quieten_loggers()
+        _tokens().limit_logs(logging.CRITICAL + 1)
 
     async def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
@@ -88,7 +86,8 @@ class KeystoneStrategy(CachingStrategy):
 
 def options(conf: Any) -> dict[str, list[Any]]:
     """Returns the options of keystonemiddleware.  Raises BadConfiguration."""
-    return _tokens().options(conf)
+    found: dict[str, list[Any]] = _tokens().options(conf)
+    return found
 
 
 def create(context: StrategyContext) -> KeystoneStrategy:

@@ -45,7 +45,7 @@ _ENVIRONMENT = {
     "SERVER_PROTOCOL": "HTTP/1.1",
     "wsgi.url_scheme": "http",
 }
-#: They log each request that they cannot serve.
+#: They log each request that they cannot serve; `KeystoneHealth` logs the first.
 _LOGGERS = ("keystonemiddleware", "keystoneauth")
 
 
@@ -68,19 +68,19 @@ def options(conf: cfg.ConfigOpts) -> dict[str, list[cfg.Opt]]:
             "credentials of a service user"
         )
     try:
-        plugin = loading.get_plugin_loader(name)
+        plugin: Any = loading.get_plugin_loader(name)
     except keystoneauth_errors.NoMatchingPlugin as error:
         raise errors.BadConfiguration(f"[{section}] auth_type: {error}") from error
     found[section] = found[section] + loading.get_auth_plugin_conf_options(plugin)
     return found
 
 
-def quieten_loggers() -> None:
-    """Leaves it to `KeystoneHealth` to log failures, unless everything is to be logged."""
+def limit_logs(level: int) -> None:
+    """Leaves out the libraries' lines below *level*, unless the service logs everything."""
+    if logging.getLogger().isEnabledFor(logging.DEBUG):
+        level = logging.NOTSET
     for name in _LOGGERS:
-        logger = logging.getLogger(name)
-        if not logger.isEnabledFor(logging.DEBUG):
-            logger.setLevel(logging.CRITICAL + 1)
+        logging.getLogger(name).setLevel(level)
 
 
 class KeystoneHealth:
@@ -163,6 +163,7 @@ class TokenValidator:
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         """*conf*: with the `options`.  Raises BadConfiguration."""
+        limit_logs(logging.WARNING)  # which are about options
         self.health = KeystoneHealth()
         overrides: dict[str, Any] = {"delay_auth_decision": False}
         self._environment: dict[str, Any] = dict(_ENVIRONMENT)
@@ -182,7 +183,7 @@ class TokenValidator:
         ) as error:
             raise errors.BadConfiguration(f"[{GROUP}] {errors.reason(error)}") from error
 
-    def validate(self, token: str, service_token: str | None) -> tuple[Identity, float]:
+    def validate(self, token: str, service_token: str | None = None) -> tuple[Identity, float]:
         """Returns whose token it is, and for how many seconds that is sure.
 
         *service_token*: that of a service which sends a user's request on, or None.

@@ -21,6 +21,8 @@ _OF_HISTORY = ("force_recovery", "force_positioning", "auto_cache_recover")
 def check_admin_mode(conf: cfg.ConfigOpts) -> Iterator[str]:
     """Yields what is wrong with admin mode at the address that the service listens on."""
     listen = conf[LISTEN].bind
+    if "none" not in conf.auth.strategy:
+        return  # the policy decides who is an administrator
     if conf.admin_mode and not (conf.admin_mode_on_any_address or _is_loopback(listen)):
         yield (
             f"admin_mode: {listen} is not an address of this machine alone, and everybody who "
