@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -18,7 +19,7 @@ from tests.support.keystone import RunningKeystone
 from zaqar_redis import auth, errors
 from zaqar_redis import conf as configuration
 from zaqar_redis.auth.keystone import KeystoneStrategy
-from zaqar_redis.auth.keystone_tokens import TokenValidator
+from zaqar_redis.auth.keystone_tokens import MemoryTokenCache, TokenValidator
 from zaqar_redis.cli import service_factory
 
 Create = Callable[..., TokenValidator]
@@ -135,6 +136,40 @@ def test_a_warm_token_is_known_in_every_thread(
 
     assert asyncio.run(validate_everywhere()) == [identity.user] * 20
     assert keystone.validations() == asked
+
+
+def test_a_cached_token_is_valid_without_keystone_and_no_sign_of_it(
+    keystone: RunningKeystone, validator: Create, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "zaqar_redis")
+    found, warm = validator(http_connect_timeout=1), keystone.token("member")
+    cold = keystone.token("member")
+    identity, _ = found.validate(warm)
+    keystone.pause()
+    try:
+        for _ in range(2):
+            with pytest.raises(errors.Unavailable):
+                found.validate(cold)
+            assert found.validate(warm)[0].user == identity.user
+    finally:
+        keystone.resume()
+    found.validate(cold)
+    lines = [each.getMessage() for each in caplog.records if each.name.startswith("zaqar_redis")]
+    assert [line.partition(":")[0] for line in lines] == [
+        "tokens cannot be validated",
+        "tokens can be validated again",
+    ]
+
+
+def test_the_cache_in_memory_is_bounded_and_forgets() -> None:
+    cache = MemoryTokenCache()
+    cache.set("never kept", b"data", -1)
+    assert cache.get("never kept") is None
+    for number in range(20_000):
+        cache.set(str(number), b"data", 300)
+    known = [number for number in range(20_000) if cache.get(str(number))]
+    assert 0 < len(known) <= 8192
+    assert known[-1] == 19_999
 
 
 def test_requests_with_one_cold_token_ask_keystone_once(

@@ -108,7 +108,7 @@ class MemoryTokenCache:
     """Keystone's responses by token, shared by all threads.
 
     It has what the middleware uses of a client of memcached.  The middleware's own cache in memory
-    is one for each thread, so that a token may be warm in one and cold in the next.
+    has no bound, and goes through all its tokens to find one.
     """
 
     def __init__(self) -> None:
