@@ -72,7 +72,7 @@ USED: list[tuple[str, type, str]] = [
     (SOCKETS, Request, "headers path"),
     (BATCH, AbstractConnection, "_reader _parser send_packed_command"),
     (BATCH, _AsyncHiredisParser, "parse_error"),
-    (TOKENS, AuthProtocol, "_create_identity_server validate_allowed_request"),
+    (TOKENS, AuthProtocol, "_create_identity_server validate_allowed_request www_authenticate_uri"),
     (TOKENS, IdentityServer, "verify_token"),
 ]
 #: Functions that are overridden or called, with their parameters.
