@@ -2,8 +2,8 @@
 """The internals of dependencies that `zaqar_redis` uses still exist.
 
 None of them are public API.  Where a name is missing in a new release: find what replaced
-it, fix the module that uses it, run tests/realtime, tests/faults, tests/server and tests/api,
-and only then raise the upper bound in setup.cfg.
+it, fix the module that uses it, run tests/realtime, tests/faults, tests/server, tests/api and
+tests/keystone, and only then raise the upper bound in setup.cfg.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ import hiredis
 import pytest
 from gunicorn.arbiter import Arbiter
 from gunicorn.workers.base import Worker as GunicornWorker
+from keystonemiddleware.auth_token import AuthProtocol
+from keystonemiddleware.auth_token._identity import IdentityServer
 from redis._parsers import _AsyncHiredisParser
 from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import ResponseError
@@ -41,6 +43,7 @@ from zaqar_redis.api.server.sockets import EventQueue
 
 WORKER, SOCKETS = "api/server/worker.py", "api/server/sockets.py"
 PROTOCOL, BATCH = "api/server/protocol.py", "keyspace/batch.py"
+TOKENS = "auth/keystone_tokens.py"
 
 #: Module that uses it, class that has it, and names of methods and attributes.
 USED: list[tuple[str, type, str]] = [
@@ -69,6 +72,8 @@ USED: list[tuple[str, type, str]] = [
     (SOCKETS, Request, "headers path"),
     (BATCH, AbstractConnection, "_reader _parser send_packed_command"),
     (BATCH, _AsyncHiredisParser, "parse_error"),
+    (TOKENS, AuthProtocol, "_create_identity_server validate_allowed_request www_authenticate_uri"),
+    (TOKENS, IdentityServer, "verify_token"),
 ]
 #: Functions that are overridden or called, with their parameters.
 SIGNATURES = [
@@ -82,6 +87,8 @@ SIGNATURES = [
     (PROTOCOL, FlowControl, ["transport"]),
     (SOCKETS, WebSocketsSansIOProtocol.handle_connect, ["self", "event"]),
     (SOCKETS, ServerProtocol.send_close, ["self", "code", "reason"]),
+    (TOKENS, AuthProtocol._create_identity_server, ["self"]),
+    (TOKENS, AuthProtocol.validate_allowed_request, ["self", "request", "token"]),
 ]
 #: What uvicorn uses only of requests that take the ASGI path.
 _OF_ASGI_REQUESTS = {"body", "more_body", "run_asgi"}
@@ -184,6 +191,7 @@ def test_dependency_with_used_internals_has_upper_version_bound(package: str) ->
     config = configparser.ConfigParser()
     config.read(ROOT / "setup.cfg")
     lines = config["options"]["install_requires"].splitlines()
+    lines += config["options.extras_require"]["keystone"].splitlines()
     [bounds] = [line for line in lines if re.match(rf"{package}\b(?!-)", line)]
     assert re.fullmatch(rf"{package}(\[\w+\])?>=[\d.]+,<[\d.]+", bounds), bounds
 

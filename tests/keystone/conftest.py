@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A Keystone, and services beside it."""
+
+from __future__ import annotations
+
+import socket
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.support import servers
+from tests.support.keystone import RunningKeystone
+from tests.support.keystone import keystone as running_keystone
+from tests.support.ways import WAYS
+
+#: A test that takes Keystone away need not wait for long.
+_IMPATIENT: dict[str, object] = {"http_connect_timeout": 1, "http_request_max_retries": 0}
+
+
+@pytest.fixture(scope="session")
+def keystone() -> Iterator[RunningKeystone]:
+    with running_keystone() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def own_store() -> Iterator[servers.RedisServer]:
+    """Of the services beside Keystone: their pools are not those of other tests."""
+    with servers.redis_server() as server:
+        yield server
+
+
+def _options(keystone: RunningKeystone, **more: object) -> dict[str, dict[str, object]]:
+    return {
+        "DEFAULT": {"admin_mode": True},
+        "auth": {"strategy": "keystone"},
+        "keystone_authtoken": keystone.service_options() | _IMPATIENT | more,
+    }
+
+
+@pytest.fixture(scope="session")
+def beside(
+    keystone: RunningKeystone, own_store: servers.RedisServer
+) -> Iterator[servers.RunningService]:
+    """A service beside Keystone, and in its catalogue."""
+    with servers.service(own_store.uri, options=_options(keystone)) as running:
+        keystone.add_endpoint(running.url)
+        yield running
+
+
+@pytest.fixture(scope="session")
+def uncached(
+    keystone: RunningKeystone, own_store: servers.RedisServer
+) -> Iterator[servers.RunningService]:
+    """The same, without a cache: of its two memcacheds one is down, and one hangs."""
+    with socket.create_server(("127.0.0.1", 0)) as hanging:
+        ports = servers.free_port(), hanging.getsockname()[1]
+        memcacheds = ",".join(f"127.0.0.1:{port}" for port in ports)
+        options = _options(keystone, memcached_servers=memcacheds, memcache_pool_socket_timeout=1)
+        with servers.service(own_store.uri, options=options) as running:
+            yield running
+
+
+class TokenClient:
+    """Sends requests with tokens."""
+
+    def __init__(self, http: httpx.Client, url: str, way: dict[str, str]) -> None:
+        self._http = http
+        self._url = url
+        self._headers = {"Client-ID": str(uuid.uuid4())} | way
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        token: str | bytes | None = None,
+        document: Any = None,
+        headers: list[tuple[str, str]] | None = None,
+    ) -> httpx.Response:
+        """*path*: below ``/v2``.  *headers*: more of them; a name may come more than once."""
+        sent: list[Any] = [*self._headers.items(), *(headers or [])]
+        if token is not None:
+            sent.append((b"X-Auth-Token", token if isinstance(token, bytes) else token.encode()))
+        sent = [
+            tuple(each if isinstance(each, bytes) else each.encode() for each in pair)
+            for pair in sent
+        ]
+        return self._http.request(method, f"{self._url}/v2{path}", json=document, headers=sent)
+
+    def post(self, queue: str, token: str, **more: Any) -> httpx.Response:
+        document = {"messages": [{"body": "posted", "ttl": 300}]}
+        return self.request("POST", f"/queues/{queue}/messages", token, document, **more)
+
+    def listed(self, token: str | bytes | None = None, **more: Any) -> httpx.Response:
+        return self.request("GET", "/queues", token, **more)
+
+
+@pytest.fixture(scope="session")
+def http() -> Iterator[httpx.Client]:
+    with httpx.Client(timeout=30) as client:
+        yield client
+
+
+@pytest.fixture(params=WAYS)
+def api(
+    http: httpx.Client, beside: servers.RunningService, request: pytest.FixtureRequest
+) -> TokenClient:
+    """A client whose requests take the fast path, and one whose requests take the ASGI path."""
+    return TokenClient(http, beside.url, WAYS[request.param])
+
+
+@pytest.fixture
+def hot(http: httpx.Client, beside: servers.RunningService) -> TokenClient:
+    return TokenClient(http, beside.url, {})
+
+
+@pytest.fixture
+def queue() -> str:
+    return f"queue-{uuid.uuid4().hex[:12]}"

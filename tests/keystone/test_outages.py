@@ -1,0 +1,270 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keystone or memcached do not answer; what was valid is revoked."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.keystone.conftest import TokenClient
+from tests.support import servers
+from tests.support.keystone import RunningKeystone
+from zaqar_redis import auth, errors
+from zaqar_redis import conf as configuration
+from zaqar_redis.auth.keystone import KeystoneStrategy
+from zaqar_redis.auth.keystone_tokens import MemoryTokenCache, TokenValidator
+from zaqar_redis.cli import service_factory
+
+Create = Callable[..., TokenValidator]
+
+
+@pytest.fixture(params=["hanging", "stopped"])
+def without_keystone(
+    keystone: RunningKeystone, request: pytest.FixtureRequest
+) -> Iterator[Callable[[], None]]:
+    """A function that takes Keystone away, until it is called again."""
+    gone = False
+
+    def toggle() -> None:
+        nonlocal gone
+        gone = not gone
+        if request.param == "hanging":
+            (keystone.pause if gone else keystone.resume)()
+        else:
+            (keystone.stop if gone else keystone.start)()
+
+    yield toggle
+    if gone:
+        toggle()
+
+
+def test_without_keystone_warm_tokens_are_served_and_cold_ones_get_503(
+    hot: TokenClient,
+    keystone: RunningKeystone,
+    beside: servers.RunningService,
+    without_keystone: Callable[[], None],
+) -> None:
+    warm, cold = keystone.token("member"), [keystone.token("member") for _ in range(3)]
+    assert hot.listed(warm).status_code == 200
+    logged = len(beside.log.read_text())
+    without_keystone()
+    for token in cold:
+        refused = hot.listed(token)
+        assert (refused.status_code, refused.headers["Retry-After"]) == (503, "1")
+        assert "Keystone" in refused.json()["description"]
+        assert hot.listed(warm).status_code == 200
+    without_keystone()
+    assert {hot.listed(token).status_code for token in cold} == {200}
+    lines = beside.log.read_text()[logged:]
+    assert lines.count("tokens cannot be validated: ") == 1
+    assert lines.count("tokens can be validated again") == 1
+    assert not set(cold) & set(lines.split())
+
+
+def test_a_cold_token_stalls_nobody(
+    hot: TokenClient, keystone: RunningKeystone, beside: servers.RunningService
+) -> None:
+    warm, cold = keystone.token("member"), keystone.token("member")
+    assert hot.listed(warm).status_code == 200
+    statuses: list[int] = []
+
+    def send_cold() -> None:
+        with httpx.Client(timeout=30) as http:
+            statuses.append(TokenClient(http, beside.url, {}).listed(cold).status_code)
+
+    keystone.pause()
+    try:
+        waiting = threading.Thread(target=send_cold)
+        waiting.start()
+        while waiting.is_alive():  # for a second: http_connect_timeout
+            assert hot.listed(warm).status_code == 200
+    finally:
+        keystone.resume()
+    assert statuses == [503]
+
+
+def test_a_revoked_token_is_refused_once_it_is_asked_for_again(
+    http: httpx.Client, keystone: RunningKeystone, uncached: servers.RunningService
+) -> None:
+    api = TokenClient(http, uncached.url, {})
+    revoked, without_role = keystone.token("member"), keystone.token("leaver")
+    assert {api.listed(token).status_code for token in (revoked, without_role)} == {200}
+    keystone.revoke(revoked)
+    keystone.grant("member", "leaver", f"/projects/{keystone.projects['red']}", "DELETE")
+    # After 5 s: here nothing is cached behind the service's own memory.
+    for token in (revoked, without_role):
+        servers.wait_for(
+            lambda token=token: api.listed(token).status_code == 401,  # type: ignore[misc]
+            "the token to be refused",
+        )
+
+
+@pytest.fixture
+def validator(keystone: RunningKeystone, tmp_path: Path) -> Create:
+    """A function that creates a validator, with other options; None: without the option."""
+
+    def create(**more: object) -> TokenValidator:
+        options = keystone.service_options() | {"http_request_max_retries": 0} | more
+        lines = ["[auth]", "strategy = keystone", "[keystone_authtoken]"]
+        lines += [f"{name} = {value}" for name, value in options.items() if value is not None]
+        file = tmp_path / "zaqar_redis.conf"
+        file.write_text("\n".join(lines))
+        return TokenValidator(configuration.load([], [str(file)]))
+
+    return create
+
+
+def test_a_warm_token_is_known_in_every_thread(
+    keystone: RunningKeystone, validator: Create
+) -> None:
+    found, token = validator(), keystone.token("member")
+    identity, _ = found.validate(token)
+    asked = keystone.validations()
+
+    async def validate_everywhere() -> list[str]:
+        results = await asyncio.gather(
+            *(asyncio.to_thread(found.validate, token) for _ in range(20))
+        )
+        return [each.user for each, _ in results]
+
+    assert asyncio.run(validate_everywhere()) == [identity.user] * 20
+    assert keystone.validations() == asked
+
+
+def test_a_cached_token_is_valid_without_keystone_and_no_sign_of_it(
+    keystone: RunningKeystone, validator: Create, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "zaqar_redis")
+    found, warm = validator(http_connect_timeout=1), keystone.token("member")
+    cold = keystone.token("member")
+    identity, _ = found.validate(warm)
+    keystone.pause()
+    try:
+        for _ in range(2):
+            with pytest.raises(errors.Unavailable):
+                found.validate(cold)
+            assert found.validate(warm)[0].user == identity.user
+    finally:
+        keystone.resume()
+    found.validate(cold)
+    lines = [each.getMessage() for each in caplog.records if each.name.startswith("zaqar_redis")]
+    assert [line.partition(":")[0] for line in lines] == [
+        "tokens cannot be validated",
+        "tokens can be validated again",
+    ]
+
+
+def test_the_cache_in_memory_is_bounded_and_forgets() -> None:
+    cache = MemoryTokenCache()
+    cache.set("never kept", b"data", -1)
+    assert cache.get("never kept") is None
+    for number in range(20_000):
+        cache.set(str(number), b"data", 300)
+    known = [number for number in range(20_000) if cache.get(str(number))]
+    assert 0 < len(known) <= 8192
+    assert known[-1] == 19_999
+
+
+def test_requests_with_one_cold_token_ask_keystone_once(
+    keystone: RunningKeystone, validator: Create
+) -> None:
+    # Without a cache each question would reach Keystone.
+    headers = {b"x-auth-token": keystone.token("member").encode()}
+
+    async def identify() -> set[str]:
+        strategy = KeystoneStrategy(validator(token_cache_time=-1))
+        await strategy.start()
+        found = await asyncio.gather(*(strategy.identify(headers) for _ in range(20)))  # type: ignore[arg-type]  # none is known yet
+        await strategy.close()
+        return {identity.project for identity in found}
+
+    asked = keystone.validations()
+    assert asyncio.run(identify()) == {keystone.projects["blue"]}
+    assert keystone.validations() == asked + 1
+
+
+def test_a_request_that_ends_does_not_end_the_question_of_others(
+    keystone: RunningKeystone, validator: Create
+) -> None:
+    headers = {b"x-auth-token": keystone.token("member").encode()}
+
+    async def identify() -> str:
+        strategy = KeystoneStrategy(validator())
+        first, second = (asyncio.ensure_future(strategy.identify(headers)) for _ in range(2))  # type: ignore[arg-type]  # none is known yet
+        await asyncio.sleep(0)
+        first.cancel()
+        return (await second).project
+
+    assert asyncio.run(identify()) == keystone.projects["blue"]
+
+
+def test_memcacheds_that_are_down_and_hang_let_only_valid_tokens_in(
+    http: httpx.Client, keystone: RunningKeystone, uncached: servers.RunningService
+) -> None:
+    api = TokenClient(http, uncached.url, {})
+    for token in [keystone.token("member") for _ in range(4)]:  # some for each memcached
+        assert api.listed(token).status_code == 200
+        assert api.listed(f"{token}A").status_code == 401
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"password": "another"}, {"auth_url": "http://127.0.0.1:1/v3"}, {"username": "no"}]
+)
+def test_wrong_credentials_of_the_service_make_it_unavailable(
+    keystone: RunningKeystone, validator: Create, wrong: dict[str, object]
+) -> None:
+    with pytest.raises(errors.Unavailable):
+        validator(**wrong).validate(keystone.token("member"))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        ({"auth_type": ""}, "auth_type"),
+        ({"auth_type": "nonsense"}, "nonsense"),
+        ({"auth_url": None}, "auth_url"),
+        ({"memcache_security_strategy": "ENCRYPT"}, "memcache_secret_key"),
+        ({"auth_urll": "http://localhost"}, "auth_url"),
+    ],
+)
+def test_wrong_options_are_reported_at_the_start(
+    validator: Create, wrong: dict[str, object], named: str
+) -> None:
+    with pytest.raises(errors.BadConfiguration, match=named):
+        validator(**wrong)
+
+
+def test_a_delayed_decision_lets_nobody_in(keystone: RunningKeystone, validator: Create) -> None:
+    with pytest.raises(errors.Unauthenticated):
+        validator(delay_auth_decision=True).validate("garbage")
+
+
+def test_beside_keystone_admin_mode_needs_no_loopback(tmp_path: Path) -> None:
+    file = tmp_path / "zaqar_redis.conf"
+    common = "[DEFAULT]\nadmin_mode = true\n[drivers:transport:wsgi]\nbind = 192.0.2.1\n"
+    own = "auth_type = password\nauth_url = http://192.0.2.1:5000\n"
+    found = {}
+    for strategy in ("keystone", "none", "keystone,none"):
+        token_options = f"[keystone_authtoken]\n{own}" if "keystone" in strategy else ""
+        file.write_text(f"{common}[auth]\nstrategy = {strategy}\n{token_options}")
+        found[strategy] = service_factory.problems(configuration.load([], [str(file)]))
+    assert found["keystone"] == []
+    for strategy in ("none", "keystone,none"):
+        assert "admin_mode: 192.0.2.1" in found[strategy][0]
+
+
+def test_without_the_extra_its_name_is_reported(
+    validator: Create, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "keystonemiddleware", None)
+    monkeypatch.delitem(sys.modules, "zaqar_redis.auth.keystone_tokens")
+    monkeypatch.delattr(auth, "keystone_tokens")
+    with pytest.raises(errors.BadConfiguration, match='the extra "keystone"'):
+        validator()

@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A real Keystone: sqlite, Fernet tokens, under gunicorn, with projects and users."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tests.support import servers
+
+REGION = "RegionOne"
+#: Of every user.
+PASSWORD = "a password for tests"
+#: user -> project and role
+USERS = {
+    "reader": ("blue", "reader"),
+    "member": ("blue", "member"),
+    "operator": ("blue", "admin"),
+    "stranger": ("red", "member"),
+    "leaver": ("red", "member"),
+    "zaqar": ("service", "service"),
+}
+
+_OPTIONS = """
+[DEFAULT]
+log_file = {folder}/keystone.log
+[database]
+connection = sqlite:///{folder}/keystone.db
+[fernet_tokens]
+key_repository = {folder}/keys
+[fernet_receipts]
+key_repository = {folder}/keys
+[credential]
+key_repository = {folder}/credential-keys
+[identity]
+password_hash_rounds = 4
+"""
+_GUNICORN = """
+bind = "127.0.0.1:{port}"
+threads = 8
+wsgi_app = "keystone.wsgi.api:application"
+raw_env = ["OS_KEYSTONE_CONFIG_DIR={folder}"]
+control_socket_disable = True
+accesslog = "{folder}/access.log"
+"""
+
+
+class RunningKeystone:
+    """It can be paused, and stopped and started again."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._port = servers.free_port()
+        self.url = f"http://127.0.0.1:{self._port}/v3"
+        self._process: subprocess.Popen[bytes] | None = None
+        self._http = httpx.Client(timeout=30)
+        self._admin_token = ""
+        #: name -> id
+        self.projects: dict[str, str] = {}
+        self.users: dict[str, str] = {}
+        self.roles: dict[str, str] = {}
+
+    def install(self) -> None:
+        """Creates its database and its keys, starts it, and creates projects and users."""
+        (self._folder / "keystone.conf").write_text(_OPTIONS.format(folder=self._folder))
+        gunicorn = _GUNICORN.format(folder=self._folder, port=self._port)
+        # Found in its working folder; Keystone would take arguments for its own.
+        (self._folder / "gunicorn.conf.py").write_text(gunicorn)
+        (self._folder / "keys").mkdir(mode=0o700)
+        self._manage("db_sync")
+        user, group = str(os.getuid()), str(os.getgid())
+        self._manage("fernet_setup", "--keystone-user", user, "--keystone-group", group)
+        given = {"password": PASSWORD, "public-url": self.url, "internal-url": self.url}
+        given |= {"region-id": REGION}
+        self._manage("bootstrap", *(f"--bootstrap-{name}={value}" for name, value in given.items()))
+        self.start()
+        self._admin_token = self.token("admin", "admin")
+        self._create_users()
+
+    def _manage(self, *words: str) -> None:
+        command = [_program("keystone-manage"), "--config-dir", str(self._folder), *words]
+        subprocess.run(command, check=True, capture_output=True, timeout=60)
+
+    def start(self) -> None:
+        with (self._folder / "gunicorn.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [_program("gunicorn")],
+                cwd=self._folder,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        servers.wait_for(self._answers, "Keystone to start")
+
+    def _answers(self) -> bool:
+        with contextlib.suppress(httpx.HTTPError):
+            return httpx.get(self.url, timeout=2).status_code == 200
+        return False
+
+    def stop(self) -> None:
+        if self._process and self._process.poll() is None:
+            self.resume()
+            self._process.terminate()
+            self._process.wait(30)
+
+    def close(self) -> None:
+        self.stop()
+        self._http.close()
+
+    def pause(self) -> None:
+        """Lets it hang: it accepts connections, and answers nothing."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: int) -> None:
+        assert self._process
+        os.killpg(self._process.pid, number)  # its worker, too
+
+    def request(
+        self, method: str, path: str, document: object = None, token: str = ""
+    ) -> httpx.Response:
+        """*token*: default: the administrator's."""
+        headers = {"X-Auth-Token": token or self._admin_token}
+        response = self._http.request(method, self.url + path, json=document, headers=headers)
+        response.raise_for_status()
+        return response
+
+    def validations(self) -> int:
+        """Returns how often it was asked whose a token is."""
+        log, mark = self._folder / "access.log", os.urandom(8).hex()
+        self.request("GET", f"?{mark}")
+        servers.wait_for(lambda: mark in log.read_text(), "Keystone to log a request")
+        return log.read_text().count('"GET /v3/auth/tokens')
+
+    def create(self, kind: str, document: dict[str, Any], token: str = "", under: str = "") -> Any:
+        """Creates a resource, e.g. a ``project``; returns its document."""
+        return self.request("POST", f"{under}/{kind}s", {kind: document}, token).json()[kind]
+
+    def _create_users(self) -> None:
+        for role in self.request("GET", "/roles").json()["roles"]:
+            self.roles[role["name"]] = role["id"]
+        for name in ("blue", "red", "service"):
+            self.projects[name] = self.create("project", {"name": name})["id"]
+        for name, (project, role) in USERS.items():
+            self.users[name] = self.create("user", {"name": name, "password": PASSWORD})["id"]
+            self.grant(role, name, f"/projects/{self.projects[project]}")
+        self.grant("admin", "operator", "/system")
+
+    def grant(self, role: str, user: str, place: str, method: str = "PUT") -> None:
+        """*place*: ``/projects/ID``, ``/domains/ID`` or ``/system``.  DELETE takes it away."""
+        self.request(method, f"{place}/users/{self.users[user]}/roles/{self.roles[role]}")
+
+    def add_endpoint(self, url: str) -> None:
+        """Adds the service at *url* to the catalogue."""
+        service = self.create("service", {"type": "messaging", "name": "zaqar"})
+        for interface in ("public", "internal"):
+            given = {"service_id": service["id"], "interface": interface, "url": url}
+            self.create("endpoint", given | {"region_id": REGION})
+
+    def token(self, user: str, project: str = "", scope: object = None) -> str:
+        """Returns a new token by password.  *scope*: another than a project, or ``unscoped``."""
+        domain = {"id": "default"}
+        identity = {
+            "methods": ["password"],
+            "password": {"user": {"name": user, "domain": domain, "password": PASSWORD}},
+        }
+        wanted = scope or {"project": {"name": project or USERS[user][0], "domain": domain}}
+        return self._issue(identity, wanted)
+
+    def rescoped(self, token: str, project: str) -> str:
+        """Returns a token by another one."""
+        identity = {"methods": ["token"], "token": {"id": token}}
+        return self._issue(identity, {"project": {"id": self.projects[project]}})
+
+    def token_of_application(self, credential: dict[str, Any]) -> str:
+        identity = {
+            "methods": ["application_credential"],
+            "application_credential": {"id": credential["id"], "secret": credential["secret"]},
+        }
+        return self._issue(identity, None)
+
+    def _issue(self, identity: object, scope: object) -> str:
+        document = {"auth": {"identity": identity} | ({"scope": scope} if scope else {})}
+        response = self._http.post(f"{self.url}/auth/tokens", json=document)
+        response.raise_for_status()
+        return response.headers["X-Subject-Token"]
+
+    def create_application_credential(self, user: str, **more: object) -> dict[str, Any]:
+        """Returns it, with its ``id`` and ``secret``; it has the user's own project and roles."""
+        under = f"/users/{self.users[user]}"
+        name = f"credential-{os.urandom(4).hex()}"
+        created: dict[str, Any] = self.create(
+            "application_credential", {"name": name} | more, self.token(user), under
+        )
+        return created
+
+    def revoke(self, token: str) -> None:
+        self._http.delete(
+            f"{self.url}/auth/tokens",
+            headers={"X-Auth-Token": self._admin_token, "X-Subject-Token": token},
+        ).raise_for_status()
+
+    def service_options(self) -> dict[str, object]:
+        """Returns the options of the group ``keystone_authtoken`` for a service beside it."""
+        return {
+            "www_authenticate_uri": self.url,
+            "auth_url": self.url,
+            "auth_type": "password",
+            "username": "zaqar",
+            "password": PASSWORD,
+            "project_name": "service",
+            "user_domain_id": "default",
+            "project_domain_id": "default",
+        }
+
+
+def _program(name: str) -> str:
+    return str(Path(sys.executable).with_name(name))
+
+
+@contextlib.contextmanager
+def keystone() -> Iterator[RunningKeystone]:
+    with tempfile.TemporaryDirectory(prefix="zr-keystone-") as folder:
+        running = RunningKeystone(Path(folder))
+        try:
+            running.install()
+            yield running
+        finally:
+            running.close()

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tokens of OpenStack's Keystone."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
+
+from zaqar_redis import errors
+from zaqar_redis.auth.identity import Identity
+from zaqar_redis.auth.strategy import CachingStrategy, Headers, StrategyContext
+
+if TYPE_CHECKING:
+    from zaqar_redis.auth.keystone_tokens import TokenValidator
+
+_Credential = tuple[bytes, bytes | None]
+
+#: Questions to Keystone at the same time, of one worker; Keystone has few processes itself.
+_THREADS = 8
+#: Tokens that wait for one of these threads: more would wait longer than clients do.
+_WAITING_MAX = 1024
+#: Seconds that a request waits for its token: while Keystone hangs, threads may be busy for longer.
+_TIMEOUT = 10.0
+#: What can be a token: Keystone's are ASCII, and servers refuse a longer header.
+_TOKEN = re.compile(rb"[!-~]{1,8000}")
+
+
+class KeystoneStrategy(CachingStrategy):
+    """Asks Keystone, by way of keystonemiddleware and its cache, in threads of its own."""
+
+    def __init__(self, validator: TokenValidator) -> None:
+        super().__init__()
+        self.challenge = validator.challenge
+        self._validator = validator
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="keystone")
+        #: by credential: many requests may come with a token that is not known yet
+        self._running: dict[_Credential, asyncio.Future[tuple[Identity, float]]] = {}
+
+    def credential(self, headers: Headers) -> _Credential | None:
+        token = headers.get(b"x-auth-token")
+        return None if token is None else (token, headers.get(b"x-service-token"))
+
+    async def authenticate(self, headers: Headers) -> tuple[Identity, float]:
+        credential = cast(_Credential, self.credential(headers))
+        running = self._running.get(credential) or self._begin(credential)
+        try:
+            return await asyncio.wait_for(asyncio.shield(running), _TIMEOUT)
+        except TimeoutError:
+            self._validator.health.lost(f"no response within {_TIMEOUT:.0f} s")
+            raise errors.Unavailable(
+                why="Keystone did not answer in time. Please try again in a few seconds."
+            ) from None
+
+    def _begin(self, credential: _Credential) -> asyncio.Future[tuple[Identity, float]]:
+        tokens = [each for each in credential if each is not None]
+        if not all(_TOKEN.fullmatch(each) for each in tokens):
+            raise errors.Unauthenticated(
+                why="What the request has as its token cannot be one of Keystone's.",
+                challenge=self.challenge,
+            )
+        if len(self._running) >= _WAITING_MAX:
+            raise errors.Unavailable(
+                why="Too many tokens wait for Keystone. Please try again in a few seconds."
+            )
+        validate = partial(self._validator.validate, *(each.decode() for each in tokens))
+        running = asyncio.get_running_loop().run_in_executor(self._threads, validate)
+        self._running[credential] = running
+        running.add_done_callback(lambda done: self._end(credential, done))
+        return running
+
+    def _end(self, credential: _Credential, done: asyncio.Future[Any]) -> None:
+        del self._running[credential]
+        if not done.cancelled():
+            done.exception()  # it may be that nobody waits any more
+
+    async def start(self) -> None:
+        _tokens().limit_logs(logging.CRITICAL + 1)
+
+    async def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def options(conf: Any) -> dict[str, list[Any]]:
+    """Returns the options of keystonemiddleware.  Raises BadConfiguration."""
+    found: dict[str, list[Any]] = _tokens().options(conf)
+    return found
+
+
+def create(context: StrategyContext) -> KeystoneStrategy:
+    """Creates the strategy from the group ``keystone_authtoken``.  Raises BadConfiguration."""
+    return KeystoneStrategy(_tokens().TokenValidator(context.conf))
+
+
+def _tokens() -> Any:
+    try:
+        from zaqar_redis.auth import keystone_tokens
+    except ImportError as error:
+        raise errors.BadConfiguration(
+            f'[auth] strategy: keystone needs the extra "keystone" of this package ({error})'
+        ) from error
+    return keystone_tokens
