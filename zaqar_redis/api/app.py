@@ -23,6 +23,7 @@ from zaqar_redis.api.rest.home import HealthHandlers
 from zaqar_redis.api.rest.messages import MessageHandlers
 from zaqar_redis.api.rest.pools import FlavorHandlers, PoolHandlers, RebalanceHandlers
 from zaqar_redis.api.rest.queues import QueueHandlers
+from zaqar_redis.api.rest.quotas import QuotaHandlers
 from zaqar_redis.api.routes import HandlerSet
 from zaqar_redis.api.server.hot_routes import HotRoutes
 from zaqar_redis.auth.access import Access, open_access
@@ -35,6 +36,8 @@ from zaqar_redis.service.messages import MessageService
 from zaqar_redis.service.pools import FlavorService, PoolService, RebalanceService
 from zaqar_redis.service.queue_channels import QueueChannelService
 from zaqar_redis.service.queues import QueueService
+from zaqar_redis.service.quota_enforcer import QuotaEnforcer
+from zaqar_redis.service.quotas import QuotaService, QuotaSettings
 from zaqar_redis.storage.contract import Driver
 from zaqar_redis.storage.pools import PooledDriver
 from zaqar_redis.storage.pools.rebalance import Rebalancer
@@ -50,6 +53,7 @@ _MOVER_INTERVAL = 5.0
 
 class ApiSettings(msgspec.Struct, frozen=True):
     limits: rules.Limits = rules.Limits()
+    quota: QuotaSettings = QuotaSettings()
     admin_mode: Annotated[
         bool,
         "Serve /v2/health, /v2/pools and /v2/flavors, to everybody who can reach this service.",
@@ -98,8 +102,13 @@ class App:
         settings: ApiSettings,
         channels: Callable[[QueueChannelService], ChannelsFrontEnd | None] | None = None,
         access: Access | None = None,
+        *,
+        for_command: bool = False,
     ) -> None:
-        """*channels*: creates the front end of channels.  *access*: None: that of everybody."""
+        """*channels*: creates the front end of channels.  *access*: None: that of everybody.
+
+        *for_command*: it serves one command of an operator, whom no quota limits.
+        """
         limits = settings.limits
         self.settings = settings
         self._driver = driver
@@ -108,15 +117,21 @@ class App:
         self.long_polls = LongPoll(driver.feed, settings.max_waiting)
         cipher = BodyCipher(settings.encryption_key) if settings.encryption_key else None
         signer = UrlSigner(settings.signing_key)
-        queue_service = QueueService(driver, limits, can_encrypt=cipher is not None)
-        message_service = MessageService(driver, limits, cipher, self.long_polls)
+        pooled = driver if isinstance(driver, PooledDriver) else None
+        quotas, quota_handlers = None, None
+        if pooled is not None:
+            quotas = QuotaEnforcer(pooled, pooled.control.quotas, settings.quota)
+            quota_service = QuotaService(pooled.control.quotas, settings.quota)
+            quota_handlers = QuotaHandlers(quota_service, quotas, limits)
+        self._quotas = None if for_command else quotas
+        queue_service = QueueService(driver, limits, cipher is not None, self._quotas)
+        message_service = MessageService(driver, limits, cipher, self.long_polls, self._quotas)
         claim_service = ClaimService(driver, limits, message_service, self.long_polls)
         queue_channels = QueueChannelService(driver, message_service, limits)
         self._channels = channels(queue_channels) if channels is not None else None
         health = HealthService(
             driver, None if self._channels is None else self._channels.node.engine.ping
         )
-        pooled = driver if isinstance(driver, PooledDriver) else None
 
         handlers = HandlerSet(
             messages=MessageHandlers(message_service, limits, settings.enable_checksum),
@@ -126,11 +141,12 @@ class App:
             pools=PoolHandlers(PoolService(pooled), limits) if pooled else None,
             flavors=FlavorHandlers(FlavorService(pooled), limits) if pooled else None,
             rebalance=RebalanceHandlers(RebalanceService(pooled)) if pooled else None,
+            quotas=quota_handlers,
         )
         self._access = access or open_access(is_admin=settings.admin_mode)
         rest = routes.rest_routes(handlers, limits, self._access.has_admins)
         self.routes = openapi.with_description(rest, limits)
-        self.checks = RequestChecks(limits, signer, self._access)
+        self.checks = RequestChecks(limits, signer, self._access, self._quotas)
         self.request_ids = request_ids()
         middleware: list[Any] = [RequestMiddleware(self.checks, self.request_ids), self]
         if self._channels is not None:
@@ -172,6 +188,8 @@ class App:
     async def process_startup(self, scope: Any, event: Any) -> None:
         await self._driver.start()
         await self._access.authenticator.start()
+        if self._quotas is not None:
+            await self._quotas.start()
         if self._channels is not None:
             await self._channels.node.start()
         self._tasks = [asyncio.create_task(self._sweep(), name="sweeper")]
@@ -188,6 +206,8 @@ class App:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
         finally:
+            if self._quotas is not None:
+                await self._quotas.close()
             await self._access.authenticator.close()
             await self._driver.close()
 

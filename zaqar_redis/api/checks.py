@@ -2,7 +2,7 @@
 """Checks before the handler of every request: who sends it, and whether to serve it.
 
 The order of the checks is stock Zaqar's: signature, content type, Accept, credential,
-Client-ID, project, queue name, policy.  They run only for paths that exist.
+Client-ID, project, queue name, policy, and then our quota.  They run only for paths that exist.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from zaqar_redis.auth.access import Access
 from zaqar_redis.auth.identity import MEMBER, Identity, with_implied
 from zaqar_redis.auth.signed_urls import SignedUrl, UrlSigner
 from zaqar_redis.auth.strategy import project_header
+from zaqar_redis.service.quota_enforcer import QuotaEnforcer
 
 _ACCEPTED = frozenset((b"*/*", b"application/json"))
 
@@ -31,11 +32,14 @@ class RequestChecks:
         limits: rules.Limits,
         signer: UrlSigner,
         access: Access,
+        quotas: QuotaEnforcer | None = None,
     ) -> None:
+        """*quotas*: None: requests are not limited."""
         self._limits = limits
         self._signer = signer
         self._authenticator = access.authenticator
         self._policy = access.policy
+        self._quotas = quotas
         # A client sends many requests.
         self._names = functools.lru_cache(maxsize=4096)(self._check_names)
 
@@ -55,11 +59,16 @@ class RequestChecks:
             raise errors.NotAcceptable
 
     def admit(
-        self, request: Request[Any, Any], action: str | None, queue: str | None
+        self,
+        request: Request[Any, Any],
+        action: str | None,
+        queue: str | None,
+        project: str | None = None,
     ) -> Awaitable[None] | None:
-        """Sets identity, client and project of a request, and asks the policy.
+        """Sets identity, client and project of a request, asks the policy, and counts it.
 
-        *action*: None for a method that its path does not have.  *queue*: the name in the path.
+        *action*: None for a method that its path does not have.  *queue*, *project*: those in the
+        path; the policy is asked about that project, and the request counts for its own.
         Raises what is wrong, and so does what is awaited; it is None when nobody has to be asked
         who sends the request.
         """
@@ -69,15 +78,20 @@ class RequestChecks:
         else:
             found = self._authenticator.identify(headers)
             if type(found) is not Identity:
-                return self._admit_later(found, request, action, queue)
+                return self._admit_later(found, request, action, queue, project)
             identity = found
-        self._authorize(identity, request, action, queue)
+        self._authorize(identity, request, action, queue, project)
         return None
 
     async def _admit_later(
-        self, found: Any, request: Request[Any, Any], action: str | None, queue: str | None
+        self,
+        found: Any,
+        request: Request[Any, Any],
+        action: str | None,
+        queue: str | None,
+        project: str | None,
     ) -> None:
-        self._authorize(await found, request, action, queue)
+        self._authorize(await found, request, action, queue, project)
 
     def _authorize(
         self,
@@ -85,6 +99,7 @@ class RequestChecks:
         request: Request[Any, Any],
         action: str | None,
         queue: str | None,
+        project: str | None,
     ) -> None:
         headers = request.headers
         request.identity = identity
@@ -94,7 +109,10 @@ class RequestChecks:
         if queue is not None:
             rules.queue_name(queue)
         if action is not None:
-            self._policy.authorize(identity, action, request.project, queue or "")
+            target = request.project if project is None else project
+            self._policy.authorize(identity, action, target, queue or "")
+        if self._quotas is not None:
+            self._quotas.check_request(request.project)
 
     def _check_names(
         self, client: bytes | None, project: bytes | None, own_project: str

@@ -44,6 +44,7 @@ _READING = {
     "claims": ("get",),
     "subscription": ("get_all", "get"),
     "topics": ("get_all", "get", "stats"),
+    "quotas": ("get",),
 }
 _WRITING = {
     "queues": ("create", "update", "delete", "purge", "share"),
@@ -56,6 +57,7 @@ _ADMINISTRATION = {
     "pools": ("get_all", "get", "create", "update", "delete", "locate", "rebalance"),
     "flavors": ("create", "update", "delete"),
     "health": ("get",),
+    "quotas": ("get_all", "update", "delete"),
 }
 _OPEN = {"flavors": ("get_all", "get"), "ping": ("get",), "home": ("get",)}
 

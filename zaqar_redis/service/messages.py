@@ -13,17 +13,25 @@ from zaqar_redis.keyspace.script import ComposedVerbs, Steps, verb
 from zaqar_redis.records import ClaimResult, IdempotencyKey, Message, NewMessage, Page, PostResult
 from zaqar_redis.service.encryption import BodyCipher
 from zaqar_redis.service.long_polls import LongPoll
+from zaqar_redis.service.quota_enforcer import QuotaEnforcer
 from zaqar_redis.storage.contract import Driver
 
 
 class MessageService(ComposedVerbs):
     def __init__(
-        self, driver: Driver, limits: rules.Limits, cipher: BodyCipher | None, long_polls: LongPoll
+        self,
+        driver: Driver,
+        limits: rules.Limits,
+        cipher: BodyCipher | None,
+        long_polls: LongPoll,
+        quotas: QuotaEnforcer | None = None,
     ) -> None:
+        """*quotas*: None: posts are not limited."""
         self._store = driver.messages
         self._limits = limits
         self._cipher = cipher
         self._long_polls = long_polls
+        self._quotas = quotas
 
     @verb
     def post(
@@ -36,26 +44,38 @@ class MessageService(ComposedVerbs):
         size: int,
         idempotency_key: IdempotencyKey | None = None,
     ) -> Steps[PostResult]:
-        """Appends all messages or none.  *size* is the request's, in bytes."""
+        """Appends all messages or none.  *size* is the request's, in bytes.
+
+        Raises QuotaExceeded.
+        """
         if not drafts:
             raise errors.BadRequest(why="No messages to enqueue.")
         for message in drafts:
             rules.message_ttl(message.ttl, self._limits)
             rules.message_delay(message.delay, self._limits)
-        while True:
-            try:
-                posted: PostResult = yield self._store.post(
-                    project,
-                    queue,
-                    drafts,
-                    client=client,
-                    default_ttl=self._limits.default_message_ttl,
-                    size=size,
-                    idempotency_key=idempotency_key,
-                )
-                return posted
-            except errors.EncryptionRequired:  # at most once: then they are encrypted
-                drafts = self._encrypted(project, drafts)
+        meter = None if self._quotas is None else self._quotas.meter(project)
+        if meter is not None:
+            stored_size = sum(len(message.body) for message in drafts)
+            charged = yield from meter.charge(queue, len(drafts), stored_size)
+        posted: PostResult | None = None
+        try:
+            while posted is None:
+                try:
+                    posted = yield self._store.post(
+                        project,
+                        queue,
+                        drafts,
+                        client=client,
+                        default_ttl=self._limits.default_message_ttl,
+                        size=size,
+                        idempotency_key=idempotency_key,
+                    )
+                except errors.EncryptionRequired:  # at most once: then they are encrypted
+                    drafts = self._encrypted(project, drafts)
+            return posted
+        finally:
+            if meter is not None and (posted is None or posted.replayed):
+                meter.refund(queue, charged)
 
     @verb
     def list(

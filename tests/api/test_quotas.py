@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Quotas over HTTP: requests for them, and what they refuse."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.api.client import ZaqarTestClient, refused
+from tests.support import servers
+
+UNLIMITED = {"requests": -1, "queues": -1, "messages": -1, "bytes": -1, "sockets": -1}
+
+
+@pytest.fixture(scope="module")
+def running(redis_server: servers.RedisServer) -> Iterator[servers.RunningService]:
+    options: dict[str, dict[str, object]] = {"DEFAULT": {"admin_mode": True}}
+    with servers.service(redis_server.uri, workers=2, options=options) as service:
+        yield service
+
+
+@pytest.fixture
+def limited(
+    running: servers.RunningService, http: httpx.Client, project: str
+) -> Iterator[ZaqarTestClient]:
+    """A client of a project whose quotas the test sets."""
+    client = ZaqarTestClient(http, running.url, project)
+    yield client
+    operator(client).request("DELETE", f"/quotas/{project}")
+
+
+def operator(client: ZaqarTestClient) -> ZaqarTestClient:
+    return client.another_client(f"operator-{uuid.uuid4()}")
+
+
+def set_quota(client: ZaqarTestClient, **limits: int) -> None:
+    answer = operator(client).request("PUT", f"/quotas/{client.project}", limits)
+    assert answer.status_code == 200, answer.text
+
+
+def shown(client: ZaqarTestClient) -> dict[str, Any]:
+    answer = operator(client).get(f"/quotas/{client.project}")
+    assert answer.status_code == 200, answer.text
+    document: dict[str, Any] = answer.json()
+    return document
+
+
+def wait_until_refused(client: ZaqarTestClient, method: str, path: str) -> httpx.Response:
+    """Sends requests until one is refused, when the worker knows the quota; returns its answer."""
+    answers: list[httpx.Response] = []
+
+    def is_refused() -> bool:
+        answers.append(client.request(method, path))
+        return answers[-1].status_code in (403, 429)
+
+    servers.wait_for(is_refused, "a request to be refused")
+    return answers[-1]
+
+
+def test_quota_is_set_shown_replaced_and_removed(limited: ZaqarTestClient) -> None:
+    project = limited.project
+    assert shown(limited) == UNLIMITED | {
+        "project": project,
+        "href": f"/v2/quotas/{project}",
+        "usage": {"queues": 0, "messages": 0, "bytes": 0, "sockets": 0},
+    }
+    set_quota(limited, requests=1000, queues=5)
+    set_quota(limited, messages=7, bytes=-1)
+    found = shown(limited)
+    assert {name: found[name] for name in UNLIMITED} == UNLIMITED | {"messages": 7}
+    for _ in range(2):
+        assert operator(limited).request("DELETE", f"/quotas/{project}").status_code == 204
+    assert shown(limited)["messages"] == -1
+
+
+def test_usage_is_shown(limited: ZaqarTestClient) -> None:
+    limited.send("q", "x" * 1000, "y" * 1000)
+    limited.create("other")
+    usage = shown(limited)["usage"]
+    assert (usage["queues"], usage["messages"], usage["sockets"]) == (2, 2, 0)
+    assert 2000 < usage["bytes"] < 2400
+
+
+def test_quotas_are_listed_in_pages(limited: ZaqarTestClient) -> None:
+    admin = operator(limited)
+    for name in ("b", "c"):
+        path = f"/quotas/{limited.project}-{name}"
+        assert admin.request("PUT", path, {"queues": 1}).status_code == 200
+    set_quota(limited, queues=2)
+    first = admin.get("/quotas", marker=limited.project[:-1], limit=2).json()
+    names = [quota["project"] for quota in first["quotas"]]
+    assert names == [limited.project, f"{limited.project}-b"]
+    assert [quota["queues"] for quota in first["quotas"]] == [2, 1]
+    second = admin.follow(first["links"][0]["href"]).json()
+    assert second["quotas"][0]["project"] == f"{limited.project}-c"
+    refused(admin.get("/quotas", limit=0), 400, "limit")
+
+
+@pytest.mark.parametrize(
+    ("document", "word"),
+    [
+        ({"queues": -2}, "queues"),
+        ({"queues": "5"}, "queues"),
+        ({"bytes": 2**63}, "bytes"),
+        ({"requests": 1.5}, "requests"),
+        ([], "object"),
+    ],
+)
+def test_invalid_quota_is_refused(limited: ZaqarTestClient, document: object, word: str) -> None:
+    answer = operator(limited).request("PUT", f"/quotas/{limited.project}", document)
+    refused(answer, 400, word)
+    assert shown(limited)["queues"] == -1
+
+
+def test_quota_of_an_invalid_project_is_refused(limited: ZaqarTestClient) -> None:
+    admin = operator(limited)
+    refused(admin.request("PUT", f"/quotas/{'x' * 257}", {}), 400, "256")
+    refused(admin.request("PUT", "/quotas/%C3%A4", {}), 400, "ASCII")
+
+
+def test_requests_beyond_the_rate_get_429(limited: ZaqarTestClient) -> None:
+    set_quota(limited, requests=2)
+    answer = wait_until_refused(limited, "GET", "/queues/q")
+    refused(answer, 429, "requests", limited.project, "2")
+    assert answer.json()["title"] == "Too many requests"
+    assert int(answer.headers["Retry-After"]) >= 1
+    before = httpx.get(f"{limited.url}/v2/ping")
+    assert before.status_code == 204
+    assert operator(limited).get("/queues/q").status_code == 200
+
+
+def test_request_refused_by_its_rate_changes_nothing(limited: ZaqarTestClient) -> None:
+    set_quota(limited, requests=0)
+    wait_until_refused(limited, "GET", "/queues/q")
+    refused(limited.create("q"), 429, "requests")
+    refused(limited.post("q", {"body": 1}), 429, "requests")
+    assert shown(limited)["usage"]["queues"] == 0
+
+
+def test_post_beyond_the_quota_of_messages_stores_nothing(limited: ZaqarTestClient) -> None:
+    set_quota(limited, messages=3)
+    limited.send("q", 1)
+    answer = wait_until_refused_post(limited)
+    refused(answer, 403, "messages", limited.project, "3")
+    assert answer.json()["title"] == "Quota exceeded"
+    stored = limited.stats("q")["total"]
+    refused(limited.post("q", *[{"body": 1}] * 4), 403, "messages")
+    assert limited.stats("q")["total"] == stored
+
+
+def wait_until_refused_post(client: ZaqarTestClient) -> httpx.Response:
+    """Posts more than is allowed until the worker knows the quota."""
+    answers: list[httpx.Response] = []
+
+    def is_refused() -> bool:
+        answers.append(client.post("q", *[{"body": 1}] * 4))
+        return answers[-1].status_code == 403
+
+    servers.wait_for(is_refused, "a post to be refused")
+    return answers[-1]
+
+
+def test_queue_beyond_the_quota_is_not_created(limited: ZaqarTestClient) -> None:
+    limited.create("q0")
+    set_quota(limited, queues=1)
+    names = (f"q{number}" for number in range(1, 10_000))
+    refused_names: list[str] = []
+
+    def is_refused() -> bool:
+        name = next(names)
+        if limited.create(name).status_code == 403:
+            refused_names.append(name)
+        return bool(refused_names)
+
+    servers.wait_for(is_refused, "a queue to be refused")
+    listed = [queue["name"] for queue in limited.get("/queues").json()["queues"]]
+    assert refused_names[0] not in listed
+    assert limited.create("q0").status_code == 204
+
+
+def test_two_workers_share_the_rate(running: servers.RunningService, project: str) -> None:
+    rate = 40
+    with contextlib.ExitStack() as stack:
+        # Each has one connection, to one of the workers.
+        clients = [
+            ZaqarTestClient(stack.enter_context(httpx.Client()), running.url, project)
+            for _ in range(16)
+        ]
+        set_quota(clients[0], requests=rate)
+        for client in clients:
+            wait_until_refused(client, "GET", "/queues/q")
+        began = time.monotonic()
+        answers = [client.get("/queues/q") for _ in range(40) for client in clients]
+        seconds = time.monotonic() - began
+    codes = [answer.status_code for answer in answers]
+    # Both buckets together: a burst of two seconds, and then the rate.
+    assert codes.count(200) <= rate * (2 + seconds * 1.3)
+    assert codes.count(429) == len(codes) - codes.count(200) > 0
