@@ -190,15 +190,44 @@ def test_two_workers_share_the_rate(running: servers.RunningService, project: st
         # Each has one connection, to one of the workers.
         clients = [
             ZaqarTestClient(stack.enter_context(httpx.Client()), running.url, project)
-            for _ in range(16)
+            for _ in range(6)
         ]
         set_quota(clients[0], requests=rate)
         for client in clients:
             wait_until_refused(client, "GET", "/queues/q")
         began = time.monotonic()
-        answers = [client.get("/queues/q") for _ in range(40) for client in clients]
+        answers = [client.get("/queues/q") for _ in range(60) for client in clients]
         seconds = time.monotonic() - began
     codes = [answer.status_code for answer in answers]
     # Both buckets together: a burst of two seconds, and then the rate.
     assert codes.count(200) <= rate * (2 + seconds * 1.3)
     assert codes.count(429) == len(codes) - codes.count(200) > 0
+
+
+def test_project_sees_its_own_quota_and_no_other(api: ZaqarTestClient) -> None:
+    own = api.get(f"/quotas/{api.project}")
+    assert (own.status_code, own.json()["queues"]) == (200, -1)
+    refused(api.get("/quotas/another"), 403, "another")
+    for method in ("PUT", "DELETE"):
+        assert api.request(method, f"/quotas/{api.project}", {"queues": 1}).status_code == 405
+    assert api.get("/quotas").status_code == 404
+
+
+def test_default_quota_holds_for_every_project(
+    redis_server: servers.RedisServer, http: httpx.Client, project: str
+) -> None:
+    options: dict[str, dict[str, object]] = {
+        "DEFAULT": {"admin_mode": True},
+        "quota": {"queues": 1, "messages": 2},
+    }
+    with servers.service(redis_server.uri, options=options) as running:
+        client = ZaqarTestClient(http, running.url, project)
+        client.send("q", 1, 2)
+        refused(client.post("q", {"body": 3}), 403, "messages", "2 are used")
+        refused(client.create("r"), 403, "queues")
+        assert client.counts("q") == (2, 0, 2)
+        found = shown(client)
+        assert (found["queues"], found["messages"]) == (1, 2)
+        assert found["usage"]["messages"] == 2
+        set_quota(client, queues=-1)
+        assert shown(client)["messages"] == 2

@@ -57,7 +57,7 @@ class Worker:
 
     async def post(self, *bodies: bytes, queue: str = "q", project: str = "p") -> None:
         drafts = [NewMessage(body=body) for body in bodies]
-        await self.messages.post(project, queue, drafts, client="c", size=0)
+        await self.messages.post(project, queue, drafts, client="c", size=sum(map(len, bodies)))
 
     async def create(self, queue: str, project: str = "p") -> bool:
         return await self.queues.create(project, queue, {})
@@ -95,20 +95,22 @@ async def refused(call: Awaitable[Any], quota: str, limit: int, used: int) -> No
 
 def test_without_quotas_everything_is_let_through() -> None:
     async def test(worker: Worker) -> None:
+        assert not worker.enforcer.limits_requests
+        assert not worker.enforcer.limits_storage
         assert worker.let_through(1000) == 1000
         assert worker.enforcer.meter("p") is None
-        worker.enforcer.check_socket("p")
+        worker.enforcer.add_socket("p")
 
     run(test)
 
 
 def test_requests_beyond_the_rate_are_refused_until_there_is_a_token() -> None:
     async def test(worker: Worker) -> None:
-        assert worker.let_through() == 20
+        assert worker.let_through() == 10
         with pytest.raises(errors.TooManyRequests, match=r'"requests".*\bp\b.*10') as error:
             worker.enforcer.check_request("p")
         assert error.value.retry == 1
-        assert worker.let_through(project="other") == 20
+        assert worker.let_through(project="other") == 10
         worker.now += 1
         assert worker.let_through() == 10
 
@@ -119,7 +121,7 @@ def test_workers_share_the_rate_of_a_project() -> None:
     async def test(*workers: Worker) -> None:
         for worker in workers:
             await worker.enforcer.report()
-        assert [worker.let_through() for worker in workers] == [16, 16, 16, 16]
+        assert [worker.let_through() for worker in workers] == [8, 8, 8, 8]
         for worker in workers:
             worker.now += 0.5
         assert [worker.let_through() for worker in workers] == [4, 4, 4, 4]
@@ -131,15 +133,15 @@ def test_changed_quota_holds_after_the_next_report() -> None:
     async def test(worker: Worker) -> None:
         await worker.store.put("p", Quota(requests=-1))
         await worker.store.put("q", Quota(requests=3, messages=1))
-        assert worker.let_through() == 20
+        assert worker.let_through() == 10
         await worker.enforcer.report()
-        assert (worker.let_through(), worker.let_through(project="q")) == (200, 6)
+        assert (worker.let_through(), worker.let_through(project="q")) == (200, 3)
         await worker.post(b"1", project="q")
         await refused(worker.post(b"2", project="q"), "messages", 1, 1)
         await worker.store.delete("p")
         await worker.store.put("q", Quota(requests=30, messages=2))
         await worker.enforcer.report()
-        assert worker.let_through() == 20
+        assert worker.let_through() == 10
         assert worker.let_through(project="q") == 0
         worker.now += 1
         assert worker.let_through(project="q") == 30
@@ -255,18 +257,21 @@ def test_usage_of_a_project_without_quota_is_measured_when_it_is_asked_for() -> 
 
 def test_sockets_of_all_workers_count() -> None:
     async def test(one: Worker, two: Worker) -> None:
-        with one.enforcer.open_socket("p"), one.enforcer.open_socket("other"):
-            two.enforcer.check_socket("p")
-            with two.enforcer.open_socket("p"):
-                for worker in (one, two, one):
-                    await worker.enforcer.report()
-                for worker in (one, two):
-                    with pytest.raises(errors.QuotaExceeded, match='"sockets"'):
-                        worker.enforcer.check_socket("p")
-                assert (one.enforcer.sockets("p"), two.enforcer.sockets("other")) == (2, 1)
-            await two.enforcer.report()
-            await one.enforcer.report()
-            one.enforcer.check_socket("p")
-        assert one.enforcer.sockets("p") == 0
+        for worker in (one, two):
+            worker.enforcer.add_socket("p")
+        one.enforcer.add_socket("other")
+        for worker in (one, two, one):
+            await worker.enforcer.report()
+        for worker in (one, two):
+            with pytest.raises(errors.QuotaExceeded, match='"sockets"'):
+                worker.enforcer.add_socket("p")
+            assert worker.enforcer.sockets("p") == 2
+        assert two.enforcer.sockets("other") == 1
+        two.enforcer.remove_socket("p")
+        two.enforcer.add_socket("p")
+        two.enforcer.remove_socket("p")
+        await two.enforcer.report()
+        await one.enforcer.report()
+        one.enforcer.add_socket("p")
 
     run(test, workers=2, sockets=2)

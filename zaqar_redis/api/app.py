@@ -129,6 +129,8 @@ class App:
         claim_service = ClaimService(driver, limits, message_service, self.long_polls)
         queue_channels = QueueChannelService(driver, message_service, limits)
         self._channels = channels(queue_channels) if channels is not None else None
+        if self._channels is not None:
+            self._channels.node.sessions.quota = self._quotas
         health = HealthService(
             driver, None if self._channels is None else self._channels.node.engine.ping
         )

@@ -111,8 +111,9 @@ class RequestChecks:
         if action is not None:
             target = request.project if project is None else project
             self._policy.authorize(identity, action, target, queue or "")
-        if self._quotas is not None:
-            self._quotas.check_request(request.project)
+        quotas = self._quotas
+        if quotas is not None and quotas.limits_requests:
+            quotas.check_request(request.project)
 
     def _check_names(
         self, client: bytes | None, project: bytes | None, own_project: str

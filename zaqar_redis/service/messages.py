@@ -53,10 +53,10 @@ class MessageService(ComposedVerbs):
         for message in drafts:
             rules.message_ttl(message.ttl, self._limits)
             rules.message_delay(message.delay, self._limits)
-        meter = None if self._quotas is None else self._quotas.meter(project)
-        if meter is not None:
-            stored_size = sum(len(message.body) for message in drafts)
-            charged = yield from meter.charge(queue, len(drafts), stored_size)
+        quotas, is_new = self._quotas, False
+        meter = quotas.meter(project) if quotas is not None and quotas.limits_storage else None
+        if meter is not None and not meter.add_to_known(queue, len(drafts), size):
+            is_new = yield from meter.add(queue, len(drafts), size)
         posted: PostResult | None = None
         try:
             while posted is None:
@@ -75,7 +75,7 @@ class MessageService(ComposedVerbs):
             return posted
         finally:
             if meter is not None and (posted is None or posted.replayed):
-                meter.refund(queue, charged)
+                meter.take_back(queue, len(drafts), size, is_new=is_new)
 
     @verb
     def list(

@@ -40,16 +40,17 @@ class QueueService(ComposedVerbs):
         Raises QuotaExceeded.
         """
         self._check(metadata)
-        meter = None if self._quotas is None else self._quotas.meter(project)
+        quotas, is_new = self._quotas, False
+        meter = quotas.meter(project) if quotas is not None and quotas.limits_storage else None
         if meter is not None:
-            charged = yield from meter.charge(queue)
+            is_new = yield from meter.add(queue)
         created: bool | None = None
         try:
             created = yield self._store.create(project, queue, metadata)
             return bool(created)
         finally:
             if meter is not None and created is None:
-                meter.refund(queue, charged)
+                meter.take_back(queue, 0, 0, is_new=is_new)
 
     @verb
     def get(self, project: str, queue: str) -> Steps[dict[str, Any]]:

@@ -9,13 +9,12 @@ What is stored is measured (`service.usage`).  So quotas hold approximately.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import math
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from zaqar_redis import errors
 from zaqar_redis.records import Quota
@@ -89,15 +88,13 @@ class QuotaEnforcer:
 
     def check_request(self, project: str) -> None:
         """Counts a request.  Raises TooManyRequests."""
-        if not self._limits_requests:
-            return
         bucket = self._buckets.get(project)
         if bucket is None:
             rate = self._share(project)
             if rate is None:
                 return
-            bucket = self._buckets[project] = TokenBucket(rate, self._now())
-        seconds = bucket.take(self._now())
+            bucket = self._buckets[project] = TokenBucket(rate, self._now)
+        seconds = bucket.take()
         if seconds:
             raise errors.TooManyRequests(
                 project=project, limit=self.quota(project).requests, seconds=math.ceil(seconds)
@@ -113,7 +110,8 @@ class QuotaEnforcer:
     def meter(self, project: str) -> UsageMeter | None:
         """Returns the meter of a project whose quota limits what it stores; None: it does not."""
         meter = self._meters.get(project)
-        if meter is not None or not self._limits_storage:
+        if meter is not None:
+            meter.was_used = True
             return meter
         quota = self.quota(project)
         return self._add_meter(project, quota) if _limits_storage(quota) else None
@@ -136,25 +134,21 @@ class QuotaEnforcer:
         """Returns how many sockets a project has open, at all workers."""
         return self._sockets[project] + self._other_sockets[project]
 
-    def check_socket(self, project: str) -> None:
-        """Raises QuotaExceeded unless the project may open one more socket."""
+    def add_socket(self, project: str) -> None:
+        """Counts one more socket.  Raises QuotaExceeded, and counts none."""
         limit = self.quota(project).sockets
         used = self.sockets(project)
         if limit is not None and 0 <= limit <= used:
             raise errors.QuotaExceeded(
                 quota="sockets", project=project, limit=limit, used=used, more=1
             )
-
-    @contextlib.contextmanager
-    def open_socket(self, project: str) -> Iterator[None]:
-        """Counts a socket while it is open."""
         self._sockets[project] += 1
-        try:
-            yield
-        finally:
-            self._sockets[project] -= 1
-            if not self._sockets[project]:
-                del self._sockets[project]
+
+    def remove_socket(self, project: str) -> None:
+        """Forgets a socket that `add_socket` has counted."""
+        self._sockets[project] -= 1
+        if not self._sockets[project]:
+            del self._sockets[project]
 
     # In the background
 
@@ -165,8 +159,7 @@ class QuotaEnforcer:
                 await self.report()
             except Exception:  # the service goes on, and the next report may succeed
                 LOG.exception("cannot read the quotas", extra={"action": "quotas_failed"})
-            now = self._now()
-            for project in [each for each, bucket in self._buckets.items() if bucket.is_full(now)]:
+            for project in [each for each, bucket in self._buckets.items() if bucket.is_full()]:
                 del self._buckets[project]
 
     async def report(self) -> None:
@@ -188,7 +181,7 @@ class QuotaEnforcer:
             }
             self._note_limited()
             for project, meter in self._meters.items():
-                meter.quota = self.quota(project)
+                meter.set_quota(self.quota(project))
         for project, bucket in [*self._buckets.items()]:
             rate = self._share(project)
             if rate is None:
@@ -197,10 +190,10 @@ class QuotaEnforcer:
                 bucket.set_rate(rate)
 
     def _note_limited(self) -> None:
-        """Notes what is limited for any project: a request looks for no other limits."""
+        """Notes what is limited for any project: nobody looks for other limits."""
         quotas = (self._default, *self._quotas.values())
-        self._limits_requests = any(quota.requests != -1 for quota in quotas)
-        self._limits_storage = any(map(_limits_storage, quotas))
+        self.limits_requests = any(quota.requests != -1 for quota in quotas)
+        self.limits_storage = any(map(_limits_storage, quotas))
 
     async def _keep_measuring(self) -> None:
         while True:

@@ -3,20 +3,27 @@
 
 from __future__ import annotations
 
-#: Seconds for which an idle bucket saves up: clients send in bursts.
-_BURST_SECONDS = 2.0
+from collections.abc import Callable
+
+#: Seconds for which a bucket saves up: clients send in bursts.
+_BURST_SECONDS = 1.0
 #: Seconds until a bucket without a rate is to be tried again: its rate may have changed.
 _CLOSED_SECONDS = 60.0
 
 
 class TokenBucket:
-    """Full at first.  Times are in seconds, by one clock of the caller's."""
+    """Full at first.
 
-    __slots__ = ("_at", "_rate", "_size", "_tokens")
+    It looks at the clock only when it is empty, for that costs as much as all else: so it may let
+    through at once what it has, and what it has saved up since it was filled last.
+    """
 
-    def __init__(self, rate: float, now: float) -> None:
-        """*rate*: tokens a second."""
-        self._at = now
+    __slots__ = ("_filled_at", "_now", "_rate", "_size", "_tokens")
+
+    def __init__(self, rate: float, now: Callable[[], float]) -> None:
+        """*rate*: tokens a second.  *now*: the clock, in seconds."""
+        self._now = now
+        self._filled_at = now()
         self._tokens = 0.0
         self.set_rate(rate)
         self._tokens = self._size
@@ -28,19 +35,20 @@ class TokenBucket:
         self._size = max(1.0, rate * _BURST_SECONDS) if rate > 0 else 0.0
         self._tokens = min(self._tokens, self._size)
 
-    def take(self, now: float) -> float:
+    def take(self) -> float:
         """Takes a token and returns 0.0, or returns the seconds until there is one."""
-        tokens = self._filled(now)
-        self._at = now
+        if self._tokens >= 1.0:
+            self._tokens -= 1.0
+            return 0.0
+        now = self._now()
+        tokens = min(self._size, self._tokens + (now - self._filled_at) * self._rate)
+        self._filled_at = now
         if tokens >= 1.0:
             self._tokens = tokens - 1.0
             return 0.0
         self._tokens = tokens
         return (1.0 - tokens) / self._rate if self._rate > 0 else _CLOSED_SECONDS
 
-    def is_full(self, now: float) -> bool:
+    def is_full(self) -> bool:
         """Returns whether the bucket is as good as a new one."""
-        return self._filled(now) >= self._size
-
-    def _filled(self, now: float) -> float:
-        return min(self._size, self._tokens + (now - self._at) * self._rate)
+        return self._tokens + (self._now() - self._filled_at) * self._rate >= self._size

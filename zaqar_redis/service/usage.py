@@ -7,6 +7,7 @@ Nothing is counted in the store itself, so that posting costs the same with quot
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from typing import NamedTuple
 
@@ -26,19 +27,6 @@ class StoredUsage(NamedTuple):
     messages: int = 0
     #: of stored messages
     bytes: int = 0
-
-    def plus(self, more: StoredUsage) -> StoredUsage:
-        return StoredUsage(
-            self.queues + more.queues, self.messages + more.messages, self.bytes + more.bytes
-        )
-
-    def minus(self, less: StoredUsage) -> StoredUsage:
-        """Returns the difference, without negative numbers."""
-        return StoredUsage(
-            max(0, self.queues - less.queues),
-            max(0, self.messages - less.messages),
-            max(0, self.bytes - less.bytes),
-        )
 
 
 async def measure(queues: Queues, project: str) -> StoredUsage:
@@ -60,17 +48,14 @@ class UsageMeter:
     """The usage of one project, and its quota; of one worker.
 
     Between two measurements it counts what this worker lets through, but neither what others
-    do nor what is deleted.
+    do nor what is deleted.  Bytes are those of requests then.
     """
 
     def __init__(self, queues: Queues, project: str, quota: Quota) -> None:
         """*quota*: all its limits are given."""
         self._queues = queues
         self._project = project
-        self.quota = quota
-        self.usage = StoredUsage()
-        #: let through since the measurement began that is running now, or was the last one
-        self._since = StoredUsage()
+        self._queue_count = self._messages = self._bytes = 0
         #: queues that existed after the last measurement
         self._known: set[str] = set()
         self._is_measured = False
@@ -78,10 +63,21 @@ class UsageMeter:
         self._next_at = 0.0
         #: since the last measurement
         self.was_used = True
+        self.set_quota(quota)
+
+    def set_quota(self, quota: Quota) -> None:
+        """Changes the quota; all its limits are given."""
+        self._quota = quota
+        self._messages_max = _most(quota.messages)
+        self._bytes_max = _most(quota.bytes)
 
     @property
     def is_due(self) -> bool:
         return self._is_measured and time.monotonic() >= self._next_at
+
+    @property
+    def usage(self) -> StoredUsage:
+        return StoredUsage(self._queue_count, self._messages, self._bytes)
 
     async def current(self) -> StoredUsage:
         """Returns the usage, measured at most some seconds ago."""
@@ -90,38 +86,51 @@ class UsageMeter:
             await self.measure()
         return self.usage
 
-    def charge(self, queue: str, messages: int = 0, size: int = 0) -> Steps[StoredUsage]:
-        """Adds messages, and a queue if it does not exist yet; returns what was added.
+    def add_to_known(self, queue: str, messages: int, size: int) -> bool:
+        """Adds messages to a queue that is known to exist, if the quota allows it.
+
+        Returns False, and adds nothing, when `add` must find out more.
+        """
+        if queue not in self._known:
+            return False
+        all_messages, all_bytes = self._messages + messages, self._bytes + size
+        if all_messages > self._messages_max or all_bytes > self._bytes_max:
+            return False
+        self._messages, self._bytes = all_messages, all_bytes
+        return True
+
+    def add(self, queue: str, messages: int = 0, size: int = 0) -> Steps[bool]:
+        """Adds messages, and the queue if it does not exist yet; returns whether it does not.
 
         Raises QuotaExceeded, and adds nothing, when a limit does not allow it.
         """
         self.was_used = True
         if not self._is_measured:
             yield self.measure()
-        is_new = 0
-        if self.quota.queues != -1 and queue not in self._known:
-            is_new = int((yield self._queues.get(self._project, queue)) is None)
-            if queue in self._known:  # another request was faster
-                is_new = 0
-        quota, usage = self.quota, self.usage
-        self._check("queues", quota.queues, usage.queues, is_new)
-        self._check("messages", quota.messages, usage.messages, messages)
-        self._check("bytes", quota.bytes, usage.bytes, size)
-        if quota.queues != -1:
-            self._known.add(queue)
-        added = StoredUsage(is_new, messages, size)
-        self.usage, self._since = usage.plus(added), self._since.plus(added)
-        return added
+        is_new = False
+        if self._quota.queues != -1 and queue not in self._known:
+            found = yield self._queues.get(self._project, queue)
+            is_new = found is None and queue not in self._known  # others may have been faster
+        self._check("queues", self._quota.queues, self._queue_count, int(is_new))
+        self._check("messages", self._quota.messages, self._messages, messages)
+        self._check("bytes", self._quota.bytes, self._bytes, size)
+        self._known.add(queue)
+        self._queue_count += is_new
+        self._messages += messages
+        self._bytes += size
+        return is_new
 
-    def refund(self, queue: str, added: StoredUsage) -> None:
-        """Takes back what `charge` has added: it was not stored."""
-        # A measurement that began meanwhile may not have counted it.
-        self.usage, self._since = self.usage.minus(added), self._since.minus(added)
-        if added.queues:
+    def take_back(self, queue: str, messages: int, size: int, *, is_new: bool) -> None:
+        """Takes back what was added: it was not stored."""
+        # A measurement may have ended meanwhile.
+        self._messages = max(0, self._messages - messages)
+        self._bytes = max(0, self._bytes - size)
+        if is_new:
             self._known.discard(queue)
+            self._queue_count = max(0, self._queue_count - 1)
 
     def _check(self, name: str, limit: int | None, used: int, more: int) -> None:
-        if limit is not None and 0 <= limit < used + more and more:
+        if more and used + more > _most(limit):
             raise errors.QuotaExceeded(
                 quota=name, project=self._project, limit=limit, used=used, more=more
             )
@@ -129,8 +138,8 @@ class UsageMeter:
     def measure(self) -> asyncio.Future[float]:
         """Measures the usage; returns the seconds that it took.
 
-        Whoever asks meanwhile shares the measurement.  What a store that is unavailable has is
-        as it was known, or nothing.
+        Whoever asks meanwhile shares the measurement.  While a store is unavailable, the usage
+        is as it was known.
         """
         if self._measuring is None or self._measuring.done():
             self._measuring = asyncio.ensure_future(self._measure())
@@ -138,16 +147,25 @@ class UsageMeter:
 
     async def _measure(self) -> float:
         began = time.monotonic()
-        self.was_used, self._since = False, StoredUsage()
+        self.was_used = False
+        before = self.usage
         try:
-            # What is let through meanwhile may count twice: rather that than not at all.
             found = await measure(self._queues, self._project)
-            self.usage = found.plus(self._since)
-            self._known.clear()
         except errors.Unavailable:
             pass  # the next measurement may succeed
+        else:
+            # What was let through meanwhile may count twice: rather that than not at all.
+            now = self.usage
+            self._queue_count = found.queues + max(0, now.queues - before.queues)
+            self._messages = found.messages + max(0, now.messages - before.messages)
+            self._bytes = found.bytes + max(0, now.bytes - before.bytes)
+            self._known.clear()
         finally:
             self._is_measured = True
             ended = time.monotonic()
             self._next_at = ended + _INTERVAL
         return ended - began
+
+
+def _most(limit: int | None) -> float:
+    return math.inf if limit is None or limit < 0 else limit
