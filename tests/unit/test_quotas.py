@@ -24,7 +24,7 @@ T = TypeVar("T")
 LIMITS = rules.Limits()
 
 
-class Worker:
+class QuotaWorker:
     """The services of a worker over a store in memory, with a clock for requests."""
 
     def __init__(self, uri: str, defaults: QuotaSettings) -> None:
@@ -74,7 +74,7 @@ def run(test: Callable[..., Awaitable[None]], workers: int = 1, **limits: int) -
     uri = f"memory://{uuid.uuid4()}"
 
     async def steps() -> None:
-        started = [Worker(uri, QuotaSettings(**limits)) for _ in range(workers)]
+        started = [QuotaWorker(uri, QuotaSettings(**limits)) for _ in range(workers)]
         for worker in started:
             await worker.start()
         try:
@@ -94,7 +94,7 @@ async def refused(call: Awaitable[Any], quota: str, limit: int, used: int) -> No
 
 
 def test_without_quotas_everything_is_let_through() -> None:
-    async def test(worker: Worker) -> None:
+    async def test(worker: QuotaWorker) -> None:
         assert not worker.enforcer.limits_requests
         assert not worker.enforcer.limits_storage
         assert worker.let_through(1000) == 1000
@@ -105,7 +105,7 @@ def test_without_quotas_everything_is_let_through() -> None:
 
 
 def test_requests_beyond_the_rate_are_refused_until_there_is_a_token() -> None:
-    async def test(worker: Worker) -> None:
+    async def test(worker: QuotaWorker) -> None:
         assert worker.let_through() == 10
         with pytest.raises(errors.TooManyRequests, match=r'"requests".*\bp\b.*10') as error:
             worker.enforcer.check_request("p")
@@ -118,7 +118,7 @@ def test_requests_beyond_the_rate_are_refused_until_there_is_a_token() -> None:
 
 
 def test_workers_share_the_rate_of_a_project() -> None:
-    async def test(*workers: Worker) -> None:
+    async def test(*workers: QuotaWorker) -> None:
         for worker in workers:
             await worker.enforcer.report()
         assert [worker.let_through() for worker in workers] == [8, 8, 8, 8]
@@ -130,7 +130,7 @@ def test_workers_share_the_rate_of_a_project() -> None:
 
 
 def test_changed_quota_holds_after_the_next_report() -> None:
-    async def test(worker: Worker) -> None:
+    async def test(worker: QuotaWorker) -> None:
         await worker.store.put("p", Quota(requests=-1))
         await worker.store.put("q", Quota(requests=3, messages=1))
         assert worker.let_through() == 10
@@ -152,7 +152,7 @@ def test_changed_quota_holds_after_the_next_report() -> None:
 
 
 def test_messages_beyond_the_quota_are_refused_all_or_none() -> None:
-    async def test(worker: Worker) -> None:
+    async def test(worker: QuotaWorker) -> None:
         await worker.post(b"1", b"2", b"3")
         await refused(worker.post(b"4", b"5", b"6"), "messages", 5, 3)
         assert (await worker.queues.stats("p", "q")).total == 3
@@ -164,7 +164,7 @@ def test_messages_beyond_the_quota_are_refused_all_or_none() -> None:
 
 
 def test_bytes_beyond_the_quota_are_refused() -> None:
-    async def test(worker: Worker) -> None:
+    async def test(worker: QuotaWorker) -> None:
         body = b'"' + b"x" * 498 + b'"'
         await worker.post(body)
         await refused(worker.post(body, body), "bytes", 1400, 500)
@@ -177,7 +177,7 @@ def test_bytes_beyond_the_quota_are_refused() -> None:
 
 
 def test_queues_beyond_the_quota_are_refused_also_to_posts() -> None:
-    async def test(worker: Worker) -> None:
+    async def test(worker: QuotaWorker) -> None:
         assert await worker.create("a")
         await worker.post(b"1", queue="b")
         await refused(worker.create("c"), "queues", 2, 2)
@@ -194,7 +194,7 @@ def test_queues_beyond_the_quota_are_refused_also_to_posts() -> None:
 
 
 def test_concurrent_posts_do_not_pass_the_quota_together() -> None:
-    async def test(worker: Worker) -> None:
+    async def test(worker: QuotaWorker) -> None:
         posts = (worker.post(b"1", queue=f"q{number % 7}") for number in range(50))
         answers = await asyncio.gather(*posts, return_exceptions=True)
         assert sum(answer is None for answer in answers) == 10
@@ -205,7 +205,7 @@ def test_concurrent_posts_do_not_pass_the_quota_together() -> None:
 
 
 def test_measurement_finds_what_others_store_and_what_is_deleted() -> None:
-    async def test(one: Worker, two: Worker) -> None:
+    async def test(one: QuotaWorker, two: QuotaWorker) -> None:
         await one.post(b"1")
         await two.post(b"2", b"3")
         assert (await one.measured()).messages == 3
@@ -218,7 +218,7 @@ def test_measurement_finds_what_others_store_and_what_is_deleted() -> None:
 
 
 def test_first_post_of_a_worker_knows_what_is_stored_already() -> None:
-    async def test(one: Worker, two: Worker) -> None:
+    async def test(one: QuotaWorker, two: QuotaWorker) -> None:
         await one.post(b"1", b"2")
         await refused(two.post(b"3"), "messages", 2, 2)
 
@@ -226,7 +226,7 @@ def test_first_post_of_a_worker_knows_what_is_stored_already() -> None:
 
 
 def test_post_that_fails_uses_nothing_of_the_quota() -> None:
-    async def test(worker: Worker) -> None:
+    async def test(worker: QuotaWorker) -> None:
         await worker.queues.create("p", "small", {"_max_messages_post_size": 10})
         drafts = [NewMessage(body=b"1"), NewMessage(body=b"2")]
         for _ in range(3):
@@ -238,7 +238,7 @@ def test_post_that_fails_uses_nothing_of_the_quota() -> None:
 
 
 def test_usage_of_many_queues_is_measured_in_pages() -> None:
-    async def test(worker: Worker) -> None:
+    async def test(worker: QuotaWorker) -> None:
         for number in range(250):
             await worker.post(b"1", queue=f"q{number}")
         assert (await worker.measured())[:2] == (250, 250)
@@ -248,7 +248,7 @@ def test_usage_of_many_queues_is_measured_in_pages() -> None:
 
 
 def test_usage_of_a_project_without_quota_is_measured_when_it_is_asked_for() -> None:
-    async def test(worker: Worker) -> None:
+    async def test(worker: QuotaWorker) -> None:
         await worker.post(b"1")
         assert (await worker.enforcer.usage("p"))[:2] == (1, 1)
 
@@ -256,7 +256,7 @@ def test_usage_of_a_project_without_quota_is_measured_when_it_is_asked_for() -> 
 
 
 def test_sockets_of_all_workers_count() -> None:
-    async def test(one: Worker, two: Worker) -> None:
+    async def test(one: QuotaWorker, two: QuotaWorker) -> None:
         for worker in (one, two):
             worker.enforcer.add_socket("p")
         one.enforcer.add_socket("other")
