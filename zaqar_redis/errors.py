@@ -104,6 +104,8 @@ class Unauthenticated(Problem):
 
 
 class Forbidden(Problem):
+    """The policy does not allow this to whoever sends the request."""
+
     message = "{why}"
     status, code, title = 403, 1200, "Not authorized"
 

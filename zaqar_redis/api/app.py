@@ -14,6 +14,7 @@ from msgspec import Meta
 
 from zaqar_redis import errors, rules
 from zaqar_redis.api import openapi, resources, routes
+from zaqar_redis.api.audit import RequestAudit
 from zaqar_redis.api.checks import RequestChecks
 from zaqar_redis.api.endpoints import request_ids
 from zaqar_redis.api.exchange import Receive, Send
@@ -27,6 +28,8 @@ from zaqar_redis.api.rest.quotas import QuotaHandlers
 from zaqar_redis.api.routes import HandlerSet
 from zaqar_redis.api.server.hot_routes import HotRoutes
 from zaqar_redis.auth.access import Access, open_access
+from zaqar_redis.auth.audit import AuditLog, AuditSettings
+from zaqar_redis.auth.policy import RELOAD_INTERVAL
 from zaqar_redis.auth.signed_urls import UrlSigner
 from zaqar_redis.service.claims import ClaimService
 from zaqar_redis.service.encryption import BodyCipher
@@ -102,12 +105,14 @@ class App:
         settings: ApiSettings,
         channels: Callable[[QueueChannelService], ChannelsFrontEnd | None] | None = None,
         access: Access | None = None,
+        audit: AuditSettings | None = None,
         *,
         for_command: bool = False,
     ) -> None:
-        """*channels*: creates the front end of channels.  *access*: None: that of everybody.
+        """*channels*: creates the front end of channels.
 
-        *for_command*: it serves one command of an operator, whom no quota limits.
+        *access*: None: that of everybody.  *audit*: None: there is no audit log.  *for_command*:
+        it serves one command of an operator, whom no quota limits.
         """
         limits = settings.limits
         self.settings = settings
@@ -150,11 +155,16 @@ class App:
         self.routes = openapi.with_description(rest, limits)
         self.checks = RequestChecks(limits, signer, self._access, self._quotas)
         self.request_ids = request_ids()
-        middleware: list[Any] = [RequestMiddleware(self.checks, self.request_ids), self]
+        self._audit_log = None if audit is None else AuditLog(audit)
+        self.audit = RequestAudit(self._audit_log)
+        middleware: list[Any] = [
+            RequestMiddleware(self.checks, self.request_ids, self.audit),
+            self,
+        ]
         if self._channels is not None:
             self.routes += self._channels.routes
             middleware.append(self._channels.middleware)
-        self.hot_routes = HotRoutes(self.routes)
+        self.hot_routes = HotRoutes(self.routes, self.audit.covers)
         self._sockets: dict[str, routes.WebSocketHandler] = {
             route.path: route.websocket for route in self.routes if route.websocket
         }
@@ -194,7 +204,10 @@ class App:
             await self._quotas.start()
         if self._channels is not None:
             await self._channels.node.start()
-        self._tasks = [asyncio.create_task(self._sweep(), name="sweeper")]
+        self._tasks = [
+            asyncio.create_task(self._sweep(), name="sweeper"),
+            asyncio.create_task(self._forget_admitted(), name="admissions"),
+        ]
         if isinstance(self._driver, PooledDriver):
             jobs = self._driver.jobs
             self._tasks.append(asyncio.create_task(self._move(jobs), name="mover"))
@@ -212,6 +225,13 @@ class App:
                 await self._quotas.close()
             await self._access.authenticator.close()
             await self._driver.close()
+            if self._audit_log is not None:
+                self._audit_log.close()
+
+    async def _forget_admitted(self) -> None:
+        while True:
+            await asyncio.sleep(RELOAD_INTERVAL)
+            self.checks.forget()
 
     async def _move(self, jobs: Rebalancer) -> None:
         while True:

@@ -24,6 +24,11 @@ from zaqar_redis.service.quota_enforcer import QuotaEnforcer
 _ACCEPTED = frozenset((b"*/*", b"application/json"))
 
 
+#: Requests that a process remembers to have admitted: some MB.
+_ADMITTED_MAX = 16_384
+_Request = tuple[Identity, str | None, bytes | None, bytes | None, str | None, str | None]
+
+
 class RequestChecks:
     """The checks; the fast path and the ASGI path run them."""
 
@@ -37,11 +42,11 @@ class RequestChecks:
         """*quotas*: None: requests are not limited."""
         self._limits = limits
         self._signer = signer
-        self._authenticator = access.authenticator
+        self._identify = access.authenticator.identify
         self._policy = access.policy
         self._quotas = quotas
-        # A client sends many requests.
-        self._names = functools.lru_cache(maxsize=4096)(self._check_names)
+        #: project and client by identity, action, headers of both, queue and project in the path
+        self._admitted: dict[_Request, tuple[str, str]] = {}
 
     def check_head(self, method: str, request: Request[Any, Any]) -> None:
         """Raises what is wrong with a request, whoever sends it."""
@@ -63,24 +68,24 @@ class RequestChecks:
         request: Request[Any, Any],
         action: str | None,
         queue: str | None,
-        project: str | None = None,
+        target: str | None = None,
     ) -> Awaitable[None] | None:
         """Sets identity, client and project of a request, asks the policy, and counts it.
 
-        *action*: None for a method that its path does not have.  *queue*, *project*: those in the
-        path; the policy is asked about that project, and the request counts for its own.
+        *action*: None for a method that its path does not have.  *queue*: the name in the
+        path.  *target*: the project in the path, which the policy is asked about; None: there is
+        none, so that it is the request's.
         Raises what is wrong, and so does what is awaited; it is None when nobody has to be asked
         who sends the request.
         """
         headers = request.headers
         if b"url-signature" in headers:  # the signature was checked: it says what is allowed
-            identity = _signed_identity(project_header(headers))
+            found: Any = _signed_identity(project_header(headers))
         else:
-            found = self._authenticator.identify(headers)
+            found = self._identify(headers)
             if type(found) is not Identity:
-                return self._admit_later(found, request, action, queue, project)
-            identity = found
-        self._authorize(identity, request, action, queue, project)
+                return self._admit_later(found, request, action, queue, target)
+        self._authorize(found, request, action, queue, target)
         return None
 
     async def _admit_later(
@@ -89,9 +94,9 @@ class RequestChecks:
         request: Request[Any, Any],
         action: str | None,
         queue: str | None,
-        project: str | None,
+        target: str | None,
     ) -> None:
-        self._authorize(await found, request, action, queue, project)
+        self._authorize(await found, request, action, queue, target)
 
     def _authorize(
         self,
@@ -99,28 +104,34 @@ class RequestChecks:
         request: Request[Any, Any],
         action: str | None,
         queue: str | None,
-        project: str | None,
+        target: str | None,
     ) -> None:
         headers = request.headers
         request.identity = identity
-        request.project, request.client = self._names(
-            headers.get(b"client-id"), project_header(headers), identity.project
-        )
-        if queue is not None:
-            rules.queue_name(queue)
-        if action is not None:
-            target = request.project if project is None else project
-            self._policy.authorize(identity, action, target, queue or "")
+        client, project = headers.get(b"client-id"), project_header(headers)
+        known = self._admitted.get((identity, action, client, project, queue, target))
+        if known is not None:
+            request.project, request.client = known
+        else:
+            request.client = rules.client_id(_text(client), self._limits)
+            named = identity.project or None if project is None else _text(project)
+            request.project = rules.project_id(named)
+            if queue is not None:
+                rules.queue_name(queue)
+            if action is not None:
+                asked = request.project if target is None else target
+                self._policy.authorize(identity, action, asked, queue or "")
+                if len(self._admitted) == _ADMITTED_MAX:
+                    self._admitted.clear()
+                admitted = request.project, request.client
+                self._admitted[identity, action, client, project, queue, target] = admitted
         quotas = self._quotas
         if quotas is not None and quotas.limits_requests:
             quotas.check_request(request.project)
 
-    def _check_names(
-        self, client: bytes | None, project: bytes | None, own_project: str
-    ) -> tuple[str, str]:
-        known = rules.client_id(_text(client), self._limits)
-        named = own_project or None if project is None else _text(project)
-        return rules.project_id(named), known
+    def forget(self) -> None:
+        """Forgets who was admitted: the policy may have changed."""
+        self._admitted.clear()
 
     def _check_signature(self, headers: dict[bytes, bytes], method: str, path: str) -> None:
         def shown(name: bytes) -> str:

@@ -23,8 +23,9 @@ _UNGUARDED_MAX = 64 * 1024
 class Endpoint:
     """A route, with what reads its requests."""
 
-    def __init__(self, route: ApiRoute) -> None:
+    def __init__(self, route: ApiRoute, *, is_audited: bool = False) -> None:
         self.route = route
+        self.is_audited = is_audited
         self._handler = route.handler
         #: whether the first parameter of its path is the name of a queue
         self.is_of_queue = "{queue}" in route.path

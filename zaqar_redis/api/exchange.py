@@ -5,10 +5,14 @@ from __future__ import annotations
 
 import abc
 import asyncio
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Generic, TypeVar
 
-from zaqar_redis.auth.identity import Identity
+from zaqar_redis.auth.identity import NOBODY, Identity
+
+#: What oslo.middleware takes for the id of a request of another service.
+_GLOBAL_ID = re.compile(r"req-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 QueryT = TypeVar("QueryT")
 DocumentT = TypeVar("DocumentT")
@@ -41,7 +45,7 @@ class Request(abc.ABC, Generic[QueryT, DocumentT]):
         "query_string",
     )
 
-    #: who sends it; unset on public routes
+    #: who sends it; `NOBODY` on public routes, and until it is known
     identity: Identity
     #: as the route's `query` and `body` say; unset where it has none
     query: QueryT
@@ -59,12 +63,19 @@ class Request(abc.ABC, Generic[QueryT, DocumentT]):
         self.query_string = query_string
         self.headers = headers
         self.data = data
+        self.identity = NOBODY
         self.project = ""
         self.client = ""
 
     @abc.abstractmethod
     def watch_disconnect(self) -> asyncio.Event:
         """Returns an event that is set when the client disconnects."""
+
+    @property
+    def global_id(self) -> str:
+        """The id of the request of another service that has led to this one, or ''."""
+        given = self.header(b"x-openstack-request-id") or ""
+        return given if _GLOBAL_ID.fullmatch(given) else ""
 
     def header(self, name: bytes) -> str | None:
         found = self.headers.get(name)

@@ -75,6 +75,20 @@ _SIGNED = {"type": "apiKey", "in": "header", "name": "URL-Signature"} | {
     "description": "Opens what `share` signed, and what is below it.  `URL-Signature`, "
     "`URL-Expires`, `URL-Methods`, `URL-Paths` (lists with commas) and `X-Project-ID` carry it."
 }
+_CREDENTIALS: dict[str, dict[str, str]] = {
+    "bearer": {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "An access key, as `id.secret`, or a JSON Web Token.",
+    },
+    "basic": {"type": "http", "scheme": "basic", "description": "An access key: id and secret."},
+    "keystone": {
+        "type": "apiKey",
+        "in": "header",
+        "name": "X-Auth-Token",
+        "description": "A token of Keystone.",
+    },
+}
 _ALWAYS = (errors.BadRequest, errors.BadSignature, errors.NotAcceptable)
 
 
@@ -107,7 +121,7 @@ def document(routes: Sequence[ApiRoute], limits: rules.Limits) -> bytes:
     described = {
         "openapi": "3.1.0",
         "info": {"title": "zaqar-redis", "version": "2", "description": _ABOUT},
-        "security": [{}],
+        "security": [{}, *({name: []} for name in _CREDENTIALS)],
         "paths": paths,
         "components": {
             "schemas": schemas,
@@ -115,7 +129,7 @@ def document(routes: Sequence[ApiRoute], limits: rules.Limits) -> bytes:
             "parameters": {
                 name: {"name": name, "in": "header"} | each for name, each in parameters.items()
             },
-            "securitySchemes": {"presignedUrl": _SIGNED},
+            "securitySchemes": {"presignedUrl": _SIGNED, **_CREDENTIALS},
         },
     }
     text = msgspec.json.encode(described)
@@ -151,7 +165,10 @@ def _operation(route: ApiRoute, shapes: dict[Any, Any]) -> dict[str, Any]:
         "responses": dict(_responses(route, shapes)),
     }
     if tag in ("messages", "claims"):  # what a pre-signed URL may open
-        operation["security"] = [{}, {"presignedUrl": []}]
+        operation["security"] = [
+            *({name: []} for name in ("presignedUrl", *_CREDENTIALS)),
+            {},
+        ]
     if (body := route.body) is not None:
         operation["requestBody"] = {
             "description": f"{body.size_max} bytes at most.",
@@ -187,7 +204,7 @@ def _query_parameters(query: type[msgspec.Struct] | None) -> Iterator[dict[str, 
 def _responses(route: ApiRoute, shapes: dict[Any, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     problems: list[type[errors.Problem]] = [*route.problems, *_ALWAYS]
     if not route.public:
-        problems.append(errors.TooManyRequests)
+        problems += (errors.Unauthenticated, errors.Forbidden, errors.TooManyRequests)
     if route.needs_store:
         problems.append(errors.Unavailable)
     for status in sorted({*route.answers, *(each.status for each in problems)}):

@@ -4,21 +4,32 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 import falcon
 import msgspec
 from msgspec import UNSET
+from oslo_context.context import RequestContext
 
 from zaqar_redis import errors
-from zaqar_redis.api.exchange import Answer
+from zaqar_redis.api.exchange import Answer, Request
 from zaqar_redis.api.schemas import ProblemOut
 
 LOG = logging.getLogger(__name__)
 _VARY = ("vary", "Accept")
 
 
-def answer(error: BaseException, method: str, path: str) -> Answer:
-    """Returns the answer for an error of a request, and logs those that operators must know."""
+def answer(
+    error: BaseException,
+    method: str,
+    path: str,
+    request: Request[Any, Any] | None,
+    request_id: str,
+) -> Answer:
+    """Returns the answer for an error of a request, and logs those that operators must know.
+
+    *request*: None when it was refused before it was read.
+    """
     if isinstance(error, errors.Problem):
         headers = [_VARY]
         if isinstance(error, errors.Unauthenticated):
@@ -26,7 +37,8 @@ def answer(error: BaseException, method: str, path: str) -> Answer:
         if error.retry is not None:
             headers.append(("retry-after", str(error.retry)))
         elif error.status >= 500:
-            LOG.error("%s", error.text, exc_info=error, extra={"action": "request_failed"})
+            about = _about("request_failed", request, request_id)
+            LOG.error("%s", error.text, exc_info=error, extra=about)
         return _answer(error.status, error.title, error.text, headers)
     if isinstance(error, falcon.HTTPError):
         given = error.headers or {}
@@ -35,8 +47,22 @@ def answer(error: BaseException, method: str, path: str) -> Answer:
     if isinstance(error, falcon.HTTPStatus):
         return Answer(status=error.status_code)
     # The cause is for the operator's log, not for the client.
-    LOG.error("unexpected error in %s %s", method, path, exc_info=error, extra={"action": "bug"})
+    about = _about("bug", request, request_id)
+    LOG.error("unexpected error in %s %s", method, path, exc_info=error, extra=about)
     return _answer(500, "Internal server error", "The request could not be served.", [_VARY])
+
+
+def _about(action: str, request: Request[Any, Any] | None, request_id: str) -> dict[str, Any]:
+    """Returns what oslo.log writes beside the text of a line."""
+    about: dict[str, Any] = {"request_id": request_id}
+    if request is not None:
+        about |= {
+            "global_request_id": request.global_id or None,
+            "user_id": request.identity.user,
+            "project_id": request.project,
+            "roles": sorted(request.identity.roles),
+        }
+    return {"action": action, "context": RequestContext(overwrite=False, **about)}
 
 
 def _answer(

@@ -15,6 +15,7 @@ import falcon.asgi
 
 from zaqar_redis import errors
 from zaqar_redis.api import problems
+from zaqar_redis.api.audit import RequestAudit
 from zaqar_redis.api.checks import RequestChecks
 from zaqar_redis.api.endpoints import Endpoint
 from zaqar_redis.api.exchange import (
@@ -72,9 +73,12 @@ class RouteResource:
 class RequestMiddleware:
     """Gives each answer a request id, and checks each request for a path that exists."""
 
-    def __init__(self, checks: RequestChecks, request_ids: Iterator[str]) -> None:
+    def __init__(
+        self, checks: RequestChecks, request_ids: Iterator[str], audit: RequestAudit
+    ) -> None:
         self._checks = checks
         self._request_ids = request_ids
+        self._audit = audit
 
     async def process_request(self, req: falcon.asgi.Request, resp: falcon.asgi.Response) -> None:
         resp.set_header(REQUEST_ID, next(self._request_ids))
@@ -98,6 +102,20 @@ class RequestMiddleware:
             if admission is not None:
                 await admission
 
+    async def process_response(
+        self,
+        req: falcon.asgi.Request,
+        resp: falcon.asgi.Response,
+        resource: object,
+        succeeded: bool,
+    ) -> None:
+        action = resource.actions.get(req.method) if isinstance(resource, RouteResource) else None
+        request: AsgiRequest | None = getattr(req.context, "request", None)
+        if action is not None and request is not None and self._audit.covers(action):
+            self._audit.record(
+                action, req.method, request, resp.status_code, resp.get_header(REQUEST_ID) or ""
+            )
+
 
 def install(app: falcon.asgi.App[Any, Any], routes: Iterable[ApiRoute]) -> None:
     """Adds the routes, and the handlers of what fails."""
@@ -110,7 +128,9 @@ def install(app: falcon.asgi.App[Any, Any], routes: Iterable[ApiRoute]) -> None:
 async def _answer_error(
     req: falcon.asgi.Request, resp: falcon.asgi.Response, error: Exception, params: Any
 ) -> None:
-    _set(resp, problems.answer(error, req.method, req.path))
+    request: AsgiRequest | None = getattr(req.context, "request", None)
+    request_id = resp.get_header(REQUEST_ID) or ""
+    _set(resp, problems.answer(error, req.method, req.path, request, request_id))
 
 
 def _responder(route: ApiRoute, names: list[str]) -> Responder:

@@ -33,6 +33,10 @@ class Identity(Record, frozen=True, eq=False):
     strategy: str = ""
 
 
+#: Who has not been found out.
+NOBODY = Identity("", "", frozenset())
+
+
 def with_implied(roles: frozenset[str]) -> frozenset[str]:
     """Returns the roles with those that they imply."""
     return roles.union(*(_IMPLIED.get(role, ()) for role in roles))

@@ -19,7 +19,7 @@ from zaqar_redis import errors
 from zaqar_redis.auth.identity import Identity
 
 #: Seconds until a changed policy file counts; oslo.policy looks at it then.
-_RELOAD_INTERVAL = 5.0
+RELOAD_INTERVAL = 5.0
 #: Decisions that a process remembers: some MB.
 _DECISIONS_MAX = 65_536
 
@@ -60,6 +60,12 @@ _ADMINISTRATION = {
     "quotas": ("get_all", "update", "delete"),
 }
 _OPEN = {"flavors": ("get_all", "get"), "ping": ("get",), "home": ("get",)}
+
+
+#: Rules of what only administrators do.
+ADMINISTRATIVE = frozenset(
+    f"{kind}:{verb}" for kind, verbs in _ADMINISTRATION.items() for verb in verbs
+)
 
 
 def list_rules() -> list[policy.RuleDefault]:
@@ -110,7 +116,7 @@ class PolicyEnforcer:
         now = time.monotonic()
         if now > self._forget_at or len(self._allowed) >= _DECISIONS_MAX:
             self._allowed.clear()
-            self._forget_at = now + _RELOAD_INTERVAL
+            self._forget_at = now + RELOAD_INTERVAL
         if not identity.rights:
             queue = ""  # it makes no difference
         decision = identity, action, project, queue

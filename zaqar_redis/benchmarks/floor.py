@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from zaqar_redis.api.app import ApiSettings
+from zaqar_redis.api.audit import RequestAudit
 from zaqar_redis.api.checks import RequestChecks
 from zaqar_redis.api.endpoints import request_ids
 from zaqar_redis.api.exchange import Answer, Request
@@ -51,8 +52,10 @@ class FloorApp:
         self.client = keyspace.client(store, BatchSettings())
         self.checks = RequestChecks(self.settings.limits, UrlSigner(None), open_access())
         self.request_ids = request_ids()
+        self.audit = RequestAudit(None)
         route = ("POST", "/v2/queues/{queue}/messages", self.answer, "messages:create")
-        self.hot_routes = HotRoutes([ApiRoute(*route, body=Body(Any, "A post"), hot=True)])
+        routes = [ApiRoute(*route, body=Body(Any, "A post"), hot=True)]
+        self.hot_routes = HotRoutes(routes, self.audit.covers)
 
     @verb
     def answer(self, request: Request[None, Any], queue: str) -> Steps[Answer]:

@@ -31,6 +31,8 @@ from zaqar_redis.storage.contract import Driver
 
 #: Timeout of one request; the longest creates a pool whose store is slow to answer.
 _REQUEST_TIMEOUT_SECONDS = 60.0
+#: Of commands that name none: of the service's default for channels, too.
+_DEFAULT_PROJECT = "default"
 #: Items in a page when a command reads all pages.
 PAGE_SIZE = 20
 #: Delay before a retry when the service names none.
@@ -147,10 +149,15 @@ class ApiClient:
 
 
 def _error_text(answer: httpx.Response) -> str:
-    if answer.status_code == 401:
+    if answer.status_code == 401 and answer.request.url.path.startswith("/api"):
         return (
             "the service refuses the API key (--api-key, or the variable ZAQAR_REDIS_API_KEY), "
             "or has none ([channels] api_key)"
+        )
+    if answer.status_code == 401:
+        return (
+            "the service refuses the access key or token (--token, or the variable "
+            "ZAQAR_REDIS_TOKEN), or needs one"
         )
     try:
         return str(answer.json()["description"])
@@ -195,7 +202,13 @@ def open_api(
     """Yields a client of the service or the store.  Raises BadConfiguration."""
     channels = needs is not Needs.QUEUES
     _quiet_logging(channels)
-    headers = {"Client-ID": parsed.client_id, "X-Project-ID": parsed.project}
+    headers = {"Client-ID": parsed.client_id}
+    if parsed.token and command_target.url:
+        headers["Authorization"] = f"Bearer {parsed.token}"
+    elif parsed.project is None:
+        headers["X-Project-ID"] = _DEFAULT_PROJECT
+    if parsed.project is not None:
+        headers["X-Project-ID"] = parsed.project
     if channels and parsed.api_key:
         headers["X-API-Key"] = parsed.api_key
     with Runner() as runner, contextlib.ExitStack() as stack:

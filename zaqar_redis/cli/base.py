@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import os
 import sys
 import uuid
 from collections.abc import Callable, Iterable, Sequence
@@ -17,6 +18,9 @@ from cliff.command import Command
 from zaqar_redis import rules
 from zaqar_redis.cli import target
 from zaqar_redis.cli.api import ApiClient, CommandFailed, open_api
+
+#: Variable of the environment: what the service authenticates its user by.
+TOKEN_VARIABLE = "ZAQAR_REDIS_TOKEN"  # noqa: S105  # a name
 
 Row = tuple[Any, ...]
 #: Names of columns, and the rows.
@@ -97,7 +101,13 @@ class ApiCommand(TargetCommand):
     def target_options(self, parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
         target_options = super().target_options(parser)
         target_options.add_argument(
-            "--project", default="default", help="project of the queues and channels (default)"
+            "--project",
+            help="project of the queues and channels (that of the token; without one, default)",
+        )
+        target_options.add_argument(
+            "--token",
+            default=os.environ.get(TOKEN_VARIABLE, ""),
+            help=f"access key or token for the service ({TOKEN_VARIABLE})",
         )
         target_options.add_argument(
             "--client-id",

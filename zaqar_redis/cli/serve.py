@@ -19,6 +19,7 @@ from oslo_config import cfg
 from zaqar_redis import conf as configuration
 from zaqar_redis import errors
 from zaqar_redis.api.app import App
+from zaqar_redis.auth.audit import AuditSettings
 from zaqar_redis.cli import service_factory, target
 from zaqar_redis.cli.base import ShellCommand
 from zaqar_redis.conf.groups import LISTEN, ListenSettings, ProcessSettings, StorageSettings
@@ -92,11 +93,15 @@ class Serve(ShellCommand):
                 asyncio.run(_check_ownership(create(), uri, parsed_args.adopt))
             settings = service_factory.settings(conf)
             channels = service_factory.channels(conf, uri)
-            _start_logging(process.log_level, uri)
+            _start_logging(conf, process)
+            LOG.info("store: %s", client.redact_password(uri), extra={"action": "start"})
             access = service_factory.access(conf)
-            GunicornApplication(
-                lambda: App(create(), settings, channels, access()), listen, process
-            ).run()
+            audit = configuration.settings(conf, AuditSettings)
+
+            def create_app() -> App:
+                return App(create(), settings, channels, access(), audit)
+
+            GunicornApplication(create_app, listen, process).run()
         return 0
 
 
@@ -149,14 +154,18 @@ def _address(bind: str) -> tuple[str, int]:
     return found[1] or found[2] or "127.0.0.1", int(found[3] or 8888)
 
 
-def _start_logging(level: str, uri: str) -> None:
+def _start_logging(conf: cfg.ConfigOpts, process: ProcessSettings) -> None:
     # Replaces the format of the command line: a service's log has times.
+    if process.log_format == "oslo":
+        from oslo_log import log
+
+        log.setup(conf, "zaqar-redis")
+        return
     logging.basicConfig(
-        level=level.upper(),
+        level=process.log_level.upper(),
         format="[%(asctime)s] [%(process)d] [%(levelname)s] %(message)s",
         force=True,
     )
-    LOG.info("store: %s", client.redact_password(uri), extra={"action": "start"})
 
 
 class GunicornApplication(BaseApplication):  # type: ignore[misc]  # gunicorn is untyped

@@ -20,6 +20,7 @@ from zaqar_redis.api.channels.server import ServerApiSettings
 from zaqar_redis.auth import access as auth
 from zaqar_redis.auth import key_checks, tickets
 from zaqar_redis.auth.access import Access
+from zaqar_redis.auth.audit import AuditLog, AuditSettings
 from zaqar_redis.auth.strategy import StrategyContext
 from zaqar_redis.auth.tokens import TokenSettings
 from zaqar_redis.conf import channels as channel_options
@@ -78,6 +79,7 @@ def _store(conf: cfg.ConfigOpts) -> None:
 
 def _access(conf: cfg.ConfigOpts) -> None:
     access(conf)()
+    AuditLog(configuration.settings(conf, AuditSettings)).close()
 
 
 def _channels(conf: cfg.ConfigOpts) -> None:

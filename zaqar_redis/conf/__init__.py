@@ -14,7 +14,7 @@ from oslo_config import cfg
 from oslo_policy import opts as policy_options
 
 from zaqar_redis import errors
-from zaqar_redis.conf import channels, files
+from zaqar_redis.conf import channels, files, logs
 from zaqar_redis.conf.groups import GROUPS
 from zaqar_redis.conf.options import derive, fields, fill
 
@@ -61,14 +61,16 @@ def read(arguments: list[str], config_files: list[str] | None) -> cfg.ConfigOpts
             default_config_files=config_files,
         )
         channels.register_namespaces(conf)
+        conf.register_opts(logs.options(conf))
     except (cfg.Error, ValueError, OSError) as error:
         raise errors.BadConfiguration(str(error)) from error
     return conf
 
 
 def groups(conf: cfg.ConfigOpts) -> files.Groups:
-    """Returns all options by group, with those of the channels' namespaces."""
+    """Returns all options by group, with those of the channels' namespaces and of libraries."""
     common = {group or files.DEFAULT: options for group, options in list_opts()}
+    common[files.DEFAULT] = [*common[files.DEFAULT], *logs.options(conf)]
     return common | channels.namespace_options(conf)
 
 

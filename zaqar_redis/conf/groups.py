@@ -12,6 +12,7 @@ from oslo_config import types
 from zaqar_redis import rules
 from zaqar_redis.api.app import ApiSettings
 from zaqar_redis.api.channels.server import ServerApiSettings
+from zaqar_redis.auth.audit import AuditSettings
 from zaqar_redis.auth.tokens import TokenSettings
 from zaqar_redis.keyspace.batch import BatchSettings
 from zaqar_redis.realtime.session.context import SessionSettings
@@ -60,6 +61,11 @@ class ProcessSettings(Struct, frozen=True):
         Literal["debug", "info", "warning", "error", "critical"],
         "Lowest level that is logged, to standard error.",
     ] = "info"
+    log_format: Annotated[
+        Literal["plain", "oslo"],
+        "Format of the log. oslo: that of oslo.log, with its options in [DEFAULT] instead of "
+        "log_level; it needs the extra openstack.",
+    ] = "plain"
 
 
 class StorageSettings(Struct, frozen=True):
@@ -110,6 +116,7 @@ GROUPS: Mapping[str | None, Sequence[tuple[type[Struct], tuple[str, ...]]]] = {
         (ApiSettings, ("enable_checksum",)),
     ),
     "auth": ((AuthSettings, ()),),
+    "audit": ((AuditSettings, ()),),
     LISTEN: ((ListenSettings, ()),),
     "server": (
         (ProcessSettings, ()),

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from zaqar_redis.api.endpoints import Endpoint
 from zaqar_redis.api.routes import ApiRoute
@@ -14,11 +14,14 @@ _SEGMENT = r"([A-Za-z0-9_.-]{1,64})"
 
 
 class HotRoutes:
-    def __init__(self, routes: Iterable[ApiRoute]) -> None:
+    def __init__(self, routes: Iterable[ApiRoute], is_audited: Callable[[str], bool]) -> None:
+        """*is_audited* says of an action whether its requests are in the audit log."""
         by_path: dict[str, dict[bytes, Endpoint]] = {}
         for route in routes:
             if route.hot:
-                by_path.setdefault(route.path, {})[route.method.encode()] = Endpoint(route)
+                by_path.setdefault(route.path, {})[route.method.encode()] = Endpoint(
+                    route, is_audited=is_audited(route.action)
+                )
         patterns: list[str] = []
         #: by the number of the last group that matched: an empty one behind each path
         self._paths: dict[int | None, tuple[dict[bytes, Endpoint], slice]] = {}

@@ -17,6 +17,7 @@ from typing import Any, Protocol, cast
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from zaqar_redis.api import problems
+from zaqar_redis.api.audit import RequestAudit
 from zaqar_redis.api.checks import RequestChecks
 from zaqar_redis.api.endpoints import Endpoint
 from zaqar_redis.api.exchange import REQUEST_ID, Answer, Request
@@ -47,6 +48,9 @@ class ServedApp(Protocol):
 
     @property
     def checks(self) -> RequestChecks: ...
+
+    @property
+    def audit(self) -> RequestAudit: ...
 
     @property
     def request_ids(self) -> Iterator[str]: ...
@@ -319,10 +323,19 @@ class HttpProtocol(HttpToolsProtocol):
         request.document = None
         if request.disconnected:
             return
+        request_id = next(self._app.request_ids)
         if error is not None or answer is None:
-            method = request.endpoint.route.method
-            answer = problems.answer(cast(BaseException, error), method, request.path)
-        data = self._encode(answer, request.keep_alive)
+            answer = problems.answer(
+                cast(BaseException, error),
+                request.endpoint.route.method,
+                request.path,
+                request,
+                request_id,
+            )
+        if request.endpoint.is_audited:
+            route = request.endpoint.route
+            self._app.audit.record(route.action, route.method, request, answer.status, request_id)
+        data = self._encode(answer, request.keep_alive, request_id)
         if self.flow.write_paused:
             self._unwritten = data
         else:
@@ -347,10 +360,9 @@ class HttpProtocol(HttpToolsProtocol):
             self.transport.close()
         self.on_response_complete()
 
-    def _encode(self, answer: Answer, keep_alive: bool) -> bytes:
+    def _encode(self, answer: Answer, keep_alive: bool, request_id: str) -> bytes:
         status, body = answer.status, answer.body
         first = _first_lines(status, tuple(self.server_state.default_headers))
-        request_id = next(self._app.request_ids)
         media_type = f"\r\ncontent-type: {answer.media_type}" if body else ""
         others = "".join([f"\r\n{name}: {text}" for name, text in answer.headers])
         length = "" if status == 204 else f"\r\ncontent-length: {len(body)}"

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The audit log: what administrators do is in it, and what an operator asks for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from pycadf import cadftype
+
+from tests.support import servers
+from tests.support.raw_http import CLIENT
+from tests.support.ways import WAYS
+
+_GLOBAL_ID = "req-3381af92-2b9e-41e3-b191-71861300734c"
+
+
+class AuditedService:
+    """A service in admin mode, and the events that it has recorded."""
+
+    def __init__(self, url: str, log: Path) -> None:
+        self._url = url
+        self._log = log
+
+    def ask(self, method: str, path: str, **headers: str) -> httpx.Response:
+        known = {"Client-ID": CLIENT, "X-Project-ID": "p"} | {
+            name.replace("_", "-"): value for name, value in headers.items()
+        }
+        return httpx.request(method, f"{self._url}{path}", headers=known)
+
+    def events(self, path: str) -> list[dict[str, Any]]:
+        """Returns the events about a path."""
+        found = map(json.loads, self._log.read_text().splitlines())
+        return [event for event in found if path in (event.get("path"), event.get("requestPath"))]
+
+
+@pytest.fixture(scope="module", params=["json", "cadf"])
+def audited(
+    request: pytest.FixtureRequest,
+    redis_server: servers.RedisServer,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[AuditedService]:
+    log = tmp_path_factory.mktemp("audit") / "audit.log"
+    options = {"audit": {"path": log, "format": request.param, "actions": "queues:*"}}
+    with servers.service(redis_server.uri, "--admin", options=options) as running:
+        yield AuditedService(running.url, log)
+
+
+def test_calls_of_administrators_are_recorded_with_their_outcome(audited: AuditedService) -> None:
+    for name, status in (("missing", 404), ("missing", 404)):
+        assert audited.ask("GET", f"/v2/pools/{name}").status_code == status
+    assert audited.ask("DELETE", "/v2/pools/gone").status_code == 204
+    assert [each["outcome"] for each in audited.events("/v2/pools/missing")] == ["failure"] * 2
+    assert [each["outcome"] for each in audited.events("/v2/pools/gone")] == ["success"]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_actions_of_the_option_are_recorded_and_no_others(
+    audited: AuditedService, project: str, way: str
+) -> None:
+    queue = f"/v2/queues/{project}"
+    assert audited.ask("PUT", queue, **WAYS[way]).status_code == 201
+    assert audited.ask("GET", f"{queue}/messages", **WAYS[way]).status_code == 200
+    assert len(audited.events(queue)) == 1
+    assert audited.events(f"{queue}/messages") == []
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_refused_request_is_recorded_too(audited: AuditedService, project: str, way: str) -> None:
+    queue = f"/v2/queues/{project}"
+    assert audited.ask("PUT", queue, Client_ID="no UUID", **WAYS[way]).status_code == 400
+    assert [each["outcome"] for each in audited.events(queue)] == ["failure"]
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("audited", ["json"], indirect=True)
+def test_event_says_who_did_what_to_which_resource(
+    audited: AuditedService, project: str, way: str
+) -> None:
+    path = f"/v2/queues/{project}"
+    answer = audited.ask("PUT", path, X_OpenStack_Request_ID=_GLOBAL_ID, **WAYS[way])
+    [event] = audited.events(path)
+    assert event.pop("time").endswith("+00:00")
+    assert event == {
+        "request_id": answer.headers["X-OpenStack-Request-ID"],
+        "global_request_id": _GLOBAL_ID,
+        "strategy": "none",
+        "user": "",
+        "project": "p",
+        "roles": ["admin", "member", "reader"],
+        "action": "queues:create",
+        "method": "PUT",
+        "path": path,
+        "target_project": "p",
+        "status": 201,
+        "outcome": "success",
+    }
+
+
+@pytest.mark.parametrize("audited", ["json"], indirect=True)
+def test_id_that_is_none_of_a_service_is_not_recorded(
+    audited: AuditedService, project: str
+) -> None:
+    path = f"/v2/queues/{project}"
+    audited.ask("PUT", path, X_OpenStack_Request_ID='req-"},{"x":"')
+    assert [event["global_request_id"] for event in audited.events(path)] == [""]
+
+
+@pytest.mark.parametrize("audited", ["cadf"], indirect=True)
+def test_event_of_cadf_has_what_its_specification_wants(
+    audited: AuditedService, project: str
+) -> None:
+    path = f"/v2/queues/{project}"
+    audited.ask("PUT", path)
+    [event] = audited.events(path)
+    assert event["typeURI"] == "http://schemas.dmtf.org/cloud/audit/1.0/event"
+    assert event["eventType"] in cadftype.VALID_EVENTTYPES
+    assert event["action"] == "create/queues/create"
+    assert event["target"]["id"] == path
+    assert event["reason"] == {"reasonType": "HTTP", "reasonCode": "201"}
+
+
+def test_file_that_was_moved_away_is_made_again(
+    redis_server: servers.RedisServer, tmp_path: Path, project: str
+) -> None:
+    log = tmp_path / "audit.log"
+    with servers.service(
+        redis_server.uri, options={"audit": {"path": log, "actions": "*"}}
+    ) as running:
+        audited = AuditedService(running.url, log)
+        audited.ask("PUT", f"/v2/queues/{project}-1")
+        log.rename(tmp_path / "audit.log.1")
+        audited.ask("PUT", f"/v2/queues/{project}-2")
+        assert audited.events(f"/v2/queues/{project}-1") == []
+        assert len(audited.events(f"/v2/queues/{project}-2")) == 1
+
+
+def test_file_that_cannot_be_opened_keeps_the_service_from_starting(
+    redis_server: servers.RedisServer, tmp_path: Path
+) -> None:
+    options = {"audit": {"path": tmp_path / "missing" / "audit.log"}}
+    with (
+        pytest.raises(RuntimeError, match=r"\[audit\] path: .*No such file"),
+        servers.service(redis_server.uri, options=options),
+    ):
+        pass

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The policy: its rules and their defaults, and what an operator's file changes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import httpx
+import pytest
+from oslo_config import cfg
+
+from tests.support import servers
+from tests.support.raw_http import CLIENT
+from zaqar_redis import errors
+from zaqar_redis.auth.identity import ADMIN, MEMBER, READER, Identity, Right, with_implied
+from zaqar_redis.auth.policy import PolicyEnforcer
+
+#: Stock Zaqar's rules (its policy in code), by kind of resource.
+STOCK = {
+    "queues": "get_all create get delete update stats share purge",
+    "messages": "get_all create get delete delete_all",
+    "claims": "create get delete update",
+    "subscription": "get_all create get delete update confirm",
+    "topics": "get_all create get delete update stats purge",
+    "ping": "get",
+    "health": "get",
+    "pools": "get_all create get delete update",
+    "flavors": "get_all get create delete update",
+}
+
+
+def identity(*roles: str, project: str = "p", rights: tuple[Right, ...] = ()) -> Identity:
+    return Identity(project, "someone", with_implied(frozenset(roles)), rights)
+
+
+def is_allowed(who: Identity, action: str, project: str = "p", queue: str = "") -> bool:
+    try:
+        PolicyEnforcer().authorize(who, action, project, queue)
+    except errors.Forbidden:
+        return False
+    return True
+
+
+def with_file(folder: Path, text: str) -> PolicyEnforcer:
+    file = folder / "policy.yaml"
+    file.write_text(text)
+    options = folder / "zaqar_redis.conf"
+    options.write_text(f"[oslo_policy]\npolicy_file = {file}\n")
+    conf = cfg.ConfigOpts()
+    conf([], default_config_files=[str(options)], default_config_dirs=[])
+    return PolicyEnforcer(conf)
+
+
+def test_rules_have_the_names_of_stock_zaqar() -> None:
+    stock = {f"{kind}:{verb}" for kind, verbs in STOCK.items() for verb in verbs.split()}
+    assert stock | {"context_is_admin", "admin_or_owner"} <= set(PolicyEnforcer().rules)
+
+
+@pytest.mark.parametrize(
+    ("roles", "action", "allowed"),
+    [
+        ((READER,), "messages:get_all", True),
+        ((READER,), "messages:create", False),
+        ((READER,), "claims:create", False),
+        ((MEMBER,), "messages:create", True),
+        ((MEMBER,), "pools:get_all", False),
+        ((MEMBER,), "health:get", False),
+        ((ADMIN,), "pools:create", True),
+        # As in stock Zaqar: whoever has any role in the project.
+        (("heat_stack_owner",), "messages:create", True),
+        (("heat_stack_owner", READER), "messages:create", False),
+        ((), "messages:create", True),
+    ],
+)
+def test_role_allows_what_is_documented(roles: tuple[str, ...], action: str, allowed: bool) -> None:
+    assert is_allowed(identity(*roles), action) == allowed
+
+
+def test_member_of_another_project_is_refused_and_administrator_is_not() -> None:
+    for action in ("queues:get", "messages:create"):
+        assert not is_allowed(identity(MEMBER), action, project="q")
+        assert is_allowed(identity(ADMIN), action, project="q")
+
+
+@pytest.mark.parametrize(
+    ("queue", "action", "allowed"),
+    [
+        ("orders-eu", "messages:create", True),
+        ("orders-eu", "messages:delete", True),
+        ("orders-eu", "queues:delete", False),
+        ("invoices", "messages:create", False),
+        ("invoices", "queues:get", True),
+        ("", "queues:get_all", False),
+    ],
+)
+def test_rights_restrict_actions_and_queues(queue: str, action: str, allowed: bool) -> None:
+    rights = (Right("orders-*", ("messages:*", "claims:*")), Right("*", ("queues:get",)))
+    assert is_allowed(identity(MEMBER, rights=rights), action, queue=queue) == allowed
+
+
+def test_rights_give_nothing_that_roles_do_not() -> None:
+    everything = (Right("*", ("*",)),)
+    assert not is_allowed(identity(READER, rights=everything), "messages:create", queue="q")
+    assert not is_allowed(identity(MEMBER, rights=everything), "pools:get_all")
+
+
+def test_file_of_the_operator_overrides_a_rule(tmp_path: Path) -> None:
+    enforcer = with_file(tmp_path, '"queues:create": "rule:context_is_admin"\n')
+    with pytest.raises(errors.Forbidden):
+        enforcer.authorize(identity(MEMBER), "queues:create", "p")
+    enforcer.authorize(identity(ADMIN), "queues:create", "p")
+    enforcer.authorize(identity(MEMBER), "messages:create", "p")
+
+
+def test_unknown_check_in_the_file_is_reported_at_the_start(tmp_path: Path) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text('"queues:create": "rule:missing"\n')
+    options = {"oslo_policy": {"policy_file": file}}
+    with (
+        servers.redis_server() as redis,
+        pytest.raises(RuntimeError, match=r"\[oslo_policy\] policy_file"),
+        servers.service(redis.uri, options=options),
+    ):
+        pass
+
+
+def test_changed_file_counts_within_seconds(
+    redis_server: servers.RedisServer, tmp_path: Path, project: str
+) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text("{}\n")
+    headers = {"Client-ID": CLIENT, "X-Project-ID": project}
+    options = {"oslo_policy": {"policy_file": file}}
+    with servers.service(redis_server.uri, options=options) as running:
+        url = f"{running.url}/v2/queues/q"
+        assert httpx.put(url, headers=headers).status_code == 201
+        file.write_text('"queues:create": "!"\n')
+        servers.wait_for(
+            lambda: httpx.put(url, headers=headers).status_code == 403, "the policy to change"
+        )
