@@ -53,29 +53,32 @@ class MessageService(ComposedVerbs):
         for message in drafts:
             rules.message_ttl(message.ttl, self._limits)
             rules.message_delay(message.delay, self._limits)
-        quotas, is_new = self._quotas, False
-        meter = quotas.meter(project) if quotas is not None and quotas.limits_storage else None
-        if meter is not None and not meter.add_to_known(queue, len(drafts), size):
-            is_new = yield from meter.add(queue, len(drafts), size)
-        posted: PostResult | None = None
-        try:
-            while posted is None:
-                try:
-                    posted = yield self._store.post(
-                        project,
-                        queue,
-                        drafts,
-                        client=client,
-                        default_ttl=self._limits.default_message_ttl,
-                        size=size,
-                        idempotency_key=idempotency_key,
-                    )
-                except errors.EncryptionRequired:  # at most once: then they are encrypted
-                    drafts = self._encrypted(project, drafts)
-            return posted
-        finally:
-            if meter is not None and (posted is None or posted.replayed):
-                meter.take_back(queue, len(drafts), size, is_new=is_new)
+        quotas, meter, is_new = self._quotas, None, False
+        if quotas is not None and quotas.limits_storage:
+            meter = quotas.meters.get(project) or quotas.meter(project)
+            if meter is not None and not meter.add_to_known(queue, len(drafts), size):
+                is_new = yield from meter.add(queue, len(drafts), size)
+        while True:
+            try:
+                posted: PostResult = yield self._store.post(
+                    project,
+                    queue,
+                    drafts,
+                    client=client,
+                    default_ttl=self._limits.default_message_ttl,
+                    size=size,
+                    idempotency_key=idempotency_key,
+                )
+            except errors.EncryptionRequired:  # at most once: then they are encrypted
+                drafts = self._encrypted(project, drafts)
+            except BaseException:  # also when the client has left
+                if meter is not None:
+                    meter.take_back(queue, len(drafts), size, is_new=is_new)
+                raise
+            else:
+                if meter is not None and posted.replayed:
+                    meter.take_back(queue, len(drafts), size, is_new=is_new)
+                return posted
 
     @verb
     def list(

@@ -61,7 +61,7 @@ class QuotaEnforcer:
         #: of projects that sent requests a moment ago
         self._buckets: dict[str, TokenBucket] = {}
         #: of projects that stored something a moment ago
-        self._meters: dict[str, UsageMeter] = {}
+        self.meters: dict[str, UsageMeter] = {}
         self._sockets: Counter[str] = Counter()
         #: those of the other workers, by their last reports
         self._other_sockets: Counter[str] = Counter()
@@ -89,6 +89,9 @@ class QuotaEnforcer:
     def check_request(self, project: str) -> None:
         """Counts a request.  Raises TooManyRequests."""
         bucket = self._buckets.get(project)
+        if bucket is not None and bucket.tokens >= 1.0:  # as `take`, without a call
+            bucket.tokens -= 1.0
+            return
         if bucket is None:
             rate = self._share(project)
             if rate is None:
@@ -109,9 +112,8 @@ class QuotaEnforcer:
 
     def meter(self, project: str) -> UsageMeter | None:
         """Returns the meter of a project whose quota limits what it stores; None: it does not."""
-        meter = self._meters.get(project)
+        meter = self.meters.get(project)
         if meter is not None:
-            meter.was_used = True
             return meter
         quota = self.quota(project)
         return self._add_meter(project, quota) if _limits_storage(quota) else None
@@ -121,11 +123,11 @@ class QuotaEnforcer:
 
         Whoever asks often is given the same.
         """
-        meter = self._meters.get(project) or self._add_meter(project, self.quota(project))
+        meter = self.meters.get(project) or self._add_meter(project, self.quota(project))
         return await meter.current()
 
     def _add_meter(self, project: str, quota: Quota) -> UsageMeter:
-        meter = self._meters[project] = UsageMeter(self._queues, project, quota)
+        meter = self.meters[project] = UsageMeter(self._queues, project, quota)
         return meter
 
     # Sockets
@@ -180,7 +182,7 @@ class QuotaEnforcer:
                 project: self._defaults.completed(own) for project, own in news.quotas.items()
             }
             self._note_limited()
-            for project, meter in self._meters.items():
+            for project, meter in self.meters.items():
                 meter.set_quota(self.quota(project))
         for project, bucket in [*self._buckets.items()]:
             rate = self._share(project)
@@ -198,11 +200,11 @@ class QuotaEnforcer:
     async def _keep_measuring(self) -> None:
         while True:
             await asyncio.sleep(_LOOK_INTERVAL)
-            for project, meter in [*self._meters.items()]:
+            for project, meter in [*self.meters.items()]:
                 if not meter.is_due:
                     continue
                 if not meter.was_used:
-                    del self._meters[project]  # measured again before it is used again
+                    del self.meters[project]  # measured again before it is used again
                     continue
                 try:
                     seconds = await meter.measure()

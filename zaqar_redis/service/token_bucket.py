@@ -18,37 +18,37 @@ class TokenBucket:
     through at once what it has, and what it has saved up since it was filled last.
     """
 
-    __slots__ = ("_filled_at", "_now", "_rate", "_size", "_tokens")
+    __slots__ = ("_filled_at", "_now", "_rate", "_size", "tokens")
 
     def __init__(self, rate: float, now: Callable[[], float]) -> None:
         """*rate*: tokens a second.  *now*: the clock, in seconds."""
         self._now = now
         self._filled_at = now()
-        self._tokens = 0.0
+        self.tokens = 0.0
         self.set_rate(rate)
-        self._tokens = self._size
+        self.tokens = self._size
 
     def set_rate(self, rate: float) -> None:
         """Changes the rate; what was saved up stays, as far as it fits."""
         self._rate = rate
         # A low rate lets single requests through, too.
         self._size = max(1.0, rate * _BURST_SECONDS) if rate > 0 else 0.0
-        self._tokens = min(self._tokens, self._size)
+        self.tokens = min(self.tokens, self._size)
 
     def take(self) -> float:
         """Takes a token and returns 0.0, or returns the seconds until there is one."""
-        if self._tokens >= 1.0:
-            self._tokens -= 1.0
+        if self.tokens >= 1.0:
+            self.tokens -= 1.0
             return 0.0
         now = self._now()
-        tokens = min(self._size, self._tokens + (now - self._filled_at) * self._rate)
+        tokens = min(self._size, self.tokens + (now - self._filled_at) * self._rate)
         self._filled_at = now
         if tokens >= 1.0:
-            self._tokens = tokens - 1.0
+            self.tokens = tokens - 1.0
             return 0.0
-        self._tokens = tokens
+        self.tokens = tokens
         return (1.0 - tokens) / self._rate if self._rate > 0 else _CLOSED_SECONDS
 
     def is_full(self) -> bool:
         """Returns whether the bucket is as good as a new one."""
-        return self._tokens + (self._now() - self._filled_at) * self._rate >= self._size
+        return self.tokens + (self._now() - self._filled_at) * self._rate >= self._size

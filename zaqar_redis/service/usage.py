@@ -93,6 +93,7 @@ class UsageMeter:
         """
         if queue not in self._known:
             return False
+        self.was_used = True
         all_messages, all_bytes = self._messages + messages, self._bytes + size
         if all_messages > self._messages_max or all_bytes > self._bytes_max:
             return False
