@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from tests.support.command_line import CommandLine
+from zaqar_redis.cli.api import PAGE_SIZE
 
 
 def test_quotas_are_set_shown_listed_and_unset(shell: CommandLine) -> None:
@@ -25,7 +26,7 @@ def test_quotas_are_set_shown_listed_and_unset(shell: CommandLine) -> None:
 
 
 def test_all_pages_of_quotas_are_listed(shell: CommandLine) -> None:
-    names = [f"p{number:02}" for number in range(25)]
+    names = [f"p{number:02}" for number in range(PAGE_SIZE + 1)]
     for name in names:
         shell.done("quota", "set", name, "--queues", "1")
     assert [quota["project"] for quota in shell.shown("quota", "list")] == names

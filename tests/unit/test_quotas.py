@@ -275,3 +275,18 @@ def test_sockets_of_all_workers_count() -> None:
         one.enforcer.add_socket("p")
 
     run(test, workers=2, sockets=2)
+
+
+def test_meter_knows_whether_it_was_used_since_the_last_measurement() -> None:
+    async def test(worker: QuotaWorker) -> None:
+        await worker.post(b"1")
+        meter = worker.enforcer.meter("p")
+        assert meter
+        assert meter.was_used
+        for _ in range(2):
+            await meter.measure()
+            assert not meter.was_used
+            await worker.post(b"2")
+            assert meter.was_used
+
+    run(test, messages=10)

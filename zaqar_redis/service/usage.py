@@ -56,7 +56,7 @@ class UsageMeter:
         self._queues = queues
         self._project = project
         self._queue_count = self._messages = self._bytes = 0
-        #: queues that existed after the last measurement
+        #: queues that were added to since the last measurement, and so exist
         self._known: set[str] = set()
         self._is_measured = False
         self._measuring: asyncio.Future[float] | None = None
@@ -81,9 +81,9 @@ class UsageMeter:
 
     async def current(self) -> StoredUsage:
         """Returns the usage, measured at most some seconds ago."""
-        self.was_used = True
         if not self._is_measured:
             await self.measure()
+        self.was_used = True
         return self.usage
 
     def add_to_known(self, queue: str, messages: int, size: int) -> bool:
@@ -93,11 +93,12 @@ class UsageMeter:
         """
         if queue not in self._known:
             return False
-        self.was_used = True
-        all_messages, all_bytes = self._messages + messages, self._bytes + size
+        all_messages = self._messages + messages
+        all_bytes = self._bytes + size
         if all_messages > self._messages_max or all_bytes > self._bytes_max:
             return False
-        self._messages, self._bytes = all_messages, all_bytes
+        self._messages = all_messages
+        self._bytes = all_bytes
         return True
 
     def add(self, queue: str, messages: int = 0, size: int = 0) -> Steps[bool]:
@@ -105,9 +106,9 @@ class UsageMeter:
 
         Raises QuotaExceeded, and adds nothing, when a limit does not allow it.
         """
-        self.was_used = True
         if not self._is_measured:
             yield self.measure()
+        self.was_used = True
         is_new = False
         if self._quota.queues != -1 and queue not in self._known:
             found = yield self._queues.get(self._project, queue)
@@ -160,8 +161,8 @@ class UsageMeter:
             self._queue_count = found.queues + max(0, now.queues - before.queues)
             self._messages = found.messages + max(0, now.messages - before.messages)
             self._bytes = found.bytes + max(0, now.bytes - before.bytes)
-            self._known.clear()
         finally:
+            self._known.clear()
             self._is_measured = True
             ended = time.monotonic()
             self._next_at = ended + _INTERVAL
