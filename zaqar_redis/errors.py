@@ -297,6 +297,11 @@ class StoresUnavailable(StoreUnavailable):
     code = 1706
 
 
+class KeyNotPublished(StoreUnavailable):
+    message = "The key that the token names is not published. That may change soon."
+    code = 1708
+
+
 class Overloaded(Unavailable):
     message = (
         "Too many requests are waiting for the store {store}. Please try again in a few seconds."

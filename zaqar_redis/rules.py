@@ -22,6 +22,9 @@ PROJECT_MAX = 256
 TTL_MIN = 60
 CLAIM_TTL_MIN = 60
 GRACE_MIN = 60
+SUBSCRIPTION_TTL_MIN = 60
+#: API: what a subscriber may be, by the scheme of its URI; stock Zaqar's ``subscriber_types``.
+SUBSCRIBER_SCHEMES = ("http", "https", "trust+http", "trust+https", "mailto")
 #: API: of a pool.
 URI_MAX = 255
 WEIGHT_MAX = 2**32 - 1
@@ -58,6 +61,9 @@ class Limits(msgspec.Struct, frozen=True):
     max_messages_per_claim_or_pop: Annotated[
         int, _PAGE, "Maximum number of messages in one claim or one pop."
     ] = 20
+    max_subscriptions_per_page: Annotated[
+        int, _PAGE, "Maximum number of subscriptions in one listing."
+    ] = 20
     max_queue_metadata: Annotated[
         int, Meta(ge=2, le=2**30), "Maximum size of a queue's metadata, in bytes."
     ] = 64 * 1024
@@ -90,6 +96,11 @@ class Limits(msgspec.Struct, frozen=True):
     default_claim_grace: Annotated[
         int, Meta(ge=GRACE_MIN, le=_YEARS), "Grace of claims created without one, in seconds."
     ] = 60
+    default_subscription_ttl: Annotated[
+        int,
+        Meta(ge=SUBSCRIPTION_TTL_MIN, le=_YEARS),
+        "TTL of subscriptions created without one, in seconds.",
+    ] = 3600
     client_id_uuid_safe: Annotated[
         Literal["strict", "off"],
         "Whether the Client-ID header must be a UUID (strict), or only have a length within "
@@ -227,6 +238,21 @@ def claim_ttl(value: int | None, limits: Limits) -> int:
 def claim_grace(value: int | None, limits: Limits) -> int:
     within("grace", value, GRACE_MIN, limits.max_claim_grace, " seconds")
     return limits.default_claim_grace if value is None else value
+
+
+def subscription_ttl(value: int | None, limits: Limits) -> int:
+    within("ttl", value, SUBSCRIPTION_TTL_MIN, _YEARS, " seconds")
+    return limits.default_subscription_ttl if value is None else value
+
+
+def subscriber(uri: str) -> str:
+    """Returns *uri*; API: of a scheme that messages can be sent to."""
+    if uri.partition(":")[0] not in SUBSCRIBER_SCHEMES or not _PRINTABLE.fullmatch(uri):
+        schemes = ", ".join(SUBSCRIBER_SCHEMES)
+        raise errors.BadRequest(
+            why=f'The value of "subscriber" must be a URI with one of the schemes {schemes}.'
+        )
+    return uri
 
 
 def wait(value: int | None, limits: Limits) -> int:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import abc
 import re
 import uuid
 from collections.abc import Mapping
@@ -46,8 +47,8 @@ LEAST = {
 }
 #: Rules of what is no project's.
 OF_NO_PROJECT = frozenset(("home:get", "flavors:get_all", "flavors:get"))
-#: Paths that everybody may use.
-PUBLIC = frozenset(("/", "/health", "/healthcheck", "/v2/ping", "/openapi.json"))
+#: Paths that everybody may use; the frames of a socket are checked one by one.
+PUBLIC = frozenset(("/", "/health", "/healthcheck", "/v2/ping", "/openapi.json", "/v2/ws"))
 #: Their own keys and tokens guard them.
 _GUARDED = ("/api", "/connection", "/emulation", "/console")
 
@@ -59,6 +60,18 @@ def rest_routes() -> list[ApiRoute]:
     driver = pools.create("unix:///nowhere", "unix:///nowhere", {})
     app = App(driver, ApiSettings(admin_mode=True))
     return [route for route in app.routes if not route.path.startswith(_GUARDED)]
+
+
+class Caller(abc.ABC):
+    """Callers of a service, one for each role, in one project."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.project = str(uuid.uuid4())
+
+    @abc.abstractmethod
+    def credential(self, role: str) -> dict[str, str]:
+        """Returns the headers that say who somebody with the role is."""
 
 
 class Attempt(NamedTuple):

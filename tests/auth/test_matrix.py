@@ -3,15 +3,119 @@
 
 from __future__ import annotations
 
+import uuid
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
 from tests.auth import matrix
+from tests.auth.key_clients import OPTIONS, KeyOperator, key_operator
+from tests.auth.matrix import Caller
+from tests.support import servers
+from zaqar_redis.api.routes import ApiRoute
 from zaqar_redis.auth.policy import PolicyEnforcer
+
+ROUTES = matrix.rest_routes()
 
 
 def test_route_that_is_not_public_has_a_rule() -> None:
     rules = set(PolicyEnforcer().rules)
-    assert rules
-    for route in matrix.rest_routes():
+    assert len(ROUTES) > 30
+    for route in ROUTES:
         assert route.public == (route.path in matrix.PUBLIC), route.path
         if not route.public:
             assert route.action in rules, route.path
             assert route.action in matrix.LEAST, route.path
+
+
+class KeyCaller(Caller):
+    """Callers with access keys, one for each role."""
+
+    def __init__(self, url: str, operator: KeyOperator) -> None:
+        super().__init__(url)
+        self._keys = {
+            role: operator.create("--role", role, project=self.project) for role in matrix.ROLES
+        }
+
+    def credential(self, role: str) -> dict[str, str]:
+        return self._keys[role].bearer
+
+
+@pytest.fixture(scope="module")
+def key_caller(redis_server: servers.RedisServer) -> Iterator[Caller]:
+    with (
+        servers.service(redis_server.uri, options=OPTIONS) as running,
+        key_operator(redis_server.uri) as operator,
+    ):
+        yield KeyCaller(running.url, operator)
+
+
+@pytest.fixture(params=["key"])
+def caller(request: pytest.FixtureRequest) -> Caller:
+    """Callers who authenticate by a strategy."""
+    found: Caller = request.getfixturevalue(f"{request.param}_caller")
+    return found
+
+
+def unexpected(caller: Caller, role: str, *, foreign: bool) -> list[tuple[str, str, int]]:
+    """Returns method, path and status of what is allowed or refused, and should not be."""
+    project = str(uuid.uuid4()) if foreign else caller.project
+    headers = caller.credential(role) | {"X-Project-ID": project}
+    attempts = [matrix.attempt(caller.url, route, headers) for route in ROUTES]
+    return [
+        (each.route.method, each.route.path, each.status)
+        for each in attempts
+        if each.is_allowed
+        != (each.route.public or matrix.is_expected(each.route, role, foreign=foreign))
+    ]
+
+
+@pytest.mark.parametrize("foreign", [False, True], ids=["own", "foreign"])
+@pytest.mark.parametrize("role", matrix.ROLES)
+def test_role_may_do_what_the_policy_says_and_nothing_else(
+    caller: Caller, role: str, foreign: bool
+) -> None:
+    assert unexpected(caller, role, foreign=foreign) == []
+
+
+def test_caller_without_a_credential_may_use_public_routes_alone(caller: Caller) -> None:
+    for route in ROUTES:
+        found = matrix.attempt(caller.url, route, {"X-Project-ID": caller.project})
+        assert (found.status == 401) == (not route.public), (route.method, route.path)
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {"X-Roles": "admin", "X-Role": "admin", "X-Is-Admin-Project": "True"},
+        {"X_Roles": "admin", "X_Project_Id": "p", "X_User_Id": "x"},
+        {"X-Identity-Status": "Confirmed", "X-User-Id": "x", "X-Roles": "admin"},
+        {"x-roles": "admin", "X-Project-Roles": "admin", "X-User-Name": "admin"},
+        {"X-Service-Identity-Status": "Confirmed", "X-Service-Roles": "admin"},
+    ],
+)
+def test_forged_identity_headers_give_nothing(caller: Caller, forged: dict[str, str]) -> None:
+    names = {"Client-ID": str(uuid.uuid4()), "X-Project-ID": caller.project}
+    url = f"{caller.url}/v2/pools"
+    assert httpx.get(url, headers=names | forged).status_code == 401
+    reader = names | forged | caller.credential("reader")
+    assert httpx.get(url, headers=reader).status_code == 403
+    other = reader | {"X-Project-ID": "other"}
+    assert httpx.get(f"{caller.url}/v2/queues", headers=other).status_code == 403
+
+
+def test_without_authentication_every_project_is_open_and_nothing_of_operators(
+    service: servers.RunningService,
+) -> None:
+    for route in ROUTES:
+        found = matrix.attempt(service.url, route, {"X-Project-ID": str(uuid.uuid4())})
+        for_operators = route.path.startswith(("/v2/pools", "/v2/flavors")) or (
+            not route.public and matrix.LEAST[route.action] == matrix.ROLES[-1]
+        )
+        assert (found.status == 404) == (for_operators or _names_nothing(route)), route.path
+
+
+def _names_nothing(route: ApiRoute) -> bool:
+    """Returns whether it is about what does not exist here."""
+    return route.path.endswith(("{message}", "{claim}")) and route.method in ("GET", "PATCH")

@@ -40,6 +40,7 @@ ALLOWED = {
     "hiredis": ("keyspace.", "storage.redis."),
     "fakeredis": ("keyspace.",),
     "falcon": ("api.", "benchmarks."),
+    "http_message_signatures": ("auth.",),
     "oslo_config": ("auth.policy.", "conf.", "cli.", "zaqar_plugin."),
     "oslo_context": ("api.problems.",),
     "oslo_log": ("conf.logs.", "cli.serve."),

@@ -13,7 +13,7 @@ import redis
 
 from tests.conventions.files import PACKAGE, modules
 from tests.support import servers
-from zaqar_redis.keyspace.control_keys import CatalogueKeys, ControlKeys, RoleKeys
+from zaqar_redis.keyspace.control_keys import AccessKeyKeys, CatalogueKeys, ControlKeys, RoleKeys
 from zaqar_redis.keyspace.keys import (
     ChannelKeys,
     DedupKeys,
@@ -27,6 +27,7 @@ from zaqar_redis.keyspace.script import Script
 
 LUA = PACKAGE / "keyspace" / "lua"
 KINDS = (
+    AccessKeyKeys,
     ChannelKeys,
     ControlKeys,
     DedupKeys,

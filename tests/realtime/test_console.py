@@ -16,7 +16,7 @@ import cent
 import httpx
 import jwt
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, WebSocketRoute, expect
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
@@ -36,18 +36,6 @@ MARKUP = "<img src=x onerror=alert(1)><script>alert(2)</script>"
 
 
 @pytest.fixture
-def page(browser: Browser) -> Iterator[Page]:
-    """A page in a fresh browser context; it fails the test after script errors or dialogs."""
-    errors: list[str] = []
-    with browser.new_context() as context:
-        page = context.new_page()
-        page.on("pageerror", lambda error: errors.append(str(error)))
-        page.on("dialog", lambda dialog: errors.append(dialog.message))
-        yield page
-    assert errors == []
-
-
-@pytest.fixture
 def api(service: servers.RunningService, project: str) -> Iterator[Callable[..., httpx.Response]]:
     headers = {"X-API-Key": KEY, "X-Project-ID": project, "Client-ID": str(uuid.uuid4())}
     with httpx.Client(base_url=service.url, headers=headers) as client:
@@ -58,7 +46,8 @@ def signed_in(
     page: Page, service: servers.RunningService, project: str, view: str = "queues"
 ) -> None:
     """Opens a view with the key and project of a signed-in session."""
-    known = {"zaqar-redis.key": KEY, "zaqar-redis.project": project}
+    credential = json.dumps({"headers": {"X-API-Key": KEY}, "refresh": None})
+    known = {"zaqar-redis.credential": credential, "zaqar-redis.project": project}
     page.add_init_script(f"Object.assign(sessionStorage, {json.dumps(known)})")
     page.goto(f"{service.url}/console/#/{view}")
 
@@ -90,7 +79,7 @@ def test_sign_in_needs_the_api_key(
     assert page.url == f"{service.url}/console/"
     page.get_by_label("API key").fill("another key")
     page.get_by_role("button", name="Sign in").click()
-    expect(page.get_by_role("alert")).to_have_text("This is not the service's key.")
+    expect(page.get_by_role("alert")).to_have_text("The API key is not valid.")
     expect(page.get_by_role("navigation")).to_be_hidden()
     page.get_by_label("API key").fill(KEY)
     page.get_by_role("button", name="Sign in").click()
@@ -258,6 +247,42 @@ def test_permanently_refused_tail_stops_with_the_reason(
     expect(page.locator(".tail .state")).to_have_attribute("data-kind", "ended")
 
 
+def test_tail_renews_its_connection_while_its_user_may_see_it(
+    page: Page, service: servers.RunningService, project: str, api: Callable[..., httpx.Response]
+) -> None:
+    sent: list[str] = []
+
+    def shorten(socket: WebSocketRoute) -> None:
+        server = socket.connect_to_server()
+
+        def to_page(message: str | bytes) -> None:
+            assert isinstance(message, str)
+            socket.send(re.sub('"ttl":[0-9]+', '"ttl":1', message))  # in place of five minutes
+
+        def to_server(message: str | bytes) -> None:
+            sent.append(str(message))
+            server.send(message)
+
+        server.on_message(to_page)
+        socket.on_message(to_server)
+
+    def renewals() -> int:
+        page.wait_for_timeout(100)  # only while the test waits in Playwright, the page goes on
+        return sum('"refresh"' in each for each in sent)
+
+    page.route_web_socket("**/connection/websocket", shorten)
+    signed_in(page, service, project, "channels/bare:x")
+    state(page, "live, without history")
+    servers.wait_for(lambda: renewals() > 1, "two renewals")
+    published = api("POST", "/api/publish", json={"channel": "bare:x", "data": 1})
+    assert published.status_code == 200
+    expect(page.locator(".feed li")).to_have_count(1)
+    assert sum('"connect"' in each for each in sent) == 1
+    page.route("**/console/token", lambda route: route.fulfill(status=403, json={"title": "No"}))
+    state(page, "No")
+    expect(page.locator(".tail .state")).to_have_attribute("data-kind", "ended")
+
+
 def test_markup_in_names_and_messages_is_shown_as_text(
     page: Page, service: servers.RunningService, project: str, api: Callable[..., httpx.Response]
 ) -> None:
@@ -407,7 +432,9 @@ def test_ticket_is_valid_for_its_channel_only(
             send_commands(service, forged)
         assert closed.value.rcvd is not None
         assert closed.value.rcvd.code == 3500
-    assert list(send_commands(service, ticket)[0]["connect"]["subs"]) == ["kept:news"]
+    connected = send_commands(service, ticket)[0]["connect"]
+    assert list(connected["subs"]) == ["kept:news"]
+    assert 240 < connected["ttl"] <= 300
     refused = send_commands(service, ticket, {"id": 2, "subscribe": {"channel": "kept:other"}})
     assert refused[1]["error"]["code"] == 103
     old = tickets.issue(tickets.secret(KEY), project, "kept:news", time.time() - 61)

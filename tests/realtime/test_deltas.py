@@ -149,7 +149,8 @@ def test_publish_request_chooses_delta(harness: NodeHarness) -> None:
     publish(harness, "asked:a", long(0), long(1))
     for n in (2, 3):
         asked = {"channel": "asked:a", "data": long(n), "delta": True}
-        harness.run(ChannelService(harness.scope).call("publish", json.dumps(asked).encode()))
+        service = ChannelService(harness.scope, lambda action, resource: None)
+        harness.run(service.call("publish", json.dumps(asked).encode()))
     publish(harness, "asked:a", long(4))
     assert ann.new_values() == [(long(n), n in (2, 3)) for n in range(5)]
 

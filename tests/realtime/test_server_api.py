@@ -24,6 +24,7 @@ from zaqar_redis import clock
 from zaqar_redis.api.app import ApiSettings, App
 from zaqar_redis.api.channels import ChannelSettings, ChannelsFrontEnd, server
 from zaqar_redis.auth import tokens
+from zaqar_redis.auth.access import open_access
 from zaqar_redis.realtime.engines.memory import MemoryEngine, MemoryHistory
 from zaqar_redis.realtime.session import context
 from zaqar_redis.realtime.session.namespaces import ChannelOptions, Namespaces
@@ -327,7 +328,8 @@ def test_newlines_in_payload_do_not_split_frames(
 def test_request_without_valid_api_key_is_unauthorized(service: servers.RunningService) -> None:
     for headers in ({}, {"X-API-Key": "wrong"}, {"Authorization": "apikey wrong"}):
         answer = httpx.post(f"{service.url}/api/info", json={}, headers=headers)
-        assert (answer.status_code, answer.content) == (401, b"")
+        assert (answer.status_code, answer.json()["title"]) == (401, "Unauthorized")
+        assert answer.headers["WWW-Authenticate"] == "ApiKey"
     shown = httpx.post(f"{service.url}/api/info", headers={"Authorization": f"apikey {KEY}"})
     assert shown.status_code == 200
     assert httpx.post(f"{service.url}/api/info", params={"api_key": KEY}).status_code == 200
@@ -379,10 +381,11 @@ def call_insecure_node(method: str, headers: dict[str, str]) -> httpx.Response:
         )
         engine = MemoryEngine(clock.process)
         engine.history = FailingHistory(clock.process, engine.bus)
-        channels = ChannelsFrontEnd(engine, given)
+        access = open_access()
+        channels = ChannelsFrontEnd(engine, given, access)
         await channels.node.start()
         driver = pools.create("unix:///nowhere", "unix:///nowhere", {})  # it is never started
-        app = App(driver, ApiSettings(), lambda queues: channels)
+        app = App(driver, ApiSettings(), lambda *_: channels, access)
         transport = httpx.ASGITransport(app=app)  # type: ignore[arg-type]  # an ASGI app
         async with httpx.AsyncClient(base_url="http://here:8888", transport=transport) as client:
             answered = await client.post(

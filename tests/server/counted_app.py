@@ -10,6 +10,7 @@ from zaqar_redis import clock
 from zaqar_redis.api.app import ApiSettings, App
 from zaqar_redis.api.channels import ChannelSettings, ChannelsFrontEnd
 from zaqar_redis.api.channels.server import ServerApiSettings
+from zaqar_redis.auth.access import Access
 from zaqar_redis.auth.tokens import TokenSettings
 from zaqar_redis.realtime.engines.memory import MemoryEngine
 from zaqar_redis.realtime.session.context import SessionSettings
@@ -42,10 +43,10 @@ class CountedApp(App):
 
 def app() -> CountedApp:
     driver = create(os.environ[STORE], {})
-    return CountedApp(driver, ApiSettings(), lambda queues: _channels())
+    return CountedApp(driver, ApiSettings(), lambda access, queues: _channels(access))
 
 
-def _channels() -> ChannelsFrontEnd:
+def _channels(access: Access) -> ChannelsFrontEnd:
     settings = ChannelSettings(
         namespaces=Namespaces(ChannelOptions(), {}),
         tokens=TokenSettings(),
@@ -54,4 +55,4 @@ def _channels() -> ChannelsFrontEnd:
         project="default",
         server=ServerApiSettings(key=KEY),
     )
-    return ChannelsFrontEnd(MemoryEngine(clock.process), settings)
+    return ChannelsFrontEnd(MemoryEngine(clock.process), settings, access)

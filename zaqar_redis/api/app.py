@@ -27,6 +27,10 @@ from zaqar_redis.api.rest.queues import QueueHandlers
 from zaqar_redis.api.rest.quotas import QuotaHandlers
 from zaqar_redis.api.routes import HandlerSet
 from zaqar_redis.api.server.hot_routes import HotRoutes
+from zaqar_redis.api.websocket.actions import ActionHandlers
+from zaqar_redis.api.websocket.connection import ConnectionContext
+from zaqar_redis.api.websocket.front_end import WebSocketApi, WebSocketSettings
+from zaqar_redis.api.websocket.pushes import QueuePushes
 from zaqar_redis.auth.access import Access, open_access
 from zaqar_redis.auth.audit import AuditLog, AuditSettings
 from zaqar_redis.auth.policy import RELOAD_INTERVAL
@@ -41,6 +45,7 @@ from zaqar_redis.service.queue_channels import QueueChannelService
 from zaqar_redis.service.queues import QueueService
 from zaqar_redis.service.quota_enforcer import QuotaEnforcer
 from zaqar_redis.service.quotas import QuotaService, QuotaSettings
+from zaqar_redis.service.subscriptions import SubscriptionService
 from zaqar_redis.storage.contract import Driver
 from zaqar_redis.storage.pools import PooledDriver
 from zaqar_redis.storage.pools.rebalance import Rebalancer
@@ -57,6 +62,7 @@ _MOVER_INTERVAL = 5.0
 class ApiSettings(msgspec.Struct, frozen=True):
     limits: rules.Limits = rules.Limits()
     quota: QuotaSettings = QuotaSettings()
+    websocket: WebSocketSettings = WebSocketSettings()
     admin_mode: Annotated[
         bool,
         "Serve /v2/health, /v2/pools and /v2/flavors, to everybody who can reach this service.",
@@ -103,7 +109,7 @@ class App:
         self,
         driver: Driver,
         settings: ApiSettings,
-        channels: Callable[[QueueChannelService], ChannelsFrontEnd | None] | None = None,
+        channels: Callable[[Access, QueueChannelService], ChannelsFrontEnd | None] | None = None,
         access: Access | None = None,
         audit: AuditSettings | None = None,
         *,
@@ -132,8 +138,10 @@ class App:
         queue_service = QueueService(driver, limits, cipher is not None, self._quotas)
         message_service = MessageService(driver, limits, cipher, self.long_polls, self._quotas)
         claim_service = ClaimService(driver, limits, message_service, self.long_polls)
+        subscriptions = SubscriptionService(driver, limits)
         queue_channels = QueueChannelService(driver, message_service, limits)
-        self._channels = channels(queue_channels) if channels is not None else None
+        self._access = access or open_access(is_admin=settings.admin_mode)
+        self._channels = channels(self._access, queue_channels) if channels is not None else None
         if self._channels is not None:
             self._channels.node.sessions.quota = self._quotas
         health = HealthService(
@@ -143,14 +151,13 @@ class App:
         handlers = HandlerSet(
             messages=MessageHandlers(message_service, limits, settings.enable_checksum),
             claims=ClaimHandlers(claim_service),
-            queues=QueueHandlers(queue_service, signer),
+            queues=QueueHandlers(queue_service, subscriptions, signer),
             health=HealthHandlers(health),
             pools=PoolHandlers(PoolService(pooled), limits) if pooled else None,
             flavors=FlavorHandlers(FlavorService(pooled), limits) if pooled else None,
             rebalance=RebalanceHandlers(RebalanceService(pooled)) if pooled else None,
             quotas=quota_handlers,
         )
-        self._access = access or open_access(is_admin=settings.admin_mode)
         rest = routes.rest_routes(handlers, limits, self._access.has_admins)
         self.routes = openapi.with_description(rest, limits)
         self.checks = RequestChecks(limits, signer, self._access, self._quotas)
@@ -165,9 +172,24 @@ class App:
             self.routes += self._channels.routes
             middleware.append(self._channels.middleware)
         self.hot_routes = HotRoutes(self.routes, self.audit.covers)
+        actions = ActionHandlers(
+            queue_service,
+            message_service,
+            claim_service,
+            subscriptions,
+            limits,
+            checksums=settings.enable_checksum,
+        )
+        pushes = QueuePushes(subscriptions, message_service)
+        context = ConnectionContext(
+            actions.table(rest), self.checks, self._access.authenticator, subscriptions, pushes
+        )
+        socket_api = WebSocketApi(context, settings.websocket, settings.request_timeout)
+        self.routes.append(socket_api.route)
         self._sockets: dict[str, routes.WebSocketHandler] = {
             route.path: route.websocket for route in self.routes if route.websocket
         }
+        self._sockets["/"] = socket_api  # where clients of stock Zaqar ask for it
         self._app: falcon.asgi.App[Any, Any] = falcon.asgi.App(middleware=middleware)
         self._app.resp_options.default_media_type = None  # type: ignore[assignment]  # answers say it
         resources.install(self._app, self.routes)

@@ -26,7 +26,7 @@ _ACCEPTED = frozenset((b"*/*", b"application/json"))
 
 #: Requests that a process remembers to have admitted: some MB.
 _ADMITTED_MAX = 16_384
-_Request = tuple[Identity, str | None, bytes | None, bytes | None, str | None, str | None]
+_Request = tuple[Identity, str | None, bytes | None, bytes | None, object]
 
 
 class RequestChecks:
@@ -45,7 +45,7 @@ class RequestChecks:
         self._identify = access.authenticator.identify
         self._policy = access.policy
         self._quotas = quotas
-        #: project and client by identity, action, headers of both, queue and project in the path
+        #: project and client by identity, action, headers of both, and, if it has rights, queue
         self._admitted: dict[_Request, tuple[str, str]] = {}
 
     def check_head(self, method: str, request: Request[Any, Any]) -> None:
@@ -72,20 +72,29 @@ class RequestChecks:
     ) -> Awaitable[None] | None:
         """Sets identity, client and project of a request, asks the policy, and counts it.
 
-        *action*: None for a method that its path does not have.  *queue*: the name in the
-        path.  *target*: the project in the path, which the policy is asked about; None: there is
-        none, so that it is the request's.
-        Raises what is wrong, and so does what is awaited; it is None when nobody has to be asked
-        who sends the request.
+        *action*: None for a method that its path does not have.  *queue*: the name in the path,
+        which the caller checks to be one.  *target*: the project in the path, which the policy is
+        asked about; None: there is none, so it is that of the request.  Raises what is wrong, and
+        so does what is awaited; it is None when nobody has to be asked who sends the request.
         """
         headers = request.headers
         if b"url-signature" in headers:  # the signature was checked: it says what is allowed
             found: Any = _signed_identity(project_header(headers))
         else:
-            found = self._identify(headers)
+            found = self._identify(request)
             if type(found) is not Identity:
                 return self._admit_later(found, request, action, queue, target)
-        self._authorize(found, request, action, queue, target)
+        client, project = headers.get(b"client-id"), project_header(headers)
+        # The name of the queue matters to rights alone.
+        known = self._admitted.get((found, action, client, project, found.rights and queue))
+        if known is None or target is not None:
+            self._authorize(found, request, action, queue, target)
+        else:
+            request.identity = found
+            request.project, request.client = known
+            quotas = self._quotas
+            if quotas is not None and quotas.limits_requests:
+                quotas.check_request(request.project)
         return None
 
     async def _admit_later(
@@ -109,22 +118,17 @@ class RequestChecks:
         headers = request.headers
         request.identity = identity
         client, project = headers.get(b"client-id"), project_header(headers)
-        known = self._admitted.get((identity, action, client, project, queue, target))
-        if known is not None:
-            request.project, request.client = known
-        else:
-            request.client = rules.client_id(_text(client), self._limits)
-            named = identity.project or None if project is None else _text(project)
-            request.project = rules.project_id(named)
-            if queue is not None:
-                rules.queue_name(queue)
-            if action is not None:
-                asked = request.project if target is None else target
-                self._policy.authorize(identity, action, asked, queue or "")
-                if len(self._admitted) == _ADMITTED_MAX:
-                    self._admitted.clear()
-                admitted = request.project, request.client
-                self._admitted[identity, action, client, project, queue, target] = admitted
+        request.client = rules.client_id(_text(client), self._limits)
+        named = identity.project or None if project is None else _text(project)
+        request.project = rules.project_id(named)
+        if target is not None and action is not None:
+            self._policy.authorize(identity, action, target)
+        elif action is not None:
+            self._policy.authorize(identity, action, request.project, queue or "")
+            if len(self._admitted) == _ADMITTED_MAX:
+                self._admitted.clear()
+            key = identity, action, client, project, identity.rights and queue
+            self._admitted[key] = request.project, request.client
         quotas = self._quotas
         if quotas is not None and quotas.limits_requests:
             quotas.check_request(request.project)

@@ -163,7 +163,7 @@ def stats(queue: str, record: Stats) -> bytes:
 
 
 def _end(queue: str, end: Message) -> schemas.EndOut:
-    return schemas.EndOut(f"/v2/queues/{queue}/messages/{end.id}", end.age, _iso(end.created))
+    return schemas.EndOut(f"/v2/queues/{queue}/messages/{end.id}", end.age, iso(end.created))
 
 
 def queue_page(
@@ -223,6 +223,6 @@ def _shown_checksum(record: Message) -> str | msgspec.UnsetType:
     return f"MD5:{record.checksum.hex()}" if record.checksum else msgspec.UNSET
 
 
-def _iso(milliseconds: int) -> str:
+def iso(milliseconds: int) -> str:
     moment = datetime.fromtimestamp(milliseconds / 1000, UTC)
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")

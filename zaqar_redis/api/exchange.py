@@ -31,7 +31,7 @@ TEXT = "text/plain; charset=utf-8"
 
 
 class Request(abc.ABC, Generic[QueryT, DocumentT]):
-    """A request whose head was checked and whose body was read."""
+    """A request; when a handler sees it, its head was checked and its body was read."""
 
     __slots__ = (
         "client",
@@ -66,6 +66,22 @@ class Request(abc.ABC, Generic[QueryT, DocumentT]):
         self.identity = NOBODY
         self.project = ""
         self.client = ""
+
+    @property
+    @abc.abstractmethod
+    def method(self) -> str: ...
+
+    @property
+    @abc.abstractmethod
+    def raw_path(self) -> str:
+        """The path as it was sent, not decoded."""
+
+    @abc.abstractmethod
+    async def read_body(self) -> bytes:
+        """Returns the whole body, which is `data` from then on.
+
+        Raises BadRequest when it is larger than the route allows, and BadBody when it is cut off.
+        """
 
     @abc.abstractmethod
     def watch_disconnect(self) -> asyncio.Event:
@@ -102,6 +118,11 @@ class Answer:
 
 #: The answer of what has nothing to tell.
 DONE = Answer(status=204)
+
+
+async def require_upgrade(request: Request[None, None]) -> Answer:
+    """A WebSocket, for those who ask for the upgrade."""
+    return Answer(status=426, headers=(("upgrade", "websocket"), ("connection", "upgrade")))
 
 
 class StreamAnswer(Answer):

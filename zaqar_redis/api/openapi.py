@@ -110,7 +110,8 @@ def with_description(routes: Sequence[ApiRoute], limits: rules.Limits) -> list[A
 
 
 def document(routes: Sequence[ApiRoute], limits: rules.Limits) -> bytes:
-    """Returns the description of *routes*, in JSON."""
+    """Returns the description of *routes* without sockets, in JSON."""
+    routes = [route for route in routes if route.websocket is None]
     kinds = [ProblemOut, *(kind for route in routes for kind in _kinds(route))]
     found, schemas = schema_components(kinds, ref_template="#/components/schemas/{name}")
     shapes = dict(zip(kinds, found, strict=True))

@@ -79,6 +79,17 @@ class MessageDeleteQuery(Struct, frozen=True, kw_only=True):
         about("The claims that hold them: needed with `message_delete_with_claim_id`.", **_IDS),
     ] = None
 
+    def chosen(self, limits: rules.Limits) -> tuple[list[str] | None, int | None, list[str] | None]:
+        """Returns ids, pop and the claims to check.  Raises BadRequest."""
+        claims = None
+        if limits.message_delete_with_claim_id:
+            claims = self.claim_ids
+            if (self.ids is None) != (claims is None):
+                raise errors.BadRequest(why='"ids" and "claim_ids" must be given together.')
+        if (self.ids is None) == (self.pop is None):
+            raise errors.BadRequest(why='Either "ids" or "pop" must be given, and not both.')
+        return self.ids, self.pop, claims
+
 
 class HolderQuery(Struct, frozen=True, kw_only=True):
     claim_id: Annotated[str | None, about("The claim that holds the message.")] = None

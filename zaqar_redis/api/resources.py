@@ -13,7 +13,7 @@ from typing import Any
 import falcon
 import falcon.asgi
 
-from zaqar_redis import errors
+from zaqar_redis import errors, rules
 from zaqar_redis.api import problems
 from zaqar_redis.api.audit import RequestAudit
 from zaqar_redis.api.checks import RequestChecks
@@ -35,19 +35,43 @@ FIRST_EVENT = "zaqar_redis.first"
 Responder = Callable[..., Awaitable[None]]
 
 
+#: What is read of a body that the route does not use, if it is signed.
+_UNUSED = Body(bytes, "The body")
+
+
 class AsgiRequest(Request[Any, Any]):
     """A request from ASGI."""
 
-    __slots__ = ("_receive", "_watching")
+    __slots__ = ("_body", "_has_read", "_scope", "_watching")
 
-    def __init__(self, req: falcon.asgi.Request) -> None:
+    def __init__(self, req: falcon.asgi.Request, body: Body | None) -> None:
+        """*body*: that of the route, or None."""
         super().__init__(req.path, req.query_string, dict(req.scope["headers"]))
-        self._receive = req.scope[RECEIVE]
+        self._scope = req.scope
+        self._body = body or _UNUSED
+        self._has_read = False
         self._watching: asyncio.Task[None] | None = None
+
+    @property
+    def method(self) -> str:
+        method: str = self._scope["method"]
+        return method
+
+    @property
+    def raw_path(self) -> str:
+        sent: bytes = self._scope["raw_path"]
+        return sent.decode("latin-1")
+
+    async def read_body(self) -> bytes:
+        if not self._has_read:
+            self.data = await _read(self._scope, self.headers, self._body)
+            self._has_read = True
+        return self.data
 
     def watch_disconnect(self) -> asyncio.Event:
         disconnected = asyncio.Event()
-        self._watching = asyncio.create_task(watch_disconnect(self._receive, disconnected.set))
+        receive = self._scope[RECEIVE]
+        self._watching = asyncio.create_task(watch_disconnect(receive, disconnected.set))
         return disconnected
 
     def end(self) -> None:
@@ -62,10 +86,10 @@ class RouteResource:
     def __init__(self, path: str, routes: Iterable[ApiRoute]) -> None:
         names = re.findall(r"{(\w+)}", path)
         #: by method
-        self.actions: dict[str, str] = {}
+        self.routes: dict[str, ApiRoute] = {}
         for route in routes:
             setattr(self, f"on_{route.method.lower()}", _responder(route, names))
-            self.actions[route.method] = route.action
+            self.routes[route.method] = route
             # the same for all methods
             self.public, self.checked, self.cors = route.public, route.checked, route.cors
 
@@ -92,15 +116,18 @@ class RequestMiddleware:
     ) -> None:
         if not isinstance(resource, RouteResource) or req.method == "OPTIONS":
             return  # API: everybody may ask for the allowed methods
-        request = req.context.request = AsgiRequest(req)
+        route = resource.routes.get(req.method)
+        request = req.context.request = AsgiRequest(req, route.body if route else None)
         if resource.checked:
             self._checks.check_head(req.method, request)
         if not resource.public:
-            action = resource.actions.get(req.method)
+            action = route.action if route else None
             queue, project = params.get("queue"), params.get("project")
             admission = self._checks.admit(request, action, queue, project)
             if admission is not None:
                 await admission
+            if "queue" in params:
+                rules.queue_name(params["queue"])
 
     async def process_response(
         self,
@@ -109,12 +136,11 @@ class RequestMiddleware:
         resource: object,
         succeeded: bool,
     ) -> None:
-        action = resource.actions.get(req.method) if isinstance(resource, RouteResource) else None
+        route = resource.routes.get(req.method) if isinstance(resource, RouteResource) else None
         request: AsgiRequest | None = getattr(req.context, "request", None)
-        if action is not None and request is not None and self._audit.covers(action):
-            self._audit.record(
-                action, req.method, request, resp.status_code, resp.get_header(REQUEST_ID) or ""
-            )
+        if route is not None and request is not None and self._audit.covers(route.action):
+            request_id = resp.get_header(REQUEST_ID) or ""
+            self._audit.record(route.action, req.method, request, resp.status_code, request_id)
 
 
 def install(app: falcon.asgi.App[Any, Any], routes: Iterable[ApiRoute]) -> None:
@@ -139,9 +165,11 @@ def _responder(route: ApiRoute, names: list[str]) -> Responder:
     async def respond(req: falcon.asgi.Request, resp: falcon.asgi.Response, **params: str) -> None:
         request: AsgiRequest = req.context.request
         if route.guard is not None:
-            route.guard(request)
+            admission = route.guard(request, route.action)
+            if admission is not None:
+                await admission
         if route.body is not None:
-            request.data = await _read(req, route.body)
+            await request.read_body()
         try:
             answer = await endpoint(request, [params[name] for name in names])
         finally:
@@ -162,19 +190,19 @@ def _set(resp: falcon.asgi.Response, answer: Answer) -> None:
         resp.set_header(name, value)
 
 
-async def _read(req: falcon.asgi.Request, body: Body) -> bytes:
+async def _read(scope: dict[str, Any], headers: dict[bytes, bytes], body: Body) -> bytes:
     """Returns the whole body.
 
     Raises BadRequest when it is larger than the route allows, and BadBody when it is cut off.
     """
-    length = req.content_length
+    length = int(headers.get(b"content-length", -1))
     if length == 0:
         return b""
-    if length is not None and length > body.size_max:
+    if length > body.size_max:
         raise body.too_large()
     # Straight from the server: falcon's stream costs as much as parsing a message.
-    receive = req.scope[RECEIVE]
-    event = req.scope[FIRST_EVENT]
+    receive = scope[RECEIVE]
+    event = scope[FIRST_EVENT]
     data: bytes = event["body"]
     while event["more_body"] and len(data) <= body.size_max:
         event = await receive()

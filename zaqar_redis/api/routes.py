@@ -27,7 +27,8 @@ _SMALL = 64 * 1024
 
 #: Takes a `Request` and the path's parameters, in their order.
 Handler = Callable[..., Awaitable[Answer]]
-Guard = Callable[[Request[Any, Any]], None]
+#: Takes a request and its action.
+Guard = Callable[[Request[Any, Any], str], Awaitable[None] | None]
 WebSocketHandler = Callable[[dict[str, Any], Receive, Send], Awaitable[None]]
 
 
@@ -76,7 +77,8 @@ class ApiRoute(Struct, frozen=True):
     checked: bool = True
     #: for web pages: CORS
     cors: bool = False
-    #: raises for who may not; before the body is read
+    #: in the place of the checks of who sends a request to Zaqar's API: raises for who may not,
+    #: and so does what is awaited; before the body is read
     guard: Guard | None = None
     #: the socket that a GET may ask for
     websocket: WebSocketHandler | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPException
 from typing import Any
@@ -24,8 +24,9 @@ _REFETCH_INTERVAL = 1.0
 
 
 class JwksClient:
-    def __init__(self, url: str) -> None:
-        self._client = jwt.PyJWKClient(url, timeout=_TIMEOUT, cache_jwk_set=False)
+    def __init__(self, find_url: Callable[[], str]) -> None:
+        """*find_url* may block; it raises OSError and ValueError when it finds none."""
+        self._find_url = find_url
         # One fetch at a time, and none in the loop's shared pool of threads.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="jwks")
         self._fetch_lock = asyncio.Lock()
@@ -35,13 +36,16 @@ class JwksClient:
         #: why the last fetch failed, as logged
         self._last_error = ""
 
-    async def key_for(self, token: str) -> tuple[Any, Sequence[str]]:
+    async def key_for(self, token: str | bytes) -> tuple[Any, Sequence[str]]:
         """Returns the key that the token names, and its algorithms.
 
-        Raises jwt.InvalidTokenError for a malformed token, and StoreUnavailable when the key is
-        not published, or the fetch fails: both may change soon.
+        Raises jwt.InvalidTokenError for a malformed token or one that names no key,
+        KeyNotPublished when the keys that were fetched at most a second ago lack it, and
+        StoreUnavailable when the fetch fails.
         """
-        name = jwt.get_unverified_header(token)["kid"]
+        name = jwt.get_unverified_header(token).get("kid")
+        if name is None:
+            raise jwt.InvalidTokenError("the token does not name its key")
         key = self._cached(name)
         if key is None:
             async with self._fetch_lock:
@@ -49,6 +53,8 @@ class JwksClient:
                     await self._fetch()
             key = self._cached(name)
         if key is None:
+            if not self._last_error:
+                raise errors.KeyNotPublished
             raise errors.StoreUnavailable("of published keys")
         return key.key, [key.algorithm_name]
 
@@ -63,7 +69,7 @@ class JwksClient:
         if loop.time() < self._refetch_at:
             return
         try:
-            found = await loop.run_in_executor(self._thread, self._client.get_signing_keys)
+            found = await loop.run_in_executor(self._thread, self._download)
         except (jwt.PyJWTError, HTTPException, ValueError, OSError) as error:
             # Logged once: every connecting client triggers a fetch.
             if errors.reason(error) != self._last_error:
@@ -76,3 +82,7 @@ class JwksClient:
             self._keys = {key.key_id: key for key in found if key.key_id is not None}
             self._stale_at = loop.time() + _CACHE_TTL
         self._refetch_at = loop.time() + _REFETCH_INTERVAL
+
+    def _download(self) -> list[jwt.PyJWK]:
+        client = jwt.PyJWKClient(self._find_url(), timeout=_TIMEOUT, cache_jwk_set=False)
+        return client.get_signing_keys()

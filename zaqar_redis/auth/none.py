@@ -6,8 +6,9 @@ from __future__ import annotations
 import functools
 
 from zaqar_redis.auth.identity import ADMIN, MEMBER, Identity, with_implied
-from zaqar_redis.auth.strategy import Headers, StrategyContext, project_header
+from zaqar_redis.auth.strategy import AuthRequest, StrategyContext, project_header
 
+NAME = "none"
 #: Identities that a process remembers: some MB.
 _IDENTITIES_MAX = 8192
 
@@ -20,12 +21,12 @@ class NoneStrategy:
         self._roles = with_implied(frozenset((ADMIN if is_admin else MEMBER,)))
         self._identity = functools.lru_cache(_IDENTITIES_MAX)(self._create)
 
-    def identify(self, headers: Headers) -> Identity:
-        return self._identity(project_header(headers))
+    def identify(self, request: AuthRequest) -> Identity:
+        return self._identity(project_header(request.headers))
 
     def _create(self, project: bytes | None) -> Identity:
         return Identity(
-            project=(project or b"").decode("latin-1"), user="", roles=self._roles, strategy="none"
+            project=(project or b"").decode("latin-1"), user="", roles=self._roles, strategy=NAME
         )
 
     async def start(self) -> None:

@@ -45,6 +45,9 @@ _READING = {
     "subscription": ("get_all", "get"),
     "topics": ("get_all", "get", "stats"),
     "quotas": ("get",),
+    # "call" and "batch" call other methods, each of which has its own rule.
+    "channels": ("call", "batch", "presence", "presence_stats", "history", "channels", "info"),
+    "console": ("session", "ticket"),
 }
 _WRITING = {
     "queues": ("create", "update", "delete", "purge", "share"),
@@ -52,12 +55,15 @@ _WRITING = {
     "claims": ("create", "update", "delete"),
     "subscription": ("create", "update", "delete", "confirm"),
     "topics": ("create", "update", "delete", "purge"),
+    "channels": ("publish", "broadcast", "history_remove", "rpc"),
 }
 _ADMINISTRATION = {
     "pools": ("get_all", "get", "create", "update", "delete", "locate", "rebalance"),
     "flavors": ("create", "update", "delete"),
     "health": ("get",),
     "quotas": ("get_all", "update", "delete"),
+    # They act on connections of other people.
+    "channels": ("subscribe", "unsubscribe", "disconnect", "refresh"),
 }
 _OPEN = {"flavors": ("get_all", "get"), "ping": ("get",), "home": ("get",)}
 

@@ -9,20 +9,42 @@ from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from zaqar_redis import errors
+from zaqar_redis.auth.access_keys import AccessKeyStore
 from zaqar_redis.auth.identity import Identity
 
 #: Headers of a request; names are in lower case.
 Headers = Mapping[bytes, bytes]
 
 #: API: the header that names a project, or those that oslo.context accepts in its place.
-_PROJECT_HEADERS = (b"x-project-id", b"x-tenant-id", b"x-tenant")
+PROJECT_HEADERS = (b"x-project-id", b"x-tenant-id", b"x-tenant")
 #: Identities that a process remembers: some MB.
 _KNOWN_MAX = 8192
 
 
+class AuthRequest(Protocol):
+    """What a strategy sees of a request."""
+
+    @property
+    def method(self) -> str: ...
+
+    @property
+    def raw_path(self) -> str:
+        """The path as it was sent, not decoded."""
+
+    @property
+    def query_string(self) -> str:
+        """The same of the query; '' also without one."""
+
+    @property
+    def headers(self) -> Headers: ...
+
+    async def read_body(self) -> bytes:
+        """Returns the whole body.  Raises BadRequest when it is too large, or cut off."""
+
+
 def project_header(headers: Headers) -> bytes | None:
     """Returns the project that a request names."""
-    for name in _PROJECT_HEADERS:
+    for name in PROJECT_HEADERS:
         if name in headers:
             return headers[name]
     return None
@@ -34,7 +56,7 @@ class AuthStrategy(Protocol):
     #: what a client without a credential is told to send (RFC 9110, 11.6.1); '': nothing
     challenge: str
 
-    def identify(self, headers: Headers) -> Identity | Awaitable[Identity] | None:
+    def identify(self, request: AuthRequest) -> Identity | Awaitable[Identity] | None:
         """Returns who sends a request; None: it has no credential of this kind.
 
         Raises Unauthenticated when the credential is not valid, and Unavailable when what could
@@ -53,6 +75,8 @@ class StrategyContext(NamedTuple):
     conf: Any
     #: returns settings with the values of their options
     settings: Callable[[Any], Any]
+    #: creates the store of access keys, which its user starts and closes
+    access_keys: Callable[[], AccessKeyStore]
 
 
 class CachingStrategy(abc.ABC):
@@ -75,7 +99,8 @@ class CachingStrategy(abc.ABC):
         Raises as `AuthStrategy.identify`.
         """
 
-    def identify(self, headers: Headers) -> Identity | Awaitable[Identity] | None:
+    def identify(self, request: AuthRequest) -> Identity | Awaitable[Identity] | None:
+        headers = request.headers
         credential = self.credential(headers)
         if credential is None:
             return None
@@ -85,8 +110,11 @@ class CachingStrategy(abc.ABC):
         return self._find(credential, headers)
 
     async def _find(self, credential: Hashable, headers: Headers) -> Identity:
-        self._known.pop(credential, None)
-        identity, seconds = await self.authenticate(headers)
+        try:
+            identity, seconds = await self.authenticate(headers)
+        except errors.Unauthenticated:
+            self._known.pop(credential, None)
+            raise
         if len(self._known) >= _KNOWN_MAX:
             self._known.clear()
         self._known[credential] = identity, time.monotonic() + seconds
@@ -107,10 +135,10 @@ class Authenticator:
         #: of all of them
         self.challenge = ", ".join(filter(None, (each.challenge for each in strategies)))
 
-    def identify(self, headers: Headers) -> Identity | Awaitable[Identity]:
+    def identify(self, request: AuthRequest) -> Identity | Awaitable[Identity]:
         """Returns who sends a request.  Raises as `AuthStrategy.identify`."""
         for strategy in self._strategies:
-            found = strategy.identify(headers)
+            found = strategy.identify(request)
             if found is not None:
                 return found
         raise errors.Unauthenticated(why="The request has no credential.", challenge=self.challenge)

@@ -2,7 +2,8 @@
 """Tickets: with one, the web console subscribes to one channel anonymously.
 
 JSON Web Tokens like those of other clients, with a key and an audience of their own.  A ticket
-expires after a minute; a connection made with it does not.
+expires after a minute; a connection made with it after five, unless another ticket renews it: so
+the console's user needs a valid credential all the time.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ _AUDIENCE = "zaqar-redis-console"
 _ALGORITHM = "HS256"
 #: Seconds: enough for a slow network and for small clock differences between nodes.
 _TTL = 60
+#: Seconds of a connection: browsers let the timers of hidden pages run once a minute only.
+_CONNECTION_TTL = 300
 #: Overrides of the namespace: the console recovers missed publications where there is a
 #: history, and clients in the channel do not see it.
 _OVERRIDE = {
@@ -41,7 +44,7 @@ def issue(secret: bytes, project: str, channel: str, now: float) -> str:
         "sub": "",
         "aud": _AUDIENCE,
         "exp": int(now) + _TTL,
-        "expire_at": 0,  # of the connection: never
+        "expire_at": int(now) + _CONNECTION_TTL,
         "project": project,
         "info": {"name": "console"},
         "subs": {channel: {"override": _OVERRIDE}},

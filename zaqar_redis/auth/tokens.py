@@ -113,7 +113,7 @@ class TokenVerifier:
             if key
         ]
         endpoint = settings.jwks_public_endpoint
-        self._jwks = JwksClient(endpoint) if endpoint else None
+        self._jwks = JwksClient(lambda: endpoint) if endpoint else None
 
     async def connection(self, token: str) -> ConnectionClaims:
         """Returns the claims of a connection token.

@@ -22,6 +22,7 @@ import msgspec
 from zaqar_redis import conf as configuration
 from zaqar_redis import errors
 from zaqar_redis.api.app import App
+from zaqar_redis.auth.access_keys import AccessKeys
 from zaqar_redis.cli import service_factory, target
 from zaqar_redis.cli.target import CommandTarget
 from zaqar_redis.keyspace import embedded
@@ -244,6 +245,22 @@ def open_store(
             yield driver, runner
         finally:
             runner.run(driver.close)
+
+
+@contextlib.contextmanager
+def open_access_keys(
+    parsed: argparse.Namespace, command_target: CommandTarget
+) -> Iterator[tuple[AccessKeys, Runner]]:
+    """Yields the access keys of the store, and a runner.  Raises BadConfiguration."""
+    _quiet_logging()
+    conf = configuration.load([], parsed.config_file)
+    with Runner() as runner, running_store(command_target) as uri:
+        store = service_factory.access_key_store(conf, uri)
+        try:
+            runner.run(store.start)
+            yield store.access_keys, runner
+        finally:
+            runner.run(store.close)
 
 
 @contextlib.contextmanager

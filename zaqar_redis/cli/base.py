@@ -121,7 +121,7 @@ class ApiCommand(TargetCommand):
         return open_api(parsed, self.target)
 
 
-class DestructiveCommand(ApiCommand):
+class DestructiveCommand(TargetCommand):
     """Base of the commands that ask for confirmation."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:

@@ -9,7 +9,7 @@ import contextlib
 import logging
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -22,7 +22,13 @@ from zaqar_redis.api.app import App
 from zaqar_redis.auth.audit import AuditSettings
 from zaqar_redis.cli import service_factory, target
 from zaqar_redis.cli.base import ShellCommand
-from zaqar_redis.conf.groups import LISTEN, ListenSettings, ProcessSettings, StorageSettings
+from zaqar_redis.conf.groups import (
+    LISTEN,
+    ListenSettings,
+    ProcessSettings,
+    StorageSettings,
+    WebSocketListenSettings,
+)
 from zaqar_redis.keyspace import client, embedded
 from zaqar_redis.storage.contract import Driver
 from zaqar_redis.storage.pools import PooledDriver
@@ -95,13 +101,15 @@ class Serve(ShellCommand):
             channels = service_factory.channels(conf, uri)
             _start_logging(conf, process)
             LOG.info("store: %s", client.redact_password(uri), extra={"action": "start"})
-            access = service_factory.access(conf)
             audit = configuration.settings(conf, AuditSettings)
+            port = configuration.settings(conf, WebSocketListenSettings).port
+            ports = [listen.port, port] if port else [listen.port]
 
             def create_app() -> App:
-                return App(create(), settings, channels, access(), audit)
+                access = service_factory.access(conf, uri)
+                return App(create(), settings, channels, access, audit)
 
-            GunicornApplication(create_app, listen, process).run()
+            GunicornApplication(create_app, listen.bind, ports, process).run()
         return 0
 
 
@@ -172,18 +180,23 @@ class GunicornApplication(BaseApplication):  # type: ignore[misc]  # gunicorn is
     """gunicorn, configured from our options instead of its own files."""
 
     def __init__(
-        self, create: Callable[[], App], listen: ListenSettings, process: ProcessSettings
+        self,
+        create: Callable[[], App],
+        host: str,
+        ports: Sequence[int],
+        process: ProcessSettings,
     ) -> None:
         self._create = create
-        self._listen = listen
+        self._host = host
+        self._ports = ports
         self._process = process
         super().__init__()
 
     def load_config(self) -> None:
-        listen, process = self._listen, self._process
-        host = f"[{listen.bind}]" if ":" in listen.bind else listen.bind
+        process = self._process
+        host = f"[{self._host}]" if ":" in self._host else self._host
         settings: dict[str, Any] = {
-            "bind": f"{host}:{listen.port}",
+            "bind": [f"{host}:{port}" for port in self._ports],
             "workers": process.workers,
             "worker_class": "zaqar_redis.api.server.worker.Worker",
             "graceful_timeout": process.graceful_timeout,

@@ -17,10 +17,12 @@ from zaqar_redis.api import console
 from zaqar_redis.api.app import ApiSettings
 from zaqar_redis.api.channels import ChannelSettings, ChannelsFrontEnd
 from zaqar_redis.api.channels.server import ServerApiSettings
+from zaqar_redis.api.websocket.front_end import WebSocketSettings
 from zaqar_redis.auth import access as auth
 from zaqar_redis.auth import key_checks, tickets
 from zaqar_redis.auth.access import Access
 from zaqar_redis.auth.audit import AuditLog, AuditSettings
+from zaqar_redis.auth.jwt_tokens import JwtSettings
 from zaqar_redis.auth.strategy import StrategyContext
 from zaqar_redis.auth.tokens import TokenSettings
 from zaqar_redis.conf import channels as channel_options
@@ -44,7 +46,8 @@ from zaqar_redis.realtime.session.context import SessionSettings
 from zaqar_redis.service.quotas import QuotaSettings
 from zaqar_redis.storage import pools
 from zaqar_redis.storage.contract import Driver
-from zaqar_redis.storage.load import can_control, load
+from zaqar_redis.storage.control import Control
+from zaqar_redis.storage.load import can_control, load, load_control
 from zaqar_redis.storage.pools.retry import RetryPolicy
 
 
@@ -77,13 +80,13 @@ def _store(conf: cfg.ConfigOpts) -> None:
     driver(conf, uri)()
 
 
-def _access(conf: cfg.ConfigOpts) -> None:
-    access(conf)()
-    AuditLog(configuration.settings(conf, AuditSettings)).close()
-
-
 def _channels(conf: cfg.ConfigOpts) -> None:
     channels(conf, _uri(conf))
+
+
+def _access(conf: cfg.ConfigOpts) -> None:
+    access(conf, _uri(conf))
+    AuditLog(configuration.settings(conf, AuditSettings)).close()
 
 
 def _uri(conf: cfg.ConfigOpts) -> str:
@@ -113,9 +116,23 @@ def driver(conf: cfg.ConfigOpts, uri: str) -> Callable[[], Driver]:
     return lambda: pools.create(uri, control or uri, options, retry)
 
 
+def access(conf: cfg.ConfigOpts, uri: str) -> Access:
+    """Returns who may use the service.  Raises BadConfiguration."""
+    context = StrategyContext(
+        conf, partial(configuration.settings, conf), partial(access_key_store, conf, uri)
+    )
+    return auth.load(configuration.settings(conf, AuthSettings).strategy, context)
+
+
+def access_key_store(conf: cfg.ConfigOpts, uri: str) -> Control:
+    """Returns the store of the access keys: the control store.  Raises BadConfiguration."""
+    options = msgspec.structs.asdict(configuration.settings(conf, BatchSettings))
+    return load_control(configuration.settings(conf, StorageSettings).control_uri or uri, options)
+
+
 def channels(
     conf: cfg.ConfigOpts, uri: str, *, for_command: bool = False
-) -> Callable[[QueueChannels], ChannelsFrontEnd | None]:
+) -> Callable[[Access, QueueChannels], ChannelsFrontEnd | None]:
     """Returns a factory of the channels; it returns None when they are off.
 
     They use the store at *uri* unless they have their own.  Those *for_command* serve the
@@ -125,7 +142,7 @@ def channels(
     shared = configuration.settings(conf, ChannelsSettings)
     # Another driver's store may not be a Redis; queues work without channels.
     if not (shared.enabled and (shared.uris or can_control(uri))):
-        return lambda queues: None
+        return lambda access, queues: None
     server = configuration.settings(conf, ServerApiSettings)
     verifier = configuration.settings(conf, TokenSettings)
     if found := key_checks.problems(verifier):
@@ -137,12 +154,14 @@ def channels(
         allowed_origins=shared.allowed_origins,
         project=shared.project,
         server=msgspec.structs.replace(server, insecure=True) if for_command else server,
-        console=_console(server) if shared.console and not for_command else None,
+        console=_console(conf, server) if shared.console and not for_command else None,
         accepts_clients=not for_command,
     )
     batch = configuration.settings(conf, BatchSettings)
     _engine(shared.uris, uri, batch)  # reports an unusable URI before any worker starts
-    return lambda queues: ChannelsFrontEnd(_engine(shared.uris, uri, batch), given, queues)
+    return lambda access, queues: ChannelsFrontEnd(
+        _engine(shared.uris, uri, batch), given, access, queues
+    )
 
 
 def _engine(several: Sequence[str], uri: str, batch: BatchSettings) -> Engine:
@@ -160,23 +179,24 @@ def _engine(several: Sequence[str], uri: str, batch: BatchSettings) -> Engine:
     return ShardedEngine([RedisEngine(client, clock.store) for client in clients])
 
 
-def _console(server: ServerApiSettings) -> console.ConsoleSettings:
-    secret = tickets.secret(server.key) if server.key else b""
-    if server.insecure and not server.key:
-        # Workers inherit it from the parent process; nodes on other machines have others.
-        secret = secrets.token_bytes(32)
-    return console.ConsoleSettings(secret=secret, guarded=not server.insecure)
-
-
-def access(conf: cfg.ConfigOpts) -> Callable[[], Access]:
-    """Returns a factory of who may use the service."""
+def _console(conf: cfg.ConfigOpts, server: ServerApiSettings) -> console.ConsoleSettings:
     strategies = configuration.settings(conf, AuthSettings).strategy
-    context = StrategyContext(conf, partial(configuration.settings, conf))
-    return lambda: auth.load(strategies, context)
+    provider = configuration.settings(conf, JwtSettings)
+    return console.ConsoleSettings(
+        # Workers inherit a random one from the parent process; nodes on other machines have others.
+        secret=tickets.secret(server.key) if server.key else secrets.token_bytes(32),
+        guarded=not server.insecure,
+        has_key=bool(server.key),
+        strategies=strategies,
+        provider=console.OpenIdClient(provider.issuer, provider.console_client_id)
+        if provider.console_client_id and "jwt" in strategies
+        else None,
+    )
 
 
 def settings(conf: cfg.ConfigOpts) -> ApiSettings:
     limits = configuration.settings(conf, rules.Limits)
     quota = configuration.settings(conf, QuotaSettings)
+    websocket = configuration.settings(conf, WebSocketSettings)
     api = configuration.settings(conf, ApiSettings)
-    return msgspec.structs.replace(api, limits=limits, quota=quota)
+    return msgspec.structs.replace(api, limits=limits, quota=quota, websocket=websocket)

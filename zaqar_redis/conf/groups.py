@@ -12,6 +12,9 @@ from oslo_config import types
 from zaqar_redis import rules
 from zaqar_redis.api.app import ApiSettings
 from zaqar_redis.api.channels.server import ServerApiSettings
+from zaqar_redis.api.websocket.front_end import WebSocketSettings
+from zaqar_redis.auth import jwt_tokens
+from zaqar_redis.auth.access_keys import AccessKeySettings
 from zaqar_redis.auth.audit import AuditSettings
 from zaqar_redis.auth.tokens import TokenSettings
 from zaqar_redis.keyspace.batch import BatchSettings
@@ -23,6 +26,7 @@ from zaqar_redis.storage.pools.retry import RetryPolicy
 CHANNELS = "channels"
 #: Stock Zaqar's name for it.
 LISTEN = "drivers:transport:wsgi"
+WEBSOCKET = "drivers:transport:websocket"
 
 
 class DeploymentSettings(Struct, frozen=True):
@@ -48,6 +52,15 @@ class AuthSettings(Struct, frozen=True):
 class ListenSettings(Struct, frozen=True):
     bind: Annotated[str, types.HostAddress(), "Address to listen on."] = "127.0.0.1"
     port: Annotated[int, types.Port(type_name="port value"), "Port to listen on."] = 8888
+
+
+class WebSocketListenSettings(Struct, frozen=True):
+    port: Annotated[
+        int,
+        types.Port(type_name="port value"),
+        "A second port to listen on, for clients that expect the WebSocket API on a port of its "
+        "own, such as 9000; 0: none. The API is at /v2/ws, and at /, on either port.",
+    ] = 0
 
 
 class ProcessSettings(Struct, frozen=True):
@@ -80,8 +93,8 @@ class StorageSettings(Struct, frozen=True):
     control_uri: Annotated[
         str | None,
         rules.SECRET,
-        "The Redis that stores the pools, the flavors, and the catalogue of which queue is in "
-        "which pool. Default: that of uri.",
+        "The Redis that stores the pools, the flavors, the catalogue of which queue is in which "
+        "pool, and access keys. Default: that of uri.",
     ] = None
 
 
@@ -115,13 +128,15 @@ GROUPS: Mapping[str | None, Sequence[tuple[type[Struct], tuple[str, ...]]]] = {
         (DeploymentSettings, ()),
         (ApiSettings, ("enable_checksum",)),
     ),
-    "auth": ((AuthSettings, ()),),
+    "auth": ((AuthSettings, ()), (AccessKeySettings, ())),
     "audit": ((AuditSettings, ()),),
     LISTEN: ((ListenSettings, ()),),
+    WEBSOCKET: ((WebSocketListenSettings, ()), (WebSocketSettings, ())),
     "server": (
         (ProcessSettings, ()),
         (ApiSettings, ("max_connections", "request_timeout")),
     ),
+    jwt_tokens.GROUP: ((jwt_tokens.JwtSettings, ()),),
     "storage": ((StorageSettings, ()), (RetryPolicy, ()), (ApiSettings, ("sweep_interval",))),
     "redis": ((BatchSettings, ()),),
     "transport": (

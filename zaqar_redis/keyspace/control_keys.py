@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The keys of the control store: pools, flavors, catalogue, quotas, roles.  All are in one slot."""
+"""The keys of the control store: pools, flavors, catalogue, roles, access keys, quotas.
+
+All are in one slot.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,10 @@ from urllib.parse import quote
 
 
 class ControlKeys:
-    """The control keys that belong to no single queue, project, pool or role."""
+    """The control keys that belong to no single queue, project, pool, role or access key."""
 
     __slots__ = (
+        "access_keys",
         "catalogue",
         "deleted",
         "flavors",
@@ -28,6 +32,8 @@ class ControlKeys:
     prefix = b"zr:{control}:"
 
     def __init__(self) -> None:
+        #: zset, score 0: ids of access keys, for listing
+        self.access_keys = _CONTROL + b"access_keys"
         #: hash: name -> pool
         self.pools = _CONTROL + b"pools"
         #: hash: name -> what it can do, as JSON
@@ -104,3 +110,14 @@ class RoleKeys:
     def __init__(self, name: str) -> None:
         #: string with an expiry: the process that has the role
         self.role = _CONTROL + b"role:" + name.encode()
+
+
+class AccessKeyKeys:
+    """The control keys, with that of one access key."""
+
+    __slots__ = ("access_key", "access_keys")
+
+    def __init__(self, key_id: str) -> None:
+        #: hash: what it grants, its sealed secret, whether it is disabled, its last use
+        self.access_key = _CONTROL + b"access_key:" + key_id.encode()
+        self.access_keys = CONTROL.access_keys

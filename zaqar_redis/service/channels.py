@@ -17,7 +17,7 @@ from msgspec import Raw
 
 from zaqar_redis import errors
 from zaqar_redis.realtime.engine import Dedup
-from zaqar_redis.realtime.node import control
+from zaqar_redis.realtime.node import control, queue_channels
 from zaqar_redis.realtime.node.control_plane import total_subscribers
 from zaqar_redis.realtime.node.project_context import ProjectContext
 from zaqar_redis.realtime.protocol import codes, server_api, wire
@@ -25,12 +25,17 @@ from zaqar_redis.realtime.protocol.codes import CommandRejected
 from zaqar_redis.realtime.session import commands
 from zaqar_redis.realtime.session.namespaces import ChannelOptions
 
+#: Takes a policy rule, and a channel without the namespace of queues or ''.  Raises Forbidden.
+Authorize = Callable[[str, str], None]
+
 
 class ChannelService:
     """The channels of one project."""
 
-    def __init__(self, context: ProjectContext) -> None:
+    def __init__(self, context: ProjectContext, authorize: Authorize) -> None:
+        """*authorize* is asked for each call, also for those in a batch."""
         self._context = context
+        self._authorize = authorize
 
     async def publish(self, request: server_api.ApiPublishRequest) -> server_api.PublishResult:
         return await self._publish(
@@ -204,11 +209,13 @@ class ChannelService:
             if method == "batch":
                 raise CommandRejected(codes.NOT_FOUND)
             return {method: await self.call(method, body)}
+        except errors.Forbidden:
+            return {"error": api_error(CommandRejected(codes.PERMISSION_DENIED))}
         except (CommandRejected, errors.Unavailable) as error:
             return {"error": api_error(error)}
 
     async def call(self, method: str, body: bytes | Raw) -> Any:
-        """Calls a method by name with a request in JSON."""
+        """Calls a method by name with a request in JSON.  Raises Forbidden, too."""
         found = METHODS.get(method)
         if found is None:
             raise CommandRejected(codes.NOT_FOUND)
@@ -217,12 +224,27 @@ class ChannelService:
             request = decoder.decode(body)
         except (msgspec.DecodeError, RecursionError) as error:
             raise CommandRejected(codes.BAD_REQUEST) from error
+        for resource in _resources(request):
+            self._authorize(f"channels:{method}", resource)
         return await run(self, request)
 
 
 def api_error(error: CommandRejected | errors.Unavailable) -> server_api.ApiError:
     known = error.error if isinstance(error, CommandRejected) else codes.INTERNAL
     return server_api.ApiError(known.code, known.message)
+
+
+def _resources(request: Any) -> Sequence[str]:
+    """Returns what a request is about, by the names that rights of keys have patterns for."""
+    if isinstance(request, server_api.BroadcastRequest):
+        return [resource(channel) for channel in request.channels] or [""]
+    return [resource(getattr(request, "channel", ""))]
+
+
+def resource(channel: str) -> str:
+    """Returns the name of a channel, or that of the queue which it is."""
+    name = channel.removeprefix("$")
+    return name.removeprefix(f"{queue_channels.NAMESPACE}:")
 
 
 def _payload(data: Raw, b64: str) -> Raw:

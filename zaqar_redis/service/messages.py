@@ -189,5 +189,9 @@ class MessageService(ComposedVerbs):
             raise errors.BadRequest(why=f'"{name}" must hold 1 to {most} ids.')
 
 
+def missing(message: str, queue: str) -> errors.NotFound:
+    return errors.NotFound(why=f"Message {message} is not in the queue {queue}.")
+
+
 def _has_items(page: Page[Message]) -> bool:
     return bool(page.items)

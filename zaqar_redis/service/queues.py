@@ -59,6 +59,12 @@ class QueueService(ComposedVerbs):
         return self.shown(found.metadata if found else {})
 
     @verb
+    def find(self, project: str, queue: str) -> Steps[Queue | None]:
+        """Returns the queue with the metadata that it was given, or None."""
+        found: Queue | None = yield self._store.get(project, queue)
+        return found
+
+    @verb
     def patch(
         self, project: str, queue: str, changes: Sequence[patches.PatchOperation]
     ) -> Steps[dict[str, Any]]:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The contract of a control store: pools, flavors, the pool of each queue, and quotas.
+"""The contract of a control store: pools, flavors, the pools of queues, access keys, quotas.
 
-All of it belongs to the operator; none of it is seen by a project.  Each method
-is one atomic step, so that several workers and operators agree.  Every method
+All of it belongs to the operator; none of it is seen by a project.  Each method, unless it
+says otherwise, is one atomic step, so that several workers and operators agree.  Every method
 may raise `errors.StoreUnavailable` or `errors.Overloaded`.
 """
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from typing import Any, Protocol
 
+from zaqar_redis.auth.access_keys import AccessKeys
 from zaqar_redis.records import (
     CatalogueEntry,
     CheckResult,
@@ -217,6 +218,9 @@ class Control(Protocol):
 
     @property
     def quotas(self) -> Quotas: ...
+
+    @property
+    def access_keys(self) -> AccessKeys: ...
 
     async def start(self) -> None:
         """Connects.  Does not fail when the store is unreachable: its calls do."""

@@ -13,10 +13,11 @@ from zaqar_redis.api.channels import server, streams
 from zaqar_redis.api.channels.origins import AllowedOrigins, PageMiddleware
 from zaqar_redis.api.channels.streams import ConnectQuery, EmulationHandlers, StreamHandlers
 from zaqar_redis.api.channels.websocket import UniWebSocket, WebSocket
-from zaqar_redis.api.exchange import Answer, Request
+from zaqar_redis.api.exchange import require_upgrade
 from zaqar_redis.api.routes import ApiRoute, Body
 from zaqar_redis.api.server.outbox import FlushScheduler
 from zaqar_redis.auth import tickets, tokens
+from zaqar_redis.auth.access import Access
 from zaqar_redis.realtime.engine import Engine
 from zaqar_redis.realtime.node.node import Node
 from zaqar_redis.realtime.node.queue_channels import QueueChannels
@@ -45,7 +46,11 @@ class ChannelsFrontEnd:
     """A node, its routes for clients and backends, and the middleware that these need."""
 
     def __init__(
-        self, engine: Engine, settings: ChannelSettings, queues: QueueChannels | None = None
+        self,
+        engine: Engine,
+        settings: ChannelSettings,
+        access: Access,
+        queues: QueueChannels | None = None,
     ) -> None:
         """*queues*: the queues that are channels, too."""
         self.node = Node(
@@ -60,14 +65,14 @@ class ChannelsFrontEnd:
         )
         origins = AllowedOrigins(settings.allowed_origins)
         self.middleware = PageMiddleware(origins)
-        guard = server.ApiKeyAuth(settings.server, origins).check
+        checks = server.ServerApiChecks(settings.server, origins, access, settings.project)
         self.routes = [
             *_connection_routes(self.node, origins, settings.project),
-            *server.ServerApi(self.node, settings.project).routes(guard),
+            *server.ServerApi(self.node, settings.project, checks).routes(),
         ]
         if settings.console is not None:
             self.routes += console.routes(
-                settings.console, guard, settings.namespaces, settings.project
+                settings.console, checks, settings.namespaces, settings.project
             )
 
 
@@ -84,8 +89,8 @@ def _connection_routes(node: Node, origins: AllowedOrigins, project: str) -> lis
     commands = Body(bytes, "Commands", _BODY_MAX, error=errors.ContentTooLarge)
     post = partial(page, "POST", body=commands)
     return [
-        get("/connection/websocket", _require_upgrade, websocket=both_ways),
-        get("/connection/uni_websocket", _require_upgrade, websocket=one_way),
+        get("/connection/websocket", require_upgrade, websocket=both_ways),
+        get("/connection/uni_websocket", require_upgrade, websocket=one_way),
         post("/connection/http_stream", http_stream.post),
         post("/connection/sse", sse.post),
         get_stream("/connection/sse", sse.get),
@@ -94,8 +99,3 @@ def _connection_routes(node: Node, origins: AllowedOrigins, project: str) -> lis
         get_stream("/connection/uni_sse", uni_sse.get),
         post("/emulation", EmulationHandlers(node).post),
     ]
-
-
-async def _require_upgrade(request: Request[None, None]) -> Answer:
-    """A WebSocket, for those who ask for the upgrade."""
-    return Answer(status=426, headers=(("upgrade", "websocket"), ("connection", "upgrade")))

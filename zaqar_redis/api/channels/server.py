@@ -5,11 +5,10 @@ from __future__ import annotations
 
 import hmac
 import logging
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from functools import partial
 from typing import Annotated, Any
 
-import falcon
 import msgspec
 from msgspec import Raw, Struct
 
@@ -17,7 +16,11 @@ from zaqar_redis import errors, rules
 from zaqar_redis.api.channels.origins import AllowedOrigins
 from zaqar_redis.api.exchange import Answer, Request
 from zaqar_redis.api.queries import QueryReader
-from zaqar_redis.api.routes import ApiRoute, Body, Guard
+from zaqar_redis.api.routes import ApiRoute, Body
+from zaqar_redis.auth import none
+from zaqar_redis.auth.access import Access
+from zaqar_redis.auth.identity import ADMIN, Identity, with_implied
+from zaqar_redis.auth.strategy import project_header
 from zaqar_redis.keyspace.script import ComposedVerbs, Steps, verb
 from zaqar_redis.realtime.node.node import Node
 from zaqar_redis.realtime.node.project_context import ProjectContext
@@ -45,8 +48,9 @@ class ServerApiSettings(Struct, frozen=True, rename=lambda field: f"api_{field}"
     key: Annotated[
         str | None,
         rules.SECRET,
-        "Key that backends and operators need to use /api; without a key, /api refuses all "
-        "requests.",
+        "Key with which backends and operators use /api of every project; they may use "
+        "credentials of [auth] strategy, too. Without it, and with strategy none, /api refuses "
+        "all requests.",
     ] = None
     insecure: Annotated[bool, "Allow /api without a key; for development only."] = False
 
@@ -65,38 +69,91 @@ class _KeyQuery(Struct, frozen=True):
 _read_query = QueryReader(_KeyQuery).read
 
 
-class ApiKeyAuth:
-    """Accepts requests with the key; when insecure, all but pages of other origins."""
+#: Who has the key: an administrator of every project.
+_KEY_HOLDER = Identity("", "api_key", with_implied(frozenset((ADMIN,))), strategy="api_key")
 
-    def __init__(self, settings: ServerApiSettings, origins: AllowedOrigins) -> None:
+
+class ServerApiChecks:
+    """Checks who calls the server API, and whether that is allowed.
+
+    A caller has the key, or a credential of the service's strategies.  When insecure, everybody
+    counts as a caller with the key, but pages of other origins.
+    """
+
+    def __init__(
+        self, settings: ServerApiSettings, origins: AllowedOrigins, access: Access, project: str
+    ) -> None:
+        """*project*: of calls that name none by callers that belong to none."""
         self._settings = settings
         self._origins = origins
+        self._authenticator = access.authenticator
+        self._policy = access.policy
+        self._project = project
+        self._challenge = ", ".join(filter(None, ("ApiKey", self._authenticator.challenge)))
 
-    def check(self, request: Request[Any, Any]) -> None:
-        """Raises HTTPStatus 401, without a body, and Forbidden."""
+    def admit(self, request: Request[Any, Any], action: str) -> Awaitable[None] | None:
+        """Sets identity and project of a request, and asks the policy: a `Guard`.
+
+        Raises Unauthenticated, Forbidden, Unavailable and BadQueue, and so does what is awaited.
+        """
         if self._settings.insecure:
             # Else any page open in the operator's browser could call the API.
             self._origins.check(request.headers)
-            return
-        kind, _, given = (request.header(b"authorization") or "").partition(" ")
-        key_given = (
-            request.header(b"x-api-key")
-            or (given.strip() if kind.lower() == "apikey" else "")
-            or _read_query(request.query_string).api_key
-        )
+            self._authorize(_KEY_HOLDER, request, action)
+            return None
+        key = _given_key(request)
+        if key:
+            self._check_key(key)
+            self._authorize(_KEY_HOLDER, request, action)
+            return None
+        found = self._authenticator.identify(request)
+        if type(found) is not Identity:
+            return self._admit_later(found, request, action)
+        self._authorize(found, request, action)
+        return None
+
+    def authorize(self, request: Request[Any, Any], action: str, resource: str) -> None:
+        """Raises Forbidden unless who sends the request may do this in its project."""
+        self._policy.authorize(request.identity, action, request.project, resource)
+
+    def _check_key(self, given: str) -> None:
         key = self._settings.key
-        if not key or not hmac.compare_digest(key_given.encode(), key.encode()):
-            raise falcon.HTTPStatus(401)
+        if not key or not hmac.compare_digest(given.encode(), key.encode()):
+            raise self._unauthenticated("The API key is not valid.")
+
+    async def _admit_later(self, found: Any, request: Request[Any, Any], action: str) -> None:
+        self._authorize(await found, request, action)
+
+    def _authorize(self, identity: Identity, request: Request[Any, Any], action: str) -> None:
+        if identity.strategy == none.NAME:
+            raise self._unauthenticated("The request has neither an API key nor a credential.")
+        named = project_header(request.headers) or b""
+        project = named.decode("latin-1") or identity.project or self._project
+        request.identity = identity
+        request.project = rules.project_id(project)
+        self._policy.authorize(identity, action, request.project)
+
+    def _unauthenticated(self, why: str) -> errors.Unauthenticated:
+        return errors.Unauthenticated(why=why, challenge=self._challenge)
+
+
+def _given_key(request: Request[Any, Any]) -> str:
+    kind, _, given = (request.header(b"authorization") or "").partition(" ")
+    return (
+        request.header(b"x-api-key")
+        or (given.strip() if kind.lower() == "apikey" else "")
+        or (_read_query(request.query_string).api_key if request.query_string else "")
+    )
 
 
 class ServerApi(ComposedVerbs):
-    def __init__(self, node: Node, project: str) -> None:
+    def __init__(self, node: Node, project: str, checks: ServerApiChecks) -> None:
         self._node = node
-        self._project = project
         self._context = ProjectContext(node, project)
+        self._checks = checks
 
-    def routes(self, guard: Guard) -> Iterator[ApiRoute]:
-        row = partial(ApiRoute, "POST", public=True, checked=False, guard=guard)
+    def routes(self) -> Iterator[ApiRoute]:
+        row = partial(ApiRoute, "POST", public=True, checked=False, guard=self._checks.admit)
         body = partial(Body, size_max=_BODY_MAX, error=errors.ContentTooLarge)
         legacy = body(_LegacyRequest, "A call", default=_LegacyRequest())
         params = body(Raw, "Parameters", default=Raw(b"{}"))
@@ -125,8 +182,8 @@ class ServerApi(ComposedVerbs):
         raise errors.NotFound(why=f"There is no method {method}; the methods are {names}.")
 
     async def _call(self, method: str, request: Request[None, Any], params: Raw) -> Answer:
-        project = rules.project_id(request.header(b"x-project-id") or self._project)
-        channels = ChannelService(self._context.for_project(project))
+        authorize = partial(self._checks.authorize, request)
+        channels = ChannelService(self._context.for_project(request.project), authorize)
         answer = await _answer(channels, method, params)
         status = 200
         if "error" in answer and request.header(_ERROR_MODE) == "transport":
@@ -139,6 +196,8 @@ async def _answer(channels: ChannelService, method: str, params: Raw) -> dict[st
         result = await channels.call(method, params)
     except (CommandRejected, errors.Unavailable) as error:
         return {"error": api_error(error)}
+    except errors.Forbidden:
+        raise
     except Exception:  # a bug: answered in the format that callers read
         LOG.exception("the method %s failed", method, extra={"action": "bug"})
         return {"error": api_error(CommandRejected(codes.INTERNAL))}

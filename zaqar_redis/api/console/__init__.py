@@ -13,16 +13,19 @@ import importlib.util
 import time
 from functools import cached_property, partial
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Struct
 
-from zaqar_redis import errors, rules
+from zaqar_redis import errors
+from zaqar_redis.api.channels.server import ServerApiChecks
 from zaqar_redis.api.exchange import Answer, Request
-from zaqar_redis.api.routes import ApiRoute, Body, Guard
-from zaqar_redis.auth import tickets
+from zaqar_redis.api.routes import ApiRoute, Body
+from zaqar_redis.auth import none, tickets
 from zaqar_redis.realtime.protocol.codes import CommandRejected
 from zaqar_redis.realtime.session.namespaces import Namespaces
+from zaqar_redis.service.channels import resource
 
 _MEDIA_TYPES = {
     ".html": "text/html; charset=utf-8",
@@ -32,13 +35,12 @@ _MEDIA_TYPES = {
 #: Nothing from other origins and no inline scripts.  The one inline style that is allowed is an
 #: empty one (its digest), to which plotly adds rules.
 _POLICY = (
-    "default-src 'none'; script-src 'self'; connect-src 'self'; img-src data:; "
+    "default-src 'none'; script-src 'self'; connect-src {origins}; img-src data:; "
     "style-src 'self' 'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 _HEADERS = (
     ("cache-control", "no-cache"),  # cached, but validated at each use
-    ("content-security-policy", _POLICY),
     ("x-content-type-options", "nosniff"),
     ("referrer-policy", "no-referrer"),
 )
@@ -46,11 +48,48 @@ _NOT_STORED = (("cache-control", "no-store"),)
 _CHARTS = "plotly.min.js"
 
 
+#: Strategies whose credentials the page can ask for.
+_ASKED = ("key", "jwt", "keystone")
+
+
+class OpenIdClient(Struct, frozen=True):
+    """The console at an OpenID provider."""
+
+    issuer: str
+    client_id: str
+
+
 class ConsoleSettings(Struct, frozen=True):
-    #: signs tickets; empty: nobody can sign in
-    secret: bytes = b""
-    #: whether a key is required
+    #: signs tickets
+    secret: bytes
+    #: False: /api is open to everybody
     guarded: bool = True
+    #: whether /api accepts a key
+    has_key: bool = True
+    #: of the service, by name
+    strategies: tuple[str, ...] = (none.NAME,)
+    #: None: the page asks for a token instead
+    provider: OpenIdClient | None = None
+
+
+def _logins(settings: ConsoleSettings) -> list[str]:
+    """Returns the kinds of credentials that both /v2 and /api accept; "free": none is needed."""
+    if none.NAME in settings.strategies:
+        if not settings.guarded:
+            return ["free"]
+        return ["api_key"] if settings.has_key else []
+    at_provider = ["openid"] if settings.provider is not None else []
+    return at_provider + [name for name in _ASKED if name in settings.strategies]
+
+
+class _SessionOut(Struct, frozen=True):
+    """Who has signed in, and what they may do in the project."""
+
+    user: str
+    project: str
+    roles: list[str]
+    may_post: bool
+    may_publish: bool
 
 
 class _TicketRequest(Struct):
@@ -85,15 +124,30 @@ def _files() -> dict[str, StaticFile]:
 
 
 class ConsoleHandlers:
-    def __init__(self, settings: ConsoleSettings, namespaces: Namespaces, project: str) -> None:
+    def __init__(
+        self,
+        settings: ConsoleSettings,
+        checks: ServerApiChecks,
+        namespaces: Namespaces,
+        project: str,
+    ) -> None:
         self._secret = settings.secret
+        self._checks = checks
         self._namespaces = namespaces
-        self._project = project
         self._files = _files()
-        # "free": none is required; "unset": none is configured
-        key = ("needed" if settings.guarded else "free") if settings.secret else "unset"
-        about = {"key": key, "project": project, "charts": _CHARTS in self._files}
+        about = {
+            "logins": _logins(settings),
+            "openid": settings.provider,
+            "project": project,
+            "charts": _CHARTS in self._files,
+        }
         self._about = Answer(msgspec.json.encode(about), headers=_NOT_STORED)
+        origins = "'self'"
+        if settings.provider is not None:
+            scheme, host = urlsplit(settings.provider.issuer)[:2]
+            origins += f" {scheme}://{host}"
+        policy = _POLICY.format(origins=origins)
+        self._headers = (*_HEADERS, ("content-security-policy", policy))
 
     async def redirect(self, request: Request[None, None]) -> Answer:
         """The page, with the slash that relative names in it need."""
@@ -106,7 +160,7 @@ class ConsoleHandlers:
             raise errors.NotFound(why=f"The console has no file {name}.")
         # The charts are megabytes: a thread reads them, and other requests go on.
         etag = await asyncio.to_thread(lambda: file.etag)
-        headers = (*_HEADERS, ("etag", f'"{etag}"'))
+        headers = (*self._headers, ("etag", f'"{etag}"'))
         known = request.header(b"if-none-match") or ""
         if known == "*" or etag in known:
             return Answer(status=304, headers=headers)
@@ -116,6 +170,26 @@ class ConsoleHandlers:
         """What the page needs to know before anybody has signed in."""
         return self._about
 
+    async def show_session(self, request: Request[None, None]) -> Answer:
+        """Who has signed in."""
+
+        def may(action: str) -> bool:
+            try:
+                self._checks.authorize(request, action, "")
+            except errors.Forbidden:
+                return False
+            return True
+
+        identity = request.identity
+        session = _SessionOut(
+            user=identity.user,
+            project=request.project,
+            roles=sorted(identity.roles),
+            may_post=may("messages:create"),
+            may_publish=may("channels:publish"),
+        )
+        return Answer(msgspec.json.encode(session), headers=_NOT_STORED)
+
     async def issue_ticket(self, request: Request[None, _TicketRequest]) -> Answer:
         """A token for the live tail of one channel."""
         channel = request.document.channel
@@ -123,22 +197,24 @@ class ConsoleHandlers:
             self._namespaces.options(channel)
         except CommandRejected as refused:
             raise errors.BadRequest(why=refused.error.message) from refused
-        project = rules.project_id(request.header(b"x-project-id") or self._project)
-        token = tickets.issue(self._secret, project, channel, time.time())
+        self._checks.authorize(request, "console:ticket", resource(channel))
+        token = tickets.issue(self._secret, request.project, channel, time.time())
         return Answer(msgspec.json.encode({"token": token}), headers=_NOT_STORED)
 
 
 def routes(
-    settings: ConsoleSettings, guard: Guard, namespaces: Namespaces, project: str
+    settings: ConsoleSettings, checks: ServerApiChecks, namespaces: Namespaces, project: str
 ) -> list[ApiRoute]:
-    handlers = ConsoleHandlers(settings, namespaces, project)
+    handlers = ConsoleHandlers(settings, checks, namespaces, project)
     row = partial(ApiRoute, public=True, checked=False)
     read = partial(row, "GET", action="console:read")
-    post = partial(row, "POST", action="console:ticket", guard=guard)
+    guarded = partial(row, guard=checks.admit)
+    ticket = Body(_TicketRequest, "A ticket")
     return [
         read("/console", handlers.redirect),
         read("/console/", handlers.get_file),
         read("/console/{name}", handlers.get_file),
         read("/console/about", handlers.about),
-        post("/console/token", handlers.issue_ticket, body=Body(_TicketRequest, "A ticket")),
+        guarded("GET", "/console/session", handlers.show_session, "console:session"),
+        guarded("POST", "/console/token", handlers.issue_ticket, "console:ticket", body=ticket),
     ]

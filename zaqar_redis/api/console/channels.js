@@ -67,7 +67,7 @@ class ChannelDetails {
     this.present = section("Presence", this.tiles.element, this.presence.element);
     this.kept = section("History", this.history.element);
     this.element = make("section", {}, make("h2", {}, name),
-      publishBox("Publish", "Publish", (text) => this.#publish(text)),
+      publishBox("Publish", "Publish", context.session.may_publish, (text) => this.#publish(text)),
       this.feed.element, this.present.element, this.kept.element);
     for (const { element } of [this.present, this.kept]) {
       element.addEventListener("toggle", context.refresh);

@@ -97,15 +97,18 @@ export class Feed {
 }
 
 // A box for JSON. send(text, form) is the button's action, and resolves to a text for the status.
-export function publishBox(title, verb, send, ...more) {
+// may: whether the user may do that.
+export function publishBox(title, verb, may, send, ...more) {
   const data = make("textarea", { name: "data", rows: "3", required: true, spellcheck: "false",
     placeholder: '{"text": "hello"}' });
-  const status = make("p", { class: "hint", role: "status" });
+  const status = make("p", { class: "hint", role: "status" }, may ? "" : "You may only read.");
   const button = make("button", {}, verb);
   const form = make("form", { class: "publish" },
     make("h3", {}, title),
-    make("label", {}, "Data, as JSON", data),
-    make("div", { class: "row" }, ...more, button), status);
+    make("fieldset", { disabled: !may },
+      make("label", {}, "Data, as JSON", data),
+      make("div", { class: "row" }, ...more, button)),
+    status);
   data.addEventListener("keydown", (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) form.requestSubmit();
   });

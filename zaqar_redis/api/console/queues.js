@@ -87,7 +87,7 @@ class QueueDetails {
     this.element = make("section", {},
       make("h2", {}, name), this.tiles.element, this.chart,
       make("p", { class: "hint" }, hint),
-      publishBox("Post a message", "Post", (text, form) => this.#post(text, form),
+      publishBox("Post a message", "Post", context.session.may_post, (text, form) => this.#post(text, form),
         make("label", {}, "TTL in seconds ", ttl)),
       this.feed.element);
   }

@@ -13,7 +13,7 @@ export function parse(text) {
 // Of a request; the service's own timeouts are shorter.
 const TIMEOUT_MS = 30_000;
 
-// The service did not accept the key.
+// The service did not accept the credential.
 export class Unauthorized extends Error {}
 
 // The service refused the request: its status, and its message.
@@ -29,18 +29,27 @@ export async function about() {
 }
 
 export class Server {
-  #key;
+  #credential;
+  #renew;
+  #renewing = null;
   #client = clientId();
 
-  constructor(key, project) {
-    this.#key = key;
+  // project: empty for that of the credential. renew(credential) resolves to another one.
+  constructor(credential, project, renew) {
+    this.#credential = credential;
+    this.#renew = renew;
     this.project = project;
+  }
+
+  // Who has signed in, and what they may do.
+  async session() {
+    return (await this.#request("GET", "session", {})).json();
   }
 
   // A method of the server API. body: an object, or JSON text.
   async api(method, body = {}, signal = null) {
     const text = typeof body === "string" ? body : JSON.stringify(body);
-    const response = await request("POST", `/api/${method}`, this.#guarded(), text, signal);
+    const response = await this.#request("POST", `/api/${method}`, {}, text, signal);
     const answer = parse(await response.text());
     if (answer.error) throw new Refused(answer.error.code, answer.error.message);
     return answer.result;
@@ -48,13 +57,13 @@ export class Server {
 
   async ticket(channel) {
     const body = JSON.stringify({ channel });
-    return (await (await request("POST", "token", this.#guarded(), body)).json()).token;
+    return (await (await this.#request("POST", "token", {}, body)).json()).token;
   }
 
   // A request to the queue API; path is below /v2.
   async queues(method, path, body = null, signal = null) {
-    const headers = { ...this.#scoped(), "Client-ID": this.#client };
-    const response = await request(method, `/v2${path}`, headers, body, signal);
+    const headers = { "Client-ID": this.#client };
+    const response = await this.#request(method, `/v2${path}`, headers, body, signal);
     return response.status === 204 ? null : response.json();
   }
 
@@ -70,12 +79,29 @@ export class Server {
     return { items: page[resource], next: after[resource].length ? next : "" };
   }
 
-  #scoped() {
-    return this.project ? { "X-Project-ID": this.project } : {};
+  async #request(method, path, headers, body = null, signal = null) {
+    const project = this.project ? { "X-Project-ID": this.project } : {};
+    const send = () =>
+      request(method, path, { ...this.#credential.headers, ...project, ...headers }, body, signal);
+    const used = this.#credential;
+    try {
+      return await send();
+    } catch (error) {
+      if (!(error instanceof Unauthorized && used.refresh)) throw error;
+    }
+    // Of many requests that are refused at once, the first renews it.
+    if (used === this.#credential) await (this.#renewing ??= this.#renewCredential());
+    return send();
   }
 
-  #guarded() {
-    return this.#key ? { ...this.#scoped(), "X-API-Key": this.#key } : this.#scoped();
+  async #renewCredential() {
+    try {
+      this.#credential = await this.#renew(this.#credential);
+    } catch (error) {
+      throw new Unauthorized(error.message);
+    } finally {
+      this.#renewing = null;
+    }
   }
 }
 
@@ -88,7 +114,7 @@ async function request(method, path, headers, body = null, signal = null) {
     cache: "no-store",
     signal: signal ? AbortSignal.any([signal, timeout]) : timeout,
   });
-  if (response.status === 401) throw new Unauthorized("the key was refused");
+  if (response.status === 401) throw new Unauthorized(await errorText(response));
   if (!response.ok) throw new Refused(response.status, await errorText(response));
   return response;
 }

@@ -4,6 +4,9 @@
 
 import { Unauthorized, parse } from "./server.js";
 
+// Of the time until the connection expires, how much passes before it is renewed.
+const RENEWED_AT = 0.75;
+
 const SHORTEST = 0.5; // seconds between tries, at first …
 const LONGEST = 20; // … and at most
 // Seconds that a ping may be late before the connection counts as lost.
@@ -19,12 +22,17 @@ const INAPPROPRIATE = 3506;
 // Close codes after which a client must not reconnect.
 const isFinal = (code) => (code >= 3500 && code < 4000) || (code >= 4500 && code < 5000);
 
+// Whether the service will give no ticket, however often it is asked.
+const isRefusal = (error) =>
+  error instanceof Unauthorized || (error.status >= 400 && error.status < 500);
+
 // listener: state(kind, text) with kind connecting, live, waiting (for the next try) or ended;
 // publication(publication); missed(text).
 export class Tail {
   #socket = null;
   #timer = null;
   #watch = null;
+  #renewal = null;
   #tries = 0;
   #stopped = false;
   #position = null; // {offset, epoch} to recover from
@@ -43,8 +51,7 @@ export class Tail {
     try {
       token = await this.ticket(this.channel);
     } catch (error) {
-      const refused = error.status >= 400 && error.status < 500;
-      if (refused || error instanceof Unauthorized) this.#end(error.message);
+      if (isRefusal(error)) this.#end(error.message);
       else this.#retry(error.message);
       return;
     }
@@ -68,6 +75,7 @@ export class Tail {
     this.#stopped = true;
     clearTimeout(this.#timer);
     clearTimeout(this.#watch);
+    clearTimeout(this.#renewal);
     this.#socket?.close();
   }
 
@@ -89,6 +97,7 @@ export class Tail {
 
   #reply(reply) {
     if (reply.connect) this.#connected(reply.connect);
+    else if (reply.refresh) this.#expires(reply.refresh);
     else if (reply.error) this.#refused(reply.error);
     else if (reply.push) this.#pushed(reply.push);
     else {
@@ -106,6 +115,7 @@ export class Tail {
     const sub = result.subs?.[this.channel] ?? {};
     this.#tries = 0;
     this.ping = result.ping ?? 0;
+    this.#expires(result);
     this.#alive();
     this.#reportMissed(sub);
     if (sub.recoverable) {
@@ -113,6 +123,24 @@ export class Tail {
       for (const publication of sub.publications ?? []) this.#publication(publication);
     }
     this.listener.state("live", sub.recoverable ? "live" : "live, without history");
+  }
+
+  // The connection expires in ttl seconds, unless another ticket renews it.
+  #expires({ ttl }) {
+    this.#renewal = setTimeout(() => this.#renew(this.#socket), ttl * RENEWED_AT * 1000);
+  }
+
+  async #renew(socket) {
+    try {
+      const token = await this.ticket(this.channel);
+      if (socket.readyState === WebSocket.OPEN) {
+        socket.send(JSON.stringify({ id: 2, refresh: { token } }));
+      }
+    } catch (error) {
+      if (!isRefusal(error)) return; // when it expires, it tries to connect again
+      this.#end(error.message);
+      socket.close();
+    }
   }
 
   #reportMissed(sub) {
@@ -158,6 +186,7 @@ export class Tail {
 
   #closed(code, reason) {
     clearTimeout(this.#watch);
+    clearTimeout(this.#renewal);
     if (this.#stopped) return;
     this.#lost ??= this.ping === undefined ? null : Date.now();
     if (code === INAPPROPRIATE) {

@@ -13,7 +13,7 @@ from zaqar_redis.api.queries import HolderQuery, MessageDeleteQuery, MessageList
 from zaqar_redis.api.schemas import PostIn
 from zaqar_redis.keyspace.script import ComposedVerbs, Steps, verb
 from zaqar_redis.records import IdempotencyKey
-from zaqar_redis.service.messages import MessageService
+from zaqar_redis.service.messages import MessageService, missing
 
 
 class MessageHandlers(ComposedVerbs):
@@ -97,13 +97,7 @@ class MessageHandlers(ComposedVerbs):
 
         Exactly one of `ids` and `pop` must be given.
         """
-        ids, pop, claims = request.query.ids, request.query.pop, None
-        if self._limits.message_delete_with_claim_id:
-            claims = request.query.claim_ids
-            if (ids is None) != (claims is None):
-                raise errors.BadRequest(why='"ids" and "claim_ids" must be given together.')
-        if (ids is None) == (pop is None):
-            raise errors.BadRequest(why='Either "ids" or "pop" must be given, and not both.')
+        ids, pop, claims = request.query.chosen(self._limits)
         if pop is not None:
             return Answer(documents.popped((yield self._messages.pop(request.project, queue, pop))))
         yield self._messages.delete_many(request.project, queue, ids or [], claims)
@@ -114,7 +108,7 @@ class MessageHandlers(ComposedVerbs):
         """Gets a message, claimed or not."""
         found = yield self._messages.get(request.project, queue, [message])
         if not found:
-            raise errors.NotFound(why=f"Message {message} is not in the queue {queue}.")
+            raise missing(message, queue)
         return Answer(documents.message(queue, found[0]))
 
     @verb

@@ -13,13 +13,17 @@ from zaqar_redis.auth.signed_urls import UrlSigner
 from zaqar_redis.keyspace.script import ComposedVerbs, Steps, verb
 from zaqar_redis.service import patches
 from zaqar_redis.service.queues import QueueService
+from zaqar_redis.service.subscriptions import SubscriptionService
 
 PATCH = "application/openstack-messaging-v2.0-json-patch"
 
 
 class QueueHandlers(ComposedVerbs):
-    def __init__(self, queues: QueueService, signer: UrlSigner) -> None:
+    def __init__(
+        self, queues: QueueService, subscriptions: SubscriptionService, signer: UrlSigner
+    ) -> None:
         self._queues = queues
+        self._subscriptions = subscriptions
         self._signer = signer
 
     @verb
@@ -82,10 +86,14 @@ class QueueHandlers(ComposedVerbs):
     def purge(self, request: Request[None, PurgeIn], queue: str) -> Steps[Answer]:
         """Empties a queue.
 
-        Deletes all messages, claimed and delayed ones too; keeps the queue.
+        Deletes all messages, claimed and delayed ones too, and all subscriptions; keeps the
+        queue.
         """
-        if "messages" in documents.purged_types(request.document):
+        types = documents.purged_types(request.document)
+        if "messages" in types:
             yield self._queues.purge(request.project, queue)
+        if "subscriptions" in types:
+            yield self._subscriptions.purge(request.project, queue)
         return DONE
 
     async def share(self, request: Request[None, ShareIn], queue: str) -> Answer:

@@ -90,6 +90,17 @@ class HotRequest(Request[Any, Any]):
         self.params = params
         self.is_complete = body is not None
 
+    @property
+    def method(self) -> str:
+        return self.endpoint.route.method
+
+    @property
+    def raw_path(self) -> str:
+        return self.path  # paths of hot routes have nothing to decode
+
+    async def read_body(self) -> bytes:
+        return self.data
+
     def watch_disconnect(self) -> asyncio.Event:
         self._disconnected_event = asyncio.Event()
         return self._disconnected_event
@@ -297,10 +308,10 @@ class HttpProtocol(HttpToolsProtocol):
         try:
             if route.checked:
                 checks.check_head(route.method, request)
-            if route.guard is not None:
-                route.guard(request)
             admission = None
-            if not route.public:
+            if route.guard is not None:
+                admission = route.guard(request, route.action)
+            elif not route.public:
                 queue = request.params[0] if endpoint.is_of_queue else None
                 admission = checks.admit(request, route.action, queue)
             if admission is None:

@@ -22,6 +22,8 @@ _LOG = logging.getLogger("uvicorn.error.sockets")
 _LOG.setLevel(logging.WARNING)
 #: Seconds for a client to take what was written before its socket is closed.
 _CLOSE_TIMEOUT = 5.0
+#: Seconds between two pings, and for the answer to one: proxies close what is idle for a minute.
+_PING_INTERVAL, _PONG_TIMEOUT = 30.0, 30.0
 
 
 class EventQueue:
@@ -75,6 +77,14 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
 
     def buffered(self) -> int:
         return self.transport.get_write_buffer_size()
+
+    async def drain(self) -> None:
+        """Waits until the client has read most of what was written, or is gone."""
+        await self.writable.wait()
+
+    def enable_pings(self) -> None:
+        """Pings the client once it is accepted; one that does not answer is cut off."""
+        self.ping_interval, self.ping_timeout = _PING_INTERVAL, _PONG_TIMEOUT
 
     def end(self, code: int, reason: str) -> None:
         if self.close_sent or self.disconnected or self.transport.is_closing():

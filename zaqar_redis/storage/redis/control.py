@@ -15,6 +15,7 @@ from zaqar_redis.keyspace.script import RedisCommand, Script, Steps, verb
 from zaqar_redis.records import CheckResult, Job
 from zaqar_redis.storage.control import ChangeListener
 from zaqar_redis.storage.redis import identity
+from zaqar_redis.storage.redis.access_keys import RedisAccessKeys
 from zaqar_redis.storage.redis.catalogue import RedisCatalogue
 from zaqar_redis.storage.redis.control_checker import RedisControlChecker
 from zaqar_redis.storage.redis.feed import PubSubChannels
@@ -75,6 +76,7 @@ class RedisControl:
         self.catalogue = RedisCatalogue(client, now)
         self.jobs = RedisJobs(client)
         self.quotas = RedisQuotas(client, now)
+        self.access_keys = RedisAccessKeys(client, now)
         self._roles = RedisRoles(client)
 
     async def start(self) -> None:

@@ -1,0 +1,438 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Access keys as credentials of requests, over real services."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import signal
+import time
+import uuid
+from collections.abc import Callable, Iterator
+
+import httpx
+import pytest
+
+from tests.auth.key_clients import (
+    COVERED,
+    MESSAGES,
+    OPTIONS,
+    IssuedKey,
+    KeyClient,
+    KeyOperator,
+    key_operator,
+    sign,
+)
+from tests.support import servers
+from tests.support.ways import HOT, WAYS
+
+#: Seconds after which a change of a key counts in every worker.
+_PROMISED = 5.0
+
+
+@pytest.fixture(scope="module")
+def guarded(redis_server: servers.RedisServer) -> Iterator[servers.RunningService]:
+    """A service of one worker, so that its state is that of the tests."""
+    with servers.service(redis_server.uri, options=OPTIONS) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def operator(redis_server: servers.RedisServer) -> Iterator[KeyOperator]:
+    with key_operator(redis_server.uri) as commands:
+        yield commands
+
+
+@pytest.fixture(params=WAYS)
+def client(request: pytest.FixtureRequest, guarded: servers.RunningService) -> Iterator[KeyClient]:
+    with contextlib.closing(KeyClient(guarded, WAYS[request.param])) as client:
+        yield client
+
+
+@pytest.fixture
+def on_fast_path(guarded: servers.RunningService) -> Iterator[KeyClient]:
+    """A client for what does not depend on the way of a request."""
+    with contextlib.closing(KeyClient(guarded, WAYS[HOT])) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def member(operator: KeyOperator) -> IssuedKey:
+    """The key of a member of a project."""
+    return operator.create(project=f"project-{uuid.uuid4()}")
+
+
+def refusal(answer: httpx.Response) -> str:
+    """Returns the text of a 401."""
+    assert answer.status_code == 401, answer.text
+    assert answer.headers["www-authenticate"].startswith("Bearer")
+    return str(answer.json()["description"])
+
+
+def test_bearer_and_basic_are_accepted_for_the_project_of_the_key(
+    client: KeyClient, member: IssuedKey
+) -> None:
+    assert client.post(member).status_code == 201
+    assert client.post(None, auth=member.basic).status_code == 201
+    named = {"X-Project-ID": member.project}
+    assert len(client.list(member, headers=named).json()["messages"]) == 0  # its own
+    echoed = client.list(member, params={"echo": "true"}, headers=named).json()["messages"]
+    assert len(echoed) >= 2
+
+
+def test_schemes_are_read_in_any_case(client: KeyClient, member: IssuedKey) -> None:
+    basic = base64.b64encode(f"{member.id}:{member.secret}".encode()).decode()
+    for value in (f"bEARER  {member.id}.{member.secret}", f"BASIC {basic}"):
+        assert client.list(None, headers={"Authorization": value}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "Bearer zk_{id}.{secret}x",
+        "Bearer zk_{id}.",
+        "Bearer zk_{id}",
+        "Bearer zk_{id}:{secret}",
+        "Bearer zk_00000000000000000000.{secret}",
+        "Bearer zk_{id}.{secret} more",
+        "Bearer zk_{id}.\xff\x80",
+        "Bearer {id}.{secret}",
+        "Basic emtf!!",
+        "Basic emtf",
+        "Basic zk_{id}:{secret}",
+        "Digest zk_{id}.{secret}",
+        "zk_{id}.{secret}",
+        "",
+    ],
+)
+def test_malformed_and_wrong_credentials_are_refused(
+    client: KeyClient, operator: KeyOperator, member: IssuedKey, wrong: str
+) -> None:
+    value = wrong.format(id=member.id.removeprefix("zk_"), secret=member.secret)
+    answer = client.list(None, headers={"Authorization": value.encode("latin-1")})
+    assert member.secret not in refusal(answer)
+
+
+def test_unknown_id_and_wrong_secret_are_answered_alike(
+    client: KeyClient, operator: KeyOperator
+) -> None:
+    key = operator.create(project="p")
+    texts = []
+    for each in (key.id, "zk_ffffffffffffffffffff"):
+        headers = {"Authorization": f"Bearer {each}.{'x' * 43}"}
+        texts.append(refusal(client.list(None, headers=headers)))
+    assert texts[0] == texts[1]
+
+
+def test_identity_headers_from_outside_are_ignored(client: KeyClient, member: IssuedKey) -> None:
+    forged = {"X-Roles": "admin", "X-User-Id": "root", "X-Is-Admin-Project": "True"}
+    assert client.request("GET", "/v2/pools", member, headers=forged).status_code == 403
+    assert client.list(None, headers=forged).status_code == 401
+
+
+def test_foreign_project_is_for_administrators_only(
+    client: KeyClient, operator: KeyOperator, project: str, member: IssuedKey
+) -> None:
+    foreign = {"X-Project-ID": project}
+    assert client.post(member, headers=foreign).status_code == 403
+    assert client.list(member, headers=foreign).status_code == 403
+    admin = operator.create("--role", "admin", project="operators")
+    assert client.post(admin, headers=foreign).status_code == 201
+    assert client.request("GET", "/v2/pools", admin).status_code == 200
+    assert client.request("GET", "/v2/pools", member).status_code == 403
+
+
+def test_read_only_key_reads_and_does_not_write(
+    client: KeyClient, operator: KeyOperator, member: IssuedKey
+) -> None:
+    reader = operator.create("--read-only", project=member.project)
+    assert client.post(member).status_code == 201
+    assert client.list(reader).status_code == 200
+    assert client.request("GET", "/v2/queues", reader).status_code == 200
+    assert client.post(reader).status_code == 403
+    assert client.request("PUT", "/v2/queues/another", reader).status_code == 403
+    assert client.request("DELETE", "/v2/queues/q", reader).status_code == 403
+
+
+def test_rights_restrict_queues_and_actions(
+    client: KeyClient, operator: KeyOperator, project: str
+) -> None:
+    right = "orders-*:messages:create,messages:get*"
+    key = operator.create("--right", right, "--right", "log:claims:*", project=project)
+    assert client.post(key, "orders-7").status_code == 201
+    assert client.list(key, "orders-7").status_code == 200
+    claim = "/v2/queues/{}/claims"
+    assert client.request("POST", claim.format("log"), key).status_code in (201, 204)
+    for answer in (
+        client.post(key, "orders"),
+        client.post(key, "log"),
+        client.request("POST", claim.format("orders-7"), key),
+        client.request("DELETE", "/v2/queues/orders-7", key),
+        client.post(key, "orders-7", headers={"X-Project-ID": f"{project}-x"}),
+    ):
+        assert answer.status_code == 403
+        assert answer.json()["title"] == "Not authorized"
+
+
+def test_expired_key_is_refused(on_fast_path: KeyClient, operator: KeyOperator) -> None:
+    key = operator.create("--expires", "1s", project="p")
+    answers: list[httpx.Response] = []
+
+    def refused() -> bool:
+        answers.append(on_fast_path.list(key))
+        return answers[-1].status_code == 401
+
+    servers.wait_for(refused, "the key to expire")
+    assert "expired" in refusal(answers[-1])
+
+
+def test_disabled_key_works_again_when_enabled(
+    on_fast_path: KeyClient, operator: KeyOperator
+) -> None:
+    key = operator.create(project="p")
+    operator.done("key", "disable", key.id)
+    assert "disabled" in refusal(on_fast_path.list(key))
+    wrong = {"Authorization": f"Bearer {key.id}.x"}
+    assert "disabled" not in refusal(on_fast_path.list(None, headers=wrong))
+    operator.done("key", "enable", key.id)
+    assert on_fast_path.list(key).status_code == 200
+
+
+def test_last_use_is_noted(on_fast_path: KeyClient, operator: KeyOperator) -> None:
+    key = operator.create(project="p")
+    assert operator.shown("key", "show", key.id)["last_used"] is None
+    assert on_fast_path.list(key).status_code == 200
+    servers.wait_for(
+        lambda: operator.shown("key", "show", key.id)["last_used"] is not None, "the last use"
+    )
+
+
+def guess(client: KeyClient, key: IssuedKey) -> None:
+    """Tries ten wrong secrets."""
+    for number in range(10):
+        headers = {"Authorization": f"Bearer {key.id}.guess-{number}"}
+        refusal(client.list(None, headers=headers))
+
+
+def test_guessing_is_refused_for_a_while_and_logged(
+    on_fast_path: KeyClient, operator: KeyOperator, guarded: servers.RunningService
+) -> None:
+    key = operator.create(project="p")
+    guess(on_fast_path, key)
+    assert "too many failed attempts" in refusal(on_fast_path.list(key))
+    assert "too many failed" in refusal(on_fast_path.send(signed_post(on_fast_path, key)))
+    servers.wait_for(lambda: on_fast_path.list(key).status_code == 200, "the end of the refusal")
+    log = guarded.log.read_text()
+    assert f"failed attempt 10 to use the access key {key.id}" in log
+    assert key.secret not in log
+    assert "guess-" not in log
+
+
+def test_rotated_key_has_the_new_secret_only_and_others_cannot_stop_its_user(
+    on_fast_path: KeyClient, operator: KeyOperator
+) -> None:
+    used, key = operator.create(project="p"), operator.create(project="p")
+    assert on_fast_path.list(used).status_code == 200
+    assert on_fast_path.list(key).status_code == 200
+    new = operator.rotate(key)
+    assert (new.id, new.project) == (key.id, key.project)
+    assert on_fast_path.list(new).status_code == 200
+    servers.wait_for(lambda: on_fast_path.list(key).status_code == 401, "the old one to be refused")
+    assert on_fast_path.list(new).status_code == 200
+    # By now the worker has to ask for the other key again, too.
+    guess(on_fast_path, used)
+    assert on_fast_path.list(used).status_code == 200
+
+
+def _changed_body(client: KeyClient, request: httpx.Request) -> None:
+    body = request.content.replace(b"1", b"2")
+    other = client.build(request.method, request.url.path, content=body)
+    request.stream = other.stream
+
+
+def _changed_query(client: KeyClient, request: httpx.Request) -> None:
+    request.url = request.url.copy_with(query=b"limit=2")
+
+
+def _changed_path(client: KeyClient, request: httpx.Request) -> None:
+    request.url = request.url.copy_with(path="/v2/queues/another/messages")
+
+
+def _changed_method(client: KeyClient, request: httpx.Request) -> None:
+    request.method = "DELETE"
+
+
+def _added_project(client: KeyClient, request: httpx.Request) -> None:
+    request.headers["X-Project-ID"] = "p"
+
+
+def _without_digest(client: KeyClient, request: httpx.Request) -> None:
+    del request.headers["Content-Digest"]
+
+
+def _other_signature(client: KeyClient, request: httpx.Request) -> None:
+    signature = base64.b64encode(bytes(32)).decode()
+    request.headers["Signature"] = f"pyhms=:{signature}:"
+
+
+def _two_signatures(client: KeyClient, request: httpx.Request) -> None:
+    for name in ("Signature", "Signature-Input"):
+        value = request.headers[name]
+        request.headers[name] = f"{value}, {value.replace('pyhms', 'b')}"
+
+
+def _garbage(client: KeyClient, request: httpx.Request) -> None:
+    request.headers["Signature-Input"] += '"'
+
+
+TAMPERING: tuple[Callable[[KeyClient, httpx.Request], None], ...] = (
+    _changed_body,
+    _changed_query,
+    _changed_path,
+    _changed_method,
+    _added_project,
+    _without_digest,
+    _other_signature,
+    _two_signatures,
+    _garbage,
+)
+
+
+def signed_post(client: KeyClient, key: IssuedKey, **more: object) -> httpx.Request:
+    request = client.build("POST", "/v2/queues/signed/messages?", json=MESSAGES)
+    return sign(request, key, **more)  # type: ignore[arg-type]
+
+
+def test_signed_requests_are_accepted(client: KeyClient, member: IssuedKey) -> None:
+    assert client.send(signed_post(client, member)).status_code == 201
+    listing = client.build("GET", "/v2/queues/signed/messages?echo=true&limit=3")
+    assert len(client.send(sign(listing, member)).json()["messages"]) >= 1
+    path = "/v2/queues/signed%2D2"  # a path that is not as its decoded form
+    assert client.send(sign(client.build("PUT", path), member)).is_success
+    own = client.build("GET", "/v2/queues", headers={"X-Project-ID": member.project})
+    assert client.send(sign(own, member, (*COVERED, "x-project-id"))).status_code == 200
+
+
+@pytest.mark.parametrize("tamper", TAMPERING)
+def test_signed_request_that_was_changed_is_refused(
+    client: KeyClient, operator: KeyOperator, tamper: Callable[[KeyClient, httpx.Request], None]
+) -> None:
+    request = signed_post(client, operator.create(project="p"))
+    tamper(client, request)
+    refusal(client.send(request))
+
+
+@pytest.mark.parametrize("left_out", COVERED)
+def test_signature_must_cover_what_is_requested(
+    client: KeyClient, operator: KeyOperator, left_out: str
+) -> None:
+    covered = [each for each in COVERED if each != left_out]
+    request = signed_post(client, operator.create(project="p"), covered=covered)
+    assert left_out in refusal(client.send(request))
+
+
+def test_signature_must_cover_the_body(client: KeyClient, operator: KeyOperator) -> None:
+    request = signed_post(client, operator.create(project="p"), with_digest=False)
+    assert "Content-Digest" in refusal(client.send(request))
+    deletion = client.build("DELETE", "/v2/queues/q/messages?ids=x", content=b"1")  # of no use
+    refusal(client.send(sign(deletion, operator.create(project="p"), with_digest=False)))
+
+
+@pytest.mark.parametrize("age", [600, -600])
+def test_signature_is_valid_for_minutes_only(
+    client: KeyClient, operator: KeyOperator, age: int
+) -> None:
+    refusal(client.send(signed_post(client, operator.create(project="p"), age=age)))
+
+
+def test_signature_of_another_or_disabled_key_is_refused(
+    client: KeyClient, operator: KeyOperator
+) -> None:
+    key, unknown = operator.create(project="p"), operator.create(project="p")
+    operator.done("key", "delete", unknown.id, "--yes")
+    refusal(client.send(signed_post(client, unknown)))
+    wrong = IssuedKey({"id": key.id, "secret": unknown.secret, "project": "p"})
+    refusal(client.send(signed_post(client, wrong)))
+    assert client.send(signed_post(client, key)).status_code == 201
+    operator.done("key", "disable", key.id)
+    assert "disabled" in refusal(client.send(signed_post(client, key)))
+
+
+def test_key_that_was_changed_in_the_store_is_refused(
+    on_fast_path: KeyClient,
+    operator: KeyOperator,
+    redis_server: servers.RedisServer,
+    guarded: servers.RunningService,
+) -> None:
+    key = operator.create(project="p")
+    admin = operator.create("--role", "admin", project="p")
+    with redis_server.client() as client:
+        place, other = (f"zr:{{control}}:access_key:{each.id}" for each in (key, admin))
+        client.hset(place, "grants", client.hget(other, "grants"))
+    refusal(on_fast_path.list(key))
+    refusal(on_fast_path.send(signed_post(on_fast_path, key)))
+    assert f"the access key {key.id} cannot be used" in guarded.log.read_text()
+
+
+def test_unavailable_store_of_keys_is_no_wrong_key(redis_server: servers.RedisServer) -> None:
+    with servers.redis_server() as control, key_operator(control.uri) as operator:
+        key = operator.create(project="p")
+        options = OPTIONS | {
+            "DEFAULT": {"pooling": False},
+            "storage": {"control_uri": control.uri},
+        }
+        with (
+            servers.service(redis_server.uri, options=options) as service,
+            contextlib.closing(KeyClient(service, WAYS[HOT])) as client,
+        ):
+            assert client.list(key).status_code == 200
+            control.signal(signal.SIGKILL)
+            answers: list[httpx.Response] = []
+
+            def failed() -> bool:
+                answers.append(client.list(key))
+                return answers[-1].status_code != 200
+
+            servers.wait_for(failed, "the key to be read again")
+            assert answers[-1].status_code == 503
+            assert client.send(signed_post(client, key)).status_code == 503
+
+
+@pytest.fixture(scope="module")
+def two_workers(redis_server: servers.RedisServer) -> Iterator[servers.RunningService]:
+    with servers.service(redis_server.uri, workers=2, options=OPTIONS) as running:
+        yield running
+
+
+def clients_of_each_worker(
+    service: servers.RunningService, stack: contextlib.ExitStack
+) -> list[KeyClient]:
+    found: dict[str, KeyClient] = {}
+
+    def complete() -> bool:
+        way = list(WAYS.values())[len(found) % 2]
+        client = stack.enter_context(contextlib.closing(KeyClient(service, way)))
+        found.setdefault(client.worker(), client)
+        return len(found) == 2
+
+    servers.wait_for(complete, "connections to both workers")
+    return list(found.values())
+
+
+def test_withdrawn_keys_are_refused_by_every_worker_within_five_seconds(
+    two_workers: servers.RunningService, operator: KeyOperator
+) -> None:
+    keys = [operator.create(project="p") for _ in range(3)]
+    with contextlib.ExitStack() as stack:
+        clients = clients_of_each_worker(two_workers, stack)
+        uses = [(client, key) for client in clients for key in keys]
+        assert [client.list(key).status_code for client, key in uses] == [200] * 6
+        operator.done("key", "disable", keys[0].id)
+        operator.done("key", "delete", keys[1].id, "--yes")
+        operator.rotate(keys[2])
+        withdrawn = time.monotonic()
+        while uses:
+            begun = time.monotonic()
+            uses = [use for use in uses if use[0].list(use[1]).status_code != 401]
+            # Whatever began later than promised was refused.
+            assert not uses or begun - withdrawn < _PROMISED

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The commands for access keys, on a store."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+
+import pytest
+
+from tests.support import servers
+from tests.support.command_line import CommandLine
+
+UNKNOWN = "zk_00000000000000000000"
+
+
+@pytest.fixture
+def shell(redis_server: servers.RedisServer, tmp_path: Path) -> CommandLine:
+    """Commands with the configuration of a service, on an empty database."""
+    config = tmp_path / "service.conf"
+    config.write_text("[auth]\nseal_key = a seal key for tests\n")
+    uri = f"{redis_server.uri}?db=5"
+    with redis_server.client() as client:
+        client.select(5)
+        client.flushdb()
+    return CommandLine(["--storage", uri, "--config-file", str(config)])
+
+
+def test_keys_are_created_shown_rotated_and_deleted(shell: CommandLine) -> None:
+    assert shell.shown("key", "list") == []
+    right = "orders-*:messages:create,claims:*"
+    words = ("--project", "shop", "--right", right, "--expires", "2100-01-31")
+    created = shell.shown("key", "create", "the till", *words)
+    key, secret = created["id"], created["secret"]
+    assert created["token"] == f"{key}.{secret}"
+    shown = shell.shown("key", "show", key)
+    assert {name: shown[name] for name in ("project", "user", "roles", "expires", "disabled")} == {
+        "project": "shop",
+        "user": "the till",
+        "roles": ["member"],
+        "expires": "2100-01-31T00:00:00Z",
+        "disabled": False,
+    }
+    assert shown["rights"] == [{"queues": "orders-*", "actions": ["messages:create", "claims:*"]}]
+    assert right in shell.done("key", "list")
+    new = shell.shown("key", "rotate", key)
+    assert (new["id"], new["token"]) == (key, f"{key}.{new['secret']}")
+    assert new["secret"] != secret
+    assert "--yes" in shell.refused("key", "delete", key)
+    shell.done("key", "delete", key, "--yes")
+    assert shell.shown("key", "list") == []
+
+
+def test_keys_are_listed_by_project_without_secrets(shell: CommandLine) -> None:
+    created = [shell.shown("key", "create", "u", "--project", each) for each in ("a", "b", "a")]
+    assert {key["id"] for key in shell.shown("key", "list", "--project", "a")} == {
+        created[0]["id"],
+        created[2]["id"],
+    }
+    listed = shell.done("key", "list", "-f", "json")
+    assert all(key["id"] in listed and key["secret"] not in listed for key in created)
+
+
+def test_keys_are_disabled_and_enabled(shell: CommandLine) -> None:
+    key = shell.shown("key", "create", "u", "--read-only")["id"]
+    assert shell.shown("key", "show", key)["roles"] == ["reader"]
+    for command, disabled in (("disable", True), ("disable", True), ("enable", False)):
+        shell.done("key", command, key)
+        assert shell.shown("key", "show", key)["disabled"] is disabled
+
+
+@pytest.mark.parametrize("command", ["show", "rotate", "disable", "enable", "delete"])
+def test_missing_key_is_named(shell: CommandLine, command: str) -> None:
+    confirmation = ["--yes"] if command == "delete" else []
+    assert UNKNOWN in shell.refused("key", command, UNKNOWN, *confirmation)
+    wrong = shell.run("key", command, "x", *confirmation)
+    assert wrong.returncode == 2
+    assert "zk_" in wrong.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("--right", "orders"), "there is no action"),
+        (("--right", "orders:messages:creat"), 'no action "messages:creat"'),
+        (("--right", "orders:messages:create,"), 'no action ""'),
+        (("--right", "ord ers:messages:create"), "no pattern of queue names"),
+        (("--right", ":messages:create"), "no pattern of queue names"),
+        (("--expires", "tomorrow"), "2030-01-31"),
+        (("--expires", "2020-01-31T12:00Z"), "in the past"),
+        (("--expires", "0d"), "in the past"),
+        (("--project", ""), "may not be empty"),
+        (("--project", "p" * 257), "at most 256"),
+        (("--role", "owner"), "invalid choice"),
+        (("--role", "admin", "--read-only"), "not allowed with"),
+    ],
+)
+def test_invalid_arguments_create_no_key(
+    shell: CommandLine, words: tuple[str, ...], why: str
+) -> None:
+    outcome = shell.run("key", "create", "u", *words)
+    assert outcome.returncode == 2
+    assert why in outcome.stderr
+    assert shell.shown("key", "list") == []
+
+
+def test_invalid_user_creates_no_key(shell: CommandLine) -> None:
+    for user in ("", "a\nb", "u" * 256):
+        assert "printable" in shell.run("key", "create", user).stderr
+    assert shell.shown("key", "list") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("45m", 2700), ("12h", 43_200), ("90d", 7_776_000), ("4w", 2_419_200)]
+)
+def test_duration_counts_from_now(shell: CommandLine, text: str, seconds: int) -> None:
+    before = datetime.datetime.now(datetime.UTC).replace(microsecond=0)
+    shown = shell.shown("key", "create", "u", "--expires", text)["expires"]
+    end = datetime.datetime.now(datetime.UTC)
+    duration = datetime.timedelta(seconds=seconds)
+    assert before <= datetime.datetime.fromisoformat(shown) - duration <= end
+
+
+def test_without_seal_key_no_secret_is_made(redis_server: servers.RedisServer) -> None:
+    shell = CommandLine(["--storage", f"{redis_server.uri}?db=6"])
+    assert "[auth] seal_key" in shell.refused("key", "create", "u")
+    assert "[auth] seal_key" in shell.refused("key", "rotate", UNKNOWN)
+    assert shell.shown("key", "list") == []
+
+
+def test_service_without_seal_key_does_not_start(home: Path) -> None:
+    config = home / "service.conf"
+    config.write_text("[auth]\nstrategy = key\n")
+    shell = CommandLine(["--config-file", str(config), "--storage", "memory://"])
+    assert "[auth] seal_key" in shell.refused("serve")
+
+
+def test_service_with_unknown_strategy_does_not_start(home: Path) -> None:
+    config = home / "service.conf"
+    config.write_text("[auth]\nstrategy = keys\n")
+    shell = CommandLine(["--config-file", str(config), "--storage", "memory://"])
+    assert '"keys"' in shell.refused("serve")

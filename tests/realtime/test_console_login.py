@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Signing in to the console with tokens: by hand, at an OpenID provider, and as a reader."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.auth import key_clients
+from tests.support import openid, servers
+from tests.support.openid import OpenIdProvider
+
+#: Seconds; the page polls every two, and machines are shared.
+expect.set_options(timeout=15_000)
+
+
+@pytest.fixture(scope="module")
+def provider() -> Iterator[OpenIdProvider]:
+    started = OpenIdProvider()
+    started.add_key("first")
+    started.start()
+    yield started
+    started.stop()
+
+
+@pytest.fixture(scope="module")
+def service(
+    redis_server: servers.RedisServer, provider: OpenIdProvider
+) -> Iterator[servers.RunningService]:
+    options = openid.options(provider, console_client_id=openid.CLIENT_ID)
+    options["auth"] = key_clients.OPTIONS["auth"] | {"strategy": "key, jwt"}
+    channels: dict[str, object] = {"presence": True, "history_size": 10, "history_ttl": 60}
+    with servers.service(redis_server.uri, options=options | {"channels": channels}) as running:
+        yield running
+
+
+def post(service: servers.RunningService, token: str, queue: str) -> None:
+    headers = {"Authorization": f"Bearer {token}", "Client-ID": str(uuid.uuid4())}
+    url = f"{service.url}/v2/queues/{queue}/messages"
+    assert httpx.post(url, headers=headers, json={"messages": [{"body": 1}]}).status_code == 201
+
+
+def sign_in_with_token(page: Page, token: str) -> None:
+    page.get_by_label("Sign in with").select_option("Token")
+    page.locator("#secret").fill(token)
+    page.get_by_role("button", name="Sign in").click()
+
+
+def test_user_of_an_openid_provider_stays_signed_in(
+    page: Page, service: servers.RunningService, provider: OpenIdProvider, project: str
+) -> None:
+    post(service, provider.token(project=project), "orders")
+    provider.claims = {"project": project, "roles": ["zaqar-reader"]}
+    provider.seconds = 2  # of each token
+    page.goto(f"{service.url}/console/#/queues/orders")
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_role("heading", name="orders")).to_be_visible()
+    assert page.url == f"{service.url}/console/#/queues/orders"
+    expect(page.locator("#who")).to_have_text("ann: reader")
+    expect(page.locator("[data-figure=total]")).to_have_text("1")
+    asked = provider.requests["/token_endpoint"]
+
+    def is_renewed() -> bool:
+        page.wait_for_timeout(100)  # only while the test waits in Playwright, the page goes on
+        return provider.requests["/token_endpoint"] > asked
+
+    servers.wait_for(is_renewed, "a renewal")
+    post(service, provider.token(project=project), "orders")
+    expect(page.locator("[data-figure=total]")).to_have_text("2")
+    page.reload()
+    expect(page.get_by_role("heading", name="orders")).to_be_visible()
+
+
+def test_answer_of_a_sign_in_that_this_tab_did_not_begin_is_refused(
+    page: Page, service: servers.RunningService
+) -> None:
+    page.goto(f"{service.url}/console/?code=the-code&state=forged")
+    expect(page.get_by_role("alert")).to_have_text("Another tab began this sign-in.")
+    assert page.url == f"{service.url}/console/"
+
+
+def test_reader_sees_everything_and_changes_nothing(
+    page: Page, service: servers.RunningService, provider: OpenIdProvider, project: str
+) -> None:
+    member = provider.token(project=project)
+    post(service, member, "orders")
+    page.goto(f"{service.url}/console/#/queues/orders")
+    sign_in_with_token(page, provider.token(project=project, roles=["zaqar-reader"]))
+    expect(page.locator(".tail .state")).to_have_text("live")
+    post(service, member, "orders")
+    expect(page.locator(".feed li")).to_have_count(1)
+    expect(page.get_by_text("You may only read.")).to_be_visible()
+    expect(page.get_by_label("Data, as JSON")).to_be_disabled()
+    expect(page.get_by_role("button", name="Post")).to_be_disabled()
+    page.goto(f"{service.url}/console/#/channels/news")
+    expect(page.get_by_role("button", name="Publish")).to_be_disabled()
+    page.get_by_text("History", exact=True).click()
+    expect(page.get_by_text("The history is empty.")).to_be_visible()
+    page.goto(f"{service.url}/console/#/nodes")
+    expect(page.locator("tbody tr").first).to_be_visible()
+
+
+def test_access_key_signs_in_with_its_rights(
+    page: Page, service: servers.RunningService, redis_server: servers.RedisServer, project: str
+) -> None:
+    rights = ("orders:*", "*:queues:*,channels:*,console:*")
+    words = [word for right in rights for word in ("--right", right)]
+    with (
+        key_clients.key_operator(redis_server.uri) as operator,
+        # Commands run an event loop, and Playwright's runs in this thread.
+        ThreadPoolExecutor(1) as thread,
+    ):
+        key = thread.submit(operator.create, *words, project=project).result()
+    page.goto(f"{service.url}/console/#/queues/orders")
+    page.get_by_label("Sign in with").select_option("Access key")
+    page.get_by_label("Id of the key").fill(key.id)
+    page.get_by_label("Secret").fill("another")
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.locator("#sign-in-problem")).to_contain_text("no access key with this id")
+    page.get_by_label("Secret").fill(key.secret)
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.locator("#who")).to_contain_text(re.compile("member"))
+    page.get_by_label("Data, as JSON").fill("1")
+    page.get_by_role("button", name="Post").click()
+    expect(page.locator(".publish [role=status]")).to_contain_text("Posted: ")
+    page.goto(f"{service.url}/console/#/queues/others")
+    page.get_by_label("Data, as JSON").fill("1")
+    page.get_by_role("button", name="Post").click()
+    expect(page.locator(".publish [role=status]")).to_contain_text("in the queue others")
+
+
+def test_member_writes_in_the_own_project_only(
+    page: Page, service: servers.RunningService, provider: OpenIdProvider, project: str
+) -> None:
+    page.goto(f"{service.url}/console/#/queues/orders")
+    sign_in_with_token(page, "a.b.c")
+    expect(page.locator("#sign-in-problem")).to_have_text("The token is not valid.")
+    sign_in_with_token(page, provider.token(project=project))
+    page.get_by_label("Data, as JSON").fill("1")
+    page.get_by_role("button", name="Post").click()
+    expect(page.locator(".publish [role=status]")).to_contain_text("Posted: ")
+    expect(page.get_by_label("Project")).to_have_value(project)
+    page.get_by_label("Project").fill("other")
+    page.get_by_label("Project").press("Enter")
+    expect(page.locator("#problem")).to_have_text("You do not belong to the project other.")
+    expect(page.get_by_role("heading", name="orders")).to_be_hidden()
+    page.get_by_label("Project").fill(project)
+    page.get_by_label("Project").press("Enter")
+    expect(page.get_by_role("heading", name="orders")).to_be_visible()
+
+
+def test_page_connects_to_itself_and_the_provider_only(
+    service: servers.RunningService, provider: OpenIdProvider
+) -> None:
+    policy = httpx.get(f"{service.url}/console/").headers["Content-Security-Policy"]
+    assert re.search(r"connect-src ([^;]*);", policy)[1] == f"'self' {provider.issuer}"  # type: ignore[index]
+    about = httpx.get(f"{service.url}/console/about").json()
+    assert about["logins"] == ["openid", "key", "jwt"]
+    assert about["openid"] == {"issuer": provider.issuer, "client_id": openid.CLIENT_ID}
+    refused = httpx.get(f"{service.url}/console/session")
+    assert (refused.status_code, refused.json()["title"]) == (401, "Unauthorized")

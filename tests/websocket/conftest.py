@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Clients of the WebSocket API, and a service that authenticates them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support import servers
+from tests.websocket import guarded_app
+from tests.websocket.peers import ApiPeer, api_peer
+
+
+@pytest.fixture(params=["json", "messagepack"])
+def peer(
+    service: servers.RunningService, project: str, request: pytest.FixtureRequest
+) -> Iterator[ApiPeer]:
+    """A client of either encoding, of a service without authentication."""
+    with api_peer(service, project, binary=request.param == "messagepack") as connected:
+        yield connected
+
+
+class GuardedService:
+    """A service of `guarded_app`, and the tokens that it knows."""
+
+    def __init__(self, running: servers.RunningService, tokens: Path) -> None:
+        self.running = running
+        self._tokens = tokens
+
+    def put(self, token: str, project: str, *roles: str) -> None:
+        (self._tokens / token).write_text(" ".join((project, *roles)))
+
+    def revoke(self, token: str) -> None:
+        (self._tokens / token).unlink()
+
+
+@pytest.fixture(scope="session")
+def guarded(
+    redis_server: servers.RedisServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[GuardedService]:
+    port = servers.free_port()
+    folder = tmp_path_factory.mktemp("guarded")
+    log, tokens = folder / "service.log", folder / "tokens"
+    tokens.mkdir()
+    words = ["--worker-class", "zaqar_redis.api.server.worker.Worker", "--bind"]
+    words += [f"127.0.0.1:{port}", "--no-control-socket"]
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "gunicorn", *words, f"{guarded_app.__name__}:app()"],
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            env=os.environ | {guarded_app.STORE: redis_server.uri, guarded_app.TOKENS: str(tokens)},
+        )
+    with servers.watched(process, port, log) as running:
+        yield GuardedService(running, tokens)

@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Messages that sockets get as they are posted."""
+
+from __future__ import annotations
+
+import uuid
+
+import httpx
+import pytest
+
+from tests.api.client import ZaqarTestClient
+from tests.support import servers
+from tests.websocket import guarded_app
+from tests.websocket.conftest import GuardedService
+from tests.websocket.peers import ApiPeer, api_peer
+
+
+def _subscribe(peer: ApiPeer, queue: str = "q", **body: object) -> str:
+    created = peer.ask("subscription_create", queue_name=queue, **body)
+    assert created.status == 201
+    id: str = created.body["subscription_id"]
+    return id
+
+
+def _post(peer: ApiPeer, *bodies: object, queue: str = "q") -> None:
+    messages = [{"body": body, "ttl": 300} for body in bodies]
+    assert peer.ask("message_post", queue_name=queue, messages=messages).status == 201
+
+
+def _post_seen(witness: ApiPeer, *bodies: object) -> None:
+    """Posts as a subscriber of the queue, and returns when it has the pushes.
+
+    All sockets of a worker get theirs at the same time.
+    """
+    messages = [{"body": body, "ttl": 300} for body in bodies]
+    body = {"queue_name": "q", "messages": messages}
+    witness.send({"action": "message_post", "headers": witness.headers, "body": body})
+    frames = [witness.receive() for _ in (*bodies, "response")]
+    assert [each["headers"]["status"] for each in frames if "request" in each] == [201]
+
+
+def _pushes_before(peer: ApiPeer) -> tuple[list[object], int]:
+    """Returns the bodies that are pushed before a response, and its status."""
+    peer.send({"action": "queue_list", "headers": peer.headers})
+    found = []
+    while "request" not in (frame := peer.receive()):
+        found.append(frame["body"])
+    return found, frame["headers"]["status"]
+
+
+def _subscriptions(peer: ApiPeer, queue: str = "q") -> list[str]:
+    found = peer.ask("subscription_list", queue_name=queue).body["subscriptions"]
+    return [each["id"] for each in found]
+
+
+def test_subscriber_gets_messages_as_they_are_posted(
+    service: servers.RunningService, peer: ApiPeer
+) -> None:
+    with api_peer(service, peer.project) as poster:
+        _subscribe(peer)
+        _post(poster, {"a": 1}, "b")
+        pushes = [peer.receive(), peer.receive()]
+        ids = [push.pop("id") for push in pushes]
+        common = {"ttl": 300, "queue_name": "q", "Message_Type": "Notification"}
+        assert pushes == [{"body": {"a": 1}} | common, {"body": "b"} | common]
+        stored = poster.ask("message_list", queue_name="q", echo=True).body["messages"]
+        assert [each["id"] for each in stored] == ids
+
+
+def test_push_keeps_the_encoding_of_its_subscription(
+    service: servers.RunningService, project: str
+) -> None:
+    with api_peer(service, project, binary=True) as peer:
+        _subscribe(peer)
+        peer.binary = False
+        message = {"queue_name": "q", "messages": [{"body": 1, "ttl": 60}]}
+        peer.send({"action": "message_post", "headers": peer.headers, "body": message})
+        frames = [peer.socket.recv(10), peer.socket.recv(10)]
+        assert sorted(isinstance(frame, bytes) for frame in frames) == [False, True]
+
+
+def test_message_posted_over_rest_is_pushed_with_its_delay(
+    service: servers.RunningService, project: str
+) -> None:
+    with api_peer(service, project) as peer, httpx.Client() as http:
+        _subscribe(peer)
+        body = {"messages": [{"body": "x", "ttl": 60, "delay": 5}]}
+        rest = ZaqarTestClient(http, service.url, project)
+        assert rest.request("POST", "/queues/q/messages", body).status_code == 201
+        push = peer.receive()
+        assert (push["body"], push["delay"]) == ("x", 5)
+
+
+def test_two_sockets_get_the_messages_of_their_queues(
+    service: servers.RunningService, project: str
+) -> None:
+    with (
+        api_peer(service, project) as one,
+        api_peer(service, project, binary=True) as two,
+        api_peer(service, project) as poster,
+        api_peer(service, f"{project}-other") as stranger,
+    ):
+        for peer, queue in ((one, "a"), (one, "b"), (two, "b"), (stranger, "a")):
+            _subscribe(peer, queue)
+        for queue in ("a", "b"):
+            _post(poster, queue, queue=queue)
+        assert [one.receive()["body"] for _ in "ab"] == ["a", "b"]
+        assert _pushes_before(two) == (["b"], 200)
+        assert _pushes_before(stranger) == ([], 200)
+
+
+def test_socket_subscribes_to_a_queue_once(service: servers.RunningService, project: str) -> None:
+    with api_peer(service, project) as peer:
+        _subscribe(peer)
+        assert peer.ask("subscription_create", queue_name="q").status == 409
+        with api_peer(service, project) as witness:
+            _subscribe(witness)
+            _post_seen(witness, 1)
+        assert _pushes_before(peer) == ([1], 200)
+
+
+def test_deleted_subscription_pushes_no_more(service: servers.RunningService, project: str) -> None:
+    with api_peer(service, project) as peer, api_peer(service, project) as witness:
+        _subscribe(witness)
+        id = _subscribe(peer)
+        peer.ask("subscription_delete", queue_name="q", subscription_id=id)
+        _post_seen(witness, 1)
+        assert _pushes_before(peer) == ([], 200)
+
+
+def test_subscription_that_another_deletes_pushes_no_more(
+    service: servers.RunningService, project: str
+) -> None:
+    with api_peer(service, project) as peer, api_peer(service, project) as witness:
+        id = _subscribe(peer)
+        _subscribe(witness)
+        witness.ask("subscription_delete", queue_name="q", subscription_id=id)
+
+        def is_over() -> bool:
+            _post_seen(witness, 1)
+            return _pushes_before(peer) == ([], 200)
+
+        servers.wait_for(is_over, "the socket to notice")
+
+
+def test_subscription_ends_with_its_socket(service: servers.RunningService, project: str) -> None:
+    with api_peer(service, project) as observer:
+        with api_peer(service, project) as peer:
+            id = _subscribe(peer)
+            assert _subscriptions(observer) == [id]
+        servers.wait_for(lambda: _subscriptions(observer) == [], "the subscription to end")
+
+
+def test_subscriptions_of_a_socket_are_bounded(
+    service: servers.RunningService, project: str
+) -> None:
+    with api_peer(service, project) as peer:
+        for number in range(100):
+            _subscribe(peer, f"q{number}")
+        refused = peer.ask("subscription_create", queue_name="one-more")
+        assert (refused.status, _subscriptions(peer, "one-more")) == (400, [])
+
+
+def test_encrypted_messages_are_pushed_until_the_service_stops(
+    redis_server: servers.RedisServer, service: servers.RunningService, project: str
+) -> None:
+    options = {"transport": {"message_encryption_key": "k" * 32}}
+    with (
+        servers.service(redis_server.uri, options=options) as encrypting,
+        api_peer(encrypting, project) as peer,
+    ):
+        peer.ask("queue_create", queue_name="q", metadata={"_enable_encrypt_messages": True})
+        _subscribe(peer)
+        with api_peer(encrypting, project) as poster:
+            _post(poster, "secret")
+        assert peer.receive()["body"] == "secret"
+        encrypting.process.terminate()
+        assert peer.expect_close()[0] == 1012
+        encrypting.process.wait(60)
+    with api_peer(service, project) as observer:
+        assert _subscriptions(observer) == []
+
+
+@pytest.fixture
+def member(guarded: GuardedService, project: str) -> str:
+    """The token of a member of the project."""
+    text = f"token-{uuid.uuid4()}"
+    guarded.put(text, project, "member")
+    return text
+
+
+def test_subscriptions_end_when_the_socket_authenticates_as_somebody_else(
+    guarded: GuardedService, project: str, member: str
+) -> None:
+    other = f"{project}-other"
+    guarded.put(f"{member}-other", other, "member")
+    with api_peer(guarded.running, project) as peer, api_peer(guarded.running, project) as witness:
+        for each in (peer, witness):
+            each.ask("authenticate", {"X-Auth-Token": member})
+            _subscribe(each)
+        peer.ask("authenticate", {"X-Auth-Token": member})
+        _post_seen(witness, 1)
+        assert _pushes_before(peer) == ([1], 200)
+        peer.ask("authenticate", {"X-Auth-Token": f"{member}-other"})
+        _post_seen(witness, 2)
+        peer.headers["X-Project-ID"] = other
+        assert _pushes_before(peer) == ([], 200)
+        assert len(_subscriptions(witness)) == 1
+
+
+def test_nothing_is_pushed_while_nobody_can_tell_whether_the_token_is_valid(
+    guarded: GuardedService, project: str, member: str
+) -> None:
+    guarded.put(f"{member}-witness", project, "member")
+    with api_peer(guarded.running, project) as peer, api_peer(guarded.running, project) as witness:
+        for each, token in ((peer, member), (witness, f"{member}-witness")):
+            each.ask("authenticate", {"X-Auth-Token": token})
+            _subscribe(each)
+
+        def is_pushed() -> bool:
+            _post_seen(witness, 1)
+            return _pushes_before(peer)[0] == [1]
+
+        assert is_pushed()
+        guarded.put(member, guarded_app.UNKNOWN)
+        servers.wait_for(lambda: not is_pushed(), "the socket to hold its pushes back")
+        guarded.put(member, project, "member")
+        servers.wait_for(is_pushed, "the socket to push again")

@@ -1,0 +1,348 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The table of actions: what requests in frames ask for.
+
+An action is a route of the REST API in another shape: it has the same rule of the policy, the same
+limits, and calls the same services.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+from msgspec import UNSET, Raw, Struct
+
+from zaqar_redis import errors, rules
+from zaqar_redis.api import documents
+from zaqar_redis.api.exchange import Request
+from zaqar_redis.api.routes import ApiRoute
+from zaqar_redis.api.websocket import schemas as docs
+from zaqar_redis.records import Message, Subscription
+from zaqar_redis.service.claims import ClaimService
+from zaqar_redis.service.messages import MessageService, missing
+from zaqar_redis.service.queues import QueueService
+from zaqar_redis.service.subscriptions import SubscriptionService
+
+
+class ActionResult(NamedTuple):
+    body: Any
+    status: int = 200
+
+
+class Subscriber(Protocol):
+    """A socket, as an action sees it."""
+
+    #: its URI
+    uri: str
+
+    async def begin_pushes(self, project: str, queue: str, id: str) -> None:
+        """Pushes the messages of a queue.  Raises LimitExceeded, StoreUnavailable, BadRequest."""
+
+    def end_pushes(self, id: str) -> None:
+        """Pushes no more for a subscription, if this socket is its subscriber."""
+
+
+class SocketRequest(Request[None, Any]):
+    """A request in a frame."""
+
+    __slots__ = ("subscriber",)
+
+    def __init__(self, path: str, headers: dict[bytes, bytes], subscriber: Subscriber) -> None:
+        super().__init__(path, "", headers)
+        self.subscriber = subscriber
+
+    # A frame is no request of HTTP: there is none that could be signed.
+    method = ""
+    raw_path = ""
+
+    async def read_body(self) -> bytes:
+        return b""
+
+    def watch_disconnect(self) -> asyncio.Event:
+        return asyncio.Event()  # no action waits
+
+
+class Action:
+    def __init__(
+        self,
+        method: str,
+        path: str,
+        run: Callable[[SocketRequest, Any], Awaitable[ActionResult]],
+        body: type[Struct],
+        route: ApiRoute | None,
+        rule: str,
+    ) -> None:
+        self.method = method
+        #: with the names of fields of the body
+        self.path = path
+        self.run = run
+        #: the rule of `auth.policy` that says who may ask for it
+        self.rule = rule
+        self._decoder = msgspec.json.Decoder(body)
+        self._limit = route.body if route else None
+
+    def read(self, data: bytes) -> Any:
+        """Returns the body of a request.  Raises BadBody, BadRequest."""
+        if self._limit is not None and len(data) > self._limit.size_max:
+            raise self._limit.too_large()
+        return documents.decode(self._decoder, data)
+
+
+class ActionHandlers:
+    def __init__(
+        self,
+        queues: QueueService,
+        messages: MessageService,
+        claims: ClaimService,
+        subscriptions: SubscriptionService,
+        limits: rules.Limits,
+        *,
+        checksums: bool,
+    ) -> None:
+        self._queues = queues
+        self._messages = messages
+        self._claims = claims
+        self._subscriptions = subscriptions
+        self._limits = limits
+        self._checksums = checksums
+
+    def table(self, routes: Iterable[ApiRoute]) -> dict[str, Action]:
+        """Returns the actions by name; *routes* have their rules and limits."""
+        known = {(route.method, route.path): route for route in routes}
+        queue = "/v2/queues/{queue}"
+        messages, claims = f"{queue}/messages", f"{queue}/claims"
+        message, claim = f"{messages}/{{message}}", f"{claims}/{{claim}}"
+        subscriptions = f"{queue}/subscriptions"
+        subscription = f"{subscriptions}/{{subscription}}"
+
+        def action(method: str, path: str, run: Any, body: type[Struct], rule: str = "") -> Action:
+            route = None if rule else known[method, path]
+            return Action(method, path, run, body, route, route.action if route else rule)
+
+        return {
+            "queue_list": action("GET", "/v2/queues", self.queue_list, docs.QueuesIn),
+            "queue_create": action("PUT", queue, self.queue_create, docs.QueueCreateIn),
+            "queue_get": action("GET", queue, self.queue_get, docs.QueueIn),
+            "queue_delete": action("DELETE", queue, self.queue_delete, docs.QueueIn),
+            "queue_get_stats": action("GET", f"{queue}/stats", self.queue_get_stats, docs.QueueIn),
+            "queue_purge": action("POST", f"{queue}/purge", self.queue_purge, docs.QueuePurgeIn),
+            "message_post": action("POST", messages, self.message_post, docs.MessagePostIn),
+            "message_list": action("GET", messages, self.message_list, docs.MessageListIn),
+            "message_get": action("GET", message, self.message_get, docs.MessageIdIn),
+            "message_get_many": action("GET", messages, self.message_get_many, docs.MessageIdsIn),
+            "message_delete": action("DELETE", message, self.message_delete, docs.MessageDeleteIn),
+            "message_delete_many": action(
+                "DELETE", messages, self.message_delete_many, docs.MessageDeleteManyIn
+            ),
+            "claim_create": action("POST", claims, self.claim_create, docs.ClaimCreateIn),
+            "claim_get": action("GET", claim, self.claim_get, docs.ClaimIdIn),
+            "claim_update": action("PATCH", claim, self.claim_update, docs.ClaimUpdateIn),
+            "claim_delete": action("DELETE", claim, self.claim_delete, docs.ClaimIdIn),
+            # These have no route yet.
+            "subscription_create": action(
+                "POST",
+                subscriptions,
+                self.subscription_create,
+                docs.SubscriptionCreateIn,
+                "subscription:create",
+            ),
+            "subscription_list": action(
+                "GET",
+                subscriptions,
+                self.subscription_list,
+                docs.SubscriptionListIn,
+                "subscription:get_all",
+            ),
+            "subscription_get": action(
+                "GET",
+                subscription,
+                self.subscription_get,
+                docs.SubscriptionIdIn,
+                "subscription:get",
+            ),
+            "subscription_delete": action(
+                "DELETE",
+                subscription,
+                self.subscription_delete,
+                docs.SubscriptionIdIn,
+                "subscription:delete",
+            ),
+        }
+
+    async def queue_list(self, request: SocketRequest, body: docs.QueuesIn) -> ActionResult:
+        page = await self._queues.list(request.project, body.marker or "", body.limit, "", {})
+        return ActionResult(
+            docs.QueuesOut(
+                [
+                    docs.NamedQueueOut(each.name, each.metadata if body.detailed else UNSET)
+                    for each in page.items
+                ]
+            )
+        )
+
+    async def queue_create(self, request: SocketRequest, body: docs.QueueCreateIn) -> ActionResult:
+        created = await self._queues.create(request.project, body.queue, body.metadata)
+        return ActionResult(f"Queue {body.queue} created.", 201 if created else 204)
+
+    async def queue_get(self, request: SocketRequest, body: docs.QueueIn) -> ActionResult:
+        found = await self._queues.find(request.project, body.queue)
+        return ActionResult(found.metadata if found else {})  # API
+
+    async def queue_delete(self, request: SocketRequest, body: docs.QueueIn) -> ActionResult:
+        await self._queues.delete(request.project, body.queue)
+        return ActionResult(f"Queue {body.queue} removed.", 204)
+
+    async def queue_get_stats(self, request: SocketRequest, body: docs.QueueIn) -> ActionResult:
+        found = await self._queues.find(request.project, body.queue)
+        stats = await self._queues.stats(request.project, body.queue)
+        counts = docs.QueueCountsOut(stats.claimed, stats.free, stats.total)
+        if stats.oldest is not None and stats.newest is not None:
+            counts.oldest, counts.newest = _end(stats.oldest), _end(stats.newest)
+        return ActionResult(docs.QueueStatsOut(counts), 404 if found is None else 200)
+
+    async def queue_purge(self, request: SocketRequest, body: docs.QueuePurgeIn) -> ActionResult:
+        types = documents.purged_types(body)
+        if "messages" in types:
+            await self._queues.purge(request.project, body.queue)
+        if "subscriptions" in types:
+            await self._subscriptions.purge(request.project, body.queue)
+        return ActionResult({}, 204)
+
+    async def message_post(self, request: SocketRequest, body: docs.MessagePostIn) -> ActionResult:
+        posted = await self._messages.post(
+            request.project,
+            body.queue,
+            documents.drafts(body, self._checksums),
+            client=request.client,
+            size=len(request.data),
+        )
+        return ActionResult(docs.MessageIdsOut(posted.ids), 201)
+
+    async def message_list(self, request: SocketRequest, body: docs.MessageListIn) -> ActionResult:
+        page = await self._messages.list(
+            request.project,
+            body.queue,
+            client=request.client,
+            marker=body.marker,
+            limit=body.limit,
+            echo=bool(body.echo),
+            include_claimed=bool(body.include_claimed),
+            include_delayed=bool(body.include_delayed),
+            wait=None,
+            watch_disconnect=request.watch_disconnect,
+        )
+        return ActionResult(docs.MessagesOut(_messages(page.items)))
+
+    async def message_get(self, request: SocketRequest, body: docs.MessageIdIn) -> ActionResult:
+        found = await self._messages.get(request.project, body.queue, [body.message])
+        if not found:
+            raise missing(body.message, body.queue)
+        return ActionResult(docs.MessagesOut(_message(found[0])))
+
+    async def message_get_many(
+        self, request: SocketRequest, body: docs.MessageIdsIn
+    ) -> ActionResult:
+        found = await self._messages.get(request.project, body.queue, body.ids)
+        return ActionResult(docs.MessagesOut(_messages(found)))
+
+    async def message_delete(
+        self, request: SocketRequest, body: docs.MessageDeleteIn
+    ) -> ActionResult:
+        await self._messages.delete(request.project, body.queue, body.message, body.claim_id)
+        return ActionResult({}, 204)
+
+    async def message_delete_many(
+        self, request: SocketRequest, body: docs.MessageDeleteManyIn
+    ) -> ActionResult:
+        ids, pop, claims = body.chosen(self._limits)
+        if pop is not None:
+            popped = await self._messages.pop(request.project, body.queue, pop)
+            return ActionResult(Raw(documents.popped(popped)))
+        await self._messages.delete_many(request.project, body.queue, ids or [], claims)
+        return ActionResult({}, 204)
+
+    async def claim_create(self, request: SocketRequest, body: docs.ClaimCreateIn) -> ActionResult:
+        claimed = await self._claims.create(
+            request.project,
+            body.queue,
+            ttl=body.ttl,
+            grace=body.grace,
+            limit=body.limit,
+            wait=None,
+            watch_disconnect=request.watch_disconnect,
+        )
+        if claimed.claim_id is None:
+            return ActionResult(docs.NewClaimOut(None), 204)
+        messages = _messages(claimed.messages, claimed.claim_id)
+        return ActionResult(docs.NewClaimOut(claimed.claim_id, messages), 201)
+
+    async def claim_get(self, request: SocketRequest, body: docs.ClaimIdIn) -> ActionResult:
+        found = await self._claims.get(request.project, body.queue, body.claim)
+        messages = _messages(found.messages, found.id)
+        return ActionResult(docs.HeldClaimOut(found.age, found.ttl, messages))
+
+    async def claim_update(self, request: SocketRequest, body: docs.ClaimUpdateIn) -> ActionResult:
+        await self._claims.update(
+            request.project, body.queue, body.claim, ttl=body.ttl, grace=body.grace
+        )
+        return ActionResult(f"Claim {body.claim} updated.", 204)
+
+    async def claim_delete(self, request: SocketRequest, body: docs.ClaimIdIn) -> ActionResult:
+        await self._claims.delete(request.project, body.queue, body.claim)
+        return ActionResult(f"Claim {body.claim} deleted.", 204)
+
+    async def subscription_create(
+        self, request: SocketRequest, body: docs.SubscriptionCreateIn
+    ) -> ActionResult:
+        project, queue, socket = request.project, body.queue, request.subscriber
+        uri = rules.subscriber(body.subscriber) if body.subscriber else socket.uri
+        id = await self._subscriptions.create(
+            project, queue, uri, ttl=body.ttl, options=body.options
+        )
+        if id is None:
+            return ActionResult(f"Subscription {queue} not created.", 409)
+        if uri == socket.uri:
+            try:
+                await socket.begin_pushes(project, queue, id)
+            except errors.Problem:
+                await self._subscriptions.delete(project, queue, id)
+                raise
+        return ActionResult(docs.NewSubscriptionOut(id, f"Subscription {queue} created."), 201)
+
+    async def subscription_list(
+        self, request: SocketRequest, body: docs.SubscriptionListIn
+    ) -> ActionResult:
+        page = await self._subscriptions.list(request.project, body.queue, body.marker, body.limit)
+        return ActionResult(docs.SubscriptionsOut([_subscription(each) for each in page.items]))
+
+    async def subscription_get(
+        self, request: SocketRequest, body: docs.SubscriptionIdIn
+    ) -> ActionResult:
+        found = await self._subscriptions.get(request.project, body.queue, body.subscription)
+        return ActionResult(_subscription(found))
+
+    async def subscription_delete(
+        self, request: SocketRequest, body: docs.SubscriptionIdIn
+    ) -> ActionResult:
+        await self._subscriptions.delete(request.project, body.queue, body.subscription)
+        request.subscriber.end_pushes(body.subscription)
+        return ActionResult(f"Subscription {body.subscription} removed.", 204)
+
+
+def _messages(records: Sequence[Message], claim: str | None = None) -> list[docs.HeldMessageOut]:
+    return [_message(record, claim) for record in records]
+
+
+def _message(record: Message, claim: str | None = None) -> docs.HeldMessageOut:
+    holder = claim or record.claim_id
+    return docs.HeldMessageOut(record.id, holder, record.ttl, record.age, Raw(record.body))
+
+
+def _end(end: Message) -> docs.EndIdOut:
+    return docs.EndIdOut(end.id, end.age, documents.iso(end.created))
+
+
+def _subscription(record: Subscription) -> docs.SubscriptionOut:
+    return docs.SubscriptionOut(**msgspec.structs.asdict(record))

@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One socket of the WebSocket API: who it is, its requests in their order, its subscriptions."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import uuid
+from collections.abc import Mapping
+
+import msgspec
+from msgspec import UNSET
+
+from zaqar_redis import errors, rules
+from zaqar_redis.api import documents
+from zaqar_redis.api.checks import RequestChecks
+from zaqar_redis.api.server.outbox import Outbox
+from zaqar_redis.api.websocket import frames
+from zaqar_redis.api.websocket import schemas as docs
+from zaqar_redis.api.websocket.actions import Action, ActionResult, SocketRequest
+from zaqar_redis.api.websocket.frames import FrameRejected
+from zaqar_redis.api.websocket.pushes import QueuePushes, SocketSubscription
+from zaqar_redis.auth.identity import Identity
+from zaqar_redis.auth.strategy import Authenticator
+from zaqar_redis.realtime.protocol.codes import DisconnectCode
+from zaqar_redis.service.subscriptions import SubscriptionService
+
+LOG = logging.getLogger(__name__)
+
+#: Stock Zaqar's
+EXPIRED = DisconnectCode(4003, "Authentication expired.")
+#: Seconds between two looks whether the credential still holds.
+_CHECK_INTERVAL = 2.0
+#: At every third of them the subscriptions are read from the store: for a thousand sockets at every
+#: look that would cost a tenth of a core.
+_SUBSCRIPTION_CHECKS = 3
+#: One look reads each of them from the store.
+_SUBSCRIPTIONS_MAX = 100
+
+_headers = msgspec.json.Decoder(docs.FrameHeaders)
+
+
+class ConnectionContext(msgspec.Struct, frozen=True):
+    """What all sockets of a process share."""
+
+    actions: Mapping[str, Action]
+    checks: RequestChecks
+    authenticator: Authenticator
+    subscriptions: SubscriptionService
+    pushes: QueuePushes
+
+
+class ApiConnection:
+    """An `actions.Subscriber`, and a `pushes.PushTarget`."""
+
+    __slots__ = (
+        "_context",
+        "_credential",
+        "_identity",
+        "_is_known",
+        "_out",
+        "_subscriptions",
+        "_task",
+        "_wants_binary",
+        "uri",
+    )
+
+    def __init__(self, context: ConnectionContext, out: Outbox) -> None:
+        self._context = context
+        self._out = out
+        #: the headers that it has authenticated with
+        self._credential: dict[bytes, bytes] = {}
+        self._identity: Identity | None = None
+        #: whether the credential was valid when it was looked at
+        self._is_known = True
+        self._subscriptions: dict[str, SocketSubscription] = {}
+        self._task: asyncio.Task[None] | None = None
+        #: whether the present request is in MessagePack
+        self._wants_binary = False
+        self.uri = f"websocket:{uuid.uuid4()}"
+
+    # -- requests ----------------------------------------------------------
+
+    async def receive(self, frame: bytes, binary: bool) -> None:
+        """Answers the request in a frame."""
+        self._wants_binary = binary
+        request = docs.RequestFrame()
+        expired = False
+        try:
+            request = frames.decode(frame, binary)
+            body, status = await self._perform(request)
+            headers = docs.ResponseHeaders(status)
+        except FrameRejected as rejected:
+            body = docs.ErrorOut(rejected.text, rejected.cause)
+            headers = docs.ResponseHeaders(rejected.status)
+        except (errors.Unauthenticated, errors.BadSignature) as problem:
+            expired = isinstance(problem, errors.Unauthenticated) and bool(self._credential)
+            body, headers = docs.ErrorOut("Not authenticated."), docs.ResponseHeaders(403)
+        except errors.Problem as problem:
+            body = docs.ErrorOut(problem.text, problem.title)
+            retry = UNSET if problem.retry is None else problem.retry
+            headers = docs.ResponseHeaders(problem.status, retry)
+        except Exception:  # the socket goes on
+            LOG.exception("unexpected error in a request of a socket", extra={"action": "bug"})
+            body, headers = docs.ErrorOut("Unexpected error."), docs.ResponseHeaders(500)
+        echo = docs.RequestEcho(request.action, request.body, request.headers)
+        self._out.send(frames.encode(docs.ResponseFrame(echo, body, headers), binary))
+        self._out.flush({})
+        if expired:
+            self._out.close(EXPIRED)
+
+    async def _perform(self, frame: docs.RequestFrame) -> ActionResult:
+        checks, name = self._context.checks, frames.action_name(frame)
+        action = self._context.actions.get(name)
+        if action is None and name != "authenticate":
+            raise FrameRejected(400, f"{name} is not a valid action")
+        try:
+            headers = documents.decode(_headers, bytes(frame.headers))
+            if action is None:
+                return await self._authenticate(headers)
+            body = action.read(bytes(frame.body))
+        except errors.BadBody as problem:
+            raise FrameRejected(400, "Schema validation failed.", problem.text) from None
+        queue: str | None = getattr(body, "queue", None)
+        if queue is not None:
+            rules.queue_name(queue)  # it becomes part of a path
+        request = self._request(action, headers, body)
+        request.data = bytes(frame.body)
+        checks.check_head(action.method, request)
+        admission = checks.admit(request, action.rule, queue)
+        if admission is not None:
+            await admission
+        return await action.run(request, body)
+
+    def _request(
+        self, action: Action, headers: docs.FrameHeaders, body: msgspec.Struct
+    ) -> SocketRequest:
+        """Returns the request as the checks of the REST API expect it."""
+        path = action.path.format_map(msgspec.structs.asdict(body))
+        signed = {
+            b"url-signature": headers.signature,
+            b"url-expires": headers.expires,
+            b"url-methods": ",".join(headers.methods),
+            b"url-paths": ",".join(headers.paths),
+        }
+        shown = self._credential if headers.signature is None else _encoded(signed)
+        named = {b"x-project-id": headers.project, b"client-id": headers.client}
+        return SocketRequest(path, shown | _encoded(named), self)
+
+    async def _authenticate(self, headers: docs.FrameHeaders) -> ActionResult:
+        offered = _encoded(
+            {
+                b"x-auth-token": headers.token,
+                b"authorization": headers.authorization,
+                b"x-project-id": headers.project,
+            }
+        )
+        try:
+            identity = await self._identify(offered)
+        except errors.Unauthenticated:
+            raise FrameRejected(401, "Authentication failed.") from None
+        before = self._identity
+        if before and (before.project, before.user) != (identity.project, identity.user):
+            await self._end_subscriptions()  # of somebody else
+        self._credential, self._identity, self._is_known = offered, identity, True
+        self._begin_checks()
+        return ActionResult({"message": "Authentified."})
+
+    async def _identify(self, credential: dict[bytes, bytes]) -> Identity:
+        found = self._context.authenticator.identify(SocketRequest("", credential, self))
+        return found if isinstance(found, Identity) else await found
+
+    # -- subscriptions -----------------------------------------------------
+
+    async def begin_pushes(self, project: str, queue: str, id: str) -> None:
+        if len(self._subscriptions) >= _SUBSCRIPTIONS_MAX:
+            raise errors.LimitExceeded(most=_SUBSCRIPTIONS_MAX, what="subscriptions of a socket")
+        subscription = SocketSubscription(project, queue, id, self, binary=self._wants_binary)
+        self._subscriptions[id] = subscription
+        try:
+            await self._context.pushes.add(subscription)
+        except BaseException:
+            self.end_pushes(id)
+            raise
+        self._begin_checks()
+
+    def end_pushes(self, id: str) -> None:
+        subscription = self._subscriptions.pop(id, None)
+        if subscription is not None:
+            self._context.pushes.remove(subscription)
+
+    def push(self, frame: bytes) -> None:
+        if self._is_known:
+            self._out.send(frame)
+
+    async def end(self) -> None:
+        """Deletes the subscriptions of a socket that has ended."""
+        if self._task is not None:
+            self._task.cancel()
+        await self._end_subscriptions()
+
+    async def _end_subscriptions(self) -> None:
+        ended = list(self._subscriptions.values())
+        for each in ended:
+            self.end_pushes(each.id)
+        for each in ended:
+            try:
+                await self._context.subscriptions.delete(each.project, each.queue, each.id)
+            except errors.Unavailable:
+                return  # they expire
+
+    def _begin_checks(self) -> None:
+        if self._task is None:
+            self._task = asyncio.create_task(self._check_again_and_again())
+
+    async def _check_again_and_again(self) -> None:
+        for number in itertools.count(1):
+            await asyncio.sleep(_CHECK_INTERVAL)
+            try:
+                if self._credential:
+                    await self._identify(self._credential)
+                self._is_known = True
+            except errors.Unauthenticated:
+                self._out.close(EXPIRED)
+                return
+            except errors.Unavailable:
+                self._is_known = False  # nobody can tell: requests get 503, too
+            except Exception:
+                self._is_known = False
+                LOG.exception("a credential cannot be checked", extra={"action": "bug"})
+            if number % _SUBSCRIPTION_CHECKS == 0:
+                # All at once: a store that does not answer holds up the next look only once.
+                await asyncio.gather(*map(self._check, list(self._subscriptions.values())))
+
+    async def _check(self, subscription: SocketSubscription) -> None:
+        """Ends the pushes of a subscription that was deleted or has expired."""
+        project, queue, id = subscription.project, subscription.queue, subscription.id
+        try:
+            await self._context.subscriptions.get(project, queue, id)
+            if id in self._subscriptions:  # not ended meanwhile
+                await self._context.pushes.add(subscription)
+        except errors.NotFound:
+            self.end_pushes(id)
+        except Exception:  # e.g. the store is unavailable: the next look may find it
+            LOG.debug("a subscription cannot be checked", exc_info=True)
+
+
+def _encoded(headers: dict[bytes, str | None]) -> dict[bytes, bytes]:
+    """Returns the headers that are there, as HTTP has them."""
+    return {name: text.encode() for name, text in headers.items() if text is not None}

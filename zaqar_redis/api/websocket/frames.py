@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Frames: text is JSON, binary is MessagePack.
+
+Everything inside is JSON: bodies of messages pass unread.  A binary frame is translated when it
+comes, and when it goes.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from zaqar_redis.api import documents
+from zaqar_redis.api.server.sockets import encode_frame
+from zaqar_redis.api.websocket.schemas import RequestFrame
+
+_decode = msgspec.json.Decoder(RequestFrame).decode
+#: Raised for what cannot be expressed in the other encoding, or is nested too deeply.
+_UNTRANSLATABLE = (ValueError, TypeError, OverflowError, RecursionError)
+
+
+class FrameRejected(Exception):
+    """A request without an action that could be tried."""
+
+    def __init__(self, status: int, text: str, cause: str | UnsetType = UNSET) -> None:
+        super().__init__(text)
+        self.status = status
+        self.text = text
+        self.cause = cause
+
+
+def decode(frame: bytes, binary: bool) -> RequestFrame:
+    """Returns the request in a frame.  Raises FrameRejected."""
+    try:
+        return _decode(_to_json(frame) if binary else frame)
+    except msgspec.ValidationError:
+        text = "Unexpected body type. Expected dict or dict like."
+    except _UNTRANSLATABLE as error:
+        encoding = "binary (MessagePack)" if binary else "text (JSON)"
+        text = f"Can't decode {encoding} request. {type(error).__name__}: {error}"
+    raise FrameRejected(400, text)
+
+
+def action_name(frame: RequestFrame) -> str:
+    """Returns the name of the action; of what is no name the text."""
+    data = bytes(frame.action)
+    return msgspec.json.decode(data, type=str) if data.startswith(b'"') else data.decode()
+
+
+def encode(document: Any, binary: bool) -> bytes:
+    """Returns a whole frame.
+
+    What MessagePack cannot express, such as an integer of more than 64 bits, goes as JSON: the
+    messages of a claim or a pop must not be lost on their way.
+    """
+    data = documents.encode(document)
+    if binary:
+        try:
+            return encode_frame(msgspec.msgpack.encode(msgspec.json.decode(data)), binary=True)
+        except _UNTRANSLATABLE:
+            pass
+    return encode_frame(data, binary=False)
+
+
+def _to_json(frame: bytes) -> bytes:
+    # msgspec's own would turn bytes, times and NaN into something else, and not refuse them.
+    value = msgspec.msgpack.decode(frame)
+    return json.dumps(
+        value, ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":")
+    ).encode()

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The endpoint of the WebSocket API."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Annotated, Any
+
+from msgspec import Struct
+
+from zaqar_redis import errors
+from zaqar_redis.api.channels.origins import AllowedOrigins
+from zaqar_redis.api.exchange import Receive, Send, require_upgrade
+from zaqar_redis.api.routes import ApiRoute
+from zaqar_redis.api.server.outbox import FlushScheduler, Outbox
+from zaqar_redis.api.server.sockets import FRAMES, WebSocketProtocol
+from zaqar_redis.api.websocket.connection import ApiConnection, ConnectionContext
+
+LOG = logging.getLogger(__name__)
+
+PATH = "/v2/ws"
+
+
+class WebSocketSettings(Struct, frozen=True):
+    allowed_origins: Annotated[
+        tuple[str, ...],
+        "Globs; connections to the WebSocket API from web pages of other origins are refused.",
+    ] = ()
+
+
+class WebSocketApi:
+    """Serves the sockets of a process."""
+
+    def __init__(
+        self, context: ConnectionContext, settings: WebSocketSettings, read_timeout: float
+    ) -> None:
+        """*read_timeout*: seconds; a client that reads no answer for as long is cut off."""
+        self._context = context
+        self._origins = AllowedOrigins(settings.allowed_origins)
+        self._read_timeout = read_timeout
+        self._scheduler = FlushScheduler()
+        self.route = ApiRoute(
+            "GET",
+            PATH,
+            require_upgrade,
+            "websocket:connect",
+            public=True,
+            checked=False,
+            websocket=self,
+        )
+
+    async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
+        await receive()
+        try:
+            self._origins.check(dict(scope["headers"]))
+        except errors.Forbidden:
+            await send({"type": "websocket.close"})  # before it was accepted: 403
+            return
+        socket: WebSocketProtocol = scope["extensions"][FRAMES]
+        socket.enable_pings()
+        await send({"type": "websocket.accept"})
+        connection = ApiConnection(self._context, Outbox(socket, b"".join, self._scheduler))
+        try:
+            while (event := await receive())["type"] == "websocket.receive":
+                frame = event.get("bytes")
+                if frame is None:
+                    await connection.receive(event["text"].encode(), binary=False)
+                else:
+                    await connection.receive(frame, binary=True)
+                async with asyncio.timeout(self._read_timeout):
+                    # Nothing is read from it meanwhile. And others have their turn.
+                    await socket.drain()
+                    await asyncio.sleep(0)
+        except TimeoutError:
+            socket.drop()
+        finally:
+            await connection.end()

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Messages on their way to sockets that have subscribed to their queue."""
+
+from __future__ import annotations
+
+import logging
+from typing import Protocol
+
+from msgspec import UNSET, Raw
+
+from zaqar_redis.api.websocket import frames
+from zaqar_redis.api.websocket.schemas import PushOut
+from zaqar_redis.records import PostedBatch
+from zaqar_redis.service.messages import MessageService
+from zaqar_redis.service.subscriptions import SubscriptionService
+
+LOG = logging.getLogger(__name__)
+
+
+class PushTarget(Protocol):
+    def push(self, frame: bytes) -> None: ...
+
+
+class SocketSubscription:
+    """A subscription whose subscriber is a socket."""
+
+    __slots__ = ("binary", "id", "project", "queue", "target")
+
+    def __init__(
+        self, project: str, queue: str, id: str, target: PushTarget, *, binary: bool
+    ) -> None:
+        """*binary*: whether it gets MessagePack."""
+        self.project = project
+        self.queue = queue
+        self.id = id
+        self.target = target
+        self.binary = binary
+
+
+class QueueSubscribers:
+    """The subscriptions of this process to one queue: each message is encoded once for all."""
+
+    __slots__ = ("_messages", "project", "queue", "subscriptions")
+
+    def __init__(self, messages: MessageService, project: str, queue: str) -> None:
+        self._messages = messages
+        self.project = project
+        self.queue = queue
+        self.subscriptions: set[SocketSubscription] = set()
+
+    def deliver(self, batch: PostedBatch | None) -> None:
+        """Pushes messages.  None: some were missed; they are in the queue all the same."""
+        if batch is None:
+            return
+        try:
+            messages = self._messages.decrypted(self.project, batch.messages)
+        except Exception:  # only this queue fails: others share the connection
+            LOG.exception("messages of a queue cannot be read", extra={"action": "unreadable"})
+            return
+        pushes = [
+            PushOut(each.id, Raw(each.body), each.ttl, self.queue, each.delay or UNSET)
+            for each in messages
+        ]
+        encoded: dict[bool, list[bytes]] = {}
+        for subscription in tuple(self.subscriptions):
+            binary = subscription.binary
+            if binary not in encoded:
+                encoded[binary] = [frames.encode(push, binary) for push in pushes]
+            for frame in encoded[binary]:
+                subscription.target.push(frame)
+
+
+class QueuePushes:
+    """The sockets of this process that have subscribed to queues."""
+
+    def __init__(self, subscriptions: SubscriptionService, messages: MessageService) -> None:
+        self._service = subscriptions
+        self._messages = messages
+        self._queues: dict[tuple[str, str], QueueSubscribers] = {}
+
+    async def add(self, subscription: SocketSubscription) -> None:
+        """Pushes what is posted from now on.  Idempotent; restores a watch that was lost.
+
+        Raises BadRequest for a store that cannot push, and StoreUnavailable: then the watch is
+        lost, until this is called again.
+        """
+        live = self._service.live
+        project, queue = key = subscription.project, subscription.queue
+        subscribers = self._queues.get(key)
+        if subscribers is None:
+            subscribers = self._queues[key] = QueueSubscribers(self._messages, project, queue)
+        subscribers.subscriptions.add(subscription)
+        await live.watch(project, queue, subscribers.deliver)
+
+    def remove(self, subscription: SocketSubscription) -> None:
+        """Pushes no more.  Idempotent."""
+        key = subscription.project, subscription.queue
+        subscribers = self._queues.get(key)
+        if subscribers is None:
+            return
+        subscribers.subscriptions.discard(subscription)
+        if not subscribers.subscriptions:
+            del self._queues[key]
+            self._service.live.unwatch(*key, subscribers.deliver)

@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The shapes of what is in frames: names and fields are those of stock Zaqar.
+
+Unknown fields are ignored, as in the REST API.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType, field
+
+from zaqar_redis.api.queries import MessageDeleteQuery
+from zaqar_redis.api.schemas import PURGEABLE, ClaimIn, Document, Metadata, PostIn, PurgeIn
+
+#: What a header of HTTP may hold, too.
+_Text = Annotated[str, Meta(pattern=r"^[^\x00-\x1f\x7f]*\Z")]
+
+_EMPTY, _NULL = Raw(b"{}"), Raw(b"null")
+
+# -- frames ----------------------------------------------------------------
+
+
+class RequestFrame(Struct):
+    action: Raw = _NULL
+    headers: Raw = _EMPTY
+    body: Raw = _EMPTY
+
+
+class FrameHeaders(Struct):
+    project: _Text | None = field(default=None, name="X-Project-ID")
+    client: _Text | None = field(default=None, name="Client-ID")
+    token: _Text | None = field(default=None, name="X-Auth-Token")
+    authorization: _Text | None = field(default=None, name="Authorization")
+    signature: _Text | None = field(default=None, name="URL-Signature")
+    expires: _Text = field(default="", name="URL-Expires")
+    methods: list[_Text] = field(default_factory=list, name="URL-Methods")
+    paths: list[_Text] = field(default_factory=list, name="URL-Paths")
+
+
+class RequestEcho(Document):
+    action: Raw
+    body: Raw
+    headers: Raw
+    api: Literal["v2"] = "v2"
+
+
+class ResponseHeaders(Document):
+    status: int
+    #: seconds
+    retry: int | UnsetType = field(default=UNSET, name="Retry-After")
+
+
+class ResponseFrame(Document):
+    request: RequestEcho
+    body: Any
+    headers: ResponseHeaders
+
+
+class ErrorOut(Document):
+    error: str
+    exception: str | UnsetType = UNSET
+
+
+class PushOut(Document):
+    """A message, as a subscriber gets it."""
+
+    id: str
+    body: Raw
+    ttl: int
+    queue_name: str
+    delay: int | UnsetType = UNSET
+    type: Literal["Notification"] = field(default="Notification", name="Message_Type")
+
+
+# -- bodies of requests; fields that a route has in its path have the same name --
+
+
+class QueuesIn(Struct):
+    marker: str | None = None
+    limit: int | None = None
+    detailed: bool | None = None
+
+
+class QueueIn(Struct, kw_only=True):
+    queue: str = field(name="queue_name")
+
+
+class QueueCreateIn(QueueIn, kw_only=True):
+    metadata: Metadata = field(default_factory=dict)
+
+
+class QueuePurgeIn(PurgeIn, kw_only=True):
+    queue: str = field(name="queue_name")
+    resource_types: list[str] = field(default_factory=PURGEABLE.copy)
+
+
+class MessagePostIn(PostIn, kw_only=True):
+    queue: str = field(name="queue_name")
+
+
+class MessageListIn(QueueIn, kw_only=True):
+    marker: str | None = None
+    limit: int | None = None
+    echo: bool | None = None
+    include_claimed: bool | None = None
+    include_delayed: bool | None = None
+
+
+class MessageIdIn(QueueIn, kw_only=True):
+    message: str = field(name="message_id")
+
+
+class MessageIdsIn(QueueIn, kw_only=True):
+    ids: list[str] = field(name="message_ids")
+
+
+class MessageDeleteIn(MessageIdIn, kw_only=True):
+    claim_id: str | None = None
+
+
+class MessageDeleteManyIn(MessageDeleteQuery, frozen=True, kw_only=True):
+    queue: str = field(name="queue_name")
+    ids: list[str] | None = field(default=None, name="message_ids")
+
+
+class ClaimCreateIn(ClaimIn, kw_only=True):
+    queue: str = field(name="queue_name")
+    limit: int | None = None
+
+
+class ClaimIdIn(QueueIn, kw_only=True):
+    claim: str = field(name="claim_id")
+
+
+class ClaimUpdateIn(ClaimIn, kw_only=True):
+    queue: str = field(name="queue_name")
+    claim: str = field(name="claim_id")
+
+
+class SubscriptionCreateIn(QueueIn, kw_only=True):
+    #: None, or '': the socket
+    subscriber: str | None = None
+    ttl: int | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+class SubscriptionListIn(QueueIn, kw_only=True):
+    marker: str | None = None
+    limit: int | None = None
+
+
+class SubscriptionIdIn(QueueIn, kw_only=True):
+    subscription: str = field(name="subscription_id")
+
+
+# -- bodies of responses ---------------------------------------------------
+
+
+class NamedQueueOut(Document):
+    name: str
+    metadata: dict[str, Any] | UnsetType = UNSET
+
+
+class QueuesOut(Document):
+    queues: list[NamedQueueOut]
+
+
+class EndIdOut(Document):
+    id: str
+    age: int
+    created: str
+
+
+class QueueCountsOut(Document):
+    claimed: int
+    free: int
+    total: int
+    oldest: EndIdOut | UnsetType = UNSET
+    newest: EndIdOut | UnsetType = UNSET
+
+
+class QueueStatsOut(Document):
+    messages: QueueCountsOut
+
+
+class MessageIdsOut(Document):
+    message_ids: Sequence[str]
+
+
+class HeldMessageOut(Document):
+    id: str
+    claim_id: str | None
+    ttl: int
+    age: int
+    body: Raw
+
+
+class MessagesOut(Document):
+    #: one of them, where one was asked for
+    messages: list[HeldMessageOut] | HeldMessageOut
+
+
+class NewClaimOut(Document):
+    claim_id: str | None
+    messages: list[HeldMessageOut] | UnsetType = UNSET
+
+
+class HeldClaimOut(Document):
+    age: int
+    ttl: int
+    messages: list[HeldMessageOut]
+
+
+class NewSubscriptionOut(Document):
+    subscription_id: str
+    message: str
+
+
+class SubscriptionOut(Document):
+    id: str
+    source: str
+    subscriber: str
+    ttl: int
+    age: int
+    options: dict[str, Any]
+    confirmed: bool
+
+
+class SubscriptionsOut(Document):
+    subscriptions: list[SubscriptionOut]

@@ -1,0 +1,336 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``zaqar-redis key …``: access keys, in the store."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import re
+from collections.abc import Awaitable, Iterator
+from contextlib import contextmanager
+from fnmatch import fnmatchcase
+from typing import Any, TypeVar
+
+import msgspec
+from cliff.lister import Lister
+from cliff.show import ShowOne
+
+from zaqar_redis import clock, errors, rules
+from zaqar_redis import conf as configuration
+from zaqar_redis.auth import access_keys, policy
+from zaqar_redis.auth.access_keys import AccessKey, AccessKeys, AccessKeySettings, SecretSeal
+from zaqar_redis.auth.identity import ADMIN, MEMBER, READER, Right
+from zaqar_redis.cli.api import CommandFailed, open_access_keys
+from zaqar_redis.cli.base import Column, DestructiveCommand, Row, Table, TargetCommand, table
+from zaqar_redis.runner import Runner
+
+T = TypeVar("T")
+
+#: Keys that are read at once.
+_PAGE_SIZE = 500
+_USER_MAX = 255
+_QUEUE_GLOB = re.compile(rf"[A-Za-z0-9_.*?\[\]!-]{{1,{rules.QUEUE_NAME_MAX}}}")
+_DURATION = re.compile(r"(\d{1,4})([smhdw])")
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_COLUMNS = (
+    "id",
+    "project",
+    "user",
+    Column("roles", as_text=" ".join),
+    Column("rights", as_text=lambda rights: " ".join(map(_right_text, rights))),
+    "created",
+    "expires",
+    "disabled",
+    "last_used",
+)
+
+
+class OpenKeys:
+    """The access keys of the store; its methods block."""
+
+    def __init__(self, keys: AccessKeys, runner: Runner) -> None:
+        self.all = keys
+        self._runner = runner
+
+    def run(self, verb: Awaitable[T]) -> T:
+        async def awaited() -> T:
+            return await verb
+
+        return self._runner.run(awaited)
+
+    def get(self, key_id: str) -> AccessKey:
+        """Raises CommandFailed when there is no such key."""
+        found = self.run(self.all.get(key_id))
+        if found is None:
+            raise no_key(key_id)
+        return found
+
+    def each(self) -> Iterator[AccessKey]:
+        page = self.run(self.all.list("", _PAGE_SIZE))
+        while page.marker:
+            yield from page.items
+            page = self.run(self.all.list(page.marker, _PAGE_SIZE))
+
+
+def no_key(key_id: str) -> CommandFailed:
+    return CommandFailed(f"there is no access key {key_id}; `zaqar-redis key list` shows all")
+
+
+class KeyCommand(TargetCommand):
+    """Base of the commands for access keys."""
+
+    @contextmanager
+    def open_keys(self, parsed: argparse.Namespace) -> Iterator[OpenKeys]:
+        with open_access_keys(parsed, self.target) as (keys, runner):
+            yield OpenKeys(keys, runner)
+
+    def seal(self, parsed: argparse.Namespace) -> SecretSeal:
+        """Raises BadConfiguration without a seal key."""
+        conf = configuration.load([], parsed.config_file)
+        return SecretSeal(configuration.settings(conf, AccessKeySettings))
+
+
+class OneKeyCommand(KeyCommand):
+    """Base of the commands for one access key."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument("key", type=_key_id, help="its id")
+        return parser
+
+
+class CreateKey(KeyCommand, ShowOne):
+    """Create an access key, and show its secret, once.
+
+    Clients send "Authorization: Bearer TOKEN", or the id and the secret as user and password
+    (HTTP Basic), or sign requests with the secret. The store has the secret only encrypted, with
+    [auth] seal_key: give the configuration of the service. A right restricts what the role
+    allows to some actions, as in the policy, on some queues. Examples:
+
+        zaqar-redis key create billing --project shop --expires 90d
+        zaqar-redis key create dashboard --project shop --read-only
+        zaqar-redis key create till --project shop --right 'orders-*:messages:create'
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument("user", type=_user, help="the person or program that uses it")
+        parser.add_argument(
+            "--project", type=_project, default="default", help="that it belongs to (default)"
+        )
+        role = parser.add_mutually_exclusive_group()
+        role.add_argument(
+            "--role",
+            action="append",
+            choices=(READER, MEMBER, ADMIN),
+            help="what it may do: read, also write, or all in all projects (member)",
+        )
+        role.add_argument(
+            "--read-only",
+            action="store_const",
+            dest="role",
+            const=[READER],
+            help=f"the same as --role {READER}",
+        )
+        parser.add_argument(
+            "--right",
+            action="append",
+            type=parse_right,
+            default=[],
+            metavar="QUEUES:ACTION[,ACTION]",
+            help="only these actions on queues with such a name, both with wildcards; may be "
+            "given more than once",
+        )
+        parser.add_argument(
+            "--expires",
+            type=parse_expiry,
+            default=0,
+            metavar="WHEN",
+            help="a time as in 2030-01-31T12:00Z, or from now: 45m, 12h, 90d, 4w (never)",
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, Row]:
+        seal, secret = self.seal(parsed_args), access_keys.new_secret()
+        key = AccessKey(
+            id=access_keys.new_id(),
+            project=parsed_args.project,
+            user=parsed_args.user,
+            roles=tuple(sorted(set(parsed_args.role or [MEMBER]))),
+            rights=tuple(parsed_args.right),
+            created=clock.process(),
+            expires=parsed_args.expires,
+        )
+        sealed = msgspec.structs.replace(key, sealed_secret=seal.seal(key, secret))
+        with self.open_keys(parsed_args) as keys:
+            keys.run(keys.all.create(sealed))
+        return _with_secret(key, secret, parsed_args)
+
+
+class ListKey(KeyCommand, Lister):
+    """List access keys, without their secrets.
+
+    Example: zaqar-redis key list --project shop
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument("--project", help="only those of this project")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
+        wanted = parsed_args.project
+        with self.open_keys(parsed_args) as keys:
+            found = [_document(key) for key in keys.each() if wanted in (None, key.project)]
+        return table(_COLUMNS, found, parsed_args)
+
+
+class ShowKey(OneKeyCommand, ShowOne):
+    """Show an access key, without its secret.
+
+    Example: zaqar-redis key show zk_0123456789abcdef0123
+    """
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, Row]:
+        with self.open_keys(parsed_args) as keys:
+            key = keys.get(parsed_args.key)
+        names, [values] = table(_COLUMNS, [_document(key)], parsed_args)
+        return names, values
+
+
+class RotateKey(OneKeyCommand, ShowOne):
+    """Give an access key a new secret, and show it, once.
+
+    Services refuse the old one after five seconds. Example:
+
+        zaqar-redis key rotate zk_0123456789abcdef0123
+    """
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, Row]:
+        seal, secret = self.seal(parsed_args), access_keys.new_secret()
+        with self.open_keys(parsed_args) as keys:
+            key = keys.get(parsed_args.key)
+            if not keys.run(keys.all.set_secret(key.id, seal.seal(key, secret))):
+                raise no_key(key.id)
+        return _with_secret(key, secret, parsed_args)
+
+
+class DisableKey(OneKeyCommand):
+    """Disable an access key: services refuse it after five seconds.
+
+    Example: zaqar-redis key disable zk_0123456789abcdef0123
+    """
+
+    is_disabled = True
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        with self.open_keys(parsed_args) as keys:
+            if not keys.run(keys.all.set_disabled(parsed_args.key, self.is_disabled)):
+                raise no_key(parsed_args.key)
+
+
+class EnableKey(DisableKey):
+    """Enable a disabled access key again.
+
+    Example: zaqar-redis key enable zk_0123456789abcdef0123
+    """
+
+    is_disabled = False
+
+
+class DeleteKey(OneKeyCommand, DestructiveCommand):
+    """Delete an access key: services refuse it after five seconds.
+
+    Example: zaqar-redis key delete zk_0123456789abcdef0123 --yes
+    """
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        self.confirm(parsed_args, f"Delete the access key {parsed_args.key}")
+        with self.open_keys(parsed_args) as keys:
+            if not keys.run(keys.all.delete(parsed_args.key)):
+                raise no_key(parsed_args.key)
+
+
+def parse_right(text: str) -> Right:
+    """Parses ``QUEUES:ACTION[,ACTION]``.  Raises ArgumentTypeError."""
+    queues, _, actions = text.partition(":")
+    if not _QUEUE_GLOB.fullmatch(queues):
+        raise argparse.ArgumentTypeError(
+            f'"{queues}" is no pattern of queue names: write e.g. orders-*:messages:create'
+        )
+    known = [rule.name for rule in policy.list_rules() if ":" in rule.name]
+    for action in actions.split(","):
+        if not any(fnmatchcase(name, action) for name in known):
+            raise argparse.ArgumentTypeError(
+                f'there is no action "{action}"; there are e.g. messages:create, claims:*'
+            )
+    return Right(queues, tuple(actions.split(",")))
+
+
+def parse_expiry(text: str) -> int:
+    """Parses a time or a duration from now; returns ms.  Raises ArgumentTypeError."""
+    now = datetime.datetime.now(datetime.UTC)
+    if duration := _DURATION.fullmatch(text):
+        end = now + datetime.timedelta(**{_UNITS[duration[2]]: int(duration[1])})
+    else:
+        try:
+            end = datetime.datetime.fromisoformat(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(
+                f"{text}: write a time as in 2030-01-31T12:00Z, or a duration as in 12h, 90d"
+            ) from None
+        end = end if end.tzinfo else end.replace(tzinfo=datetime.UTC)
+    if end <= now:
+        raise argparse.ArgumentTypeError(f"{text} is in the past")
+    return int(end.timestamp() * 1000)
+
+
+def _key_id(text: str) -> str:
+    if not access_keys.is_key_id(text):
+        raise argparse.ArgumentTypeError(f"{text}: ids are like zk_0123456789abcdef0123")
+    return text
+
+
+def _user(text: str) -> str:
+    if not (0 < len(text) <= _USER_MAX and text.isprintable()):
+        raise argparse.ArgumentTypeError(f"it must have 1 to {_USER_MAX} printable characters")
+    return text
+
+
+def _project(text: str) -> str:
+    try:
+        return rules.project_id(text)
+    except errors.BadRequest as error:
+        raise argparse.ArgumentTypeError(error.text) from None
+
+
+def _with_secret(key: AccessKey, secret: str, parsed: argparse.Namespace) -> tuple[Row, Row]:
+    # Not when it was created or used: this is to be saved, with the secret.
+    names, [values] = table((*_COLUMNS[:5], "expires"), [_document(key)], parsed)
+    return (*names, "secret", "token"), (*values, secret, f"{key.id}.{secret}")
+
+
+def _document(key: AccessKey) -> dict[str, Any]:
+    return {
+        "id": key.id,
+        "project": key.project,
+        "user": key.user,
+        "roles": list(key.roles),
+        "rights": [msgspec.to_builtins(right) for right in key.rights],
+        "created": _time(key.created),
+        "expires": _time(key.expires),
+        "disabled": key.disabled,
+        "last_used": _time(key.last_used),
+    }
+
+
+def _right_text(right: dict[str, Any]) -> str:
+    return f"{right['queues']}:{','.join(right['actions'])}"
+
+
+def _time(milliseconds: int) -> str | None:
+    """Returns a time in UTC; None for 0."""
+    if not milliseconds:
+        return None
+    end = datetime.datetime.fromtimestamp(milliseconds // 1000, datetime.UTC)
+    return end.isoformat().replace("+00:00", "Z")
