@@ -26,7 +26,7 @@ class Problem(Exception):
     code: ClassVar[int] = 1000
     title: ClassVar[str] = "Internal server error"
     #: seconds after which the same request may succeed; None: it will not
-    retry: ClassVar[int | None] = None
+    retry: int | None = None
 
     def __init__(self, **fields: object) -> None:
         self.fields = fields
@@ -110,6 +110,16 @@ class Forbidden(Problem):
     status, code, title = 403, 1200, "Not authorized"
 
 
+class QuotaExceeded(Forbidden):
+    """A quota of the project does not allow it; the description names it."""
+
+    message = (
+        'The quota "{quota}" of the project {project} is {limit}, and {used} are used; this would '
+        "add {more}."
+    )
+    code, title = 1203, "Quota exceeded"
+
+
 class MessageClaimed(Forbidden):
     message = "This message is claimed; it cannot be deleted without a valid claim ID."
     code, title = 1201, "Unable to delete"
@@ -156,6 +166,21 @@ class UnsupportedMediaType(Problem):
 
     message = "{why}"
     status, code, title = 415, 1600, "415 Unsupported Media Type"
+
+
+class TooManyRequests(Problem):
+    """The project sends more requests than its quota allows."""
+
+    message = (
+        'The quota "requests" of the project {project} is {limit} a second. Please try again in '
+        "{seconds} s."
+    )
+    status, code, title, retry = 429, 1800, "Too many requests", 1
+
+    def __init__(self, *, seconds: int, **fields: object) -> None:
+        """*seconds*: until a request is let through."""
+        super().__init__(seconds=seconds, **fields)
+        self.retry = seconds
 
 
 class NoSuchPool(BadRequest):

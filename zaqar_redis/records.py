@@ -135,6 +135,37 @@ class Stats(Record, frozen=True):
         return self.total - self.claimed
 
 
+class QueueSize(Record, frozen=True):
+    """How many messages a queue has, and their stored bytes, by a sample of them."""
+
+    messages: int = 0
+    bytes: int = 0
+
+
+class Quota(Record, frozen=True):
+    """What a project may use at most.  -1: without limit; None: as the service's options say."""
+
+    #: a second
+    requests: int | None = None
+    queues: int | None = None
+    messages: int | None = None
+    #: of stored messages
+    bytes: int | None = None
+    #: open connections of channels and of the WebSocket API
+    sockets: int | None = None
+
+
+class QuotaNews(Record, frozen=True):
+    """What a worker learns when it reports to the others."""
+
+    #: changes with every change of a quota
+    version: int
+    #: the other live workers' open sockets by project, one for each worker
+    others: Sequence[dict[str, int]]
+    #: quotas by project; None: those of the version that the worker knows
+    quotas: dict[str, Quota] | None
+
+
 class Watermarks(Record, frozen=True):
     """The first and the next rank of a queue, by which a reader of ranges plans."""
 

@@ -50,6 +50,7 @@ def test_paths_for_operators_are_described_only_in_admin_mode() -> None:
         *("/v2/pools", "/v2/pools/{pool}"),
         *("/v2/flavors", "/v2/flavors/{flavor}"),
         *("/v2/rebalance", "/v2/queues/{queue}/pool"),
+        "/v2/quotas",
     }
 
 

@@ -79,6 +79,8 @@ def test_commands_refuse_a_configuration_with_unknown_names(
         ("[storage]\nuri = embedded://h/d", "it must be embedded://"),
         ("[storage]\nuri = redis://[h", "[storage] uri: "),
         ("[storage]\nuri = memory://\n[server]\nworkers = 2", "memory:// works with one worker"),
+        ("[DEFAULT]\npooling = false\n[quota]\nqueues = 5", "[quota]: quotas need a control store"),
+        ("[quota]\nqueues = -2", "[quota] queues"),
         ("[channels]\ntoken_rsa_public_key = x", "[channels] token_rsa_public_key"),
         ("[channels]\nuris = redis://u:geheim@h?nonsense=1", "[channels] uris"),
         ("no = group", "{}"),

@@ -14,9 +14,10 @@ from tests.contract.conftest import BACKENDS
 from tests.support.clock import ManualClock
 from zaqar_redis import errors
 from zaqar_redis.keyspace import client as keyspace
+from zaqar_redis.keyspace import control_keys
 from zaqar_redis.keyspace.batch import BatchSettings
-from zaqar_redis.records import Flavor, Job, Move, Pool, QueueLocation
-from zaqar_redis.storage.control import DEFAULT_POOL, POOLS_MAX
+from zaqar_redis.records import Flavor, Job, Move, Pool, QueueLocation, Quota, QuotaNews
+from zaqar_redis.storage.control import DEFAULT_POOL, POOLS_MAX, QUOTAS_MAX
 from zaqar_redis.storage.redis.control import RedisControl
 
 T = TypeVar("T")
@@ -434,3 +435,61 @@ def test_changes_of_pools_and_queues_notify_watchers(operator: ControlStoreHarne
     expect((P, "q"))
     operator.flavor("fast", "a")
     expect(None)
+
+
+def test_quota_is_stored_as_given_replaced_and_deleted(operator: ControlStoreHarness) -> None:
+    quotas = operator.control.quotas
+    first, second = Quota(requests=5, messages=-1), Quota(queues=0, bytes=2**62, sockets=1)
+    assert operator.run(quotas.get(P)) is None
+    operator.run(quotas.put(P, first))
+    operator.run(quotas.put("other", second))
+    assert operator.run(quotas.get(P)) == first
+    assert operator.run(quotas.list()) == {P: first, "other": second}
+    operator.run(quotas.put(P, second))
+    assert operator.run(quotas.get(P)) == second
+    for _ in range(2):
+        operator.run(quotas.delete(P))
+    assert operator.run(quotas.list()) == {"other": second}
+
+
+def test_number_of_quotas_is_limited(operator: ControlStoreHarness) -> None:
+    quotas = operator.control.quotas
+    stored = [part for number in range(QUOTAS_MAX) for part in (f"p{number}", "{}")]
+    operator.run(operator.client.command("HSET", control_keys.CONTROL.quotas, *stored))
+    with pytest.raises(errors.LimitExceeded, match=str(QUOTAS_MAX)):
+        operator.run(quotas.put("one more", Quota()))
+    operator.run(quotas.put("p0", Quota(queues=1)))
+    assert operator.run(quotas.get("one more")) is None
+    assert operator.run(quotas.get("p0")) == Quota(queues=1)
+
+
+def test_report_returns_quotas_when_they_have_changed(operator: ControlStoreHarness) -> None:
+    quotas = operator.control.quotas
+
+    def report(version: int | None) -> QuotaNews:
+        return operator.run(quotas.report("w", 5.0, {}, version))
+
+    news = report(None)
+    assert news.quotas == {}
+    assert report(news.version) == QuotaNews(news.version, [], None)
+    operator.run(quotas.put(P, Quota(queues=3)))
+    changed = report(news.version)
+    assert changed.quotas == {P: Quota(queues=3)}
+    operator.run(quotas.delete(P))
+    assert report(changed.version).quotas == {}
+
+
+def test_report_returns_sockets_of_other_live_workers(operator: ControlStoreHarness) -> None:
+    def report(worker: str, seconds: float, sockets: dict[str, int]) -> list[dict[str, int]]:
+        news = operator.run(operator.control.quotas.report(worker, seconds, sockets, None))
+        return list(news.others)
+
+    assert report("one", 5.0, {P: 2}) == []
+    assert report("two", 60.0, {}) == [{P: 2}]
+    assert report("one", 5.0, {P: 3, "q": 1}) == [{}]
+    assert report("two", 60.0, {}) == [{P: 3, "q": 1}]
+    operator.clock.tick(4.9)
+    assert report("two", 60.0, {}) == [{P: 3, "q": 1}]
+    operator.clock.tick(0.2)
+    assert report("two", 60.0, {}) == []
+    assert report("one", 5.0, {}) == [{}]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.stores import ContractStore, names
-from zaqar_redis.records import Queue, Stats
+from zaqar_redis.records import Queue, QueueSize, Stats
 
 #: Pairs of (project, queue) that are easily confused.
 LOOKALIKES = [
@@ -283,3 +283,32 @@ def test_pages_of_any_size_list_every_queue_once_and_in_order(
     assert pages(lambda queue: queue.metadata["odd"] == 1) == [
         name for name in every if int(name[1:]) % 2
     ]
+
+
+def test_size_counts_messages_of_all_states_and_their_bytes(store: ContractStore) -> None:
+    def size(queue: str = "q") -> QueueSize:
+        return store.run(store.driver.queues.size(store.project, queue))
+
+    assert size() == QueueSize(0, 0)
+    store.create()
+    assert size() == QueueSize(0, 0)
+    store.post("x" * 1000)
+    [envelope] = [size().bytes]
+    assert 1000 < envelope < 1200
+    store.post("x" * 1000, delay=60)
+    store.claim(1)
+    for _ in range(98):
+        store.post("x" * 1000, queue="q")
+    assert size() == QueueSize(100, 100 * envelope)
+    store.post("y" * 1000, queue="other")
+    assert size().messages == 100
+    store.pop(100)
+    assert size().messages == 2  # the one that is claimed, and the one that is delayed
+
+
+def test_size_of_messages_of_many_sizes_is_about_right(store: ContractStore) -> None:
+    store.post(*("x" * 100 for _ in range(500)), *("x" * 10_000 for _ in range(500)))
+    sizes = [store.run(store.driver.queues.size(store.project, "q")) for _ in range(20)]
+    assert {size.messages for size in sizes} == {1000}
+    mean = sum(size.bytes for size in sizes) / len(sizes)
+    assert 4_000_000 < mean < 6_200_000

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -19,7 +20,7 @@ from zaqar_redis.realtime.engine import HistoryFilter, HistoryOptions, Position
 from zaqar_redis.realtime.engines.memory import MemoryEngine
 from zaqar_redis.realtime.node.node import Node
 from zaqar_redis.realtime.node.project_context import ProjectContext
-from zaqar_redis.realtime.protocol import wire
+from zaqar_redis.realtime.protocol import codes, wire
 from zaqar_redis.realtime.protocol.codec import JSON
 from zaqar_redis.realtime.protocol.codes import DisconnectCode
 from zaqar_redis.realtime.session import recovery
@@ -141,6 +142,36 @@ def harness() -> Iterator[NodeHarness]:
         node_harness.build(SessionSettings(), OPEN, small=small, plain=ChannelOptions())
         yield node_harness
         node_harness.run(node_harness.node.close())
+
+
+class TwoSockets:
+    """A quota of two sockets for each project."""
+
+    def __init__(self) -> None:
+        self.open: Counter[str] = Counter()
+
+    def add_socket(self, project: str) -> None:
+        if self.open[project] == 2:
+            raise errors.QuotaExceeded(quota="sockets", project=project, limit=2, used=2, more=1)
+        self.open[project] += 1
+
+    def remove_socket(self, project: str) -> None:
+        self.open[project] -= 1
+
+
+def test_client_beyond_the_quota_of_sockets_is_disconnected(harness: NodeHarness) -> None:
+    quota = harness.node.sessions.quota = TwoSockets()
+    first, second = harness.connected(), harness.connected("bob")
+    third = SessionClient(harness)
+    third.send({"id": 1, "connect": {"token": token()}})
+    assert third.out.closed
+    assert third.out.closed.code == codes.CONNECTION_LIMIT.code
+    for client in (third, third, first, first):
+        harness.node.sessions.remove(client.session)
+    assert quota.open == {"default": 1}
+    harness.connected("cid")
+    harness.node.sessions.remove(second.session)
+    assert quota.open == {"default": 1}
 
 
 def test_connect_reply_has_client_id_and_ping_interval(harness: NodeHarness) -> None:

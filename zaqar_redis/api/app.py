@@ -24,6 +24,7 @@ from zaqar_redis.api.rest.home import HealthHandlers
 from zaqar_redis.api.rest.messages import MessageHandlers
 from zaqar_redis.api.rest.pools import FlavorHandlers, PoolHandlers, RebalanceHandlers
 from zaqar_redis.api.rest.queues import QueueHandlers
+from zaqar_redis.api.rest.quotas import QuotaHandlers
 from zaqar_redis.api.routes import HandlerSet
 from zaqar_redis.api.server.hot_routes import HotRoutes
 from zaqar_redis.api.websocket.actions import ActionHandlers
@@ -42,6 +43,8 @@ from zaqar_redis.service.messages import MessageService
 from zaqar_redis.service.pools import FlavorService, PoolService, RebalanceService
 from zaqar_redis.service.queue_channels import QueueChannelService
 from zaqar_redis.service.queues import QueueService
+from zaqar_redis.service.quota_enforcer import QuotaEnforcer
+from zaqar_redis.service.quotas import QuotaService, QuotaSettings
 from zaqar_redis.service.subscriptions import SubscriptionService
 from zaqar_redis.storage.contract import Driver
 from zaqar_redis.storage.pools import PooledDriver
@@ -58,6 +61,7 @@ _MOVER_INTERVAL = 5.0
 
 class ApiSettings(msgspec.Struct, frozen=True):
     limits: rules.Limits = rules.Limits()
+    quota: QuotaSettings = QuotaSettings()
     websocket: WebSocketSettings = WebSocketSettings()
     admin_mode: Annotated[
         bool,
@@ -108,10 +112,13 @@ class App:
         channels: Callable[[Access, QueueChannelService], ChannelsFrontEnd | None] | None = None,
         access: Access | None = None,
         audit: AuditSettings | None = None,
+        *,
+        for_command: bool = False,
     ) -> None:
         """*channels*: creates the front end of channels.
 
-        *access*: None: that of everybody.  *audit*: None: there is no audit log.
+        *access*: None: that of everybody.  *audit*: None: there is no audit log.  *for_command*:
+        it serves one command of an operator, whom no quota limits.
         """
         limits = settings.limits
         self.settings = settings
@@ -121,17 +128,25 @@ class App:
         self.long_polls = LongPoll(driver.feed, settings.max_waiting)
         cipher = BodyCipher(settings.encryption_key) if settings.encryption_key else None
         signer = UrlSigner(settings.signing_key)
-        queue_service = QueueService(driver, limits, can_encrypt=cipher is not None)
-        message_service = MessageService(driver, limits, cipher, self.long_polls)
+        pooled = driver if isinstance(driver, PooledDriver) else None
+        quotas, quota_handlers = None, None
+        if pooled is not None:
+            quotas = QuotaEnforcer(pooled, pooled.control.quotas, settings.quota)
+            quota_service = QuotaService(pooled.control.quotas, settings.quota)
+            quota_handlers = QuotaHandlers(quota_service, quotas, limits)
+        self._quotas = None if for_command else quotas
+        queue_service = QueueService(driver, limits, cipher is not None, self._quotas)
+        message_service = MessageService(driver, limits, cipher, self.long_polls, self._quotas)
         claim_service = ClaimService(driver, limits, message_service, self.long_polls)
         subscriptions = SubscriptionService(driver, limits)
         queue_channels = QueueChannelService(driver, message_service, limits)
         self._access = access or open_access(is_admin=settings.admin_mode)
         self._channels = channels(self._access, queue_channels) if channels is not None else None
+        if self._channels is not None:
+            self._channels.node.sessions.quota = self._quotas
         health = HealthService(
             driver, None if self._channels is None else self._channels.node.engine.ping
         )
-        pooled = driver if isinstance(driver, PooledDriver) else None
 
         handlers = HandlerSet(
             messages=MessageHandlers(message_service, limits, settings.enable_checksum),
@@ -141,10 +156,11 @@ class App:
             pools=PoolHandlers(PoolService(pooled), limits) if pooled else None,
             flavors=FlavorHandlers(FlavorService(pooled), limits) if pooled else None,
             rebalance=RebalanceHandlers(RebalanceService(pooled)) if pooled else None,
+            quotas=quota_handlers,
         )
         rest = routes.rest_routes(handlers, limits, self._access.has_admins)
         self.routes = openapi.with_description(rest, limits)
-        self.checks = RequestChecks(limits, signer, self._access)
+        self.checks = RequestChecks(limits, signer, self._access, self._quotas)
         self.request_ids = request_ids()
         self._audit_log = None if audit is None else AuditLog(audit)
         self.audit = RequestAudit(self._audit_log)
@@ -206,6 +222,8 @@ class App:
     async def process_startup(self, scope: Any, event: Any) -> None:
         await self._driver.start()
         await self._access.authenticator.start()
+        if self._quotas is not None:
+            await self._quotas.start()
         if self._channels is not None:
             await self._channels.node.start()
         self._tasks = [
@@ -225,6 +243,8 @@ class App:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
         finally:
+            if self._quotas is not None:
+                await self._quotas.close()
             await self._access.authenticator.close()
             await self._driver.close()
             if self._audit_log is not None:

@@ -2,7 +2,7 @@
 """Checks before the handler of every request: who sends it, and whether to serve it.
 
 The order of the checks is stock Zaqar's: signature, content type, Accept, credential,
-Client-ID, project, queue name, policy.  They run only for paths that exist.
+Client-ID, project, queue name, policy, and then our quota.  They run only for paths that exist.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from zaqar_redis.auth.access import Access
 from zaqar_redis.auth.identity import MEMBER, Identity, with_implied
 from zaqar_redis.auth.signed_urls import SignedUrl, UrlSigner
 from zaqar_redis.auth.strategy import project_header
+from zaqar_redis.service.quota_enforcer import QuotaEnforcer
 
 _ACCEPTED = frozenset((b"*/*", b"application/json"))
 
@@ -36,11 +37,14 @@ class RequestChecks:
         limits: rules.Limits,
         signer: UrlSigner,
         access: Access,
+        quotas: QuotaEnforcer | None = None,
     ) -> None:
+        """*quotas*: None: requests are not limited."""
         self._limits = limits
         self._signer = signer
         self._identify = access.authenticator.identify
         self._policy = access.policy
+        self._quotas = quotas
         #: project and client by identity, action, headers of both, and, if it has rights, queue
         self._admitted: dict[_Request, tuple[str, str]] = {}
 
@@ -60,13 +64,18 @@ class RequestChecks:
             raise errors.NotAcceptable
 
     def admit(
-        self, request: Request[Any, Any], action: str | None, queue: str | None
+        self,
+        request: Request[Any, Any],
+        action: str | None,
+        queue: str | None,
+        target: str | None = None,
     ) -> Awaitable[None] | None:
-        """Sets identity, client and project of a request, and asks the policy.
+        """Sets identity, client and project of a request, asks the policy, and counts it.
 
         *action*: None for a method that its path does not have.  *queue*: the name in the path,
-        which the caller checks to be one.  Raises what is wrong, and so does what is awaited; it
-        is None when nobody has to be asked who sends the request.
+        which the caller checks to be one.  *target*: the project in the path, which the policy is
+        asked about; None: there is none, so it is that of the request.  Raises what is wrong, and
+        so does what is awaited; it is None when nobody has to be asked who sends the request.
         """
         headers = request.headers
         if b"url-signature" in headers:  # the signature was checked: it says what is allowed
@@ -74,21 +83,29 @@ class RequestChecks:
         else:
             found = self._identify(request)
             if type(found) is not Identity:
-                return self._admit_later(found, request, action, queue)
+                return self._admit_later(found, request, action, queue, target)
         client, project = headers.get(b"client-id"), project_header(headers)
         # The name of the queue matters to rights alone.
         known = self._admitted.get((found, action, client, project, found.rights and queue))
-        if known is None:
-            self._authorize(found, request, action, queue)
+        if known is None or target is not None:
+            self._authorize(found, request, action, queue, target)
         else:
             request.identity = found
             request.project, request.client = known
+            quotas = self._quotas
+            if quotas is not None and quotas.limits_requests:
+                quotas.check_request(request.project)
         return None
 
     async def _admit_later(
-        self, found: Any, request: Request[Any, Any], action: str | None, queue: str | None
+        self,
+        found: Any,
+        request: Request[Any, Any],
+        action: str | None,
+        queue: str | None,
+        target: str | None,
     ) -> None:
-        self._authorize(await found, request, action, queue)
+        self._authorize(await found, request, action, queue, target)
 
     def _authorize(
         self,
@@ -96,6 +113,7 @@ class RequestChecks:
         request: Request[Any, Any],
         action: str | None,
         queue: str | None,
+        target: str | None,
     ) -> None:
         headers = request.headers
         request.identity = identity
@@ -103,12 +121,17 @@ class RequestChecks:
         request.client = rules.client_id(_text(client), self._limits)
         named = identity.project or None if project is None else _text(project)
         request.project = rules.project_id(named)
-        if action is not None:
+        if target is not None and action is not None:
+            self._policy.authorize(identity, action, target)
+        elif action is not None:
             self._policy.authorize(identity, action, request.project, queue or "")
             if len(self._admitted) == _ADMITTED_MAX:
                 self._admitted.clear()
             key = identity, action, client, project, identity.rights and queue
             self._admitted[key] = request.project, request.client
+        quotas = self._quotas
+        if quotas is not None and quotas.limits_requests:
+            quotas.check_request(request.project)
 
     def forget(self) -> None:
         """Forgets who was admitted: the policy may have changed."""

@@ -205,7 +205,7 @@ def _query_parameters(query: type[msgspec.Struct] | None) -> Iterator[dict[str, 
 def _responses(route: ApiRoute, shapes: dict[Any, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     problems: list[type[errors.Problem]] = [*route.problems, *_ALWAYS]
     if not route.public:
-        problems += (errors.Unauthenticated, errors.Forbidden)
+        problems += (errors.Unauthenticated, errors.Forbidden, errors.TooManyRequests)
     if route.needs_store:
         problems.append(errors.Unavailable)
     for status in sorted({*route.answers, *(each.status for each in problems)}):
@@ -229,7 +229,7 @@ def _responses(route: ApiRoute, shapes: dict[Any, Any]) -> Iterator[tuple[str, d
 
 
 def _headers(route: ApiRoute, status: int) -> dict[str, Any]:
-    names = ["X-OpenStack-Request-ID", *(["Retry-After"] if status == 503 else [])]
+    names = ["X-OpenStack-Request-ID", *(["Retry-After"] if status in (429, 503) else [])]
     headers: dict[str, Any] = {name: {"$ref": f"#/components/headers/{name}"} for name in names}
     if status == 201 or (route.method, status) == ("PUT", 204):
         pattern = re.sub(r"{\w+}", "[^/]+", f"^{route.path}")

@@ -40,9 +40,12 @@ class DetailsQuery(Struct, frozen=True, kw_only=True):
     detailed: _Detailed = None
 
 
-class DetailedPageQuery(Struct, frozen=True, kw_only=True):
+class PageQuery(Struct, frozen=True, kw_only=True):
     marker: _Marker = None
     limit: Annotated[int | None, about(_LIMIT, **_QUEUES)] = None
+
+
+class DetailedPageQuery(PageQuery, frozen=True, kw_only=True):
     detailed: _Detailed = None
 
 

@@ -122,7 +122,8 @@ class RequestMiddleware:
             self._checks.check_head(req.method, request)
         if not resource.public:
             action = route.action if route else None
-            admission = self._checks.admit(request, action, params.get("queue"))
+            queue, project = params.get("queue"), params.get("project")
+            admission = self._checks.admit(request, action, queue, project)
             if admission is not None:
                 await admission
             if "queue" in params:

@@ -18,6 +18,7 @@ from zaqar_redis.api.rest.home import JSON_HOME, HealthHandlers, home_document, 
 from zaqar_redis.api.rest.messages import MessageHandlers
 from zaqar_redis.api.rest.pools import FlavorHandlers, PoolHandlers, RebalanceHandlers
 from zaqar_redis.api.rest.queues import PATCH, QueueHandlers
+from zaqar_redis.api.rest.quotas import QuotaHandlers
 from zaqar_redis.auth.signed_urls import SignedUrl
 from zaqar_redis.records import StoreHealth
 
@@ -67,7 +68,8 @@ class ApiRoute(Struct, frozen=True):
     headers: dict[str, str] = {}
     media_type: str = JSON
     needs_store: bool = True
-    #: answered by the server itself, without the framework; then the handler is a verb
+    #: answered by the server itself, without the framework; then the handler is a verb, and the
+    #: path names no project
     hot: bool = False
     #: needs neither client nor project
     public: bool = False
@@ -92,6 +94,7 @@ class HandlerSet(Struct, frozen=True):
     pools: PoolHandlers | None = None
     flavors: FlavorHandlers | None = None
     rebalance: RebalanceHandlers | None = None
+    quotas: QuotaHandlers | None = None
 
 
 get, head, put, post, patch, delete = (
@@ -162,7 +165,15 @@ def rest_routes(handlers: HandlerSet, limits: rules.Limits, admin: bool) -> list
             answers={200: docs.QueuePageOut},
             hot=True,
         ),
-        put(queue, queues.create, "queues:create", body=metadata, answers=put_queue, hot=True),
+        put(
+            queue,
+            queues.create,
+            "queues:create",
+            body=metadata,
+            answers=put_queue,
+            problems=(errors.QuotaExceeded,),
+            hot=True,
+        ),
         get(queue, queues.get, "queues:get", answers=shown, hot=True),
         patch(queue, queues.patch, "queues:update", body=changes, answers=shown, problems=refused),
         delete(queue, queues.delete, "queues:delete", hot=True),
@@ -183,7 +194,7 @@ def rest_routes(handlers: HandlerSet, limits: rules.Limits, admin: bool) -> list
             body=new_messages,
             answers={201: docs.PostedOut},
             headers={"Idempotency-Replayed": "`true`: this answer was given before."},
-            problems=(errors.IdempotencyKeyReused,),
+            problems=(errors.IdempotencyKeyReused, errors.QuotaExceeded),
             hot=True,
         ),
         get(
@@ -240,11 +251,26 @@ def rest_routes(handlers: HandlerSet, limits: rules.Limits, admin: bool) -> list
         patch(a_claim, claims.update, "claims:update", body=renewal, problems=missing, hot=True),
         delete(a_claim, claims.delete, "claims:delete", hot=True),
     ]
+    routes += _quota_routes(handlers, admin)
     if admin:
         report = {200: health_report, 503: health_report}
         routes.append(get("/v2/health", health.report, "health:get", answers=report))
         routes += _pool_routes(handlers)
     return routes
+
+
+def _quota_routes(handlers: HandlerSet, admin: bool) -> Iterator[ApiRoute]:
+    quotas = handlers.quotas
+    if quotas is None:
+        return
+    quota, shown = "/v2/quotas/{project}", {200: docs.QuotaOut}
+    yield get(quota, quotas.get, "quotas:get", answers=shown)
+    if admin:
+        page, new = {200: docs.QuotaPageOut}, Body(docs.QuotaIn, "A quota")
+        query = queries.PageQuery
+        yield get("/v2/quotas", quotas.list, "quotas:get_all", query=query, answers=page)
+        yield put(quota, quotas.put, "quotas:update", body=new, answers=shown)
+        yield delete(quota, quotas.delete, "quotas:delete")
 
 
 def _pool_routes(handlers: HandlerSet) -> Iterator[ApiRoute]:

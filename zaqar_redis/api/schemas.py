@@ -28,6 +28,7 @@ PURGEABLE = ["messages", "subscriptions"]
 _TTL = {"minimum": rules.TTL_MIN, "maximum": "limits.max_message_ttl"}
 _DELAY = {"minimum": 0, "maximum": "limits.max_message_delay"}
 _CLAIM_TTL = {"minimum": rules.CLAIM_TTL_MIN, "maximum": "limits.max_claim_ttl"}
+_LIMIT = {"minimum": -1, "maximum": rules.INTEGER_MAX}
 _GRACE = {"minimum": rules.GRACE_MIN, "maximum": "limits.max_claim_grace"}
 
 # -- of requests: unknown fields are ignored, unless a Struct forbids them -
@@ -110,6 +111,18 @@ class FlavorChangeIn(Struct):
 class FlavorIn(FlavorChangeIn, forbid_unknown_fields=True):
     #: API: accepted, and without effect
     capabilities: Annotated[dict[str, Any] | None, about("Of no effect.")] = None
+
+
+class QuotaIn(Struct):
+    """What is not given is as the service's options say."""
+
+    requests: Annotated[int | None, about("A second.", **_LIMIT)] = None
+    queues: Annotated[int | None, about(**_LIMIT)] = None
+    messages: Annotated[int | None, about(**_LIMIT)] = None
+    bytes: Annotated[int | None, about("Of stored messages.", **_LIMIT)] = None
+    sockets: Annotated[
+        int | None, about("Open connections of channels and WebSockets.", **_LIMIT)
+    ] = None
 
 
 # -- metadata of queues: any object, with attributes that the service uses -
@@ -375,4 +388,31 @@ class FlavorOut(Document):
 
 class FlavorPageOut(Document):
     flavors: list[FlavorOut]
+    links: Links
+
+
+class UsageOut(Document):
+    """Measured some seconds ago."""
+
+    queues: _Count
+    messages: _Count
+    bytes: _Count
+    sockets: _Count
+
+
+class QuotaOut(Document):
+    """-1: without limit."""
+
+    project: str
+    href: _Path
+    requests: int
+    queues: int
+    messages: int
+    bytes: int
+    sockets: int
+    usage: UsageOut | UnsetType = UNSET
+
+
+class QuotaPageOut(Document):
+    quotas: list[QuotaOut]
     links: Links

@@ -44,6 +44,7 @@ _READING = {
     "claims": ("get",),
     "subscription": ("get_all", "get"),
     "topics": ("get_all", "get", "stats"),
+    "quotas": ("get",),
     # "call" and "batch" call other methods, each of which has its own rule.
     "channels": ("call", "batch", "presence", "presence_stats", "history", "channels", "info"),
     "console": ("session", "ticket"),
@@ -60,6 +61,7 @@ _ADMINISTRATION = {
     "pools": ("get_all", "get", "create", "update", "delete", "locate", "rebalance"),
     "flavors": ("create", "update", "delete"),
     "health": ("get",),
+    "quotas": ("get_all", "update", "delete"),
     # They act on connections of other people.
     "channels": ("subscribe", "unsubscribe", "disconnect", "refresh"),
 }

@@ -145,7 +145,8 @@ class ApiClient:
             yield from page[items]
             if len(page[items]) < PAGE_SIZE:
                 return
-            marker = page[items][-1]["id" if items == "messages" else "name"]
+            last = page[items][-1]
+            marker = last.get("id") or last.get("project") or last["name"]
 
 
 def _error_text(answer: httpx.Response) -> str:
@@ -290,7 +291,8 @@ def _in_process(
         create_channels = (
             service_factory.channels(conf, uri, for_command=True) if channels else None
         )
-        app = App(service_factory.driver(conf, uri)(), settings, create_channels)
+        driver = service_factory.driver(conf, uri)()
+        app = App(driver, settings, create_channels, for_command=True)
         try:
             runner.run(app.process_startup, None, None)
             yield app

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands that pools, flavors and queues share: list, show, create, update, delete.
+"""The commands that pools, flavors, queues and quotas share: list, show, create, update, delete.
 
 What the kinds of resources differ in are attributes of `ResourceCommand`.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import abc
 import argparse
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from cliff.lister import Lister
@@ -35,6 +35,8 @@ class ResourceCommand(ApiCommand):
     columns: ClassVar[Columns] = ()
     #: the argument that names one
     argument: ClassVar[str] = "name"
+    #: checks that argument
+    argument_type: Callable[[str], str] = staticmethod(resource_name)
     #: of the request for one
     query: ClassVar[Mapping[str, object]] = {}
 
@@ -63,7 +65,7 @@ class NamedResourceCommand(ResourceCommand):
         parser.add_argument(
             "name",
             metavar=self.argument,
-            type=resource_name,
+            type=self.argument_type,
             help="its name" if self.argument == self.noun else f"of the {self.noun}",
         )
         return parser

@@ -43,6 +43,7 @@ from zaqar_redis.realtime.engines.redis import RedisEngine
 from zaqar_redis.realtime.engines.sharded import ShardedEngine
 from zaqar_redis.realtime.node.queue_channels import QueueChannels
 from zaqar_redis.realtime.session.context import SessionSettings
+from zaqar_redis.service.quotas import QuotaSettings
 from zaqar_redis.storage import pools
 from zaqar_redis.storage.contract import Driver
 from zaqar_redis.storage.control import Control
@@ -100,10 +101,16 @@ def _uri(conf: cfg.ConfigOpts) -> str:
 def driver(conf: cfg.ConfigOpts, uri: str) -> Callable[[], Driver]:
     """Returns a factory of the driver for the store at *uri* and, unless off, its pools."""
     options = msgspec.structs.asdict(configuration.settings(conf, BatchSettings))
+    quota = configuration.settings(conf, QuotaSettings)
     control = configuration.settings(conf, StorageSettings).control_uri
     pooling = configuration.settings(conf, DeploymentSettings).pooling
     # Another driver's store may not support pools; it works without.
     if not pooling or not (control or can_control(uri)):
+        if quota != QuotaSettings():
+            raise errors.BadConfiguration(
+                "[quota]: quotas need a control store; set pooling, and for a store of another "
+                "driver [storage] control_uri"
+            )
         return lambda: load(uri, options)
     retry = configuration.settings(conf, RetryPolicy)
     return lambda: pools.create(uri, control or uri, options, retry)
@@ -189,6 +196,7 @@ def _console(conf: cfg.ConfigOpts, server: ServerApiSettings) -> console.Console
 
 def settings(conf: cfg.ConfigOpts) -> ApiSettings:
     limits = configuration.settings(conf, rules.Limits)
+    quota = configuration.settings(conf, QuotaSettings)
     websocket = configuration.settings(conf, WebSocketSettings)
     api = configuration.settings(conf, ApiSettings)
-    return msgspec.structs.replace(api, limits=limits, websocket=websocket)
+    return msgspec.structs.replace(api, limits=limits, quota=quota, websocket=websocket)

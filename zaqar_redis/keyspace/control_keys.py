@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The keys of the control store: pools, flavors, catalogue, roles, access keys.
+"""The keys of the control store: pools, flavors, catalogue, roles, access keys, quotas.
 
 All are in one slot.
 """
@@ -22,7 +22,10 @@ class ControlKeys:
         "moves",
         "news",
         "pools",
+        "quota_version",
+        "quotas",
         "version",
+        "workers",
     )
 
     #: of all their names
@@ -47,6 +50,12 @@ class ControlKeys:
         self.installation = _CONTROL + b"installation"
         #: string: how often pools and flavors have changed
         self.version = _CONTROL + b"version"
+        #: hash: project -> its quota, as JSON
+        self.quotas = _CONTROL + b"quotas"
+        #: string: how often quotas have changed
+        self.quota_version = _CONTROL + b"quota_version"
+        #: hash with an expiry: worker -> until when it lives, and its sockets by project
+        self.workers = _CONTROL + b"workers"
         #: PUB/SUB channel: what changed
         self.news = _CONTROL + b"news"
 

@@ -13,17 +13,25 @@ from zaqar_redis.keyspace.script import ComposedVerbs, Steps, verb
 from zaqar_redis.records import ClaimResult, IdempotencyKey, Message, NewMessage, Page, PostResult
 from zaqar_redis.service.encryption import BodyCipher
 from zaqar_redis.service.long_polls import LongPoll
+from zaqar_redis.service.quota_enforcer import QuotaEnforcer
 from zaqar_redis.storage.contract import Driver
 
 
 class MessageService(ComposedVerbs):
     def __init__(
-        self, driver: Driver, limits: rules.Limits, cipher: BodyCipher | None, long_polls: LongPoll
+        self,
+        driver: Driver,
+        limits: rules.Limits,
+        cipher: BodyCipher | None,
+        long_polls: LongPoll,
+        quotas: QuotaEnforcer | None = None,
     ) -> None:
+        """*quotas*: None: posts are not limited."""
         self._store = driver.messages
         self._limits = limits
         self._cipher = cipher
         self._long_polls = long_polls
+        self._quotas = quotas
 
     @verb
     def post(
@@ -36,12 +44,20 @@ class MessageService(ComposedVerbs):
         size: int,
         idempotency_key: IdempotencyKey | None = None,
     ) -> Steps[PostResult]:
-        """Appends all messages or none.  *size* is the request's, in bytes."""
+        """Appends all messages or none.  *size* is the request's, in bytes.
+
+        Raises QuotaExceeded.
+        """
         if not drafts:
             raise errors.BadRequest(why="No messages to enqueue.")
         for message in drafts:
             rules.message_ttl(message.ttl, self._limits)
             rules.message_delay(message.delay, self._limits)
+        quotas, meter, is_new = self._quotas, None, False
+        if quotas is not None and quotas.limits_storage:
+            meter = quotas.meters.get(project) or quotas.meter(project)
+            if meter is not None and not meter.add_to_known(queue, len(drafts), size):
+                is_new = yield from meter.add(queue, len(drafts), size)
         while True:
             try:
                 posted: PostResult = yield self._store.post(
@@ -53,9 +69,16 @@ class MessageService(ComposedVerbs):
                     size=size,
                     idempotency_key=idempotency_key,
                 )
-                return posted
             except errors.EncryptionRequired:  # at most once: then they are encrypted
                 drafts = self._encrypted(project, drafts)
+            except BaseException:  # also when the client has left
+                if meter is not None:
+                    meter.take_back(queue, len(drafts), size, is_new=is_new)
+                raise
+            else:
+                if meter is not None and posted.replayed:
+                    meter.take_back(queue, len(drafts), size, is_new=is_new)
+                return posted
 
     @verb
     def list(

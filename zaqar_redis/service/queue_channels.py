@@ -93,6 +93,8 @@ class QueueChannelService:
             )
         except errors.Unavailable:
             raise
+        except errors.QuotaExceeded as problem:
+            raise CommandRejected(codes.LIMIT_EXCEEDED) from problem
         except errors.Problem as problem:
             raise CommandRejected(codes.BAD_REQUEST) from problem
         return Published(Position(posted.rank, posted.epoch), new=not posted.replayed)

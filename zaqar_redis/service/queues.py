@@ -12,6 +12,7 @@ from zaqar_redis import errors, rules
 from zaqar_redis.keyspace.script import ComposedVerbs, Steps, verb
 from zaqar_redis.records import Page, Queue, Stats
 from zaqar_redis.service import patches
+from zaqar_redis.service.quota_enforcer import QuotaEnforcer
 from zaqar_redis.storage.contract import Driver
 
 #: How often a patch is tried when others change the same queue meanwhile.
@@ -19,17 +20,37 @@ _PATCH_TRIES = 10
 
 
 class QueueService(ComposedVerbs):
-    def __init__(self, driver: Driver, limits: rules.Limits, can_encrypt: bool) -> None:
+    def __init__(
+        self,
+        driver: Driver,
+        limits: rules.Limits,
+        can_encrypt: bool,
+        quotas: QuotaEnforcer | None = None,
+    ) -> None:
+        """*quotas*: None: the number of queues is not limited."""
         self._store = driver.queues
         self._limits = limits
         self._can_encrypt = can_encrypt
+        self._quotas = quotas
 
     @verb
     def create(self, project: str, queue: str, metadata: dict[str, Any]) -> Steps[bool]:
-        """Creates a queue; returns False, and changes nothing, when it exists."""
+        """Creates a queue; returns False, and changes nothing, when it exists.
+
+        Raises QuotaExceeded.
+        """
         self._check(metadata)
-        created: bool = yield self._store.create(project, queue, metadata)
-        return created
+        quotas, is_new = self._quotas, False
+        meter = quotas.meter(project) if quotas is not None and quotas.limits_storage else None
+        if meter is not None:
+            is_new = yield from meter.add(queue)
+        created: bool | None = None
+        try:
+            created = yield self._store.create(project, queue, metadata)
+            return bool(created)
+        finally:
+            if meter is not None and created is None:
+                meter.take_back(queue, 0, 0, is_new=is_new)
 
     @verb
     def get(self, project: str, queue: str) -> Steps[dict[str, Any]]:

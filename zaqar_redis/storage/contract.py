@@ -28,6 +28,7 @@ from zaqar_redis.records import (
     PostedBatch,
     PostResult,
     Queue,
+    QueueSize,
     Stats,
     Subscription,
     Topic,
@@ -66,6 +67,12 @@ class Queues(Protocol):
 
     def stats(self, project: str, queue: str) -> Awaitable[Stats]:
         """Returns counts, oldest and newest message; zeros when the queue does not exist."""
+
+    def size(self, project: str, queue: str) -> Awaitable[QueueSize]:
+        """Returns the size of a queue, expired messages that were not swept included.
+
+        It changes nothing, and takes as long for large queues as for small ones.
+        """
 
     def purge(self, project: str, queue: str) -> Awaitable[None]:
         """Deletes all messages and claims; the queue stays.  Idempotent."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The contract of a control store: pools, flavors, the pool of each queue, and access keys.
+"""The contract of a control store: pools, flavors, the pools of queues, access keys, quotas.
 
 All of it belongs to the operator; none of it is seen by a project.  Each method, unless it
 says otherwise, is one atomic step, so that several workers and operators agree.  Every method
@@ -12,13 +12,25 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequ
 from typing import Any, Protocol
 
 from zaqar_redis.auth.access_keys import AccessKeys
-from zaqar_redis.records import CatalogueEntry, CheckResult, Flavor, Job, Move, Pool, QueueLocation
+from zaqar_redis.records import (
+    CatalogueEntry,
+    CheckResult,
+    Flavor,
+    Job,
+    Move,
+    Pool,
+    QueueLocation,
+    Quota,
+    QuotaNews,
+)
 from zaqar_redis.records import PoolsSnapshot as AllPools
 
 #: The default pool: the service's own store, for queues that are in no other pool.
 DEFAULT_POOL = "default"
 #: Most pools, and most flavors: one script reads all of them.
 POOLS_MAX = 1000
+#: Most projects with a quota of their own: every worker has all of them, about a megabyte.
+QUOTAS_MAX = 10_000
 
 
 class Pools(Protocol):
@@ -161,6 +173,30 @@ class Jobs(Protocol):
         """Deletes the job.  Idempotent."""
 
 
+class Quotas(Protocol):
+    """Quotas of projects that have others than the service's options say."""
+
+    def put(self, project: str, quota: Quota) -> Awaitable[None]:
+        """Creates or replaces the quota of a project.  Raises LimitExceeded."""
+
+    def get(self, project: str) -> Awaitable[Quota | None]:
+        """Returns the project's own quota, or None."""
+
+    def list(self) -> Awaitable[dict[str, Quota]]:
+        """Returns all quotas by project, at most 10 000."""
+
+    def delete(self, project: str) -> Awaitable[None]:
+        """Deletes the project's own quota.  Idempotent."""
+
+    def report(
+        self, worker: str, seconds: float, sockets: dict[str, int], version: int | None
+    ) -> Awaitable[QuotaNews]:
+        """Says that a worker lives, for *seconds* from now, and has these sockets by project.
+
+        Returns what the others say, and the quotas if their version is not *version*.
+        """
+
+
 #: Called with (project, queue) whose pool changed, or with None: pools changed.
 ChangeListener = Callable[[tuple[str, str] | None], None]
 
@@ -179,6 +215,9 @@ class Control(Protocol):
 
     @property
     def jobs(self) -> Jobs: ...
+
+    @property
+    def quotas(self) -> Quotas: ...
 
     @property
     def access_keys(self) -> AccessKeys: ...

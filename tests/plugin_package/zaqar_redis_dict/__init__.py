@@ -25,6 +25,7 @@ from zaqar_redis.records import (
     Page,
     PostResult,
     Queue,
+    QueueSize,
     Stats,
 )
 from zaqar_redis.storage.contract import PostDeadLetter
@@ -94,6 +95,11 @@ class DictQueues:
             return Stats()
         claimed = sum(message.claim_id is not None for message in messages)
         return Stats(len(messages), claimed, messages[0], messages[-1])
+
+    async def size(self, project: str, queue: str) -> QueueSize:
+        kept = self._store.get((project, queue))
+        bodies = [message.body for message in kept.messages.values()] if kept else []
+        return QueueSize(len(bodies), sum(map(len, bodies)))
 
     async def purge(self, project: str, queue: str) -> None:
         if kept := self._store.get((project, queue)):

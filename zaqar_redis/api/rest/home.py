@@ -71,6 +71,11 @@ def _home(admin: bool, pooling: bool) -> bytes:
         "rel/delete_claim": _resource(f"{queue}/claims/{{claim_id}}", ["DELETE"]),
         "rel/ping": _resource("/ping", ["GET", "HEAD"]),
     }
+    if pooling:
+        methods = ["GET", "PUT", "DELETE"] if admin else ["GET"]
+        resources["rel/quota"] = _resource("/quotas/{project_id}", methods)
+    if admin and pooling:
+        resources["rel/quotas"] = _resource("/quotas{?marker,limit}", ["GET"])
     if admin:
         resources["rel/health"] = _resource("/health", ["GET"])
     if admin and pooling:

@@ -7,6 +7,7 @@ import time
 
 from msgspec import Raw
 
+from zaqar_redis import errors
 from zaqar_redis.realtime.engine import NO_POSITION, Dedup, HistoryFilter, Position, Published
 from zaqar_redis.realtime.node import control, packing
 from zaqar_redis.realtime.node.node import Node, channel_key
@@ -42,7 +43,10 @@ class ProjectContext:
         return self if project == self.project else ProjectContext(self._node, project)
 
     async def register(self, session: Session) -> None:
-        count = self._node.sessions.add_connected(session)
+        try:
+            count = self._node.sessions.add_connected(session)
+        except errors.QuotaExceeded:
+            raise Disconnected(codes.CONNECTION_LIMIT) from None
         if not session.user:
             return
         limit = self.settings.user_connection_limit

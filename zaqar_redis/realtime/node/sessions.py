@@ -4,12 +4,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Protocol
 
 from zaqar_redis.realtime.node.control import ConnectionSelector
 from zaqar_redis.realtime.session.session import Session
 
 
+class SocketQuota(Protocol):
+    """Limits the open sockets of each project."""
+
+    def add_socket(self, project: str) -> None:
+        """Counts one more socket.  Raises QuotaExceeded, and counts none."""
+
+    def remove_socket(self, project: str) -> None:
+        """Forgets a socket that `add_socket` has counted."""
+
+
 class NodeSessions:
+    #: None: sockets are not limited
+    quota: SocketQuota | None = None
+
     def __init__(self) -> None:
         self._by_id: dict[str, Session] = {}
         #: those that are connected, by project and user
@@ -26,7 +40,12 @@ class NodeSessions:
         self._by_id[session.id] = session
 
     def add_connected(self, session: Session) -> int:
-        """Registers the session under its user.  Returns how many sessions the user has now."""
+        """Registers the session under its user.  Returns how many sessions the user has now.
+
+        Raises QuotaExceeded.
+        """
+        if self.quota is not None:
+            self.quota.add_socket(session.context.project)
         sessions = self._by_user.setdefault((session.context.project, session.user), set())
         sessions.add(session)
         return len(sessions)
@@ -36,8 +55,10 @@ class NodeSessions:
         self._by_id.pop(session.id, None)
         key = (session.context.project, session.user)
         sessions = self._by_user.get(key)
-        if sessions is not None:
-            sessions.discard(session)
+        if sessions is not None and session in sessions:
+            if self.quota is not None:
+                self.quota.remove_socket(session.context.project)
+            sessions.remove(session)
             if not sessions:
                 del self._by_user[key]
 

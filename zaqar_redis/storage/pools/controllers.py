@@ -19,6 +19,7 @@ from zaqar_redis.records import (
     Page,
     PostResult,
     Queue,
+    QueueSize,
     Stats,
     Subscription,
 )
@@ -97,6 +98,9 @@ class RoutedQueues(ComposedVerbs):
         return self._router.route(
             project, queue, lambda driver: driver.queues.stats(project, queue)
         )
+
+    def size(self, project: str, queue: str) -> Verb[QueueSize]:
+        return self._router.route(project, queue, lambda driver: driver.queues.size(project, queue))
 
     def purge(self, project: str, queue: str) -> Verb[None]:
         return self._router.route(

@@ -20,6 +20,7 @@ from zaqar_redis.storage.redis.catalogue import RedisCatalogue
 from zaqar_redis.storage.redis.control_checker import RedisControlChecker
 from zaqar_redis.storage.redis.feed import PubSubChannels
 from zaqar_redis.storage.redis.pools import RedisFlavors, RedisPools
+from zaqar_redis.storage.redis.quotas import RedisQuotas
 
 _TAKE = Script("role_take")
 _LEAVE = Script("role_leave")
@@ -74,6 +75,7 @@ class RedisControl:
         self.flavors = RedisFlavors(client)
         self.catalogue = RedisCatalogue(client, now)
         self.jobs = RedisJobs(client)
+        self.quotas = RedisQuotas(client, now)
         self.access_keys = RedisAccessKeys(client, now)
         self._roles = RedisRoles(client)
 

@@ -13,7 +13,7 @@ from zaqar_redis import errors
 from zaqar_redis.clock import Clock
 from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.script import RedisCommand, Script, Steps, verb
-from zaqar_redis.records import Page, Queue, Stats
+from zaqar_redis.records import Page, Queue, QueueSize, Stats
 from zaqar_redis.storage.redis import decoding, identity
 
 _CREATE = Script("queue_create")
@@ -21,6 +21,7 @@ _GET = Script("queue_get")
 _UPDATE = Script("queue_update")
 _DELETE = Script("queue_delete")
 _STATS = Script("queue_stats")
+_SIZE = Script("queue_size")
 _PURGE = Script("queue_purge")
 _SWEEP = Script("queue_sweep")
 
@@ -109,6 +110,11 @@ class RedisQueues:
         return Stats(
             total=total, claimed=claimed, oldest=oldest, newest=newest, idempotency_records=records
         )
+
+    @verb
+    def size(self, project: str, queue: str) -> Steps[QueueSize]:
+        messages, size = yield _SIZE(keys.of_queue(project, queue))
+        return QueueSize(messages, size)
 
     @verb
     def purge(self, project: str, queue: str) -> Steps[None]:

@@ -1,0 +1,292 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A worker enforces quotas, and shares the rates of requests with the others."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import pytest
+
+from zaqar_redis import errors, rules
+from zaqar_redis.records import NewMessage, Quota
+from zaqar_redis.service.long_polls import LongPoll
+from zaqar_redis.service.messages import MessageService
+from zaqar_redis.service.queues import QueueService
+from zaqar_redis.service.quota_enforcer import QuotaEnforcer
+from zaqar_redis.service.quotas import QuotaSettings
+from zaqar_redis.service.usage import StoredUsage
+from zaqar_redis.storage import pools
+
+T = TypeVar("T")
+LIMITS = rules.Limits()
+
+
+class QuotaWorker:
+    """The services of a worker over a store in memory, with a clock for requests."""
+
+    def __init__(self, uri: str, defaults: QuotaSettings) -> None:
+        self.now = 0.0
+        self.driver = pools.create(uri, uri, {})
+        self.store = self.driver.control.quotas
+        self.enforcer = QuotaEnforcer(self.driver, self.store, defaults, lambda: self.now)
+        polls = LongPoll(None, 0)
+        self.messages = MessageService(self.driver, LIMITS, None, polls, self.enforcer)
+        self.queues = QueueService(self.driver, LIMITS, False, self.enforcer)
+
+    async def start(self) -> None:
+        await self.driver.start()
+        await self.enforcer.start()
+
+    async def close(self) -> None:
+        await self.enforcer.close()
+        await self.driver.close()
+
+    def let_through(self, tries: int = 200, project: str = "p") -> int:
+        """Returns how many of so many requests at once are let through."""
+        done = 0
+        for _ in range(tries):
+            try:
+                self.enforcer.check_request(project)
+            except errors.TooManyRequests:
+                continue
+            done += 1
+        return done
+
+    async def post(self, *bodies: bytes, queue: str = "q", project: str = "p") -> None:
+        drafts = [NewMessage(body=body) for body in bodies]
+        await self.messages.post(project, queue, drafts, client="c", size=sum(map(len, bodies)))
+
+    async def create(self, queue: str, project: str = "p") -> bool:
+        return await self.queues.create(project, queue, {})
+
+    async def measured(self, project: str = "p") -> StoredUsage:
+        meter = self.enforcer.meter(project)
+        assert meter
+        await meter.measure()
+        return meter.usage
+
+
+def run(test: Callable[..., Awaitable[None]], workers: int = 1, **limits: int) -> None:
+    """Runs a test with workers of one installation, whose options set these limits."""
+    uri = f"memory://{uuid.uuid4()}"
+
+    async def steps() -> None:
+        started = [QuotaWorker(uri, QuotaSettings(**limits)) for _ in range(workers)]
+        for worker in started:
+            await worker.start()
+        try:
+            await test(*started)
+        finally:
+            for worker in started:
+                await worker.close()
+
+    asyncio.run(steps())
+
+
+async def refused(call: Awaitable[Any], quota: str, limit: int, used: int) -> None:
+    with pytest.raises(errors.QuotaExceeded) as error:
+        await call
+    found = error.value.fields
+    assert (found["quota"], found["limit"], found["used"]) == (quota, limit, used)
+
+
+def test_without_quotas_everything_is_let_through() -> None:
+    async def test(worker: QuotaWorker) -> None:
+        assert not worker.enforcer.limits_requests
+        assert not worker.enforcer.limits_storage
+        assert worker.let_through(1000) == 1000
+        assert worker.enforcer.meter("p") is None
+        worker.enforcer.add_socket("p")
+
+    run(test)
+
+
+def test_requests_beyond_the_rate_are_refused_until_there_is_a_token() -> None:
+    async def test(worker: QuotaWorker) -> None:
+        assert worker.let_through() == 10
+        with pytest.raises(errors.TooManyRequests, match=r'"requests".*\bp\b.*10') as error:
+            worker.enforcer.check_request("p")
+        assert error.value.retry == 1
+        assert worker.let_through(project="other") == 10
+        worker.now += 1
+        assert worker.let_through() == 10
+
+    run(test, requests=10)
+
+
+def test_workers_share_the_rate_of_a_project() -> None:
+    async def test(*workers: QuotaWorker) -> None:
+        for worker in workers:
+            await worker.enforcer.report()
+        assert [worker.let_through() for worker in workers] == [8, 8, 8, 8]
+        for worker in workers:
+            worker.now += 0.5
+        assert [worker.let_through() for worker in workers] == [4, 4, 4, 4]
+
+    run(test, workers=4, requests=32)
+
+
+def test_changed_quota_holds_after_the_next_report() -> None:
+    async def test(worker: QuotaWorker) -> None:
+        await worker.store.put("p", Quota(requests=-1))
+        await worker.store.put("q", Quota(requests=3, messages=1))
+        assert worker.let_through() == 10
+        await worker.enforcer.report()
+        assert (worker.let_through(), worker.let_through(project="q")) == (200, 3)
+        await worker.post(b"1", project="q")
+        await refused(worker.post(b"2", project="q"), "messages", 1, 1)
+        await worker.store.delete("p")
+        await worker.store.put("q", Quota(requests=30, messages=2))
+        await worker.enforcer.report()
+        assert worker.let_through() == 10
+        assert worker.let_through(project="q") == 0
+        worker.now += 1
+        assert worker.let_through(project="q") == 30
+        await worker.post(b"2", project="q")
+        await refused(worker.post(b"3", project="q"), "messages", 2, 2)
+
+    run(test, requests=10)
+
+
+def test_messages_beyond_the_quota_are_refused_all_or_none() -> None:
+    async def test(worker: QuotaWorker) -> None:
+        await worker.post(b"1", b"2", b"3")
+        await refused(worker.post(b"4", b"5", b"6"), "messages", 5, 3)
+        assert (await worker.queues.stats("p", "q")).total == 3
+        await worker.post(b"4", b"5", queue="other")
+        await refused(worker.post(b"6"), "messages", 5, 5)
+        await worker.post(b"1", project="another project")
+
+    run(test, messages=5)
+
+
+def test_bytes_beyond_the_quota_are_refused() -> None:
+    async def test(worker: QuotaWorker) -> None:
+        body = b'"' + b"x" * 498 + b'"'
+        await worker.post(body)
+        await refused(worker.post(body, body), "bytes", 1400, 500)
+        await worker.post(body)
+        assert 1000 < (await worker.measured()).bytes < 1400
+        with pytest.raises(errors.QuotaExceeded):
+            await worker.post(body)
+
+    run(test, bytes=1400)
+
+
+def test_queues_beyond_the_quota_are_refused_also_to_posts() -> None:
+    async def test(worker: QuotaWorker) -> None:
+        assert await worker.create("a")
+        await worker.post(b"1", queue="b")
+        await refused(worker.create("c"), "queues", 2, 2)
+        await refused(worker.post(b"1", queue="c"), "queues", 2, 2)
+        assert await worker.driver.queues.get("p", "c") is None
+        assert not await worker.create("a")
+        await worker.post(b"1", queue="b")
+        assert (await worker.measured()).queues == 2
+        assert not await worker.create("b")
+        await worker.post(b"1", queue="a")
+        await refused(worker.create("c"), "queues", 2, 2)
+
+    run(test, queues=2)
+
+
+def test_concurrent_posts_do_not_pass_the_quota_together() -> None:
+    async def test(worker: QuotaWorker) -> None:
+        posts = (worker.post(b"1", queue=f"q{number % 7}") for number in range(50))
+        answers = await asyncio.gather(*posts, return_exceptions=True)
+        assert sum(answer is None for answer in answers) == 10
+        assert (await worker.measured()).messages == 10
+        assert (await worker.measured()).queues <= 5
+
+    run(test, messages=10, queues=5)
+
+
+def test_measurement_finds_what_others_store_and_what_is_deleted() -> None:
+    async def test(one: QuotaWorker, two: QuotaWorker) -> None:
+        await one.post(b"1")
+        await two.post(b"2", b"3")
+        assert (await one.measured()).messages == 3
+        await refused(one.post(b"4"), "messages", 3, 3)
+        await two.queues.delete("p", "q")
+        assert await one.measured() == StoredUsage()
+        await one.post(b"1", b"2", b"3")
+
+    run(test, workers=2, messages=3)
+
+
+def test_first_post_of_a_worker_knows_what_is_stored_already() -> None:
+    async def test(one: QuotaWorker, two: QuotaWorker) -> None:
+        await one.post(b"1", b"2")
+        await refused(two.post(b"3"), "messages", 2, 2)
+
+    run(test, workers=2, messages=2)
+
+
+def test_post_that_fails_uses_nothing_of_the_quota() -> None:
+    async def test(worker: QuotaWorker) -> None:
+        await worker.queues.create("p", "small", {"_max_messages_post_size": 10})
+        drafts = [NewMessage(body=b"1"), NewMessage(body=b"2")]
+        for _ in range(3):
+            with pytest.raises(errors.BadRequest):
+                await worker.messages.post("p", "small", drafts, client="c", size=11)
+        await worker.post(b"1", b"2")
+
+    run(test, messages=2)
+
+
+def test_usage_of_many_queues_is_measured_in_pages() -> None:
+    async def test(worker: QuotaWorker) -> None:
+        for number in range(250):
+            await worker.post(b"1", queue=f"q{number}")
+        assert (await worker.measured())[:2] == (250, 250)
+        assert (await worker.enforcer.usage("p"))[:2] == (250, 250)
+
+    run(test, messages=1000)
+
+
+def test_usage_of_a_project_without_quota_is_measured_when_it_is_asked_for() -> None:
+    async def test(worker: QuotaWorker) -> None:
+        await worker.post(b"1")
+        assert (await worker.enforcer.usage("p"))[:2] == (1, 1)
+
+    run(test)
+
+
+def test_sockets_of_all_workers_count() -> None:
+    async def test(one: QuotaWorker, two: QuotaWorker) -> None:
+        for worker in (one, two):
+            worker.enforcer.add_socket("p")
+        one.enforcer.add_socket("other")
+        for worker in (one, two, one):
+            await worker.enforcer.report()
+        for worker in (one, two):
+            with pytest.raises(errors.QuotaExceeded, match='"sockets"'):
+                worker.enforcer.add_socket("p")
+            assert worker.enforcer.sockets("p") == 2
+        assert two.enforcer.sockets("other") == 1
+        two.enforcer.remove_socket("p")
+        two.enforcer.add_socket("p")
+        two.enforcer.remove_socket("p")
+        await two.enforcer.report()
+        await one.enforcer.report()
+        one.enforcer.add_socket("p")
+
+    run(test, workers=2, sockets=2)
+
+
+def test_meter_knows_whether_it_was_used_since_the_last_measurement() -> None:
+    async def test(worker: QuotaWorker) -> None:
+        await worker.post(b"1")
+        meter = worker.enforcer.meter("p")
+        assert meter
+        assert meter.was_used
+        for _ in range(2):
+            await meter.measure()
+            assert not meter.was_used
+            await worker.post(b"2")
+            assert meter.was_used
+
+    run(test, messages=10)

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``zaqar-redis quota …``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+from urllib.parse import quote
+
+from zaqar_redis import rules
+from zaqar_redis.cli.base import Column
+from zaqar_redis.cli.resources import (
+    DeleteResource,
+    ListResource,
+    NamedResourceCommand,
+    PutResource,
+    ShowResource,
+)
+
+_HELP = {
+    "requests": "requests a second",
+    "queues": "queues",
+    "messages": "stored messages",
+    "bytes": "bytes of stored messages",
+    "sockets": "open WebSockets and streams",
+}
+_COLUMNS = ("project", *_HELP)
+
+
+def project_name(text: str) -> str:
+    """Checks an argument that names a project."""
+    if not 0 < len(text) <= rules.PROJECT_MAX or not text.isascii() or "/" in text:
+        raise argparse.ArgumentTypeError(
+            f"a project with a quota has 1 to {rules.PROJECT_MAX} ASCII characters, and no slash"
+        )
+    return text
+
+
+class QuotaCommand(NamedResourceCommand):
+    """Base of the commands for the quota of one project."""
+
+    noun = "quota"
+    argument = "project"
+    argument_type = staticmethod(project_name)
+    columns = (*_COLUMNS, Column("usage", as_text=json.dumps))
+
+    def path(self, parsed: argparse.Namespace) -> str:
+        return f"/quotas/{quote(parsed.name)}"
+
+
+class ListQuota(ListResource):
+    """List the projects that have a quota of their own. -1 is no limit.
+
+    Example: zaqar-redis quota list
+    """
+
+    noun = "quota"
+    columns = _COLUMNS
+
+
+class ShowQuota(QuotaCommand, ShowResource):
+    """Show the quota of a project, and what it uses. -1 is no limit.
+
+    Example: zaqar-redis quota show orders
+    """
+
+
+class SetQuota(QuotaCommand, PutResource):
+    """Give a project a quota of its own, in the place of the one it may have.
+
+    Limits that are not given are those of the service's options ([quota]); -1 is no limit.
+    Workers know it within five seconds. Example:
+
+        zaqar-redis quota set orders --requests 100 --messages 1000000
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        for name, what in _HELP.items():
+            parser.add_argument(f"--{name}", type=int, metavar="N", help=f"{what}, at most")
+        return parser
+
+    def document(self, parsed: argparse.Namespace) -> dict[str, Any]:
+        given = {name: getattr(parsed, name) for name in _HELP}
+        return {name: limit for name, limit in given.items() if limit is not None}
+
+
+class UnsetQuota(QuotaCommand, DeleteResource):
+    """Remove the quota of a project: that of the service's options applies.
+
+    Example: zaqar-redis quota unset orders --yes
+    """
+
+    def question(self, parsed: argparse.Namespace) -> str:
+        return f"Remove the quota of the project {parsed.name}"
