@@ -6,7 +6,7 @@ from __future__ import annotations
 import abc
 import re
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import httpx
@@ -25,6 +25,7 @@ LEAST = {
         (
             *("home:get", "queues:get_all", "queues:get", "queues:stats"),
             *("messages:get_all", "messages:get", "claims:get", "flavors:get_all", "flavors:get"),
+            "quotas:get",
         ),
         READER,
     ),
@@ -41,6 +42,7 @@ LEAST = {
             *("pools:get_all", "pools:get", "pools:create", "pools:update", "pools:delete"),
             *("pools:locate", "pools:rebalance", "health:get"),
             *("flavors:create", "flavors:update", "flavors:delete"),
+            *("quotas:get_all", "quotas:update", "quotas:delete"),
         ),
         ADMIN,
     ),
@@ -65,9 +67,9 @@ def rest_routes() -> list[ApiRoute]:
 class Caller(abc.ABC):
     """Callers of a service, one for each role, in one project."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, project: str = "") -> None:
         self.url = url
-        self.project = str(uuid.uuid4())
+        self.project = project or str(uuid.uuid4())
 
     @abc.abstractmethod
     def credential(self, role: str) -> dict[str, str]:
@@ -85,7 +87,8 @@ class Attempt(NamedTuple):
 
 def attempt(url: str, route: ApiRoute, headers: Mapping[str, str]) -> Attempt:
     """Sends a request that the route refuses, if for nothing else, for what it says."""
-    path = re.sub(r"{(\w+)}", lambda name: _VALUES.get(name[1], "none"), route.path)
+    values = _VALUES | {"project": headers["X-Project-ID"]}
+    path = re.sub(r"{(\w+)}", lambda name: values.get(name[1], "none"), route.path)
     body = b"{}" if route.body is not None else b""
     all_headers = {"Client-ID": CLIENT, "Content-Type": "text/plain"} | dict(headers)
     answer = httpx.request(route.method, url + path, headers=all_headers, content=body)
@@ -97,3 +100,17 @@ def is_expected(route: ApiRoute, role: str, *, foreign: bool) -> bool:
     if foreign and role != ADMIN and route.action not in OF_NO_PROJECT:
         return False
     return ROLES.index(role) >= ROLES.index(LEAST[route.action])
+
+
+def unexpected(
+    caller: Caller, routes: Iterable[ApiRoute], role: str, *, foreign: bool
+) -> list[tuple[str, str, int]]:
+    """Returns method, path and status of what is allowed or refused, and should not be."""
+    project = str(uuid.uuid4()) if foreign else caller.project
+    headers = caller.credential(role) | {"X-Project-ID": project}
+    attempts = [attempt(caller.url, route, headers) for route in routes]
+    return [
+        (each.route.method, each.route.path, each.status)
+        for each in attempts
+        if each.is_allowed != (each.route.public or is_expected(each.route, role, foreign=foreign))
+    ]

@@ -12,7 +12,8 @@ import pytest
 from tests.auth import matrix
 from tests.auth.key_clients import OPTIONS, KeyOperator, key_operator
 from tests.auth.matrix import Caller
-from tests.support import servers
+from tests.support import openid, servers
+from tests.support.openid import OpenIdProvider
 from zaqar_redis.api.routes import ApiRoute
 from zaqar_redis.auth.policy import PolicyEnforcer
 
@@ -51,24 +52,29 @@ def key_caller(redis_server: servers.RedisServer) -> Iterator[Caller]:
         yield KeyCaller(running.url, operator)
 
 
-@pytest.fixture(params=["key"])
+class JwtCaller(Caller):
+    """Callers with tokens of an OpenID provider."""
+
+    def __init__(self, url: str, provider: OpenIdProvider) -> None:
+        super().__init__(url)
+        self._provider = provider
+
+    def credential(self, role: str) -> dict[str, str]:
+        token = self._provider.token(project=self.project, roles=[f"zaqar-{role}"])
+        return {"Authorization": f"Bearer {token}"}
+
+
+@pytest.fixture(scope="module")
+def jwt_caller(redis_server: servers.RedisServer, provider: OpenIdProvider) -> Iterator[Caller]:
+    with servers.service(redis_server.uri, options=openid.options(provider)) as running:
+        yield JwtCaller(running.url, provider)
+
+
+@pytest.fixture(params=["key", "jwt"])
 def caller(request: pytest.FixtureRequest) -> Caller:
     """Callers who authenticate by a strategy."""
     found: Caller = request.getfixturevalue(f"{request.param}_caller")
     return found
-
-
-def unexpected(caller: Caller, role: str, *, foreign: bool) -> list[tuple[str, str, int]]:
-    """Returns method, path and status of what is allowed or refused, and should not be."""
-    project = str(uuid.uuid4()) if foreign else caller.project
-    headers = caller.credential(role) | {"X-Project-ID": project}
-    attempts = [matrix.attempt(caller.url, route, headers) for route in ROUTES]
-    return [
-        (each.route.method, each.route.path, each.status)
-        for each in attempts
-        if each.is_allowed
-        != (each.route.public or matrix.is_expected(each.route, role, foreign=foreign))
-    ]
 
 
 @pytest.mark.parametrize("foreign", [False, True], ids=["own", "foreign"])
@@ -76,7 +82,7 @@ def unexpected(caller: Caller, role: str, *, foreign: bool) -> list[tuple[str, s
 def test_role_may_do_what_the_policy_says_and_nothing_else(
     caller: Caller, role: str, foreign: bool
 ) -> None:
-    assert unexpected(caller, role, foreign=foreign) == []
+    assert matrix.unexpected(caller, ROUTES, role, foreign=foreign) == []
 
 
 def test_caller_without_a_credential_may_use_public_routes_alone(caller: Caller) -> None:
@@ -110,7 +116,8 @@ def test_without_authentication_every_project_is_open_and_nothing_of_operators(
 ) -> None:
     for route in ROUTES:
         found = matrix.attempt(service.url, route, {"X-Project-ID": str(uuid.uuid4())})
-        for_operators = route.path.startswith(("/v2/pools", "/v2/flavors")) or (
+        operators = ("/v2/pools", "/v2/flavors")
+        for_operators = route.path.startswith(operators) or (
             not route.public and matrix.LEAST[route.action] == matrix.ROLES[-1]
         )
         assert (found.status == 404) == (for_operators or _names_nothing(route)), route.path
