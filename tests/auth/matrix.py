@@ -25,6 +25,7 @@ LEAST = {
         (
             *("home:get", "queues:get_all", "queues:get", "queues:stats"),
             *("messages:get_all", "messages:get", "claims:get", "flavors:get_all", "flavors:get"),
+            "quotas:get",
         ),
         READER,
     ),
@@ -41,6 +42,7 @@ LEAST = {
             *("pools:get_all", "pools:get", "pools:create", "pools:update", "pools:delete"),
             *("pools:locate", "pools:rebalance", "health:get"),
             *("flavors:create", "flavors:update", "flavors:delete"),
+            *("quotas:get_all", "quotas:update", "quotas:delete"),
         ),
         ADMIN,
     ),
@@ -85,7 +87,8 @@ class Attempt(NamedTuple):
 
 def attempt(url: str, route: ApiRoute, headers: Mapping[str, str]) -> Attempt:
     """Sends a request that the route refuses, if for nothing else, for what it says."""
-    path = re.sub(r"{(\w+)}", lambda name: _VALUES.get(name[1], "none"), route.path)
+    values = _VALUES | {"project": headers["X-Project-ID"]}
+    path = re.sub(r"{(\w+)}", lambda name: values.get(name[1], "none"), route.path)
     body = b"{}" if route.body is not None else b""
     all_headers = {"Client-ID": CLIENT, "Content-Type": "text/plain"} | dict(headers)
     answer = httpx.request(route.method, url + path, headers=all_headers, content=body)
