@@ -142,6 +142,7 @@ def test_damaged_subscriptions_are_found_and_repaired(
     populated: ContractStore, damage: Callable[[ContractStore], Any], text: str, left: bool
 ) -> None:
     of_store = populated.driver.subscriptions
+    assert of_store
     populated.run(of_store.create(populated.project, "q", HOOK, ttl=600, options={}))
     assert findings(populated) == []
     damage(populated)

@@ -16,6 +16,7 @@ HOOK = "http://example.org/hook"
 
 
 def subscriptions_of(store: ContractStore) -> Subscriptions:
+    assert store.driver.subscriptions
     return store.driver.subscriptions
 
 

@@ -176,13 +176,14 @@ def _dead_letter(store: ContractStore) -> None:
 
 
 def _subscribe(store: ContractStore) -> None:
-    store.run(
-        store.driver.subscriptions.create(store.project, "q", "http://a.b", ttl=60, options={})
-    )
+    of = store.driver.subscriptions
+    assert of
+    store.run(of.create(store.project, "q", "http://a.b", ttl=60, options={}))
 
 
 def _subscribe_for_less(store: ContractStore) -> None:
     of = store.driver.subscriptions
+    assert of
     subscription = store.run(of.create(store.project, "q", "http://a.b", ttl=900, options={}))
     assert subscription
     assert store.run(of.update(store.project, "q", subscription, ttl=60))

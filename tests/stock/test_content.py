@@ -216,13 +216,15 @@ def test_subscriptions_are_imported_with_ids_and_options(
     rows, notices = harness.run()
     assert rows[0]["subscriptions"] == 150
     assert "subscriptions: 150 copied, 1 expired, 0 left out" in notices
-    found = ours.run(ours.driver.subscriptions.list("shop", "orders", "", 500)).items
+    stored = ours.driver.subscriptions
+    assert stored
+    found = ours.run(stored.list("shop", "orders", "", 500)).items
     assert {each.id: each.subscriber for each in found} == dict(zip(ids, hooks, strict=True))
     assert [each.id for each in found if each.confirmed] == [ids[3]]
     assert {each.ttl for each in found} == {7200}
     assert all(each.options == {"for": each.subscriber} for each in found)
     assert all(each.age <= time.time() - began + _SLACK for each in found)
-    found_by_name = ours.run(ours.driver.subscriptions.find("shop", "orders", hooks[7]))
+    found_by_name = ours.run(stored.find("shop", "orders", hooks[7]))
     assert found_by_name
     assert found_by_name.id == ids[7]
     harness.check()

@@ -8,13 +8,12 @@ from typing import Any
 from zaqar_redis import errors, rules
 from zaqar_redis.keyspace.script import ComposedVerbs, Steps, verb
 from zaqar_redis.records import Page, Subscription
-from zaqar_redis.storage.contract import Driver, Live
+from zaqar_redis.storage.contract import Driver, Live, Subscriptions
 
 
 class SubscriptionService(ComposedVerbs):
     def __init__(self, driver: Driver, limits: rules.Limits) -> None:
         self._driver = driver
-        self._store = driver.subscriptions
         self._limits = limits
 
     @property
@@ -23,6 +22,12 @@ class SubscriptionService(ComposedVerbs):
         if self._driver.live is None:
             raise errors.BadRequest(why="The store of this service cannot push messages.")
         return self._driver.live
+
+    @property
+    def _store(self) -> Subscriptions:
+        if self._driver.subscriptions is None:
+            raise errors.BadRequest(why="The store of this service has no subscriptions.")
+        return self._driver.subscriptions
 
     @verb
     def create(
@@ -68,6 +73,8 @@ class SubscriptionService(ComposedVerbs):
     @verb
     def purge(self, project: str, queue: str) -> Steps[None]:
         """Deletes all subscriptions of a queue."""
+        if self._driver.subscriptions is None:
+            return
         most = self._limits.max_subscriptions_per_page
         while True:
             page: Page[Subscription] = yield self._store.list(project, queue, "", most)

@@ -388,7 +388,8 @@ class Driver(Store, Protocol):
     def claims(self) -> Claims: ...
 
     @property
-    def subscriptions(self) -> Subscriptions: ...
+    def subscriptions(self) -> Subscriptions | None:
+        """None: the store has none."""
 
     @property
     def topics(self) -> Topics: ...
