@@ -182,7 +182,12 @@ class App:
         )
         pushes = QueuePushes(subscriptions, message_service)
         context = ConnectionContext(
-            actions.table(rest), self.checks, self._access.authenticator, subscriptions, pushes
+            actions.table(rest),
+            self.checks,
+            self._access.authenticator,
+            subscriptions,
+            pushes,
+            self._quotas,
         )
         socket_api = WebSocketApi(context, settings.websocket, settings.request_timeout)
         self.routes.append(socket_api.route)

@@ -38,8 +38,8 @@ class AuditSettings(msgspec.Struct, frozen=True):
     ] = msgspec.field(default="json", name="format")
     audit_actions: Annotated[
         tuple[str, ...],
-        "Globs of policy rules whose requests are recorded, too, e.g. queues:delete, *:create or "
-        "*. What administrators do is recorded in any case.",
+        "Policy rules whose requests are recorded, too, e.g. queues:delete, or globs of them. What "
+        "administrators do is recorded in any case.",
     ] = msgspec.field(default=(), name="actions")
 
 

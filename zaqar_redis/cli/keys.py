@@ -109,7 +109,7 @@ class CreateKey(KeyCommand, ShowOne):
 
         zaqar-redis key create billing --project shop --expires 90d
         zaqar-redis key create dashboard --project shop --read-only
-        zaqar-redis key create till --project shop --right 'orders-*:messages:create'
+        zaqar-redis key create till --project shop --right orders:messages:create
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:

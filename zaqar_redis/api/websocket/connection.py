@@ -24,6 +24,7 @@ from zaqar_redis.api.websocket.pushes import QueuePushes, SocketSubscription
 from zaqar_redis.auth.identity import Identity
 from zaqar_redis.auth.strategy import Authenticator
 from zaqar_redis.realtime.protocol.codes import DisconnectCode
+from zaqar_redis.service.quota_enforcer import QuotaEnforcer
 from zaqar_redis.service.subscriptions import SubscriptionService
 
 LOG = logging.getLogger(__name__)
@@ -49,6 +50,8 @@ class ConnectionContext(msgspec.Struct, frozen=True):
     authenticator: Authenticator
     subscriptions: SubscriptionService
     pushes: QueuePushes
+    #: None: sockets are not limited
+    quotas: QuotaEnforcer | None = None
 
 
 class ApiConnection:
@@ -161,11 +164,22 @@ class ApiConnection:
         except errors.Unauthenticated:
             raise FrameRejected(401, "Authentication failed.") from None
         before = self._identity
+        if before is None or before.project != identity.project:
+            self._count(identity.project)
         if before and (before.project, before.user) != (identity.project, identity.user):
             await self._end_subscriptions()  # of somebody else
         self._credential, self._identity, self._is_known = offered, identity, True
         self._begin_checks()
         return ActionResult({"message": "Authentified."})
+
+    def _count(self, project: str) -> None:
+        """Counts the socket as one of the project's.  Raises QuotaExceeded."""
+        quotas, before = self._context.quotas, self._identity
+        if quotas is None:
+            return
+        quotas.add_socket(project)
+        if before is not None:
+            quotas.remove_socket(before.project)
 
     async def _identify(self, credential: dict[bytes, bytes]) -> Identity:
         found = self._context.authenticator.identify(SocketRequest("", credential, self))
@@ -198,6 +212,9 @@ class ApiConnection:
         """Deletes the subscriptions of a socket that has ended."""
         if self._task is not None:
             self._task.cancel()
+        if self._identity is not None and self._context.quotas is not None:
+            self._context.quotas.remove_socket(self._identity.project)
+            self._identity = None
         await self._end_subscriptions()
 
     async def _end_subscriptions(self) -> None:
