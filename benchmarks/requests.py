@@ -17,79 +17,28 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.support import deployment
-from benchmarks.support.processes import cpu_seconds
+from benchmarks.support.request_costs import COSTS, Costs, CountedService
 from benchmarks.support.rounds import figures, in_turns, print_progress
 from tests.support import servers
 from zaqar_redis.benchmarks import report
-from zaqar_redis.benchmarks.load import WrkLoad
-from zaqar_redis.benchmarks.service import BenchmarkFailed, MeasuredService
-
-_CONNECTIONS = 32
-#: Messages for each second of claims: more than one worker hands out.
-_BACKLOG = 90_000
-#: Of a round: µs of the worker, µs of Redis, requests a second.
-Costs = tuple[float, float, float]
 
 
-class CheckoutService:
-    def __init__(self, stack: contextlib.ExitStack, checkout: Path, label: str) -> None:
-        store = deployment.redis_server(stack)
-        # Its package, and not the one in the present folder.
-        environment = {"PYTHONPATH": str(checkout), "PYTHONSAFEPATH": "1"}
-        running = stack.enter_context(servers.service(store.uri, environment=environment))
-        self.label = label
-        self._service = MeasuredService(running.url)
-        stack.callback(self._service.close)
-        self._processes = (*running.workers(), store.pid)
-        self._load = WrkLoad(_CONNECTIONS)
-
-    def post(self, seconds: int, count: int) -> Costs:
-        queue = self._service.queue()
-        costs = self._costs("post", f"/v2/queues/{queue}/messages", seconds, count)
-        self._service.delete_queue(queue)
-        return costs
-
-    def claim(self, seconds: int) -> Costs:
-        """Claims ten messages, and deletes them by their ids: two requests."""
-        queue = self._service.queue()
-        self._service.fill(queue, _BACKLOG * seconds)
-        costs = self._costs("claim", f"/v2/queues/{queue}", seconds, 10, "delete")
-        self._service.delete_queue(queue)
-        return costs
-
-    def list(self, seconds: int) -> Costs:
-        queue = self._service.queue()
-        self._service.fill(queue, 1000)
-        return self._costs("get", f"/v2/queues/{queue}/messages?limit=10&echo=true", seconds)
-
-    def get(self, seconds: int) -> Costs:
-        queue = self._service.queue()
-        [message] = self._service.fill(queue, 1)
-        return self._costs("get", f"/v2/queues/{queue}/messages/{message}", seconds)
-
-    def path(self, path: str, seconds: int) -> Costs:
-        return self._costs("get", path, seconds)
-
-    def _costs(self, script: str, path: str, seconds: int, *arguments: object) -> Costs:
-        before = [cpu_seconds(process) for process in self._processes]
-        url = self._service.url + path
-        sample = self._load.run(script, url, self._service.headers, seconds, *arguments)
-        if sample.dry or sample.errors:
-            raise BenchmarkFailed(f"{script}: {sample.errors} errors, or nothing left to claim")
-        used = [
-            cpu_seconds(each) - start for each, start in zip(self._processes, before, strict=True)
-        ]
-        self._service.wait_until_idle()
-        worker, redis = (each / sample.work * 1e6 for each in used)
-        return worker, redis, sample.rate
+def _checkout(stack: contextlib.ExitStack, checkout: Path, label: str) -> CountedService:
+    store = deployment.redis_server(stack)
+    # Its package, and not the one in the present folder.
+    environment = {"PYTHONPATH": str(checkout), "PYTHONSAFEPATH": "1"}
+    running = stack.enter_context(servers.service(store.uri, environment=environment))
+    counted = CountedService(label, running, store)
+    stack.callback(counted.close)
+    return counted
 
 
-WORKLOADS: dict[str, Callable[[CheckoutService, int], Costs]] = {
+WORKLOADS: dict[str, Callable[[CountedService, int], Costs]] = {
     "post-1": lambda side, seconds: side.post(seconds, 1),
     "post-100": lambda side, seconds: side.post(seconds, 100),
-    "claim-delete": CheckoutService.claim,
-    "list-10": CheckoutService.list,
-    "get": CheckoutService.get,
+    "claim-delete": CountedService.claim,
+    "list-10": CountedService.list,
+    "get": CountedService.get,
     "stats": lambda side, seconds: side.path("/v2/queues/none/stats", seconds),
     "ping": lambda side, seconds: side.path("/v2/ping", seconds),
 }
@@ -98,17 +47,15 @@ WORKLOADS: dict[str, Callable[[CheckoutService, int], Costs]] = {
 def run(beside: Path, names: list[str], rounds: int, seconds: int) -> str:
     with contextlib.ExitStack() as stack:
         sides = [
-            CheckoutService(stack, beside.resolve(), "beside"),
-            CheckoutService(stack, Path.cwd(), "here"),
+            _checkout(stack, beside.resolve(), "beside"),
+            _checkout(stack, Path.cwd(), "here"),
         ]
         rows = [row for name in names for row in _measured(name, sides, rounds, seconds)]
     head = ["of", "measured", "beside", "here", "here : beside", "least", "greatest"]
     return report.table(head, rows)
 
 
-def _measured(
-    name: str, sides: list[CheckoutService], rounds: int, seconds: int
-) -> list[list[str]]:
+def _measured(name: str, sides: list[CountedService], rounds: int, seconds: int) -> list[list[str]]:
     measure = WORKLOADS[name]
     costs: dict[str, list[Costs]] = {side.label: [] for side in sides}
     for number, order in in_turns(sides, rounds, first=0):
@@ -118,7 +65,7 @@ def _measured(
                 costs[side.label].append(found)
                 print_progress(f"{name}, {side.label}: {found[0]:.1f} µs of the worker")
     rows = []
-    for place, what in enumerate(("worker, CPU µs", "Redis, CPU µs", "done/s")):
+    for place, what in enumerate(COSTS):
         own = {label: [each[place] for each in found] for label, found in costs.items()}
         ratios = [here / other for other, here in zip(*own.values(), strict=True)]
         medians = [f"{report.spread(each).median:.1f}" for each in own.values()]

@@ -68,10 +68,10 @@ _ADMINISTRATION = {
 _OPEN = {"flavors": ("get_all", "get"), "ping": ("get",), "home": ("get",)}
 
 
-#: Rules of what only administrators do.
+#: Rules of what only administrators do, and of calls that may hold such.
 ADMINISTRATIVE = frozenset(
     f"{kind}:{verb}" for kind, verbs in _ADMINISTRATION.items() for verb in verbs
-)
+) | {"channels:batch", "channels:call"}
 
 
 def list_rules() -> list[policy.RuleDefault]:

@@ -10,6 +10,7 @@ import json
 import math
 import time
 import uuid
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -80,13 +81,15 @@ class BenchmarkFailed(Exception):
 class MeasuredService:
     """A client with a project of its own in the service at a URL; not thread-safe."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, headers: Mapping[str, str] | None = None) -> None:
+        """*headers*: of all requests, beside or in the place of its own."""
         self.url = local_url(url)
         parts = urlsplit(self.url)
         self._address = str(parts.hostname), int(parts.port or 80)
         self.headers = {
             "Client-ID": str(uuid.uuid4()),
             "X-Project-ID": f"bench-{uuid.uuid4().hex}",
+            **(headers or {}),
         }
         self._runner = asyncio.Runner()
         self._connection = HttpConnection(

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What requests cost a worker and its Redis, under wrk."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from benchmarks.support.processes import cpu_seconds
+from tests.support import servers
+from zaqar_redis.benchmarks.load import WrkLoad
+from zaqar_redis.benchmarks.service import BenchmarkFailed, MeasuredService
+
+_CONNECTIONS = 32
+#: Messages for each second of claims: more than one worker hands out.
+_BACKLOG = 90_000
+#: Of a round: µs of the worker, µs of Redis, requests a second.
+Costs = tuple[float, float, float]
+#: What they are called in tables.
+COSTS = ("worker, CPU µs", "Redis, CPU µs", "done/s")
+
+
+class CountedService:
+    """A service of one worker over a Redis of its own."""
+
+    def __init__(
+        self,
+        label: str,
+        running: servers.RunningService,
+        store: servers.RedisServer,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        """*headers*: of all requests, e.g. a credential."""
+        self.label = label
+        self._service = MeasuredService(running.url, headers)
+        self.close = self._service.close
+        self._processes = (*running.workers(), store.pid)
+        self._load = WrkLoad(_CONNECTIONS)
+
+    def post(self, seconds: int, count: int) -> Costs:
+        queue = self._service.queue()
+        costs = self._costs("post", f"/v2/queues/{queue}/messages", seconds, count)
+        self._service.delete_queue(queue)
+        return costs
+
+    def claim(self, seconds: int) -> Costs:
+        """Claims ten messages, and deletes them by their ids: two requests."""
+        queue = self._service.queue()
+        self._service.fill(queue, _BACKLOG * seconds)
+        costs = self._costs("claim", f"/v2/queues/{queue}", seconds, 10, "delete")
+        self._service.delete_queue(queue)
+        return costs
+
+    def list(self, seconds: int) -> Costs:
+        queue = self._service.queue()
+        self._service.fill(queue, 1000)
+        return self._costs("get", f"/v2/queues/{queue}/messages?limit=10&echo=true", seconds)
+
+    def get(self, seconds: int) -> Costs:
+        queue = self._service.queue()
+        [message] = self._service.fill(queue, 1)
+        return self._costs("get", f"/v2/queues/{queue}/messages/{message}", seconds)
+
+    def path(self, path: str, seconds: int) -> Costs:
+        return self._costs("get", path, seconds)
+
+    def _costs(self, script: str, path: str, seconds: int, *arguments: object) -> Costs:
+        before = [cpu_seconds(process) for process in self._processes]
+        url = self._service.url + path
+        sample = self._load.run(script, url, self._service.headers, seconds, *arguments)
+        if sample.dry or sample.errors:
+            raise BenchmarkFailed(f"{script}: {sample.errors} errors, or nothing left to claim")
+        used = [
+            cpu_seconds(each) - start for each, start in zip(self._processes, before, strict=True)
+        ]
+        self._service.wait_until_idle()
+        worker, redis = (each / sample.work * 1e6 for each in used)
+        return worker, redis, sample.rate
