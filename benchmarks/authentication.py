@@ -3,8 +3,9 @@
 
     python -m benchmarks.authentication --rounds 9
 
-Each strategy has a service of one worker over a Redis of its own; wrk posts single messages over 32
-connections, all with one credential, which is known after the first request. Keystone is a real one.
+Each strategy has a service of one worker over a Redis of its own; wrk posts single messages over
+32 connections, all with one credential, which is known after the first request. Keystone is a real
+one.
 """
 
 from __future__ import annotations
