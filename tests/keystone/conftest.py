@@ -33,6 +33,13 @@ def own_store() -> Iterator[servers.RedisServer]:
         yield server
 
 
+@pytest.fixture(scope="session")
+def pool_store() -> Iterator[servers.RedisServer]:
+    """A store that no service has used as its own."""
+    with servers.redis_server() as server:
+        yield server
+
+
 def _options(keystone: RunningKeystone, **more: object) -> dict[str, dict[str, object]]:
     return {
         "DEFAULT": {"admin_mode": True},

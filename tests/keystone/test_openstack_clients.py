@@ -63,14 +63,14 @@ def connect(
 
 def test_sdk_drives_queues_messages_claims_pools_and_flavors(
     connect: Callable[..., connection.Connection],
-    redis_server: servers.RedisServer,
+    pool_store: servers.RedisServer,
     queue: str,
     way: str,
 ) -> None:
     cloud = connect("operator", way).message
     pool, flavor = f"/pools/{queue}", f"/flavors/{queue}"
     headers = {"Client-ID": str(uuid.uuid4())}
-    stored = {"uri": redis_server.uri, "weight": 100}
+    stored = {"uri": pool_store.uri, "weight": 100}
     assert cloud.put(pool, json=stored, headers=headers).status_code == 201
     document = {"pool_list": [queue]}
     assert cloud.put(flavor, json=document, headers=headers).status_code == 201
@@ -130,12 +130,12 @@ def _run(command: list[str], environment: Mapping[str, str], lines: str) -> str:
 
 
 def test_openstack_drives_queues_messages_claims_pools_and_flavors(
-    openstack: Callable[..., str], redis_server: servers.RedisServer, queue: str
+    openstack: Callable[..., str], pool_store: servers.RedisServer, queue: str
 ) -> None:
     pool = f"pool-{queue}"
     made = openstack(
         "operator",
-        lines=f"messaging pool create {pool} {redis_server.uri} 100\n"
+        lines=f"messaging pool create {pool} {pool_store.uri} 100\n"
         f"messaging flavor create flavor-{queue} --pool_list {pool}\n"
         f"messaging queue create {queue}\nmessaging queue list\n"
         "messaging pool list\nmessaging flavor list\nmessaging ping\n",
