@@ -20,7 +20,7 @@ from tests.support.command_line import CommandLine
 
 OPTIONS: dict[str, dict[str, object]] = {
     "auth": {"strategy": "key", "seal_key": "a seal key for tests"},
-    "DEFAULT": {"admin_mode": True},
+    "signed_url": {"secret_key": "a signing key for tests"},
 }
 CLIENT = str(uuid.uuid4())
 MESSAGES: dict[str, Any] = {"messages": [{"body": 1, "ttl": 300}]}

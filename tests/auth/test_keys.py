@@ -174,6 +174,23 @@ def test_rights_restrict_queues_and_actions(
         assert answer.json()["title"] == "Not authorized"
 
 
+def test_key_cannot_sign_urls_for_more_than_its_rights(
+    client: KeyClient, operator: KeyOperator
+) -> None:
+    key = operator.create(
+        *("--right", "orders:queues:share", "--right", "orders:messages:get*"),
+        project=f"project-{uuid.uuid4()}",
+    )
+
+    def share(**wanted: list[str]) -> int:
+        return client.request("POST", "/v2/queues/orders/share", key, json=wanted).status_code
+
+    assert share(methods=["GET"], paths=["messages"]) == 200
+    assert share(methods=["GET", "POST"], paths=["messages"]) == 403
+    assert share(methods=["GET"], paths=["messages", "claims"]) == 403
+    assert share(methods=["DELETE"]) == 403
+
+
 def test_expired_key_is_refused(on_fast_path: KeyClient, operator: KeyOperator) -> None:
     key = operator.create("--expires", "1s", project="p")
     answers: list[httpx.Response] = []

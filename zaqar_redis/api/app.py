@@ -151,7 +151,7 @@ class App:
         handlers = HandlerSet(
             messages=MessageHandlers(message_service, limits, settings.enable_checksum),
             claims=ClaimHandlers(claim_service),
-            queues=QueueHandlers(queue_service, subscriptions, signer),
+            queues=QueueHandlers(queue_service, subscriptions, signer, self._access.policy),
             health=HealthHandlers(health),
             pools=PoolHandlers(PoolService(pooled), limits) if pooled else None,
             flavors=FlavorHandlers(FlavorService(pooled), limits) if pooled else None,

@@ -113,7 +113,7 @@ class FlavorIn(FlavorChangeIn, forbid_unknown_fields=True):
     capabilities: Annotated[dict[str, Any] | None, about("Of no effect.")] = None
 
 
-class QuotaIn(Struct):
+class QuotaIn(Struct, forbid_unknown_fields=True):
     """What is not given is as the service's options say."""
 
     requests: Annotated[int | None, about("A second.", **_LIMIT)] = None

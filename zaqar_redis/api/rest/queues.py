@@ -9,6 +9,7 @@ from zaqar_redis.api import documents
 from zaqar_redis.api.exchange import DONE, Answer, Request
 from zaqar_redis.api.queries import QueueListQuery
 from zaqar_redis.api.schemas import PurgeIn, ShareIn
+from zaqar_redis.auth.policy import PolicyEnforcer
 from zaqar_redis.auth.signed_urls import UrlSigner
 from zaqar_redis.keyspace.script import ComposedVerbs, Steps, verb
 from zaqar_redis.service import patches
@@ -17,11 +18,32 @@ from zaqar_redis.service.subscriptions import SubscriptionService
 
 PATCH = "application/openstack-messaging-v2.0-json-patch"
 
+#: The rules of what a pre-signed URL opens, by resource and method.
+_SIGNED = {
+    ("messages", "GET"): ("messages:get_all", "messages:get"),
+    ("messages", "POST"): ("messages:create",),
+    ("messages", "DELETE"): ("messages:delete", "messages:delete_all"),
+    ("claims", "POST"): ("claims:create",),
+    ("claims", "GET"): ("claims:get",),
+    ("claims", "PATCH"): ("claims:update",),
+    ("claims", "DELETE"): ("claims:delete",),
+    ("subscriptions", "GET"): ("subscription:get_all", "subscription:get"),
+    ("subscriptions", "POST"): ("subscription:create",),
+    ("subscriptions", "PATCH"): ("subscription:update",),
+    ("subscriptions", "PUT"): ("subscription:confirm",),
+    ("subscriptions", "DELETE"): ("subscription:delete",),
+}
+
 
 class QueueHandlers(ComposedVerbs):
     def __init__(
-        self, queues: QueueService, subscriptions: SubscriptionService, signer: UrlSigner
+        self,
+        queues: QueueService,
+        subscriptions: SubscriptionService,
+        signer: UrlSigner,
+        policy: PolicyEnforcer,
     ) -> None:
+        self._policy = policy
         self._queues = queues
         self._subscriptions = subscriptions
         self._signer = signer
@@ -101,9 +123,12 @@ class QueueHandlers(ComposedVerbs):
 
         Whoever has the answer may use the paths and methods in it until it expires: see the
         security scheme `presignedUrl`.  400 when the operator has not set a key to sign with.
+        Nobody can sign for more than they may do themselves.
         """
-        asked = request.document
-        signed = self._signer.share(
-            request.project, queue, asked.paths, asked.methods, asked.expires
-        )
+        asked, project = request.document, request.project
+        signed = self._signer.share(project, queue, asked.paths, asked.methods, asked.expires)
+        for path in signed.paths:
+            for method in signed.methods:
+                for action in _SIGNED.get((path.rpartition("/")[2], method), ()):
+                    self._policy.authorize(request.identity, action, project, queue)
         return Answer(documents.encode(signed))
