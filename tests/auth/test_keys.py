@@ -191,6 +191,25 @@ def test_key_cannot_sign_urls_for_more_than_its_rights(
     assert share(methods=["DELETE"]) == 403
 
 
+def test_dead_letters_go_only_where_the_key_may_post(
+    client: KeyClient, operator: KeyOperator
+) -> None:
+    key = operator.create("--right", "orders-*:*", project=f"project-{uuid.uuid4()}")
+    queue = f"/v2/queues/orders-{uuid.uuid4().hex}"
+
+    def put(target: str) -> int:
+        document = {"_dead_letter_queue": target, "_max_claim_count": 1}
+        return client.request("PUT", queue, key, json=document).status_code
+
+    def patch(target: str) -> int:
+        change = {"op": "add", "path": "/metadata/_dead_letter_queue", "value": target}
+        kind = {"Content-Type": "application/openstack-messaging-v2.0-json-patch"}
+        return client.request("PATCH", queue, key, json=[change], headers=kind).status_code
+
+    assert [put("invoices"), put("orders-dead")] == [403, 201]
+    assert [patch("invoices"), patch("orders-other")] == [403, 200]
+
+
 def test_expired_key_is_refused(on_fast_path: KeyClient, operator: KeyOperator) -> None:
     key = operator.create("--expires", "1s", project="p")
     answers: list[httpx.Response] = []

@@ -178,6 +178,7 @@ class App:
             claim_service,
             subscriptions,
             limits,
+            self._access.policy,
             checksums=settings.enable_checksum,
         )
         pushes = QueuePushes(subscriptions, message_service)

@@ -28,6 +28,8 @@ _ID = re.compile(ID_PATTERN)
 _ID_BYTES, _SECRET_BYTES = 10, 32
 #: What NIST SP 800-38D recommends for GCM.
 _NONCE = 12
+#: Fewer characters could be guessed, even if they were random.
+_SEAL_KEY_MIN = 16
 #: Most keys of an installation: some 10 MB in the control store.
 KEYS_MAX = 10_000
 
@@ -122,6 +124,11 @@ class SecretSeal:
             raise errors.BadConfiguration(
                 "[auth] seal_key: access keys need it; create one with openssl rand -base64 32, "
                 "and set it in the configuration of all services and of the commands"
+            )
+        if len(settings.seal_key) < _SEAL_KEY_MIN:
+            raise errors.BadConfiguration(
+                f"[auth] seal_key: it must have at least {_SEAL_KEY_MIN} characters; create one "
+                "with openssl rand -base64 32"
             )
         self._cipher = AESGCM(sha256(settings.seal_key.encode()).digest())
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 
 from oslo_config import cfg
@@ -134,6 +134,15 @@ class PolicyEnforcer:
             place = f" in the queue {queue}" if queue else ""
             raise errors.Forbidden(why=f"The rights of this key do not include {action}{place}.")
         self._allowed.add(decision)
+
+    def authorize_metadata(
+        self, identity: Identity, project: str, metadata: Mapping[str, object]
+    ) -> None:
+        """Raises Forbidden if a queue with this would send dead letters where the identity may
+        not post."""
+        queue = metadata.get("_dead_letter_queue")
+        if isinstance(queue, str):
+            self.authorize(identity, "messages:create", project, queue)
 
     def _is_allowed(self, identity: Identity, action: str, project: str) -> bool:
         target = {"project_id": project, "user_id": identity.user}

@@ -69,6 +69,7 @@ class QueueHandlers(ComposedVerbs):
         A queue that exists is left as it is, metadata included; the metadata given must be
         valid all the same.
         """
+        self._policy.authorize_metadata(request.identity, request.project, request.document)
         created = yield self._queues.create(request.project, queue, request.document)
         location = ("location", f"/v2/queues/{queue}")
         return Answer(status=201 if created else 204, headers=(location,))
@@ -90,6 +91,8 @@ class QueueHandlers(ComposedVerbs):
         default.
         """
         changes = patches.read(request.document)
+        given = {change.key: change.value for change in changes}
+        self._policy.authorize_metadata(request.identity, request.project, given)
         changed = yield self._queues.patch(request.project, queue, changes)
         return Answer(documents.encode(changed))
 

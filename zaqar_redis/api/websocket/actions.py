@@ -19,6 +19,7 @@ from zaqar_redis.api import documents
 from zaqar_redis.api.exchange import Request
 from zaqar_redis.api.routes import ApiRoute
 from zaqar_redis.api.websocket import schemas as docs
+from zaqar_redis.auth.policy import PolicyEnforcer
 from zaqar_redis.records import Message, Subscription
 from zaqar_redis.service.claims import ClaimService
 from zaqar_redis.service.messages import MessageService, missing
@@ -98,9 +99,11 @@ class ActionHandlers:
         claims: ClaimService,
         subscriptions: SubscriptionService,
         limits: rules.Limits,
+        policy: PolicyEnforcer,
         *,
         checksums: bool,
     ) -> None:
+        self._policy = policy
         self._queues = queues
         self._messages = messages
         self._claims = claims
@@ -183,6 +186,7 @@ class ActionHandlers:
         )
 
     async def queue_create(self, request: SocketRequest, body: docs.QueueCreateIn) -> ActionResult:
+        self._policy.authorize_metadata(request.identity, request.project, body.metadata)
         created = await self._queues.create(request.project, body.queue, body.metadata)
         return ActionResult(f"Queue {body.queue} created.", 201 if created else 204)
 
