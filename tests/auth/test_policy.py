@@ -12,6 +12,7 @@ from oslo_config import cfg
 from tests.support import servers
 from tests.support.raw_http import CLIENT
 from zaqar_redis import errors
+from zaqar_redis.auth import policy
 from zaqar_redis.auth.identity import ADMIN, MEMBER, READER, Identity, Right, with_implied
 from zaqar_redis.auth.policy import PolicyEnforcer
 
@@ -112,16 +113,59 @@ def test_file_of_the_operator_overrides_a_rule(tmp_path: Path) -> None:
     enforcer.authorize(identity(MEMBER), "messages:create", "p")
 
 
-def test_unknown_check_in_the_file_is_reported_at_the_start(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ('"queues:create": "rule:missing"', "queues:create"),
+        ('"queues:creat": "role:admin"', 'did you mean "queues:create"?'),
+        ('"queues:create": null', '"queues:create" must be a text'),
+        ('"queues:create": 5', '"queues:create" must be a text'),
+        ('"queues:create": "role:admin and"', '"queues:create" cannot be read: role:admin and'),
+        ('"queues:create": "foo bar"', '"queues:create" cannot be read: foo bar'),
+        ('"queues:create": "not rule:queues:create"', "circle"),
+        ("- a", "must have rules by name"),
+        ('"queues:create": [', "while parsing"),
+    ],
+)
+def test_wrong_file_is_reported_at_the_start(tmp_path: Path, text: str, why: str) -> None:
+    with pytest.raises(errors.BadConfiguration, match=r"^\[oslo_policy\] policy_file: ") as found:
+        with_file(tmp_path, text)
+    assert why in str(found.value)
+
+
+def test_file_that_is_named_and_missing_is_reported(tmp_path: Path) -> None:
+    options = tmp_path / "zaqar_redis.conf"
+    options.write_text("[oslo_policy]\npolicy_file = missing.yaml\n")
+    conf = cfg.ConfigOpts()
+    conf([], default_config_files=[str(options)], default_config_dirs=[])
+    with pytest.raises(errors.BadConfiguration, match=r"there is no file missing\.yaml"):
+        PolicyEnforcer(conf)
+
+
+def test_rule_of_the_operators_own_can_be_referred_to(tmp_path: Path) -> None:
+    text = '"till": "user_id:someone"\n"queues:create": "rule:till"\n"queues:delete": "!"\n'
+    enforcer = with_file(tmp_path, text)
+    enforcer.authorize(identity(READER), "queues:create", "p")
+    with pytest.raises(errors.Forbidden):
+        enforcer.authorize(identity(ADMIN), "queues:delete", "p")
+
+
+@pytest.mark.parametrize("change", ["removed", "wrong"])
+def test_file_that_goes_wrong_later_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    monkeypatch.setattr(policy, "RELOAD_INTERVAL", 0.0)
+    enforcer = with_file(tmp_path, '"queues:create": "role:admin"')
     file = tmp_path / "policy.yaml"
-    file.write_text('"queues:create": "rule:missing"\n')
-    options = {"oslo_policy": {"policy_file": file}}
-    with (
-        servers.redis_server() as redis,
-        pytest.raises(RuntimeError, match=r"\[oslo_policy\] policy_file"),
-        servers.service(redis.uri, options=options),
-    ):
-        pass
+    if change == "removed":
+        file.unlink()
+    else:
+        file.write_text("- wrong")
+    for _ in range(3):
+        with pytest.raises(errors.Forbidden):
+            enforcer.authorize(identity(MEMBER), "queues:create", "p")
+    file.write_text("{}")
+    enforcer.authorize(identity(MEMBER), "queues:create", "p")
 
 
 def test_changed_file_counts_within_seconds(

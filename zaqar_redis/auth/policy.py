@@ -7,16 +7,22 @@ The rules that are not in stock Zaqar are for what it does not have.  An operato
 
 from __future__ import annotations
 
+import difflib
 import functools
+import json
+import logging
 import time
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
+from pathlib import Path
 
 from oslo_config import cfg
 from oslo_policy import policy
 
 from zaqar_redis import errors
 from zaqar_redis.auth.identity import Identity
+
+LOG = logging.getLogger(__name__)
 
 #: Seconds until a changed policy file counts; oslo.policy looks at it then.
 RELOAD_INTERVAL = 5.0
@@ -94,18 +100,14 @@ class PolicyEnforcer:
     def __init__(self, conf: cfg.ConfigOpts | None = None) -> None:
         """*conf*: with the group ``oslo_policy``; without it the defaults apply.
 
-        Raises BadConfiguration when the policy file is wrong.
+        Raises BadConfiguration when a policy file is wrong.
         """
         if conf is None:
             conf = cfg.ConfigOpts()
             conf([], default_config_files=[], default_config_dirs=[])
-        self._enforcer = policy.Enforcer(conf)
-        self._enforcer.register_defaults(list_rules())
-        try:
-            self._enforcer.load_rules()
-            self._enforcer.check_rules(raise_on_violation=True)
-        except (policy.InvalidDefinitionError, cfg.Error, ValueError, OSError) as error:
-            raise errors.BadConfiguration(f"[oslo_policy] policy_file: {error}") from error
+        self._conf = conf
+        self._enforcer = _enforcer(conf)
+        self._read = _file_times(conf)
         self._allowed: set[tuple[Identity, str, str, str]] = set()
         self._forget_at = 0.0
 
@@ -123,6 +125,7 @@ class PolicyEnforcer:
         if now > self._forget_at or len(self._allowed) >= _DECISIONS_MAX:
             self._allowed.clear()
             self._forget_at = now + RELOAD_INTERVAL
+            self._reload()
         if not identity.rights:
             queue = ""  # it makes no difference
         decision = identity, action, project, queue
@@ -144,6 +147,21 @@ class PolicyEnforcer:
         if isinstance(queue, str):
             self.authorize(identity, "messages:create", project, queue)
 
+    def _reload(self) -> None:
+        """Reads changed files; if they are wrong, what was read before goes on to apply."""
+        found = _file_times(self._conf)
+        if found == self._read:
+            return
+        self._read = found
+        try:
+            self._enforcer = _enforcer(self._conf)
+        except errors.BadConfiguration as error:
+            LOG.error(  # its text says it all
+                "the policy before its last change goes on to apply: %s",
+                error,
+                extra={"action": "policy_refused"},
+            )
+
     def _is_allowed(self, identity: Identity, action: str, project: str) -> bool:
         target = {"project_id": project, "user_id": identity.user}
         credentials = {
@@ -153,6 +171,75 @@ class PolicyEnforcer:
             "is_admin": "admin" in identity.roles,
         }
         return bool(self._enforcer.enforce(action, target, credentials))
+
+
+def _enforcer(conf: cfg.ConfigOpts) -> policy.Enforcer:
+    """Returns an enforcer that has read the policy files.  Raises BadConfiguration."""
+    enforcer = policy.Enforcer(conf)
+    enforcer.register_defaults(list_rules())
+    known = set(enforcer.registered_rules)
+    for path in _files(conf):
+        _check_file(path, known)
+    try:
+        enforcer.load_rules(force_reload=True)
+        enforcer.check_rules(raise_on_violation=True)
+        for name in known:  # what the check above does not see, e.g. a rule that negates itself
+            enforcer.enforce(name, {"project_id": "p"}, {"project_id": "p", "roles": []})
+    except (policy.InvalidDefinitionError, TypeError, RecursionError) as error:
+        raise _bad(f"rules that name each other in a circle, or no rule: {error}") from error
+    except (cfg.Error, ValueError, OSError) as error:
+        raise _bad(errors.reason(error)) from error
+    enforcer.use_conf = False  # else it would read files again, wrong ones too
+    return enforcer
+
+
+def _files(conf: cfg.ConfigOpts) -> list[Path]:
+    """Returns the policy files.  Raises BadConfiguration when one is named that does not exist."""
+    group = conf.oslo_policy
+    found = conf.find_file(group.policy_file)
+    place = conf.get_location("policy_file", "oslo_policy")
+    if found is None and place is not None and place.location.is_user_controlled:
+        raise _bad(f"there is no file {group.policy_file}")
+    files = [Path(found)] if found else []
+    for name in group.policy_dirs:
+        folder = conf.find_file(name)
+        files += sorted(Path(folder).glob("*")) if folder else []
+    return files
+
+
+def _file_times(conf: cfg.ConfigOpts) -> list[tuple[Path, int, int]]:
+    """Returns the policy files, with time and size of each; empty when one is missing."""
+    try:
+        stats = [(path, path.stat()) for path in _files(conf)]
+    except (errors.BadConfiguration, OSError):
+        return []
+    return [(path, stat.st_mtime_ns, stat.st_size) for path, stat in stats]
+
+
+def _check_file(path: Path, known: set[str]) -> None:
+    """Raises BadConfiguration for what oslo.policy takes, and nobody can have meant."""
+    try:
+        content = policy.parse_file_contents(path.read_bytes())
+    except (ValueError, OSError) as error:
+        raise _bad(f"{path}: {errors.reason(error)}") from error
+    if not isinstance(content, dict):
+        raise _bad(f"{path}: it must have rules by name")
+    for name, text in content.items():
+        if not isinstance(text, str):
+            raise _bad(f'{path}: the rule "{name}" must be a text')
+        # Names without a colon are the operator's own, for others to refer to.
+        if name not in known and ":" in name:
+            near = difflib.get_close_matches(name, known, 1)
+            meant = f'; did you mean "{near[0]}"?' if near else ""
+            raise _bad(f'{path}: there is no rule "{name}"{meant}')
+        # Of what it cannot parse, oslo.policy makes the rule that allows nothing.
+        [parsed] = policy.Rules.load(json.dumps({name: text})).values()
+        if str(parsed) == "!" and text.strip() != "!":
+            raise _bad(f'{path}: the rule "{name}" cannot be read: {text}')
+
+
+def _bad(why: str) -> errors.BadConfiguration:
+    return errors.BadConfiguration(f"[oslo_policy] policy_file: {why}")
 
 
 def _why(identity: Identity, action: str, project: str) -> str:
