@@ -67,6 +67,7 @@ class KeyClient:
     """Requests over one connection, and so to one worker, each on the same way."""
 
     def __init__(self, service: servers.RunningService, way: Mapping[str, str]) -> None:
+        self.url = service.url
         self._http = httpx.Client(
             base_url=service.url,
             headers={"Client-ID": CLIENT, **way},

@@ -210,6 +210,19 @@ def test_dead_letters_go_only_where_the_key_may_post(
     assert [patch("invoices"), patch("orders-other")] == [403, 200]
 
 
+def test_request_with_two_credentials_is_refused(
+    client: KeyClient, operator: KeyOperator, member: IssuedKey
+) -> None:
+    other = operator.create(project=f"project-{uuid.uuid4()}")
+    both = [("Authorization", each.bearer["Authorization"]) for each in (member, other)]
+    answer = httpx.get(
+        f"{client.url}/v2/queues/q/messages", headers=[("Client-ID", str(uuid.uuid4())), *both]
+    )
+    assert answer.status_code == 400
+    signature = {"Signature-Input": 'sig=("@method");keyid="zk_x"', "Signature": "sig=:AA==:"}
+    assert "send one of them" in refusal(client.list(member, headers=signature))
+
+
 def test_expired_key_is_refused(on_fast_path: KeyClient, operator: KeyOperator) -> None:
     key = operator.create("--expires", "1s", project="p")
     answers: list[httpx.Response] = []

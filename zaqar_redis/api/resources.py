@@ -118,6 +118,7 @@ class RequestMiddleware:
             return  # API: everybody may ask for the allowed methods
         route = resource.routes.get(req.method)
         request = req.context.request = AsgiRequest(req, route.body if route else None)
+        _check_credentials(req.scope["headers"])
         if resource.checked:
             self._checks.check_head(req.method, request)
         if not resource.public:
@@ -149,6 +150,15 @@ def install(app: falcon.asgi.App[Any, Any], routes: Iterable[ApiRoute]) -> None:
         app.add_route(path, RouteResource(path, of_path))
     for kind in (Exception, falcon.HTTPError, falcon.HTTPStatus):  # the last that fits is used
         app.add_error_handler(kind, _answer_error)
+
+
+def _check_credentials(headers: Iterable[tuple[bytes, bytes]]) -> None:
+    """Raises BadRequest when a credential is given twice: which one counts would be a guess."""
+    names = [name for name, _ in headers]
+    for name in (b"authorization", b"x-auth-token", b"x-service-token"):
+        if names.count(name) > 1:
+            why = f"The header {name.decode().title()} must not come more than once."
+            raise errors.BadRequest(why=why)
 
 
 async def _answer_error(

@@ -57,6 +57,9 @@ class KeyStrategy(CachingStrategy):
     def identify(self, request: AuthRequest) -> Identity | Awaitable[Identity] | None:
         found = super().identify(request)
         if found is not None:
+            if b"signature-input" in request.headers:
+                why = "The request has an access key and a signature: send one of them."
+                raise errors.Unauthenticated(why=why, challenge=self.challenge)
             return found
         key_id = request_signatures.signing_key_id(request)
         return None if key_id is None else self._verify_signed(key_id, request)

@@ -229,6 +229,7 @@ class HttpProtocol(HttpToolsProtocol):
         parser = self.parser
         return (
             _UNUSUAL.isdisjoint(headers)
+            and len(headers) == len(self.headers)  # none is repeated
             # Without the header only HTTP/1.1 keeps a connection, and its version costs more.
             and parser.should_keep_alive()
             and (b"connection" not in headers or parser.get_http_version() == "1.1")
