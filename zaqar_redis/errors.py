@@ -168,6 +168,20 @@ class UnsupportedMediaType(Problem):
     status, code, title = 415, 1600, "415 Unsupported Media Type"
 
 
+class TooManyAttempts(Problem):
+    """There were too many failed attempts with the access key."""
+
+    message = (
+        "There were too many failed attempts with this access key. Please try again in {seconds} s."
+    )
+    status, code, title, retry = 429, 1801, "Too many failed attempts", 1
+
+    def __init__(self, *, seconds: int) -> None:
+        """*seconds*: until the key is looked at again."""
+        super().__init__(seconds=seconds)
+        self.retry = seconds
+
+
 class TooManyRequests(Problem):
     """The project sends more requests than its quota allows."""
 

@@ -115,8 +115,9 @@ def test_event_of_cadf_has_what_its_specification_wants(
     audited: AuditedService, project: str
 ) -> None:
     path = f"/v2/queues/{project}"
-    audited.ask("PUT", path)
+    audited.ask("PUT", path, X_OpenStack_Request_ID=_GLOBAL_ID)
     [event] = audited.events(path)
+    assert {"strategy?value=none", f"global_request_id?value={_GLOBAL_ID}"} <= set(event["tags"])
     assert event["typeURI"] == "http://schemas.dmtf.org/cloud/audit/1.0/event"
     assert event["eventType"] in cadftype.VALID_EVENTTYPES
     assert event["action"] == "create/queues/create"

@@ -165,6 +165,10 @@ def _cadf_encoder() -> Callable[[AuditEvent], bytes]:
         )
         found.add_tag(tag.generate_name_value_tag("request_id", given.request_id))
         found.add_tag(tag.generate_name_value_tag("project_id", given.project or "none"))
+        found.add_tag(tag.generate_name_value_tag("strategy", given.strategy or "none"))
+        found.add_tag(tag.generate_name_value_tag("roles", ",".join(given.roles) or "none"))
+        if given.global_request_id:
+            found.add_tag(tag.generate_name_value_tag("global_request_id", given.global_request_id))
         found.reason = reason.Reason(reasonType="HTTP", reasonCode=str(given.status))
         document = found.as_dict() | {"requestPath": given.path}
         return msgspec.json.encode(document)

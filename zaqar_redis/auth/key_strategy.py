@@ -136,10 +136,7 @@ class KeyStrategy(CachingStrategy):
 
     def _check_attempts(self, key_id: str) -> None:
         if seconds := self._attempts.refusal(key_id):
-            raise self._refused(
-                "There were too many failed attempts with this access key. Please try again in "
-                f"{math.ceil(seconds)} seconds."
-            )
+            raise errors.TooManyAttempts(seconds=math.ceil(seconds))
 
     def _failed(self, key_id: str, why: str) -> errors.Unauthenticated:
         count = self._attempts.add_failure(key_id)

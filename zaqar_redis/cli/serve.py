@@ -24,6 +24,7 @@ from zaqar_redis.cli import service_factory, target
 from zaqar_redis.cli.base import ShellCommand
 from zaqar_redis.conf.groups import (
     LISTEN,
+    AuthSettings,
     ListenSettings,
     ProcessSettings,
     StorageSettings,
@@ -101,6 +102,11 @@ class Serve(ShellCommand):
             channels = service_factory.channels(conf, uri)
             _start_logging(conf, process)
             LOG.info("store: %s", client.redact_password(uri), extra={"action": "start"})
+            if configuration.settings(conf, AuthSettings).insecure:
+                LOG.warning(
+                    "everybody who reaches this service may act for every project (--insecure)",
+                    extra={"action": "insecure"},
+                )
             audit = configuration.settings(conf, AuditSettings)
             port = configuration.settings(conf, WebSocketListenSettings).port
             ports = [listen.port, port] if port else [listen.port]
