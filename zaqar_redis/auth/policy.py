@@ -158,7 +158,7 @@ class PolicyEnforcer:
         except errors.BadConfiguration as error:
             LOG.error(  # its text says it all
                 "the policy before its last change goes on to apply: %s",
-                error,
+                errors.reason(error),
                 extra={"action": "policy_refused"},
             )
 
