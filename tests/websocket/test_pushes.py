@@ -208,6 +208,27 @@ def test_subscriptions_end_when_the_socket_authenticates_as_somebody_else(
         assert len(_subscriptions(witness)) == 1
 
 
+def test_subscriptions_end_when_the_same_user_authenticates_with_less(
+    guarded: GuardedService, project: str
+) -> None:
+    token = f"token-{uuid.uuid4()}"
+    guarded.put(token, project, "member")
+    credential = {"X-Auth-Token": token}
+    with api_peer(guarded.running, project) as peer:
+        assert peer.ask("authenticate", credential).status == 200
+        id = _subscribe(peer)
+        assert peer.ask("authenticate", credential).status == 200
+        assert _subscriptions(peer) == [id]
+        guarded.put(token, project, "reader")
+
+        def has_less() -> bool:
+            assert peer.ask("authenticate", credential).status == 200
+            return peer.ask("queue_create", queue_name="other").status == 403
+
+        servers.wait_for(has_less, "the roles to change")
+        assert _subscriptions(peer) == []
+
+
 def test_nothing_is_pushed_while_nobody_can_tell_whether_the_token_is_valid(
     guarded: GuardedService, project: str, member: str
 ) -> None:

@@ -166,8 +166,8 @@ class ApiConnection:
         before = self._identity
         if before is None or before.project != identity.project:
             self._count(identity.project)
-        if before and (before.project, before.user) != (identity.project, identity.user):
-            await self._end_subscriptions()  # of somebody else
+        if before and _is_other(before, identity):
+            await self._end_subscriptions()
         self._credential, self._identity, self._is_known = offered, identity, True
         self._begin_checks()
         return ActionResult({"message": "Authentified."})
@@ -261,6 +261,11 @@ class ApiConnection:
             self.end_pushes(id)
         except Exception:  # e.g. the store is unavailable: the next look may find it
             LOG.debug("a subscription cannot be checked", exc_info=True)
+
+
+def _is_other(before: Identity, now: Identity) -> bool:
+    """Returns whether it is somebody else, or somebody who may do other things."""
+    return msgspec.structs.astuple(before) != msgspec.structs.astuple(now)
 
 
 def _encoded(headers: dict[bytes, str | None]) -> dict[bytes, bytes]:
