@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx
@@ -210,3 +211,18 @@ def test_signed_url_gives_no_more_than_it_says_on_an_authenticated_socket(
     signed = _signed(guarded, token, project, "q")
     assert stranger.ask("claim_create", signed, queue_name="q") == REFUSED
     assert stranger.ask("claim_create", queue_name="q").status == 204
+
+
+def test_subscription_by_a_signed_url_ends_with_it(
+    guarded: GuardedService, stranger: ApiPeer, token: str, project: str
+) -> None:
+    until = (datetime.now(UTC) + timedelta(seconds=90)).strftime("%Y-%m-%dT%H:%M:%S")
+    share = {"paths": ["subscriptions"], "methods": ["POST"], "expires": until}
+    signed = _signed(guarded, token, project, "q", **share)
+    made = stranger.ask("subscription_create", signed, queue_name="q", ttl=3600)
+    assert made.status == 201
+    with api_peer(guarded.running, project) as owner:
+        owner.ask("authenticate", {"X-Auth-Token": token})
+        id = made.body["subscription_id"]
+        found = owner.ask("subscription_get", queue_name="q", subscription_id=id)
+    assert 0 < found.body["ttl"] <= 90

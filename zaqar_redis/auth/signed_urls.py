@@ -117,6 +117,11 @@ class UrlSigner:
         return hmac.digest((self._key or "").encode(), text.encode(), "sha256").hex()
 
 
+def seconds_left(expires: str) -> int:
+    """Returns for how many seconds, at least one, a URL that was found valid still is."""
+    return max(1, int((_parsed(expires) - _now()).total_seconds()))
+
+
 def _parsed(expires: str) -> datetime:
     """Returns the time in UTC, without a zone.  Raises ValueError."""
     try:

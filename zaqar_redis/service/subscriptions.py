@@ -38,12 +38,16 @@ class SubscriptionService(ComposedVerbs):
         *,
         ttl: int | None,
         options: dict[str, Any],
+        longest: int | None = None,
     ) -> Steps[str | None]:
         """Subscribes; returns the id, or None when the subscriber has subscribed already.
 
-        API: creates the queue if it does not exist.
+        *longest*: seconds after which it ends in any case.  API: creates the queue if it does
+        not exist.
         """
         seconds = rules.subscription_ttl(ttl, self._limits)
+        if longest is not None:
+            seconds = min(seconds, longest)
         yield self._driver.queues.create(project, queue, {})
         id: str | None = yield self._store.create(
             project, queue, subscriber, ttl=seconds, options=options

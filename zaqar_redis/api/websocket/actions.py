@@ -19,6 +19,7 @@ from zaqar_redis.api import documents
 from zaqar_redis.api.exchange import Request
 from zaqar_redis.api.routes import ApiRoute
 from zaqar_redis.api.websocket import schemas as docs
+from zaqar_redis.auth import signed_urls
 from zaqar_redis.auth.policy import PolicyEnforcer
 from zaqar_redis.records import Message, Subscription
 from zaqar_redis.service.claims import ClaimService
@@ -302,8 +303,10 @@ class ActionHandlers:
     ) -> ActionResult:
         project, queue, socket = request.project, body.queue, request.subscriber
         uri = rules.subscriber(body.subscriber) if body.subscriber else socket.uri
+        expires = request.header(b"url-expires")  # of a pre-signed URL: it opens nothing for longer
+        longest = None if expires is None else signed_urls.seconds_left(expires)
         id = await self._subscriptions.create(
-            project, queue, uri, ttl=body.ttl, options=body.options
+            project, queue, uri, ttl=body.ttl, options=body.options, longest=longest
         )
         if id is None:
             return ActionResult(f"Subscription {queue} not created.", 409)
