@@ -17,7 +17,7 @@ from zaqar_redis import errors, rules
 from zaqar_redis.api.exchange import JSON, Request
 from zaqar_redis.auth import none
 from zaqar_redis.auth.access import Access
-from zaqar_redis.auth.identity import MEMBER, Identity, with_implied
+from zaqar_redis.auth.identity import ADMIN, MEMBER, Identity, with_implied
 from zaqar_redis.auth.signed_urls import SignedUrl, UrlSigner
 from zaqar_redis.auth.strategy import project_header
 from zaqar_redis.service.quota_enforcer import QuotaEnforcer
@@ -121,10 +121,8 @@ class RequestChecks:
         client, project = headers.get(b"client-id"), project_header(headers)
         request.client = rules.client_id(_text(client), self._limits)
         named = identity.project or None if project is None else _text(project)
-        if named is None and identity.strategy != none.NAME:
-            raise errors.Forbidden(
-                why="The credential belongs to no project; administrators name one by X-Project-ID."
-            )
+        if named is None and identity.strategy != none.NAME and ADMIN not in identity.roles:
+            raise errors.Forbidden(why="The credential belongs to no project.")
         request.project = rules.project_id(named)
         if target is not None and action is not None:
             self._policy.authorize(identity, action, target)
