@@ -138,7 +138,8 @@ class App:
             route.path: route.websocket for route in self.routes if route.websocket
         }
         self._app: falcon.asgi.App[Any, Any] = falcon.asgi.App(middleware=middleware)
-        self._app.resp_options.default_media_type = None  # type: ignore[assignment]  # answers say it
+        # Each answer says its own.
+        self._app.resp_options.default_media_type = None  # type: ignore[assignment]  # it takes None
         resources.install(self._app, self.routes)
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
