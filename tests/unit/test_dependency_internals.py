@@ -38,7 +38,7 @@ from websockets.http11 import Request
 from websockets.server import ServerProtocol
 
 from tests.conventions.files import ROOT
-from zaqar_redis.api.server.protocol import HotRequest
+from zaqar_redis.api.server.hot_request import HotRequest
 from zaqar_redis.api.server.sockets import EventQueue
 
 WORKER, SOCKETS = "api/server/worker.py", "api/server/sockets.py"

@@ -26,6 +26,14 @@ def test_section_is_known_until_a_thousand_others_came() -> None:
     assert sections.read(head("1023")) is not None
 
 
+def test_section_that_is_known_takes_the_place_of_no_other() -> None:
+    sections = HeaderSections()
+    for number in range(1024):
+        add(sections, head(str(number)), (b"host", b"%d" % number))
+    add(sections, head("7"), (b"host", b"7"))
+    assert all(sections.read(head(str(number))) for number in range(1024))
+
+
 def test_long_section_is_not_kept() -> None:
     sections = HeaderSections()
     add(sections, head("x" * 4096), (b"host", b"x" * 4096))

@@ -33,6 +33,8 @@ class HeaderSections:
         if not data.startswith(line + _LINE_END) or len(headers) > _HEADERS_MAX:
             return
         section = data[len(line) : data.find(_HEAD_END)]
+        if section in self._parsed:
+            return  # of a request that was not read at once
         # One line for each header, all of them ended alike: they say the same to every parser.
         if section.count(b"\n") == len(headers) and len(section) <= _SECTION_SIZE_MAX:
             if len(self._parsed) == _SECTIONS_MAX:

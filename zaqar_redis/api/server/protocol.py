@@ -2,8 +2,7 @@
 """HTTP/1.1 on one connection: uvicorn's protocol, and a fast path for the hot routes.
 
 A hot request whose head is plain is answered here, without ASGI, a framework and a task; all
-others take the ASGI path.  Both stand in one pipeline, and are answered
-in order.
+others take the ASGI path.  Both stand in one pipeline, and are answered in order.
 """
 
 from __future__ import annotations
@@ -19,9 +18,9 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from zaqar_redis.api import problems
 from zaqar_redis.api.audit import RequestAudit
 from zaqar_redis.api.checks import RequestChecks
-from zaqar_redis.api.endpoints import Endpoint
-from zaqar_redis.api.exchange import REQUEST_ID, Answer, Request
+from zaqar_redis.api.exchange import REQUEST_ID, Answer
 from zaqar_redis.api.server.header_sections import HeaderSections
+from zaqar_redis.api.server.hot_request import HotRequest
 from zaqar_redis.api.server.hot_routes import HotRoutes
 from zaqar_redis.api.server.streams import TRANSPORT
 from zaqar_redis.api.server.transport import CoalescingTransport, PipelineFlow
@@ -54,63 +53,6 @@ class ServedApp(Protocol):
 
     @property
     def request_ids(self) -> Iterator[str]: ...
-
-
-class _NoEvent:
-    """In the place of an event that nobody waits for."""
-
-    def set(self) -> None:
-        pass
-
-
-class HotRequest(Request[Any, Any]):
-    """A request on the fast path; to uvicorn's protocol it is one of its cycles."""
-
-    message_event = _NoEvent()
-    keep_alive = True
-    response_complete = False
-    disconnected = False
-    #: all requests before it are answered
-    has_turn = True
-    run: EagerRun[Answer] | None = None
-    _disconnected_event: asyncio.Event | None = None
-
-    def __init__(
-        self,
-        endpoint: Endpoint,
-        params: tuple[str, ...],
-        path: str,
-        query_string: str,
-        headers: dict[bytes, bytes],
-        body: bytes | None = None,
-    ) -> None:
-        """*body*: None while it is being read."""
-        super().__init__(path, query_string, headers, body or b"")
-        self.endpoint = endpoint
-        self.params = params
-        self.is_complete = body is not None
-
-    @property
-    def method(self) -> str:
-        return self.endpoint.route.method
-
-    @property
-    def raw_path(self) -> str:
-        return self.path  # paths of hot routes have nothing to decode
-
-    async def read_body(self) -> bytes:
-        return self.data
-
-    def watch_disconnect(self) -> asyncio.Event:
-        self._disconnected_event = asyncio.Event()
-        return self._disconnected_event
-
-    def disconnect(self) -> None:
-        self.disconnected = True
-        if self._disconnected_event is not None:
-            self._disconnected_event.set()
-        elif self.run is not None:
-            self.run.cancel()
 
 
 class HttpProtocol(HttpToolsProtocol):
