@@ -118,6 +118,8 @@ class QuotaExceeded(Forbidden):
         "add {more}."
     )
     code, title = 1203, "Quota exceeded"
+    # What is stored is measured as often.
+    retry = 10
 
 
 class MessageClaimed(Forbidden):

@@ -12,9 +12,11 @@ import httpx
 import pytest
 from pycadf import cadftype
 
-from tests.support import servers
+from tests.support import openid, servers
+from tests.support.openid import OpenIdProvider
 from tests.support.raw_http import CLIENT
 from tests.support.ways import WAYS
+from tests.websocket.peers import api_peer
 
 _GLOBAL_ID = "req-3381af92-2b9e-41e3-b191-71861300734c"
 
@@ -149,3 +151,82 @@ def test_file_that_cannot_be_opened_keeps_the_service_from_starting(
         servers.service(redis_server.uri, options=options),
     ):
         pass
+
+
+class AuditedRoles:
+    """A service that accepts tokens, and the events that it has recorded."""
+
+    def __init__(
+        self, running: servers.RunningService, log: Path, provider: OpenIdProvider
+    ) -> None:
+        self.running = running
+        self.log = log
+        self.provider = provider
+
+    def authorization(self, role: str, project: str) -> str:
+        return f"Bearer {self.provider.token(roles=[role], project=project)}"
+
+    def actions(self, project: str) -> list[tuple[str, str, str]]:
+        """Returns rule, path and outcome of what was done in a project, in its order."""
+        events = map(json.loads, self.log.read_text().splitlines())
+        return [
+            (event["action"], event["path"], event["outcome"])
+            for event in events
+            if event["target_project"] == project
+        ]
+
+
+@pytest.fixture(scope="module")
+def roles(
+    redis_server: servers.RedisServer,
+    provider: OpenIdProvider,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[AuditedRoles]:
+    log = tmp_path_factory.mktemp("audit") / "audit.log"
+    options = openid.options(provider, roles="reader=reader, member=member, admin=admin")
+    options |= {"audit": {"path": log, "actions": "queues:delete"}}
+    with servers.service(redis_server.uri, options=options) as running:
+        yield AuditedRoles(running, log, provider)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_administrator_in_another_project_is_recorded_whatever_the_action(
+    roles: AuditedRoles, project: str, way: str
+) -> None:
+    queue = f"/v2/queues/{project}"
+    for home, role in ((project, "member"), ("operations", "admin"), ("operations", "admin")):
+        headers = WAYS[way] | {"Authorization": roles.authorization(role, home)}
+        headers |= {"X-Project-ID": project, "Client-ID": CLIENT}
+        assert httpx.get(f"{roles.running.url}{queue}", headers=headers).status_code == 200
+    assert roles.actions(project) == [("queues:get", queue, "success")] * 2
+
+
+@pytest.mark.parametrize("path", ["/api", "/api/batch"])
+def test_calls_in_a_document_are_recorded_each(
+    roles: AuditedRoles, project: str, path: str
+) -> None:
+    call = {"method": "disconnect", "params": {"user": "ann"}}
+    document = {"commands": [{"info": {}}, {"disconnect": {"user": "ann"}}]}
+    headers = {"Authorization": roles.authorization("member", project)}
+    answer = httpx.post(
+        f"{roles.running.url}{path}", json=call if path == "/api" else document, headers=headers
+    )
+    assert answer.status_code == (403 if path == "/api" else 200)
+    outer = (
+        ("channels:call", path, "denied") if path == "/api" else ("channels:batch", path, "success")
+    )
+    inner = ("channels:disconnect", "/api/disconnect", "denied")
+    assert roles.actions(project) == [outer, inner]
+
+
+def test_request_in_a_frame_is_recorded_as_one_of_http(roles: AuditedRoles, project: str) -> None:
+    reader, member = (roles.authorization(role, project) for role in ("reader", "member"))
+    with api_peer(roles.running, project, binary=False) as peer:
+        for authorization, status in ((reader, 403), (member, 204)):
+            assert peer.ask("authenticate", {"Authorization": authorization}).status == 200
+            assert peer.ask("queue_delete", queue_name="q").status == status
+    path = "/v2/queues/q"
+    assert roles.actions(project) == [
+        ("queues:delete", path, "denied"),
+        ("queues:delete", path, "success"),
+    ]

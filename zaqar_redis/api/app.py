@@ -188,6 +188,8 @@ class App:
             self._access.authenticator,
             subscriptions,
             pushes,
+            self.audit,
+            self.request_ids,
             self._quotas,
         )
         socket_api = WebSocketApi(context, settings.websocket, settings.request_timeout)

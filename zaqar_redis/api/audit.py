@@ -20,16 +20,18 @@ class RequestAudit:
     def record(
         self, action: str, method: str, request: Request[Any, Any], status: int, request_id: str
     ) -> None:
-        """Records a request that is answered with *status*."""
+        """Records a request that is answered with *status*, and the calls in it."""
         if self._log is None:
             return
-        self._log.record(
-            identity=request.identity,
-            action=action,
-            method=method,
-            path=request.path,
-            target_project=request.project,
-            status=status,
-            request_id=request_id,
-            global_request_id=request.global_id,
-        )
+        calls = [call for call in request.calls if self.covers(call[0])]
+        for each, path, outcome in ((action, request.path, status), *calls):
+            self._log.record(
+                identity=request.identity,
+                action=each,
+                method=method,
+                path=path,
+                target_project=request.project,
+                status=outcome,
+                request_id=request_id,
+                global_request_id=request.global_id,
+            )

@@ -46,7 +46,8 @@ class RequestChecks:
         self._identify = access.authenticator.identify
         self._policy = access.policy
         self._quotas = quotas
-        #: project and client by identity, action, headers of both, and, if it has rights, queue
+        #: project and client by identity, action, headers of both, and, if it has rights, queue;
+        #: not of administrators in other projects, who are in the audit log
         self._admitted: dict[_Request, tuple[str, str]] = {}
 
     def check_head(self, method: str, request: Request[Any, Any]) -> None:
@@ -124,14 +125,21 @@ class RequestChecks:
         if named is None and identity.strategy != none.NAME and ADMIN not in identity.roles:
             raise errors.Forbidden(why="The credential belongs to no project.")
         request.project = rules.project_id(named)
+        # Without authentication everybody is in the project that a request names.
+        request.is_foreign = (
+            ADMIN in identity.roles
+            and identity.project != request.project
+            and identity.strategy != none.NAME
+        )
         if target is not None and action is not None:
             self._policy.authorize(identity, action, target)
         elif action is not None:
             self._policy.authorize(identity, action, request.project, queue or "")
-            if len(self._admitted) == _ADMITTED_MAX:
-                self._admitted.clear()
-            key = identity, action, client, project, identity.rights and queue
-            self._admitted[key] = request.project, request.client
+            if not request.is_foreign:
+                if len(self._admitted) == _ADMITTED_MAX:
+                    self._admitted.clear()
+                key = identity, action, client, project, identity.rights and queue
+                self._admitted[key] = request.project, request.client
         quotas = self._quotas
         if quotas is not None and quotas.limits_requests:
             quotas.check_request(request.project)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import abc
 import asyncio
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Any, Generic, TypeVar
 
 from zaqar_redis.auth.identity import NOBODY, Identity
@@ -34,11 +34,13 @@ class Request(abc.ABC, Generic[QueryT, DocumentT]):
     """A request; when a handler sees it, its head was checked and its body was read."""
 
     __slots__ = (
+        "calls",
         "client",
         "data",
         "document",
         "headers",
         "identity",
+        "is_foreign",
         "path",
         "project",
         "query",
@@ -47,6 +49,10 @@ class Request(abc.ABC, Generic[QueryT, DocumentT]):
 
     #: who sends it; `NOBODY` on public routes, and until it is known
     identity: Identity
+    #: an administrator acts for a project that is not its own
+    is_foreign: bool
+    #: of a batch: policy rule, path and HTTP status of what is in it, each once
+    calls: Iterable[tuple[str, str, int]]
     #: as the route's `query` and `body` say; unset where it has none
     query: QueryT
     document: DocumentT
@@ -66,6 +72,8 @@ class Request(abc.ABC, Generic[QueryT, DocumentT]):
         self.identity = NOBODY
         self.project = ""
         self.client = ""
+        self.is_foreign = False
+        self.calls = ()
 
     @property
     @abc.abstractmethod

@@ -139,7 +139,9 @@ class RequestMiddleware:
     ) -> None:
         route = resource.routes.get(req.method) if isinstance(resource, RouteResource) else None
         request: AsgiRequest | None = getattr(req.context, "request", None)
-        if route is not None and request is not None and self._audit.covers(route.action):
+        if route is None or request is None:
+            return
+        if request.is_foreign or self._audit.covers(route.action):
             request_id = resp.get_header(REQUEST_ID) or ""
             self._audit.record(route.action, req.method, request, resp.status_code, request_id)
 

@@ -108,7 +108,7 @@ class PolicyEnforcer:
         self._conf = conf
         self._enforcer = _enforcer(conf)
         self._read = _file_times(conf)
-        self._allowed: set[tuple[Identity, str, str, str]] = set()
+        self._allowed: set[tuple[Identity, str, str, str | None]] = set()
         self._forget_at = 0.0
 
     @property
@@ -116,10 +116,13 @@ class PolicyEnforcer:
         """The names of all rules."""
         return self._enforcer.registered_rules
 
-    def authorize(self, identity: Identity, action: str, project: str, queue: str = "") -> None:
+    def authorize(
+        self, identity: Identity, action: str, project: str, queue: str | None = ""
+    ) -> None:
         """Raises Forbidden unless the identity may do *action* to a resource of *project*.
 
-        *queue*: the name of the queue that it is about, or ''.
+        *queue*: the name of the queue that it is about; '': it is about none, and a right must be
+        for all; None: the caller asks again when it knows.
         """
         now = time.monotonic()
         if now > self._forget_at or len(self._allowed) >= _DECISIONS_MAX:
@@ -134,7 +137,7 @@ class PolicyEnforcer:
         if not self._is_allowed(identity, action, project):
             raise errors.Forbidden(why=_why(identity, action, project))
         if identity.rights and not _has_right(identity, action, queue):
-            place = f" in the queue {queue}" if queue else ""
+            place = f" in the queue {queue}" if queue else " for all queues"
             raise errors.Forbidden(why=f"The rights of this key do not include {action}{place}.")
         self._allowed.add(decision)
 
@@ -249,9 +252,9 @@ def _why(identity: Identity, action: str, project: str) -> str:
     return f"The policy {action} does not allow this to your roles ({roles})."
 
 
-def _has_right(identity: Identity, action: str, queue: str) -> bool:
+def _has_right(identity: Identity, action: str, queue: str | None) -> bool:
     return any(
-        _matches(right.actions, action) and (not queue or fnmatchcase(queue, right.queues))
+        _matches(right.actions, action) and (queue is None or fnmatchcase(queue, right.queues))
         for right in identity.rights
     )
 

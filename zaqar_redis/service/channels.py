@@ -236,6 +236,8 @@ def api_error(error: CommandRejected | errors.Unavailable) -> server_api.ApiErro
 
 def _resources(request: Any) -> Sequence[str]:
     """Returns what a request is about, by the names that rights of keys have patterns for."""
+    if isinstance(request, server_api.BatchRequest):
+        return ()  # each of its commands is about something
     if isinstance(request, server_api.BroadcastRequest):
         return [resource(channel) for channel in request.channels] or [""]
     return [resource(getattr(request, "channel", ""))]

@@ -41,6 +41,9 @@ _STATUS = {
     codes.UNRECOVERABLE.code: 416,
 }
 
+#: `Request.calls`, in their order
+_Calls = dict[tuple[str, str, int], None]
+
 LOG = logging.getLogger(__name__)
 
 
@@ -131,7 +134,7 @@ class ServerApiChecks:
         project = named.decode("latin-1") or identity.project or self._project
         request.identity = identity
         request.project = rules.project_id(project)
-        self._policy.authorize(identity, action, request.project)
+        self._policy.authorize(identity, action, request.project, None)
 
     def _unauthenticated(self, why: str) -> errors.Unauthenticated:
         return errors.Unauthenticated(why=why, challenge=self._challenge)
@@ -174,21 +177,42 @@ class ServerApi(ComposedVerbs):
 
     async def call_legacy(self, request: Request[None, _LegacyRequest]) -> Answer:
         """Calls the method that the document names: Centrifugo's older form."""
-        return await self._call(request.document.method, request, request.document.params)
+        document = request.document
+        return await self._call(document.method, request, document.params, is_named=False)
 
     async def refuse(self, request: Request[None, None], method: str) -> Answer:
         """Refuses a method that does not exist.  Raises NotFound."""
         names = ", ".join(METHODS)
         raise errors.NotFound(why=f"There is no method {method}; the methods are {names}.")
 
-    async def _call(self, method: str, request: Request[None, Any], params: Raw) -> Answer:
+    async def _call(
+        self, method: str, request: Request[None, Any], params: Raw, *, is_named: bool = True
+    ) -> Answer:
+        """*is_named*: the path says which method it is, so that the audit log has it."""
         authorize = partial(self._checks.authorize, request)
+        if method == "batch" or not is_named:
+            calls: _Calls = {}
+            request.calls = calls
+            authorize = partial(self._authorize_call, request, calls)
         channels = ChannelService(self._context.for_project(request.project), authorize)
         answer = await _answer(channels, method, params)
         status = 200
         if "error" in answer and request.header(_ERROR_MODE) == "transport":
             status = _STATUS.get(answer["error"].code, 500)
         return Answer(msgspec.json.encode(answer), status)
+
+    def _authorize_call(
+        self, request: Request[Any, Any], calls: _Calls, action: str, resource: str
+    ) -> None:
+        """Authorizes a call that stands in the body, and notes it for the audit log."""
+        status = 200
+        try:
+            self._checks.authorize(request, action, resource)
+        except errors.Forbidden:
+            status = 403
+            raise
+        finally:
+            calls[action, f"/api/{action.partition(':')[2]}", status] = None
 
 
 async def _answer(channels: ChannelService, method: str, params: Raw) -> dict[str, Any]:

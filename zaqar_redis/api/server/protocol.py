@@ -286,7 +286,7 @@ class HttpProtocol(HttpToolsProtocol):
                 request,
                 request_id,
             )
-        if request.endpoint.is_audited:
+        if request.endpoint.is_audited or request.is_foreign:
             route = request.endpoint.route
             self._app.audit.record(route.action, route.method, request, answer.status, request_id)
         data = self._encode(answer, request.keep_alive, request_id)

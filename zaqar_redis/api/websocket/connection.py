@@ -7,13 +7,14 @@ import asyncio
 import itertools
 import logging
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import msgspec
 from msgspec import UNSET
 
 from zaqar_redis import errors, rules
 from zaqar_redis.api import documents
+from zaqar_redis.api.audit import RequestAudit
 from zaqar_redis.api.checks import RequestChecks
 from zaqar_redis.api.server.outbox import Outbox
 from zaqar_redis.api.websocket import frames
@@ -50,6 +51,8 @@ class ConnectionContext(msgspec.Struct, frozen=True):
     authenticator: Authenticator
     subscriptions: SubscriptionService
     pushes: QueuePushes
+    audit: RequestAudit
+    request_ids: Iterator[str]
     #: None: sockets are not limited
     quotas: QuotaEnforcer | None = None
 
@@ -63,6 +66,7 @@ class ApiConnection:
         "_identity",
         "_is_known",
         "_out",
+        "_performed",
         "_subscriptions",
         "_task",
         "_wants_binary",
@@ -79,6 +83,8 @@ class ApiConnection:
         self._is_known = True
         self._subscriptions: dict[str, SocketSubscription] = {}
         self._task: asyncio.Task[None] | None = None
+        #: the present request, when it is known what it asks for
+        self._performed: tuple[Action, SocketRequest] | None = None
         #: whether the present request is in MessagePack
         self._wants_binary = False
         self.uri = f"websocket:{uuid.uuid4()}"
@@ -87,7 +93,7 @@ class ApiConnection:
 
     async def receive(self, frame: bytes, binary: bool) -> None:
         """Answers the request in a frame."""
-        self._wants_binary = binary
+        self._wants_binary, self._performed = binary, None
         request = docs.RequestFrame()
         expired = False
         try:
@@ -107,6 +113,7 @@ class ApiConnection:
         except Exception:  # the socket goes on
             LOG.exception("unexpected error in a request of a socket", extra={"action": "bug"})
             body, headers = docs.ErrorOut("Unexpected error."), docs.ResponseHeaders(500)
+        self._record(headers.status)
         echo = docs.RequestEcho(request.action, request.body, request.headers)
         self._out.send(frames.encode(docs.ResponseFrame(echo, body, headers), binary))
         self._out.flush({})
@@ -129,12 +136,22 @@ class ApiConnection:
         if queue is not None:
             rules.queue_name(queue)  # it becomes part of a path
         request = self._request(action, headers, body)
+        self._performed = action, request
         request.data = bytes(frame.body)
         checks.check_head(action.method, request)
         admission = checks.admit(request, action.rule, queue)
         if admission is not None:
             await admission
         return await action.run(request, body)
+
+    def _record(self, status: int) -> None:
+        """Records the request in the audit log, if it belongs there."""
+        if self._performed is None:
+            return
+        audit, (action, request) = self._context.audit, self._performed
+        if request.is_foreign or audit.covers(action.rule):
+            request_id = next(self._context.request_ids)
+            audit.record(action.rule, action.method, request, status, request_id)
 
     def _request(
         self, action: Action, headers: docs.FrameHeaders, body: msgspec.Struct
