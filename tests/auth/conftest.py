@@ -38,6 +38,6 @@ def jwt_service(
         "history_ttl": 60,
         "presence": True,
     }
-    options = openid.options(provider, roles="auditor=log, reader=r, member=zaqar-member, admin=a")
+    options = openid.options(provider, roles="reader=r, member=zaqar-member, admin=a")
     with servers.service(redis_server.uri, options=options | {"channels": channels}) as running:
         yield running

@@ -9,6 +9,7 @@ import pytest
 
 from tests.conventions.test_sample_config import SAMPLE
 from tests.support.command_line import CommandLine
+from zaqar_redis.conf.groups import WEBSOCKET
 
 WRONG = """
 admin_mode = true
@@ -69,6 +70,15 @@ def test_commands_refuse_a_configuration_with_unknown_names(
     assert list(home.iterdir()) == []
 
 
+_JWT = """
+[auth]
+strategy = jwt
+[auth:jwt]
+issuer = https://id.example.org
+audience = zaqar
+"""
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -83,6 +93,15 @@ def test_commands_refuse_a_configuration_with_unknown_names(
         ("[quota]\nqueues = -2", "[quota] queues"),
         ("[channels]\ntoken_rsa_public_key = x", "[channels] token_rsa_public_key"),
         ("[channels]\nuris = redis://u:geheim@h?nonsense=1", "[channels] uris"),
+        (f"[{WEBSOCKET}]\nport = 8888", "port: 8888 is the port of the whole service"),
+        (
+            "[audit]\nactions = queues:*, queue:delete",
+            '[audit] actions: the policy has no rule "qu',
+        ),
+        (
+            f"{_JWT}roles = raeder=x, member=y",
+            'roles: no rule of the policy names the role "raeder"',
+        ),
         ("no = group", "{}"),
     ],
 )

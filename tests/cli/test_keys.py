@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import datetime
+import getpass
+import json
 from pathlib import Path
 
 import pytest
@@ -140,3 +142,50 @@ def test_service_with_unknown_strategy_does_not_start(home: Path) -> None:
     config.write_text("[auth]\nstrategy = keys\n")
     shell = CommandLine(["--config-file", str(config), "--storage", "memory://"])
     assert '"keys"' in shell.refused("serve")
+
+
+def test_other_seal_key_than_that_of_the_keys_is_refused_unless_it_is_new(
+    shell: CommandLine, tmp_path: Path
+) -> None:
+    first = shell.shown("key", "create", "billing")
+    (tmp_path / "service.conf").write_text("[auth]\nseal_key = another key, for the tests\n")
+    for words in (("create", "till"), ("rotate", first["id"])):
+        assert "say --new-seal-key" in shell.refused("key", *words)
+    assert [key["id"] for key in shell.shown("key", "list")] == [first["id"]]
+    shell.shown("key", "rotate", first["id"], "--new-seal-key")
+    shell.shown("key", "create", "till")  # one fits
+
+
+def test_expired_key_is_not_rotated(shell: CommandLine) -> None:
+    key = shell.shown("key", "create", "billing", "--expires", "1s")["id"]
+    servers.wait_for(
+        lambda: "has expired" in shell.run("key", "rotate", key).stderr, "the end of the key"
+    )
+
+
+def test_changes_are_in_the_audit_log_of_the_configuration(
+    shell: CommandLine, tmp_path: Path
+) -> None:
+    log = tmp_path / "audit.log"
+    with (tmp_path / "service.conf").open("a") as config:
+        config.write(f"[audit]\npath = {log}\n")
+    key = shell.shown("key", "create", "billing", "--project", "shop")["id"]
+    for verb in ("show", "rotate", "disable", "enable"):
+        shell.done("key", verb, key)
+    shell.done("key", "delete", key, "--yes")
+    shell.done("quota", "set", "shop", "--queues", "5")
+    events = [json.loads(line) for line in log.read_text().splitlines()]
+    verbs = ("create", "rotate", "disable", "enable", "delete")
+    assert [(each["action"], each["path"]) for each in events] == [
+        *((f"keys:{verb}", f"/keys/{key}") for verb in verbs),
+        ("quotas:update", "/v2/quotas/shop"),
+    ]
+    assert {each["user"] for each in events} == {getpass.getuser()}
+    assert {each["target_project"] for each in events[:5]} == {"shop"}
+
+
+@pytest.mark.parametrize("pattern", ["orders[a", "[]", "a" * 65, "or ders"])
+def test_pattern_that_is_none_of_queues_is_refused(shell: CommandLine, pattern: str) -> None:
+    refused = shell.run("key", "create", "till", "--right", f"{pattern}:messages:create")
+    assert refused.returncode == 2
+    assert "is no pattern of queue names" in refused.stderr

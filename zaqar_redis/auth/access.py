@@ -25,9 +25,9 @@ class Access(NamedTuple):
     has_admins: bool
 
 
-def open_access(*, is_admin: bool = False) -> Access:
-    """Returns the access of everybody; *is_admin*: as an administrator."""
-    return Access(Authenticator([NoneStrategy(is_admin)]), PolicyEnforcer(), is_admin)
+def open_access(*, is_admin: bool = False, user: str = "") -> Access:
+    """Returns the access of everybody, who is *user*; *is_admin*: as an administrator."""
+    return Access(Authenticator([NoneStrategy(is_admin, user)]), PolicyEnforcer(), is_admin)
 
 
 def create(name: str, context: StrategyContext) -> AuthStrategy:

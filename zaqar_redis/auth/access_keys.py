@@ -144,6 +144,14 @@ class SecretSeal:
         except (InvalidTag, ValueError):  # ValueError: too short for a nonce
             raise WrongSealKey from None
 
+    def fits(self, key: AccessKey) -> bool:
+        """Returns whether it can unseal the key's secret."""
+        try:
+            self.unseal(key)
+        except WrongSealKey:
+            return False
+        return True
+
 
 def new_id() -> str:
     return ID_PREFIX + secrets.token_hex(_ID_BYTES)

@@ -16,8 +16,9 @@ _IDENTITIES_MAX = 8192
 class NoneStrategy:
     challenge = ""
 
-    def __init__(self, is_admin: bool) -> None:
-        """*is_admin*: everybody is an administrator, too."""
+    def __init__(self, is_admin: bool, user: str = "") -> None:
+        """*is_admin*: everybody is an administrator, too.  *user*: who everybody is."""
+        self._user = user
         self._roles = with_implied(frozenset((ADMIN if is_admin else MEMBER,)))
         self._identity = functools.lru_cache(_IDENTITIES_MAX)(self._create)
 
@@ -26,7 +27,10 @@ class NoneStrategy:
 
     def _create(self, project: bytes | None) -> Identity:
         return Identity(
-            project=(project or b"").decode("latin-1"), user="", roles=self._roles, strategy=NAME
+            project=(project or b"").decode("latin-1"),
+            user=self._user,
+            roles=self._roles,
+            strategy=NAME,
         )
 
     async def start(self) -> None:

@@ -11,6 +11,7 @@ import difflib
 import functools
 import json
 import logging
+import re
 import time
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
@@ -26,6 +27,8 @@ LOG = logging.getLogger(__name__)
 
 #: Seconds until a changed policy file counts; oslo.policy looks at it then.
 RELOAD_INTERVAL = 5.0
+#: A role in a rule.
+_ROLE = re.compile(r"\brole:([^\s()]+)")
 #: Decisions that a process remembers: some MB.
 _DECISIONS_MAX = 65_536
 
@@ -115,6 +118,12 @@ class PolicyEnforcer:
     def rules(self) -> Iterable[str]:
         """The names of all rules."""
         return self._enforcer.registered_rules
+
+    @property
+    def roles(self) -> frozenset[str]:
+        """The roles that rules name, in lower case."""
+        texts = map(str, self._enforcer.rules.values())
+        return frozenset(role.lower() for text in texts for role in _ROLE.findall(text))
 
     def authorize(
         self, identity: Identity, action: str, project: str, queue: str | None = ""

@@ -11,7 +11,9 @@ import argparse
 import asyncio
 import contextlib
 import enum
+import getpass
 import logging
+import os
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
@@ -22,6 +24,7 @@ import msgspec
 from zaqar_redis import conf as configuration
 from zaqar_redis import errors
 from zaqar_redis.api.app import App
+from zaqar_redis.auth.access import open_access
 from zaqar_redis.auth.access_keys import AccessKeys
 from zaqar_redis.cli import service_factory, target
 from zaqar_redis.cli.target import CommandTarget
@@ -179,6 +182,14 @@ def _retry_after(answer: httpx.Response) -> float:
     return max(_RETRY_DELAY_SECONDS, float(text)) if text.isdecimal() else _RETRY_DELAY_SECONDS
 
 
+def operator() -> str:
+    """Returns the user of the operating system who runs the command."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container may have none with this number
+        return str(os.getuid())
+
+
 def _quiet_logging(channels: bool = False) -> None:
     for logger_name in ("httpx", "zaqar_redis"):  # a command prints its result, no log
         logging.getLogger(logger_name).setLevel(logging.WARNING)
@@ -292,7 +303,9 @@ def _in_process(
             service_factory.channels(conf, uri, for_command=True) if channels else None
         )
         driver = service_factory.driver(conf, uri)()
-        app = App(driver, settings, create_channels, for_command=True)
+        everybody = open_access(is_admin=True, user=operator())
+        audit = service_factory.command_audit(conf)
+        app = App(driver, settings, create_channels, everybody, audit, for_command=True)
         try:
             runner.run(app.process_startup, None, None)
             yield app

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import itertools
 import re
 from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager
@@ -19,8 +20,10 @@ from zaqar_redis import clock, errors, rules
 from zaqar_redis import conf as configuration
 from zaqar_redis.auth import access_keys, policy
 from zaqar_redis.auth.access_keys import AccessKey, AccessKeys, AccessKeySettings, SecretSeal
-from zaqar_redis.auth.identity import ADMIN, MEMBER, READER, Right
-from zaqar_redis.cli.api import CommandFailed, open_access_keys
+from zaqar_redis.auth.audit import AuditLog
+from zaqar_redis.auth.identity import ADMIN, MEMBER, READER, Identity, Right, with_implied
+from zaqar_redis.cli import service_factory
+from zaqar_redis.cli.api import CommandFailed, open_access_keys, operator
 from zaqar_redis.cli.base import Column, DestructiveCommand, Row, Table, TargetCommand, table
 from zaqar_redis.runner import Runner
 
@@ -29,7 +32,7 @@ T = TypeVar("T")
 #: Keys that are read at once.
 _PAGE_SIZE = 500
 _USER_MAX = 255
-_QUEUE_GLOB = re.compile(rf"[A-Za-z0-9_.*?\[\]!-]{{1,{rules.QUEUE_NAME_MAX}}}")
+_QUEUE_GLOB = re.compile(r"(?:[A-Za-z0-9_.*?-]|\[!?[A-Za-z0-9_.-]+\])+")
 _DURATION = re.compile(r"(\d{1,4})([smhdw])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _COLUMNS = (
@@ -48,9 +51,11 @@ _COLUMNS = (
 class OpenKeys:
     """The access keys of the store; its methods block."""
 
-    def __init__(self, keys: AccessKeys, runner: Runner) -> None:
+    def __init__(self, keys: AccessKeys, runner: Runner, audit: AuditLog | None) -> None:
+        """*audit*: None: changes are not recorded."""
         self.all = keys
         self._runner = runner
+        self._audit = audit
 
     def run(self, verb: Awaitable[T]) -> T:
         async def awaited() -> T:
@@ -64,6 +69,22 @@ class OpenKeys:
         if found is None:
             raise no_key(key_id)
         return found
+
+    def record(self, verb: str, key: AccessKey) -> None:
+        """Records a change in the audit log."""
+        if self._audit is not None:
+            self._audit.record(
+                identity=Identity(
+                    "", operator(), with_implied(frozenset((ADMIN,))), strategy="none"
+                ),
+                action=f"keys:{verb}",
+                method="",
+                path=f"/keys/{key.id}",
+                target_project=key.project,
+                status=200,
+                request_id="",
+                global_request_id="",
+            )
 
     def each(self) -> Iterator[AccessKey]:
         page = self.run(self.all.list("", _PAGE_SIZE))
@@ -81,13 +102,42 @@ class KeyCommand(TargetCommand):
 
     @contextmanager
     def open_keys(self, parsed: argparse.Namespace) -> Iterator[OpenKeys]:
-        with open_access_keys(parsed, self.target) as (keys, runner):
-            yield OpenKeys(keys, runner)
+        settings = service_factory.command_audit(configuration.load([], parsed.config_file))
+        audit = AuditLog(settings) if settings is not None else None
+        try:
+            with open_access_keys(parsed, self.target) as (keys, runner):
+                yield OpenKeys(keys, runner, audit)
+        finally:
+            if audit is not None:
+                audit.close()
+
+
+class SealCommand(KeyCommand):
+    """Base of the commands that create secrets."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            "--new-seal-key",
+            action="store_true",
+            help="the seal key was changed: the keys that there are need not fit it",
+        )
+        return parser
 
     def seal(self, parsed: argparse.Namespace) -> SecretSeal:
         """Raises BadConfiguration without a seal key."""
         conf = configuration.load([], parsed.config_file)
         return SecretSeal(configuration.settings(conf, AccessKeySettings))
+
+    def check_seal(self, parsed: argparse.Namespace, keys: OpenKeys, seal: SecretSeal) -> None:
+        """Raises CommandFailed when services could not unseal what this one seals."""
+        found = list(itertools.islice(keys.each(), _PAGE_SIZE))
+        if found and not parsed.new_seal_key and not any(map(seal.fits, found)):
+            raise CommandFailed(
+                "[auth] seal_key is another than that of the access keys in the store: services "
+                "would refuse the new secret. Give the configuration of the services; if you have "
+                "changed it there, too, say --new-seal-key, and rotate all keys"
+            )
 
 
 class OneKeyCommand(KeyCommand):
@@ -99,7 +149,7 @@ class OneKeyCommand(KeyCommand):
         return parser
 
 
-class CreateKey(KeyCommand, ShowOne):
+class CreateKey(SealCommand, ShowOne):
     """Create an access key, and show its secret, once.
 
     Clients send "Authorization: Bearer TOKEN", or the id and the secret as user and password
@@ -163,7 +213,9 @@ class CreateKey(KeyCommand, ShowOne):
         )
         sealed = msgspec.structs.replace(key, sealed_secret=seal.seal(key, secret))
         with self.open_keys(parsed_args) as keys:
+            self.check_seal(parsed_args, keys, seal)
             keys.run(keys.all.create(sealed))
+            keys.record("create", key)
         return _with_secret(key, secret, parsed_args)
 
 
@@ -198,7 +250,7 @@ class ShowKey(OneKeyCommand, ShowOne):
         return names, values
 
 
-class RotateKey(OneKeyCommand, ShowOne):
+class RotateKey(OneKeyCommand, SealCommand, ShowOne):
     """Give an access key a new secret, and show it, once.
 
     Services refuse the old one after five seconds. Example:
@@ -210,8 +262,12 @@ class RotateKey(OneKeyCommand, ShowOne):
         seal, secret = self.seal(parsed_args), access_keys.new_secret()
         with self.open_keys(parsed_args) as keys:
             key = keys.get(parsed_args.key)
+            if key.expires and key.expires <= clock.process():
+                raise CommandFailed(f"the access key {key.id} has expired; create another one")
+            self.check_seal(parsed_args, keys, seal)
             if not keys.run(keys.all.set_secret(key.id, seal.seal(key, secret))):
                 raise no_key(key.id)
+            keys.record("rotate", key)
         return _with_secret(key, secret, parsed_args)
 
 
@@ -225,8 +281,10 @@ class DisableKey(OneKeyCommand):
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         with self.open_keys(parsed_args) as keys:
-            if not keys.run(keys.all.set_disabled(parsed_args.key, self.is_disabled)):
-                raise no_key(parsed_args.key)
+            key = keys.get(parsed_args.key)
+            if not keys.run(keys.all.set_disabled(key.id, self.is_disabled)):
+                raise no_key(key.id)
+            keys.record("disable" if self.is_disabled else "enable", key)
 
 
 class EnableKey(DisableKey):
@@ -247,14 +305,16 @@ class DeleteKey(OneKeyCommand, DestructiveCommand):
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         self.confirm(parsed_args, f"Delete the access key {parsed_args.key}")
         with self.open_keys(parsed_args) as keys:
-            if not keys.run(keys.all.delete(parsed_args.key)):
-                raise no_key(parsed_args.key)
+            key = keys.get(parsed_args.key)
+            if not keys.run(keys.all.delete(key.id)):
+                raise no_key(key.id)
+            keys.record("delete", key)
 
 
 def parse_right(text: str) -> Right:
     """Parses ``QUEUES:ACTION[,ACTION]``.  Raises ArgumentTypeError."""
     queues, _, actions = text.partition(":")
-    if not _QUEUE_GLOB.fullmatch(queues):
+    if len(queues) > rules.QUEUE_NAME_MAX or not _QUEUE_GLOB.fullmatch(queues):
         raise argparse.ArgumentTypeError(
             f'"{queues}" is no pattern of queue names: write e.g. orders-*:messages:create'
         )

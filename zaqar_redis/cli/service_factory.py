@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+import fnmatch
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from urllib.parse import urlsplit
 
@@ -23,6 +24,7 @@ from zaqar_redis.auth import key_checks, tickets
 from zaqar_redis.auth.access import Access
 from zaqar_redis.auth.audit import AuditLog, AuditSettings
 from zaqar_redis.auth.jwt_tokens import JwtSettings
+from zaqar_redis.auth.policy import PolicyEnforcer
 from zaqar_redis.auth.strategy import StrategyContext
 from zaqar_redis.auth.tokens import TokenSettings
 from zaqar_redis.conf import channels as channel_options
@@ -68,7 +70,7 @@ def problems(conf: cfg.ConfigOpts) -> list[str]:
 
 
 def _server(conf: cfg.ConfigOpts) -> None:
-    if found := list(checks.check_authentication(conf)):
+    if found := [*checks.check_authentication(conf), *checks.check_ports(conf)]:
         raise errors.BadConfiguration("\n".join(found))
 
 
@@ -85,8 +87,34 @@ def _channels(conf: cfg.ConfigOpts) -> None:
 
 
 def _access(conf: cfg.ConfigOpts) -> None:
-    access(conf, _uri(conf))
+    policy = access(conf, _uri(conf)).policy
+    found = list(_check_roles(conf, policy)) + list(_check_audit(conf, policy))
+    if found:
+        raise errors.BadConfiguration("\n".join(found))
     AuditLog(configuration.settings(conf, AuditSettings)).close()
+
+
+def command_audit(conf: cfg.ConfigOpts) -> AuditSettings | None:
+    """Returns where commands that work on the store are recorded; None: there is no file."""
+    settings = configuration.settings(conf, AuditSettings)
+    return settings if settings.audit_file else None
+
+
+def _check_roles(conf: cfg.ConfigOpts, policy: PolicyEnforcer) -> Iterator[str]:
+    if "jwt" not in configuration.settings(conf, AuthSettings).strategy:
+        return
+    for each in configuration.settings(conf, JwtSettings).roles:
+        role = each.partition("=")[0]
+        if role.lower() not in policy.roles:
+            # Stock's rules let every role write that is not the reader's: a misspelt one, too.
+            known = ", ".join(sorted(policy.roles))
+            yield f'[auth:jwt] roles: no rule of the policy names the role "{role}", but {known}'
+
+
+def _check_audit(conf: cfg.ConfigOpts, policy: PolicyEnforcer) -> Iterator[str]:
+    for glob in configuration.settings(conf, AuditSettings).audit_actions:
+        if not fnmatch.filter(policy.rules, glob):
+            yield f'[audit] actions: the policy has no rule "{glob}"; there is e.g. queues:delete'
 
 
 def _uri(conf: cfg.ConfigOpts) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from oslo_config import cfg
 
-from zaqar_redis.conf.groups import CHANNELS, LISTEN
+from zaqar_redis.conf.groups import CHANNELS, LISTEN, WEBSOCKET
 from zaqar_redis.keyspace import uris
 from zaqar_redis.realtime.node.queue_channels import QueueChannelOptions
 from zaqar_redis.realtime.session.namespaces import NAME, ChannelOptions
@@ -31,6 +31,13 @@ def check_authentication(conf: cfg.ConfigOpts) -> Iterator[str]:
             "who reaches the service could act for every project; choose another strategy than "
             "none, bind to 127.0.0.1, or say --insecure"
         )
+
+
+def check_ports(conf: cfg.ConfigOpts) -> Iterator[str]:
+    """Yields what is wrong with the ports that the service listens on."""
+    port = conf[WEBSOCKET].port
+    if port and port == conf[LISTEN].port:
+        yield f"[{WEBSOCKET}] port: {port} is the port of the whole service, which has /v2/ws"
 
 
 def _is_loopback(host: str) -> bool:
