@@ -27,7 +27,7 @@ _ACCEPTED = frozenset((b"*/*", b"application/json"))
 
 #: Requests that a process remembers to have admitted: some MB.
 _ADMITTED_MAX = 16_384
-_Request = tuple[Identity, str | None, bytes | None, bytes | None, object]
+_Request = tuple[Identity | None, str | None, bytes | None, bytes | None, object]
 
 
 class RequestChecks:
@@ -44,11 +44,13 @@ class RequestChecks:
         self._limits = limits
         self._signer = signer
         self._identify = access.authenticator.identify
+        self._is_open = access.authenticator.is_open
         self._policy = access.policy
         self._quotas = quotas
-        #: project and client by identity, action, headers of both, and, if it has rights, queue;
-        #: not of administrators in other projects, who are in the audit log
-        self._admitted: dict[_Request, tuple[str, str]] = {}
+        #: identity, project and client by identity (None without authentication), action, headers
+        #: of both, and, if it has rights, queue; not of administrators in other projects, who are
+        #: in the audit log
+        self._admitted: dict[_Request, tuple[Identity, str, str]] = {}
 
     def check_head(self, method: str, request: Request[Any, Any]) -> None:
         """Raises what is wrong with a request, whoever sends it."""
@@ -82,18 +84,21 @@ class RequestChecks:
         headers = request.headers
         if b"url-signature" in headers:  # the signature was checked: it says what is allowed
             found: Any = _signed_identity(project_header(headers))
+        elif self._is_open:
+            found = None  # the headers below say it all, and are looked up once
         else:
             found = self._identify(request)
             if type(found) is not Identity:
                 return self._admit_later(found, request, action, queue, target)
         client, project = headers.get(b"client-id"), project_header(headers)
         # The name of the queue matters to rights alone.
-        known = self._admitted.get((found, action, client, project, found.rights and queue))
+        about = found.rights and queue if found else ()
+        known = self._admitted.get((found, action, client, project, about))
         if known is None or target is not None:
-            self._authorize(found, request, action, queue, target)
+            identity: Any = self._identify(request) if found is None else found
+            self._authorize(identity, request, action, queue, target)
         else:
-            request.identity = found
-            request.project, request.client = known
+            request.identity, request.project, request.client = known
             quotas = self._quotas
             if quotas is not None and quotas.limits_requests:
                 quotas.check_request(request.project)
@@ -138,8 +143,9 @@ class RequestChecks:
             if not request.is_foreign:
                 if len(self._admitted) == _ADMITTED_MAX:
                     self._admitted.clear()
-                key = identity, action, client, project, identity.rights and queue
-                self._admitted[key] = request.project, request.client
+                asked = None if identity.strategy == none.NAME else identity
+                key = asked, action, client, project, identity.rights and queue
+                self._admitted[key] = identity, request.project, request.client
         quotas = self._quotas
         if quotas is not None and quotas.limits_requests:
             quotas.check_request(request.project)

@@ -33,26 +33,14 @@ TEXT = "text/plain; charset=utf-8"
 class Request(abc.ABC, Generic[QueryT, DocumentT]):
     """A request; when a handler sees it, its head was checked and its body was read."""
 
-    __slots__ = (
-        "calls",
-        "client",
-        "data",
-        "document",
-        "headers",
-        "identity",
-        "is_foreign",
-        "path",
-        "project",
-        "query",
-        "query_string",
-    )
-
     #: who sends it; `NOBODY` on public routes, and until it is known
-    identity: Identity
+    identity: Identity = NOBODY
+    project = ""
+    client = ""
     #: an administrator acts for a project that is not its own
-    is_foreign: bool
+    is_foreign = False
     #: of a batch: policy rule, path and HTTP status of what is in it, each once
-    calls: Iterable[tuple[str, str, int]]
+    calls: Iterable[tuple[str, str, int]] = ()
     #: as the route's `query` and `body` say; unset where it has none
     query: QueryT
     document: DocumentT
@@ -69,11 +57,6 @@ class Request(abc.ABC, Generic[QueryT, DocumentT]):
         self.query_string = query_string
         self.headers = headers
         self.data = data
-        self.identity = NOBODY
-        self.project = ""
-        self.client = ""
-        self.is_foreign = False
-        self.calls = ()
 
     @property
     @abc.abstractmethod

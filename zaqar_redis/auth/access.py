@@ -10,6 +10,7 @@ from stevedore import DriverManager
 from stevedore.exception import NoMatches
 
 from zaqar_redis import errors
+from zaqar_redis.auth import none
 from zaqar_redis.auth.none import NoneStrategy
 from zaqar_redis.auth.policy import PolicyEnforcer
 from zaqar_redis.auth.strategy import Authenticator, AuthStrategy, StrategyContext
@@ -27,7 +28,8 @@ class Access(NamedTuple):
 
 def open_access(*, is_admin: bool = False, user: str = "") -> Access:
     """Returns the access of everybody, who is *user*; *is_admin*: as an administrator."""
-    return Access(Authenticator([NoneStrategy(is_admin, user)]), PolicyEnforcer(), is_admin)
+    authenticator = Authenticator([NoneStrategy(is_admin, user)], is_open=True)
+    return Access(authenticator, PolicyEnforcer(), is_admin)
 
 
 def create(name: str, context: StrategyContext) -> AuthStrategy:
@@ -43,5 +45,7 @@ def create(name: str, context: StrategyContext) -> AuthStrategy:
 def load(names: Sequence[str], context: StrategyContext) -> Access:
     """Returns the access with these strategies.  Raises BadConfiguration."""
     strategies = [create(name, context) for name in names]
-    has_admins = context.conf.admin_mode or "none" not in names
-    return Access(Authenticator(strategies), PolicyEnforcer(context.conf), has_admins)
+    is_open = none.NAME in names  # then it is the only one
+    has_admins = context.conf.admin_mode or not is_open
+    authenticator = Authenticator(strategies, is_open=is_open)
+    return Access(authenticator, PolicyEnforcer(context.conf), has_admins)

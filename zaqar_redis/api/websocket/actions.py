@@ -49,8 +49,6 @@ class Subscriber(Protocol):
 class SocketRequest(Request[None, Any]):
     """A request in a frame."""
 
-    __slots__ = ("subscriber",)
-
     def __init__(self, path: str, headers: dict[bytes, bytes], subscriber: Subscriber) -> None:
         super().__init__(path, "", headers)
         self.subscriber = subscriber
