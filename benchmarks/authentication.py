@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import uuid
 from collections.abc import Callable, Mapping
 
 from benchmarks.support import deployment
@@ -24,7 +25,8 @@ from zaqar_redis.benchmarks import report
 Options = dict[str, dict[str, object]]
 #: Returns the headers of a request.
 Credential = Callable[[servers.RedisServer], Mapping[str, str]]
-_PROJECT = "bench"
+#: As long as that without authentication, and as one of Keystone.
+_PROJECT = f"bench-{uuid.uuid4().hex}"
 
 
 def _none(stack: contextlib.ExitStack) -> tuple[Options, Credential]:
