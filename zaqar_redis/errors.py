@@ -119,7 +119,13 @@ class QuotaExceeded(Forbidden):
     )
     code, title = 1203, "Quota exceeded"
     # What is stored is measured as often.
-    retry = 10
+    retry: int | None = 10
+
+    def __init__(self, *, limit: int, more: int, **fields: object) -> None:
+        """*limit*: of the quota.  *more*: than *limit*: it will never fit."""
+        super().__init__(limit=limit, more=more, **fields)
+        if more > limit:
+            self.retry = None
 
 
 class MessageClaimed(Forbidden):

@@ -187,6 +187,8 @@ def test_post_beyond_the_quota_of_messages_stores_nothing(small: ZaqarTestClient
     answer = small.post("q", {"body": 3}, {"body": 4})
     refused(answer, 403, '"messages"', small.project, "is 3", "2 are used", "add 2")
     assert answer.json()["title"] == "Quota exceeded"
+    assert answer.headers["retry-after"] == "10"
+    assert "retry-after" not in small.post("q", *[{"body": 3}] * 4).headers  # it can never fit
     assert small.counts("q") == (2, 0, 2)
     small.send("q", 3)
     refused(small.post("q", {"body": 4}), 403, "messages")

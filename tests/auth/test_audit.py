@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import httpx
 import pytest
 from pycadf import cadftype
 
+from tests.auth.key_clients import OPTIONS, key_operator
 from tests.support import openid, servers
 from tests.support.openid import OpenIdProvider
 from tests.support.raw_http import CLIENT
@@ -92,6 +94,7 @@ def test_event_says_who_did_what_to_which_resource(
         "global_request_id": _GLOBAL_ID,
         "strategy": "none",
         "user": "",
+        "credential": "",
         "project": "p",
         "roles": ["admin", "member", "reader"],
         "action": "queues:create",
@@ -201,6 +204,33 @@ def test_administrator_in_another_project_is_recorded_whatever_the_action(
     assert roles.actions(project) == [("queues:get", queue, "success")] * 2
 
 
+def test_administrator_who_calls_the_server_api_for_another_project_is_recorded(
+    roles: AuditedRoles, project: str
+) -> None:
+    headers = {"Authorization": roles.authorization("admin", "operations"), "X-Project-ID": project}
+    publish = {"channel": "news", "data": 1}
+    for path, document in (("publish", publish), ("batch", {"commands": [{"publish": publish}]})):
+        answer = httpx.post(f"{roles.running.url}/api/{path}", json=document, headers=headers)
+        assert answer.status_code == 200
+    published = ("channels:publish", "/api/publish", "success")
+    batch = ("channels:batch", "/api/batch", "success")
+    assert roles.actions(project) == [published, batch, published]
+
+
+def test_event_about_a_quota_has_the_project_of_the_quota(
+    roles: AuditedRoles, project: str
+) -> None:
+    authorization, path = roles.authorization("admin", "operations"), f"/v2/quotas/{project}"
+    headers = {"Authorization": authorization, "Client-ID": CLIENT}
+    for method, status in (("PUT", 200), ("GET", 200)):
+        answer = httpx.request(method, f"{roles.running.url}{path}", json={}, headers=headers)
+        assert answer.status_code == status
+    assert roles.actions(project) == [
+        ("quotas:update", path, "success"),
+        ("quotas:get", path, "success"),
+    ]
+
+
 @pytest.mark.parametrize("path", ["/api", "/api/batch"])
 def test_calls_in_a_document_are_recorded_each(
     roles: AuditedRoles, project: str, path: str
@@ -230,3 +260,34 @@ def test_request_in_a_frame_is_recorded_as_one_of_http(roles: AuditedRoles, proj
         ("queues:delete", path, "denied"),
         ("queues:delete", path, "success"),
     ]
+
+
+def test_event_names_the_access_key(redis_server: servers.RedisServer, tmp_path: Path) -> None:
+    log, project = tmp_path / "audit.log", f"project-{tmp_path.name}"
+    options = OPTIONS | {"audit": {"path": log, "actions": "queues:get_all"}}
+    with (
+        servers.service(redis_server.uri, options=options) as running,
+        key_operator(redis_server.uri) as operator,
+    ):
+        key = operator.create(project=project)
+        headers = key.bearer | {"Client-ID": CLIENT}
+        assert httpx.get(f"{running.url}/v2/queues", headers=headers).status_code == 200
+    [event] = map(json.loads, log.read_text().splitlines())
+    assert (event["user"], event["credential"]) == ("a program", key.id)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_event_that_cannot_be_written_is_in_the_log_of_the_service(
+    redis_server: servers.RedisServer, tmp_path: Path, project: str, way: str
+) -> None:
+    folder = tmp_path / "audit"
+    folder.mkdir()
+    options = {"audit": {"path": folder / "audit.log", "actions": "*"}}
+    with servers.service(redis_server.uri, options=options) as running:
+        audited = AuditedService(running.url, folder / "audit.log")
+        shutil.rmtree(folder)
+        path = f"/v2/queues/{project}"
+        assert audited.ask("PUT", path, **WAYS[way]).status_code == 201
+        [line] = [each for each in running.log.read_text().splitlines() if path in each]
+    assert "the audit log cannot be written: " in line
+    assert '"action":"queues:create"' in line

@@ -60,7 +60,7 @@ def test_channel_that_no_right_names_is_refused(harness: NodeHarness, channel: s
         ("history", {"channel": channel}),
         ("presence", {"channel": channel}),
     ):
-        with pytest.raises(errors.Forbidden, match="in the queue secret"):
+        with pytest.raises(errors.Forbidden, match="for secret"):
             call(harness, service, method, **document)
         replies = call(harness, service, "batch", commands=[{method: document}]).replies
         assert [reply["error"].code for reply in replies] == [103]

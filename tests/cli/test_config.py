@@ -155,3 +155,13 @@ def test_config_show_names_origins_and_hides_secrets(
     assert shown["channels", "token_hmac_secret_key"] == ("", "default")
     assert shown["channels:chat", "presence"] == ("True", str(one))
     assert "geheim" not in str(rows)
+
+
+def test_config_check_accepts_roles_that_its_policy_does_not_name(
+    in_process: CommandLine, tmp_path: Path
+) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text('"admin_or_writer": "rule:admin_or_owner"\n')
+    file = tmp_path / "zaqar_redis.conf"
+    file.write_text(f"{_JWT}[oslo_policy]\npolicy_file = {policy}\n")
+    assert "no problems" in in_process.done("config", "check", "--config-file", str(file))

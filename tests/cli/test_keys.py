@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import datetime
-import getpass
 import json
+import os
+import pwd
 from pathlib import Path
 
 import pytest
@@ -180,8 +181,20 @@ def test_changes_are_in_the_audit_log_of_the_configuration(
         *((f"keys:{verb}", f"/keys/{key}") for verb in verbs),
         ("quotas:update", "/v2/quotas/shop"),
     ]
-    assert {each["user"] for each in events} == {getpass.getuser()}
+    assert {each["user"] for each in events} == {pwd.getpwuid(os.getuid()).pw_name}
     assert {each["target_project"] for each in events[:5]} == {"shop"}
+
+
+def test_secret_is_shown_when_the_audit_log_cannot_be_written(
+    shell: CommandLine, tmp_path: Path
+) -> None:
+    with (tmp_path / "service.conf").open("a") as config:
+        config.write("[audit]\npath = /dev/full\n")
+    created = shell.run("key", "create", "billing", "-f", "json")
+    key = json.loads(created.stdout)
+    assert key["secret"]
+    assert f'"path":"/keys/{key["id"]}"' in created.stderr
+    assert "Traceback" not in created.stderr
 
 
 @pytest.mark.parametrize("pattern", ["orders[a", "[]", "a" * 65, "or ders"])

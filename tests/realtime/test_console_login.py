@@ -132,7 +132,7 @@ def test_access_key_signs_in_with_its_rights(
     page.goto(f"{service.url}/console/#/queues/others")
     page.get_by_label("Data, as JSON").fill("1")
     page.get_by_role("button", name="Post").click()
-    expect(page.locator(".publish [role=status]")).to_contain_text("in the queue others")
+    expect(page.locator(".publish [role=status]")).to_contain_text("for others")
 
 
 def test_member_writes_in_the_own_project_only(

@@ -38,3 +38,15 @@ def test_socket_that_authenticates_for_another_project_counts_for_that(
         assert first.ask("authenticate", other).status == 403  # and is what it was
         assert second.ask("authenticate").status == 403
         assert first.ask("authenticate").status == 200
+
+
+def test_socket_that_does_not_authenticate_counts_with_its_first_request(
+    redis_server: servers.RedisServer, project: str
+) -> None:
+    with (
+        servers.service(redis_server.uri, options={"quota": {"sockets": 1}}) as running,
+        api_peer(running, project) as first,
+        api_peer(running, project) as second,
+    ):
+        assert first.ask("queue_list").status == 200
+        assert second.ask("queue_list").status == 403

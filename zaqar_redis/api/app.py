@@ -32,7 +32,7 @@ from zaqar_redis.api.websocket.connection import ConnectionContext
 from zaqar_redis.api.websocket.front_end import WebSocketApi, WebSocketSettings
 from zaqar_redis.api.websocket.pushes import QueuePushes
 from zaqar_redis.auth.access import Access, open_access
-from zaqar_redis.auth.audit import AuditLog, AuditSettings
+from zaqar_redis.auth.audit import AuditLog
 from zaqar_redis.auth.policy import RELOAD_INTERVAL
 from zaqar_redis.auth.signed_urls import UrlSigner
 from zaqar_redis.service.claims import ClaimService
@@ -111,14 +111,15 @@ class App:
         settings: ApiSettings,
         channels: Callable[[Access, QueueChannelService], ChannelsFrontEnd | None] | None = None,
         access: Access | None = None,
-        audit: AuditSettings | None = None,
+        audit: AuditLog | None = None,
         *,
         for_command: bool = False,
     ) -> None:
         """*channels*: creates the front end of channels.
 
-        *access*: None: that of everybody.  *audit*: None: there is no audit log.  *for_command*:
-        it serves one command of an operator, whom no quota limits.
+        *access*: None: that of everybody.  *audit*: None: there is no audit log; else it is closed
+        with the application.  *for_command*: it serves one command of an operator, whom no quota
+        limits.
         """
         limits = settings.limits
         self.settings = settings
@@ -162,8 +163,8 @@ class App:
         self.routes = openapi.with_description(rest, limits)
         self.checks = RequestChecks(limits, signer, self._access, self._quotas)
         self.request_ids = request_ids()
-        self._audit_log = None if audit is None else AuditLog(audit)
-        self.audit = RequestAudit(self._audit_log)
+        self._audit_log = audit
+        self.audit = RequestAudit(audit)
         middleware: list[Any] = [
             RequestMiddleware(self.checks, self.request_ids, self.audit),
             self,

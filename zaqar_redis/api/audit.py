@@ -23,14 +23,14 @@ class RequestAudit:
         """Records a request that is answered with *status*, and the calls in it."""
         if self._log is None:
             return
-        calls = [call for call in request.calls if self.covers(call[0])]
+        calls = [call for call in request.calls if request.is_foreign or self.covers(call[0])]
         for each, path, outcome in ((action, request.path, status), *calls):
             self._log.record(
                 identity=request.identity,
                 action=each,
                 method=method,
                 path=path,
-                target_project=request.project,
+                target_project=request.target or request.project,
                 status=outcome,
                 request_id=request_id,
                 global_request_id=request.global_id,

@@ -130,10 +130,11 @@ class RequestChecks:
         if named is None and identity.strategy != none.NAME and ADMIN not in identity.roles:
             raise errors.Forbidden(why="The credential belongs to no project.")
         request.project = rules.project_id(named)
+        request.target = target or ""
         # Without authentication everybody is in the project that a request names.
         request.is_foreign = (
             ADMIN in identity.roles
-            and identity.project != request.project
+            and identity.project != (target or request.project)
             and identity.strategy != none.NAME
         )
         if target is not None and action is not None:

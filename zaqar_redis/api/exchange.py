@@ -36,6 +36,8 @@ class Request(abc.ABC, Generic[QueryT, DocumentT]):
     #: who sends it; `NOBODY` on public routes, and until it is known
     identity: Identity = NOBODY
     project = ""
+    #: the project that the path names, or ""
+    target = ""
     client = ""
     #: an administrator acts for a project that is not its own
     is_foreign = False

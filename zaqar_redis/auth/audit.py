@@ -6,13 +6,16 @@ What administrators do is recorded always, refusals included; everything else by
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import logging.handlers
+import os
 import warnings
 from collections.abc import Callable
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import Annotated, Literal
 
 import msgspec
@@ -54,6 +57,8 @@ class AuditEvent(Record, frozen=True):
     #: name of the strategy that has found who sent it; "": nobody was found
     strategy: str
     user: str
+    #: id of the access key, or ""
+    credential: str
     #: that the user belongs to
     project: str
     roles: list[str]
@@ -68,9 +73,19 @@ class AuditEvent(Record, frozen=True):
     outcome: Literal["success", "failure", "denied"]
 
 
+class _AuditFile(logging.handlers.WatchedFileHandler):
+    def handleError(self, record: logging.LogRecord) -> None:
+        raise  # it is called where an exception is handled
+
+
 class AuditLog:
-    def __init__(self, settings: AuditSettings) -> None:
-        """Raises BadConfiguration when the file cannot be opened, or pycadf is missing."""
+    """What cannot be written to the file goes to the log of the service: no event is lost."""
+
+    def __init__(self, settings: AuditSettings, *, delay: bool = False) -> None:
+        """*delay*: the file is opened for the first event.
+
+        Raises BadConfiguration when the file cannot be opened, or pycadf is missing.
+        """
         globs = settings.audit_actions
         self.covers: Callable[[str], bool] = functools.lru_cache(maxsize=1024)(
             lambda action: (
@@ -81,7 +96,7 @@ class AuditLog:
         self._handler: logging.Handler
         try:
             self._handler = (
-                logging.handlers.WatchedFileHandler(settings.audit_file)
+                _AuditFile(settings.audit_file, delay=delay)
                 if settings.audit_file
                 else logging.StreamHandler()
             )
@@ -111,6 +126,7 @@ class AuditLog:
             global_request_id=global_request_id,
             strategy=identity.strategy,
             user=identity.user,
+            credential=identity.credential,
             project=identity.project,
             roles=sorted(identity.roles),
             action=action,
@@ -121,12 +137,30 @@ class AuditLog:
             outcome=outcome,
         )
         line = self._encode(event).decode()
-        self._handler.handle(
-            logging.LogRecord(_LOGGER.name, logging.INFO, __file__, 0, line, None, None)
-        )
+        try:
+            self._handler.handle(
+                logging.LogRecord(_LOGGER.name, logging.INFO, __file__, 0, line, None, None)
+            )
+        except OSError as error:
+            _LOGGER.error(  # its text says it all
+                "the audit log cannot be written: %s: %s",
+                errors.reason(error),
+                line,
+                extra={"action": "audit_failed"},
+            )
 
     def close(self) -> None:
-        self._handler.close()
+        with contextlib.suppress(OSError):  # what could not be written was reported
+            self._handler.close()
+
+
+def check_file(path: str) -> None:
+    """Raises BadConfiguration when events cannot be appended to the file.  Creates nothing."""
+    folder = Path(path).parent
+    if not folder.is_dir():
+        raise errors.BadConfiguration(f"[audit] path: No such file or directory: {folder}")
+    if Path(path).is_dir() or not os.access(path if Path(path).exists() else folder, os.W_OK):
+        raise errors.BadConfiguration(f"[audit] path: {path} cannot be written")
 
 
 def _cadf_encoder() -> Callable[[AuditEvent], bytes]:
@@ -166,6 +200,8 @@ def _cadf_encoder() -> Callable[[AuditEvent], bytes]:
         found.add_tag(tag.generate_name_value_tag("request_id", given.request_id))
         found.add_tag(tag.generate_name_value_tag("project_id", given.project or "none"))
         found.add_tag(tag.generate_name_value_tag("strategy", given.strategy or "none"))
+        if given.credential:
+            found.add_tag(tag.generate_name_value_tag("credential", given.credential))
         found.add_tag(tag.generate_name_value_tag("roles", ",".join(given.roles) or "none"))
         if given.global_request_id:
             found.add_tag(tag.generate_name_value_tag("global_request_id", given.global_request_id))

@@ -31,6 +31,8 @@ class Identity(Record, frozen=True, eq=False):
     rights: tuple[Right, ...] = ()
     #: name of the strategy that has found it
     strategy: str = ""
+    #: id of the access key; "": it is none
+    credential: str = ""
 
 
 #: Who has not been found out.

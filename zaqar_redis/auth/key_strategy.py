@@ -175,7 +175,8 @@ def _identity(
     key_id: str, project: str, user: str, roles: tuple[str, ...], rights: tuple[Right, ...]
 ) -> Identity:
     """Returns the same object for the same key: the policy remembers it."""
-    return Identity(project, user, with_implied(frozenset(roles)), rights, strategy="key")
+    implied = with_implied(frozenset(roles))
+    return Identity(project, user, implied, rights, strategy="key", credential=key_id)
 
 
 def _parse(authorization: bytes) -> tuple[str, str]:

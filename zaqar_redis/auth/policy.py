@@ -146,7 +146,7 @@ class PolicyEnforcer:
         if not self._is_allowed(identity, action, project):
             raise errors.Forbidden(why=_why(identity, action, project))
         if identity.rights and not _has_right(identity, action, queue):
-            place = f" in the queue {queue}" if queue else " for all queues"
+            place = "" if queue is None else f" for {queue}" if queue else " for all queues"
             raise errors.Forbidden(why=f"The rights of this key do not include {action}{place}.")
         self._allowed.add(decision)
 

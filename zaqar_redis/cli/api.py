@@ -11,9 +11,9 @@ import argparse
 import asyncio
 import contextlib
 import enum
-import getpass
 import logging
 import os
+import pwd
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
@@ -184,9 +184,10 @@ def _retry_after(answer: httpx.Response) -> float:
 
 def operator() -> str:
     """Returns the user of the operating system who runs the command."""
+    # Not getpass: it believes the environment.
     try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a container may have none with this number
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:  # a container may have none with this number
         return str(os.getuid())
 
 

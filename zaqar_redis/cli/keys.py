@@ -102,8 +102,7 @@ class KeyCommand(TargetCommand):
 
     @contextmanager
     def open_keys(self, parsed: argparse.Namespace) -> Iterator[OpenKeys]:
-        settings = service_factory.command_audit(configuration.load([], parsed.config_file))
-        audit = AuditLog(settings) if settings is not None else None
+        audit = service_factory.command_audit(configuration.load([], parsed.config_file))
         try:
             with open_access_keys(parsed, self.target) as (keys, runner):
                 yield OpenKeys(keys, runner, audit)

@@ -19,7 +19,7 @@ from oslo_config import cfg
 from zaqar_redis import conf as configuration
 from zaqar_redis import errors
 from zaqar_redis.api.app import App
-from zaqar_redis.auth.audit import AuditSettings
+from zaqar_redis.auth.audit import AuditLog, AuditSettings
 from zaqar_redis.cli import service_factory, target
 from zaqar_redis.cli.base import ShellCommand
 from zaqar_redis.conf.groups import (
@@ -113,7 +113,7 @@ class Serve(ShellCommand):
 
             def create_app() -> App:
                 access = service_factory.access(conf, uri)
-                return App(create(), settings, channels, access, audit)
+                return App(create(), settings, channels, access, AuditLog(audit))
 
             GunicornApplication(create_app, listen.bind, ports, process).run()
         return 0

@@ -22,7 +22,8 @@ from zaqar_redis.api.websocket.front_end import WebSocketSettings
 from zaqar_redis.auth import access as auth
 from zaqar_redis.auth import key_checks, tickets
 from zaqar_redis.auth.access import Access
-from zaqar_redis.auth.audit import AuditLog, AuditSettings
+from zaqar_redis.auth.audit import AuditLog, AuditSettings, check_file
+from zaqar_redis.auth.identity import ADMIN, MEMBER, READER
 from zaqar_redis.auth.jwt_tokens import JwtSettings
 from zaqar_redis.auth.policy import PolicyEnforcer
 from zaqar_redis.auth.strategy import StrategyContext
@@ -91,13 +92,17 @@ def _access(conf: cfg.ConfigOpts) -> None:
     found = list(_check_roles(conf, policy)) + list(_check_audit(conf, policy))
     if found:
         raise errors.BadConfiguration("\n".join(found))
-    AuditLog(configuration.settings(conf, AuditSettings)).close()
+    audit = configuration.settings(conf, AuditSettings)
+    AuditLog(audit, delay=True).close()
+    if audit.audit_file:
+        check_file(audit.audit_file)
 
 
-def command_audit(conf: cfg.ConfigOpts) -> AuditSettings | None:
-    """Returns where commands that work on the store are recorded; None: there is no file."""
+def command_audit(conf: cfg.ConfigOpts) -> AuditLog | None:
+    """Returns the audit log of commands that work on the store; None: there is no file."""
     settings = configuration.settings(conf, AuditSettings)
-    return settings if settings.audit_file else None
+    # Most commands change nothing, and must not create the file as another user than the service.
+    return AuditLog(settings, delay=True) if settings.audit_file else None
 
 
 def _check_roles(conf: cfg.ConfigOpts, policy: PolicyEnforcer) -> Iterator[str]:
@@ -105,10 +110,9 @@ def _check_roles(conf: cfg.ConfigOpts, policy: PolicyEnforcer) -> Iterator[str]:
         return
     for each in configuration.settings(conf, JwtSettings).roles:
         role = each.partition("=")[0]
-        if role.lower() not in policy.roles:
+        if role.lower() not in {READER, MEMBER, ADMIN, *policy.roles}:
             # Stock's rules let every role write that is not the reader's: a misspelt one, too.
-            known = ", ".join(sorted(policy.roles))
-            yield f'[auth:jwt] roles: no rule of the policy names the role "{role}", but {known}'
+            yield f'[auth:jwt] roles: no rule of the policy names the role "{role}"'
 
 
 def _check_audit(conf: cfg.ConfigOpts, policy: PolicyEnforcer) -> Iterator[str]:

@@ -132,7 +132,7 @@ class UsageMeter:
             self._queue_count = max(0, self._queue_count - 1)
 
     def _check(self, name: str, limit: int | None, used: int, more: int) -> None:
-        if more and used + more > _most(limit):
+        if limit is not None and more and used + more > _most(limit):
             raise errors.QuotaExceeded(
                 quota=name, project=self._project, limit=limit, used=used, more=more
             )

@@ -115,8 +115,11 @@ class ServerApiChecks:
         self._authorize(found, request, action)
         return None
 
-    def authorize(self, request: Request[Any, Any], action: str, resource: str) -> None:
-        """Raises Forbidden unless who sends the request may do this in its project."""
+    def authorize(self, request: Request[Any, Any], action: str, resource: str | None) -> None:
+        """Raises Forbidden unless who sends the request may do this in its project.
+
+        *resource*: None: whether they may do it to any.
+        """
         self._policy.authorize(request.identity, action, request.project, resource)
 
     def _check_key(self, given: str) -> None:
@@ -134,6 +137,12 @@ class ServerApiChecks:
         project = named.decode("latin-1") or identity.project or self._project
         request.identity = identity
         request.project = rules.project_id(project)
+        # Whoever has the API key belongs to no project.
+        request.is_foreign = (
+            identity is not _KEY_HOLDER
+            and ADMIN in identity.roles
+            and identity.project != request.project
+        )
         self._policy.authorize(identity, action, request.project, None)
 
     def _unauthenticated(self, why: str) -> errors.Unauthenticated:

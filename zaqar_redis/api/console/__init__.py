@@ -173,9 +173,11 @@ class ConsoleHandlers:
     async def show_session(self, request: Request[None, None]) -> Answer:
         """Who has signed in."""
 
+        self._checks.authorize(request, "console:session", "")
+
         def may(action: str) -> bool:
             try:
-                self._checks.authorize(request, action, "")
+                self._checks.authorize(request, action, None)
             except errors.Forbidden:
                 return False
             return True

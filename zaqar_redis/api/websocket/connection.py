@@ -32,6 +32,7 @@ LOG = logging.getLogger(__name__)
 
 #: Stock Zaqar's
 EXPIRED = DisconnectCode(4003, "Authentication expired.")
+NEVER_KNOWN = DisconnectCode(4003, "Not authenticated.")
 #: Seconds between two looks whether the credential still holds.
 _CHECK_INTERVAL = 2.0
 #: At every third of them the subscriptions are read from the store: for a thousand sockets at every
@@ -62,6 +63,7 @@ class ApiConnection:
 
     __slots__ = (
         "_context",
+        "_counted",
         "_credential",
         "_identity",
         "_is_known",
@@ -79,6 +81,8 @@ class ApiConnection:
         #: the headers that it has authenticated with
         self._credential: dict[bytes, bytes] = {}
         self._identity: Identity | None = None
+        #: the project that it is counted as a socket of, when it is known
+        self._counted: str | None = None
         #: whether the credential was valid when it was looked at
         self._is_known = True
         self._subscriptions: dict[str, SocketSubscription] = {}
@@ -142,6 +146,8 @@ class ApiConnection:
         admission = checks.admit(request, action.rule, queue)
         if admission is not None:
             await admission
+        if self._counted is None:  # without authentication, or with a pre-signed URL
+            self._count(request.project)
         return await action.run(request, body)
 
     def _record(self, status: int) -> None:
@@ -181,8 +187,7 @@ class ApiConnection:
         except errors.Unauthenticated:
             raise FrameRejected(401, "Authentication failed.") from None
         before = self._identity
-        if before is None or before.project != identity.project:
-            self._count(identity.project)
+        self._count(identity.project)
         if before and _is_other(before, identity):
             await self._end_subscriptions()
         self._credential, self._identity, self._is_known = offered, identity, True
@@ -191,12 +196,22 @@ class ApiConnection:
 
     def _count(self, project: str) -> None:
         """Counts the socket as one of the project's.  Raises QuotaExceeded."""
-        quotas, before = self._context.quotas, self._identity
-        if quotas is None:
+        if project == self._counted:
             return
-        quotas.add_socket(project)
-        if before is not None:
-            quotas.remove_socket(before.project)
+        if self._context.quotas is not None:
+            self._context.quotas.add_socket(project)
+        self._forget()
+        self._counted = project
+
+    def _forget(self) -> None:
+        if self._counted is not None and self._context.quotas is not None:
+            self._context.quotas.remove_socket(self._counted)
+        self._counted = None
+
+    def close_unless_known(self) -> None:
+        """Closes a socket that has had time to say who it is, and has not."""
+        if self._counted is None:
+            self._out.close(NEVER_KNOWN)
 
     async def _identify(self, credential: dict[bytes, bytes]) -> Identity:
         found = self._context.authenticator.identify(SocketRequest("", credential, self))
@@ -229,9 +244,7 @@ class ApiConnection:
         """Deletes the subscriptions of a socket that has ended."""
         if self._task is not None:
             self._task.cancel()
-        if self._identity is not None and self._context.quotas is not None:
-            self._context.quotas.remove_socket(self._identity.project)
-            self._identity = None
+        self._forget()
         await self._end_subscriptions()
 
     async def _end_subscriptions(self) -> None:

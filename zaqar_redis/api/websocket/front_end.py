@@ -35,7 +35,9 @@ class WebSocketApi:
     def __init__(
         self, context: ConnectionContext, settings: WebSocketSettings, read_timeout: float
     ) -> None:
-        """*read_timeout*: seconds; a client that reads no answer for as long is cut off."""
+        """*read_timeout*: seconds; a client that reads no answer for as long is cut off, and one
+        that has sent no request that was let through after as long is closed.
+        """
         self._context = context
         self._origins = AllowedOrigins(settings.allowed_origins)
         self._read_timeout = read_timeout
@@ -61,6 +63,8 @@ class WebSocketApi:
         socket.enable_pings()
         await send({"type": "websocket.accept"})
         connection = ApiConnection(self._context, Outbox(socket, b"".join, self._scheduler))
+        loop = asyncio.get_running_loop()
+        closing = loop.call_later(self._read_timeout, connection.close_unless_known)
         try:
             while (event := await receive())["type"] == "websocket.receive":
                 frame = event.get("bytes")
@@ -75,4 +79,5 @@ class WebSocketApi:
         except TimeoutError:
             socket.drop()
         finally:
+            closing.cancel()
             await connection.end()
