@@ -12,9 +12,11 @@ from typing import NamedTuple
 import httpx
 
 from tests.support.raw_http import CLIENT
+from zaqar_redis import conf as configuration
 from zaqar_redis.api.app import ApiSettings, App
 from zaqar_redis.api.routes import ApiRoute
 from zaqar_redis.auth.identity import ADMIN, MEMBER, READER
+from zaqar_redis.cli import service_factory
 from zaqar_redis.storage import pools
 
 #: Roles, the weakest first; each has the rights of those before it.
@@ -25,7 +27,9 @@ LEAST = {
         (
             *("home:get", "queues:get_all", "queues:get", "queues:stats"),
             *("messages:get_all", "messages:get", "claims:get", "flavors:get_all", "flavors:get"),
-            "quotas:get",
+            *("quotas:get", "console:session", "console:ticket"),
+            *("channels:call", "channels:batch", "channels:presence", "channels:presence_stats"),
+            *("channels:history", "channels:channels", "channels:info"),
         ),
         READER,
     ),
@@ -34,6 +38,7 @@ LEAST = {
             *("queues:create", "queues:update", "queues:delete", "queues:purge", "queues:share"),
             *("messages:create", "messages:delete", "messages:delete_all"),
             *("claims:create", "claims:update", "claims:delete"),
+            *("channels:publish", "channels:broadcast", "channels:history_remove", "channels:rpc"),
         ),
         MEMBER,
     ),
@@ -43,6 +48,8 @@ LEAST = {
             *("pools:locate", "pools:rebalance", "health:get"),
             *("flavors:create", "flavors:update", "flavors:delete"),
             *("quotas:get_all", "quotas:update", "quotas:delete"),
+            *("channels:subscribe", "channels:unsubscribe"),
+            *("channels:disconnect", "channels:refresh"),
         ),
         ADMIN,
     ),
@@ -50,18 +57,29 @@ LEAST = {
 #: Rules of what is no project's.
 OF_NO_PROJECT = frozenset(("home:get", "flavors:get_all", "flavors:get"))
 #: Paths that everybody may use; the frames of a socket are checked one by one.
-PUBLIC = frozenset(("/", "/health", "/healthcheck", "/v2/ping", "/openapi.json", "/v2/ws"))
-#: Their own keys and tokens guard them.
-_GUARDED = ("/api", "/connection", "/emulation", "/console")
+PUBLIC = frozenset(
+    (
+        *("/", "/health", "/healthcheck", "/v2/ping", "/openapi.json", "/v2/ws"),
+        *("/console", "/console/", "/console/{name}", "/console/about", "/api/{method}"),
+    )
+)
+#: Of clients of channels, who have tokens of their own.
+_CHANNELS = ("/connection", "/emulation")
 
 _VALUES = {"queue": "matrix", "claim": uuid.uuid4().hex, "message": str(uuid.uuid4())}
 
 
-def rest_routes() -> list[ApiRoute]:
-    """Returns the rows of the table that serve the REST API, those of operators too."""
-    driver = pools.create("unix:///nowhere", "unix:///nowhere", {})
-    app = App(driver, ApiSettings(admin_mode=True))
-    return [route for route in app.routes if not route.path.startswith(_GUARDED)]
+def all_routes() -> list[ApiRoute]:
+    """Returns the rows of the table, those of operators too."""
+    store = "unix:///nowhere"
+    channels = service_factory.channels(configuration.load([], []), store)
+    app = App(pools.create(store, store, {}), ApiSettings(admin_mode=True), channels)
+    return [route for route in app.routes if not route.path.startswith(_CHANNELS)]
+
+
+def is_public(route: ApiRoute) -> bool:
+    """Returns whether nobody is asked who sends a request."""
+    return route.public and route.guard is None
 
 
 class Caller(abc.ABC):
@@ -85,13 +103,13 @@ class Attempt(NamedTuple):
         return self.status not in (401, 403)
 
 
-def attempt(url: str, route: ApiRoute, headers: Mapping[str, str]) -> Attempt:
+def attempt(http: httpx.Client, route: ApiRoute, headers: Mapping[str, str]) -> Attempt:
     """Sends a request that the route refuses, if for nothing else, for what it says."""
     values = _VALUES | {"project": headers["X-Project-ID"]}
     path = re.sub(r"{(\w+)}", lambda name: values.get(name[1], "none"), route.path)
     body = b"{}" if route.body is not None else b""
     all_headers = {"Client-ID": CLIENT, "Content-Type": "text/plain"} | dict(headers)
-    answer = httpx.request(route.method, url + path, headers=all_headers, content=body)
+    answer = http.request(route.method, path, headers=all_headers, content=body)
     return Attempt(route, answer.status_code)
 
 
@@ -108,9 +126,11 @@ def unexpected(
     """Returns method, path and status of what is allowed or refused, and should not be."""
     project = str(uuid.uuid4()) if foreign else caller.project
     headers = caller.credential(role) | {"X-Project-ID": project}
-    attempts = [attempt(caller.url, route, headers) for route in routes]
+    with httpx.Client(base_url=caller.url) as http:
+        attempts = [attempt(http, route, headers) for route in routes]
     return [
         (each.route.method, each.route.path, each.status)
         for each in attempts
-        if each.is_allowed != (each.route.public or is_expected(each.route, role, foreign=foreign))
+        if each.is_allowed
+        != (is_public(each.route) or is_expected(each.route, role, foreign=foreign))
     ]

@@ -10,7 +10,7 @@ from tests.auth.matrix import Caller
 from tests.support import servers
 from tests.support.keystone import RunningKeystone
 
-ROUTES = matrix.rest_routes()
+ROUTES = matrix.all_routes()
 #: Of roles that users are not named after.
 _USERS = {"admin": "operator"}
 
