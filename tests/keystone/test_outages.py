@@ -62,10 +62,14 @@ def test_without_keystone_warm_tokens_are_served_and_cold_ones_get_503(
         assert "Keystone" in refused.json()["description"]
         assert hot.listed(warm).status_code == 200
     without_keystone()
-    assert {hot.listed(token).status_code for token in cold} == {200}
+    # Each may fail once more: over a connection that Keystone is just closing.
+    servers.wait_for(
+        lambda: {hot.listed(token).status_code for token in cold} == {200}, "Keystone to be asked"
+    )
     lines = beside.log.read_text()[logged:]
-    assert lines.count("tokens cannot be validated: ") == 1
-    assert lines.count("tokens can be validated again") == 1
+    lost, back = map(lines.count, ("tokens cannot be validated: ", "tokens can be validated again"))
+    assert lost == back
+    assert lost in (1, 2)  # not once for each token
     assert not set(cold) & set(lines.split())
 
 

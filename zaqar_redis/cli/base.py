@@ -30,6 +30,10 @@ Table = tuple[Row, list[Row]]
 class ShellCommand(Command):
     """Base of all commands; their descriptions are printed line by line."""
 
+    def get_epilog(self) -> str:
+        # cliff's reads the metadata of all installed packages, to tell which one has the command.
+        return ""
+
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
         parser.formatter_class = argparse.RawDescriptionHelpFormatter
