@@ -3,6 +3,9 @@
 
 The rules that are not in stock Zaqar are for what it does not have.  An operator overrides them in
 ``policy.yaml``; without it the defaults below apply.
+
+oslo.policy is imported where it is used: it takes a fifth of the time of all other imports, and
+commands that ask a service do without.
 """
 
 from __future__ import annotations
@@ -16,12 +19,15 @@ import time
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from oslo_config import cfg
-from oslo_policy import policy
 
 from zaqar_redis import errors
 from zaqar_redis.auth.identity import Identity
+
+if TYPE_CHECKING:
+    from oslo_policy import policy
 
 LOG = logging.getLogger(__name__)
 
@@ -85,6 +91,8 @@ ADMINISTRATIVE = frozenset(
 
 def list_rules() -> list[policy.RuleDefault]:
     """Returns all rules with their defaults, as oslo.policy's generators expect them."""
+    from oslo_policy import policy
+
     rules = [policy.RuleDefault(name, *default) for name, default in _BASE.items()]
     for check, kinds in (
         (_READ, _READING),
@@ -187,16 +195,20 @@ class PolicyEnforcer:
 
 def _enforcer(conf: cfg.ConfigOpts) -> policy.Enforcer:
     """Returns an enforcer that has read the policy files.  Raises BadConfiguration."""
+    from oslo_policy import policy
+
     enforcer = policy.Enforcer(conf)
     enforcer.register_defaults(list_rules())
     known = set(enforcer.registered_rules)
-    for path in _files(conf):
+    files = _files(conf)
+    for path in files:
         _check_file(path, known)
     try:
         enforcer.load_rules(force_reload=True)
-        enforcer.check_rules(raise_on_violation=True)
-        for name in known:  # what the check above does not see, e.g. a rule that negates itself
-            enforcer.enforce(name, {"project_id": "p"}, {"project_id": "p", "roles": []})
+        if files:
+            enforcer.check_rules(raise_on_violation=True)
+            for name in known:  # what that does not see, e.g. a rule that negates itself
+                enforcer.enforce(name, {"project_id": "p"}, {"project_id": "p", "roles": []})
     except (policy.InvalidDefinitionError, TypeError, RecursionError) as error:
         raise _bad(f"rules that name each other in a circle, or no rule: {error}") from error
     except (cfg.Error, ValueError, OSError) as error:
@@ -230,6 +242,8 @@ def _file_times(conf: cfg.ConfigOpts) -> list[tuple[Path, int, int]]:
 
 def _check_file(path: Path, known: set[str]) -> None:
     """Raises BadConfiguration for what oslo.policy takes, and nobody can have meant."""
+    from oslo_policy import policy
+
     try:
         content = policy.parse_file_contents(path.read_bytes())
     except (ValueError, OSError) as error:
