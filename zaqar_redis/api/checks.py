@@ -15,9 +15,8 @@ from falcon.util.mediatypes import quality
 
 from zaqar_redis import errors, rules
 from zaqar_redis.api.exchange import JSON, Request
-from zaqar_redis.auth import none
 from zaqar_redis.auth.access import Access
-from zaqar_redis.auth.identity import ADMIN, MEMBER, Identity, with_implied
+from zaqar_redis.auth.identity import ADMIN, MEMBER, NONE, Identity, with_implied
 from zaqar_redis.auth.signed_urls import SignedUrl, UrlSigner
 from zaqar_redis.auth.strategy import project_header
 from zaqar_redis.service.quota_enforcer import QuotaEnforcer
@@ -127,16 +126,11 @@ class RequestChecks:
         client, project = headers.get(b"client-id"), project_header(headers)
         request.client = rules.client_id(_text(client), self._limits)
         named = identity.project or None if project is None else _text(project)
-        if named is None and identity.strategy != none.NAME and ADMIN not in identity.roles:
+        if named is None and identity.strategy != NONE and ADMIN not in identity.roles:
             raise errors.Forbidden(why="The credential belongs to no project.")
         request.project = rules.project_id(named)
         request.target = target or ""
-        # Without authentication everybody is in the project that a request names.
-        request.is_foreign = (
-            ADMIN in identity.roles
-            and identity.project != (target or request.project)
-            and identity.strategy != none.NAME
-        )
+        request.is_foreign = identity.is_foreign_to(target or request.project)
         if target is not None and action is not None:
             self._policy.authorize(identity, action, target)
         elif action is not None:
@@ -144,7 +138,7 @@ class RequestChecks:
             if not request.is_foreign:
                 if len(self._admitted) == _ADMITTED_MAX:
                     self._admitted.clear()
-                asked = None if identity.strategy == none.NAME else identity
+                asked = None if identity.strategy == NONE else identity
                 key = asked, action, client, project, identity.rights and queue
                 self._admitted[key] = identity, request.project, request.client
         quotas = self._quotas

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Struct, field
 
 from zaqar_redis import errors, rules
-from zaqar_redis.api import queries
+from zaqar_redis.api import queries, quota_schemas
 from zaqar_redis.api import schemas as docs
 from zaqar_redis.api.exchange import JSON, TEXT, Answer, Receive, Request, Send
 from zaqar_redis.api.rest.claims import ClaimHandlers
@@ -263,10 +263,10 @@ def _quota_routes(handlers: HandlerSet, admin: bool) -> Iterator[ApiRoute]:
     quotas = handlers.quotas
     if quotas is None:
         return
-    quota, shown = "/v2/quotas/{project}", {200: docs.QuotaOut}
+    quota, shown = "/v2/quotas/{project}", {200: quota_schemas.QuotaOut}
     yield get(quota, quotas.get, "quotas:get", answers=shown)
     if admin:
-        page, new = {200: docs.QuotaPageOut}, Body(docs.QuotaIn, "A quota")
+        page, new = {200: quota_schemas.QuotaPageOut}, Body(quota_schemas.QuotaIn, "A quota")
         query = queries.PageQuery
         yield get("/v2/quotas", quotas.list, "quotas:get_all", query=query, answers=page)
         yield put(quota, quotas.put, "quotas:update", body=new, answers=shown)

@@ -28,7 +28,6 @@ PURGEABLE = ["messages", "subscriptions"]
 _TTL = {"minimum": rules.TTL_MIN, "maximum": "limits.max_message_ttl"}
 _DELAY = {"minimum": 0, "maximum": "limits.max_message_delay"}
 _CLAIM_TTL = {"minimum": rules.CLAIM_TTL_MIN, "maximum": "limits.max_claim_ttl"}
-_LIMIT = {"minimum": -1, "maximum": rules.INTEGER_MAX}
 _GRACE = {"minimum": rules.GRACE_MIN, "maximum": "limits.max_claim_grace"}
 
 # -- of requests: unknown fields are ignored, unless a Struct forbids them -
@@ -111,18 +110,6 @@ class FlavorChangeIn(Struct):
 class FlavorIn(FlavorChangeIn, forbid_unknown_fields=True):
     #: API: accepted, and without effect
     capabilities: Annotated[dict[str, Any] | None, about("Of no effect.")] = None
-
-
-class QuotaIn(Struct, forbid_unknown_fields=True):
-    """What is not given is as the service's options say."""
-
-    requests: Annotated[int | None, about("A second.", **_LIMIT)] = None
-    queues: Annotated[int | None, about(**_LIMIT)] = None
-    messages: Annotated[int | None, about(**_LIMIT)] = None
-    bytes: Annotated[int | None, about("Of stored messages.", **_LIMIT)] = None
-    sockets: Annotated[
-        int | None, about("Open connections of channels and WebSockets.", **_LIMIT)
-    ] = None
 
 
 # -- metadata of queues: any object, with attributes that the service uses -
@@ -220,9 +207,9 @@ Patches = Annotated[
 
 # -- of answers ------------------------------------------------------------
 
-_Count = Annotated[int, about(minimum=0)]
+Count = Annotated[int, about(minimum=0)]
 _PositiveCount = Annotated[int, about(minimum=1)]
-_Path = Annotated[str, about(pattern="^/v2/")]
+Path = Annotated[str, about(pattern="^/v2/")]
 _MessagePath = Annotated[
     str, about(pattern="^/v2/queues/[^/]+/messages/[^/?]+([?]claim_id=[0-9a-f]+)?$")
 ]
@@ -255,7 +242,7 @@ class HomeOut(Document):
 
 class LinkOut(Document):
     rel: Literal["next"]
-    href: _Path
+    href: Path
 
 
 class QueueOut(Document):
@@ -284,9 +271,9 @@ class EndOut(Document):
 
 
 class CountsOut(Document):
-    claimed: _Count
-    free: Annotated[_Count, about("All that are not claimed.")]
-    total: _Count
+    claimed: Count
+    free: Annotated[Count, about("All that are not claimed.")]
+    total: Count
     oldest: EndOut | UnsetType = UNSET
     newest: EndOut | UnsetType = UNSET
 
@@ -324,7 +311,7 @@ class PoppedMessageOut(Document):
     age: _Age
     body: _Body
     claim_id: None
-    claim_count: Annotated[_Count, about("How often it was claimed.")]
+    claim_count: Annotated[Count, about("How often it was claimed.")]
     checksum: _Checksum | UnsetType = UNSET
 
 
@@ -337,7 +324,7 @@ class ClaimedOut(Document):
 
 
 class ClaimOut(Document):
-    age: Annotated[_Count, about("Seconds since it was created or renewed.")]
+    age: Annotated[Count, about("Seconds since it was created or renewed.")]
     ttl: Annotated[int, about("Seconds from then until it ends.", minimum=1)]
     messages: Annotated[list[MessageOut], about("Those that it still holds.")]
     href: Annotated[str, about(pattern="^/v2/queues/[^/]+/claims/")]
@@ -346,19 +333,19 @@ class ClaimOut(Document):
 class StayedOut(Document):
     """Queues that could not move in the last round."""
 
-    queues: _Count
+    queues: Count
     why: Annotated[Sequence[str], about("Of the first few: project/queue and the reason.")]
 
 
 class PoolOut(Document):
     name: str
-    href: _Path
+    href: Path
     uri: Annotated[str, about("Without its password.")]
     weight: int
     flavor: str
     draining: bool
     options: dict[str, Any] | UnsetType = UNSET
-    queues: _Count | UnsetType = UNSET
+    queues: Count | UnsetType = UNSET
     stayed: StayedOut | UnsetType = UNSET
 
 
@@ -381,38 +368,11 @@ class RebalanceOut(Document):
 
 class FlavorOut(Document):
     name: str
-    href: _Path
+    href: Path
     pool_list: Sequence[str]
     capabilities: list[str] | UnsetType = UNSET
 
 
 class FlavorPageOut(Document):
     flavors: list[FlavorOut]
-    links: Links
-
-
-class UsageOut(Document):
-    """Measured some seconds ago."""
-
-    queues: _Count
-    messages: _Count
-    bytes: _Count
-    sockets: _Count
-
-
-class QuotaOut(Document):
-    """-1: without limit."""
-
-    project: str
-    href: _Path
-    requests: int
-    queues: int
-    messages: int
-    bytes: int
-    sockets: int
-    usage: UsageOut | UnsetType = UNSET
-
-
-class QuotaPageOut(Document):
-    quotas: list[QuotaOut]
     links: Links

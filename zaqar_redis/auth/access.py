@@ -10,7 +10,7 @@ from stevedore import DriverManager
 from stevedore.exception import NoMatches
 
 from zaqar_redis import errors
-from zaqar_redis.auth import none
+from zaqar_redis.auth.identity import NONE
 from zaqar_redis.auth.none import NoneStrategy
 from zaqar_redis.auth.policy import PolicyEnforcer
 from zaqar_redis.auth.strategy import Authenticator, AuthStrategy, StrategyContext
@@ -45,7 +45,7 @@ def create(name: str, context: StrategyContext) -> AuthStrategy:
 def load(names: Sequence[str], context: StrategyContext) -> Access:
     """Returns the access with these strategies.  Raises BadConfiguration."""
     strategies = [create(name, context) for name in names]
-    is_open = none.NAME in names  # then it is the only one
+    is_open = NONE in names  # then it is the only one
     has_admins = context.conf.admin_mode or not is_open
     authenticator = Authenticator(strategies, is_open=is_open)
     return Access(authenticator, PolicyEnforcer(context.conf), has_admins)

@@ -10,6 +10,12 @@ READER, MEMBER, ADMIN = "reader", "member", "admin"
 _IMPLIED = {ADMIN: (MEMBER, READER), MEMBER: (READER,)}
 
 
+#: Strategies whose identities belong to no project: without authentication it is the one that a
+#: request names, and the key of the server API is for all.
+NONE, API_KEY = "none", "api_key"
+_OF_NO_PROJECT = (NONE, API_KEY)
+
+
 class Right(Record, frozen=True):
     """What an identity may do, beside what its roles allow: some actions on some queues."""
 
@@ -33,6 +39,12 @@ class Identity(Record, frozen=True, eq=False):
     strategy: str = ""
     #: id of the access key; "": it is none
     credential: str = ""
+
+    def is_foreign_to(self, project: str) -> bool:
+        """Returns whether it is an administrator who belongs to another project."""
+        return (
+            ADMIN in self.roles and self.project != project and self.strategy not in _OF_NO_PROJECT
+        )
 
 
 #: Who has not been found out.

@@ -5,10 +5,9 @@ from __future__ import annotations
 
 import functools
 
-from zaqar_redis.auth.identity import ADMIN, MEMBER, Identity, with_implied
+from zaqar_redis.auth.identity import ADMIN, MEMBER, NONE, Identity, with_implied
 from zaqar_redis.auth.strategy import AuthRequest, StrategyContext, project_header
 
-NAME = "none"
 #: Identities that a process remembers: some MB.
 _IDENTITIES_MAX = 8192
 
@@ -30,7 +29,7 @@ class NoneStrategy:
             project=(project or b"").decode("latin-1"),
             user=self._user,
             roles=self._roles,
-            strategy=NAME,
+            strategy=NONE,
         )
 
     async def start(self) -> None:

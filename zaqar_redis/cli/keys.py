@@ -21,7 +21,7 @@ from zaqar_redis import conf as configuration
 from zaqar_redis.auth import access_keys, policy
 from zaqar_redis.auth.access_keys import AccessKey, AccessKeys, AccessKeySettings, SecretSeal
 from zaqar_redis.auth.audit import AuditLog
-from zaqar_redis.auth.identity import ADMIN, MEMBER, READER, Identity, Right, with_implied
+from zaqar_redis.auth.identity import ADMIN, MEMBER, NONE, READER, Identity, Right, with_implied
 from zaqar_redis.cli import service_factory
 from zaqar_redis.cli.api import CommandFailed, open_access_keys, operator
 from zaqar_redis.cli.base import Column, DestructiveCommand, Row, Table, TargetCommand, table
@@ -74,9 +74,7 @@ class OpenKeys:
         """Records a change in the audit log."""
         if self._audit is not None:
             self._audit.record(
-                identity=Identity(
-                    "", operator(), with_implied(frozenset((ADMIN,))), strategy="none"
-                ),
+                identity=Identity("", operator(), with_implied(frozenset((ADMIN,))), strategy=NONE),
                 action=f"keys:{verb}",
                 method="",
                 path=f"/keys/{key.id}",

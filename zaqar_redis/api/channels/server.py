@@ -17,9 +17,8 @@ from zaqar_redis.api.channels.origins import AllowedOrigins
 from zaqar_redis.api.exchange import Answer, Request
 from zaqar_redis.api.queries import QueryReader
 from zaqar_redis.api.routes import ApiRoute, Body
-from zaqar_redis.auth import none
 from zaqar_redis.auth.access import Access
-from zaqar_redis.auth.identity import ADMIN, Identity, with_implied
+from zaqar_redis.auth.identity import ADMIN, API_KEY, NONE, Identity, with_implied
 from zaqar_redis.auth.strategy import project_header
 from zaqar_redis.keyspace.script import ComposedVerbs, Steps, verb
 from zaqar_redis.realtime.node.node import Node
@@ -73,7 +72,7 @@ _read_query = QueryReader(_KeyQuery).read
 
 
 #: Who has the key: an administrator of every project.
-_KEY_HOLDER = Identity("", "api_key", with_implied(frozenset((ADMIN,))), strategy="api_key")
+_KEY_HOLDER = Identity("", "api_key", with_implied(frozenset((ADMIN,))), strategy=API_KEY)
 
 
 class ServerApiChecks:
@@ -131,18 +130,13 @@ class ServerApiChecks:
         self._authorize(await found, request, action)
 
     def _authorize(self, identity: Identity, request: Request[Any, Any], action: str) -> None:
-        if identity.strategy == none.NAME:
+        if identity.strategy == NONE:
             raise self._unauthenticated("The request has neither an API key nor a credential.")
         named = project_header(request.headers) or b""
         project = named.decode("latin-1") or identity.project or self._project
         request.identity = identity
         request.project = rules.project_id(project)
-        # Whoever has the API key belongs to no project.
-        request.is_foreign = (
-            identity is not _KEY_HOLDER
-            and ADMIN in identity.roles
-            and identity.project != request.project
-        )
+        request.is_foreign = identity.is_foreign_to(request.project)
         self._policy.authorize(identity, action, request.project, None)
 
     def _unauthenticated(self, why: str) -> errors.Unauthenticated:

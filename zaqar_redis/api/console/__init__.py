@@ -22,7 +22,8 @@ from zaqar_redis import errors
 from zaqar_redis.api.channels.server import ServerApiChecks
 from zaqar_redis.api.exchange import Answer, Request
 from zaqar_redis.api.routes import ApiRoute, Body
-from zaqar_redis.auth import none, tickets
+from zaqar_redis.auth import tickets
+from zaqar_redis.auth.identity import NONE
 from zaqar_redis.realtime.protocol.codes import CommandRejected
 from zaqar_redis.realtime.session.namespaces import Namespaces
 from zaqar_redis.service.channels import resource
@@ -67,14 +68,14 @@ class ConsoleSettings(Struct, frozen=True):
     #: whether /api accepts a key
     has_key: bool = True
     #: of the service, by name
-    strategies: tuple[str, ...] = (none.NAME,)
+    strategies: tuple[str, ...] = (NONE,)
     #: None: the page asks for a token instead
     provider: OpenIdClient | None = None
 
 
 def _logins(settings: ConsoleSettings) -> list[str]:
     """Returns the kinds of credentials that both /v2 and /api accept; "free": none is needed."""
-    if none.NAME in settings.strategies:
+    if NONE in settings.strategies:
         if not settings.guarded:
             return ["free"]
         return ["api_key"] if settings.has_key else []

@@ -8,10 +8,10 @@ from urllib.parse import quote
 import msgspec
 
 from zaqar_redis import rules
-from zaqar_redis.api import documents, schemas
+from zaqar_redis.api import documents
 from zaqar_redis.api.exchange import DONE, Answer, Request
 from zaqar_redis.api.queries import PageQuery
-from zaqar_redis.api.schemas import QuotaIn, QuotaOut, UsageOut
+from zaqar_redis.api.quota_schemas import QuotaIn, QuotaOut, QuotaPageOut, UsageOut
 from zaqar_redis.records import Quota
 from zaqar_redis.service.quota_enforcer import QuotaEnforcer
 from zaqar_redis.service.quotas import QuotaService
@@ -30,7 +30,7 @@ class QuotaHandlers:
         found = await self._quotas.list(query.marker or "", limit)
         links = documents.next_link(request.path, query, found[-1][0] if found else "")
         items = [_quota(project, quota) for project, quota in found]
-        return Answer(documents.encode(schemas.QuotaPageOut(items, links)))
+        return Answer(documents.encode(QuotaPageOut(items, links)))
 
     async def get(self, request: Request[None, None], project: str) -> Answer:
         """Shows the quota of a project, and what it uses.

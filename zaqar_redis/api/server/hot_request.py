@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from typing import Any
 
 from zaqar_redis.api.endpoints import Endpoint
 from zaqar_redis.api.exchange import Answer, Request
-from zaqar_redis.keyspace.script import EagerRun
+from zaqar_redis.keyspace.script import EagerRun, Steps
 
 
 class _NoEvent:
@@ -66,3 +67,10 @@ class HotRequest(Request[Any, Any]):
             self._disconnected_event.set()
         elif self.run is not None:
             self.run.cancel()
+
+
+def answer_admitted(admission: Awaitable[None], request: HotRequest) -> Steps[Answer]:
+    """Answers a request once *admission* has found out who sends it."""
+    yield admission
+    answer: Answer = yield request.endpoint(request, request.params)
+    return answer

@@ -8,7 +8,7 @@ others take the ASGI path.  Both stand in one pipeline, and are answered in orde
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
 from http import HTTPStatus
 from typing import Any, Protocol, cast
@@ -20,11 +20,11 @@ from zaqar_redis.api.audit import RequestAudit
 from zaqar_redis.api.checks import RequestChecks
 from zaqar_redis.api.exchange import REQUEST_ID, Answer
 from zaqar_redis.api.server.header_sections import HeaderSections
-from zaqar_redis.api.server.hot_request import HotRequest
+from zaqar_redis.api.server.hot_request import HotRequest, answer_admitted
 from zaqar_redis.api.server.hot_routes import HotRoutes
 from zaqar_redis.api.server.streams import TRANSPORT
 from zaqar_redis.api.server.transport import CoalescingTransport, PipelineFlow
-from zaqar_redis.keyspace.script import EagerRun, Steps, Verb
+from zaqar_redis.keyspace.script import EagerRun, Verb
 
 #: Bytes of a request's line and headers; about what nginx and gunicorn allow.
 _HEAD_MAX = 64 * 1024
@@ -260,7 +260,7 @@ class HttpProtocol(HttpToolsProtocol):
             if admission is None:
                 verb = endpoint(request, request.params)
             else:
-                verb = Verb(None, _answer_admitted(admission, request))
+                verb = Verb(None, answer_admitted(admission, request))
         except Exception as error:
             self._on_end(request, None, error)
             return
@@ -390,12 +390,6 @@ class HttpProtocol(HttpToolsProtocol):
             end()
         else:
             self._rejection = end
-
-
-def _answer_admitted(admission: Awaitable[None], request: HotRequest) -> Steps[Answer]:
-    yield admission
-    answer: Answer = yield request.endpoint(request, request.params)
-    return answer
 
 
 @lru_cache(maxsize=64)  # the statuses of a second
