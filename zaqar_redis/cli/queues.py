@@ -87,10 +87,11 @@ class ShowQueueStats(QueueCommand, ShowOne):
             document = api.request("GET", f"{self.path(parsed_args)}/stats", detailed="true")
         stats = document["messages"]
         shown = {
-            **{name: stats[name] for name in ("free", "claimed", "delayed", "total")},
+            # Services of the version before have neither delayed messages nor counters.
+            **{name: stats.get(name) for name in ("free", "claimed", "delayed", "total")},
             **{f"{end}_age": stats.get(end, {}).get("age") for end in ("oldest", "newest")},
             "idempotency_records": document.get("idempotency_records", 0),
-            **{f"{name}_total": count for name, count in document["counters"].items()},
+            **{f"{name}_total": count for name, count in document.get("counters", {}).items()},
         }
         return tuple(shown), tuple(shown.values())
 
