@@ -43,6 +43,8 @@ class NewMessage(Record, frozen=True):
     origin: str = ""
     #: the body is encrypted
     encrypted: bool = False
+    #: the span that posts it (W3C Trace Context); empty: nobody traces it
+    traceparent: str = ""
 
 
 class Message(Record, frozen=True):
@@ -64,6 +66,8 @@ class Message(Record, frozen=True):
     checksum: bytes = b""
     origin: str = ""
     encrypted: bool = False
+    #: the span that posted it (W3C Trace Context); empty: nobody traced it
+    traceparent: str = ""
 
 
 class PostedBatch(Record, frozen=True):

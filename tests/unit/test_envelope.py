@@ -29,6 +29,7 @@ MESSAGES = st.builds(
     checksum=st.one_of(st.just(b""), st.binary(min_size=16, max_size=16)),
     origin=QUEUE_NAMES,
     encrypted=st.booleans(),
+    traceparent=st.one_of(st.just(""), st.text(max_size=80)),
 )
 
 
@@ -37,7 +38,12 @@ def test_envelope_is_read_as_it_was_written(message: NewMessage, client: bytes) 
     stored = bytes(_HEAD_SIZE) + envelope.tail(message, client)
     *_, flags, who, origin_length = envelope.head(stored)
     assert (envelope.is_encrypted(flags), who) == (message.encrypted, client)
-    assert envelope.rest(stored, origin_length) == (message.origin, message.checksum, message.body)
+    origin, checksum, body = envelope.rest(stored, origin_length)
+    attributes = {}
+    if envelope.has_attributes(flags):
+        attributes, body = envelope.with_attributes(body)
+    assert (origin, checksum, body) == (message.origin, message.checksum, message.body)
+    assert attributes.get("traceparent", "") == message.traceparent
 
 
 @given(uuid=st.uuids())
@@ -87,11 +93,13 @@ async def _written_by_redis(
         stored = await client.command("HGET", of_queue.bodies, 1)
         ttl, delay = message.ttl or 0, message.delay or 0
         assert envelope.head(stored)[:4] == (now, now + ttl * 1000, ttl, delay)
-        whole = msgspec.msgpack.decode(stored)
+        *whole, body = msgspec.msgpack.decode(stored)
+        flags = message.encrypted + 2 * bool(message.traceparent)
         assert whole == [
-            *(now, now + ttl * 1000, ttl, delay, int(message.encrypted)),
-            *(uuid.UUID(who).bytes, message.origin, message.checksum, message.body),
+            *(now, now + ttl * 1000, ttl, delay, flags),
+            *(uuid.UUID(who).bytes, message.origin, message.checksum),
         ]
+        assert body.endswith(message.body)
 
         clock.now += delay * 1000
         seconds, grace = lease
@@ -103,5 +111,5 @@ async def _written_by_redis(
                 ttl, expires = seconds + grace, ends + grace * 1000
             else:
                 expires = now + ttl * 1000
-            assert msgspec.msgpack.decode(stored) == [now, expires, ttl, *whole[3:]]
+            assert msgspec.msgpack.decode(stored) == [now, expires, ttl, *whole[3:], body]
         await driver.queues.delete(project, "q")

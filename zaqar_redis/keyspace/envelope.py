@@ -9,11 +9,12 @@
  10     uint64    expires, ms since the epoch
  19     uint32    ttl, seconds
  24     uint32    delay, seconds
- 29     uint8     flags: 1 = the body is encrypted
+ 29     uint8     flags: 1 = the body is encrypted; 2 = there are attributes
  31     bin8      client, 16 bytes
  49     str8      origin: the queue that a dead letter came from
  51+o   bin8      checksum: MD5 of the body, or empty
- 53+o+c bin32     body: JSON text
+ 53+o+c bin32     body: JSON text; before it, if there are attributes, four
+                  bytes with the length of these, and these: a msgpack map
 ======= ========= ==========================================================
 
 The first four are written by Redis, which knows the time (``lua/shared/
@@ -29,6 +30,8 @@ import uuid
 from collections.abc import Iterator
 from hashlib import blake2b
 
+import msgspec
+
 from zaqar_redis.records import NewMessage
 
 _HEAD = struct.Struct(">xxQxQxIxIxBxx16sxB")
@@ -38,7 +41,10 @@ _BODY = struct.Struct(">BI")
 
 _ARRAY, _UINT64, _UINT32 = 0x99, 0xCF, 0xCE
 _UINT8, _BIN8, _STR8, _BIN32 = 0xCC, 0xC4, 0xD9, 0xC6
-_ENCRYPTED = 1
+_ENCRYPTED, _HAS_ATTRIBUTES = 1, 2
+_LENGTH = struct.Struct(">I")
+_encode_attributes = msgspec.msgpack.Encoder().encode
+_decode_attributes = msgspec.msgpack.Decoder(dict[str, str]).decode
 _ORIGIN = _HEAD.size
 
 
@@ -49,21 +55,25 @@ def front(created: int, expires: int, ttl: int, delay: int) -> bytes:
 
 def tail(draft: NewMessage, client: bytes) -> bytes:
     """Returns the part of the envelope behind the delay."""
-    if not (draft.origin or draft.checksum or draft.encrypted):  # the common case
+    if not (draft.origin or draft.checksum or draft.encrypted or draft.traceparent):  # mostly
         return opening(client) + closing(draft.body)
-    origin = draft.origin.encode()
-    return _opening(client, draft.encrypted, origin, draft.checksum) + closing(draft.body)
+    flags, body = draft.encrypted * _ENCRYPTED, draft.body
+    if draft.traceparent:
+        flags |= _HAS_ATTRIBUTES
+        attributes = _encode_attributes({"traceparent": draft.traceparent})
+        body = b"".join((_LENGTH.pack(len(attributes)), attributes, body))
+    return _opening(client, flags, draft.origin.encode(), draft.checksum) + closing(body)
 
 
-def _opening(client: bytes, encrypted: bool, origin: bytes, checksum: bytes) -> bytes:
-    start = _TAIL.pack(_UINT8, encrypted, _BIN8, 16, client, _STR8, len(origin))
+def _opening(client: bytes, flags: int, origin: bytes, checksum: bytes) -> bytes:
+    start = _TAIL.pack(_UINT8, flags, _BIN8, 16, client, _STR8, len(origin))
     return b"".join((start, origin, bytes((_BIN8, len(checksum))), checksum))
 
 
 @functools.lru_cache(maxsize=4096)  # a client posts many times
 def opening(client: bytes) -> bytes:
     """Returns the start of a `tail` without origin and checksum, up to the body."""
-    return _opening(client, False, b"", b"")
+    return _opening(client, 0, b"", b"")
 
 
 def closing(body: bytes) -> bytes:
@@ -76,7 +86,7 @@ head = _HEAD.unpack_from
 
 
 def rest(envelope: bytes, origin_length: int) -> tuple[str, bytes, bytes]:
-    """Returns origin, checksum, body."""
+    """Returns origin, checksum, and the body behind the attributes, if `has_attributes`."""
     if origin_length == 0 and envelope[_ORIGIN + 1] == 0:  # the common case
         return "", b"", envelope[_ORIGIN + 7 :]
     at = _ORIGIN + origin_length
@@ -97,6 +107,16 @@ def split(packed: bytes) -> Iterator[bytes]:
 
 def is_encrypted(flags: int) -> bool:
     return bool(flags & _ENCRYPTED)
+
+
+def has_attributes(flags: int) -> bool:
+    return bool(flags & _HAS_ATTRIBUTES)
+
+
+def with_attributes(body: bytes) -> tuple[dict[str, str], bytes]:
+    """Returns the attributes that are before a body, and the body."""
+    end = _LENGTH.size + _LENGTH.unpack_from(body)[0]
+    return _decode_attributes(body[_LENGTH.size : end]), body[end:]
 
 
 @functools.lru_cache(maxsize=4096)  # a client posts many times

@@ -35,10 +35,12 @@ _HEAD = np.dtype(
     }
 )
 _RAW_HEAD = np.dtype((np.void, _HEAD.itemsize))
-_ENCRYPTED = 1
+_ENCRYPTED, _HAS_ATTRIBUTES = 1, 2
 #: Where the body of a message without origin and checksum begins, and its origin.
 _PLAIN_BODY, _ORIGIN = 58, 51
 _BIN8, _BIN32 = 0xC4, 0xC6
+#: Bytes before the attributes, which say how many these are.
+_LENGTH = 4
 #: The end of a slice: pyarrow 26 fails without one.
 _END = 2**31 - 1
 _INT_MAX = 2**31 - 1
@@ -214,7 +216,8 @@ def _heads(
     odd = (words & _TAGS_MASK) != _TAGS_VALUES
     if odd.any():
         _check(source, ranks, odd.any(axis=1))
-    if ((words[:, 6] & _PLAIN_MASK[6]) == _PLAIN_VALUES[6]).all():
+    plain = ((words[:, 6] & _PLAIN_MASK[6]) == _PLAIN_VALUES[6]).all()
+    if plain and not (heads["flags"] & _HAS_ATTRIBUTES).any():
         return heads, None
     return heads, _bodies(source, ranks, stored, heads)
 
@@ -222,7 +225,7 @@ def _heads(
 def _bodies(
     source: MessageSource, ranks: NDArray[np.int64], stored: pa.BinaryArray, heads: NDArray[np.void]
 ) -> NDArray[np.int64]:
-    """Returns the offset of each body: behind an origin and a checksum of some length."""
+    """Returns the offset of each body: behind origin, checksum and attributes of some length."""
     offsets, data = _buffers(stored)
     lengths = np.diff(offsets)
     behind = heads["origin"].astype(np.int64) + _ORIGIN
@@ -232,6 +235,15 @@ def _bodies(
     _check(source, ranks, lengths < bodies)
     body = offsets[:-1] + bodies - 5
     _check(source, ranks, (data[checksum] != _BIN8) | (data[body] != _BIN32))
+    attributed = np.flatnonzero(heads["flags"] & _HAS_ATTRIBUTES)
+    if len(attributed):
+        _check(source, ranks[attributed], (lengths - bodies)[attributed] < _LENGTH)
+        starts = (offsets[:-1] + bodies)[attributed]
+        sizes = np.stack([data[starts + at] for at in range(_LENGTH)], axis=1)
+        bodies[attributed] += _LENGTH + np.ascontiguousarray(sizes).view(">u4")[:, 0].astype(
+            np.int64
+        )
+        _check(source, ranks, lengths < bodies)
     return bodies
 
 
@@ -291,7 +303,8 @@ def _checksum(source: MessageSource, rows: Rows, now: int) -> pa.BinaryArray:
     if rows.bodies is None:
         return pa.nulls(len(rows.ranks), pa.binary())
     starts = rows.heads["origin"] + np.int64(_ORIGIN + 2)
-    return _empty_to_null(_cut(rows.envelopes, starts, rows.bodies - 5))
+    offsets, data = _buffers(rows.envelopes)
+    return _empty_to_null(_cut(rows.envelopes, starts, starts + data[offsets[:-1] + starts - 1]))
 
 
 def _dead_letter_from(source: MessageSource, rows: Rows, now: int) -> pa.StringArray:

@@ -81,6 +81,7 @@ def _move(
                 checksum=message.checksum,
                 origin=queue,
                 encrypted=message.encrypted,
+                traceparent=message.traceparent,
             )
             yield dead_letter(
                 project,
