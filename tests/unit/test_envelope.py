@@ -39,7 +39,7 @@ def test_envelope_is_read_as_it_was_written(message: NewMessage, client: bytes) 
     *_, flags, who, origin_length = envelope.head(stored)
     assert (envelope.is_encrypted(flags), who) == (message.encrypted, client)
     origin, checksum, body = envelope.rest(stored, origin_length)
-    attributes = {}
+    attributes: dict[str, str] = {}
     if envelope.has_attributes(flags):
         attributes, body = envelope.with_attributes(body)
     assert (origin, checksum, body) == (message.origin, message.checksum, message.body)

@@ -27,6 +27,7 @@ from zaqar_redis.api.rest.queues import QueueHandlers
 from zaqar_redis.api.rest.quotas import QuotaHandlers
 from zaqar_redis.api.routes import HandlerSet
 from zaqar_redis.api.server.hot_routes import HotRoutes
+from zaqar_redis.api.tracing import RequestTracing
 from zaqar_redis.api.websocket.actions import ActionHandlers
 from zaqar_redis.api.websocket.connection import ConnectionContext
 from zaqar_redis.api.websocket.front_end import WebSocketApi, WebSocketSettings
@@ -112,14 +113,16 @@ class App:
         channels: Callable[[Access, QueueChannelService], ChannelsFrontEnd | None] | None = None,
         access: Access | None = None,
         audit: AuditLog | None = None,
+        tracing: RequestTracing | None = None,
         *,
         for_command: bool = False,
     ) -> None:
         """*channels*: creates the front end of channels.
 
         *access*: None: that of everybody.  *audit*: None: there is no audit log; else it is closed
-        with the application.  *for_command*: it serves one command of an operator, whom no quota
-        limits.
+        with the application.  *tracing*: None: requests are no spans.
+
+        *for_command*: it serves one command of an operator, whom no quota limits.
         """
         limits = settings.limits
         self.settings = settings
@@ -160,6 +163,9 @@ class App:
             quotas=quota_handlers,
         )
         rest = routes.rest_routes(handlers, limits, self._access.has_admins)
+        self._tracing = tracing
+        if tracing is not None:
+            rest = [tracing.trace(route) for route in rest]
         self.routes = openapi.with_description(rest, limits)
         self.checks = RequestChecks(limits, signer, self._access, self._quotas)
         self.request_ids = request_ids()
@@ -259,6 +265,8 @@ class App:
             await self._driver.close()
             if self._audit_log is not None:
                 self._audit_log.close()
+            if self._tracing is not None:
+                await self._tracing.close()
 
     async def _forget_admitted(self) -> None:
         while True:

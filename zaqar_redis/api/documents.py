@@ -29,8 +29,8 @@ encode = msgspec.json.Encoder().encode
 _MALFORMED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
-def drafts(document: PostIn, with_checksum: bool) -> list[NewMessage]:
-    """Returns the messages to post.  Raises BadBody, BadRequest."""
+def drafts(document: PostIn, with_checksum: bool, traceparent: str = "") -> list[NewMessage]:
+    """Returns the messages to post, by the span *traceparent*.  Raises BadBody, BadRequest."""
     if document.messages is msgspec.UNSET:
         raise errors.BadRequest(why="No messages were found in the request body.")
     return [
@@ -39,6 +39,7 @@ def drafts(document: PostIn, with_checksum: bool) -> list[NewMessage]:
             ttl=item.ttl,
             delay=item.delay,
             checksum=_checksum(body) if with_checksum else b"",
+            traceparent=traceparent,
         )
         for item in document.messages
     ]

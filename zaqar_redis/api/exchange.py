@@ -7,9 +7,12 @@ import abc
 import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from zaqar_redis.auth.identity import NOBODY, Identity
+
+if TYPE_CHECKING:
+    from zaqar_redis.api.tracing import RequestSpan
 
 #: What oslo.middleware takes for the id of a request of another service.
 _GLOBAL_ID = re.compile(r"req-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -41,6 +44,8 @@ class Request(abc.ABC, Generic[QueryT, DocumentT]):
     client = ""
     #: an administrator acts for a project that is not its own
     is_foreign = False
+    #: None: nobody traces it
+    span: RequestSpan | None = None
     #: of a batch: policy rule, path and HTTP status of what is in it, each once
     calls: Iterable[tuple[str, str, int]] = ()
     #: as the route's `query` and `body` say; unset where it has none

@@ -100,6 +100,7 @@ class Serve(ShellCommand):
                 asyncio.run(_check_ownership(create(), uri, parsed_args.adopt))
             settings = service_factory.settings(conf)
             channels = service_factory.channels(conf, uri)
+            create_tracing = service_factory.tracing(conf)
             _start_logging(conf, process)
             LOG.info("store: %s", client.redact_password(uri), extra={"action": "start"})
             if configuration.settings(conf, AuthSettings).insecure:
@@ -113,7 +114,8 @@ class Serve(ShellCommand):
 
             def create_app() -> App:
                 access = service_factory.access(conf, uri)
-                return App(create(), settings, channels, access, AuditLog(audit))
+                tracing = create_tracing() if create_tracing is not None else None
+                return App(create(), settings, channels, access, AuditLog(audit), tracing)
 
             GunicornApplication(create_app, listen.bind, ports, process).run()
         return 0

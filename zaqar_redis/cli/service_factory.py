@@ -18,6 +18,8 @@ from zaqar_redis.api import console
 from zaqar_redis.api.app import ApiSettings
 from zaqar_redis.api.channels import ChannelSettings, ChannelsFrontEnd
 from zaqar_redis.api.channels.server import ServerApiSettings
+from zaqar_redis.api.tracing import RequestTracing, TracingSettings
+from zaqar_redis.api.tracing import load as load_tracing
 from zaqar_redis.api.websocket.front_end import WebSocketSettings
 from zaqar_redis.auth import access as auth
 from zaqar_redis.auth import key_checks, tickets
@@ -60,7 +62,7 @@ def problems(conf: cfg.ConfigOpts) -> list[str]:
     Invalid values of single options are left to `zaqar_redis.conf.problems`.
     """
     found: list[str] = []
-    for part in (_server, _store, _access, _channels):
+    for part in (_server, _store, _access, _channels, tracing):
         try:
             part(conf)
         except cfg.Error:
@@ -224,6 +226,11 @@ def _console(conf: cfg.ConfigOpts, server: ServerApiSettings) -> console.Console
         if provider.console_client_id and "jwt" in strategies
         else None,
     )
+
+
+def tracing(conf: cfg.ConfigOpts) -> Callable[[], RequestTracing] | None:
+    """Returns a factory for each worker; None: there are no spans.  Raises BadConfiguration."""
+    return load_tracing(configuration.settings(conf, TracingSettings))
 
 
 def settings(conf: cfg.ConfigOpts) -> ApiSettings:

@@ -12,6 +12,7 @@ from oslo_config import types
 from zaqar_redis import rules
 from zaqar_redis.api.app import ApiSettings
 from zaqar_redis.api.channels.server import ServerApiSettings
+from zaqar_redis.api.tracing import TracingSettings
 from zaqar_redis.api.websocket.front_end import WebSocketSettings
 from zaqar_redis.auth import jwt_tokens
 from zaqar_redis.auth.access_keys import AccessKeySettings
@@ -144,6 +145,7 @@ GROUPS: Mapping[str | None, Sequence[tuple[type[Struct], tuple[str, ...]]]] = {
         (ApiSettings, ("message_encryption_key", "max_waiting")),
     ),
     "quota": ((QuotaSettings, ()),),
+    "tracing": ((TracingSettings, ()),),
     "signed_url": ((ApiSettings, ("secret_key",)),),
     CHANNELS: (
         (ChannelsSettings, ()),

@@ -33,6 +33,8 @@ class ClaimHandlers(ComposedVerbs):
             wait=request.query.wait,
             watch_disconnect=request.watch_disconnect,
         )
+        if request.span is not None:
+            request.span.add_links(claimed.messages)
         if claimed.claim_id is None:
             return DONE
         location = ("location", f"/v2/queues/{queue}/claims/{claimed.claim_id}")
@@ -42,6 +44,8 @@ class ClaimHandlers(ComposedVerbs):
     def get(self, request: Request[None, None], queue: str, claim: str) -> Steps[Answer]:
         """Shows a claim and the messages that it holds."""
         found = yield self._claims.get(request.project, queue, claim)
+        if request.span is not None:
+            request.span.add_links(found.messages)
         return Answer(documents.claimed(queue, found))
 
     @verb

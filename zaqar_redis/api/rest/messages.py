@@ -31,7 +31,11 @@ class MessageHandlers(ComposedVerbs):
         posted = yield self._messages.post(
             request.project,
             queue,
-            documents.drafts(request.document, self._checksums),
+            documents.drafts(
+                request.document,
+                self._checksums,
+                traceparent="" if request.span is None else request.span.traceparent,
+            ),
             client=request.client,
             size=len(request.data),
             idempotency_key=self._idempotency_key(request),
@@ -75,6 +79,8 @@ class MessageHandlers(ComposedVerbs):
             found = yield self._messages.get(request.project, queue, query.ids)
             if not found:
                 raise errors.NotFound(why=f"None of these messages is in the queue {queue}.")
+            if request.span is not None:
+                request.span.add_links(found)
             return Answer(documents.messages(queue, found))
         page = yield self._messages.list(
             request.project,
@@ -88,6 +94,8 @@ class MessageHandlers(ComposedVerbs):
             wait=query.wait,
             watch_disconnect=request.watch_disconnect,
         )
+        if request.span is not None:
+            request.span.add_links(page.items)
         links = documents.next_link(request.path, query, page.marker)
         return Answer(documents.message_page(queue, page.items, links))
 
@@ -99,7 +107,12 @@ class MessageHandlers(ComposedVerbs):
         """
         ids, pop, claims = request.query.chosen(self._limits)
         if pop is not None:
-            return Answer(documents.popped((yield self._messages.pop(request.project, queue, pop))))
+            popped = yield self._messages.pop(request.project, queue, pop)
+            if request.span is not None:
+                request.span.add_links(popped)
+            return Answer(documents.popped(popped))
+        if request.span is not None:
+            request.span.add_links((yield self._messages.get(request.project, queue, ids or [])))
         yield self._messages.delete_many(request.project, queue, ids or [], claims)
         return DONE
 
@@ -109,6 +122,8 @@ class MessageHandlers(ComposedVerbs):
         found = yield self._messages.get(request.project, queue, [message])
         if not found:
             raise missing(message, queue)
+        if request.span is not None:
+            request.span.add_links(found)
         return Answer(documents.message(queue, found[0]))
 
     @verb
@@ -120,5 +135,7 @@ class MessageHandlers(ComposedVerbs):
         A claimed message is deleted by who claimed it: the `href` of a claimed message has the
         `claim_id` already.
         """
+        if request.span is not None:
+            request.span.add_links((yield self._messages.get(request.project, queue, [message])))
         yield self._messages.delete(request.project, queue, message, request.query.claim_id)
         return DONE
