@@ -30,6 +30,7 @@ extensions = [
     "sphinxcontrib.openapi",
     "oslo_config.sphinxext",
     "cliff.sphinxext",
+    "reno.sphinxext",
 ]
 myst_heading_anchors = 4
 # Pages and headings only: the domain of oslo.config fails on links that it does not know.
