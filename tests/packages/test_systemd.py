@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -90,6 +91,22 @@ def test_the_folders_are_made_for_nobody_else(root: Path) -> None:
         "var/lib/zaqar-redis": "0o700",
         "var/log/zaqar-redis": "0o750",
     }
+
+
+def test_the_document_installs_every_file_for_a_machine(root: Path) -> None:
+    lines = (ROOT / "doc" / "install.md").read_text().splitlines()
+    commands = [shlex.split(line) for line in lines if line.startswith("    install -D ")]
+    for *words, target in commands:
+        # Of "-t FOLDER FILE" the folder is the target, else the last word.
+        folder = words[-1] if words[-2] == "-t" else ""
+        words = [*words[:-1], f"{root}{folder}", target] if folder else [*words, f"{root}{target}"]
+        subprocess.run(words, cwd=_ETC, check=True, timeout=60)
+    installed = {path.name for path in root.rglob("*") if path.is_file()}
+    machine = ("default", "logrotate.d", "systemd", "sysusers.d", "tmpfiles.d")
+    assert {path.name for name in machine for path in (_ETC / name).iterdir()} <= installed
+    assert oct((root / "etc" / "default" / "zaqar-redis").stat().st_mode & 0o777) == "0o600"
+    assert (root / "etc" / "zaqar_redis" / "zaqar_redis.conf").is_file()
+    assert (root / "usr" / "lib" / "systemd" / "system" / _UNIT.name).is_file()
 
 
 def _copy(root: Path, folder: str) -> Path:
