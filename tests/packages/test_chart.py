@@ -110,6 +110,7 @@ def test_a_service_monitor_selects_the_service_of_the_metrics() -> None:
     wanted = monitor["selector"]["matchLabels"].items()
     assert wanted <= service["metadata"]["labels"].items()
     assert not wanted <= objects["Service/demo-zaqar-redis"]["metadata"]["labels"].items()
+    assert service["metadata"]["labels"][monitor["jobLabel"]] == "zaqar-redis"
     assert monitor["endpoints"][0]["port"] == service["spec"]["ports"][0]["name"]
 
 
