@@ -14,6 +14,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.conventions.files import ROOT
 from tests.packages import distributions
 from tests.support.servers import free_port, wait_for
 
@@ -49,6 +50,17 @@ def test_the_wheel_has_the_packages_the_samples_and_the_licence(built: Path) -> 
         name.removeprefix("etc/") for name in distributions.sources() if name.startswith("etc/")
     }
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
+
+
+def test_the_context_of_an_image_has_all_that_the_wheel_needs(built: Path, tmp_path: Path) -> None:
+    lines = (ROOT / ".dockerignore").read_text().splitlines()
+    assert "*" in lines
+    allowed = {line[1:] for line in lines if line.startswith("!")}
+    names = [name for name in distributions.sources() if name.split("/")[0] in allowed]
+    distributions.copy_of_the_sources(tmp_path / "context", names)
+    distributions.build(tmp_path / "context", tmp_path / "dist", "--wheel")
+    [wheel], [other] = built.glob("*.whl"), (tmp_path / "dist").glob("*.whl")
+    assert sorted(zipfile.ZipFile(other).namelist()) == sorted(zipfile.ZipFile(wheel).namelist())
 
 
 def test_an_installed_wheel_says_its_version_and_has_the_samples(environment: Path) -> None:

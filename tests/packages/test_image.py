@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The image's recipe, without Docker: what it copies, runs and promises."""
+"""The image's recipe, without Docker: what it runs and promises.
+
+What is copied into it is in test_distributions.py.
+"""
 
 from __future__ import annotations
 
 import json
 import re
-import zipfile
 from importlib import metadata
-from pathlib import Path
 
 from tests.conventions.files import ROOT
-from tests.packages import distributions
 from zaqar_redis.cli.main import ZaqarRedisShell
 from zaqar_redis.cli.serve import Serve
 
@@ -28,17 +28,6 @@ _INSTRUCTIONS = [
 def _words(name: str) -> str:
     """Returns what the last instruction of a name says."""
     return [words for instruction, words in _INSTRUCTIONS if instruction == name][-1]
-
-
-def test_the_context_of_a_build_has_all_that_the_wheel_needs(built: Path, tmp_path: Path) -> None:
-    lines = (ROOT / ".dockerignore").read_text().splitlines()
-    assert "*" in lines
-    allowed = {line[1:] for line in lines if line.startswith("!")}
-    names = [name for name in distributions.sources() if name.split("/")[0] in allowed]
-    distributions.copy_of_the_sources(tmp_path / "context", names)
-    distributions.build(tmp_path / "context", tmp_path / "dist", "--wheel")
-    [wheel], [other] = built.glob("*.whl"), (tmp_path / "dist").glob("*.whl")
-    assert sorted(zipfile.ZipFile(other).namelist()) == sorted(zipfile.ZipFile(wheel).namelist())
 
 
 def test_a_container_is_not_root_and_needs_no_shell() -> None:
