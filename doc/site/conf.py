@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,9 @@ extensions = [
     "sphinxcontrib.openapi",
     "oslo_config.sphinxext",
     "cliff.sphinxext",
+    "reno.sphinxext",
 ]
+logging.getLogger("reno").setLevel(logging.WARNING)  # it names every note
 myst_heading_anchors = 4
 # Pages and headings only: the domain of oslo.config fails on links that it does not know.
 myst_ref_domains = ["std"]

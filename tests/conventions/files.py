@@ -12,7 +12,9 @@ PACKAGE = ROOT / "zaqar_redis"
 #: Folders with sources; everything beside them is generated.
 _WRITTEN = (
     ".ci",
+    ".github",
     "benchmarks",
+    "deploy",
     "doc",
     "etc",
     "examples",
@@ -27,7 +29,8 @@ _MADE = {"__pycache__", "_build", "build", "dist", "node_modules"}
 
 def written() -> Iterator[Path]:
     """Yields every source file of the project."""
-    yield from (path for path in ROOT.iterdir() if path.is_file())
+    # In a worktree of git, .git is a file.
+    yield from (path for path in ROOT.iterdir() if path.is_file() and path.name != ".git")
     for folder in _WRITTEN:
         for path in (ROOT / folder).rglob("*"):
             if path.is_file() and not _MADE.intersection(path.parts):

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a release is made of: its workflow, its notes, and the style of all YAML."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.conventions.files import ROOT, written
+
+_WORKFLOW = ROOT / ".github" / "workflows" / "release.yml"
+_NOTES = sorted((ROOT / "releasenotes" / "notes").iterdir())
+
+
+def _run(program: str, *words: str | Path) -> None:
+    """Runs a program of the environment of the tests."""
+    command = [Path(sys.executable).with_name(program), *words]
+    outcome = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert outcome.returncode == 0, outcome.stdout + outcome.stderr
+
+
+def test_the_workflow_is_one_of_github() -> None:
+    _run("check-jsonschema", "--builtin-schema", "vendor.github-workflows", _WORKFLOW)
+
+
+def test_jobs_have_limits_and_only_the_rights_that_they_name() -> None:
+    workflow = yaml.safe_load(_WORKFLOW.read_text())
+    assert workflow["permissions"] == {}
+    for name, job in workflow["jobs"].items():
+        assert job["timeout-minutes"] <= 90, name
+        assert job["permissions"], name
+
+
+def test_expressions_are_not_put_into_the_text_of_scripts() -> None:
+    workflow = yaml.safe_load(_WORKFLOW.read_text())
+    scripts = [
+        step["run"] for job in workflow["jobs"].values() for step in job["steps"] if "run" in step
+    ]
+    assert scripts
+    assert [script for script in scripts if "${{" in script] == []
+
+
+@pytest.mark.parametrize("note", _NOTES, ids=lambda note: note.name)
+def test_a_release_note_has_known_sections_of_texts(note: Path) -> None:
+    known = {section for section, _ in yaml.safe_load((ROOT / "reno.yaml").read_text())["sections"]}
+    sections = yaml.safe_load(note.read_text())
+    assert sections.keys() <= known
+    assert all(isinstance(text, str) for texts in sections.values() for text in texts)
+
+
+def test_reno_accepts_all_release_notes() -> None:
+    _run("reno", "lint")
+
+
+def test_yaml_has_one_style() -> None:
+    # Templates of Helm are YAML only when they are rendered.
+    files = [
+        path
+        for path in written()
+        if path.suffix in (".yaml", ".yml") and "templates" not in path.parts
+    ]
+    assert len(files) > len(_NOTES)
+    _run("yamllint", "--strict", *files)
