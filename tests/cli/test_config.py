@@ -142,12 +142,12 @@ def test_config_show_names_origins_and_hides_secrets(
         "[channels:chat]\npresence = true"
     )
     two.write_text("[server]\nworkers = 3")
-    monkeypatch.setenv("OS_SERVER__LOG_LEVEL", "debug")
+    monkeypatch.setenv("ZAQAR_REDIS_SERVER__LOG_LEVEL", "debug")
     files = ("--config-file", str(one), "--config-file", str(two))
     rows = in_process.shown("config", "show", *files)
     shown = {(row["group"], row["option"]): (row["value"], row["from"]) for row in rows}
     assert shown["server", "workers"] == ("3", str(two))
-    assert shown["server", "log_level"] == ("debug", "OS_SERVER__LOG_LEVEL")
+    assert shown["server", "log_level"] == ("debug", "ZAQAR_REDIS_SERVER__LOG_LEVEL")
     assert shown["DEFAULT", "admin_mode"] == ("False", "default")
     assert shown["storage", "uri"] == ("redis://u:***@h", str(one))
     assert shown["channels", "uris"] == ("redis://:***@a, redis://:***@b", str(one))

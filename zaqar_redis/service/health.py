@@ -9,6 +9,7 @@ import logging
 import time
 import uuid
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 from zaqar_redis import errors
@@ -19,17 +20,51 @@ from zaqar_redis.storage.pools import PooledDriver
 
 LOG = logging.getLogger(__name__)
 
+#: Seconds for every store to answer; those who ask wait little longer, e.g. Kubernetes.
+_READY_TIMEOUT = 2.0
 #: Messages posted and deleted again: as many as in stock Zaqar's check.
 _MESSAGES = 100
 
 
 class HealthService:
     def __init__(
-        self, driver: Driver, channels: Callable[[], Awaitable[None]] | None = None
+        self,
+        driver: Driver,
+        channels: Callable[[], Awaitable[None]] | None = None,
+        is_stopping: Callable[[], bool] = lambda: False,
     ) -> None:
-        """*channels*: pings the stores of channels, if there are any."""
+        """*channels*: pings the stores of channels, if there are any.
+
+        *is_stopping*: whether the service was asked to stop.
+        """
         self._driver = driver
         self._channels = channels
+        self._is_stopping = is_stopping
+
+    async def ready(self) -> None:
+        """Pings every store, those of channels too, for a bounded time.
+
+        Raises ServiceStopping, and StoresUnavailable, which names those that did not answer.
+        """
+        self._check_stopping()
+        driver = self._driver
+        pings: dict[str, Callable[[], Awaitable[None]]] = {DEFAULT_POOL: driver.ping}
+        if self._channels is not None:
+            pings["channels"] = self._channels
+        if isinstance(driver, PooledDriver):
+            pings |= {"control": driver.control.ping, DEFAULT_POOL: driver.ping_default}
+            with contextlib.suppress(errors.Unavailable, TimeoutError):
+                async with asyncio.timeout(_READY_TIMEOUT):
+                    pools = await driver.router.stores.pools()
+                pings |= {name: partial(driver.ping_pool, name) for name in pools}
+        good = await asyncio.gather(*map(_answers_in_time, pings.values()))
+        missing = [name for name, answers in zip(pings, good, strict=True) if not answers]
+        if missing:
+            raise errors.StoresUnavailable(names=", ".join(missing))
+
+    def _check_stopping(self) -> None:
+        if self._is_stopping():
+            raise errors.ServiceStopping
 
     async def ping(self) -> None:
         """Pings every store of queues.  Raises StoreUnavailable, which names the stores."""
@@ -44,11 +79,12 @@ class HealthService:
     async def ping_essential(self) -> None:
         """Pings the stores that every request needs: pools may be unavailable.
 
-        Raises StoreUnavailable.
+        Raises StoreUnavailable, ServiceStopping.
         """
+        self._check_stopping()
         if isinstance(self._driver, PooledDriver):
             await self._driver.control.ping()
-            await self._driver.router.stores.default.driver.ping()
+            await self._driver.ping_default()
         else:
             await self._driver.ping()
 
@@ -72,6 +108,15 @@ class HealthService:
         checks = await asyncio.gather(*map(_check, drivers.values()))
         report = {"catalog_reachable": True} | dict(zip(drivers, checks, strict=True))
         return all(each.healthy for each in checks), report
+
+
+async def _answers_in_time(ping: Callable[[], Awaitable[None]]) -> bool:
+    try:
+        async with asyncio.timeout(_READY_TIMEOUT):
+            await ping()
+    except (errors.Unavailable, errors.BadConfiguration, TimeoutError):
+        return False
+    return True
 
 
 async def _check(driver: Driver | None) -> StoreHealth:

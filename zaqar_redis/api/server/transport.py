@@ -9,6 +9,10 @@ from typing import Any
 
 from uvicorn.protocols.http.flow_control import FlowControl
 
+#: Seconds for a client to read the last answer, and close: what it has sent meanwhile would
+#: reset the connection, and the answer with it (RFC 9112, 9.6).
+_LINGER = 2.0
+
 
 class CoalescingTransport:
     """A transport that joins the writes of one iteration of the event loop.
@@ -16,6 +20,9 @@ class CoalescingTransport:
     uvicorn writes the head and the body of a response apart, and uvloop makes a
     system call for each, which for a small answer is a tenth of the whole request.
     """
+
+    #: `close` leaves it to the client to close first
+    is_lingering = False
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
@@ -40,7 +47,13 @@ class CoalescingTransport:
 
     def close(self) -> None:
         self.flush()
-        self._transport.close()
+        if not self.is_lingering:
+            self._transport.close()
+        elif not self.is_closing():
+            if self._transport.can_write_eof():
+                self._transport.write_eof()
+            self._loop.call_later(_LINGER, self._transport.close)
+            self.is_closing = _always
 
     def flush(self) -> None:
         """Writes what waits."""
@@ -52,6 +65,10 @@ class CoalescingTransport:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
+
+
+def _always() -> bool:
+    return True
 
 
 class PipelineFlow(FlowControl):

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import os
 import signal
 import socket
+import ssl
 import sys
 from typing import Any, ClassVar, cast
 
@@ -15,22 +17,59 @@ from gunicorn.arbiter import Arbiter
 from uvicorn import Config, Server
 from uvicorn_worker import UvicornWorker
 
+from zaqar_redis.api.server.flags import SharedFlag
+from zaqar_redis.api.server.logging_protocol import LoggingProtocol
 from zaqar_redis.api.server.protocol import HttpProtocol
+from zaqar_redis.api.server.retiring import retire
 from zaqar_redis.api.server.sockets import WebSocketProtocol
+
+#: Tells a worker that another one has taken its place.
+RETIRE = signal.SIGUSR2
+#: Seconds for clients to send one more request, whose answer says that the connection closes: a
+#: connection that is closed while a request is under way would lose it.
+RETIRING_SECONDS = 5.0
 
 
 class GracefulServer(Server):
     """A server that ends waiting requests when it stops, and stops with its master."""
 
-    def __init__(self, config: Config, app: Any, master: int) -> None:
+    def __init__(self, config: Config, app: Any, master: int, ready: SharedFlag) -> None:
+        """*ready*: is set as soon as connections are accepted."""
         super().__init__(config)
         self._app = app
         self._master = master
+        self._ready = ready
+        #: when it was told to retire, by the loop's clock
+        self._retiring_since: float | None = None
 
     def stop(self) -> None:
         self.should_exit = True
 
+    def retire(self) -> None:
+        """Accepts no more connections, and stops once those that it has are closed."""
+        if self._retiring_since is not None or not self.started:
+            return
+        self._retiring_since = asyncio.get_running_loop().time()
+        for server in self.servers:
+            server.close()
+        self._app.begin_shutdown()
+        for connection in tuple(self.server_state.connections):
+            if not isinstance(connection, HttpProtocol):
+                connection.shutdown()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            self._ready.set()
+
     async def on_tick(self, counter: int) -> bool:
+        if self._retiring_since is not None:
+            connections = tuple(self.server_state.connections)
+            for connection in connections:  # also those that were being accepted
+                if isinstance(connection, HttpProtocol):
+                    retire(connection)
+            end = self._retiring_since + RETIRING_SECONDS
+            self.should_exit |= not connections or asyncio.get_running_loop().time() > end
         if counter % 10 == 0:  # ten ticks are a second
             now = asyncio.get_running_loop().time()
             for connection in tuple(self.server_state.connections):
@@ -61,6 +100,15 @@ class Worker(UvicornWorker):  # type: ignore[misc]  # it is untyped
         "proxy_headers": False,
     }
 
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        #: set by the worker as soon as it accepts connections
+        self.ready = SharedFlag()
+        # gunicorn's own choice may negotiate what is obsolete.
+        self.config.ssl_version = ssl.PROTOCOL_TLS_SERVER
+        # gunicorn's handlers, which uvicorn_worker gives it, are those of the root logger.
+        logging.getLogger("uvicorn.error").propagate = True
+
     def run(self) -> None:
         # Objects of the start live on, and requests leave hardly any cycles behind. With
         # Python's own thresholds the collector takes a twelfth of all time.
@@ -71,10 +119,18 @@ class Worker(UvicornWorker):  # type: ignore[misc]  # it is untyped
 
     async def _serve(self) -> None:
         self.config.app = self.wsgi
-        server = GracefulServer(self.config, self.wsgi, self.ppid)
+        server = GracefulServer(self.config, self.wsgi, self.ppid, self.ready)
         # The master passes SIGINT on as SIGQUIT; unhandled, it would wait in vain and then kill.
-        asyncio.get_running_loop().add_signal_handler(signal.SIGQUIT, server.stop)
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGQUIT, server.stop)
+        loop.add_signal_handler(RETIRE, server.retire)
         # The sockets themselves: gunicorn's wrappers would be closed twice by uvloop.
         await server.serve([listener.sock for listener in self.sockets])
         if not server.started:
             sys.exit(Arbiter.WORKER_BOOT_ERROR)
+
+
+class LoggingWorker(Worker):
+    """A worker with an access log."""
+
+    CONFIG_KWARGS: ClassVar[dict[str, Any]] = Worker.CONFIG_KWARGS | {"http": LoggingProtocol}

@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The fast path with an access log; a worker has this protocol or the one without."""
+
+from __future__ import annotations
+
+from zaqar_redis.api import access_log
+from zaqar_redis.api.exchange import Answer
+from zaqar_redis.api.server.hot_request import HotRequest
+from zaqar_redis.api.server.protocol import HttpProtocol
+
+
+class LoggingProtocol(HttpProtocol):
+    def _line_up(self, request: HotRequest) -> None:
+        request.started_at = self.loop.time()
+        super()._line_up(request)
+
+    def _encode(self, request: HotRequest, answer: Answer, request_id: str) -> bytes:
+        access_log.write(
+            request.method,
+            request.path,
+            answer.status,
+            self.loop.time() - request.started_at,
+            peer=access_log.peer_of(self.client),
+            request=request,
+            queue=request.params[0] if request.endpoint.is_of_queue else "",
+            request_id=request_id,
+        )
+        return super()._encode(request, answer, request_id)
