@@ -10,7 +10,7 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 from zaqar_redis import errors
 from zaqar_redis.records import NewMessage, OperationCheck, StoreHealth
@@ -24,6 +24,9 @@ LOG = logging.getLogger(__name__)
 _READY_TIMEOUT = 2.0
 #: Messages posted and deleted again: as many as in stock Zaqar's check.
 _MESSAGES = 100
+
+#: What asks a store, by the store's name.
+_Pings: TypeAlias = dict[str, Callable[[], Awaitable[None]]]
 
 
 class HealthService:
@@ -47,20 +50,27 @@ class HealthService:
         Raises ServiceStopping, and StoresUnavailable, which names those that did not answer.
         """
         self._check_stopping()
+        deadline = asyncio.get_running_loop().time() + _READY_TIMEOUT
         driver = self._driver
-        pings: dict[str, Callable[[], Awaitable[None]]] = {DEFAULT_POOL: driver.ping}
+        pings: _Pings = {DEFAULT_POOL: driver.ping}
+        if isinstance(driver, PooledDriver):
+            pings = {"control": driver.control.ping, DEFAULT_POOL: driver.ping_default}
         if self._channels is not None:
             pings["channels"] = self._channels
-        if isinstance(driver, PooledDriver):
-            pings |= {"control": driver.control.ping, DEFAULT_POOL: driver.ping_default}
-            with contextlib.suppress(errors.Unavailable, TimeoutError):
-                async with asyncio.timeout(_READY_TIMEOUT):
-                    pools = await driver.router.stores.pools()
-                pings |= {name: partial(driver.ping_pool, name) for name in pools}
-        good = await asyncio.gather(*map(_answers_in_time, pings.values()))
-        missing = [name for name, answers in zip(pings, good, strict=True) if not answers]
-        if missing:
+        found = await asyncio.gather(_missing(pings, deadline), self._missing_pools(deadline))
+        if missing := [name for names in found for name in names]:
             raise errors.StoresUnavailable(names=", ".join(missing))
+
+    async def _missing_pools(self, deadline: float) -> list[str]:
+        driver = self._driver
+        if not isinstance(driver, PooledDriver):
+            return []
+        try:
+            async with asyncio.timeout_at(deadline):
+                pools = await driver.router.stores.pools()
+        except (errors.Unavailable, TimeoutError):
+            return []  # the control store is missing itself
+        return await _missing({name: partial(driver.ping_pool, name) for name in pools}, deadline)
 
     def _check_stopping(self) -> None:
         if self._is_stopping():
@@ -110,13 +120,19 @@ class HealthService:
         return all(each.healthy for each in checks), report
 
 
-async def _answers_in_time(ping: Callable[[], Awaitable[None]]) -> bool:
-    try:
-        async with asyncio.timeout(_READY_TIMEOUT):
-            await ping()
-    except (errors.Unavailable, errors.BadConfiguration, TimeoutError):
-        return False
-    return True
+async def _missing(pings: _Pings, deadline: float) -> list[str]:
+    """Returns the names of the stores that do not answer until then, by the loop's clock."""
+
+    async def answers(ping: Callable[[], Awaitable[None]]) -> bool:
+        try:
+            async with asyncio.timeout_at(deadline):
+                await ping()
+        except (errors.Unavailable, errors.BadConfiguration, TimeoutError):
+            return False
+        return True
+
+    good = await asyncio.gather(*map(answers, pings.values()))
+    return [name for name, is_good in zip(pings, good, strict=True) if not is_good]
 
 
 async def _check(driver: Driver | None) -> StoreHealth:

@@ -6,20 +6,15 @@ A connection becomes such a one by its class: while no worker retires, no reques
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from zaqar_redis.api.exchange import Answer
 from zaqar_redis.api.server.hot_request import HotRequest
 from zaqar_redis.api.server.logging_protocol import LoggingProtocol
 from zaqar_redis.api.server.protocol import HttpProtocol
 
-if TYPE_CHECKING:
-    _Base = HttpProtocol
-else:
-    _Base = object
 
-
-class _Retiring(_Base):
+class RetiringProtocol(HttpProtocol):
     """Closes with the next answer behind which no request waits."""
 
     def retire(self) -> None:
@@ -54,20 +49,17 @@ class _Retiring(_Base):
         """What comes behind the end was not begun: its client sends it again, to a new worker."""
         if self.transport.is_closing() and not self._output.unbuffered.is_closing():
             self._rejection = _do_nothing
+            self.pipeline.clear()
             self.flow.resume_reading()  # so that the client's own end is noticed
 
 
-class RetiringProtocol(_Retiring, HttpProtocol):
-    pass
-
-
-class RetiringLoggingProtocol(_Retiring, LoggingProtocol):
+class RetiringLoggingProtocol(RetiringProtocol, LoggingProtocol):
     pass
 
 
 def retire(connection: HttpProtocol) -> None:
     """Closes the connection when its requests are answered, or `shutdown` is called."""
-    if isinstance(connection, _Retiring):
+    if isinstance(connection, RetiringProtocol):
         return
     logs = isinstance(connection, LoggingProtocol)
     connection.__class__ = RetiringLoggingProtocol if logs else RetiringProtocol
