@@ -113,7 +113,7 @@ def test_reload_exchanges_the_certificate_and_keeps_connections(service: TlsServ
         def is_last() -> bool:
             answer = client.get("/healthcheck/live")
             assert answer.status_code == 200
-            return answer.headers.get("connection") == "close"
+            return str(answer.headers.get("connection")) == "close"
 
         assert not is_last()
         _install(service.folder, _SECOND)

@@ -27,7 +27,6 @@ def write(
     *,
     peer: str,
     request: Request[Any, Any] | None = None,
-    queue: str = "",
     request_id: str = "",
 ) -> None:
     """Writes one line.
@@ -42,11 +41,14 @@ def write(
         "status": status,
         "duration": round(seconds, 6),
         "peer": peer,
-        "queue": queue,
         "request_id": request_id,
     }
     if request is not None:
-        fields |= {"project": request.project, "user": request.identity.user}
+        fields |= {
+            "project": request.project,
+            "queue": request.queue,
+            "user": request.identity.user,
+        }
     LOG.info("%s %s %d", method, path, status, extra=fields)
 
 
@@ -59,16 +61,6 @@ class LoggingMiddleware:
 
     async def process_request(self, req: falcon.asgi.Request, resp: falcon.asgi.Response) -> None:
         req.context.started_at = time.monotonic()
-        req.context.queue = ""
-
-    async def process_resource(
-        self,
-        req: falcon.asgi.Request,
-        resp: falcon.asgi.Response,
-        resource: object,
-        params: dict[str, Any],
-    ) -> None:
-        req.context.queue = params.get("queue", "")
 
     async def process_response(
         self,
@@ -84,7 +76,6 @@ class LoggingMiddleware:
             time.monotonic() - req.context.started_at,
             peer=peer_of(req.scope.get("client")),
             request=getattr(req.context, "request", None),
-            queue=req.context.queue,
             request_id=resp.get_header(REQUEST_ID) or "",
         )
 

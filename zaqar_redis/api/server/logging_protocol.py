@@ -22,7 +22,6 @@ class LoggingProtocol(HttpProtocol):
             self.loop.time() - request.started_at,
             peer=access_log.peer_of(self.client),
             request=request,
-            queue=request.params[0] if request.endpoint.is_of_queue else "",
             request_id=request_id,
         )
         return super()._encode(request, answer, request_id)

@@ -48,12 +48,24 @@ class CoalescingTransport:
     def close(self) -> None:
         self.flush()
         if not self.is_lingering:
-            self._transport.close()
+            self._end()
         elif not self.is_closing():
             if self._transport.can_write_eof():
                 self._transport.write_eof()
-            self._loop.call_later(_LINGER, self._transport.close)
+            self._loop.call_later(_LINGER, self._end)
             self.is_closing = _always
+
+    def _end(self) -> None:
+        self._transport.close()
+        if self._transport.get_extra_info("ssl_object") is not None:
+            self._loop.call_later(_LINGER, self._abort_sent)
+
+    def _abort_sent(self) -> None:
+        """TLS waits for its client's farewell, for half a minute: few clients send one."""
+        if self._transport.get_write_buffer_size():
+            self._loop.call_later(_LINGER, self._abort_sent)
+        else:
+            self._transport.abort()
 
     def flush(self) -> None:
         """Writes what waits."""
