@@ -192,6 +192,14 @@ def test_reload_applies_what_has_changed_and_refuses_what_is_wrong(project: str)
         assert limit_is(service, 40, project)
 
 
+def test_reload_does_not_lose_what_is_in_memory() -> None:
+    with servers.service("memory://") as service:
+        before = service.workers()
+        service.process.send_signal(signal.SIGHUP)
+        wait_for_log(service, "what memory:// stores would be lost")
+        assert service.workers() == before
+
+
 def test_service_that_is_asked_to_stop_is_not_ready_but_goes_on(project: str) -> None:
     options = {"server": {"shutdown_delay": 2}}
     with servers.redis_server() as redis, servers.service(redis.uri, options=options) as service:

@@ -154,12 +154,22 @@ def test_levels_of_single_loggers_change_at_a_reload() -> None:
     with servers.redis_server() as redis, servers.service(redis.uri, options=options) as service:
         assert service.log.read_text().count("[INFO]") == 0
         config = service.log.parent / "zaqar_redis.conf"
-        config.write_text("[server]\nlog_level = warning\nlog_levels = zaqar_redis.keyspace=info\n")
+        levels = "zaqar_redis.keyspace=info, gunicorn.error=info"
+        config.write_text(f"[server]\nlog_level = warning\nlog_levels = {levels}\n")
         service.process.send_signal(signal.SIGHUP)
-        servers.wait_for(
-            lambda: "[INFO] connected to" in service.log.read_text(), "lines of one logger"
-        )
-        assert "Booting worker" not in service.log.read_text()
+        servers.wait_for(lambda: "new workers serve" in service.log.read_text(), "the reload")
+        assert "[INFO] connected to" in service.log.read_text()
+        assert "Application startup" not in service.log.read_text()  # uvicorn's
+        config.write_text("[server]\nlog_level = warning\nlog_levels = uvicorn.error=info\n")
+        size = len(service.log.read_text())
+        service.process.send_signal(signal.SIGHUP)
+
+        def later() -> str:
+            """Returns what the new worker has logged."""
+            return service.log.read_text()[size:].partition("Started server process")[2]
+
+        servers.wait_for(lambda: "Application startup" in later(), "the other level")
+        assert "[INFO] connected to" not in later()
 
 
 def _record(message: str, **extra: object) -> logging.LogRecord:

@@ -80,10 +80,11 @@ class GunicornLogger(glogging.Logger):  # type: ignore[misc]  # it is untyped
     """Hands gunicorn's events to the root logger, for one format of all."""
 
     def setup(self, cfg: object) -> None:
+        level = self.error_log.level  # one of its own, or that of the root
         super().setup(cfg)
         self.error_log.handlers.clear()
         self.error_log.propagate = True
-        self.error_log.setLevel(logging.NOTSET)
+        self.error_log.setLevel(level)
 
 
 class _Levels:

@@ -11,6 +11,7 @@ import signal
 import socket
 import ssl
 import sys
+from collections.abc import Sequence
 from typing import Any, ClassVar, cast
 
 from gunicorn.arbiter import Arbiter
@@ -47,15 +48,24 @@ class GracefulServer(Server):
 
     def retire(self) -> None:
         """Accepts no more connections, and stops once those that it has are closed."""
-        if self._retiring_since is not None or not self.started:
-            return
-        self._retiring_since = asyncio.get_running_loop().time()
-        for server in self.servers:
-            server.close()
-        self._app.begin_shutdown()
-        for connection in tuple(self.server_state.connections):
-            if not isinstance(connection, HttpProtocol):
-                connection.shutdown()
+        if not self.started:
+            self.should_exit = True
+        elif self._retiring_since is None:
+            self._retiring_since = asyncio.get_running_loop().time()
+            for server in self.servers:
+                server.close()
+            for connection in self._retire_connections():
+                if not isinstance(connection, HttpProtocol):
+                    connection.shutdown()
+            self._app.begin_shutdown()
+
+    def _retire_connections(self) -> Sequence[Any]:
+        """Retires those of requests, and returns all."""
+        connections = tuple(self.server_state.connections)
+        for connection in connections:
+            if isinstance(connection, HttpProtocol):
+                retire(connection)
+        return connections
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -64,12 +74,9 @@ class GracefulServer(Server):
 
     async def on_tick(self, counter: int) -> bool:
         if self._retiring_since is not None:
-            connections = tuple(self.server_state.connections)
-            for connection in connections:  # also those that were being accepted
-                if isinstance(connection, HttpProtocol):
-                    retire(connection)
+            left = self._retire_connections()  # also those that were being accepted before
             end = self._retiring_since + RETIRING_SECONDS
-            self.should_exit |= not connections or asyncio.get_running_loop().time() > end
+            self.should_exit |= not left or asyncio.get_running_loop().time() > end
         if counter % 10 == 0:  # ten ticks are a second
             now = asyncio.get_running_loop().time()
             for connection in tuple(self.server_state.connections):
@@ -101,13 +108,16 @@ class Worker(UvicornWorker):  # type: ignore[misc]  # it is untyped
     }
 
     def __init__(self, *given: Any) -> None:
+        logger = logging.getLogger("uvicorn.error")
+        level = logger.level
         super().__init__(*given)
+        # It takes gunicorn's handlers, which are those of the root logger, and its level.
+        logger.propagate = True
+        logger.setLevel(level)
         #: set by the worker as soon as it accepts connections
         self.ready = SharedFlag()
         # gunicorn's own choice may negotiate what is obsolete.
         self.config.ssl_version = ssl.PROTOCOL_TLS_SERVER
-        # gunicorn's handlers, which uvicorn_worker gives it, are those of the root logger.
-        logging.getLogger("uvicorn.error").propagate = True
 
     def run(self) -> None:
         # Objects of the start live on, and requests leave hardly any cycles behind. With
