@@ -8,6 +8,8 @@ import json
 import os
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 import uuid
@@ -115,49 +117,66 @@ def reload(service: servers.RunningService) -> None:
     )
 
 
-def test_reload_under_load_loses_no_request(project: str) -> None:
-    with (
-        servers.redis_server() as redis,
-        servers.service(redis.uri, workers=2, options=load.OPTIONS) as service,
-    ):
-        with running_load(service, project) as clients:
-            for _ in range(2):
-                reload(service)
-                clients.wait_for_more(50)
-        assert clients.broken == 0
-        assert set(clients.statuses) <= {200, 201, 204}
-        assert clients.unsure == set()
+@pytest.fixture(scope="module")
+def store() -> Iterator[servers.RedisServer]:
+    with servers.redis_server() as redis:
+        yield redis
 
 
-def test_worker_killed_during_a_reload_is_replaced(project: str) -> None:
-    with (
-        servers.redis_server() as redis,
-        servers.service(redis.uri, workers=2, options=load.OPTIONS) as service,
-    ):
+@pytest.fixture(scope="module")
+def service(store: servers.RedisServer) -> Iterator[servers.RunningService]:
+    with servers.service(store.uri, workers=2, options=load.OPTIONS) as running:
+        yield running
+
+
+def test_reload_under_load_loses_no_request(service: servers.RunningService, project: str) -> None:
+    with running_load(service, project) as clients:
+        for _ in range(2):
+            reload(service)
+            clients.wait_for_more(50)
+    assert clients.broken == 0
+    assert set(clients.statuses) <= {200, 201, 204}
+    assert clients.unsure == set()
+
+
+def test_worker_killed_during_a_reload_is_replaced(
+    service: servers.RunningService, project: str
+) -> None:
+    clients = load.QueueLoad(service, project)
+    with clients:
+        clients.wait_for_more(50)
         before = set(service.workers())
         service.process.send_signal(signal.SIGHUP)
         servers.wait_for(lambda: bool(set(service.workers()) - before), "a new worker")
         killed = (set(service.workers()) - before).pop()
         os.kill(killed, signal.SIGKILL)
         servers.wait_for(
-            lambda: (
-                len(service.workers()) == 2
-                and before.isdisjoint(service.workers())
-                and killed not in service.workers()
-            ),
+            lambda: len(set(service.workers()) - before - {killed}) == 2 == len(service.workers()),
             "two new workers",
         )
-        with running_load(service, project) as clients:
-            reload(service)
-        assert clients.broken == 0
+        clients.wait_for_more(50)
+    clients.check()  # what was under way in the killed one may be stored or not
+
+
+def test_readiness_names_the_store_that_does_not_answer(
+    store: servers.RedisServer, service: servers.RunningService
+) -> None:
+    store.signal(signal.SIGSTOP)
+    try:
+        ready = httpx.get(f"{service.url}/healthcheck/ready", verify=False, timeout=60)
+        assert ready.status_code == 503
+        assert "default" in ready.json()["description"]
+        assert httpx.get(f"{service.url}/healthcheck/live", verify=False).status_code == 200
+    finally:
+        store.signal(signal.SIGCONT)
 
 
 def config_of(service: servers.RunningService) -> Path:
     return service.log.parent / "zaqar_redis.conf"
 
 
-def wait_for_log(service: servers.RunningService, text: str) -> None:
-    servers.wait_for(lambda: text in service.log.read_text(), f"{text} in the log")
+def wait_for_log(service: servers.RunningService, text: str, times: int = 1) -> None:
+    servers.wait_for(lambda: service.log.read_text().count(text) >= times, f"{text} in the log")
 
 
 def limit_is(service: servers.RunningService, limit: int, project: str) -> bool:
@@ -192,6 +211,24 @@ def test_reload_applies_what_has_changed_and_refuses_what_is_wrong(project: str)
         assert limit_is(service, 40, project)
 
 
+def test_workers_that_do_not_start_leave_those_before_in_service(tmp_path: Path) -> None:
+    port, log = servers.free_port(), tmp_path / "service.log"
+    with servers.redis_server() as redis, log.open("wb") as output:
+        words = ["--bind", f"127.0.0.1:{port}", "--workers", "2", "--storage", redis.uri]
+        command = [sys.executable, "-m", "tests.faults.failing_service", *words]
+        process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
+        service = servers.RunningService(process, port, log)
+        try:
+            servers.wait_for(service.answers, "the service to start")
+            for times in (1, 2):
+                process.send_signal(signal.SIGHUP)
+                wait_for_log(service, "the workers before go on", times)
+                assert service.answers()
+        finally:
+            process.terminate()
+            assert process.wait(60) == 0
+
+
 def test_reload_does_not_lose_what_is_in_memory() -> None:
     with servers.service("memory://") as service:
         before = service.workers()
@@ -217,16 +254,6 @@ def test_service_that_is_asked_to_stop_is_not_ready_but_goes_on(project: str) ->
         posted = httpx.post(url, json=document, headers=load.headers(project), verify=False)
         assert posted.status_code == 201
         assert service.process.wait(60) == 0
-
-
-def test_readiness_names_the_store_that_does_not_answer() -> None:
-    with servers.redis_server() as redis, servers.service(redis.uri) as service:
-        redis.signal(signal.SIGSTOP)
-        ready = httpx.get(f"{service.url}/healthcheck/ready", verify=False, timeout=60)
-        assert ready.status_code == 503
-        assert "default" in ready.json()["description"]
-        assert httpx.get(f"{service.url}/healthcheck/live", verify=False).status_code == 200
-        redis.signal(signal.SIGCONT)
 
 
 class Systemd:

@@ -28,7 +28,7 @@ class HotRequest(Request[Any, Any]):
     disconnected = False
     #: all requests before it are answered
     has_turn = True
-    #: by the loop's clock; only with an access log
+    #: by the monotonic clock; only with an access log
     started_at = 0.0
     run: EagerRun[Answer] | None = None
     _disconnected_event: asyncio.Event | None = None

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import time
+
 from zaqar_redis.api import access_log
 from zaqar_redis.api.exchange import Answer
 from zaqar_redis.api.server.hot_request import HotRequest
@@ -11,7 +13,8 @@ from zaqar_redis.api.server.protocol import HttpProtocol
 
 class LoggingProtocol(HttpProtocol):
     def _line_up(self, request: HotRequest) -> None:
-        request.started_at = self.loop.time()
+        # Not the loop's clock, which stands still while it answers.
+        request.started_at = time.monotonic()
         super()._line_up(request)
 
     def _encode(self, request: HotRequest, answer: Answer, request_id: str) -> bytes:
@@ -19,7 +22,7 @@ class LoggingProtocol(HttpProtocol):
             request.method,
             request.path,
             answer.status,
-            self.loop.time() - request.started_at,
+            time.monotonic() - request.started_at,
             peer=access_log.peer_of(self.client),
             request=request,
             request_id=request_id,
