@@ -153,7 +153,11 @@ class Master(Arbiter):  # type: ignore[misc]  # it is untyped
 
     def reap_workers(self) -> None:
         self._notify_watchdog()
-        super().reap_workers()
+        try:
+            super().reap_workers()
+        except HaltServer:  # a worker did not start
+            if not self._is_stopping:
+                raise
         for pid, (worker, killed_at) in list(self._retiring.items()):
             try:
                 # What has ended was waited for above, whosever child it is.
