@@ -10,6 +10,7 @@ import socket
 import ssl
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -121,6 +122,42 @@ def test_reload_exchanges_the_certificate_and_keeps_connections(service: TlsServ
         servers.wait_for(lambda: service.certificate() == _SECOND, "the other certificate")
         servers.wait_for(is_last, "the connection that there was to be closed")
         assert not is_last()
+
+
+def test_reload_loses_no_new_connection(service: TlsService) -> None:
+    """Each request has a connection of its own, whose handshake a worker may retire in."""
+    stopping = threading.Event()
+    wrong: list[str] = []
+    statuses: list[int] = []
+    context = service.context()
+
+    def connect() -> None:
+        while not stopping.is_set():
+            try:
+                with httpx.Client(base_url=service.url, verify=context, timeout=60) as client:
+                    statuses.append(client.get("/v2/ping").status_code)
+            except httpx.HTTPError as error:
+                wrong.append(repr(error))
+
+    def wait_for_more() -> None:
+        count = len(statuses) + 50
+        servers.wait_for(lambda: len(statuses) >= count or bool(wrong), "the load to go on")
+
+    clients = [threading.Thread(target=connect) for _ in range(3)]
+    for client in clients:
+        client.start()
+    try:
+        wait_for_more()
+        ended = service.log().count("Worker exiting")
+        service.reload()
+        servers.wait_for(lambda: service.log().count("Worker exiting") > ended, "the old worker")
+        wait_for_more()
+    finally:
+        stopping.set()
+        for client in clients:
+            client.join()
+    assert wrong == []
+    assert set(statuses) == {204}
 
 
 def test_reload_with_files_that_do_not_fit_is_refused(service: TlsService) -> None:

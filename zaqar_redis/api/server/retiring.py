@@ -54,7 +54,7 @@ class RetiringProtocol(HttpProtocol):
 
 
 class RetiringLoggingProtocol(RetiringProtocol, LoggingProtocol):
-    pass
+    """The same, with an access log."""
 
 
 def retire(connection: HttpProtocol) -> None:

@@ -29,6 +29,8 @@ RETIRE = signal.SIGUSR2
 #: Seconds for clients to send one more request, whose answer says that the connection closes: a
 #: connection that is closed while a request is under way would lose it.
 RETIRING_SECONDS = 5.0
+#: Seconds in which TLS connections that were being accepted appear: they do after their handshake.
+_HANDSHAKE_SECONDS = 1.0
 
 
 class GracefulServer(Server):
@@ -75,8 +77,9 @@ class GracefulServer(Server):
     async def on_tick(self, counter: int) -> bool:
         if self._retiring_since is not None:
             left = self._retire_connections()  # also those that were being accepted before
-            end = self._retiring_since + RETIRING_SECONDS
-            self.should_exit |= not left or asyncio.get_running_loop().time() > end
+            seconds = asyncio.get_running_loop().time() - self._retiring_since
+            least = _HANDSHAKE_SECONDS if self.config.is_ssl else 0.0
+            self.should_exit |= seconds > (RETIRING_SECONDS if left else least)
         if counter % 10 == 0:  # ten ticks are a second
             now = asyncio.get_running_loop().time()
             for connection in tuple(self.server_state.connections):
