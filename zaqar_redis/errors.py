@@ -319,6 +319,11 @@ class StoresUnavailable(StoreUnavailable):
     code = 1706
 
 
+class ServiceStopping(Unavailable):
+    message = "This service is about to stop; send requests to another one."
+    code = 1709
+
+
 class KeyNotPublished(StoreUnavailable):
     message = "The key that the token names is not published. That may change soon."
     code = 1708

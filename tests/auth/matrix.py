@@ -59,7 +59,16 @@ OF_NO_PROJECT = frozenset(("home:get", "flavors:get_all", "flavors:get"))
 #: Paths that everybody may use; the frames of a socket are checked one by one.
 PUBLIC = frozenset(
     (
-        *("/", "/health", "/healthcheck", "/v2/ping", "/openapi.json", "/v2/ws"),
+        *(
+            "/",
+            "/health",
+            "/healthcheck",
+            "/healthcheck/live",
+            "/healthcheck/ready",
+            "/v2/ping",
+            "/openapi.json",
+            "/v2/ws",
+        ),
         *("/console", "/console/", "/console/{name}", "/console/about", "/api/{method}"),
     )
 )

@@ -53,7 +53,7 @@ def script(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("queue list --pro", {"--profile", "--project"}),
         ("profile ", {"create", "delete", "list", "show", "use"}),
         ("profile create prod --us", {"--use"}),
-        ("config ", {"check", "show"}),
+        ("config ", {"check", "diff", "show"}),
         ("config check --con", {"--config-file"}),
         ("nothing-like-it", set()),
     ],

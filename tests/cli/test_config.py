@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
+from tests.conventions.files import ROOT
 from tests.conventions.test_sample_config import SAMPLE
 from tests.support.command_line import CommandLine
-from zaqar_redis.conf.groups import WEBSOCKET
+from zaqar_redis.conf.environment import OTHER_VARIABLES
+from zaqar_redis.conf.groups import LISTEN, WEBSOCKET
 
 WRONG = """
 admin_mode = true
@@ -142,12 +145,12 @@ def test_config_show_names_origins_and_hides_secrets(
         "[channels:chat]\npresence = true"
     )
     two.write_text("[server]\nworkers = 3")
-    monkeypatch.setenv("OS_SERVER__LOG_LEVEL", "debug")
+    monkeypatch.setenv("ZAQAR_REDIS_SERVER__LOG_LEVEL", "debug")
     files = ("--config-file", str(one), "--config-file", str(two))
     rows = in_process.shown("config", "show", *files)
     shown = {(row["group"], row["option"]): (row["value"], row["from"]) for row in rows}
     assert shown["server", "workers"] == ("3", str(two))
-    assert shown["server", "log_level"] == ("debug", "OS_SERVER__LOG_LEVEL")
+    assert shown["server", "log_level"] == ("debug", "ZAQAR_REDIS_SERVER__LOG_LEVEL")
     assert shown["DEFAULT", "admin_mode"] == ("False", "default")
     assert shown["storage", "uri"] == ("redis://u:***@h", str(one))
     assert shown["channels", "uris"] == ("redis://:***@a, redis://:***@b", str(one))
@@ -165,3 +168,105 @@ def test_config_check_accepts_roles_that_its_policy_does_not_name(
     file = tmp_path / "zaqar_redis.conf"
     file.write_text(f"{_JWT}[oslo_policy]\npolicy_file = {policy}\n")
     assert "no problems" in in_process.done("config", "check", "--config-file", str(file))
+
+
+def test_options_are_above_variables_above_files_above_defaults(
+    in_process: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "zaqar_redis.conf"
+    file.write_text("[server]\nworkers = 2\ngraceful_timeout = 20\nlog_level = debug\n")
+    monkeypatch.setenv("ZAQAR_REDIS_SERVER__WORKERS", "3")
+    monkeypatch.setenv("ZAQAR_REDIS_SERVER__GRACEFUL_TIMEOUT", "30")
+    monkeypatch.setenv("ZAQAR_REDIS_ADMIN_MODE", "true")
+    monkeypatch.setenv("ZAQAR_REDIS_DRIVERS_TRANSPORT_WSGI__PORT", "1234")
+    monkeypatch.setenv("ZAQAR_REDIS_CHANNELS__NAMESPACES", "chat")
+    monkeypatch.setenv("ZAQAR_REDIS_CHANNELS_CHAT__PRESENCE", "true")
+    monkeypatch.setenv("ZAQAR_REDIS_STORAGE__CONTROL_URI", "redis://:geheim@control")
+    monkeypatch.setenv("ZAQAR_REDIS_CHANNELS__API_KEY", "geheim")
+    options = ("--config-file", str(file), "--workers", "4", "--storage", "redis://:geheim@h")
+    rows = in_process.shown("config", "diff", *options)
+    assert "geheim" not in str(rows)
+    assert {
+        (row["group"], row["option"]): (row["value"], row["default"], row["from"]) for row in rows
+    } == {
+        ("server", "workers"): ("4", "1", "--workers"),
+        ("server", "log_level"): ("debug", "info", str(file)),
+        ("DEFAULT", "admin_mode"): ("True", "False", "ZAQAR_REDIS_ADMIN_MODE"),
+        (LISTEN, "port"): ("1234", "8888", "ZAQAR_REDIS_DRIVERS_TRANSPORT_WSGI__PORT"),
+        ("storage", "uri"): ("redis://:***@h", "embedded://", "--storage"),
+        ("storage", "control_uri"): (
+            "redis://:***@control",
+            "",
+            "ZAQAR_REDIS_STORAGE__CONTROL_URI",
+        ),
+        ("channels", "api_key"): ("***", "", "ZAQAR_REDIS_CHANNELS__API_KEY"),
+        ("channels", "namespaces"): ("chat", "", "ZAQAR_REDIS_CHANNELS__NAMESPACES"),
+        ("channels:chat", "presence"): ("True", "False", "ZAQAR_REDIS_CHANNELS_CHAT__PRESENCE"),
+    }
+    shown = in_process.shown("config", "show", *options)
+    [workers] = [row for row in shown if row["option"] == "workers"]
+    assert (workers["value"], workers["from"]) == ("4", "--workers")
+    [timeout] = [row for row in shown if row["option"] == "graceful_timeout"]
+    assert (timeout["value"], timeout["from"]) == ("30", "ZAQAR_REDIS_SERVER__GRACEFUL_TIMEOUT")
+
+
+def test_store_of_the_environment_has_its_origin(
+    in_process: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ZAQAR_REDIS_URI", "redis://short")
+    monkeypatch.setenv("ZAQAR_REDIS_STORAGE__URI", "redis://long")
+    [row] = in_process.shown("config", "diff")
+    assert (row["value"], row["from"]) == ("redis://short", "ZAQAR_REDIS_URI")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        (
+            "ZAQAR_REDIS_SERVER__WORKER",
+            "2",
+            "ZAQAR_REDIS_SERVER__WORKER: there is no such option (environment); did you mean "
+            "ZAQAR_REDIS_SERVER__WORKERS?",
+        ),
+        (
+            "ZAQAR_REDIS_SERVER__WORKERS",
+            "many",
+            "(ZAQAR_REDIS_SERVER__WORKERS)",
+        ),
+        (
+            "ZAQAR_REDIS_CHANNELS_A_B__PRESENCE",
+            "true",
+            "it is [channels:a-b] presence and [channels:a.b] presence; set these in a file",
+        ),
+    ],
+)
+def test_wrong_variables_are_reported(
+    in_process: CommandLine,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    value: str,
+    message: str,
+) -> None:
+    file = tmp_path / "zaqar_redis.conf"
+    file.write_text("[channels]\nnamespaces = a-b, a.b\n")
+    monkeypatch.setenv(name, value)
+    assert message in in_process.refused("config", "check", "--config-file", str(file))
+
+
+def test_variables_of_others_are_no_options(
+    in_process: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in (
+        # Kubernetes sets these for a service of this name.
+        *("SERVICE_HOST", "SERVICE_PORT", "SERVICE_PORT_HTTP", "PORT", "PORT_8888_TCP"),
+        *("PORT_8888_TCP_ADDR", "METRICS_SERVICE_HOST", "METRICS_PORT_9090_TCP_PROTO"),
+    ):
+        monkeypatch.setenv(f"ZAQAR_REDIS_{name}", "tcp://10.0.0.1:8888")
+    assert "no problems" in in_process.done("config", "check")
+
+
+def test_variables_that_the_code_reads_are_known_not_to_be_options() -> None:
+    texts = [path.read_text() for path in (ROOT / "zaqar_redis").rglob("*.py")]
+    read = {name for text in texts for name in re.findall(r'"(ZAQAR_REDIS_[A-Z_]+[A-Z])"', text)}
+    assert read == OTHER_VARIABLES

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Generated streams of requests are answered alike over both paths, and close connections alike.
 
-More of them, e.g. for a night: set ZAQAR_REDIS_FUZZ_EXAMPLES to 100000.
+More of them, e.g. for a night: set FUZZ_EXAMPLES to 100000.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.support.raw_http import AnswerNormalizer, RawAnswer, RawConnection, r
 from tests.support.ways import ASGI, HOT
 
 #: Examples of one run: some seconds.
-_EXAMPLES = int(os.environ.get("ZAQAR_REDIS_FUZZ_EXAMPLES", "400"))
+_EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "400"))
 #: Bytes of a request that are printed when the test fails.
 _SHOWN = 1000
 #: In the answers of the first and the last request, and in no other.
@@ -116,7 +116,7 @@ def player(service: servers.RunningService) -> Iterator[StreamPlayer]:
 
 @settings(
     max_examples=_EXAMPLES,
-    derandomize="ZAQAR_REDIS_FUZZ_EXAMPLES" not in os.environ,
+    derandomize="FUZZ_EXAMPLES" not in os.environ,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(stream=generated.streams())

@@ -20,9 +20,12 @@ import gunicorn.sock
 import hiredis
 import pytest
 from gunicorn.arbiter import Arbiter
+from gunicorn.glogging import Logger
 from gunicorn.workers.base import Worker as GunicornWorker
 from keystonemiddleware.auth_token import AuthProtocol
 from keystonemiddleware.auth_token._identity import IdentityServer
+from oslo_config.cfg import ConfigOpts
+from oslo_config.sources._environment import EnvironmentConfigurationSource
 from redis._parsers import _AsyncHiredisParser
 from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import ResponseError
@@ -44,6 +47,14 @@ from zaqar_redis.api.server.sockets import EventQueue
 WORKER, SOCKETS = "api/server/worker.py", "api/server/sockets.py"
 PROTOCOL, BATCH = "api/server/protocol.py", "keyspace/batch.py"
 TOKENS = "auth/keystone_tokens.py"
+MASTER, RETIRING = "api/server/master.py", "api/server/retiring.py"
+ENVIRONMENT, LOG = "conf/environment.py", "cli/service_log.py"
+
+
+def _package(kind: type) -> str:
+    name = kind.__module__.partition(".")[0]
+    return name.replace("oslo_", "oslo.").replace("_", "-")
+
 
 #: Module that uses it, class that has it, and names of methods and attributes.
 USED: list[tuple[str, type, str]] = [
@@ -64,6 +75,16 @@ USED: list[tuple[str, type, str]] = [
     (WORKER, GunicornWorker, "ppid sockets wsgi"),
     (WORKER, gunicorn.sock.BaseSocket, "sock"),
     (WORKER, Arbiter, "WORKER_BOOT_ERROR"),
+    (WORKER, Config, "ssl_version"),
+    (WORKER, Server, "startup servers"),
+    (MASTER, Arbiter, "start stop reload setup wait_for_signals spawn_worker manage_workers"),
+    (MASTER, Arbiter, "reap_workers murder_workers WORKERS SIG_QUEUE num_workers app cfg log"),
+    (MASTER, GunicornWorker, "tmp"),
+    (RETIRING, HttpToolsProtocol, "shutdown on_response_complete _start_asgi_task pipeline"),
+    (RETIRING, RequestResponseCycle, "keep_alive on_response response_complete"),
+    (LOG, Logger, "setup error_log"),
+    (ENVIRONMENT, EnvironmentConfigurationSource, "get_name"),
+    (ENVIRONMENT, ConfigOpts, "_env_driver"),
     (SOCKETS, WebSocketsSansIOProtocol, "connection_made handle_connect shutdown"),
     (SOCKETS, WebSocketsSansIOProtocol, "handshake_initiated handshake_complete request scope"),
     (SOCKETS, WebSocketsSansIOProtocol, "queue conn logger loop transport read_paused"),
@@ -79,6 +100,11 @@ USED: list[tuple[str, type, str]] = [
 SIGNATURES = [
     (WORKER, Server.on_tick, ["self", "counter"]),
     (WORKER, Server.shutdown, ["self", "sockets"]),
+    (WORKER, Server.startup, ["self", "sockets"]),
+    (MASTER, Arbiter.wait_for_signals, ["self", "timeout"]),
+    (MASTER, Arbiter.stop, ["self", "graceful"]),
+    (LOG, Logger.setup, ["self", "cfg"]),
+    (ENVIRONMENT, EnvironmentConfigurationSource.get_name, ["group_name", "option_name"]),
     (WORKER, Server.serve, ["self", "sockets"]),
     (PROTOCOL, HttpToolsProtocol._start_asgi_task, ["self", "cycle", "app"]),
     (PROTOCOL, HttpToolsProtocol.on_header, ["self", "name", "value"]),
@@ -93,7 +119,7 @@ SIGNATURES = [
 #: What uvicorn uses only of requests that take the ASGI path.
 _OF_ASGI_REQUESTS = {"body", "more_body", "run_asgi"}
 #: Packages with used internals, named as in setup.cfg.
-BOUND = sorted({kind.__module__.partition(".")[0].replace("_", "-") for _, kind, _ in USED})
+BOUND = sorted({_package(kind) for _, kind, _ in USED})
 
 
 def names(kind: type) -> set[str]:
@@ -125,7 +151,7 @@ def missing(kind: type, wanted: str) -> list[str]:
 
 
 def _changed(kind: type, user: str, what: Iterable[str]) -> str:
-    package = kind.__module__.partition(".")[0].replace("_", "-")
+    package = _package(kind)
     return (
         f"{package} {metadata.version(package)}: {kind.__qualname__} is without "
         f"{', '.join(what)}, which zaqar_redis/{user} uses; find what replaced it, fix that "

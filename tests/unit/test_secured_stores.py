@@ -4,20 +4,14 @@
 from __future__ import annotations
 
 import asyncio
-import datetime
-import ipaddress
 import logging
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
-from tests.support import servers
+from tests.support import certificates, servers
 from zaqar_redis import errors
 from zaqar_redis.keyspace import client as keyspace
 from zaqar_redis.keyspace.batch import BatchSettings
@@ -25,41 +19,11 @@ from zaqar_redis.keyspace.batch import BatchSettings
 PASSWORD = "open-sesame"
 
 
-def _certificate(folder: Path) -> tuple[Path, Path]:
-    """Creates a key and a self-signed certificate for 127.0.0.1."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
-    now = datetime.datetime.now(datetime.UTC)
-    address = x509.IPAddress(ipaddress.IPv4Address("127.0.0.1"))
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(hours=1))
-        .not_valid_after(now + datetime.timedelta(hours=1))
-        .add_extension(x509.SubjectAlternativeName([address]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    key_file, certificate_file = folder / "redis.key", folder / "redis.crt"
-    key_file.write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
-    )
-    certificate_file.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-    return key_file, certificate_file
-
-
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, Path]]:
     """The port of a Redis with TLS only and a password, and its certificate."""
     folder = tmp_path_factory.mktemp("secured")
-    key, certificate = _certificate(folder)
+    key, certificate = certificates.certificate(folder)
     port = servers.free_port()
     options = {
         "port": "0",

@@ -14,6 +14,7 @@ from msgspec import Meta
 
 from zaqar_redis import errors, rules
 from zaqar_redis.api import openapi, resources, routes
+from zaqar_redis.api.access_log import LoggingMiddleware, LoggingSockets
 from zaqar_redis.api.audit import RequestAudit
 from zaqar_redis.api.checks import RequestChecks
 from zaqar_redis.api.endpoints import request_ids
@@ -95,6 +96,11 @@ class ApiSettings(msgspec.Struct, frozen=True):
         "Maximum number of open connections of one worker; beyond, new ones get 503. Each request "
         "that waits for messages uses one.",
     ] = 16_384
+    access_log: Annotated[
+        bool,
+        "Log a line for each request, and for each socket when it ends: method, path, status, "
+        "duration, who.",
+    ] = False
     request_timeout: Annotated[
         float,
         Meta(ge=1.0),
@@ -116,13 +122,13 @@ class App:
         tracing: RequestTracing | None = None,
         *,
         for_command: bool = False,
+        is_stopping: Callable[[], bool] = lambda: False,
     ) -> None:
         """*channels*: creates the front end of channels.
 
         *access*: None: that of everybody.  *audit*: None: there is no audit log; else it is closed
-        with the application.  *tracing*: None: requests are no spans.
-
-        *for_command*: it serves one command of an operator, whom no quota limits.
+        with the application.  *tracing*: None: requests are no spans.  *for_command*: it serves
+        one command of an operator, whom no quota limits.  *is_stopping*: whether the service was asked to stop, and goes on for a while.
         """
         limits = settings.limits
         self.settings = settings
@@ -149,7 +155,9 @@ class App:
         if self._channels is not None:
             self._channels.node.sessions.quota = self._quotas
         health = HealthService(
-            driver, None if self._channels is None else self._channels.node.engine.ping
+            driver,
+            None if self._channels is None else self._channels.node.engine.ping,
+            is_stopping,
         )
 
         handlers = HandlerSet(
@@ -175,6 +183,8 @@ class App:
             RequestMiddleware(self.checks, self.request_ids, self.audit),
             self,
         ]
+        if settings.access_log:
+            middleware.append(LoggingMiddleware())
         if self._channels is not None:
             self.routes += self._channels.routes
             middleware.append(self._channels.middleware)
@@ -205,6 +215,10 @@ class App:
             route.path: route.websocket for route in self.routes if route.websocket
         }
         self._sockets["/"] = socket_api  # where clients of stock Zaqar ask for it
+        #: WebSockets, whatever their paths
+        self._serve_socket: routes.WebSocketHandler = self._route_socket
+        if settings.access_log:
+            self._serve_socket = LoggingSockets(self._route_socket)
         self._app: falcon.asgi.App[Any, Any] = falcon.asgi.App(middleware=middleware)
         # Each answer says its own.
         self._app.resp_options.default_media_type = None  # type: ignore[assignment]  # it takes None
@@ -212,8 +226,7 @@ class App:
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
         if scope["type"] != "http":
-            socket = scope["type"] == "websocket"
-            other = self._sockets.get(scope["path"], _reject_socket) if socket else self._app
+            other = self._serve_socket if scope["type"] == "websocket" else self._app
             await other(scope, receive, send)
             return
         first = await receive()
@@ -228,6 +241,9 @@ class App:
         finally:
             # The server's request holds the scope: without this cycle it is freed at once.
             del scope[resources.RECEIVE]
+
+    async def _route_socket(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
+        await self._sockets.get(scope["path"], _reject_socket)(scope, receive, send)
 
     def begin_shutdown(self) -> None:
         """Ends long polls and connections: the service is about to stop."""

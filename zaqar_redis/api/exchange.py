@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 #: What oslo.middleware takes for the id of a request of another service.
 _GLOBAL_ID = re.compile(r"req-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_OF_QUEUE = re.compile(r"/v2/queues/([^/]+)")
 
 QueryT = TypeVar("QueryT")
 DocumentT = TypeVar("DocumentT")
@@ -84,6 +85,12 @@ class Request(abc.ABC, Generic[QueryT, DocumentT]):
     @abc.abstractmethod
     def watch_disconnect(self) -> asyncio.Event:
         """Returns an event that is set when the client disconnects."""
+
+    @property
+    def queue(self) -> str:
+        """The queue that the path names, or ''."""
+        found = _OF_QUEUE.match(self.path)
+        return found[1] if found else ""
 
     @property
     def global_id(self) -> str:

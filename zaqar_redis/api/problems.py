@@ -53,8 +53,9 @@ def answer(
 
 
 def _about(action: str, request: Request[Any, Any] | None, request_id: str) -> dict[str, Any]:
-    """Returns what oslo.log writes beside the text of a line."""
+    """Returns what the log has beside the text of a line; ``context`` is oslo.log's."""
     about: dict[str, Any] = {"request_id": request_id}
+    queue = ""
     if request is not None:
         about |= {
             "global_request_id": request.global_id or None,
@@ -62,7 +63,8 @@ def _about(action: str, request: Request[Any, Any] | None, request_id: str) -> d
             "project_id": request.project,
             "roles": sorted(request.identity.roles),
         }
-    return {"action": action, "context": RequestContext(overwrite=False, **about)}
+        queue = request.queue
+    return {"action": action, "queue": queue, "context": RequestContext(overwrite=False, **about)}
 
 
 def _answer(

@@ -138,6 +138,23 @@ def rest_routes(handlers: HandlerSet, limits: rules.Limits, admin: bool) -> list
         ),
         head("/healthcheck", health.check, "healthcheck:get", answers=ok, public=True),
         get(
+            "/healthcheck/live",
+            health.live,
+            "healthcheck:get",
+            answers={200: Literal["OK"]},
+            media_type=TEXT,
+            public=True,
+            needs_store=False,
+        ),
+        get(
+            "/healthcheck/ready",
+            health.ready,
+            "healthcheck:get",
+            answers={200: Literal["OK"]},
+            media_type=TEXT,
+            public=True,
+        ),
+        get(
             "/health",
             health.probe,
             "healthcheck:get",

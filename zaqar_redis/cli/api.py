@@ -14,6 +14,7 @@ import enum
 import logging
 import os
 import pwd
+import ssl
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
@@ -227,7 +228,10 @@ def open_api(
     with Runner() as runner, contextlib.ExitStack() as stack:
         if command_target.url:
             client = httpx.AsyncClient(
-                base_url=command_target.url, headers=headers, timeout=_REQUEST_TIMEOUT_SECONDS
+                base_url=command_target.url,
+                headers=headers,
+                timeout=_REQUEST_TIMEOUT_SECONDS,
+                verify=_trusted(command_target.url, parsed.ca_file),
             )
         else:
             app = stack.enter_context(_in_process(parsed, command_target, runner, needs))
@@ -241,6 +245,19 @@ def open_api(
             yield ApiClient(client, runner, command_target)
         finally:
             runner.run(client.aclose)
+
+
+def _trusted(url: str, ca_file: str) -> ssl.SSLContext | bool:
+    """Returns what httpx checks the service's certificate by.  Raises BadConfiguration."""
+    if not url.startswith("https:"):
+        return False  # the certificates of the system take long to read
+    if not ca_file:
+        return True
+    try:
+        return ssl.create_default_context(cafile=ca_file)
+    except OSError as error:  # also ssl.SSLError
+        why = error.strerror or errors.reason(error)
+        raise errors.BadConfiguration(f"--ca-file {ca_file}: {why}") from error
 
 
 @contextlib.contextmanager

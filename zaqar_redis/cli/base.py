@@ -21,6 +21,8 @@ from zaqar_redis.cli.api import ApiClient, CommandFailed, open_api
 
 #: Variable of the environment: what the service authenticates its user by.
 TOKEN_VARIABLE = "ZAQAR_REDIS_TOKEN"  # noqa: S105  # a name
+#: Variable of the environment: by what the certificate of a service is checked.
+CA_FILE_VARIABLE = "ZAQAR_REDIS_CA_FILE"
 
 Row = tuple[Any, ...]
 #: Names of columns, and the rows.
@@ -112,6 +114,13 @@ class ApiCommand(TargetCommand):
             "--token",
             default=os.environ.get(TOKEN_VARIABLE, ""),
             help=f"access key or token for the service ({TOKEN_VARIABLE})",
+        )
+        target_options.add_argument(
+            "--ca-file",
+            default=os.environ.get(CA_FILE_VARIABLE, ""),
+            metavar="FILE",
+            help="certificates that that of an https service must come from "
+            f"({CA_FILE_VARIABLE}; those of the system)",
         )
         target_options.add_argument(
             "--client-id",

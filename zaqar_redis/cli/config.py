@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
 from typing import Any
 
 from cliff.lister import Lister
@@ -11,36 +12,29 @@ from oslo_config import cfg
 
 from zaqar_redis import conf as configuration
 from zaqar_redis import errors
-from zaqar_redis.cli import service_factory
+from zaqar_redis.cli import service_factory, service_options
 from zaqar_redis.cli.base import ShellCommand, Table
-from zaqar_redis.conf.files import DEFAULT
+from zaqar_redis.conf.environment import DEFAULT
 from zaqar_redis.keyspace.client import redact_password
 
-#: Options with URIs of stores, whose passwords are not shown.
-_URIS = ("uri", "control_uri", "uris")
+#: Secret options of which all but the password is shown.
+_URIS = ("uri", "control_uri")
 
 
 class ConfigCommand(ShellCommand):
-    """Base of the commands for configuration files."""
+    """Base of the commands for the configuration that `serve` would have with these options."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        parser.add_argument(
-            "--config-file",
-            action="append",
-            metavar="FILE",
-            help="configuration file; may be given more than once, the last one wins (default: "
-            "~/.zaqar_redis/zaqar_redis.conf, ~/zaqar_redis.conf, "
-            "/etc/zaqar_redis/zaqar_redis.conf or /etc/zaqar_redis.conf)",
-        )
+        service_options.add_to(parser)
         return parser
 
 
 class CheckConfig(ConfigCommand):
     """List the problems of the configuration that would keep a service from starting.
 
-    Unknown options and groups, invalid values, options that contradict each other: a line
-    for each. Nothing is started, and no store is contacted. Exits with 1 when there are
+    Unknown options, groups and variables, invalid values, options that contradict each other: a
+    line for each. Nothing is started, and no store is contacted. Exits with 1 when there are
     problems. Example:
 
         zaqar-redis config check --config-file /etc/zaqar_redis/zaqar_redis.conf
@@ -48,6 +42,7 @@ class CheckConfig(ConfigCommand):
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         conf = configuration.read([], parsed_args.config_file)
+        service_options.apply(conf, parsed_args)
         if found := configuration.problems(conf) + service_factory.problems(conf):
             raise errors.BadConfiguration("\n".join(found))
         files = ", ".join([*conf.config_file, *conf.config_dir]) or "no configuration file"
@@ -57,31 +52,50 @@ class CheckConfig(ConfigCommand):
 class ShowConfig(ConfigCommand, Lister):
     """List all options with their effective values, and where each comes from.
 
-    Keys and passwords are hidden. Example:
+    Options of the command line are above variables of the environment, these above files, and
+    files above defaults. Keys and passwords are hidden. Example:
 
         zaqar-redis config show -f csv
     """
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
-        conf = configuration.load([], parsed_args.config_file)
         return ("group", "option", "value", "from"), [
-            (group, option.dest, *_shown(conf, group, option))
-            for group, options in configuration.groups(conf).items()
-            for option in options
+            (group, option.dest, _text(option, value), origin or "default")
+            for group, option, value, origin in _values(parsed_args)
         ]
 
 
-def _shown(conf: cfg.ConfigOpts, group: str, option: cfg.Opt) -> tuple[str, str]:
-    """Returns the option's value as text, and its origin."""
-    of = None if group == DEFAULT else group
-    value = (conf[of] if of else conf)[option.dest]
-    return _text(option, value), configuration.origin(conf, of, option.dest) or "default"
+class DiffConfig(ConfigCommand, Lister):
+    """List the options whose values are not the defaults, and where each comes from.
+
+    Keys and passwords are hidden. Example:
+
+        zaqar-redis config diff --config-file /etc/zaqar_redis/zaqar_redis.conf
+    """
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
+        return ("group", "option", "value", "default", "from"), [
+            (group, option.dest, _text(option, value), _text(option, option.default), origin)
+            for group, option, value, origin in _values(parsed_args)
+            if origin is not None and value != option.default
+        ]
+
+
+def _values(parsed: argparse.Namespace) -> Iterator[tuple[str, cfg.Opt, Any, str | None]]:
+    """Yields group, option, value and origin of all options; None: it is the default."""
+    conf = configuration.load([], parsed.config_file)
+    origins = service_options.apply(conf, parsed)
+    for group, options in configuration.groups(conf).items():
+        of = None if group == DEFAULT else group
+        for option in options:
+            value = (conf[of] if of else conf)[option.dest]
+            origin = origins.get((of, option.dest)) or configuration.origin(conf, of, option.dest)
+            yield group, option, value, origin
 
 
 def _text(option: cfg.Opt, value: Any) -> str:
     if value is None:
         return ""
-    text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-    if option.dest in _URIS:
-        return ", ".join(map(redact_password, text.split(", ")))
-    return "***" if option.secret and text else text
+    given = value if isinstance(value, list) else [value]
+    text = ", ".join(redact_password(each) if "://" in each else each for each in map(str, given))
+    return "***" if option.secret and text and option.dest not in _URIS else text

@@ -7,26 +7,30 @@ import argparse
 import asyncio
 import contextlib
 import logging
-import os
-import re
+import ssl
 from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
+import msgspec
 from gunicorn.app.base import BaseApplication
+from msgspec import Struct
 from oslo_config import cfg
 
 from zaqar_redis import conf as configuration
 from zaqar_redis import errors
 from zaqar_redis.api.app import App
+from zaqar_redis.api.server.flags import SharedFlag
+from zaqar_redis.api.server.master import Master
 from zaqar_redis.auth.audit import AuditLog, AuditSettings
-from zaqar_redis.cli import service_factory, target
+from zaqar_redis.cli import service_factory, service_log, service_options
 from zaqar_redis.cli.base import ShellCommand
 from zaqar_redis.conf.groups import (
     LISTEN,
     AuthSettings,
     ListenSettings,
     ProcessSettings,
+    SslSettings,
     StorageSettings,
     WebSocketListenSettings,
 )
@@ -36,106 +40,135 @@ from zaqar_redis.storage.pools import PooledDriver
 
 LOG = logging.getLogger(__name__)
 
+#: Returns the application of a worker, from a function that tells whether the service stops.
+CreateApp = Callable[[Callable[[], bool]], App]
+
 
 class Serve(ShellCommand):
     """Run the queue service.
 
     Without options it listens on 127.0.0.1:8888 and stores its data in a private
-    Redis of its own. Example:
+    Redis of its own. SIGHUP makes it read its configuration again. Example:
 
         zaqar-redis serve --bind 127.0.0.1:8000 --workers 2 --storage redis://localhost/0
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        parser.add_argument(
-            "--bind", metavar="HOST:PORT", help="address to listen on (127.0.0.1:8888)"
-        )
-        parser.add_argument("--workers", type=_workers, metavar="N", help="worker processes (1)")
-        parser.add_argument(
-            "--storage",
-            metavar="URI",
-            help="the store: embedded://[/directory], redis://host, rediss://host, "
-            f"unix:///socket or memory:// ({target.URI_VARIABLE}; embedded://)",
-        )
-        parser.add_argument(
-            "--admin",
-            action="store_true",
-            help="serve pools, flavors and health too, to everybody who reaches the service; with "
-            "authentication they are served to administrators",
-        )
-        parser.add_argument(
-            "--insecure",
-            action="store_true",
-            help="allow other addresses than loopback without authentication",
-        )
+        service_options.add_to(parser)
         parser.add_argument(
             "--adopt",
             action="store_true",
             help="take over a store of another installation that is no longer in use",
         )
-        parser.add_argument(
-            "--config-file",
-            action="append",
-            metavar="FILE",
-            help="configuration file; may be given more than once, the last one wins",
-        )
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
-        try:
-            conf = _load_options(parsed_args)
-        except (cfg.Error, ValueError) as error:
-            raise errors.BadConfiguration(str(error)) from error
-        if found := service_factory.problems(conf):
-            raise errors.BadConfiguration("\n".join(found))
-        uri = configuration.settings(conf, StorageSettings).uri
-        process = configuration.settings(conf, ProcessSettings)
-        listen = configuration.settings(conf, ListenSettings)
         with contextlib.ExitStack() as stack:
-            if urlsplit(uri).scheme == "embedded":
-                uri = stack.enter_context(embedded.running(uri))
-            create = service_factory.driver(conf, uri)
-            if urlsplit(uri).scheme != "memory":  # only this process has that one
-                asyncio.run(_check_ownership(create(), uri, parsed_args.adopt))
-            settings = service_factory.settings(conf)
-            channels = service_factory.channels(conf, uri)
-            create_tracing = service_factory.tracing(conf)
-            _start_logging(conf, process)
-            LOG.info("store: %s", client.redact_password(uri), extra={"action": "start"})
-            if configuration.settings(conf, AuthSettings).insecure:
-                LOG.warning(
-                    "everybody who reaches this service may act for every project (--insecure)",
-                    extra={"action": "insecure"},
-                )
-            audit = configuration.settings(conf, AuditSettings)
-            port = configuration.settings(conf, WebSocketListenSettings).port
-            ports = [listen.port, port] if port else [listen.port]
-
-            def create_app() -> App:
-                access = service_factory.access(conf, uri)
-                tracing = create_tracing() if create_tracing is not None else None
-                return App(create(), settings, channels, access, AuditLog(audit), tracing)
-
-            GunicornApplication(create_app, listen.bind, ports, process).run()
+            planner = ServicePlanner(parsed_args, stack)
+            GunicornApplication(planner, planner.first()).run()
         return 0
 
 
-def _load_options(parsed: argparse.Namespace) -> cfg.ConfigOpts:
-    conf = configuration.load([], parsed.config_file)
-    if parsed.bind is not None:
-        host, port = _address(parsed.bind)
-        conf.set_override("bind", host, group=LISTEN)
-        conf.set_override("port", port, group=LISTEN)
-    if parsed.workers is not None:
-        conf.set_override("workers", parsed.workers, group="server")
-    if uri := parsed.storage or os.environ.get(target.URI_VARIABLE):
-        conf.set_override("uri", uri, group="storage")
-    if parsed.insecure:
-        conf.set_override("insecure", True, group="auth")
-    if parsed.admin:
-        conf.set_override("admin_mode", True)
-    return conf
+class ServicePlan(Struct, frozen=True):
+    """What the master and its workers are made by, from one reading of the configuration."""
+
+    create: CreateApp
+    host: str
+    ports: Sequence[int]
+    process: ProcessSettings
+    ssl: SslSettings
+    has_access_log: bool
+    start_log: Callable[[], None]
+
+
+class ServicePlanner:
+    """Reads the configuration of a service, at its start and at each reload."""
+
+    def __init__(self, parsed: argparse.Namespace, stack: contextlib.ExitStack) -> None:
+        """*stack*: closes an embedded store when the service ends."""
+        self._parsed = parsed
+        self._stack = stack
+        #: as the configuration has it at the start, and that of the server that runs
+        self._uri = self._running_uri = ""
+
+    def first(self) -> ServicePlan:
+        """Returns the plan of the start; runs an embedded store.  Raises BadConfiguration."""
+        conf = self._read()
+        uri = self._uri = self._running_uri = configuration.settings(conf, StorageSettings).uri
+        if urlsplit(uri).scheme == "embedded":
+            self._running_uri = self._stack.enter_context(embedded.running(uri))
+        plan = self._plan(conf, self._running_uri, adopt=self._parsed.adopt)
+        plan.start_log()
+        LOG.info("store: %s", client.redact_password(self._running_uri), extra={"action": "start"})
+        if configuration.settings(conf, AuthSettings).insecure:
+            LOG.warning(
+                "everybody who reaches this service may act for every project (--insecure)",
+                extra={"action": "insecure"},
+            )
+        return plan
+
+    def again(self, before: ServicePlan) -> ServicePlan:
+        """Returns the plan of a reload.  Raises BadConfiguration."""
+        conf = self._read()
+        uri = configuration.settings(conf, StorageSettings).uri
+        if urlsplit(uri).scheme == "memory":
+            raise errors.BadConfiguration(
+                "[storage] uri: what memory:// stores would be lost; restart the service instead"
+            )
+        if uri != self._uri and "embedded" in (urlsplit(uri).scheme, urlsplit(self._uri).scheme):
+            raise errors.BadConfiguration(
+                "[storage] uri: an embedded store begins and ends with the service; restart it"
+            )
+        plan = self._plan(conf, self._running_uri if uri == self._uri else uri, adopt=False)
+        if (plan.host, plan.ports) != (before.host, before.ports):
+            LOG.warning(
+                "[%s] bind and ports change when the service starts the next time",
+                LISTEN,
+                extra={"action": "reloaded"},
+            )
+        return msgspec.structs.replace(plan, host=before.host, ports=before.ports)
+
+    def _read(self) -> cfg.ConfigOpts:
+        conf = configuration.load([], self._parsed.config_file)
+        service_options.apply(conf, self._parsed)
+        if found := service_factory.problems(conf):
+            raise errors.BadConfiguration("\n".join(found))
+        return conf
+
+    def _plan(self, conf: cfg.ConfigOpts, uri: str, *, adopt: bool) -> ServicePlan:
+        create = service_factory.driver(conf, uri)
+        if urlsplit(uri).scheme != "memory":  # only this process has that one
+            asyncio.run(_check_ownership(create(), uri, adopt))
+        settings = service_factory.settings(conf)
+        channels = service_factory.channels(conf, uri)
+        create_tracing = service_factory.tracing(conf)
+        audit = configuration.settings(conf, AuditSettings)
+        listen = configuration.settings(conf, ListenSettings)
+        port = configuration.settings(conf, WebSocketListenSettings).port
+        process = configuration.settings(conf, ProcessSettings)
+
+        def create_app(is_stopping: Callable[[], bool]) -> App:
+            access = service_factory.access(conf, uri)
+            return App(
+                create(),
+                settings,
+                channels,
+                access,
+                AuditLog(audit),
+                create_tracing() if create_tracing is not None else None,
+                is_stopping=is_stopping,
+            )
+
+        return ServicePlan(
+            create_app,
+            listen.bind,
+            [listen.port, port] if port else [listen.port],
+            process,
+            configuration.settings(conf, SslSettings),
+            settings.access_log,
+            lambda: service_log.start(conf, process),
+        )
 
 
 async def _check_ownership(driver: Driver, uri: str, adopt: bool) -> None:
@@ -157,66 +190,52 @@ async def _check_ownership(driver: Driver, uri: str, adopt: bool) -> None:
         )
 
 
-def _workers(text: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text) <= 256:
-        raise argparse.ArgumentTypeError(f"{text}: it must be a number from 1 to 256")
-    return int(text)
-
-
-def _address(bind: str) -> tuple[str, int]:
-    found = re.fullmatch(r"(?:\[([^\]]+)\]|([^:]*))(?::(\d+))?", bind)
-    if not found or int(found[3] or 0) > 65535:
-        raise ValueError(f"--bind {bind}: it must be HOST:PORT, HOST or :PORT")
-    return found[1] or found[2] or "127.0.0.1", int(found[3] or 8888)
-
-
-def _start_logging(conf: cfg.ConfigOpts, process: ProcessSettings) -> None:
-    # Replaces the format of the command line: a service's log has times.
-    if process.log_format == "oslo":
-        from oslo_log import log
-
-        log.setup(conf, "zaqar-redis")
-        return
-    logging.basicConfig(
-        level=process.log_level.upper(),
-        format="[%(asctime)s] [%(process)d] [%(levelname)s] %(message)s",
-        force=True,
-    )
-
-
 class GunicornApplication(BaseApplication):  # type: ignore[misc]  # gunicorn is untyped
     """gunicorn, configured from our options instead of its own files."""
 
-    def __init__(
-        self,
-        create: Callable[[], App],
-        host: str,
-        ports: Sequence[int],
-        process: ProcessSettings,
-    ) -> None:
-        self._create = create
-        self._host = host
-        self._ports = ports
-        self._process = process
+    def __init__(self, planner: ServicePlanner, plan: ServicePlan) -> None:
+        self._planner = planner
+        self.plan = plan
+        self.stopping = SharedFlag()
         super().__init__()
 
+    @property
+    def shutdown_delay(self) -> float:
+        return self.plan.process.shutdown_delay
+
     def load_config(self) -> None:
-        process = self._process
-        host = f"[{self._host}]" if ":" in self._host else self._host
+        process, files = self.plan.process, self.plan.ssl
+        host = f"[{self.plan.host}]" if ":" in self.plan.host else self.plan.host
+        worker = "LoggingWorker" if self.plan.has_access_log else "Worker"
         settings: dict[str, Any] = {
-            "bind": [f"{host}:{port}" for port in self._ports],
+            "bind": [f"{host}:{port}" for port in self.plan.ports],
             "workers": process.workers,
-            "worker_class": "zaqar_redis.api.server.worker.Worker",
+            "worker_class": f"zaqar_redis.api.server.worker.{worker}",
+            "logger_class": service_log.GunicornLogger,
             "graceful_timeout": process.graceful_timeout,
             "loglevel": process.log_level,
             # Clients keep connections between requests; gunicorn's 2 s are too short for them.
             "keepalive": 75,
             "control_socket_disable": True,
             "proc_name": "zaqar-redis",
+            "certfile": files.cert_file,
+            "keyfile": files.key_file,
+            "ca_certs": files.ca_file,
+            "cert_reqs": ssl.CERT_REQUIRED if files.ca_file else ssl.CERT_NONE,
         }
         for name, value in settings.items():
-            if name in self.cfg.settings:  # older releases have no control socket to disable
-                self.cfg.set(name, value)
+            self.cfg.set(name, value)
+
+    def reload(self) -> None:
+        self.use(self._planner.again(self.plan))
+
+    def use(self, plan: ServicePlan) -> None:
+        self.plan = plan
+        plan.start_log()
+        self.do_load_config()
 
     def load(self) -> App:
-        return self._create()
+        return self.plan.create(self.stopping.is_set)
+
+    def run(self) -> None:
+        Master(self).run()

@@ -73,7 +73,13 @@ def problems(conf: cfg.ConfigOpts) -> list[str]:
 
 
 def _server(conf: cfg.ConfigOpts) -> None:
-    if found := [*checks.check_authentication(conf), *checks.check_ports(conf)]:
+    found = [
+        *checks.check_authentication(conf),
+        *checks.check_ports(conf),
+        *checks.check_certificates(conf),
+        *checks.check_log_levels(conf),
+    ]
+    if found:
         raise errors.BadConfiguration("\n".join(found))
 
 

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from zaqar_redis import conf as configuration
 from zaqar_redis import errors
 from zaqar_redis.cli import profile_file
-from zaqar_redis.conf.groups import ListenSettings, StorageSettings
+from zaqar_redis.conf.groups import ListenSettings, SslSettings, StorageSettings
 from zaqar_redis.keyspace import embedded
 from zaqar_redis.keyspace.client import redact_password
 
@@ -154,7 +154,8 @@ def _default_target(given: Mapping[str, Any]) -> CommandTarget:
     """Returns the service of this machine, at the configured address."""
     conf = configuration.load([], given.get("config_file"))
     listen = configuration.settings(conf, ListenSettings)
-    url = f"http://{_connect_host(listen.bind)}:{listen.port}"
+    scheme = "https" if configuration.settings(conf, SslSettings).cert_file else "http"
+    url = f"{scheme}://{_connect_host(listen.bind)}:{listen.port}"
     uri = configuration.settings(conf, StorageSettings).uri
     return CommandTarget(_BY_DEFAULT, url=url, uri=uri)
 

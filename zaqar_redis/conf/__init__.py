@@ -14,7 +14,7 @@ from oslo_config import cfg
 from oslo_policy import opts as policy_options
 
 from zaqar_redis import errors
-from zaqar_redis.conf import channels, files, keystone, logs
+from zaqar_redis.conf import channels, environment, files, keystone, logs
 from zaqar_redis.conf.groups import GROUPS
 from zaqar_redis.conf.options import derive, fields, fill
 
@@ -46,11 +46,12 @@ def settings(conf: cfg.ConfigOpts, kind: type[S]) -> S:
 
 
 def read(arguments: list[str], config_files: list[str] | None) -> cfg.ConfigOpts:
-    """Returns the options of configuration files; with None, of those at the standard paths.
+    """Returns the options of the environment and of configuration files.
 
-    Raises BadConfiguration when a file cannot be read.  Values may be invalid (`problems`).
+    *config_files*: None: those at the standard paths.  Raises BadConfiguration when a file cannot
+    be read.  Values may be invalid (`problems`).
     """
-    conf = cfg.ConfigOpts()
+    conf = environment.Options()
     for group, options in list_opts():
         conf.register_opts(options, group=group)
     try:
@@ -70,15 +71,16 @@ def read(arguments: list[str], config_files: list[str] | None) -> cfg.ConfigOpts
 
 def groups(conf: cfg.ConfigOpts) -> files.Groups:
     """Returns all options by group, with those of the channels' namespaces and of libraries."""
-    common = {group or files.DEFAULT: options for group, options in list_opts()}
-    common[files.DEFAULT] = [*common[files.DEFAULT], *logs.options(conf)]
+    common = {group or environment.DEFAULT: options for group, options in list_opts()}
+    common[environment.DEFAULT] = [*common[environment.DEFAULT], *logs.options(conf)]
     return common | channels.namespace_options(conf) | keystone.token_options(conf)
 
 
 def problems(conf: cfg.ConfigOpts) -> list[str]:
     """Returns a line for each unknown group or option, invalid value, and contradiction
     between options of channels."""
-    found = files.problems(conf, groups(conf))
+    known = groups(conf)
+    found = [*environment.problems(known), *files.problems(conf, known)]
     with contextlib.suppress(cfg.Error):  # an invalid value: files.problems has reported it
         found += channels.problems(conf)
     return found

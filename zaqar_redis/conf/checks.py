@@ -5,15 +5,18 @@ from __future__ import annotations
 
 import ipaddress
 import re
+import ssl
 from collections.abc import Iterator
+from pathlib import Path
 
 from oslo_config import cfg
 
-from zaqar_redis.conf.groups import CHANNELS, LISTEN, WEBSOCKET
+from zaqar_redis.conf.groups import CHANNELS, LISTEN, SSL, WEBSOCKET
 from zaqar_redis.keyspace import uris
 from zaqar_redis.realtime.node.queue_channels import QueueChannelOptions
 from zaqar_redis.realtime.session.namespaces import NAME, ChannelOptions
 
+_LEVELS = ("debug", "info", "warning", "error", "critical")
 #: Options that have no effect without a history.
 _OF_HISTORY = ("force_recovery", "force_positioning", "auto_cache_recover")
 
@@ -38,6 +41,45 @@ def check_ports(conf: cfg.ConfigOpts) -> Iterator[str]:
     port = conf[WEBSOCKET].port
     if port and port == conf[LISTEN].port:
         yield f"[{WEBSOCKET}] port: {port} is the port of the whole service, which has /v2/ws"
+
+
+def check_certificates(conf: cfg.ConfigOpts) -> Iterator[str]:
+    """Yields what is wrong with the files of TLS."""
+    files = conf[SSL]
+    named = {name: files[name] for name in ("cert_file", "key_file", "ca_file") if files[name]}
+    if named and "cert_file" not in named:
+        yield f"[{SSL}] {', '.join(named)}: it has no effect without cert_file"
+        return
+    for name, path in named.items():
+        try:
+            Path(path).read_bytes()
+        except OSError as error:  # that of the ssl module names no file
+            yield f"[{SSL}] {name}: {path}: {error.strerror}"
+            return
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    for name, load in (
+        # Without an own answer, the library would ask for a passphrase at the terminal.
+        ("cert_file", lambda cert: context.load_cert_chain(cert, files.key_file, lambda: "")),
+        ("ca_file", context.load_verify_locations),
+    ):
+        try:
+            if name in named:
+                load(named[name])
+        except ssl.SSLError as error:
+            others = f", or key_file {files.key_file}" if files.key_file else ""
+            what = named[name] + (others if name == "cert_file" else "")
+            yield f"[{SSL}] {name}: {what}: it cannot be used: {error.reason or error}"
+
+
+def check_log_levels(conf: cfg.ConfigOpts) -> Iterator[str]:
+    """Yields what is wrong with the levels of single loggers."""
+    for each in conf.server.log_levels:
+        name, equals, level = each.partition("=")
+        if not (name and equals and level in _LEVELS):
+            yield (
+                f'[server] log_levels: "{each}" must be like zaqar_redis.auth=debug, with '
+                f"{', '.join(_LEVELS)}"
+            )
 
 
 def _is_loopback(host: str) -> bool:

@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of configuration files: unknown names, and invalid values."""
+"""Checks of configuration files: unknown names; and of values, wherever they come from."""
 
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
 from oslo_config import cfg
 
-DEFAULT = "DEFAULT"
+from zaqar_redis.conf.environment import DEFAULT, variable
+
 #: Prefix of the option groups of namespaces of channels.
 NAMESPACE = "channels:"
 
@@ -83,7 +85,7 @@ def _bad_values(
             try:
                 getattr(conf if group == DEFAULT else conf[group], option.dest)
             except (cfg.Error, ValueError) as error:
-                where = _last_file_with(group, option.dest, read)
+                where = _origin(group, option.dest, read)
                 yield f"[{group}] {option.dest}: {_reason(error)}{where}"
 
 
@@ -93,8 +95,10 @@ def _reason(error: Exception) -> str:
     return str(caught if isinstance(caught, ValueError) else error)
 
 
-def _last_file_with(group: str, option: str, read: Mapping[str, _Sections]) -> str:
-    """Returns the last file with the option, whose value applies, in brackets; else ""."""
+def _origin(group: str, option: str, read: Mapping[str, _Sections]) -> str:
+    """Returns the variable, or else the last file, with the option, in brackets; or ""."""
+    if (name := variable(group, option)) in os.environ:
+        return f" ({name})"
     files = [
         path
         for path, sections in read.items()

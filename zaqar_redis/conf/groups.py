@@ -28,6 +28,8 @@ CHANNELS = "channels"
 #: Stock Zaqar's name for it.
 LISTEN = "drivers:transport:wsgi"
 WEBSOCKET = "drivers:transport:websocket"
+#: oslo.service's name, and its options.
+SSL = "ssl"
 
 
 class DeploymentSettings(Struct, frozen=True):
@@ -75,11 +77,34 @@ class ProcessSettings(Struct, frozen=True):
         Literal["debug", "info", "warning", "error", "critical"],
         "Lowest level that is logged, to standard error.",
     ] = "info"
+    shutdown_delay: Annotated[
+        float,
+        Meta(ge=0),
+        "Seconds that the service goes on when it is asked to stop, while /healthcheck and "
+        "/healthcheck/ready answer 503: load balancers notice before it refuses connections.",
+    ] = 0.0
+    log_levels: Annotated[
+        tuple[str, ...],
+        "Levels of single loggers, like zaqar_redis.auth=debug, uvicorn.error=warning.",
+    ] = ()
     log_format: Annotated[
-        Literal["plain", "oslo"],
-        "Format of the log. oslo: that of oslo.log, with its options in [DEFAULT] instead of "
-        "log_level; it needs the extra openstack.",
+        Literal["plain", "json", "oslo"],
+        "Format of the log, a line for each event. oslo: that of oslo.log, with its options in "
+        "[DEFAULT] instead of log_level; it needs the extra openstack.",
     ] = "plain"
+
+
+class SslSettings(Struct, frozen=True):
+    cert_file: Annotated[
+        str | None,
+        "File with the certificate, and its chain. With it the service speaks TLS alone.",
+    ] = None
+    key_file: Annotated[
+        str | None, "File with its private key, without a passphrase. Default: cert_file."
+    ] = None
+    ca_file: Annotated[
+        str | None, "File with certificates of authorities: clients must have a certificate of one."
+    ] = None
 
 
 class StorageSettings(Struct, frozen=True):
@@ -135,8 +160,9 @@ GROUPS: Mapping[str | None, Sequence[tuple[type[Struct], tuple[str, ...]]]] = {
     WEBSOCKET: ((WebSocketListenSettings, ()), (WebSocketSettings, ())),
     "server": (
         (ProcessSettings, ()),
-        (ApiSettings, ("max_connections", "request_timeout")),
+        (ApiSettings, ("max_connections", "request_timeout", "access_log")),
     ),
+    SSL: ((SslSettings, ()),),
     jwt_tokens.GROUP: ((jwt_tokens.JwtSettings, ()),),
     "storage": ((StorageSettings, ()), (RetryPolicy, ()), (ApiSettings, ("sweep_interval",))),
     "redis": ((BatchSettings, ()),),

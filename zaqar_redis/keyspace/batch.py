@@ -103,6 +103,7 @@ class CommandBatcher:
             self._serve,
             self._on_lost,
             name=f"connection to {name}",
+            store=store,
             action="store_lost",
             timeout=settings.connect_timeout,
             backoff=settings.backoff,
@@ -153,7 +154,8 @@ class CommandBatcher:
             self._unsent_bytes += len(packed)
 
     def _serve(self, connection: AbstractConnection) -> Parts:
-        LOG.info("connected to %s", self._name, extra={"action": "store_connected"})
+        about = {"action": "store_connected", "store": self._store}
+        LOG.info("connected to %s", self._name, extra=about)
         self._keeper.confirm()
         self._connected.set()
         return self._write(connection), self._read(connection), self._watch_deadlines()

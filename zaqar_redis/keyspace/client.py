@@ -325,7 +325,7 @@ def _translate_error(error: Exception, store: str) -> Exception:
             "the store %s refuses: %s",
             store,
             errors.reason(error),
-            extra={"action": "store_refused"},
+            extra={"action": "store_refused", "store": store},
         )
         return errors.StoreUnavailable(store)
     return error

@@ -30,6 +30,7 @@ class ConnectionKeeper:
         on_lost: Callable[[], None],
         *,
         name: str,
+        store: str,
         action: str,
         timeout: float,
         backoff: float,
@@ -38,15 +39,16 @@ class ConnectionKeeper:
         """*connect* returns a connection that is not open yet.
 
         *serve* returns the coroutines that use it; it is given up when one of them ends.
-        *on_lost* is called then, and after an attempt to connect that has failed.  *name* and
-        *action* are for the log.  *timeout* is for connecting; *backoff* and *backoff_max* are
-        the first and the longest pause between attempts, in seconds: it is doubled each time.
+        *on_lost* is called then, and after an attempt to connect that has failed.  *name*,
+        *store* and *action* are for the log.  *timeout* is for connecting; *backoff* and
+        *backoff_max* are the first and the longest pause between attempts, in seconds: it is
+        doubled each time.
         """
         self._connect = connect
         self._serve = serve
         self._on_lost = on_lost
         self._name = name
-        self._action = action
+        self._about = {"action": action, "store": store}
         self._timeout = timeout
         self._backoff = self._pause = backoff
         self._backoff_max = backoff_max
@@ -97,9 +99,7 @@ class ConnectionKeeper:
         # Once: a store that is unavailable for an hour would fill the log.
         if errors.reason(error) != self._logged_reason:
             self._logged_reason = errors.reason(error)
-            LOG.warning(
-                "no %s: %s", self._name, self._logged_reason, extra={"action": self._action}
-            )
+            LOG.warning("no %s: %s", self._name, self._logged_reason, extra=self._about)
 
 
 async def _run_until_one_ends(parts: Parts) -> None:

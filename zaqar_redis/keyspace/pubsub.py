@@ -55,6 +55,7 @@ class PubSubListener:
             self._serve,
             self._on_lost,
             name=f"connection to listen to {client.name}",
+            store=client.name,
             action="listener_lost",
             timeout=_CONFIRM_TIMEOUT_SECONDS,
             backoff=_RECONNECT_DELAY_SECONDS,

@@ -9,7 +9,8 @@ import logging
 import time
 import uuid
 from collections.abc import Awaitable, Callable
-from typing import Any
+from functools import partial
+from typing import Any, TypeAlias
 
 from zaqar_redis import errors
 from zaqar_redis.records import NewMessage, OperationCheck, StoreHealth
@@ -19,17 +20,61 @@ from zaqar_redis.storage.pools import PooledDriver
 
 LOG = logging.getLogger(__name__)
 
+#: Seconds for every store to answer; those who ask wait little longer, e.g. Kubernetes.
+_READY_TIMEOUT = 2.0
 #: Messages posted and deleted again: as many as in stock Zaqar's check.
 _MESSAGES = 100
+
+#: What asks a store, by the store's name.
+_Pings: TypeAlias = dict[str, Callable[[], Awaitable[None]]]
 
 
 class HealthService:
     def __init__(
-        self, driver: Driver, channels: Callable[[], Awaitable[None]] | None = None
+        self,
+        driver: Driver,
+        channels: Callable[[], Awaitable[None]] | None = None,
+        is_stopping: Callable[[], bool] = lambda: False,
     ) -> None:
-        """*channels*: pings the stores of channels, if there are any."""
+        """*channels*: pings the stores of channels, if there are any.
+
+        *is_stopping*: whether the service was asked to stop.
+        """
         self._driver = driver
         self._channels = channels
+        self._is_stopping = is_stopping
+
+    async def ready(self) -> None:
+        """Pings every store, those of channels too, for a bounded time.
+
+        Raises ServiceStopping, and StoresUnavailable, which names those that did not answer.
+        """
+        self._check_stopping()
+        deadline = asyncio.get_running_loop().time() + _READY_TIMEOUT
+        driver = self._driver
+        pings: _Pings = {DEFAULT_POOL: driver.ping}
+        if isinstance(driver, PooledDriver):
+            pings = {"control": driver.control.ping, DEFAULT_POOL: driver.ping_default}
+        if self._channels is not None:
+            pings["channels"] = self._channels
+        found = await asyncio.gather(_missing(pings, deadline), self._missing_pools(deadline))
+        if missing := [name for names in found for name in names]:
+            raise errors.StoresUnavailable(names=", ".join(missing))
+
+    async def _missing_pools(self, deadline: float) -> list[str]:
+        driver = self._driver
+        if not isinstance(driver, PooledDriver):
+            return []
+        try:
+            async with asyncio.timeout_at(deadline):
+                pools = await driver.router.stores.pools()
+        except (errors.Unavailable, TimeoutError):
+            return []  # the control store is missing itself
+        return await _missing({name: partial(driver.ping_pool, name) for name in pools}, deadline)
+
+    def _check_stopping(self) -> None:
+        if self._is_stopping():
+            raise errors.ServiceStopping
 
     async def ping(self) -> None:
         """Pings every store of queues.  Raises StoreUnavailable, which names the stores."""
@@ -44,11 +89,12 @@ class HealthService:
     async def ping_essential(self) -> None:
         """Pings the stores that every request needs: pools may be unavailable.
 
-        Raises StoreUnavailable.
+        Raises StoreUnavailable, ServiceStopping.
         """
+        self._check_stopping()
         if isinstance(self._driver, PooledDriver):
             await self._driver.control.ping()
-            await self._driver.router.stores.default.driver.ping()
+            await self._driver.ping_default()
         else:
             await self._driver.ping()
 
@@ -72,6 +118,21 @@ class HealthService:
         checks = await asyncio.gather(*map(_check, drivers.values()))
         report = {"catalog_reachable": True} | dict(zip(drivers, checks, strict=True))
         return all(each.healthy for each in checks), report
+
+
+async def _missing(pings: _Pings, deadline: float) -> list[str]:
+    """Returns the names of the stores that do not answer until then, by the loop's clock."""
+
+    async def answers(ping: Callable[[], Awaitable[None]]) -> bool:
+        try:
+            async with asyncio.timeout_at(deadline):
+                await ping()
+        except (errors.Unavailable, errors.BadConfiguration, TimeoutError):
+            return False
+        return True
+
+    good = await asyncio.gather(*map(answers, pings.values()))
+    return [name for name, is_good in zip(pings, good, strict=True) if not is_good]
 
 
 async def _check(driver: Driver | None) -> StoreHealth:

@@ -118,11 +118,25 @@ class HealthHandlers(ComposedVerbs):
         """Asks whether the service answers, and no store."""
         return DONE
 
+    async def live(self, request: Request[None, None]) -> Answer:
+        """Asks whether the process runs, and no store: whether to restart it."""
+        return Answer(b"OK", media_type=TEXT)
+
+    async def ready(self, request: Request[None, None]) -> Answer:
+        """Asks whether every store answers within two seconds, and the service goes on.
+
+        503 names the stores that do not answer, by pool; so it is from the moment on at which
+        the service is asked to stop.
+        """
+        await self._health.ready()
+        return Answer(b"OK", media_type=TEXT)
+
     @verb
     def check(self, request: Request[None, None]) -> Steps[Answer]:
         """Asks whether requests are to be sent here, in oslo.middleware's format.
 
-        For load balancers: asks the service's own store and the control store, but no pool.
+        For load balancers: asks the service's own store and the control store, but no pool. 503
+        also while the service is about to stop.
         """
         yield self._health.ping_essential()
         return Answer(b"OK", media_type=TEXT)

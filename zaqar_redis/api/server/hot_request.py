@@ -28,6 +28,8 @@ class HotRequest(Request[Any, Any]):
     disconnected = False
     #: all requests before it are answered
     has_turn = True
+    #: by the monotonic clock; only with an access log
+    started_at = 0.0
     run: EagerRun[Answer] | None = None
     _disconnected_event: asyncio.Event | None = None
 

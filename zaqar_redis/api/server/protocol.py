@@ -289,7 +289,7 @@ class HttpProtocol(HttpToolsProtocol):
         if request.endpoint.is_audited or request.is_foreign:
             route = request.endpoint.route
             self._app.audit.record(route.action, route.method, request, answer.status, request_id)
-        data = self._encode(answer, request.keep_alive, request_id)
+        data = self._encode(request, answer, request_id)
         if self.flow.write_paused:
             self._unwritten = data
         else:
@@ -314,13 +314,13 @@ class HttpProtocol(HttpToolsProtocol):
             self.transport.close()
         self.on_response_complete()
 
-    def _encode(self, answer: Answer, keep_alive: bool, request_id: str) -> bytes:
+    def _encode(self, request: HotRequest, answer: Answer, request_id: str) -> bytes:
         status, body = answer.status, answer.body
         first = _first_lines(status, tuple(self.server_state.default_headers))
         media_type = f"\r\ncontent-type: {answer.media_type}" if body else ""
         others = "".join([f"\r\n{name}: {text}" for name, text in answer.headers])
         length = "" if status == 204 else f"\r\ncontent-length: {len(body)}"
-        end = "\r\n\r\n" if keep_alive else "\r\nconnection: close\r\n\r\n"
+        end = "\r\n\r\n" if request.keep_alive else "\r\nconnection: close\r\n\r\n"
         head = f"{first}{request_id}{media_type}{others}{length}{end}"
         return head.encode("latin-1") + body
 

@@ -9,6 +9,10 @@ from typing import Any
 
 from uvicorn.protocols.http.flow_control import FlowControl
 
+#: Seconds for a client to read the last answer, and close: what it has sent meanwhile would
+#: reset the connection, and the answer with it (RFC 9112, 9.6).
+_LINGER = 2.0
+
 
 class CoalescingTransport:
     """A transport that joins the writes of one iteration of the event loop.
@@ -16,6 +20,9 @@ class CoalescingTransport:
     uvicorn writes the head and the body of a response apart, and uvloop makes a
     system call for each, which for a small answer is a tenth of the whole request.
     """
+
+    #: `close` leaves it to the client to close first
+    is_lingering = False
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
@@ -40,7 +47,25 @@ class CoalescingTransport:
 
     def close(self) -> None:
         self.flush()
+        if not self.is_lingering:
+            self._end()
+        elif not self.is_closing():
+            if self._transport.can_write_eof():
+                self._transport.write_eof()
+            self._loop.call_later(_LINGER, self._end)
+            self.is_closing = _always
+
+    def _end(self) -> None:
         self._transport.close()
+        if self._transport.get_extra_info("ssl_object") is not None:
+            self._loop.call_later(_LINGER, self._abort_sent)
+
+    def _abort_sent(self) -> None:
+        """TLS waits for its client's farewell, for half a minute: few clients send one."""
+        if self._transport.get_write_buffer_size():
+            self._loop.call_later(_LINGER, self._abort_sent)
+        else:
+            self._transport.abort()
 
     def flush(self) -> None:
         """Writes what waits."""
@@ -52,6 +77,10 @@ class CoalescingTransport:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
+
+
+def _always() -> bool:
+    return True
 
 
 class PipelineFlow(FlowControl):

@@ -5,32 +5,81 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import os
 import signal
 import socket
+import ssl
 import sys
+from collections.abc import Sequence
 from typing import Any, ClassVar, cast
 
 from gunicorn.arbiter import Arbiter
 from uvicorn import Config, Server
 from uvicorn_worker import UvicornWorker
 
+from zaqar_redis.api.server.flags import SharedFlag
+from zaqar_redis.api.server.logging_protocol import LoggingProtocol
 from zaqar_redis.api.server.protocol import HttpProtocol
+from zaqar_redis.api.server.retiring import retire
 from zaqar_redis.api.server.sockets import WebSocketProtocol
+
+#: Tells a worker that another one has taken its place.
+RETIRE = signal.SIGUSR2
+#: Seconds for clients to send one more request, whose answer says that the connection closes: a
+#: connection that is closed while a request is under way would lose it.
+RETIRING_SECONDS = 5.0
+#: Seconds in which TLS connections that were being accepted appear: they do after their handshake.
+_HANDSHAKE_SECONDS = 1.0
 
 
 class GracefulServer(Server):
     """A server that ends waiting requests when it stops, and stops with its master."""
 
-    def __init__(self, config: Config, app: Any, master: int) -> None:
+    def __init__(self, config: Config, app: Any, master: int, ready: SharedFlag) -> None:
+        """*ready*: is set as soon as connections are accepted."""
         super().__init__(config)
         self._app = app
         self._master = master
+        self._ready = ready
+        #: when it was told to retire, by the loop's clock
+        self._retiring_since: float | None = None
 
     def stop(self) -> None:
         self.should_exit = True
 
+    def retire(self) -> None:
+        """Accepts no more connections, and stops once those that it has are closed."""
+        if not self.started:
+            self.should_exit = True
+        elif self._retiring_since is None:
+            self._retiring_since = asyncio.get_running_loop().time()
+            for server in self.servers:
+                server.close()
+            for connection in self._retire_connections():
+                if not isinstance(connection, HttpProtocol):
+                    connection.shutdown()
+            self._app.begin_shutdown()
+
+    def _retire_connections(self) -> Sequence[Any]:
+        """Retires those of requests, and returns all."""
+        connections = tuple(self.server_state.connections)
+        for connection in connections:
+            if isinstance(connection, HttpProtocol):
+                retire(connection)
+        return connections
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            self._ready.set()
+
     async def on_tick(self, counter: int) -> bool:
+        if self._retiring_since is not None:
+            left = self._retire_connections()  # also those that were being accepted before
+            seconds = asyncio.get_running_loop().time() - self._retiring_since
+            least = _HANDSHAKE_SECONDS if self.config.is_ssl else 0.0
+            self.should_exit |= seconds > (RETIRING_SECONDS if left else least)
         if counter % 10 == 0:  # ten ticks are a second
             now = asyncio.get_running_loop().time()
             for connection in tuple(self.server_state.connections):
@@ -61,6 +110,18 @@ class Worker(UvicornWorker):  # type: ignore[misc]  # it is untyped
         "proxy_headers": False,
     }
 
+    def __init__(self, *given: Any) -> None:
+        logger = logging.getLogger("uvicorn.error")
+        level = logger.level
+        super().__init__(*given)
+        # It takes gunicorn's handlers, which are those of the root logger, and its level.
+        logger.propagate = True
+        logger.setLevel(level)
+        #: set by the worker as soon as it accepts connections
+        self.ready = SharedFlag()
+        # gunicorn's own choice may negotiate what is obsolete.
+        self.config.ssl_version = ssl.PROTOCOL_TLS_SERVER
+
     def run(self) -> None:
         # Objects of the start live on, and requests leave hardly any cycles behind. With
         # Python's own thresholds the collector takes a twelfth of all time.
@@ -71,10 +132,18 @@ class Worker(UvicornWorker):  # type: ignore[misc]  # it is untyped
 
     async def _serve(self) -> None:
         self.config.app = self.wsgi
-        server = GracefulServer(self.config, self.wsgi, self.ppid)
+        server = GracefulServer(self.config, self.wsgi, self.ppid, self.ready)
         # The master passes SIGINT on as SIGQUIT; unhandled, it would wait in vain and then kill.
-        asyncio.get_running_loop().add_signal_handler(signal.SIGQUIT, server.stop)
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGQUIT, server.stop)
+        loop.add_signal_handler(RETIRE, server.retire)
         # The sockets themselves: gunicorn's wrappers would be closed twice by uvloop.
         await server.serve([listener.sock for listener in self.sockets])
         if not server.started:
             sys.exit(Arbiter.WORKER_BOOT_ERROR)
+
+
+class LoggingWorker(Worker):
+    """A worker with an access log."""
+
+    CONFIG_KWARGS: ClassVar[dict[str, Any]] = Worker.CONFIG_KWARGS | {"http": LoggingProtocol}

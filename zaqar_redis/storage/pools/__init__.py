@@ -108,12 +108,20 @@ class PooledDriver:
         """Raises StoresUnavailable, which names the pools; without pools StoreUnavailable."""
         stores = await self.stores()
         if len(stores) == 1:
-            await self.router.stores.default.driver.ping()
+            await self.ping_default()
             return
         answers = await asyncio.gather(*map(_is_available, stores.values()))
         unavailable = [name for name, good in zip(stores, answers, strict=True) if not good]
         if unavailable:
             raise errors.StoresUnavailable(names=", ".join(unavailable))
+
+    async def ping_default(self) -> None:
+        """Raises StoreUnavailable."""
+        await self.router.stores.default.driver.ping()
+
+    async def ping_pool(self, name: str) -> None:
+        """Opens the store of a pool, if it is not open.  Raises StoreUnavailable."""
+        await (await self.router.stores.get(name)).driver.ping()
 
     async def stores(self) -> dict[str, Driver | None]:
         """Returns every store by name; None: a pool that cannot be opened.
