@@ -127,8 +127,9 @@ class App:
         """*channels*: creates the front end of channels.
 
         *access*: None: that of everybody.  *audit*: None: there is no audit log; else it is closed
-        with the application.  *tracing*: None: requests are no spans.  *for_command*: it serves
-        one command of an operator, whom no quota limits.  *is_stopping*: whether the service was asked to stop, and goes on for a while.
+        with the application.  *tracing*: None: requests are no spans.  *for_command*: it serves one
+        command of an operator, whom no quota limits.  *is_stopping*: whether the service was asked
+        to stop, and goes on for a while.
         """
         limits = settings.limits
         self.settings = settings
