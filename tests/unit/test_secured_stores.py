@@ -21,6 +21,7 @@ from tests.support import servers
 from zaqar_redis import errors
 from zaqar_redis.keyspace import client as keyspace
 from zaqar_redis.keyspace.batch import BatchSettings
+from zaqar_redis.keyspace.uris import redact_password
 
 PASSWORD = "open-sesame"
 
@@ -133,4 +134,4 @@ def test_wrong_password_is_an_unavailable_store_and_not_logged(
     ],
 )
 def test_a_uri_is_shown_without_its_password(uri: str, shown: str) -> None:
-    assert keyspace.redact_password(uri) == shown
+    assert redact_password(uri) == shown

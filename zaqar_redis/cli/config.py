@@ -14,7 +14,7 @@ from zaqar_redis import errors
 from zaqar_redis.cli import service_factory
 from zaqar_redis.cli.base import ShellCommand, Table
 from zaqar_redis.conf.files import DEFAULT
-from zaqar_redis.keyspace.client import redact_password
+from zaqar_redis.keyspace.uris import redact_password
 
 #: Options with URIs of stores, whose passwords are not shown.
 _URIS = ("uri", "control_uri", "uris")

@@ -30,7 +30,8 @@ from zaqar_redis.conf.groups import (
     StorageSettings,
     WebSocketListenSettings,
 )
-from zaqar_redis.keyspace import client, embedded
+from zaqar_redis.keyspace import embedded
+from zaqar_redis.keyspace.uris import redact_password
 from zaqar_redis.storage.contract import Driver
 from zaqar_redis.storage.pools import PooledDriver
 
@@ -101,7 +102,7 @@ class Serve(ShellCommand):
             settings = service_factory.settings(conf)
             channels = service_factory.channels(conf, uri)
             _start_logging(conf, process)
-            LOG.info("store: %s", client.redact_password(uri), extra={"action": "start"})
+            LOG.info("store: %s", redact_password(uri), extra={"action": "start"})
             if configuration.settings(conf, AuthSettings).insecure:
                 LOG.warning(
                     "everybody who reaches this service may act for every project (--insecure)",
@@ -149,7 +150,7 @@ async def _check_ownership(driver: Driver, uri: str, adopt: bool) -> None:
         await driver.close()
     if not is_owned:
         raise errors.BadConfiguration(
-            f"the store {client.redact_password(uri)} belongs to another installation, perhaps as "
+            f"the store {redact_password(uri)} belongs to another installation, perhaps as "
             "a pool of it: set [storage] uri and control_uri as in that one; or, if it is no "
             "longer in use, take the store over with --adopt"
         )
