@@ -31,7 +31,11 @@ INNER = {
         ("source",),
         ("jobs",),
     ),
-    "storage": (("contract", "control", "transfer", "load"), ("redis",), ("move", "pools")),
+    "storage": (
+        ("administration", "contract", "control", "transfer", "load"),
+        ("redis",),
+        ("move", "pools"),
+    ),
 }
 
 #: Library -> packages that may import it; a name that ends with a dot includes its modules.
