@@ -12,7 +12,7 @@ from tests.conventions.files import modules
 
 #: Packages by layer, the lowest first. A package may use its own and those of lower layers.
 LAYERS = (
-    ("records", "rules", "errors", "clock", "runner"),
+    ("records", "rules", "errors", "clock", "rate_limiter", "runner"),
     ("keyspace", "auth"),
     ("storage", "realtime"),
     ("service",),

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, urlsplit
 
 from zaqar_redis import errors
 from zaqar_redis.cli import target
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 _REQUEST_TIMEOUT_SECONDS = 60.0
 #: Of commands that name none: of the service's default for channels, too.
 _DEFAULT_PROJECT = "default"
+_JSON_PATCH = "application/openstack-messaging-v2.0-json-patch"
 #: Items in a page when a command reads all pages.
 PAGE_SIZE = 20
 #: Delay before a retry when the service names none.
@@ -74,6 +76,13 @@ class ApiClient:
         """
         return self._send(method, f"/v2{path}", document, query)
 
+    def patch(self, path: str, changes: list[dict[str, Any]]) -> Any:
+        """Sends a JSON patch; returns the changed document.
+
+        Raises CommandFailed, ServiceUnavailable.
+        """
+        return self._send("PATCH", f"/v2{path}", changes, {}, _JSON_PATCH)
+
     def call(self, method: str, **body: object) -> Any:
         """Returns the result of a method of the server API.
 
@@ -109,7 +118,12 @@ class ApiClient:
         return CommandFailed(f"{error['message']} ({error['code']})")
 
     def _send(
-        self, method: str, path: str, document: object | None, query: dict[str, object]
+        self,
+        method: str,
+        path: str,
+        document: object | None,
+        query: dict[str, object],
+        media_type: str | None = None,
     ) -> Any:
         given = {
             name: str(value).lower() if isinstance(value, bool) else value
@@ -123,6 +137,7 @@ class ApiClient:
                 path,
                 params=given,  # type: ignore[arg-type]  # texts and numbers
                 content=None if document is None else json.dumps(document),
+                headers={"Content-Type": media_type} if media_type else None,
             )
         except httpx.HTTPError as error:
             why = f"{self._target} does not answer: {errors.reason(error)}"
@@ -144,6 +159,16 @@ class ApiClient:
                 return
             last = page[items][-1]
             marker = last.get("id") or last.get("project") or last["name"]
+
+    def list_linked(self, path: str, items: str, **query: object) -> Iterator[dict[str, Any]]:
+        """Yields every item of a listing whose pages may be short: it ends without a link."""
+        marker: str | None = None
+        while True:
+            page = self.request("GET", path, marker=marker, limit=PAGE_SIZE, **query)
+            yield from page[items]
+            if not page["links"]:
+                return
+            marker = parse_qs(urlsplit(page["links"][0]["href"]).query)["marker"][-1]
 
 
 def _error_text(answer: httpx.Response) -> str:
@@ -177,7 +202,7 @@ def _retry_after(answer: httpx.Response) -> float:
 
 
 def quiet_logging(channels: bool = False) -> None:
-    for logger_name in ("httpx", "zaqar_redis"):  # a command prints its result, no log
+    for logger_name in ("httpx", "httpcore", "zaqar_redis"):  # a command prints its result, no log
         logging.getLogger(logger_name).setLevel(logging.WARNING)
     if channels:  # the command itself reports an unreachable store, once
         for module in ("batch", "connection"):
