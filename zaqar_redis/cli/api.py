@@ -45,11 +45,17 @@ class CommandFailed(Exception):
 
 
 class ServiceUnavailable(CommandFailed):
-    """The service is unavailable; a retry after *seconds* may succeed."""
+    """The service is unavailable; a retry after *seconds* may succeed.
 
-    def __init__(self, why: str, seconds: float = _RETRY_DELAY_SECONDS) -> None:
+    *document* is what it answered, if anything.
+    """
+
+    def __init__(
+        self, why: str, seconds: float = _RETRY_DELAY_SECONDS, document: Any = None
+    ) -> None:
         super().__init__(why)
         self.seconds = seconds
+        self.document = document
 
 
 class ApiClient:
@@ -144,7 +150,9 @@ class ApiClient:
             advice = f"; {target.advice()}" if self._target.is_default else ""
             raise ServiceUnavailable(f"{why}{advice}") from error
         if answer.status_code in _UNAVAILABLE_STATUSES:
-            raise ServiceUnavailable(_error_text(answer), _retry_after(answer))
+            is_json = answer.headers.get("Content-Type", "").startswith("application/json")
+            document = answer.json() if is_json else None
+            raise ServiceUnavailable(_error_text(answer), _retry_after(answer), document)
         if answer.status_code >= 400:
             raise CommandFailed(_error_text(answer))
         return answer.json() if answer.content else None

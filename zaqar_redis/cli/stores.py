@@ -12,11 +12,14 @@ import asyncio
 import contextlib
 import os
 import pwd
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 import httpx
 import msgspec
+from oslo_config import cfg
 
 from zaqar_redis import conf as configuration
 from zaqar_redis import errors
@@ -27,8 +30,10 @@ from zaqar_redis.cli import service_factory
 from zaqar_redis.cli.api import Needs, quiet_logging
 from zaqar_redis.cli.target import CommandTarget
 from zaqar_redis.keyspace import embedded
+from zaqar_redis.records import Pool
 from zaqar_redis.runner import Runner
 from zaqar_redis.storage.contract import Driver
+from zaqar_redis.storage.pools import PooledDriver
 
 
 def operator() -> str:
@@ -70,6 +75,25 @@ def open_access_keys(
             yield store.access_keys, runner
         finally:
             runner.run(store.close)
+
+
+@contextlib.contextmanager
+def open_pools(conf: cfg.ConfigOpts, uri: str) -> Iterator[Sequence[Pool]]:
+    """Yields the pools of the store at *uri*.  Raises BadConfiguration, Unavailable."""
+    with Runner() as runner:
+        driver = service_factory.driver(conf, uri)()
+        if not isinstance(driver, PooledDriver):
+            yield ()
+            return
+        try:
+            runner.run(driver.start)
+            yield [*runner.run(_pools, driver).values()]
+        finally:
+            runner.run(driver.close)
+
+
+async def _pools(driver: PooledDriver) -> Mapping[str, Pool]:
+    return await driver.router.stores.pools()
 
 
 @contextlib.contextmanager
@@ -129,3 +153,25 @@ def in_process(
             yield _AppTransport(app, runner), lambda seconds: runner.run(asyncio.sleep, seconds)
         finally:
             runner.run(app.process_shutdown, None, None)
+
+
+@dataclass
+class ProjectCount:
+    """How many queues each project has."""
+
+    queues: Counter[str] = field(default_factory=Counter)
+    #: every store was asked
+    is_complete: bool = True
+
+
+async def count_queues(driver: Driver) -> ProjectCount:
+    """Counts the queues of each project in all stores of a driver.  Raises StoreUnavailable."""
+    found = ProjectCount()
+    stores = await driver.stores() if isinstance(driver, PooledDriver) else {"": driver}
+    for store in stores.values():
+        if store is None or store.ownership is None:
+            found.is_complete = False
+            continue
+        async for project, names in store.ownership.content():
+            found.queues[project] += len(names)
+    return found
