@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
 
@@ -106,6 +106,39 @@ class Claim(Record, frozen=True):
     #: seconds since the claim was created or last renewed
     age: int
     messages: tuple[Message, ...]
+
+
+class ClaimSummary(Record, frozen=True):
+    """A live claim, without its messages."""
+
+    id: str
+    ttl: int
+    #: seconds since the claim was created or last renewed
+    age: int
+    #: how many it still holds
+    messages: int
+
+
+class PeekedMessage(Record, frozen=True):
+    """A message as it is, and in which state."""
+
+    message: Message
+    state: Literal["free", "claimed", "delayed", "expired"]
+    #: ms: when the claim or the delay ends
+    until: int | None = None
+
+
+class PeekPage(Record, frozen=True):
+    items: Sequence[PeekedMessage]
+    #: id of the message looked at last; pass it as *after* to go on; empty at the end
+    marker: str = ""
+
+
+class MoveResult(Record, frozen=True):
+    """The ids of messages that were moved or copied, and of those that were left."""
+
+    moved: tuple[str, ...]
+    left: tuple[str, ...]
 
 
 class ClaimResult(Record, frozen=True):

@@ -25,6 +25,7 @@ from zaqar_redis.keyspace import client as keyspace
 from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.batch import BatchSettings
 from zaqar_redis.keyspace.script import Script
+from zaqar_redis.keyspace.uris import redact_password
 from zaqar_redis.storage.redis import create
 
 SCRIPTS = sorted(
@@ -261,7 +262,7 @@ def test_a_uri_names_user_and_password(
         client.config_set("requirepass", "s3cret")
         try:
             uri = form.format("s3cret", port)
-            assert "s3cret" not in keyspace.redact_password(uri)
+            assert "s3cret" not in redact_password(uri)
             driver = create(uri, {})
             store.run(driver.start())
             store.run(driver.ping())

@@ -27,6 +27,7 @@ LEAST = {
         (
             *("home:get", "queues:get_all", "queues:get", "queues:stats"),
             *("messages:get_all", "messages:get", "claims:get", "flavors:get_all", "flavors:get"),
+            *("messages:peek", "claims:get_all"),
             *("quotas:get", "console:session", "console:ticket"),
             *("channels:call", "channels:batch", "channels:presence", "channels:presence_stats"),
             *("channels:history", "channels:channels", "channels:info"),
@@ -36,7 +37,7 @@ LEAST = {
     **dict.fromkeys(
         (
             *("queues:create", "queues:update", "queues:delete", "queues:purge", "queues:share"),
-            *("messages:create", "messages:delete", "messages:delete_all"),
+            *("messages:create", "messages:delete", "messages:delete_all", "messages:move"),
             *("claims:create", "claims:update", "claims:delete"),
             *("channels:publish", "channels:broadcast", "channels:history_remove", "channels:rpc"),
         ),

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import tempfile
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,6 +25,22 @@ def shell(request: pytest.FixtureRequest) -> Iterator[CommandLine]:
         else:
             with servers.service(server.uri, options=ADMIN) as service:
                 yield CommandLine(["--url", service.url])
+
+
+@pytest.fixture(scope="module", params=["storage", "url"])
+def shared_target(request: pytest.FixtureRequest) -> Iterator[list[str]]:
+    with servers.redis_server() as server:
+        if request.param == "storage":
+            yield ["--storage", server.uri]
+        else:
+            with servers.service(server.uri, options=ADMIN) as service:
+                yield ["--url", service.url]
+
+
+@pytest.fixture
+def project_shell(shared_target: list[str]) -> CommandLine:
+    """Commands for a project of their own, at a service or store that tests of a file share."""
+    return CommandLine([*shared_target, "--project", uuid.uuid4().hex])
 
 
 @pytest.fixture

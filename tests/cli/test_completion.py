@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The script of ``zaqar-redis complete`` completes commands and options in a real bash."""
+"""The scripts of ``zaqar-redis complete`` complete commands and options in real shells."""
 
 from __future__ import annotations
 
@@ -39,26 +39,27 @@ def script(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.parametrize(
-    ("words", "completed"),
-    [
-        ("po", {"pool"}),
-        ("message ", {"list", "post", "tail"}),
-        ("pool dr", {"drain"}),
-        ("pool drain --un", {"--undo"}),
-        ("pool drain one --un", {"--undo"}),
-        ("message tail orders --from", {"--from-start"}),
-        ("queue purge orders-2 --y", {"--yes"}),
-        ("serve --adm", {"--admin"}),
-        ("queue list --pro", {"--profile", "--project"}),
-        ("profile ", {"create", "delete", "list", "show", "use"}),
-        ("profile create prod --us", {"--use"}),
-        ("config ", {"check", "diff", "show"}),
-        ("config check --con", {"--config-file"}),
-        ("nothing-like-it", set()),
-    ],
-)
-def test_commands_and_options_are_completed(script: Path, words: str, completed: set[str]) -> None:
+#: Words of a command line, and what the last of them may become.
+COMPLETED: list[tuple[str, set[str]]] = [
+    ("po", {"pool"}),
+    ("message ta", {"tail"}),
+    ("pool dr", {"drain"}),
+    ("pool drain --un", {"--undo"}),
+    ("pool drain one --un", {"--undo"}),
+    ("message tail orders --from", {"--from-start"}),
+    ("queue purge orders-2 --y", {"--yes"}),
+    ("serve --adm", {"--admin"}),
+    ("queue list --pro", {"--profile", "--project"}),
+    ("profile ", {"create", "delete", "list", "show", "use"}),
+    ("profile create prod --us", {"--use"}),
+    ("config che", {"check"}),
+    ("config check --con", {"--config-file"}),
+    ("nothing-like-it", set()),
+]
+
+
+@pytest.mark.parametrize(("words", "completed"), COMPLETED)
+def test_bash_completes_commands_and_options(script: Path, words: str, completed: set[str]) -> None:
     bash = shutil.which("bash")
     assert bash
     outcome = subprocess.run(
@@ -69,3 +70,62 @@ def test_commands_and_options_are_completed(script: Path, words: str, completed:
     )
     assert outcome.stderr == ""
     assert set(outcome.stdout.split()) == completed
+
+
+#: Defines what a completion calls, and calls it with the words.
+_IN_ZSH = """
+compdef() { function_of=$1 }
+compadd() { shift; print -rl -- ${(M)@:#${words[CURRENT]}*} }
+_files() { print -r -- FILES }
+source $1
+shift
+words=("$@")
+CURRENT=$#
+$function_of
+"""
+
+
+def _script(folder: Path, shell: str) -> Path:
+    path = folder / shell
+    path.write_text(CommandLine().done("complete", "--name", "zaqar-redis", "--shell", shell))
+    return path
+
+
+def _run(*command: str | Path) -> set[str]:
+    outcome = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=60)
+    assert outcome.stderr == ""
+    return set(outcome.stdout.split())
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("scripts")
+
+
+@pytest.fixture(scope="module")
+def zsh(folder: Path) -> Path:
+    return _script(folder, "zsh")
+
+
+@pytest.fixture(scope="module")
+def fish(folder: Path) -> Path:
+    return _script(folder, "fish")
+
+
+@pytest.mark.parametrize(("words", "completed"), COMPLETED)
+def test_zsh_completes_commands_and_options(zsh: Path, words: str, completed: set[str]) -> None:
+    found = _run("zsh", "-f", "-c", _IN_ZSH, "zsh", zsh, "zaqar-redis", *words.split(" "))
+    assert found == completed
+
+
+@pytest.mark.parametrize(("words", "completed"), COMPLETED)
+def test_fish_completes_commands_and_options(fish: Path, words: str, completed: set[str]) -> None:
+    line = f"zaqar-redis {words}"
+    assert _run("fish", "-N", "-c", f"source {fish}; complete -C '{line}'") == completed
+
+
+def test_arguments_are_completed_as_files(zsh: Path, fish: Path, folder: Path) -> None:
+    words = ("zaqar-redis", "import-stock", "--from", "")
+    assert _run("zsh", "-f", "-c", _IN_ZSH, "zsh", zsh, *words) == {"FILES"}
+    line = f"zaqar-redis import-stock --from {folder}/z"
+    assert _run("fish", "-N", "-c", f"source {fish}; complete -C '{line}'") == {f"{folder}/zsh"}

@@ -20,16 +20,19 @@ from zaqar_redis.keyspace.script import Call, RedisCommand
 from zaqar_redis.records import (
     CheckResult,
     ClaimResult,
+    ClaimSummary,
     Finding,
     IdempotencyKey,
     Message,
     NewMessage,
     Page,
+    PeekPage,
     Pool,
     PostResult,
     Queue,
     Stats,
 )
+from zaqar_redis.storage.administration import Administration
 from zaqar_redis.storage.contract import Driver
 from zaqar_redis.storage.pools import PooledDriver
 from zaqar_redis.storage.redis import RedisDriver
@@ -205,7 +208,7 @@ class ContractStore:
         clients = [
             (resource, client)
             for driver, client in self._parts
-            for resource in (driver.queues, driver.messages, driver.claims)
+            for resource in (driver.queues, driver.messages, driver.claims, driver.administration)
         ]
         crash = Crash(script, after)
         for resource, client in clients:
@@ -338,6 +341,36 @@ class ContractStore:
         return self.run(
             self.driver.claims.update(self.project, queue, claim or "", ttl=ttl, grace=grace)
         )
+
+    def _administration(self) -> Administration:
+        assert self.driver.administration
+        return self.driver.administration
+
+    def peek(
+        self, state: str = "", after: str | None = None, limit: int = 100, queue: str = "q"
+    ) -> PeekPage:
+        return self.run(
+            self._administration().peek(self.project, queue, state=state, after=after, limit=limit)
+        )
+
+    def claims(self, after: str = "", limit: int = 100, queue: str = "q") -> Page[ClaimSummary]:
+        return self.run(
+            self._administration().list_claims(self.project, queue, after=after, limit=limit)
+        )
+
+    def move(
+        self, *ids: str, target: str = "other", queue: str = "q", restore: bool = False
+    ) -> list[str]:
+        return list(
+            self.run(
+                self._administration().move(
+                    self.project, queue, ids, target=target, restore=restore
+                )
+            )
+        )
+
+    def copy(self, *ids: str, target: str = "other", queue: str = "q") -> list[str]:
+        return list(self.run(self._administration().copy(self.project, queue, ids, target=target)))
 
     def release(self, claim: str | None, queue: str = "q") -> None:
         self.run(self.driver.claims.delete(self.project, queue, claim or ""))

@@ -15,6 +15,7 @@ from tests.support import certificates, servers
 from zaqar_redis import errors
 from zaqar_redis.keyspace import client as keyspace
 from zaqar_redis.keyspace.batch import BatchSettings
+from zaqar_redis.keyspace.uris import redact_password
 
 PASSWORD = "open-sesame"
 
@@ -97,4 +98,4 @@ def test_wrong_password_is_an_unavailable_store_and_not_logged(
     ],
 )
 def test_a_uri_is_shown_without_its_password(uri: str, shown: str) -> None:
-    assert keyspace.redact_password(uri) == shown
+    assert redact_password(uri) == shown

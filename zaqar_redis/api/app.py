@@ -20,6 +20,7 @@ from zaqar_redis.api.checks import RequestChecks
 from zaqar_redis.api.endpoints import request_ids
 from zaqar_redis.api.exchange import Receive, Send
 from zaqar_redis.api.resources import RequestMiddleware
+from zaqar_redis.api.rest.administration import AdministrationHandlers
 from zaqar_redis.api.rest.claims import ClaimHandlers
 from zaqar_redis.api.rest.home import HealthHandlers
 from zaqar_redis.api.rest.messages import MessageHandlers
@@ -37,6 +38,7 @@ from zaqar_redis.auth.access import Access, open_access
 from zaqar_redis.auth.audit import AuditLog
 from zaqar_redis.auth.policy import RELOAD_INTERVAL
 from zaqar_redis.auth.signed_urls import UrlSigner
+from zaqar_redis.service.administration import AdministrationService
 from zaqar_redis.service.claims import ClaimService
 from zaqar_redis.service.encryption import BodyCipher
 from zaqar_redis.service.health import HealthService
@@ -149,6 +151,7 @@ class App:
         queue_service = QueueService(driver, limits, cipher is not None, self._quotas)
         message_service = MessageService(driver, limits, cipher, self.long_polls, self._quotas)
         claim_service = ClaimService(driver, limits, message_service, self.long_polls)
+        administration = AdministrationService(driver, limits, message_service, self._quotas)
         subscriptions = SubscriptionService(driver, limits)
         queue_channels = QueueChannelService(driver, message_service, limits)
         self._access = access or open_access(is_admin=settings.admin_mode)
@@ -165,6 +168,7 @@ class App:
             messages=MessageHandlers(message_service, limits, settings.enable_checksum),
             claims=ClaimHandlers(claim_service),
             queues=QueueHandlers(queue_service, subscriptions, signer, self._access.policy),
+            administration=AdministrationHandlers(administration, self._access.policy),
             health=HealthHandlers(health),
             pools=PoolHandlers(PoolService(pooled), limits) if pooled else None,
             flavors=FlavorHandlers(FlavorService(pooled), limits) if pooled else None,

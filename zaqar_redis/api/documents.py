@@ -123,7 +123,11 @@ def posted(queue: str, ids: Sequence[str]) -> bytes:
 
 
 def message(queue: str, record: Message) -> bytes:
-    return encode(_message(f"/v2/queues/{queue}/messages/", record))
+    return encode(shown_message(queue, record))
+
+
+def shown_message(queue: str, record: Message) -> MessageOut:
+    return _message(f"/v2/queues/{queue}/messages/", record)
 
 
 def messages(queue: str, records: Sequence[Message]) -> bytes:

@@ -24,7 +24,8 @@ _MESSAGES = {"minimum": 1, "maximum": "limits.max_messages_per_page"}
 _CLAIMED = {"minimum": 1, "maximum": "limits.max_messages_per_claim_or_pop"}
 _IDS = {"minItems": 1, "maxItems": "limits.max_messages_per_page"}
 _LIMIT = f"At most this many; else {rules.DEFAULT_PAGE}."
-_Marker = Annotated[str | None, about("List what follows this, which may be deleted.")]
+Marker = Annotated[str | None, about("List what follows this, which may be deleted.")]
+MessageLimit = Annotated[int | None, about(_LIMIT, **_MESSAGES)]
 _Detailed = Annotated[bool | None, about("Show more of each.")]
 _Wait = Annotated[
     int | None,
@@ -45,7 +46,7 @@ class StatsQuery(Struct, frozen=True, kw_only=True):
 
 
 class PageQuery(Struct, frozen=True, kw_only=True):
-    marker: _Marker = None
+    marker: Marker = None
     limit: Annotated[int | None, about(_LIMIT, **_QUEUES)] = None
 
 
@@ -67,8 +68,8 @@ class QueueListQuery(DetailedPageQuery, frozen=True, kw_only=True):
 
 class MessageListQuery(Struct, frozen=True, kw_only=True):
     ids: Annotated[list[str] | None, about("Get these, and ignore the rest.", **_IDS)] = None
-    marker: _Marker = None
-    limit: Annotated[int | None, about(_LIMIT, **_MESSAGES)] = None
+    marker: Marker = None
+    limit: MessageLimit = None
     echo: Annotated[bool | None, about("Those posted with this `Client-ID` too.")] = None
     include_claimed: Annotated[bool | None, about("Claimed messages too.")] = None
     include_delayed: Annotated[bool | None, about("Delayed messages too.")] = None

@@ -10,9 +10,10 @@ from typing import Annotated, Any, Literal
 from msgspec import Struct, field
 
 from zaqar_redis import errors, rules
-from zaqar_redis.api import queries, quota_schemas
+from zaqar_redis.api import administration_schemas, queries, quota_schemas
 from zaqar_redis.api import schemas as docs
 from zaqar_redis.api.exchange import JSON, TEXT, Answer, Receive, Request, Send
+from zaqar_redis.api.rest.administration import AdministrationHandlers
 from zaqar_redis.api.rest.claims import ClaimHandlers
 from zaqar_redis.api.rest.home import JSON_HOME, HealthHandlers, home_document, list_versions
 from zaqar_redis.api.rest.messages import MessageHandlers
@@ -90,6 +91,7 @@ class HandlerSet(Struct, frozen=True):
     messages: MessageHandlers
     claims: ClaimHandlers
     queues: QueueHandlers
+    administration: AdministrationHandlers
     health: HealthHandlers
     pools: PoolHandlers | None = None
     flavors: FlavorHandlers | None = None
@@ -275,12 +277,39 @@ def rest_routes(handlers: HandlerSet, limits: rules.Limits, admin: bool) -> list
         patch(a_claim, claims.update, "claims:update", body=renewal, problems=missing, hot=True),
         delete(a_claim, claims.delete, "claims:delete", hot=True),
     ]
+    routes += _administration_routes(handlers.administration)
     routes += _quota_routes(handlers, admin)
     if admin:
         report = {200: health_report, 503: health_report}
         routes.append(get("/v2/health", health.report, "health:get", answers=report))
         routes += _pool_routes(handlers)
     return routes
+
+
+def _administration_routes(administration: AdministrationHandlers) -> Iterator[ApiRoute]:
+    queue, schemas = "/v2/queues/{queue}", administration_schemas
+    yield get(
+        f"{queue}/peek",
+        administration.peek,
+        "messages:peek",
+        query=schemas.PeekQuery,
+        answers={200: schemas.PeekPageOut},
+    )
+    yield post(
+        f"{queue}/move",
+        administration.move,
+        "messages:move",
+        body=Body(schemas.MoveIn, "A move"),
+        answers={200: schemas.MovedOut},
+        problems=(errors.NotFound, errors.QuotaExceeded),
+    )
+    yield get(
+        f"{queue}/claims",
+        administration.list_claims,
+        "claims:get_all",
+        query=schemas.ClaimListQuery,
+        answers={200: schemas.ClaimPageOut},
+    )
 
 
 def _quota_routes(handlers: HandlerSet, admin: bool) -> Iterator[ApiRoute]:

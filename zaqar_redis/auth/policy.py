@@ -55,8 +55,8 @@ _BASE = {
 
 _READING = {
     "queues": ("get_all", "get", "stats"),
-    "messages": ("get_all", "get"),
-    "claims": ("get",),
+    "messages": ("get_all", "get", "peek"),
+    "claims": ("get_all", "get"),
     "subscription": ("get_all", "get"),
     "topics": ("get_all", "get", "stats"),
     "quotas": ("get",),
@@ -66,7 +66,7 @@ _READING = {
 }
 _WRITING = {
     "queues": ("create", "update", "delete", "purge", "share"),
-    "messages": ("create", "delete", "delete_all"),
+    "messages": ("create", "delete", "delete_all", "move"),
     "claims": ("create", "update", "delete"),
     "subscription": ("create", "update", "delete", "confirm"),
     "topics": ("create", "update", "delete", "purge"),

@@ -9,6 +9,7 @@ import time
 from zaqar_redis.benchmarks.service import BenchmarkFailed, MeasuredService
 from zaqar_redis.keyspace import client as keyspace
 from zaqar_redis.keyspace.batch import BatchSettings
+from zaqar_redis.keyspace.uris import redact_password
 
 #: Timeout for Redis to free the memory of deleted keys.
 _SETTLE = 60.0
@@ -31,7 +32,7 @@ def bytes_per_message(service: MeasuredService, store: str, count: int) -> float
         client.close()
     if after <= before:
         raise BenchmarkFailed(
-            f"{service.url} does not store its messages in {keyspace.redact_password(store)}"
+            f"{service.url} does not store its messages in {redact_password(store)}"
         )
     return (after - before) / count
 

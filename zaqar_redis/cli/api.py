@@ -8,36 +8,32 @@ the store, so that a command does the same either way.
 from __future__ import annotations
 
 import argparse
-import asyncio
 import contextlib
 import enum
+import json
 import logging
-import os
-import pwd
-import ssl
-from collections.abc import Iterator
-from typing import Any
-from urllib.parse import urlsplit
+import sys
+import time
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, urlsplit
 
-import httpx
-import msgspec
-
-from zaqar_redis import conf as configuration
 from zaqar_redis import errors
-from zaqar_redis.api.app import App
-from zaqar_redis.auth.access import open_access
-from zaqar_redis.auth.access_keys import AccessKeys
-from zaqar_redis.cli import service_factory, target
+from zaqar_redis.cli import target
 from zaqar_redis.cli.target import CommandTarget
-from zaqar_redis.keyspace import embedded
 from zaqar_redis.realtime.protocol import codes
-from zaqar_redis.runner import Runner
-from zaqar_redis.storage.contract import Driver
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
+
+    import httpx
 
 #: Timeout of one request; the longest creates a pool whose store is slow to answer.
 _REQUEST_TIMEOUT_SECONDS = 60.0
 #: Of commands that name none: of the service's default for channels, too.
 _DEFAULT_PROJECT = "default"
+_JSON_PATCH = "application/openstack-messaging-v2.0-json-patch"
 #: Items in a page when a command reads all pages.
 PAGE_SIZE = 20
 #: Delay before a retry when the service names none.
@@ -51,22 +47,32 @@ class CommandFailed(Exception):
 
 
 class ServiceUnavailable(CommandFailed):
-    """The service is unavailable; a retry after *seconds* may succeed."""
+    """The service is unavailable; a retry after *seconds* may succeed.
 
-    def __init__(self, why: str, seconds: float = _RETRY_DELAY_SECONDS) -> None:
+    *document* is what it answered, if anything.
+    """
+
+    def __init__(
+        self, why: str, seconds: float = _RETRY_DELAY_SECONDS, document: Any = None
+    ) -> None:
         super().__init__(why)
         self.seconds = seconds
+        self.document = document
 
 
 class ApiClient:
     """HTTP client of one command."""
 
     def __init__(
-        self, client: httpx.AsyncClient, runner: Runner, command_target: CommandTarget
+        self,
+        client: httpx.Client,
+        command_target: CommandTarget,
+        sleep: Callable[[float], object],
     ) -> None:
+        """*sleep*: sleeps for seconds, while background tasks in this process go on."""
         self._client = client
-        self._runner = runner
         self._target = command_target
+        self.sleep = sleep
 
     def request(
         self, method: str, path: str, document: object | None = None, **query: object
@@ -76,7 +82,14 @@ class ApiClient:
         *path* is below ``/v2``; a *query* parameter that is None is left out.  Raises
         CommandFailed, ServiceUnavailable.
         """
-        return self._runner.run(self._send, method, f"/v2{path}", document, query)
+        return self._send(method, f"/v2{path}", document, query)
+
+    def patch(self, path: str, changes: list[dict[str, Any]]) -> Any:
+        """Sends a JSON patch; returns the changed document.
+
+        Raises CommandFailed, ServiceUnavailable.
+        """
+        return self._send("PATCH", f"/v2{path}", changes, {}, _JSON_PATCH)
 
     def call(self, method: str, **body: object) -> Any:
         """Returns the result of a method of the server API.
@@ -84,7 +97,7 @@ class ApiClient:
         A field that is None is left out.  Raises CommandFailed, ServiceUnavailable.
         """
         given = {name: value for name, value in body.items() if value is not None}
-        answer = self._runner.run(self._send, "POST", f"/api/{method}", given, {})
+        answer = self._send("POST", f"/api/{method}", given, {})
         if "error" in answer:
             raise self._refusal(answer["error"])
         return answer.get("result", answer)  # a batch has "replies" in place of "result"
@@ -112,31 +125,36 @@ class ApiClient:
             return ServiceUnavailable(f"{why} failed with an internal error ({error['code']})")
         return CommandFailed(f"{error['message']} ({error['code']})")
 
-    def sleep(self, seconds: float) -> None:
-        """Sleeps; background tasks of the service's code in this process go on."""
-        self._runner.run(asyncio.sleep, seconds)
-
-    async def _send(
-        self, method: str, path: str, document: object | None, query: dict[str, object]
+    def _send(
+        self,
+        method: str,
+        path: str,
+        document: object | None,
+        query: dict[str, object],
+        media_type: str | None = None,
     ) -> Any:
         given = {
             name: str(value).lower() if isinstance(value, bool) else value
             for name, value in query.items()
             if value is not None
         }
+        httpx = _import_httpx()
         try:
-            answer = await self._client.request(
+            answer = self._client.request(
                 method,
                 path,
                 params=given,  # type: ignore[arg-type]  # texts and numbers
-                content=None if document is None else msgspec.json.encode(document),
+                content=None if document is None else json.dumps(document),
+                headers={"Content-Type": media_type} if media_type else None,
             )
         except httpx.HTTPError as error:
             why = f"{self._target} does not answer: {errors.reason(error)}"
             advice = f"; {target.advice()}" if self._target.is_default else ""
             raise ServiceUnavailable(f"{why}{advice}") from error
         if answer.status_code in _UNAVAILABLE_STATUSES:
-            raise ServiceUnavailable(_error_text(answer), _retry_after(answer))
+            is_json = answer.headers.get("Content-Type", "").startswith("application/json")
+            document = answer.json() if is_json else None
+            raise ServiceUnavailable(_error_text(answer), _retry_after(answer), document)
         if answer.status_code >= 400:
             raise CommandFailed(_error_text(answer))
         return answer.json() if answer.content else None
@@ -151,6 +169,16 @@ class ApiClient:
                 return
             last = page[items][-1]
             marker = last.get("id") or last.get("project") or last["name"]
+
+    def list_linked(self, path: str, items: str, **query: object) -> Iterator[dict[str, Any]]:
+        """Yields every item of a listing whose pages may be short: it ends without a link."""
+        marker: str | None = None
+        while True:
+            page = self.request("GET", path, marker=marker, limit=PAGE_SIZE, **query)
+            yield from page[items]
+            if not page["links"]:
+                return
+            marker = parse_qs(urlsplit(page["links"][0]["href"]).query)["marker"][-1]
 
 
 def _error_text(answer: httpx.Response) -> str:
@@ -183,17 +211,8 @@ def _retry_after(answer: httpx.Response) -> float:
     return max(_RETRY_DELAY_SECONDS, float(text)) if text.isdecimal() else _RETRY_DELAY_SECONDS
 
 
-def operator() -> str:
-    """Returns the user of the operating system who runs the command."""
-    # Not getpass: it believes the environment.
-    try:
-        return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:  # a container may have none with this number
-        return str(os.getuid())
-
-
-def _quiet_logging(channels: bool = False) -> None:
-    for logger_name in ("httpx", "zaqar_redis"):  # a command prints its result, no log
+def quiet_logging(channels: bool = False) -> None:
+    for logger_name in ("httpx", "httpcore", "zaqar_redis"):  # a command prints its result, no log
         logging.getLogger(logger_name).setLevel(logging.WARNING)
     if channels:  # the command itself reports an unreachable store, once
         for module in ("batch", "connection"):
@@ -215,7 +234,7 @@ def open_api(
 ) -> Iterator[ApiClient]:
     """Yields a client of the service or the store.  Raises BadConfiguration."""
     channels = needs is not Needs.QUEUES
-    _quiet_logging(channels)
+    quiet_logging(channels)
     headers = {"Client-ID": parsed.client_id}
     if parsed.token and command_target.url:
         headers["Authorization"] = f"Bearer {parsed.token}"
@@ -225,34 +244,36 @@ def open_api(
         headers["X-Project-ID"] = parsed.project
     if channels and parsed.api_key:
         headers["X-API-Key"] = parsed.api_key
-    with Runner() as runner, contextlib.ExitStack() as stack:
-        if command_target.url:
-            client = httpx.AsyncClient(
-                base_url=command_target.url,
-                headers=headers,
-                timeout=_REQUEST_TIMEOUT_SECONDS,
-                verify=_trusted(command_target.url, parsed.ca_file),
-            )
-        else:
-            app = stack.enter_context(_in_process(parsed, command_target, runner, needs))
-            client = httpx.AsyncClient(
-                base_url="http://store",
-                headers=headers,
-                timeout=_REQUEST_TIMEOUT_SECONDS,
-                transport=httpx.ASGITransport(app=app),  # type: ignore[arg-type]  # an ASGI app
-            )
-        try:
-            yield ApiClient(client, runner, command_target)
-        finally:
-            runner.run(client.aclose)
+    httpx = _import_httpx()
+    if command_target.url:
+        with httpx.Client(
+            base_url=command_target.url,
+            headers=headers,
+            timeout=_REQUEST_TIMEOUT_SECONDS,
+            verify=_trusted(command_target.url, parsed.ca_file),
+        ) as client:
+            yield ApiClient(client, command_target, time.sleep)
+        return
+    from zaqar_redis.cli import stores
+
+    with stores.in_process(parsed, command_target, needs) as (transport, sleep):
+        client = httpx.Client(
+            base_url="http://store",
+            headers=headers,
+            timeout=_REQUEST_TIMEOUT_SECONDS,
+            transport=transport,
+        )
+        yield ApiClient(client, command_target, sleep)
 
 
-def _trusted(url: str, ca_file: str) -> ssl.SSLContext | bool:
+def _trusted(url: str, ca_file: str) -> SSLContext | bool:
     """Returns what httpx checks the service's certificate by.  Raises BadConfiguration."""
     if not url.startswith("https:"):
         return False  # the certificates of the system take long to read
     if not ca_file:
         return True
+    import ssl
+
     try:
         return ssl.create_default_context(cafile=ca_file)
     except OSError as error:  # also ssl.SSLError
@@ -260,72 +281,9 @@ def _trusted(url: str, ca_file: str) -> ssl.SSLContext | bool:
         raise errors.BadConfiguration(f"--ca-file {ca_file}: {why}") from error
 
 
-@contextlib.contextmanager
-def open_store(
-    parsed: argparse.Namespace, command_target: CommandTarget
-) -> Iterator[tuple[Driver, Runner]]:
-    """Yields the store's driver, started, and a runner of its verbs.  Raises BadConfiguration."""
-    _quiet_logging()
-    conf = configuration.load([], parsed.config_file)
-    with Runner() as runner, running_store(command_target) as uri:
-        driver = service_factory.driver(conf, uri)()
-        try:
-            runner.run(driver.start)
-            yield driver, runner
-        finally:
-            runner.run(driver.close)
+def _import_httpx() -> ModuleType:
+    """Imports httpx without its own command line, which takes as long to import as all else."""
+    sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]  # None: an ImportError
+    import httpx
 
-
-@contextlib.contextmanager
-def open_access_keys(
-    parsed: argparse.Namespace, command_target: CommandTarget
-) -> Iterator[tuple[AccessKeys, Runner]]:
-    """Yields the access keys of the store, and a runner.  Raises BadConfiguration."""
-    _quiet_logging()
-    conf = configuration.load([], parsed.config_file)
-    with Runner() as runner, running_store(command_target) as uri:
-        store = service_factory.access_key_store(conf, uri)
-        try:
-            runner.run(store.start)
-            yield store.access_keys, runner
-        finally:
-            runner.run(store.close)
-
-
-@contextlib.contextmanager
-def running_store(command_target: CommandTarget) -> Iterator[str]:
-    """Yields the URI of the store; an embedded one runs meanwhile.  Raises BadConfiguration."""
-    if urlsplit(command_target.uri).scheme != "embedded":
-        yield command_target.uri
-        return
-    with embedded.running(command_target.uri, make=False) as uri:
-        yield uri
-
-
-@contextlib.contextmanager
-def _in_process(
-    parsed: argparse.Namespace, command_target: CommandTarget, runner: Runner, needs: Needs
-) -> Iterator[App]:
-    """Yields the service's application, started in this process."""
-    conf = configuration.load([], parsed.config_file)
-    if needs is Needs.NAMESPACES and not (conf.config_file or conf.config_dir):
-        # With the default options it would e.g. publish without adding to the history.
-        raise errors.BadConfiguration(
-            f"{command_target.origin} needs the service's configuration: give --config-file, or "
-            "ask the service by --url"
-        )
-    with running_store(command_target) as uri:
-        settings = msgspec.structs.replace(service_factory.settings(conf), admin_mode=True)
-        channels = needs is not Needs.QUEUES
-        create_channels = (
-            service_factory.channels(conf, uri, for_command=True) if channels else None
-        )
-        driver = service_factory.driver(conf, uri)()
-        everybody = open_access(is_admin=True, user=operator())
-        audit = service_factory.command_audit(conf)
-        app = App(driver, settings, create_channels, everybody, audit, for_command=True)
-        try:
-            runner.run(app.process_startup, None, None)
-            yield app
-        finally:
-            runner.run(app.process_shutdown, None, None)
+    return httpx

@@ -10,9 +10,9 @@ import os
 import sys
 import uuid
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-import msgspec
 from cliff.command import Command
 
 from zaqar_redis import rules
@@ -157,7 +157,8 @@ class DestructiveCommand(TargetCommand):
             raise CommandFailed("Nothing was done.")
 
 
-class Column(msgspec.Struct, frozen=True):
+@dataclass(frozen=True)
+class Column:
     """A column of what commands print, from a field of the API's documents."""
 
     name: str

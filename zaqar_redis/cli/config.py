@@ -15,7 +15,7 @@ from zaqar_redis import errors
 from zaqar_redis.cli import service_factory, service_options
 from zaqar_redis.cli.base import ShellCommand, Table
 from zaqar_redis.conf.environment import DEFAULT
-from zaqar_redis.keyspace.client import redact_password
+from zaqar_redis.keyspace.uris import redact_password
 
 #: Secret options of which all but the password is shown.
 _URIS = ("uri", "control_uri")

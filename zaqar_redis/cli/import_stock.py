@@ -9,11 +9,11 @@ from collections import Counter
 from cliff.lister import Lister
 from tqdm import tqdm
 
-from zaqar_redis.cli import api
+from zaqar_redis.cli import stores
 from zaqar_redis.cli.api import CommandFailed
 from zaqar_redis.cli.base import Row, Table, TargetCommand
 from zaqar_redis.cli.target import store_advice
-from zaqar_redis.keyspace.client import redact_password
+from zaqar_redis.keyspace.uris import redact_password
 from zaqar_redis.storage.contract import Driver
 from zaqar_redis.zaqar_import import source as sources
 from zaqar_redis.zaqar_import.importer import Importer, ImportResult, ImportStatus
@@ -79,7 +79,7 @@ class ImportStock(TargetCommand, Lister):
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
         if self.target.is_default:
             raise CommandFailed(f"no target store: {store_advice()}, or with --config-file")
-        with api.open_store(parsed_args, self.target) as (driver, runner):
+        with stores.open_store(parsed_args, self.target) as (driver, runner):
             try:
                 runner.run(self._import, driver, parsed_args)
             except (SourceUnavailable, InvalidStockData) as why:

@@ -23,8 +23,9 @@ from zaqar_redis.auth.access_keys import AccessKey, AccessKeys, AccessKeySetting
 from zaqar_redis.auth.audit import AuditLog
 from zaqar_redis.auth.identity import ADMIN, MEMBER, NONE, READER, Identity, Right, with_implied
 from zaqar_redis.cli import service_factory
-from zaqar_redis.cli.api import CommandFailed, open_access_keys, operator
+from zaqar_redis.cli.api import CommandFailed
 from zaqar_redis.cli.base import Column, DestructiveCommand, Row, Table, TargetCommand, table
+from zaqar_redis.cli.stores import open_access_keys, operator
 from zaqar_redis.runner import Runner
 
 T = TypeVar("T")

@@ -3,15 +3,23 @@
 
 from __future__ import annotations
 
+import argparse
+import ast
 import itertools
 import logging
 import os
 import sys
+from collections.abc import Iterator
 from importlib import metadata
 from importlib.util import find_spec
 
+import autopage.argparse
 from cliff.app import App
 from cliff.commandmanager import CommandManager
+from cliff.help import HelpCommand, HelpExit
+
+#: With the version and the commands.  Only its metadata is read, not that of all packages.
+_PACKAGE = metadata.distribution("zaqar-redis")
 
 #: 128 plus the number of the signal, SIGINT or SIGPIPE, as in cliff.
 _INTERRUPTED, _BROKEN_PIPE = 130, 141
@@ -21,10 +29,11 @@ class ZaqarRedisShell(App):
     def __init__(self) -> None:
         super().__init__(
             description="Queues on Redis: an OpenStack Zaqar v2 service.",
-            version=metadata.version("zaqar-redis"),
+            version=_PACKAGE.version,
             command_manager=_commands(),
             deferred_help=True,
         )
+        self.command_manager.add_command("help", _Help)
 
     def initialize_app(self, argv: list[str]) -> None:
         # cliff turns "queue list --limit 3 --help" into "help queue list --limit 3", but its
@@ -36,13 +45,58 @@ class ZaqarRedisShell(App):
         super().configure_logging()
         logging.getLogger("stevedore").setLevel(logging.ERROR)
 
+    def print_help_if_requested(self) -> None:
+        if self.options.deferred_help:
+            _print_help(self)
+            raise HelpExit
+
+
+class _Help(HelpCommand):
+    """Show the help of a command, or list all commands."""
+
+    def take_action(self, parsed_args: argparse.Namespace) -> int:
+        if parsed_args.cmd:
+            return int(super().take_action(parsed_args))
+        _print_help(self.app)
+        return 0
+
+
+def _print_help(app: App) -> None:
+    """Prints the options and all commands, without importing these."""
+    with autopage.argparse.help_pager(app.stdout) as out:
+        app.parser.print_help(out)
+        out.write("\nCommands:\n")
+        for name, line in sorted(_summaries(app.command_manager)):
+            out.write(f"  {name:<20}  {line}\n")
+
+
+def _summaries(commands: CommandManager) -> Iterator[tuple[str, str]]:
+    """Yields each command, and the first line of its docstring."""
+    found: dict[str, dict[str, str]] = {}
+    for name, entry_point in commands:
+        module, _, kind = entry_point.value.partition(":")
+        if module not in found:
+            found[module] = _class_summaries(module)
+        yield name, found[module][kind]
+
+
+def _class_summaries(module: str) -> dict[str, str]:
+    """Returns the first lines of the docstrings of a module's classes."""
+    spec = find_spec(module)
+    source = spec.loader.get_source(module)  # type: ignore[union-attr]  # of a module with source
+    classes = [node for node in ast.parse(source).body if isinstance(node, ast.ClassDef)]
+    return {
+        each.name: (ast.get_docstring(each) or "").partition("\n")[0].rstrip(".")
+        for each in classes
+    }
+
 
 class _LazyCommands(CommandManager):
     """Imports only the command that runs; the base class imports all of them at each start."""
 
     def load_commands(self, namespace: str) -> None:
         self.group_list.append(namespace)
-        for entry_point in metadata.entry_points(group=namespace):
+        for entry_point in _PACKAGE.entry_points.select(group=namespace):
             self.commands[entry_point.name.replace("_", " ")] = entry_point
 
 

@@ -8,7 +8,7 @@ import argparse
 from cliff.lister import Lister
 from tqdm import tqdm
 
-from zaqar_redis.cli import api
+from zaqar_redis.cli import stores
 from zaqar_redis.cli.api import CommandFailed
 from zaqar_redis.cli.base import Row, Table, TargetCommand
 from zaqar_redis.records import CheckResult
@@ -36,7 +36,7 @@ class CheckStore(TargetCommand, Lister):
         return super().run(parsed_args) or int(self._damaged)
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
-        with api.open_store(parsed_args, self.target) as (driver, runner):
+        with stores.open_store(parsed_args, self.target) as (driver, runner):
             rows = runner.run(self._check, driver, parsed_args.repair)
         return ("pool", "project", "queue", "kind", "mended", "what"), rows
 
@@ -88,7 +88,7 @@ class SweepStore(TargetCommand):
     """
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        with api.open_store(parsed_args, self.target) as (driver, runner):
+        with stores.open_store(parsed_args, self.target) as (driver, runner):
             if driver.sweeper is None:
                 raise CommandFailed("The driver of this store needs no sweeping.")
             swept = runner.run(_sweep, driver.sweeper)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``zaqar-redis message …`` and ``zaqar-redis claim …``."""
+"""``zaqar-redis message …``, but for what moves messages (`moving`)."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ from collections import deque
 from collections.abc import Iterator
 from itertools import chain, islice
 from typing import Any
+from urllib.parse import quote
 
 from cliff.lister import Lister
+from cliff.show import ShowOne
 
-from zaqar_redis.cli.api import PAGE_SIZE, ApiClient, ServiceUnavailable
-from zaqar_redis.cli.base import Column, Table, bounded_int, table
+from zaqar_redis.cli.api import PAGE_SIZE, ApiClient, CommandFailed, ServiceUnavailable
+from zaqar_redis.cli.base import Column, DestructiveCommand, Row, Table, bounded_int, table
 from zaqar_redis.cli.queues import QueueCommand
 
 Message = dict[str, Any]
-_COLUMNS = ("id", "age", "ttl", Column("body", as_text=json.dumps))
+COLUMNS = ("id", "age", "ttl", Column("body", as_text=json.dumps))
 
 
 def parse_body(text: str) -> Any:
@@ -76,7 +78,59 @@ class ListMessage(QueueCommand, Lister):
                 include_claimed=parsed_args.claimed,
                 include_delayed=parsed_args.delayed,
             )
-            return table(_COLUMNS, islice(found, parsed_args.limit), parsed_args)
+            return table(COLUMNS, islice(found, parsed_args.limit), parsed_args)
+
+
+class ShowMessage(QueueCommand, ShowOne):
+    """Show a message, claimed, delayed or not.
+
+    Example: zaqar-redis message show orders 3f0c8d53-5a0f-4b0e-0000-000000000007
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument("message", help="its id")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, Row]:
+        path = f"{self.path(parsed_args)}/messages/{quote(parsed_args.message, safe='')}"
+        with self.open_api(parsed_args) as api:
+            message = api.request("GET", path)
+        claim = message["href"].partition("?claim_id=")[2] or None
+        shown = (*COLUMNS, "claim", *(("checksum",) if "checksum" in message else ()))
+        names, [values] = table(shown, [message | {"claim": claim}], parsed_args)
+        return names, values
+
+
+class DeleteMessage(QueueCommand, DestructiveCommand):
+    """Delete messages by their ids; a claimed one only with its claim.
+
+    It goes on with the others when one is refused, and then fails. Example:
+
+        zaqar-redis message delete orders 3f0c8d53-5a0f-4b0e-0000-000000000007 --yes
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument("message", nargs="+", help="its id")
+        parser.add_argument("--claim", help="the claim that holds them")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        number = len(parsed_args.message)
+        self.confirm(parsed_args, f"Delete {number} of the messages of {parsed_args.name}")
+        refused = []
+        with self.open_api(parsed_args) as api:
+            for message in parsed_args.message:
+                path = f"{self.path(parsed_args)}/messages/{quote(message, safe='')}"
+                try:
+                    api.request("DELETE", path, claim_id=parsed_args.claim)
+                except ServiceUnavailable:
+                    raise
+                except CommandFailed as error:
+                    refused.append(f"{message}: {error}")
+        if refused:
+            raise CommandFailed("\n".join(refused))
 
 
 class TailMessage(QueueCommand):
@@ -209,53 +263,3 @@ def _epoch_prefix(message: str) -> str:
 
 def _print_notice(text: str) -> None:
     print(f"zaqar-redis: {text}", file=sys.stderr, flush=True)
-
-
-class CreateClaim(QueueCommand, Lister):
-    """Claim messages, so that no other client gets them meanwhile. Shows each with its claim.
-
-    Example: zaqar-redis claim create orders --limit 5 --ttl 300
-    """
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument("--limit", type=int, help="messages at most (10)")
-        parser.add_argument("--ttl", type=int, metavar="SECONDS", help="until the claim expires")
-        parser.add_argument(
-            "--grace", type=int, metavar="SECONDS", help="that messages outlive the claim, at least"
-        )
-        parser.add_argument("--wait", type=int, metavar="SECONDS", help="for new messages")
-        return parser
-
-    def take_action(self, parsed_args: argparse.Namespace) -> Table:
-        fields = {"ttl": parsed_args.ttl, "grace": parsed_args.grace}
-        lease = {name: value for name, value in fields.items() if value is not None}
-        with self.open_api(parsed_args) as api:
-            answer = api.request(
-                "POST",
-                f"{self.path(parsed_args)}/claims",
-                lease,
-                limit=parsed_args.limit,
-                wait=parsed_args.wait,
-            )
-        claimed = [
-            message | {"claim": message["href"].rpartition("claim_id=")[2]}
-            for message in (answer["messages"] if answer else ())
-        ]
-        return table(("claim", *_COLUMNS), claimed, parsed_args)
-
-
-class ReleaseClaim(QueueCommand):
-    """Release a claim: its messages can be claimed again at once.
-
-    Example: zaqar-redis claim release orders 51db6f78c50811e79e0f0242ac110002
-    """
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument("claim", help="its id")
-        return parser
-
-    def take_action(self, parsed_args: argparse.Namespace) -> None:
-        with self.open_api(parsed_args) as api:
-            api.request("DELETE", f"{self.path(parsed_args)}/claims/{parsed_args.claim}")

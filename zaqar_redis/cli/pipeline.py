@@ -16,8 +16,9 @@ from typing import ClassVar, cast
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from zaqar_redis.cli.api import CommandFailed, running_store
+from zaqar_redis.cli.api import CommandFailed
 from zaqar_redis.cli.base import TargetCommand
+from zaqar_redis.cli.stores import running_store
 from zaqar_redis.cli.target import URI_VARIABLE
 from zaqar_redis.spark.jobs import arguments, running
 from zaqar_redis.spark.jobs.running import SparkJob
@@ -79,14 +80,20 @@ class PipelineCommand(TargetCommand):
 
 
 class RunArchive(PipelineCommand):
+    """Archive queues as Parquet files by project, queue and date."""
+
     job_name = "archive"
 
 
 class RunReplay(PipelineCommand):
+    """Post messages of an archive again."""
+
     job_name = "replay"
 
 
 class RunAnalytics(PipelineCommand):
+    """Analyse queues, live or archived: tables as Parquet, and a report with plots."""
+
     job_name = "analytics"
 
     def needs_target(self, parsed: argparse.Namespace) -> bool:
@@ -94,12 +101,18 @@ class RunAnalytics(PipelineCommand):
 
 
 class RunRedrive(PipelineCommand):
+    """Send dead letters back to the queues that they came from."""
+
     job_name = "redrive"
 
 
 class RunMigrate(PipelineCommand):
+    """Move large queues to another pool, or move or copy them to another store."""
+
     job_name = "migrate"
 
 
 class RunAudit(PipelineCommand):
+    """Compare an archive with the live queues: what is missing, double or changed."""
+
     job_name = "audit"

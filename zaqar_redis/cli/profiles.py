@@ -13,7 +13,7 @@ from zaqar_redis.cli import profile_file, target
 from zaqar_redis.cli.api import CommandFailed
 from zaqar_redis.cli.base import Row, ShellCommand, Table, resource_name
 from zaqar_redis.keyspace import embedded
-from zaqar_redis.keyspace.client import redact_password
+from zaqar_redis.keyspace.uris import redact_password
 from zaqar_redis.storage.load import load
 
 

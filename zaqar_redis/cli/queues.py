@@ -5,16 +5,32 @@ from __future__ import annotations
 
 import argparse
 import json
+import time
+from itertools import islice
+from typing import Any
 
 from cliff.show import ShowOne
 
-from zaqar_redis.cli.base import Column, DestructiveCommand, Row, Table, json_object
+from zaqar_redis.cli.api import ApiClient, CommandFailed
+from zaqar_redis.cli.base import (
+    Column,
+    Columns,
+    DestructiveCommand,
+    Row,
+    Table,
+    bounded_int,
+    json_object,
+    table,
+)
 from zaqar_redis.cli.resources import (
     DeleteResource,
     ListResource,
     NamedResourceCommand,
     ShowResource,
 )
+
+#: Claims that are counted: some ten requests.
+_CLAIMS_MAX = 200
 
 
 class QueueCommand(NamedResourceCommand):
@@ -65,6 +81,107 @@ class CreateQueue(QueueCommand):
         with self.open_api(parsed_args) as api:
             api.request("PUT", self.path(parsed_args), parsed_args.metadata)
         self.app.stdout.write(f"{parsed_args.name}\n")
+
+
+class UpdateQueue(QueueCommand, ShowResource):
+    """Change some of a queue's metadata, and show all of it.
+
+    What is neither set nor removed stays; all changes are made, or none. A reserved attribute
+    that is removed has its default again. Example:
+
+        zaqar-redis queue update orders --set '{"_max_claim_count": 5}' --remove colour
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            "--set",
+            type=json_object,
+            default={},
+            metavar="JSON",
+            help="attributes with their new values",
+        )
+        parser.add_argument(
+            "--remove",
+            action="append",
+            default=[],
+            metavar="NAME",
+            help="an attribute; may be given more than once",
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, Row]:
+        changes: list[dict[str, Any]] = [
+            {"op": "add", "path": _pointer(name), "value": value}
+            for name, value in parsed_args.set.items()
+        ]
+        changes += [{"op": "remove", "path": _pointer(name)} for name in parsed_args.remove]
+        if not changes:
+            raise CommandFailed("nothing to change: give --set or --remove")
+        with self.open_api(parsed_args) as api:
+            api.patch(self.path(parsed_args), changes)
+            return self.shown(api, parsed_args)
+
+
+def _pointer(name: str) -> str:
+    """Returns the JSON pointer of an attribute."""
+    return f"/metadata/{name.replace('~', '~0').replace('/', '~1')}"
+
+
+class InspectQueue(QueueCommand, ShowOne):
+    """Show all about a queue at once: messages by state, rates, claims, dead letters, metadata.
+
+    The rates are those of the seconds that --seconds names, for which the command waits; the
+    totals are since the queue was created. Example:
+
+        zaqar-redis queue inspect orders --seconds 5
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            "--seconds",
+            type=bounded_int(0, 3600),
+            default=1,
+            metavar="N",
+            help="to measure rates for; 0: show none (1)",
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, Row]:
+        path = self.path(parsed_args)
+        with self.open_api(parsed_args) as api:
+            metadata = api.request("GET", path)
+            before, began = self._stats(api, path), time.monotonic()
+            if parsed_args.seconds:
+                api.sleep(parsed_args.seconds)
+            document = self._stats(api, path)
+            seconds = time.monotonic() - began
+            claims = list(islice(api.list_linked(f"{path}/claims", "claims"), _CLAIMS_MAX))
+        counts, totals = document["messages"], document["counters"]
+        shown: dict[str, Any] = {
+            **{name: counts[name] for name in ("total", "free", "claimed", "delayed")},
+            "oldest_age": counts.get("oldest", {}).get("age"),
+            "newest_age": counts.get("newest", {}).get("age"),
+            **{f"{name}_total": number for name, number in totals.items()},
+        }
+        if parsed_args.seconds:
+            for name, number in totals.items():
+                # Of a queue that was deleted and created meanwhile it would be negative.
+                grown = max(0, number - before["counters"][name])
+                shown[f"{name}_per_second"] = round(grown / seconds, 1)
+        shown["claims"] = f"{_CLAIMS_MAX} or more" if len(claims) == _CLAIMS_MAX else len(claims)
+        shown["next_claim_ends_in"] = claims[0]["ttl"] - claims[0]["age"] if claims else None
+        shown["dead_letter_queue"] = metadata["_dead_letter_queue"]
+        shown["max_claim_count"] = metadata["_max_claim_count"]
+        shown["metadata"] = metadata
+        columns: Columns = [*list(shown)[:-1], Column("metadata", as_text=json.dumps)]
+        names, [values] = table(columns, [shown], parsed_args)
+        return names, values
+
+    def _stats(self, api: ApiClient, path: str) -> dict[str, Any]:
+        found: dict[str, Any] = api.request("GET", f"{path}/stats", detailed=True)
+        return found
 
 
 class ShowQueue(QueueCommand, ShowResource):

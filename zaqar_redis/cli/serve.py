@@ -34,7 +34,8 @@ from zaqar_redis.conf.groups import (
     StorageSettings,
     WebSocketListenSettings,
 )
-from zaqar_redis.keyspace import client, embedded
+from zaqar_redis.keyspace import embedded
+from zaqar_redis.keyspace.uris import redact_password
 from zaqar_redis.storage.contract import Driver
 from zaqar_redis.storage.pools import PooledDriver
 
@@ -100,7 +101,7 @@ class ServicePlanner:
             self._running_uri = self._stack.enter_context(embedded.running(uri))
         plan = self._plan(conf, self._running_uri, adopt=self._parsed.adopt)
         plan.start_log()
-        LOG.info("store: %s", client.redact_password(self._running_uri), extra={"action": "start"})
+        LOG.info("store: %s", redact_password(self._running_uri), extra={"action": "start"})
         if configuration.settings(conf, AuthSettings).insecure:
             LOG.warning(
                 "everybody who reaches this service may act for every project (--insecure)",
@@ -184,7 +185,7 @@ async def _check_ownership(driver: Driver, uri: str, adopt: bool) -> None:
         await driver.close()
     if not is_owned:
         raise errors.BadConfiguration(
-            f"the store {client.redact_password(uri)} belongs to another installation, perhaps as "
+            f"the store {redact_password(uri)} belongs to another installation, perhaps as "
             "a pool of it: set [storage] uri and control_uri as in that one; or, if it is no "
             "longer in use, take the store over with --adopt"
         )

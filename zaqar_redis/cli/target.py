@@ -4,6 +4,8 @@
 The first of these that names a target decides, alone: an option of the command line, a
 variable of the environment, the profile in use, the configuration at its standard paths.
 Without any it is the service of this machine; never a store created for the command.
+
+The configuration is imported only when it decides: that takes longer than most commands.
 """
 
 from __future__ import annotations
@@ -16,12 +18,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlsplit
 
-from zaqar_redis import conf as configuration
 from zaqar_redis import errors
 from zaqar_redis.cli import profile_file
-from zaqar_redis.conf.groups import ListenSettings, SslSettings, StorageSettings
-from zaqar_redis.keyspace import embedded
-from zaqar_redis.keyspace.client import redact_password
+from zaqar_redis.keyspace.uris import redact_password
 
 #: Variables of the environment: the address of a service, and its store.
 URL_VARIABLE, URI_VARIABLE = "ZAQAR_REDIS_URL", "ZAQAR_REDIS_URI"
@@ -47,6 +46,8 @@ class CommandTarget:
     def store(self) -> str:
         """The store's URI for messages: without a password, with an embedded one's folder."""
         if urlsplit(self.uri).scheme == "embedded":
+            from zaqar_redis.keyspace import embedded
+
             return f"embedded://{embedded.DataDirectory(self.uri).folder}"
         return redact_password(self.uri)
 
@@ -69,7 +70,7 @@ def resolve(parsed: argparse.Namespace, *, store_only: bool = False) -> CommandT
             f"this command works on a store, but {found.origin} names only a service; "
             f"{store_advice()}"
         )
-    if found.is_default and not embedded.is_running(found.uri):
+    if found.is_default and not _is_running(found.uri):
         raise errors.BadConfiguration(
             f"no store is named, and no service uses {found.store}; {store_advice()}"
         )
@@ -144,7 +145,16 @@ def _checked_url(url: str, origin: str) -> str:
         raise errors.BadConfiguration(f"{origin}: {error}") from error
 
 
+def _is_running(uri: str) -> bool:
+    from zaqar_redis.keyspace import embedded
+
+    return embedded.is_running(uri)
+
+
 def _from_configuration(files: list[str] | None) -> Iterator[CommandTarget]:
+    from zaqar_redis import conf as configuration
+    from zaqar_redis.conf.groups import StorageSettings
+
     conf = configuration.load([], files)
     if origin := configuration.origin(conf, "storage", "uri"):
         yield CommandTarget(origin, uri=configuration.settings(conf, StorageSettings).uri)
@@ -152,6 +162,9 @@ def _from_configuration(files: list[str] | None) -> Iterator[CommandTarget]:
 
 def _default_target(given: Mapping[str, Any]) -> CommandTarget:
     """Returns the service of this machine, at the configured address."""
+    from zaqar_redis import conf as configuration
+    from zaqar_redis.conf.groups import ListenSettings, SslSettings, StorageSettings
+
     conf = configuration.load([], given.get("config_file"))
     listen = configuration.settings(conf, ListenSettings)
     scheme = "https" if configuration.settings(conf, SslSettings).cert_file else "http"

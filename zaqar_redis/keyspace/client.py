@@ -38,6 +38,7 @@ from zaqar_redis import errors
 from zaqar_redis.keyspace import uris
 from zaqar_redis.keyspace.batch import BatchSettings, CommandBatcher
 from zaqar_redis.keyspace.script import Call, RedisCommand
+from zaqar_redis.keyspace.uris import redact_password
 from zaqar_redis.records import MoveLock
 
 LOG = logging.getLogger(__name__)
@@ -270,15 +271,6 @@ def validate_uri(uri: str) -> str:
     except ValueError as error:
         raise errors.BadConfiguration(f"storage URI {redact_password(uri)}: {error}") from error
     return uri
-
-
-def redact_password(uri: str) -> str:
-    """Returns the URI without its password, wherever the URI has it.
-
-    Also for an invalid URI whose password has characters that should be escaped.
-    """
-    plain = re.sub(r"([?&][^=&]*(?:password|passwd|pwd)[^=&]*=)[^&]*", r"\1***", uri, flags=re.I)
-    return re.sub(r"(://[^:@]*):.*@", r"\1:***@", plain, flags=re.S)
 
 
 @asynccontextmanager

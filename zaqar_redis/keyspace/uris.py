@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
 
 #: Schemes by which stock Zaqar tells this driver's pools from those of its own.
@@ -48,3 +49,12 @@ def normalize(uri: str) -> str:
         return uri
     database = parts.path.strip("/") or option or 0
     return f"{parts.scheme}://{parts.hostname or ''}:{parts.port or 6379}/{database}"
+
+
+def redact_password(uri: str) -> str:
+    """Returns the URI without its password, wherever the URI has it.
+
+    Also for an invalid URI whose password has characters that should be escaped.
+    """
+    plain = re.sub(r"([?&][^=&]*(?:password|passwd|pwd)[^=&]*=)[^&]*", r"\1***", uri, flags=re.I)
+    return re.sub(r"(://[^:@]*):.*@", r"\1:***@", plain, flags=re.S)

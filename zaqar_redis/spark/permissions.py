@@ -10,7 +10,8 @@ from functools import partial
 
 from zaqar_redis import errors
 from zaqar_redis.keyspace import keys
-from zaqar_redis.keyspace.client import CommandRefused, redact_password
+from zaqar_redis.keyspace.client import CommandRefused
+from zaqar_redis.keyspace.uris import redact_password
 from zaqar_redis.spark.stores import StoreConnections, StoreLocation
 
 #: A rank that no message has.

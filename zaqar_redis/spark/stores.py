@@ -16,8 +16,9 @@ from urllib.parse import urlsplit
 from zaqar_redis import errors
 from zaqar_redis.keyspace import embedded, uris
 from zaqar_redis.keyspace.batch import BatchSettings
-from zaqar_redis.keyspace.client import BlockingClient, CommandRefused, redact_password
+from zaqar_redis.keyspace.client import BlockingClient, CommandRefused
 from zaqar_redis.keyspace.script import Steps, Verb
+from zaqar_redis.keyspace.uris import redact_password
 from zaqar_redis.records import Pool
 from zaqar_redis.spark.options import SourceOptions
 from zaqar_redis.storage.control import DEFAULT_POOL

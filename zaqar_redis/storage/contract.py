@@ -33,6 +33,7 @@ from zaqar_redis.records import (
     Subscription,
     Topic,
 )
+from zaqar_redis.storage.administration import Administration
 from zaqar_redis.storage.transfer import Transfer
 
 
@@ -386,6 +387,10 @@ class Driver(Store, Protocol):
 
     @property
     def claims(self) -> Claims: ...
+
+    @property
+    def administration(self) -> Administration | None:
+        """None: operators cannot look at the store's messages and move them."""
 
     @property
     def subscriptions(self) -> Subscriptions | None:

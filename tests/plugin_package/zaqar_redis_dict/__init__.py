@@ -243,6 +243,7 @@ class DictDriver:
 
     feed = None
     live = None
+    administration = None
     subscriptions = None
     sweeper = None
     transfer = None

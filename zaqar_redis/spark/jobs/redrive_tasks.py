@@ -15,9 +15,10 @@ from pyspark.sql.types import StructType
 
 from zaqar_redis import clock
 from zaqar_redis.keyspace import envelope
+from zaqar_redis.rate_limiter import RateLimiter
 from zaqar_redis.records import NewMessage
 from zaqar_redis.spark import columns
-from zaqar_redis.spark.jobs.tasks import OutcomeCounts, RateLimiter, chunks
+from zaqar_redis.spark.jobs.tasks import OutcomeCounts, chunks
 from zaqar_redis.spark.reading import claims
 from zaqar_redis.spark.reading.claims import ClaimPartition, CountedClaim
 from zaqar_redis.spark.stores import StoreConfig, StoreConnections

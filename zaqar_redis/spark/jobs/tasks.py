@@ -6,7 +6,6 @@ from __future__ import annotations
 import pickle
 import re
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -129,23 +128,6 @@ def chunks(messages: Iterable[M]) -> Iterator[list[M]]:
         size += message.size
     if chunk:
         yield chunk
-
-
-class RateLimiter:
-    """Limits a task to so many messages a second; None: no limit."""
-
-    def __init__(self, rate: float | None) -> None:
-        self._rate = rate
-        self._next = 0.0
-
-    def wait(self) -> None:
-        """Waits until more may be written."""
-        time.sleep(max(0.0, self._next - time.monotonic()))
-
-    def advance(self, messages: int) -> None:
-        """Counts written messages.  Time lost to delays is not caught up."""
-        if self._rate is not None:
-            self._next = max(time.monotonic(), self._next) + messages / self._rate
 
 
 def store_config(given: Mapping[str, str]) -> StoreConfig:

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from zaqar_redis import clock, errors
-from zaqar_redis.keyspace.client import CommandRefused, redact_password
+from zaqar_redis.keyspace.client import CommandRefused
+from zaqar_redis.keyspace.uris import redact_password
 from zaqar_redis.records import Watermarks
 from zaqar_redis.spark import permissions
 from zaqar_redis.spark.options import (

@@ -18,6 +18,7 @@ from zaqar_redis.storage.move.mover import Mover
 from zaqar_redis.storage.pools.adoption import StoreAdoption
 from zaqar_redis.storage.pools.checker import PooledChecker
 from zaqar_redis.storage.pools.controllers import (
+    RoutedAdministration,
     RoutedClaims,
     RoutedMessages,
     RoutedQueues,
@@ -60,6 +61,7 @@ class PooledDriver:
         self.queues = RoutedQueues(self.router)
         self.messages = RoutedMessages(self.router)
         self.claims = RoutedClaims(self.router)
+        self.administration = RoutedAdministration(self.router)
         self.subscriptions = RoutedSubscriptions(self.router)
         self.topics = default.topics
         self.feed = RoutedFeed(self.router)

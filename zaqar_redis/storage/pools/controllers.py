@@ -13,17 +13,20 @@ from zaqar_redis.keyspace.script import ComposedVerbs, Steps, Verb, verb
 from zaqar_redis.records import (
     Claim,
     ClaimResult,
+    ClaimSummary,
     IdempotencyKey,
     Message,
     NewMessage,
     Page,
+    PeekPage,
     PostResult,
     Queue,
     QueueSize,
     Stats,
     Subscription,
 )
-from zaqar_redis.storage.contract import Store
+from zaqar_redis.storage.administration import Administration
+from zaqar_redis.storage.contract import Driver, Store
 from zaqar_redis.storage.control import DEFAULT_POOL
 from zaqar_redis.storage.pools.pool_stores import Route
 from zaqar_redis.storage.pools.router import Router
@@ -258,3 +261,34 @@ class RoutedSubscriptions:
         return self._router.route(
             project, queue, lambda driver: driver.subscriptions.delete(project, queue, id)
         )
+
+
+class RoutedAdministration:
+    def __init__(self, router: Router[Any, Any]) -> None:
+        self._router = router
+
+    def peek(self, project: str, queue: str, **what: Any) -> Verb[PeekPage]:
+        return self._router.route(
+            project, queue, lambda driver: _of(driver).peek(project, queue, **what)
+        )
+
+    def list_claims(self, project: str, queue: str, **what: Any) -> Verb[Page[ClaimSummary]]:
+        return self._router.route(
+            project, queue, lambda driver: _of(driver).list_claims(project, queue, **what)
+        )
+
+    def move(self, project: str, queue: str, ids: Sequence[str], **how: Any) -> Verb[Sequence[str]]:
+        return self._router.route(
+            project, queue, lambda driver: _of(driver).move(project, queue, ids, **how)
+        )
+
+    def copy(self, project: str, queue: str, ids: Sequence[str], **how: Any) -> Verb[Sequence[str]]:
+        return self._router.route(
+            project, queue, lambda driver: _of(driver).copy(project, queue, ids, **how)
+        )
+
+
+def _of(driver: Driver) -> Administration:
+    if driver.administration is None:
+        raise errors.BadRequest(why="The store of this queue cannot show and move its messages.")
+    return driver.administration

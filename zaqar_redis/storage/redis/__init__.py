@@ -9,6 +9,7 @@ from typing import Any
 from zaqar_redis import clock
 from zaqar_redis.keyspace import client as keyspace
 from zaqar_redis.storage.contract import PostDeadLetter
+from zaqar_redis.storage.redis.administration import RedisAdministration
 from zaqar_redis.storage.redis.checker import RedisChecker
 from zaqar_redis.storage.redis.claims import RedisClaims
 from zaqar_redis.storage.redis.feed import RedisFeed
@@ -30,6 +31,7 @@ class RedisDriver:
         self.queues = RedisQueues(client, now)
         self.messages = RedisMessages(client, now)
         self.claims = RedisClaims(client, now, self.messages.dead_letter)
+        self.administration = RedisAdministration(client, now, self.messages.dead_letter)
         self.subscriptions = RedisSubscriptions(client, now)
         self.topics = RedisTopics(client)
         self.feed = RedisFeed(client)
@@ -40,7 +42,8 @@ class RedisDriver:
         self.checker = RedisChecker(client, self.queues, now)
 
     def route_dead_letters(self, dead_letter: PostDeadLetter) -> None:
-        self.messages.dead_letter_route = self.claims.dead_letter_route = dead_letter
+        for sender in (self.messages, self.claims, self.administration):
+            sender.dead_letter_route = dead_letter
 
     async def start(self) -> None:
         await self._client.start()

@@ -21,7 +21,7 @@ from zaqar_redis.records import IdempotencyKey, Message, NewMessage
 from zaqar_redis.storage.contract import PostDeadLetter
 from zaqar_redis.storage.redis import decoding, posting
 
-_DROP = Script("message_drop")
+DROP = Script("message_drop")
 #: also used to post dead letters back to the queue that they came from
 POST = Script("dead_letter_post")
 
@@ -29,6 +29,14 @@ POST = Script("dead_letter_post")
 #: interrupted move, a minute later at the earliest; a day is for queues that are seldom
 #: claimed from, and for jobs that are restarted the next morning.
 DEAD_LETTER_WINDOW_MS = 24 * 3600 * 1000
+
+
+def move_key(message: str) -> IdempotencyKey:
+    """Returns the key by which a queue recognises a message that was moved to it, by its former id.
+
+    It is the same whoever moves it: a dead letter, a redrive and a move by hand are one move.
+    """
+    return IdempotencyKey(key=f"dead {message}", fingerprint=b"", window=DEAD_LETTER_WINDOW_MS)
 
 
 def take(
@@ -88,14 +96,13 @@ def _move(
                 dead_queue,
                 new_message,
                 client=message.client,
-                idempotency_key=IdempotencyKey(
-                    key=f"dead {message.id}", fingerprint=b"", window=DEAD_LETTER_WINDOW_MS
-                ),
+                idempotency_key=move_key(message.id),
             )
-        yield _DROP(
+        yield DROP(
             keys.of_queue(project, queue),
             *[message.rank for message in messages],
-            dead_letter_claim=dead_letter_claim,
+            holder=dead_letter_claim,
+            dead=1,
         )
 
 

@@ -17,7 +17,8 @@ from zaqar_redis.storage.contract import PostDeadLetter
 from zaqar_redis.storage.redis import dead_letters, decoding, identity, posting
 
 _LIST = Script("message_list")
-_GET = Script("message_get")
+#: also used to copy messages
+GET = Script("message_get")
 _DELETE = Script("message_delete")
 _POP = Script("message_pop")
 
@@ -104,7 +105,7 @@ class RedisMessages:
 
     @verb
     def get(self, project: str, queue: str, ids: Sequence[str]) -> Steps[Sequence[Message]]:
-        now, epoch, *flat = yield _GET(keys.of_queue(project, queue), *_pairs(ids), now=self._now())
+        now, epoch, *flat = yield GET(keys.of_queue(project, queue), *_pairs(ids), now=self._now())
         return decoding.messages(now, epoch, flat) if flat else []
 
     @verb

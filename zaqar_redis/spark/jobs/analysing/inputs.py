@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from zaqar_redis import clock, errors
 from zaqar_redis.keyspace import keys
-from zaqar_redis.keyspace.client import redact_password
+from zaqar_redis.keyspace.uris import redact_password
 from zaqar_redis.spark.jobs.archiving import reading
 from zaqar_redis.spark.options import BATCH, SourceOptions
 from zaqar_redis.spark.reading.selection import QueueSelection

@@ -17,9 +17,10 @@ from operator import itemgetter
 import pyarrow as pa
 
 from zaqar_redis import clock, errors
+from zaqar_redis.rate_limiter import RateLimiter
 from zaqar_redis.spark import queue_restore
 from zaqar_redis.spark.jobs import tasks
-from zaqar_redis.spark.jobs.tasks import OutcomeCounts, RateLimiter
+from zaqar_redis.spark.jobs.tasks import OutcomeCounts
 from zaqar_redis.spark.queue_restore import RestoreCommitMessage, RestorePlan
 from zaqar_redis.spark.stores import StoreConfig, StoreConnections, StoreLocation
 from zaqar_redis.spark.task_progress import report_progress

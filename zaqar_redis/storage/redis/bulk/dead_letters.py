@@ -30,7 +30,7 @@ class RedisDeadLetters:
         """
         rest: list[Argument] = []
         for id, ttl, tail in letters:
-            rest += (keys.idempotency_key(f"redrive {id}"), ttl, tail)
+            rest += (keys.idempotency_key(dead_letters.move_key(id).key), ttl, tail)
         outcome, *answer = yield dead_letters.POST(
             keys.of_queue(project, queue),
             *rest,

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The commands that look at messages and claims, and move messages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.command_line import CommandLine, running
+
+
+def _post(shell: CommandLine, queue: str, *bodies: str) -> list[str]:
+    return [row["id"] for row in shell.shown("message", "post", queue, *bodies)]
+
+
+def _bodies(shell: CommandLine, queue: str) -> list[object]:
+    return [message["body"] for message in shell.shown("message", "list", queue)]
+
+
+def _dead_letters(shell: CommandLine, number: int) -> None:
+    """Makes dead letters of q, in "dead"."""
+    shell.done("queue", "create", "dead")
+    metadata = '{"_dead_letter_queue": "dead", "_max_claim_count": 1}'
+    shell.done("queue", "create", "q", "--metadata", metadata)
+    _post(shell, "q", *map(str, range(number)))
+    for _ in range((number + 19) // 20):
+        held = shell.shown("claim", "create", "q", "--limit", "20")
+        shell.done("claim", "release", "q", held[0]["claim"])
+        assert shell.shown("claim", "create", "q", "--limit", "20") == [] or number > 20
+
+
+def test_a_message_is_shown_and_deleted_by_its_id(project_shell: CommandLine) -> None:
+    one, two = _post(project_shell, "q", '{"n": 1}', "two")
+    assert project_shell.shown("message", "show", "q", one)["body"] == {"n": 1}
+    missing = one[:-1] + "9"
+    assert missing in project_shell.refused("message", "show", "q", missing)
+    (held,) = project_shell.shown("claim", "create", "q", "--limit", "1")
+    assert project_shell.shown("message", "show", "q", one)["claim"] == held["claim"]
+    assert "--yes" in project_shell.refused("message", "delete", "q", two)
+    refused = project_shell.refused("message", "delete", "q", one, two, "--yes")
+    assert one in refused
+    assert two not in refused  # it went on
+    project_shell.done("message", "delete", "q", one, "--claim", held["claim"], "--yes")
+    assert project_shell.shown("queue", "stats", "q")["total"] == 0
+
+
+def test_peek_shows_messages_of_any_state(project_shell: CommandLine) -> None:
+    _post(project_shell, "q", *map(str, range(25)))
+    project_shell.done("message", "post", "q", "later", "--delay", "300")
+    (held,) = project_shell.shown("claim", "create", "q", "--limit", "1")
+    found = project_shell.shown("message", "peek", "q", "--limit", "100")
+    assert [each["state"] for each in found] == ["claimed", *["free"] * 24, "delayed"]
+    assert (found[0]["claim"], found[0]["claims"]) == (held["claim"], 1)
+    assert found[-1]["until"]
+    assert len(project_shell.shown("message", "peek", "q")) == 20
+    searched = project_shell.shown(
+        "message", "peek", "q", "--contains", "late", "--state", "delayed"
+    )
+    assert [each["body"] for each in searched] == ["later"]
+
+
+def test_claims_are_listed_shown_and_renewed(project_shell: CommandLine) -> None:
+    _post(project_shell, "q", "a", "b", "c")
+    held = project_shell.shown("claim", "create", "q", "--limit", "2", "--ttl", "100")
+    claim = held[0]["claim"]
+    (listed,) = project_shell.shown("claim", "list", "q")
+    assert (listed["id"], listed["messages"], listed["ttl"]) == (claim, 2, 100)
+    project_shell.done("claim", "renew", "q", claim, "--ttl", "600")
+    shown = project_shell.shown("claim", "show", "q", claim)
+    assert (shown["ttl"], shown["messages"]) == (600, [each["id"] for each in held])
+    project_shell.done("claim", "release", "q", claim)
+    assert project_shell.shown("claim", "list", "q") == []
+    assert claim in project_shell.refused("claim", "renew", "q", claim)
+
+
+def test_messages_move_by_id_by_text_and_all(project_shell: CommandLine) -> None:
+    project_shell.done("queue", "create", "other")
+    ids = _post(project_shell, "q", *(f"text {number}" for number in range(45)))
+    assert project_shell.shown("message", "move", "q", "other", ids[3]) == {"moved": 1, "left": 0}
+    moved = project_shell.shown(
+        "message", "move", "q", "other", "--contains", "text 4", "--limit", "3"
+    )
+    assert moved == {"moved": 3, "left": 0}
+    assert _bodies(project_shell, "other") == ["text 3", "text 4", "text 40", "text 41"]
+    assert project_shell.shown("message", "move", "q", "other") == {"moved": 41, "left": 0}
+    assert _bodies(project_shell, "q") == []
+    assert len(_bodies(project_shell, "other")) == 45
+    assert "missing" in project_shell.refused("message", "move", "other", "missing")
+
+
+def test_copies_are_of_all_messages(project_shell: CommandLine) -> None:
+    project_shell.done("queue", "create", "other")
+    _post(project_shell, "q", *map(str, range(25)))
+    project_shell.shown("claim", "create", "q", "--limit", "5")
+    assert project_shell.shown("message", "copy", "q", "other") == {"moved": 25, "left": 0}
+    assert (len(_bodies(project_shell, "q")), len(_bodies(project_shell, "other"))) == (20, 25)
+
+
+def test_dead_letters_are_sent_back_or_elsewhere(project_shell: CommandLine) -> None:
+    _dead_letters(project_shell, 3)
+    _post(project_shell, "dead", "no dead letter")
+    assert project_shell.shown("queue", "redrive", "dead", "--limit", "2") == {
+        "moved": 2,
+        "left": 0,
+    }
+    assert _bodies(project_shell, "q") == [0, 1]
+    assert project_shell.shown("queue", "redrive", "dead") == {"moved": 1, "left": 1}
+    assert _bodies(project_shell, "dead") == ["no dead letter"]
+    project_shell.done("queue", "create", "odd")
+    assert project_shell.shown("queue", "redrive", "dead", "--target", "odd") == {
+        "moved": 1,
+        "left": 0,
+    }
+    assert project_shell.shown("queue", "redrive", "missing") == {"moved": 0, "left": 0}
+
+
+def test_an_interrupted_redrive_goes_on_when_it_is_run_again(
+    project_shell: CommandLine, tmp_path: Path
+) -> None:
+    _dead_letters(project_shell, 20)
+    with running(project_shell, tmp_path, "queue", "redrive", "dead", "--rate", "2") as redrive:
+        redrive.wait_for_notice("2/20")
+        notices = redrive.interrupt()
+    assert "Run the same command again" in notices
+    left = 20 - len(_bodies(project_shell, "q"))
+    assert 0 < left < 20
+    assert project_shell.shown("queue", "redrive", "dead")["moved"] <= left
+    assert len(set(map(str, _bodies(project_shell, "q")))) == len(_bodies(project_shell, "q"))
+
+
+@pytest.mark.parametrize("rate", ["0", "-1", "many", "nan"])
+def test_a_rate_must_be_a_number_above_0(in_process: CommandLine, rate: str) -> None:
+    outcome = in_process.run("queue", "redrive", "dead", f"--rate={rate}")
+    assert outcome.returncode == 2
+    assert "above 0" in outcome.stderr
+
+
+def test_metadata_is_updated_in_parts(project_shell: CommandLine) -> None:
+    project_shell.done("queue", "create", "q", "--metadata", '{"colour": "blue", "a/b~c": 1}')
+    changed = project_shell.shown(
+        "queue", "update", "q", "--set", '{"_max_claim_count": 5, "x/y": 2}', "--remove", "a/b~c"
+    )
+    assert (changed["_max_claim_count"], changed["x/y"], changed["colour"]) == (5, 2, "blue")
+    assert "a/b~c" not in changed
+    assert "nothing to change" in project_shell.refused("queue", "update", "q")
+    assert "missing" in project_shell.refused("queue", "update", "missing", "--remove", "colour")
+
+
+def test_inspect_shows_all_about_a_queue(project_shell: CommandLine) -> None:
+    project_shell.done("queue", "create", "q", "--metadata", '{"_dead_letter_queue": "dead"}')
+    _post(project_shell, "q", "a", "b", "c")
+    project_shell.shown("claim", "create", "q", "--limit", "2", "--ttl", "100")
+    shown = project_shell.shown("queue", "inspect", "q", "--seconds", "0")
+    assert (shown["total"], shown["free"], shown["claimed"], shown["delayed"]) == (3, 1, 2, 0)
+    assert (shown["posted_total"], shown["claims"], shown["dead_letter_queue"]) == (3, 1, "dead")
+    assert 0 < shown["next_claim_ends_in"] <= 100
+    assert "posted_per_second" not in shown
+    assert project_shell.shown("queue", "inspect", "q")["posted_per_second"] == 0

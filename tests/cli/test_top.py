@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``zaqar-redis top``, in a pseudo terminal and without one, and the commands for projects."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+from collections.abc import Iterator
+
+import pytest
+
+from tests.cli.conftest import ADMIN
+from tests.support import servers
+from tests.support.command_line import CommandLine
+
+
+class Terminal:
+    """A command in a pseudo terminal."""
+
+    def __init__(self, process: subprocess.Popen[bytes], terminal: int) -> None:
+        self.process = process
+        self._terminal = terminal
+        self._shown = b""
+
+    @property
+    def shown(self) -> str:
+        """What the command has written so far, without control sequences, and in one line."""
+        while select.select([self._terminal], [], [], 0)[0]:
+            try:
+                self._shown += os.read(self._terminal, 65536)
+            except OSError:  # it has ended
+                break
+        text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", " ", self._shown.decode(errors="replace"))
+        return " ".join(text.split())
+
+    def wait_for(self, text: str) -> None:
+        try:
+            servers.wait_for(lambda: text in self.shown, text)
+        except TimeoutError as late:
+            raise TimeoutError(f"{text}, but it shows: {self.shown[-2000:]}") from late
+
+    def press(self, key: str) -> None:
+        os.write(self._terminal, key.encode())
+
+    @property
+    def echoes(self) -> bool:
+        return bool(termios.tcgetattr(self._terminal)[3] & termios.ECHO)
+
+
+@contextlib.contextmanager
+def _terminal(*words: str) -> Iterator[Terminal]:
+    mine, its = pty.openpty()
+    fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 120, 0, 0))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "zaqar_redis.cli.main", *words],
+        stdin=its,
+        stdout=its,
+        stderr=its,
+        env={name: os.environ[name] for name in ("HOME", "PATH")} | {"TERM": "xterm"},
+        start_new_session=True,
+    )
+    try:
+        yield Terminal(process, mine)
+    finally:
+        process.kill()
+        process.wait()
+        os.close(its)
+        os.close(mine)
+
+
+def test_one_frame_shows_queues_by_what_is_asked_for(project_shell: CommandLine) -> None:
+    project_shell.done("message", "post", "few", "1")
+    project_shell.done("message", "post", "many", "1", "2", "3")
+    project_shell.done("claim", "create", "many", "--limit", "2")
+    by_total = project_shell.done("top", "--once", "--interval", "1").splitlines()
+    assert "2 queues, 4 messages" in by_total[0]
+    assert [line.split()[0] for line in by_total[2:]] == ["many", "few"]
+    many = by_total[2].split()
+    assert many[3:7] == ["1", "2", "0", "3"]  # free, claimed, delayed, total
+    assert many[7:] == ["0.0"] * 4
+    by_name = project_shell.done("top", "--once", "--interval", "1", "--sort", "queue")
+    assert [line.split()[0] for line in by_name.splitlines()[2:]] == ["few", "many"]
+    assert "many" not in project_shell.done("top", "--once", "--interval", "1", "--name", "few")
+
+
+def test_one_frame_shows_the_stores(project_shell: CommandLine) -> None:
+    shown = project_shell.done("top", "--once", "--interval", "1", "--stores")
+    assert re.search(r"^default +[0-9.]+ ms *$", shown, re.M)
+
+
+def test_live_view_without_a_terminal_is_refused(project_shell: CommandLine) -> None:
+    assert "--once" in project_shell.refused("top")
+
+
+def test_live_view_shows_rates_and_outages_and_ends_by_a_key() -> None:
+    with servers.redis_server() as server, servers.service(server.uri, options=ADMIN) as service:
+        shell = CommandLine(["--url", service.url])
+        shell.done("message", "post", "orders", "1")
+        with _terminal("top", "--url", service.url, "--interval", "1", "--stores") as terminal:
+            terminal.wait_for("orders")
+            terminal.wait_for("slowest operation")
+            assert not terminal.echoes
+            shell.done("message", "post", "orders", *map(str, range(20)))
+            servers.wait_for(
+                lambda: bool(re.search(r"orders +\d+ s +21 .* [1-9][0-9.]* ", terminal.shown)),
+                "a rate",
+            )
+            server.stop()
+            terminal.wait_for("cannot be reached")
+            terminal.press("x")  # does nothing
+            terminal.press("q")
+            assert terminal.process.wait(30) == 0
+            assert terminal.echoes  # the terminal is as before
+            assert "Traceback" not in terminal.shown
+
+
+def test_interrupted_live_view_leaves_the_terminal_as_it_was(shared_target: list[str]) -> None:
+    with _terminal("top", *shared_target) as terminal:
+        terminal.wait_for("queues, ")
+        terminal.process.send_signal(signal.SIGINT)
+        assert terminal.process.wait(30) == 0
+        assert terminal.echoes
+        assert "Traceback" not in terminal.shown
+
+
+@pytest.fixture
+def store() -> Iterator[servers.RedisServer]:
+    with servers.redis_server() as server:
+        yield server
+
+
+def test_projects_are_listed_and_added_up(store: servers.RedisServer) -> None:
+    shell = CommandLine(["--storage", store.uri])
+    for project, queue in (("one", "a"), ("one", "b"), ("two", "a")):
+        shell.done("message", "post", queue, "1", "2", "--project", project)
+    shell.done("claim", "create", "a", "--limit", "1", "--project", "one")
+    assert shell.shown("project", "list") == [
+        {"project": "one", "queues": 2},
+        {"project": "two", "queues": 1},
+    ]
+    sums = shell.shown("project", "stats", "--project", "one")
+    assert (sums["queues"], sums["total"], sums["free"], sums["claimed"]) == (2, 4, 3, 1)
+    assert (sums["posted_total"], sums["claimed_total"]) == (4, 1)
+    assert shell.shown("project", "stats", "--project", "none")["oldest_age"] is None
+
+
+def test_projects_of_pools_are_listed_unless_one_is_away(store: servers.RedisServer) -> None:
+    shell = CommandLine(["--storage", store.uri])
+    with servers.redis_server() as other:
+        shell.done("pool", "create", "one", "--uri", other.uri)
+        for number in range(8):
+            shell.done("message", "post", f"q{number}", "1")
+        assert shell.shown("project", "list") == [{"project": "default", "queues": 8}]
+    assert "store one" in shell.refused("project", "list")

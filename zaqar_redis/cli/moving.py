@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``zaqar-redis message peek|move|copy`` and ``zaqar-redis queue redrive``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Any
+
+from cliff.lister import Lister
+from cliff.show import ShowOne
+from tqdm import tqdm
+
+from zaqar_redis.cli.api import PAGE_SIZE, ApiClient
+from zaqar_redis.cli.base import Column, Row, Table, bounded_int, resource_name, table
+from zaqar_redis.cli.queues import QueueCommand
+from zaqar_redis.rate_limiter import RateLimiter
+
+_STATES = ("free", "claimed", "delayed", "expired")
+_PEEKED = (
+    *("id", "state", "age", "ttl"),
+    Column("claims", field="claim_count"),
+    *("claim", "until", "dead_letter_from"),
+    Column("body", as_text=json.dumps),
+)
+_MOVED, _LEFT = "moved", "left"
+
+
+class PeekMessage(QueueCommand, Lister):
+    """Look at messages in any state, and change nothing.
+
+    Each with its state, how often it was claimed, by which claim it is held until when or until
+    when it is delayed, and the queue that a dead letter came from. Example:
+
+        zaqar-redis message peek orders --state claimed --contains '"customer": 7' --limit 5
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument("--state", choices=_STATES, help="only messages of this state (all)")
+        parser.add_argument(
+            "--contains", metavar="TEXT", help="only those whose body, as JSON, has this text"
+        )
+        parser.add_argument(
+            "--limit",
+            type=bounded_int(1, 1_000_000),
+            default=PAGE_SIZE,
+            metavar="N",
+            help=f"this many at most ({PAGE_SIZE})",
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
+        with self.open_api(parsed_args) as api:
+            found = api.list_linked(
+                f"{self.path(parsed_args)}/peek",
+                "messages",
+                state=parsed_args.state,
+                contains=parsed_args.contains,
+            )
+            return table(_PEEKED, islice(found, parsed_args.limit), parsed_args)
+
+
+class MovingCommand(QueueCommand, ShowOne):
+    """Base of the commands that move messages to other queues, or copy them."""
+
+    copies = False
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            "--contains", metavar="TEXT", help="only those whose body, as JSON, has this text"
+        )
+        parser.add_argument(
+            "--limit", type=bounded_int(1, 10**9), metavar="N", help="the oldest N of them (all)"
+        )
+        parser.add_argument(
+            "--rate", type=_rate, metavar="N", help="so many messages a second at most (no limit)"
+        )
+        return parser
+
+    def target_of(self, parsed: argparse.Namespace) -> str | None:
+        """Returns the queue to move to; None: where each came from as a dead letter."""
+        target: str = parsed.target
+        return target
+
+    def ids(self, api: ApiClient, parsed: argparse.Namespace) -> Iterator[str]:
+        """Yields what to move, oldest first; not what comes while the command runs."""
+        stats = api.request("GET", f"{self.path(parsed)}/stats")["messages"]
+        if "newest" not in stats:
+            return
+        # What is sent back may come again as a dead letter, behind this one.  Ids of one queue
+        # are in the order of their messages.
+        newest = stats["newest"]["href"].rpartition("/")[2]
+        found = api.list_linked(
+            f"{self.path(parsed)}/peek",
+            "messages",
+            state=None if self.copies else "free",
+            contains=parsed.contains,
+        )
+        for message in found:
+            if message["id"] > newest:
+                return
+            if self.target_of(parsed) or message.get("dead_letter_from"):
+                yield message["id"]
+            else:
+                self.counts[_LEFT] += 1
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, Row]:
+        self.counts = Counter({_MOVED: 0, _LEFT: 0})
+        try:
+            with self.open_api(parsed_args) as api:
+                ids = islice(self.ids(api, parsed_args), parsed_args.limit)
+                self._move(api, parsed_args, ids)
+        except BaseException:  # Ctrl-C too: what is done is done, and the rest can be done later
+            print(
+                f"zaqar-redis: {self._summary()} before it ended. Run the same command again to "
+                "go on: none is moved twice; those of the last request may be held for a minute.",
+                file=sys.stderr,
+            )
+            raise
+        return tuple(self.counts), tuple(self.counts.values())
+
+    def _summary(self) -> str:
+        done = "copied" if self.copies else "moved"
+        return f"{self.counts[_MOVED]} messages {done}, {self.counts[_LEFT]} left"
+
+    def _move(self, api: ApiClient, parsed: argparse.Namespace, ids: Iterable[str]) -> None:
+        pace = RateLimiter(parsed.rate)
+        document: dict[str, Any] = {"queue": self.target_of(parsed), "copy": self.copies}
+        # A second's worth at most, so that a low rate is not bursty.
+        size = min(PAGE_SIZE, max(1, int(parsed.rate or PAGE_SIZE)))
+        doing = "copying" if self.copies else "moving"
+        with tqdm(unit=" messages", desc=doing, total=self._total(api, parsed)) as progress:
+            ids = iter(ids)
+            while chunk := list(islice(ids, size)):
+                pace.wait()
+                answer = api.request("POST", f"{self.path(parsed)}/move", document | {"ids": chunk})
+                pace.advance(len(chunk))
+                self.counts[_MOVED] += len(answer["moved"])
+                self.counts[_LEFT] += len(answer["left"])
+                progress.update(len(chunk))
+
+    def _total(self, api: ApiClient, parsed: argparse.Namespace) -> int | None:
+        """Returns how many there are to move; None: that is not known before."""
+        if parsed.contains:
+            return None
+        counts = api.request("GET", f"{self.path(parsed)}/stats")["messages"]
+        total: int = counts["total" if self.copies else "free"]
+        return min(total, parsed.limit or total)
+
+
+class MoveMessage(MovingCommand):
+    """Move messages to the end of another queue, which must exist.
+
+    Those of the ids; without ids the free ones, oldest first. Claimed messages are left. Each is
+    moved once, and none is lost, however the command ends; run it again to go on. The TTL of a
+    message begins anew. Examples:
+
+        zaqar-redis message move orders orders-later --limit 100 --rate 50
+        zaqar-redis message move orders orders-odd 3f0c8d53-5a0f-4b0e-0000-000000000007
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument("target", type=resource_name, help="the other queue")
+        parser.add_argument("message", nargs="*", help="ids (all free messages)")
+        return parser
+
+    def ids(self, api: ApiClient, parsed: argparse.Namespace) -> Iterator[str]:
+        if parsed.message:
+            yield from parsed.message
+        else:
+            yield from super().ids(api, parsed)
+
+
+class CopyMessage(MoveMessage):
+    """Copy messages to the end of another queue, which must exist; they stay where they are, too.
+
+    Those of the ids; without ids all, claimed and delayed ones too, oldest first. Each is copied
+    to a queue once within a day. Example:
+
+        zaqar-redis message copy orders orders-test --limit 10
+    """
+
+    copies = True
+
+
+class RedriveQueue(MovingCommand):
+    """Send dead letters back to the queues that they came from, or to another one.
+
+    Claimed ones are left, and so are messages that are no dead letters and those whose queue does
+    not exist any more. None is lost or sent twice, however the command ends; run it again to go
+    on. Dead letters that arrive meanwhile are left for the next run. Example:
+
+        zaqar-redis queue redrive orders-dead --rate 100
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            "--target", type=resource_name, metavar="QUEUE", help="where to (where they came from)"
+        )
+        return parser
+
+
+def _rate(text: str) -> float:
+    try:
+        rate = float(text)
+    except ValueError:
+        rate = 0.0
+    if not 0 < rate <= 1e9:
+        raise argparse.ArgumentTypeError("it must be a number of messages a second, above 0")
+    return rate

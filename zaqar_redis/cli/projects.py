@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``zaqar-redis project …``."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from cliff.lister import Lister
+from cliff.show import ShowOne
+from tqdm import tqdm
+
+from zaqar_redis.cli.api import CommandFailed
+from zaqar_redis.cli.base import ApiCommand, Row, Table, TargetCommand
+
+
+class ListProject(TargetCommand, Lister):
+    """List the projects that have queues in the store and its pools, with how many.
+
+    Example: zaqar-redis project list --storage redis://127.0.0.1:6379/0
+    """
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
+        from zaqar_redis.cli import stores
+
+        with stores.open_store(parsed_args, self.target) as (driver, runner):
+            found = runner.run(stores.count_queues, driver)
+        if not found.is_complete:
+            raise CommandFailed("a store of the service is not available, or lists no projects")
+        return ("project", "queues"), sorted(found.queues.items())
+
+
+class ShowProjectStats(ApiCommand, ShowOne):
+    """Add up the messages of all queues of a project (--project), by state, and their totals.
+
+    Example: zaqar-redis project stats --project shop
+    """
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, Row]:
+        sums: dict[str, Any] = {"queues": 0, **dict.fromkeys(_COUNTS, 0), "oldest_age": None}
+        with self.open_api(parsed_args) as api:
+            names = [queue["name"] for queue in api.list_items("/queues", "queues")]
+            for name in tqdm(names, unit=" queues", desc="reading"):
+                document = api.request("GET", f"/queues/{name}/stats", detailed=True)
+                counts = document["messages"]
+                for each in _COUNTS:
+                    sums[each] += counts[each]
+                if "oldest" in counts:
+                    sums["oldest_age"] = max(sums["oldest_age"] or 0, counts["oldest"]["age"])
+                for each, number in document["counters"].items():
+                    sums[f"{each}_total"] = sums.get(f"{each}_total", 0) + number
+        sums["queues"] = len(names)
+        return tuple(sums), tuple(sums.values())
+
+
+_COUNTS = ("total", "free", "claimed", "delayed")

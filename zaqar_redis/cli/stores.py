@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stores that commands open themselves, without a service.
+
+What these need takes most of a second to import, so the other modules of commands import this
+one where they use it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import os
+import pwd
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+import httpx
+import msgspec
+from oslo_config import cfg
+
+from zaqar_redis import conf as configuration
+from zaqar_redis import errors
+from zaqar_redis.api.app import App
+from zaqar_redis.auth.access import open_access
+from zaqar_redis.auth.access_keys import AccessKeys
+from zaqar_redis.cli import service_factory
+from zaqar_redis.cli.api import Needs, quiet_logging
+from zaqar_redis.cli.target import CommandTarget
+from zaqar_redis.keyspace import embedded
+from zaqar_redis.records import Pool
+from zaqar_redis.runner import Runner
+from zaqar_redis.storage.contract import Driver
+from zaqar_redis.storage.pools import PooledDriver
+
+
+def operator() -> str:
+    """Returns the user of the operating system who runs the command."""
+    # Not getpass: it believes the environment.
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:  # a container may have none with this number
+        return str(os.getuid())
+
+
+@contextlib.contextmanager
+def open_store(
+    parsed: argparse.Namespace, command_target: CommandTarget
+) -> Iterator[tuple[Driver, Runner]]:
+    """Yields the store's driver, started, and a runner of its verbs.  Raises BadConfiguration."""
+    quiet_logging()
+    conf = configuration.load([], parsed.config_file)
+    with Runner() as runner, running_store(command_target) as uri:
+        driver = service_factory.driver(conf, uri)()
+        try:
+            runner.run(driver.start)
+            yield driver, runner
+        finally:
+            runner.run(driver.close)
+
+
+@contextlib.contextmanager
+def open_access_keys(
+    parsed: argparse.Namespace, command_target: CommandTarget
+) -> Iterator[tuple[AccessKeys, Runner]]:
+    """Yields the access keys of the store, and a runner.  Raises BadConfiguration."""
+    quiet_logging()
+    conf = configuration.load([], parsed.config_file)
+    with Runner() as runner, running_store(command_target) as uri:
+        store = service_factory.access_key_store(conf, uri)
+        try:
+            runner.run(store.start)
+            yield store.access_keys, runner
+        finally:
+            runner.run(store.close)
+
+
+@contextlib.contextmanager
+def open_pools(conf: cfg.ConfigOpts, uri: str) -> Iterator[Sequence[Pool]]:
+    """Yields the pools of the store at *uri*.  Raises BadConfiguration, Unavailable."""
+    with Runner() as runner:
+        driver = service_factory.driver(conf, uri)()
+        if not isinstance(driver, PooledDriver):
+            yield ()
+            return
+        try:
+            runner.run(driver.start)
+            yield [*runner.run(_pools, driver).values()]
+        finally:
+            runner.run(driver.close)
+
+
+async def _pools(driver: PooledDriver) -> Mapping[str, Pool]:
+    return await driver.router.stores.pools()
+
+
+@contextlib.contextmanager
+def running_store(command_target: CommandTarget) -> Iterator[str]:
+    """Yields the URI of the store; an embedded one runs meanwhile.  Raises BadConfiguration."""
+    if urlsplit(command_target.uri).scheme != "embedded":
+        yield command_target.uri
+        return
+    with embedded.running(command_target.uri, make=False) as uri:
+        yield uri
+
+
+class _AppTransport(httpx.BaseTransport):
+    """Passes requests to an application in this process."""
+
+    def __init__(self, app: App, runner: Runner) -> None:
+        self._transport = httpx.ASGITransport(app=app)  # type: ignore[arg-type]  # an ASGI app
+        self._runner = runner
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        return self._runner.run(self._handle, request)
+
+    async def _handle(self, request: httpx.Request) -> httpx.Response:
+        answer = await self._transport.handle_async_request(request)
+        return httpx.Response(
+            answer.status_code, headers=answer.headers, content=await answer.aread()
+        )
+
+
+@contextlib.contextmanager
+def in_process(
+    parsed: argparse.Namespace, command_target: CommandTarget, needs: Needs
+) -> Iterator[tuple[httpx.BaseTransport, Callable[[float], object]]]:
+    """Starts the service's application in this process.
+
+    Yields a transport to it, and a function that sleeps while its background tasks go on.
+    """
+    conf = configuration.load([], parsed.config_file)
+    if needs is Needs.NAMESPACES and not (conf.config_file or conf.config_dir):
+        # With the default options it would e.g. publish without adding to the history.
+        raise errors.BadConfiguration(
+            f"{command_target.origin} needs the service's configuration: give --config-file, or "
+            "ask the service by --url"
+        )
+    with Runner() as runner, running_store(command_target) as uri:
+        settings = msgspec.structs.replace(service_factory.settings(conf), admin_mode=True)
+        channels = needs is not Needs.QUEUES
+        create_channels = (
+            service_factory.channels(conf, uri, for_command=True) if channels else None
+        )
+        driver = service_factory.driver(conf, uri)()
+        everybody = open_access(is_admin=True, user=operator())
+        audit = service_factory.command_audit(conf)
+        app = App(driver, settings, create_channels, everybody, audit, for_command=True)
+        try:
+            runner.run(app.process_startup, None, None)
+            yield _AppTransport(app, runner), lambda seconds: runner.run(asyncio.sleep, seconds)
+        finally:
+            runner.run(app.process_shutdown, None, None)
+
+
+@dataclass
+class ProjectCount:
+    """How many queues each project has."""
+
+    queues: Counter[str] = field(default_factory=Counter)
+    #: every store was asked
+    is_complete: bool = True
+
+
+async def count_queues(driver: Driver) -> ProjectCount:
+    """Counts the queues of each project in all stores of a driver.  Raises StoreUnavailable."""
+    found = ProjectCount()
+    stores = await driver.stores() if isinstance(driver, PooledDriver) else {"": driver}
+    for store in stores.values():
+        if store is None or store.ownership is None:
+            found.is_complete = False
+            continue
+        async for project, names in store.ownership.content():
+            found.queues[project] += len(names)
+    return found
