@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 import falcon.asgi
@@ -18,7 +18,7 @@ from zaqar_redis.api.audit import RequestAudit
 from zaqar_redis.api.checks import RequestChecks
 from zaqar_redis.api.endpoints import request_ids
 from zaqar_redis.api.exchange import Receive, Send
-from zaqar_redis.api.resources import RequestMiddleware
+from zaqar_redis.api.resources import MeasuringMiddleware, RequestMiddleware
 from zaqar_redis.api.rest.claims import ClaimHandlers
 from zaqar_redis.api.rest.home import HealthHandlers
 from zaqar_redis.api.rest.messages import MessageHandlers
@@ -36,6 +36,7 @@ from zaqar_redis.auth.access import Access, open_access
 from zaqar_redis.auth.audit import AuditLog
 from zaqar_redis.auth.policy import RELOAD_INTERVAL
 from zaqar_redis.auth.signed_urls import UrlSigner
+from zaqar_redis.metrics import definitions as metrics
 from zaqar_redis.service.claims import ClaimService
 from zaqar_redis.service.encryption import BodyCipher
 from zaqar_redis.service.health import HealthService
@@ -43,6 +44,7 @@ from zaqar_redis.service.long_polls import LongPoll
 from zaqar_redis.service.messages import MessageService
 from zaqar_redis.service.pools import FlavorService, PoolService, RebalanceService
 from zaqar_redis.service.queue_channels import QueueChannelService
+from zaqar_redis.service.queue_metrics import QueueMetrics, QueueMetricsSettings
 from zaqar_redis.service.queues import QueueService
 from zaqar_redis.service.quota_enforcer import QuotaEnforcer
 from zaqar_redis.service.quotas import QuotaService, QuotaSettings
@@ -64,6 +66,8 @@ class ApiSettings(msgspec.Struct, frozen=True):
     limits: rules.Limits = rules.Limits()
     quota: QuotaSettings = QuotaSettings()
     websocket: WebSocketSettings = WebSocketSettings()
+    #: None: nobody wants metrics
+    metrics: QueueMetricsSettings | None = None
     admin_mode: Annotated[
         bool,
         "Serve /v2/health, /v2/pools and /v2/flavors, to everybody who can reach this service.",
@@ -116,6 +120,7 @@ class App:
         tracing: RequestTracing | None = None,
         *,
         for_command: bool = False,
+        reads_queue_metrics: Callable[[], bool] = lambda: True,
     ) -> None:
         """*channels*: creates the front end of channels.
 
@@ -123,11 +128,17 @@ class App:
         with the application.  *tracing*: None: requests are no spans.
 
         *for_command*: it serves one command of an operator, whom no quota limits.
+        *reads_queue_metrics*: returns whether it is this process that reads them.
         """
         limits = settings.limits
         self.settings = settings
         self._driver = driver
         self._sweep_interval = settings.sweep_interval
+        self._reads_queue_metrics = reads_queue_metrics
+        self._queue_metrics = (
+            QueueMetrics(driver, settings.metrics) if settings.metrics is not None else None
+        )
+        self._gauge_ends: list[Callable[[], None]] = []
         self._tasks: list[asyncio.Task[None]] = []
         self.long_polls = LongPoll(driver.feed, settings.max_waiting)
         cipher = BodyCipher(settings.encryption_key) if settings.encryption_key else None
@@ -175,6 +186,8 @@ class App:
             RequestMiddleware(self.checks, self.request_ids, self.audit),
             self,
         ]
+        if settings.metrics is not None:
+            middleware.insert(0, MeasuringMiddleware())
         if self._channels is not None:
             self.routes += self._channels.routes
             middleware.append(self._channels.middleware)
@@ -200,6 +213,7 @@ class App:
             self._quotas,
         )
         socket_api = WebSocketApi(context, settings.websocket, settings.request_timeout)
+        self._socket_api = socket_api
         self.routes.append(socket_api.route)
         self._sockets: dict[str, routes.WebSocketHandler] = {
             route.path: route.websocket for route in self.routes if route.websocket
@@ -251,7 +265,22 @@ class App:
             self._tasks.append(asyncio.create_task(self._move(jobs), name="mover"))
             self._tasks.append(asyncio.create_task(_mark_ownership(self._driver), name="owner"))
 
+        if self._queue_metrics is not None:
+            reading = self._queue_metrics.run(self._reads_queue_metrics)
+            self._tasks.append(asyncio.create_task(reading, name="queue metrics"))
+        self._gauge_ends = [*self._follow_gauges()]
+
+    def _follow_gauges(self) -> Iterator[Callable[[], None]]:
+        yield metrics.LONG_POLLS.follow(lambda: self.long_polls.waiting)
+        yield metrics.SOCKETS.follow(lambda: self._socket_api.open, "queues")
+        if self._channels is not None:
+            node = self._channels.node
+            yield metrics.SOCKETS.follow(lambda: len(node.sessions), "channels")
+            yield metrics.SUBSCRIPTIONS.follow(lambda: sum(node.counts().values()))
+
     async def process_shutdown(self, scope: Any, event: Any) -> None:
+        for end in self._gauge_ends:
+            end()
         try:
             if self._channels is not None:
                 await self._channels.node.close()

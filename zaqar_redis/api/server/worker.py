@@ -17,13 +17,20 @@ from uvicorn_worker import UvicornWorker
 
 from zaqar_redis.api.server.protocol import HttpProtocol
 from zaqar_redis.api.server.sockets import WebSocketProtocol
+from zaqar_redis.metrics.definitions import HTTP_CONNECTIONS
+from zaqar_redis.metrics.reporter import WorkerReporter
+from zaqar_redis.metrics.shared import WorkerSlot
 
 
 class GracefulServer(Server):
     """A server that ends waiting requests when it stops, and stops with its master."""
 
+    #: None: nobody wants metrics
+    reporter: WorkerReporter | None = None
+
     def __init__(self, config: Config, app: Any, master: int) -> None:
         super().__init__(config)
+        HTTP_CONNECTIONS.follow(lambda: len(self.server_state.connections))
         self._app = app
         self._master = master
 
@@ -41,6 +48,8 @@ class GracefulServer(Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._app.begin_shutdown()
         await super().shutdown(sockets)
+        if self.reporter is not None:  # now: uvicorn repeats the signal, which ends the process
+            await self.reporter.stop()
 
 
 class Worker(UvicornWorker):  # type: ignore[misc]  # it is untyped
@@ -61,6 +70,9 @@ class Worker(UvicornWorker):  # type: ignore[misc]  # it is untyped
         "proxy_headers": False,
     }
 
+    #: where its metrics go; None: nobody wants them
+    slot: WorkerSlot | None = None
+
     def run(self) -> None:
         # Objects of the start live on, and requests leave hardly any cycles behind. With
         # Python's own thresholds the collector takes a twelfth of all time.
@@ -74,6 +86,10 @@ class Worker(UvicornWorker):  # type: ignore[misc]  # it is untyped
         server = GracefulServer(self.config, self.wsgi, self.ppid)
         # The master passes SIGINT on as SIGQUIT; unhandled, it would wait in vain and then kill.
         asyncio.get_running_loop().add_signal_handler(signal.SIGQUIT, server.stop)
+        if self.slot is not None:
+            HttpProtocol.measures = True
+            server.reporter = WorkerReporter(self.slot)
+            server.reporter.start()
         # The sockets themselves: gunicorn's wrappers would be closed twice by uvloop.
         await server.serve([listener.sock for listener in self.sockets])
         if not server.started:
