@@ -37,6 +37,7 @@ from zaqar_redis.auth.audit import AuditLog
 from zaqar_redis.auth.policy import RELOAD_INTERVAL
 from zaqar_redis.auth.signed_urls import UrlSigner
 from zaqar_redis.metrics import definitions as metrics
+from zaqar_redis.metrics import sampling
 from zaqar_redis.service.claims import ClaimService
 from zaqar_redis.service.encryption import BodyCipher
 from zaqar_redis.service.health import HealthService
@@ -138,7 +139,7 @@ class App:
         self._queue_metrics = (
             QueueMetrics(driver, settings.metrics) if settings.metrics is not None else None
         )
-        self._gauge_ends: list[Callable[[], None]] = []
+        self._measuring_ends: list[Callable[[], None]] = []
         self._tasks: list[asyncio.Task[None]] = []
         self.long_polls = LongPoll(driver.feed, settings.max_waiting)
         cipher = BodyCipher(settings.encryption_key) if settings.encryption_key else None
@@ -268,9 +269,10 @@ class App:
         if self._queue_metrics is not None:
             reading = self._queue_metrics.run(self._reads_queue_metrics)
             self._tasks.append(asyncio.create_task(reading, name="queue metrics"))
-        self._gauge_ends = [*self._follow_gauges()]
+        self._measuring_ends = [*self._begin_measuring()]
 
-    def _follow_gauges(self) -> Iterator[Callable[[], None]]:
+    def _begin_measuring(self) -> Iterator[Callable[[], None]]:
+        yield sampling.add(self.hot_routes.time_next)
         yield metrics.LONG_POLLS.follow(lambda: self.long_polls.waiting)
         yield metrics.SOCKETS.follow(lambda: self._socket_api.open, "queues")
         if self._channels is not None:
@@ -279,7 +281,7 @@ class App:
             yield metrics.SUBSCRIPTIONS.follow(lambda: sum(node.counts().values()))
 
     async def process_shutdown(self, scope: Any, event: Any) -> None:
-        for end in self._gauge_ends:
+        for end in self._measuring_ends:
             end()
         try:
             if self._channels is not None:

@@ -21,19 +21,14 @@ from zaqar_redis.metrics.definitions import HTTP_DURATIONS, HTTP_REQUESTS
 _UNGUARDED_MAX = 64 * 1024
 
 
-#: Bits of the number of a request, which are all 0 in one of eight: only those are measured on the
-#: fast path, where the clock would cost as much as all counting.
-NOT_MEASURED = 7
-
-
 class Endpoint:
     """A route, with what reads its requests."""
 
     def __init__(self, route: ApiRoute, *, is_audited: bool = False) -> None:
         self.route = route
         self.is_audited = is_audited
-        #: requests on the fast path so far, if they are measured
-        self.begun = -1
+        #: the next request on the fast path is timed
+        self.times_next = False
         #: how many were answered, and how many nanoseconds some of them took, by status
         self.answered = HTTP_REQUESTS.by_status(route.method, route.path)
         self.durations = HTTP_DURATIONS.by_status(route.method, route.path)

@@ -23,7 +23,7 @@ HTTP_REQUESTS = Counter("http_requests", "Requests answered.", ("method", "route
 HTTP_DURATIONS = DurationHistogram(
     "http_request_duration_seconds",
     "Time from a whole request to its answer, long polls included; of the routes for messages and "
-    "claims one request in eight is measured.",
+    "claims a sample.",
     ("method", "route", "status"),
 )
 HTTP_CONNECTIONS = Gauge("http_connections", "Open connections, sockets not included.")

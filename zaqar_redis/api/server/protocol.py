@@ -16,7 +16,6 @@ from typing import Any, cast
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from zaqar_redis.api import problems
-from zaqar_redis.api.endpoints import NOT_MEASURED
 from zaqar_redis.api.exchange import Answer
 from zaqar_redis.api.server import answers
 from zaqar_redis.api.server.header_sections import HeaderSections
@@ -34,9 +33,7 @@ _UNUSUAL = frozenset((b"transfer-encoding", b"expect", b"upgrade"))
 
 
 class HttpProtocol(HttpToolsProtocol):
-    #: of a process whose metrics are wanted; a test costs a tenth of an overridden method
-    measures = False
-    #: when the request whose turn it is was whole, in nanoseconds; 0: it is not measured
+    #: when the request whose turn it is was whole, in nanoseconds; 0: it is not timed
     _answer_began = 0
     #: of all connections of the process
     _header_sections = HeaderSections()
@@ -71,6 +68,8 @@ class HttpProtocol(HttpToolsProtocol):
         super().connection_made(cast(asyncio.Transport, self._output))
         self.flow = PipelineFlow(self.transport, self.pipeline)
         self._app = cast(ServedApp, self.config.app)
+        # Tested for each request, which costs a tenth of a method that a subclass overrides.
+        self._counts = self._app.settings.metrics is not None
         self._request_started_at = self._sent_at = self.loop.time()
         if len(self.connections) > self._app.settings.max_connections:
             self._refuse(answers.TOO_MANY)
@@ -229,9 +228,9 @@ class HttpProtocol(HttpToolsProtocol):
             return
         self._current = request
         checks, endpoint = self._app.checks, request.endpoint
-        if self.measures:
-            endpoint.begun += 1
-            self._answer_began = 0 if endpoint.begun & NOT_MEASURED else perf_counter_ns()
+        if endpoint.times_next:
+            endpoint.times_next = False
+            self._answer_began = perf_counter_ns()
         route = endpoint.route
         try:
             if route.checked:
@@ -274,11 +273,12 @@ class HttpProtocol(HttpToolsProtocol):
         if request.endpoint.is_audited or request.is_foreign:
             route = request.endpoint.route
             self._app.audit.record(route.action, route.method, request, answer.status, request_id)
-        if self.measures:
+        if self._counts:
             request.endpoint.answered[answer.status] += 1
             if self._answer_began:
                 took = perf_counter_ns() - self._answer_began
                 request.endpoint.durations[answer.status].append(took)
+                self._answer_began = 0
         data = self._encode(request, answer, request_id)
         if self.flow.write_paused:
             self._unwritten = data

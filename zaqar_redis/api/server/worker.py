@@ -87,7 +87,6 @@ class Worker(UvicornWorker):  # type: ignore[misc]  # it is untyped
         # The master passes SIGINT on as SIGQUIT; unhandled, it would wait in vain and then kill.
         asyncio.get_running_loop().add_signal_handler(signal.SIGQUIT, server.stop)
         if self.slot is not None:
-            HttpProtocol.measures = True
             server.reporter = WorkerReporter(self.slot)
             server.reporter.start()
         # The sockets themselves: gunicorn's wrappers would be closed twice by uvloop.
