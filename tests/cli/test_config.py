@@ -97,6 +97,10 @@ audience = zaqar
         ("[channels]\ntoken_rsa_public_key = x", "[channels] token_rsa_public_key"),
         ("[channels]\nuris = redis://u:geheim@h?nonsense=1", "[channels] uris"),
         (f"[{WEBSOCKET}]\nport = 8888", "port: 8888 is the port of the whole service"),
+        ("[metrics]\nport = 8888", "[metrics] port: 8888 is a port of the service itself"),
+        ("[metrics]\nqueues = orders", "[metrics] queues: orders: it must be PROJECT/NAME"),
+        ("[metrics]\nqueues = p/a b", "[metrics] queues: p/a b: "),
+        ("[metrics]\nqueues_max = 1001", "[metrics] queues_max"),
         (
             "[audit]\nactions = queues:*, queue:delete",
             '[audit] actions: the policy has no rule "qu',

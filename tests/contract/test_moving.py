@@ -29,6 +29,7 @@ from zaqar_redis import errors
 from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.batch import BatchSettings
 from zaqar_redis.keyspace.client import BlockingClient
+from zaqar_redis.metrics import definitions as metrics
 from zaqar_redis.records import IdempotencyKey, Job, LockKind, Message, Move, Pool
 from zaqar_redis.storage.control import DEFAULT_POOL
 from zaqar_redis.storage.move.copy import CopyLive, copy_messages
@@ -450,7 +451,11 @@ def test_draining_empties_a_pool(pools: PooledContractStore) -> None:
     async def drain() -> list[tuple[Any, Any]]:
         return [step async for step in pools.driver.jobs.drain("p1")]
 
+    done, messages = dict(metrics.MOVES.rows())[("done",)][0], metrics.MOVED.total
     moved = pools.run(drain())
+    assert dict(metrics.MOVES.rows())[("done",)] == [done + len(moved)]
+    assert metrics.MOVED.total == messages + sum(count for _, count in moved)
+    assert dict(metrics.MOVES_RUNNING.rows()) == {(): [0]}
     ours = [placed.queue for placed, _ in moved if placed.project == pools.project]
     assert 0 < len(ours) < 150
     assert all(count == 1 for placed, count in moved if placed.project == pools.project)
@@ -474,10 +479,12 @@ def test_draining_last_pool_of_a_flavor_keeps_its_queues(pools: PooledContractSt
     async def drain() -> list[Any]:
         return [step async for step in pools.driver.jobs.drain("p1")]
 
+    failed = dict(metrics.MOVES.rows())[("failed",)][0]
     try:
         ((_, why),) = [step for step in pools.run(drain()) if step[0].project == pools.project]
         assert isinstance(why, errors.CannotMove)
         assert '"fast" has no other pool' in why.text
+        assert dict(metrics.MOVES.rows())[("failed",)] > [failed]
         assert pool_of(pools) == before == "p1"
     finally:
         pools.run(control.flavors.delete("fast"))

@@ -13,6 +13,7 @@ from tests.conventions.files import modules
 #: Packages by layer, the lowest first. A package may use its own and those of lower layers.
 LAYERS = (
     ("records", "rules", "errors", "clock", "rate_limiter", "runner"),
+    ("metrics",),
     ("keyspace", "auth"),
     ("storage", "realtime"),
     ("service",),
@@ -53,6 +54,7 @@ ALLOWED = {
     "oslo_policy": ("auth.policy.", "conf."),
     "zaqar": ("zaqar_plugin.",),
     "cliff": ("cli.",),
+    "prometheus_client": ("metrics.",),
     "pyspark": ("spark.", "cli.pipeline."),
     "pyarrow": ("spark.",),
     "py4j": ("spark.", "cli.pipeline."),

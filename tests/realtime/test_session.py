@@ -16,6 +16,7 @@ import pytest
 from tests.support import servers
 from zaqar_redis import clock, errors
 from zaqar_redis.auth import tokens
+from zaqar_redis.metrics import definitions as metrics
 from zaqar_redis.realtime.engine import HistoryFilter, HistoryOptions, Position
 from zaqar_redis.realtime.engines.memory import MemoryEngine
 from zaqar_redis.realtime.node.node import Node
@@ -357,6 +358,25 @@ def test_missed_publications_are_recovered_or_reported_unrecovered(
     _publish(harness, "news", "next")
     pushed = [each["push"]["pub"] for each in ann.received() if "pub" in each.get("push", {})]
     assert [(each["data"], each["offset"]) for each in pushed] == [("next", 21)]
+
+
+def test_publications_deliveries_and_recoveries_are_counted(harness: NodeHarness) -> None:
+    def counts() -> list[float]:
+        recoveries = dict(metrics.RECOVERIES.rows())
+        outcomes = [recoveries[("recovered",)][0], recoveries[("lost",)][0]]
+        return [metrics.PUBLICATIONS.total, metrics.DELIVERIES.total, *outcomes]
+
+    before = counts()
+    clients = [harness.connected(), harness.connected()]  # and the one that publishes
+    for client in clients:
+        client.request(subscribe={"channel": "news"})
+    _publish(harness, "news", 1, 2, 3)
+    harness.run_and_wait(lambda: None)
+    assert [now - then for now, then in zip(counts(), before, strict=True)] == [3, 9, 0, 0]
+    for offset in (2, 99):
+        again = {"channel": "news", "recover": True, "offset": offset}
+        harness.connected().request(subscribe=again)
+    assert [now - then for now, then in zip(counts(), before, strict=True)] == [3, 9, 1, 1]
 
 
 def test_position_of_another_epoch_is_never_recovered(harness: NodeHarness) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 import falcon.asgi
@@ -19,7 +19,7 @@ from zaqar_redis.api.audit import RequestAudit
 from zaqar_redis.api.checks import RequestChecks
 from zaqar_redis.api.endpoints import request_ids
 from zaqar_redis.api.exchange import Receive, Send
-from zaqar_redis.api.resources import RequestMiddleware
+from zaqar_redis.api.resources import MeasuringMiddleware, RequestMiddleware
 from zaqar_redis.api.rest.administration import AdministrationHandlers
 from zaqar_redis.api.rest.claims import ClaimHandlers
 from zaqar_redis.api.rest.home import HealthHandlers
@@ -38,6 +38,8 @@ from zaqar_redis.auth.access import Access, open_access
 from zaqar_redis.auth.audit import AuditLog
 from zaqar_redis.auth.policy import RELOAD_INTERVAL
 from zaqar_redis.auth.signed_urls import UrlSigner
+from zaqar_redis.metrics import definitions as metrics
+from zaqar_redis.metrics import sampling
 from zaqar_redis.service.administration import AdministrationService
 from zaqar_redis.service.claims import ClaimService
 from zaqar_redis.service.encryption import BodyCipher
@@ -46,6 +48,7 @@ from zaqar_redis.service.long_polls import LongPoll
 from zaqar_redis.service.messages import MessageService
 from zaqar_redis.service.pools import FlavorService, PoolService, RebalanceService
 from zaqar_redis.service.queue_channels import QueueChannelService
+from zaqar_redis.service.queue_metrics import QueueMetrics, QueueMetricsSettings
 from zaqar_redis.service.queues import QueueService
 from zaqar_redis.service.quota_enforcer import QuotaEnforcer
 from zaqar_redis.service.quotas import QuotaService, QuotaSettings
@@ -67,6 +70,8 @@ class ApiSettings(msgspec.Struct, frozen=True):
     limits: rules.Limits = rules.Limits()
     quota: QuotaSettings = QuotaSettings()
     websocket: WebSocketSettings = WebSocketSettings()
+    #: None: nobody wants metrics
+    metrics: QueueMetricsSettings | None = None
     admin_mode: Annotated[
         bool,
         "Serve /v2/health, /v2/pools and /v2/flavors, to everybody who can reach this service.",
@@ -125,18 +130,25 @@ class App:
         *,
         for_command: bool = False,
         is_stopping: Callable[[], bool] = lambda: False,
+        reads_queue_metrics: Callable[[], bool] = lambda: True,
     ) -> None:
         """*channels*: creates the front end of channels.
 
         *access*: None: that of everybody.  *audit*: None: there is no audit log; else it is closed
         with the application.  *tracing*: None: requests are no spans.  *for_command*: it serves one
         command of an operator, whom no quota limits.  *is_stopping*: whether the service was asked
-        to stop, and goes on for a while.
+        to stop, and goes on for a while.  *reads_queue_metrics*: returns whether it is this process
+        that reads them.
         """
         limits = settings.limits
         self.settings = settings
         self._driver = driver
         self._sweep_interval = settings.sweep_interval
+        self._reads_queue_metrics = reads_queue_metrics
+        self._queue_metrics = (
+            QueueMetrics(driver, settings.metrics) if settings.metrics is not None else None
+        )
+        self._measuring_ends: list[Callable[[], None]] = []
         self._tasks: list[asyncio.Task[None]] = []
         self.long_polls = LongPoll(driver.feed, settings.max_waiting)
         cipher = BodyCipher(settings.encryption_key) if settings.encryption_key else None
@@ -190,6 +202,8 @@ class App:
         ]
         if settings.access_log:
             middleware.append(LoggingMiddleware())
+        if settings.metrics is not None:
+            middleware.insert(0, MeasuringMiddleware())
         if self._channels is not None:
             self.routes += self._channels.routes
             middleware.append(self._channels.middleware)
@@ -215,6 +229,7 @@ class App:
             self._quotas,
         )
         socket_api = WebSocketApi(context, settings.websocket, settings.request_timeout)
+        self._socket_api = socket_api
         self.routes.append(socket_api.route)
         self._sockets: dict[str, routes.WebSocketHandler] = {
             route.path: route.websocket for route in self.routes if route.websocket
@@ -272,7 +287,23 @@ class App:
             self._tasks.append(asyncio.create_task(self._move(jobs), name="mover"))
             self._tasks.append(asyncio.create_task(_mark_ownership(self._driver), name="owner"))
 
+        if self._queue_metrics is not None:
+            reading = self._queue_metrics.run(self._reads_queue_metrics)
+            self._tasks.append(asyncio.create_task(reading, name="queue metrics"))
+        self._measuring_ends = [*self._begin_measuring()]
+
+    def _begin_measuring(self) -> Iterator[Callable[[], None]]:
+        yield sampling.add(self.hot_routes.time_next)
+        yield metrics.LONG_POLLS.follow(lambda: self.long_polls.waiting)
+        yield metrics.SOCKETS.follow(lambda: self._socket_api.open, "queues")
+        if self._channels is not None:
+            node = self._channels.node
+            yield metrics.SOCKETS.follow(lambda: len(node.sessions), "channels")
+            yield metrics.SUBSCRIPTIONS.follow(lambda: sum(node.counts().values()))
+
     async def process_shutdown(self, scope: Any, event: Any) -> None:
+        for end in self._measuring_ends:
+            end()
         try:
             if self._channels is not None:
                 await self._channels.node.close()

@@ -15,6 +15,7 @@ from zaqar_redis.api import documents
 from zaqar_redis.api.exchange import JSON, Answer, Request
 from zaqar_redis.api.queries import QueryReader
 from zaqar_redis.api.routes import ApiRoute
+from zaqar_redis.metrics.definitions import HTTP_DURATIONS, HTTP_REQUESTS
 
 #: Bytes of a body that is read though it may be of no use: the ASGI path takes no more at once.
 _UNGUARDED_MAX = 64 * 1024
@@ -26,6 +27,11 @@ class Endpoint:
     def __init__(self, route: ApiRoute, *, is_audited: bool = False) -> None:
         self.route = route
         self.is_audited = is_audited
+        #: the next request on the fast path is timed
+        self.times_next = False
+        #: how many were answered, and how many nanoseconds some of them took, by status
+        self.answered = HTTP_REQUESTS.by_status(route.method, route.path)
+        self.durations = HTTP_DURATIONS.by_status(route.method, route.path)
         self._handler = route.handler
         #: whether the first parameter of its path is the name of a queue
         self.is_of_queue = "{queue}" in route.path

@@ -14,6 +14,7 @@ from oslo_context.context import RequestContext
 from zaqar_redis import errors
 from zaqar_redis.api.exchange import Answer, Request
 from zaqar_redis.api.schemas import ProblemOut
+from zaqar_redis.metrics.definitions import AUTH_REFUSED
 
 LOG = logging.getLogger(__name__)
 _VARY = ("vary", "Accept")
@@ -31,6 +32,7 @@ def answer(
     *request*: None when it was refused before it was read.
     """
     if isinstance(error, errors.Problem):
+        count_refusal(error)
         headers = [_VARY]
         if isinstance(error, errors.Unauthenticated):
             headers.append(("www-authenticate", str(error.fields["challenge"])))
@@ -50,6 +52,14 @@ def answer(
     about = _about("bug", request, request_id)
     LOG.error("unexpected error in %s %s", method, path, exc_info=error, extra=about)
     return _answer(500, "Internal server error", "The request could not be served.", [_VARY])
+
+
+def count_refusal(error: errors.Problem) -> None:
+    """Counts an answer to somebody who may not do what was asked."""
+    if isinstance(error, (errors.Unauthenticated, errors.BadSignature)):
+        AUTH_REFUSED.add("unauthenticated")
+    elif type(error) is errors.Forbidden:
+        AUTH_REFUSED.add("forbidden")
 
 
 def _about(action: str, request: Request[Any, Any] | None, request_id: str) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from itertools import groupby
 from operator import attrgetter
+from time import perf_counter_ns
 from typing import Any
 
 import falcon
@@ -27,6 +28,7 @@ from zaqar_redis.api.exchange import (
 )
 from zaqar_redis.api.routes import ApiRoute, Body
 from zaqar_redis.api.server.streams import TRANSPORT
+from zaqar_redis.metrics.definitions import HTTP_DURATIONS, HTTP_REQUESTS
 
 #: Where the application keeps ASGI's receive() in the scope, and its first event.
 RECEIVE = "zaqar_redis.receive"
@@ -142,6 +144,28 @@ class RequestMiddleware:
         if request.is_foreign or self._audit.covers(route.action):
             request_id = resp.get_header(REQUEST_ID) or ""
             self._audit.record(route.action, req.method, request, resp.status_code, request_id)
+
+
+class MeasuringMiddleware:
+    """Counts and measures requests on the ASGI path."""
+
+    async def process_request(self, req: falcon.asgi.Request, resp: falcon.asgi.Response) -> None:
+        req.context.began = perf_counter_ns()
+
+    async def process_response(
+        self,
+        req: falcon.asgi.Request,
+        resp: falcon.asgi.Response,
+        resource: object,
+        succeeded: bool,
+    ) -> None:
+        route = resource.routes.get(req.method) if isinstance(resource, RouteResource) else None
+        # Others may have any method and path, each of which would be a row.
+        labels = (route.method, route.path) if route is not None else ("other", "other")
+        HTTP_REQUESTS.by_status(*labels)[resp.status_code] += 1
+        HTTP_DURATIONS.by_status(*labels)[resp.status_code].append(
+            perf_counter_ns() - req.context.began
+        )
 
 
 def install(app: falcon.asgi.App[Any, Any], routes: Iterable[ApiRoute]) -> None:

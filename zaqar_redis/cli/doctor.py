@@ -19,6 +19,7 @@ from zaqar_redis.api.channels.server import ServerApiSettings
 from zaqar_redis.cli import service_factory, stores
 from zaqar_redis.cli.api import quiet_logging
 from zaqar_redis.cli.base import Row, Table, TargetCommand
+from zaqar_redis.conf import environment
 from zaqar_redis.conf.groups import (
     AuthSettings,
     ChannelsSettings,
@@ -155,7 +156,7 @@ def _insecure(conf: cfg.ConfigOpts) -> Iterator[Diagnosis]:
 def _secrets(conf: cfg.ConfigOpts) -> Iterator[Any]:
     """Yields the secrets that the files have."""
     for group, options in configuration.groups(conf).items():
-        of = None if group == configuration.files.DEFAULT else group
+        of = None if group == environment.DEFAULT else group
         for option in options:
             if option.secret and configuration.origin(conf, of, option.dest):
                 yield (conf[of] if of else conf)[option.dest]

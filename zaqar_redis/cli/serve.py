@@ -9,7 +9,7 @@ import contextlib
 import logging
 import ssl
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import msgspec
@@ -29,6 +29,7 @@ from zaqar_redis.conf.groups import (
     LISTEN,
     AuthSettings,
     ListenSettings,
+    MetricsListenSettings,
     ProcessSettings,
     SslSettings,
     StorageSettings,
@@ -38,6 +39,9 @@ from zaqar_redis.keyspace import embedded
 from zaqar_redis.keyspace.uris import redact_password
 from zaqar_redis.storage.contract import Driver
 from zaqar_redis.storage.pools import PooledDriver
+
+if TYPE_CHECKING:
+    from zaqar_redis.cli.serve_metrics import ServiceMetrics
 
 LOG = logging.getLogger(__name__)
 
@@ -92,6 +96,10 @@ class ServicePlanner:
         self._stack = stack
         #: as the configuration has it at the start, and that of the server that runs
         self._uri = self._running_uri = ""
+        #: where metrics are served, from the start on
+        self._metrics_listen = MetricsListenSettings()
+        #: None: nobody wants metrics
+        self.metrics: ServiceMetrics | None = None
 
     def first(self) -> ServicePlan:
         """Returns the plan of the start; runs an embedded store.  Raises BadConfiguration."""
@@ -99,6 +107,12 @@ class ServicePlanner:
         uri = self._uri = self._running_uri = configuration.settings(conf, StorageSettings).uri
         if urlsplit(uri).scheme == "embedded":
             self._running_uri = self._stack.enter_context(embedded.running(uri))
+        listen = self._metrics_listen = configuration.settings(conf, MetricsListenSettings)
+        if listen.port:
+            # Prometheus' library takes a tenth of a second, which a service without metrics saves.
+            from zaqar_redis.cli.serve_metrics import ServiceMetrics
+
+            self.metrics = ServiceMetrics(listen)
         plan = self._plan(conf, self._running_uri, adopt=self._parsed.adopt)
         plan.start_log()
         LOG.info("store: %s", redact_password(self._running_uri), extra={"action": "start"})
@@ -121,13 +135,14 @@ class ServicePlanner:
             raise errors.BadConfiguration(
                 "[storage] uri: an embedded store begins and ends with the service; restart it"
             )
+        metrics = self._metrics_listen
+        if configuration.settings(conf, MetricsListenSettings) != metrics:
+            _warn_of_restart("metrics")
+            conf.set_override("bind", metrics.bind, group="metrics")
+            conf.set_override("port", metrics.port, group="metrics")
         plan = self._plan(conf, self._running_uri if uri == self._uri else uri, adopt=False)
         if (plan.host, plan.ports) != (before.host, before.ports):
-            LOG.warning(
-                "[%s] bind and ports change when the service starts the next time",
-                LISTEN,
-                extra={"action": "reloaded"},
-            )
+            _warn_of_restart(LISTEN)
         return msgspec.structs.replace(plan, host=before.host, ports=before.ports)
 
     def _read(self) -> cfg.ConfigOpts:
@@ -148,6 +163,7 @@ class ServicePlanner:
         listen = configuration.settings(conf, ListenSettings)
         port = configuration.settings(conf, WebSocketListenSettings).port
         process = configuration.settings(conf, ProcessSettings)
+        metrics = self.metrics
 
         def create_app(is_stopping: Callable[[], bool]) -> App:
             access = service_factory.access(conf, uri)
@@ -159,6 +175,7 @@ class ServicePlanner:
                 AuditLog(audit),
                 create_tracing() if create_tracing is not None else None,
                 is_stopping=is_stopping,
+                reads_queue_metrics=metrics.lock.acquire if metrics else lambda: True,
             )
 
         return ServicePlan(
@@ -170,6 +187,14 @@ class ServicePlanner:
             settings.access_log,
             lambda: service_log.start(conf, process),
         )
+
+
+def _warn_of_restart(group: str) -> None:
+    LOG.warning(
+        "[%s] bind and ports change when the service starts the next time",
+        group,
+        extra={"action": "reloaded"},
+    )
 
 
 async def _check_ownership(driver: Driver, uri: str, adopt: bool) -> None:
@@ -224,6 +249,8 @@ class GunicornApplication(BaseApplication):  # type: ignore[misc]  # gunicorn is
             "ca_certs": files.ca_file,
             "cert_reqs": ssl.CERT_REQUIRED if files.ca_file else ssl.CERT_NONE,
         }
+        if self._planner.metrics is not None:
+            settings |= self._planner.metrics.hooks()
         for name, value in settings.items():
             self.cfg.set(name, value)
 
@@ -233,6 +260,8 @@ class GunicornApplication(BaseApplication):  # type: ignore[misc]  # gunicorn is
     def use(self, plan: ServicePlan) -> None:
         self.plan = plan
         plan.start_log()
+        if self._planner.metrics is not None:
+            self._planner.metrics.count_log_events()
         self.do_load_config()
 
     def load(self) -> App:

@@ -36,6 +36,7 @@ from zaqar_redis.conf.groups import (
     AuthSettings,
     ChannelsSettings,
     DeploymentSettings,
+    MetricsListenSettings,
     ProcessSettings,
     StorageSettings,
 )
@@ -48,6 +49,8 @@ from zaqar_redis.realtime.engines.redis import RedisEngine
 from zaqar_redis.realtime.engines.sharded import ShardedEngine
 from zaqar_redis.realtime.node.queue_channels import QueueChannels
 from zaqar_redis.realtime.session.context import SessionSettings
+from zaqar_redis.service import queue_metrics
+from zaqar_redis.service.queue_metrics import QueueMetricsSettings
 from zaqar_redis.service.quotas import QuotaSettings
 from zaqar_redis.storage import pools
 from zaqar_redis.storage.contract import Driver
@@ -73,9 +76,11 @@ def problems(conf: cfg.ConfigOpts) -> list[str]:
 
 
 def _server(conf: cfg.ConfigOpts) -> None:
+    chosen = configuration.settings(conf, QueueMetricsSettings)
     found = [
         *checks.check_authentication(conf),
         *checks.check_ports(conf),
+        *queue_metrics.problems(chosen),
         *checks.check_certificates(conf),
         *checks.check_log_levels(conf),
     ]
@@ -244,4 +249,8 @@ def settings(conf: cfg.ConfigOpts) -> ApiSettings:
     quota = configuration.settings(conf, QuotaSettings)
     websocket = configuration.settings(conf, WebSocketSettings)
     api = configuration.settings(conf, ApiSettings)
-    return msgspec.structs.replace(api, limits=limits, quota=quota, websocket=websocket)
+    wanted = configuration.settings(conf, MetricsListenSettings).port
+    metrics = configuration.settings(conf, QueueMetricsSettings) if wanted else None
+    return msgspec.structs.replace(
+        api, limits=limits, quota=quota, websocket=websocket, metrics=metrics
+    )

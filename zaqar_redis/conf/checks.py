@@ -41,6 +41,9 @@ def check_ports(conf: cfg.ConfigOpts) -> Iterator[str]:
     port = conf[WEBSOCKET].port
     if port and port == conf[LISTEN].port:
         yield f"[{WEBSOCKET}] port: {port} is the port of the whole service, which has /v2/ws"
+    metrics = conf.metrics.port
+    if metrics and metrics in (port, conf[LISTEN].port):
+        yield f"[metrics] port: {metrics} is a port of the service itself; metrics need their own"
 
 
 def check_certificates(conf: cfg.ConfigOpts) -> Iterator[str]:

@@ -21,6 +21,7 @@ from zaqar_redis.auth.tokens import TokenSettings
 from zaqar_redis.keyspace.batch import BatchSettings
 from zaqar_redis.realtime.session.context import SessionSettings
 from zaqar_redis.realtime.session.namespaces import ChannelOptions
+from zaqar_redis.service.queue_metrics import QueueMetricsSettings
 from zaqar_redis.service.quotas import QuotaSettings
 from zaqar_redis.storage.pools.retry import RetryPolicy
 
@@ -63,6 +64,19 @@ class WebSocketListenSettings(Struct, frozen=True):
         types.Port(type_name="port value"),
         "A second port to listen on, for clients that expect the WebSocket API on a port of its "
         "own, such as 9000; 0: none. The API is at /v2/ws, and at /, on either port.",
+    ] = 0
+
+
+class MetricsListenSettings(Struct, frozen=True):
+    bind: Annotated[
+        str,
+        types.HostAddress(),
+        "Address on which metrics are served: to everybody who reaches it, without authentication.",
+    ] = "127.0.0.1"
+    port: Annotated[
+        int,
+        types.Port(type_name="port value"),
+        "Port on which metrics are served for Prometheus, at /metrics; 0: there are none.",
     ] = 0
 
 
@@ -172,6 +186,7 @@ GROUPS: Mapping[str | None, Sequence[tuple[type[Struct], tuple[str, ...]]]] = {
     ),
     "quota": ((QuotaSettings, ()),),
     "tracing": ((TracingSettings, ()),),
+    "metrics": ((MetricsListenSettings, ()), (QueueMetricsSettings, ())),
     "signed_url": ((ApiSettings, ("secret_key",)),),
     CHANNELS: (
         (ChannelsSettings, ()),

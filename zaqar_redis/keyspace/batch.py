@@ -12,8 +12,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import random
 from collections import deque
 from collections.abc import Callable
+from time import perf_counter_ns
 from typing import Annotated, Any, cast
 
 import hiredis
@@ -25,6 +27,8 @@ from redis.exceptions import NoScriptError, RedisError
 from zaqar_redis import errors
 from zaqar_redis.keyspace.connection import ConnectionKeeper, Parts
 from zaqar_redis.keyspace.script import Call, RedisCommand
+from zaqar_redis.metrics import definitions as metrics
+from zaqar_redis.metrics import sampling
 
 LOG = logging.getLogger(__name__)
 
@@ -77,6 +81,22 @@ class PendingCommand:
         self.deadline = deadline
 
 
+class _TimedAnswer:
+    """In the place of the future of a command whose duration is measured."""
+
+    def __init__(self, answer: asyncio.Future[Any], store: str, verb: str) -> None:
+        self._answer = answer
+        self._labels = store, verb
+        self._written_at = perf_counter_ns()
+        self.done = answer.done
+        self.exception = answer.exception
+        self.set_exception = answer.set_exception
+
+    def set_result(self, result: Any) -> None:
+        metrics.STORE_CALLS.add(perf_counter_ns() - self._written_at, *self._labels)
+        self._answer.set_result(result)
+
+
 class CommandBatcher:
     """Sends commands in batches over one connection, which it reopens when lost."""
 
@@ -109,6 +129,9 @@ class CommandBatcher:
             backoff=settings.backoff,
             backoff_max=settings.backoff_max,
         )
+        #: a method of its own for a write that is measured: the others cost nothing more
+        self._take = self._next_write
+        self._ends: list[Callable[[], None]] = []
         # Stored: to get it from asyncio costs a system call, in the hottest path.
         self._loop: asyncio.AbstractEventLoop
 
@@ -116,11 +139,20 @@ class CommandBatcher:
         """Connects; stops waiting, but not trying, after the connect timeout."""
         self._loop = asyncio.get_running_loop()
         self._keeper.start()
+        self._ends = [
+            sampling.add(self._measure_next),
+            metrics.STORE_UP.follow(self._connected.is_set, self._store),
+            metrics.STORE_IN_FLIGHT.follow(
+                lambda: len(self._unsent) + len(self._sent), self._store
+            ),
+        ]
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._settings.connect_timeout):
                 await self._connected.wait()
 
     async def close(self) -> None:
+        for end in self._ends:
+            end()
         await self._keeper.close()
         self._fail(errors.StoreUnavailable)
 
@@ -161,6 +193,8 @@ class CommandBatcher:
         return self._write(connection), self._read(connection), self._watch_deadlines()
 
     def _on_lost(self) -> None:
+        if self._keeper.error is not None:  # None: it is being closed
+            metrics.STORE_LOST.add(self._store)
         self._connected.clear()
         self._fail(errors.StoreUnavailable)
 
@@ -169,7 +203,25 @@ class CommandBatcher:
             await self._wake.wait()
             self._wake.clear()
             while self._unsent:
-                await connection.send_packed_command(self._next_write(), False)
+                await connection.send_packed_command(self._take(), False)
+
+    def _measure_next(self) -> None:
+        self._take = self._next_write_measured
+
+    def _next_write_measured(self) -> bytes:
+        """Returns the same as `_next_write`, and measures one of its commands."""
+        self._take = self._next_write
+        before = len(self._sent)
+        data = self._next_write()
+        written = len(self._sent) - before
+        if written:
+            metrics.STORE_BATCH.observe(written, self._store)
+            pending = self._sent[before + random.randrange(written)]
+            command = pending.command
+            verb = command.script.name if isinstance(command, Call) else str(command.command()[0])
+            timed = _TimedAnswer(pending.answer, self._store, verb)
+            pending.answer = cast("asyncio.Future[Any]", timed)
+        return data
 
     def _next_write(self) -> bytes:
         settings = self._settings

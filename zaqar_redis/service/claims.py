@@ -12,7 +12,7 @@ from zaqar_redis import errors, rules
 from zaqar_redis.keyspace.script import ComposedVerbs, Steps, verb
 from zaqar_redis.records import Claim, ClaimResult
 from zaqar_redis.service.long_polls import LongPoll
-from zaqar_redis.service.messages import MessageService
+from zaqar_redis.service.messages import MessageService, count_claimed
 from zaqar_redis.storage.contract import Driver
 
 
@@ -59,6 +59,7 @@ class ClaimService(ComposedVerbs):
                 exclusive=True,
                 disconnected=watch_disconnect(),
             )
+        count_claimed(claimed)
         messages = self._messages.decrypted(project, claimed.messages)
         if messages is claimed.messages:
             return claimed

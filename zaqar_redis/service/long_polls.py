@@ -82,6 +82,11 @@ class LongPoll:
         self._wait_queues: dict[tuple[str, str], _WaitQueue] = {}
         self._closing = False
 
+    @property
+    def waiting(self) -> int:
+        """How many requests wait."""
+        return self._waiting_count
+
     def close(self) -> None:
         """Ends all waits: every request is answered now."""
         self._closing = True

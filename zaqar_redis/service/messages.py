@@ -10,6 +10,7 @@ import msgspec
 
 from zaqar_redis import errors, rules
 from zaqar_redis.keyspace.script import ComposedVerbs, Steps, verb
+from zaqar_redis.metrics.definitions import CLAIMED, CLAIMS, POSTED
 from zaqar_redis.records import ClaimResult, IdempotencyKey, Message, NewMessage, Page, PostResult
 from zaqar_redis.service.encryption import BodyCipher
 from zaqar_redis.service.long_polls import LongPoll
@@ -76,7 +77,9 @@ class MessageService(ComposedVerbs):
                     meter.take_back(queue, len(drafts), size, is_new=is_new)
                 raise
             else:
-                if meter is not None and posted.replayed:
+                if not posted.replayed:
+                    POSTED.total += len(drafts)
+                elif meter is not None:
                     meter.take_back(queue, len(drafts), size, is_new=is_new)
                 return posted
 
@@ -147,6 +150,7 @@ class MessageService(ComposedVerbs):
     def pop(self, project: str, queue: str, limit: int) -> Steps[Sequence[Message]]:
         rules.within("pop", limit, 1, self._limits.max_messages_per_claim_or_pop)
         popped: ClaimResult = yield self._store.pop(project, queue, limit)
+        count_claimed(popped)
         return self.decrypted(project, popped.messages)
 
     def decrypted(self, project: str, messages: Sequence[Message]) -> Sequence[Message]:
@@ -187,6 +191,12 @@ class MessageService(ComposedVerbs):
         most = self._limits.max_messages_per_page
         if not 1 <= len(items) <= most:
             raise errors.BadRequest(why=f'"{name}" must hold 1 to {most} ids.')
+
+
+def count_claimed(result: ClaimResult) -> None:
+    if result.messages:
+        CLAIMS.total += 1
+        CLAIMED.total += len(result.messages)
 
 
 def missing(message: str, queue: str) -> errors.NotFound:

@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from zaqar_redis import errors
+from zaqar_redis.metrics.definitions import QUOTA_REFUSED
 from zaqar_redis.records import Quota
 from zaqar_redis.service.quotas import QuotaSettings
 from zaqar_redis.service.token_bucket import TokenBucket
@@ -99,6 +100,7 @@ class QuotaEnforcer:
             bucket = self._buckets[project] = TokenBucket(rate, self._now)
         seconds = bucket.take()
         if seconds:
+            QUOTA_REFUSED.add("requests")
             raise errors.TooManyRequests(
                 project=project, limit=self.quota(project).requests, seconds=math.ceil(seconds)
             )
@@ -141,6 +143,7 @@ class QuotaEnforcer:
         limit = self.quota(project).sockets
         used = self.sockets(project)
         if limit is not None and 0 <= limit <= used:
+            QUOTA_REFUSED.add("sockets")
             raise errors.QuotaExceeded(
                 quota="sockets", project=project, limit=limit, used=used, more=1
             )

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from zaqar_redis import errors
 from zaqar_redis.keyspace.script import Steps
+from zaqar_redis.metrics.definitions import QUOTA_REFUSED
 from zaqar_redis.records import Quota
 from zaqar_redis.storage.contract import Queues
 
@@ -133,6 +134,7 @@ class UsageMeter:
 
     def _check(self, name: str, limit: int | None, used: int, more: int) -> None:
         if limit is not None and more and used + more > _most(limit):
+            QUOTA_REFUSED.add(name)
             raise errors.QuotaExceeded(
                 quota=name, project=self._project, limit=limit, used=used, more=more
             )

@@ -8,54 +8,33 @@ others take the ASGI path.  Both stand in one pipeline, and are answered in orde
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
-from functools import lru_cache, partial
-from http import HTTPStatus
-from typing import Any, Protocol, cast
+from collections.abc import Callable
+from functools import partial
+from time import perf_counter_ns
+from typing import Any, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from zaqar_redis.api import problems
-from zaqar_redis.api.audit import RequestAudit
-from zaqar_redis.api.checks import RequestChecks
-from zaqar_redis.api.exchange import REQUEST_ID, Answer
+from zaqar_redis.api.exchange import Answer
+from zaqar_redis.api.server import answers
 from zaqar_redis.api.server.header_sections import HeaderSections
 from zaqar_redis.api.server.hot_request import HotRequest, answer_admitted
-from zaqar_redis.api.server.hot_routes import HotRoutes
+from zaqar_redis.api.server.served_app import ServedApp
 from zaqar_redis.api.server.streams import TRANSPORT
 from zaqar_redis.api.server.transport import CoalescingTransport, PipelineFlow
 from zaqar_redis.keyspace.script import EagerRun, Verb
+from zaqar_redis.metrics.definitions import HTTP_REJECTED
 
 #: Bytes of a request's line and headers; about what nginx and gunicorn allow.
 _HEAD_MAX = 64 * 1024
-_END = b"content-length: 0\r\nconnection: close\r\n\r\n"
-_TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\n" + _END
-_TOO_SLOW = b"HTTP/1.1 408 Request Timeout\r\n" + _END
-_TOO_MANY = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\n" + _END
 #: Headers of requests that take the ASGI path: they are rare, and it handles them all.
 _UNUSUAL = frozenset((b"transfer-encoding", b"expect", b"upgrade"))
 
 
-class ServedApp(Protocol):
-    """What the protocol needs of the application, besides ASGI."""
-
-    @property
-    def settings(self) -> Any: ...
-
-    @property
-    def hot_routes(self) -> HotRoutes: ...
-
-    @property
-    def checks(self) -> RequestChecks: ...
-
-    @property
-    def audit(self) -> RequestAudit: ...
-
-    @property
-    def request_ids(self) -> Iterator[str]: ...
-
-
 class HttpProtocol(HttpToolsProtocol):
+    #: when the request whose turn it is was whole, in nanoseconds; 0: it is not timed
+    _answer_began = 0
     #: of all connections of the process
     _header_sections = HeaderSections()
     _in_head = False
@@ -89,9 +68,11 @@ class HttpProtocol(HttpToolsProtocol):
         super().connection_made(cast(asyncio.Transport, self._output))
         self.flow = PipelineFlow(self.transport, self.pipeline)
         self._app = cast(ServedApp, self.config.app)
+        # Tested for each request, which costs a tenth of a method that a subclass overrides.
+        self._counts = self._app.settings.metrics is not None
         self._request_started_at = self._sent_at = self.loop.time()
         if len(self.connections) > self._app.settings.max_connections:
-            self._refuse(_TOO_MANY)
+            self._refuse(answers.TOO_MANY)
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
@@ -112,7 +93,7 @@ class HttpProtocol(HttpToolsProtocol):
             # The data in which it begins may hold whole requests before it.
             self._head = 0 if self._head is None else self._head + len(data)
             if self._head > _HEAD_MAX and not self.transport.is_closing():
-                self._refuse(_TOO_LARGE)
+                self._refuse(answers.TOO_LARGE)
 
     def on_message_begin(self) -> None:
         self._in_head, self._head = True, None
@@ -247,6 +228,9 @@ class HttpProtocol(HttpToolsProtocol):
             return
         self._current = request
         checks, endpoint = self._app.checks, request.endpoint
+        if endpoint.times_next:
+            endpoint.times_next = False
+            self._answer_began = perf_counter_ns()
         route = endpoint.route
         try:
             if route.checked:
@@ -289,6 +273,12 @@ class HttpProtocol(HttpToolsProtocol):
         if request.endpoint.is_audited or request.is_foreign:
             route = request.endpoint.route
             self._app.audit.record(route.action, route.method, request, answer.status, request_id)
+        if self._counts:
+            request.endpoint.answered[answer.status] += 1
+            if self._answer_began:
+                took = perf_counter_ns() - self._answer_began
+                request.endpoint.durations[answer.status].append(took)
+                self._answer_began = 0
         data = self._encode(request, answer, request_id)
         if self.flow.write_paused:
             self._unwritten = data
@@ -316,7 +306,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _encode(self, request: HotRequest, answer: Answer, request_id: str) -> bytes:
         status, body = answer.status, answer.body
-        first = _first_lines(status, tuple(self.server_state.default_headers))
+        first = answers.first_lines(status, tuple(self.server_state.default_headers))
         media_type = f"\r\ncontent-type: {answer.media_type}" if body else ""
         others = "".join([f"\r\n{name}: {text}" for name, text in answer.headers])
         length = "" if status == 204 else f"\r\ncontent-length: {len(body)}"
@@ -364,14 +354,18 @@ class HttpProtocol(HttpToolsProtocol):
             if started < now - self._app.settings.request_timeout:
                 # Its answer may have begun before its body ended, but not before its head did.
                 answered = not self._in_head and getattr(cycle, "response_started", False)
-                self._refuse(b"" if answered else _TOO_SLOW)
+                self._refuse(b"" if answered else answers.TOO_SLOW)
         elif idle is not None and idle < now - self.timeout_keep_alive and cycle.response_complete:
             self.transport.close()
 
     def send_400_response(self, msg: str) -> None:
+        HTTP_REJECTED.add("400")
         self._reject(partial(super().send_400_response, msg))
 
     def _refuse(self, answer: bytes) -> None:
+        # It is empty when a slow request was answered before it was complete.
+        HTTP_REJECTED.add(answer[9:12].decode() or "408")
+
         def end() -> None:
             self.transport.write(answer)
             self.transport.close()
@@ -390,10 +384,3 @@ class HttpProtocol(HttpToolsProtocol):
             end()
         else:
             self._rejection = end
-
-
-@lru_cache(maxsize=64)  # the statuses of a second
-def _first_lines(status: int, headers: tuple[tuple[bytes, bytes], ...]) -> str:
-    lines = [f"{name.decode()}: {value.decode()}\r\n" for name, value in headers]
-    phrase = HTTPStatus(status).phrase
-    return f"HTTP/1.1 {status} {phrase}\r\n{''.join(lines)}{REQUEST_ID}: "

@@ -23,6 +23,9 @@ from zaqar_redis.api.server.logging_protocol import LoggingProtocol
 from zaqar_redis.api.server.protocol import HttpProtocol
 from zaqar_redis.api.server.retiring import retire
 from zaqar_redis.api.server.sockets import WebSocketProtocol
+from zaqar_redis.metrics.definitions import HTTP_CONNECTIONS
+from zaqar_redis.metrics.reporter import WorkerReporter
+from zaqar_redis.metrics.shared import WorkerSlot
 
 #: Tells a worker that another one has taken its place.
 RETIRE = signal.SIGUSR2
@@ -36,9 +39,13 @@ _HANDSHAKE_SECONDS = 1.0
 class GracefulServer(Server):
     """A server that ends waiting requests when it stops, and stops with its master."""
 
+    #: None: nobody wants metrics
+    reporter: WorkerReporter | None = None
+
     def __init__(self, config: Config, app: Any, master: int, ready: SharedFlag) -> None:
         """*ready*: is set as soon as connections are accepted."""
         super().__init__(config)
+        HTTP_CONNECTIONS.follow(lambda: len(self.server_state.connections))
         self._app = app
         self._master = master
         self._ready = ready
@@ -90,6 +97,8 @@ class GracefulServer(Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._app.begin_shutdown()
         await super().shutdown(sockets)
+        if self.reporter is not None:  # now: uvicorn repeats the signal, which ends the process
+            await self.reporter.stop()
 
 
 class Worker(UvicornWorker):  # type: ignore[misc]  # it is untyped
@@ -109,6 +118,9 @@ class Worker(UvicornWorker):  # type: ignore[misc]  # it is untyped
         # Nothing here uses the address of a client.
         "proxy_headers": False,
     }
+
+    #: where its metrics go; None: nobody wants them
+    slot: WorkerSlot | None = None
 
     def __init__(self, *given: Any) -> None:
         logger = logging.getLogger("uvicorn.error")
@@ -137,6 +149,9 @@ class Worker(UvicornWorker):  # type: ignore[misc]  # it is untyped
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGQUIT, server.stop)
         loop.add_signal_handler(RETIRE, server.retire)
+        if self.slot is not None:
+            server.reporter = WorkerReporter(self.slot)
+            server.reporter.start()
         # The sockets themselves: gunicorn's wrappers would be closed twice by uvloop.
         await server.serve([listener.sock for listener in self.sockets])
         if not server.started:

@@ -16,6 +16,7 @@ from zaqar_redis import errors, rules
 from zaqar_redis.api import documents
 from zaqar_redis.api.audit import RequestAudit
 from zaqar_redis.api.checks import RequestChecks
+from zaqar_redis.api.problems import count_refusal
 from zaqar_redis.api.server.outbox import Outbox
 from zaqar_redis.api.websocket import frames
 from zaqar_redis.api.websocket import schemas as docs
@@ -108,9 +109,11 @@ class ApiConnection:
             body = docs.ErrorOut(rejected.text, rejected.cause)
             headers = docs.ResponseHeaders(rejected.status)
         except (errors.Unauthenticated, errors.BadSignature) as problem:
+            count_refusal(problem)
             expired = isinstance(problem, errors.Unauthenticated) and bool(self._credential)
             body, headers = docs.ErrorOut("Not authenticated."), docs.ResponseHeaders(403)
         except errors.Problem as problem:
+            count_refusal(problem)
             body = docs.ErrorOut(problem.text, problem.title)
             retry = UNSET if problem.retry is None else problem.retry
             headers = docs.ResponseHeaders(problem.status, retry)
@@ -184,7 +187,8 @@ class ApiConnection:
         )
         try:
             identity = await self._identify(offered)
-        except errors.Unauthenticated:
+        except errors.Unauthenticated as problem:
+            count_refusal(problem)
             raise FrameRejected(401, "Authentication failed.") from None
         before = self._identity
         self._count(identity.project)

@@ -42,6 +42,8 @@ class WebSocketApi:
         self._origins = AllowedOrigins(settings.allowed_origins)
         self._read_timeout = read_timeout
         self._scheduler = FlushScheduler()
+        #: sockets that are open
+        self.open = 0
         self.route = ApiRoute(
             "GET",
             PATH,
@@ -62,6 +64,7 @@ class WebSocketApi:
         socket: WebSocketProtocol = scope["extensions"][FRAMES]
         socket.enable_pings()
         await send({"type": "websocket.accept"})
+        self.open += 1
         connection = ApiConnection(self._context, Outbox(socket, b"".join, self._scheduler))
         loop = asyncio.get_running_loop()
         closing = loop.call_later(self._read_timeout, connection.close_unless_known)
@@ -79,5 +82,6 @@ class WebSocketApi:
         except TimeoutError:
             socket.drop()
         finally:
+            self.open -= 1
             closing.cancel()
             await connection.end()

@@ -20,6 +20,7 @@ from urllib.parse import quote
 
 from zaqar_redis import errors
 from zaqar_redis.auth import tokens
+from zaqar_redis.metrics.definitions import DELIVERIES
 from zaqar_redis.realtime.engine import NO_POSITION, Engine, Position
 from zaqar_redis.realtime.node import packing
 from zaqar_redis.realtime.node.control_plane import ControlPlane
@@ -222,6 +223,7 @@ class Node:
         subscribers = tuple(self.subscribed(channel))
         if not subscribers:
             return
+        DELIVERIES.total += len(subscribers)
         encoded = EncodedPublication(subscribers[0].channel, publication)
         for subscription in subscribers:
             try:

@@ -8,6 +8,7 @@ import time
 from msgspec import Raw
 
 from zaqar_redis import errors
+from zaqar_redis.metrics.definitions import PUBLICATIONS
 from zaqar_redis.realtime.engine import NO_POSITION, Dedup, HistoryFilter, Position, Published
 from zaqar_redis.realtime.node import control, packing
 from zaqar_redis.realtime.node.node import Node, channel_key
@@ -89,13 +90,17 @@ class ProjectContext:
             if tags or not keep_history:
                 raise CommandRejected(codes.NOT_AVAILABLE)
             client = info.client if info is not None else self.node
-            return await queues.publish(
+            published = await queues.publish(
                 self.project, queue_of_channel(channel), data, client, dedup or Dedup()
             )
-        payload = packing.pack_publication(given, round(time.time() * 1000), info, tags, delta)
-        return await self._node.engine.history.publish(
-            self._key(channel), payload, options.history_options if keep_history else None, dedup
-        )
+        else:
+            payload = packing.pack_publication(given, round(time.time() * 1000), info, tags, delta)
+            kept = options.history_options if keep_history else None
+            published = await self._node.engine.history.publish(
+                self._key(channel), payload, kept, dedup
+            )
+        PUBLICATIONS.total += 1
+        return published
 
     async def history(
         self, channel: str, since: HistoryFilter, options: ChannelOptions

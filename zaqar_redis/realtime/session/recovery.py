@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from zaqar_redis.metrics.definitions import RECOVERIES
 from zaqar_redis.realtime.engine import NO_POSITION, HistoryFilter, Position
 from zaqar_redis.realtime.protocol import codes, wire
 from zaqar_redis.realtime.protocol.codes import CommandRejected, Disconnected
@@ -42,6 +43,7 @@ async def recover(
     wanted = Position(request.offset, request.epoch) if request.recover else NO_POSITION
     missed, top = await (_read_latest if cached else _read_after)(subscription, wanted)
     result.recovered = missed is not None
+    RECOVERIES.add("recovered" if result.recovered else "lost")
     if missed is None:
         if request.recover and request.flag & _FLAG_REJECT_UNRECOVERED:
             raise CommandRejected(codes.UNRECOVERABLE)

@@ -13,6 +13,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 
 from zaqar_redis import errors
+from zaqar_redis.metrics import definitions as metrics
 from zaqar_redis.records import CatalogueEntry, Job, Pool
 from zaqar_redis.storage.control import DEFAULT_POOL
 from zaqar_redis.storage.move.mover import Mover
@@ -54,6 +55,7 @@ class Rebalancer:
         #: set when pools have changed, or may have
         self._pools_changed = asyncio.Event()
         router.move_listeners.append(self._on_change)
+        metrics.MOVES_RUNNING.set(0)
 
     async def wait(self, seconds: float) -> None:
         """Waits until *seconds* have passed, or pools have changed."""
@@ -208,14 +210,21 @@ class Rebalancer:
             target = await where(placed)
             if target is None:
                 return None
-            return await self._mover.move(placed.project, placed.queue, placed.pool, target)
+            metrics.MOVES_RUNNING.set(1)
+            count = await self._mover.move(placed.project, placed.queue, placed.pool, target)
         except (
             errors.CannotMove,
             errors.NoSuchPool,
             errors.QueueNotInPool,
             errors.Unavailable,
         ) as why:
+            metrics.MOVES.add("failed")
             return why
+        finally:
+            metrics.MOVES_RUNNING.set(0)
+        metrics.MOVES.add("done")
+        metrics.MOVED.total += count
+        return count
 
     async def _other_pool(self, placed: CatalogueEntry) -> str:
         flavor = await self._flavor(placed) or ""

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Metrics of a running service, as Prometheus reads them."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator, Mapping
+
+import httpx
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.support import servers
+
+
+class Scraper:
+    """Reads the port for metrics."""
+
+    def __init__(self, port: int) -> None:
+        self.url = f"http://127.0.0.1:{port}/metrics"
+        #: seconds of the slowest scrape
+        self.slowest = 0.0
+
+    def text(self) -> str:
+        began = time.monotonic()
+        answer = httpx.get(self.url, timeout=30)
+        self.slowest = max(self.slowest, time.monotonic() - began)
+        answer.raise_for_status()
+        return answer.text
+
+    def samples(self) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+        """Returns all values, by name and labels."""
+        return {
+            (sample.name, frozenset(sample.labels.items())): sample.value
+            for family in text_string_to_metric_families(self.text())
+            for sample in family.samples
+        }
+
+    def value(self, name: str, **labels: str) -> float:
+        """Returns the sum of all values of ``zaqar_redis_NAME`` that have these labels."""
+        wanted = set(labels.items())
+        return sum(
+            value
+            for (found, its_labels), value in self.samples().items()
+            if found == f"zaqar_redis_{name}" and wanted <= its_labels
+        )
+
+    def wait_for(self, name: str, expected: float, **labels: str) -> None:
+        """Waits until the sum is as expected: workers report once a second."""
+        servers.wait_for(
+            lambda: self.value(name, **labels) == expected, f"{name} {labels} to be {expected}"
+        )
+
+
+@contextlib.contextmanager
+def measured_service(
+    uri: str, *words: str, workers: int = 2, options: Mapping[str, Mapping[str, object]] = {}
+) -> Iterator[tuple[servers.RunningService, Scraper]]:
+    """Runs a service with metrics."""
+    port = servers.free_port()
+    given = {**options, "metrics": {"port": port, **options.get("metrics", {})}}
+    with servers.service(uri, *words, workers=workers, options=given) as service:
+        yield service, Scraper(port)

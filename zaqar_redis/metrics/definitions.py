@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All metrics of the service; doc/metrics.md is made from this table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from zaqar_redis.metrics.values import (
+    Counter,
+    DurationHistogram,
+    Gauge,
+    Histogram,
+    Metric,
+    Snapshot,
+    StoredCounter,
+)
+
+_OF_QUEUE = ("project", "queue")
+
+# Requests
+
+HTTP_REQUESTS = Counter("http_requests", "Requests answered.", ("method", "route", "status"))
+HTTP_DURATIONS = DurationHistogram(
+    "http_request_duration_seconds",
+    "Time from a whole request to its answer, long polls included; of the routes for messages and "
+    "claims a sample.",
+    ("method", "route", "status"),
+)
+HTTP_CONNECTIONS = Gauge("http_connections", "Open connections, sockets not included.")
+HTTP_REJECTED = Counter(
+    "http_connections_rejected",
+    "Connections ended for what came before a request was complete: 400 is no HTTP, 408 too slow, "
+    "431 too long a head, 503 too many connections.",
+    ("status",),
+    known=("400", "408", "431", "503"),
+)
+LONG_POLLS = Gauge("long_polls_waiting", "Requests that wait for messages.")
+AUTH_REFUSED = Counter(
+    "auth_refusals",
+    "Requests and actions refused for who sends them: unauthenticated is 401, forbidden 403.",
+    ("reason",),
+    known=("unauthenticated", "forbidden"),
+)
+QUOTA_REFUSED = Counter(
+    "quota_refusals",
+    "Requests and sockets refused by a quota, by the quota.",
+    ("quota",),
+    known=("requests", "queues", "messages", "bytes", "sockets"),
+)
+
+# Messages
+
+POSTED = Counter("messages_posted", "Messages posted through this service.")
+CLAIMED = Counter("messages_claimed", "Messages claimed or popped through this service.")
+CLAIMS = Counter("claims", "Claims granted, and pops that found messages.")
+
+# Stores
+
+STORE_UP = Gauge(
+    "store_up",
+    "1 if the worker is connected to the store, 0 if not.",
+    ("store",),
+    per_worker=True,
+    least=True,
+)
+STORE_LOST = Counter(
+    "store_connections_lost",
+    "Connections to a store that were lost, and attempts to connect that failed.",
+    ("store",),
+)
+STORE_IN_FLIGHT = Gauge("store_commands_in_flight", "Commands without an answer yet.", ("store",))
+STORE_CALLS = DurationHistogram(
+    "store_call_duration_seconds",
+    "Time from the write of a command to its reply, by script or command; a sample.",
+    ("store", "verb"),
+)
+STORE_BATCH = Histogram(
+    "store_batch_commands",
+    "Commands that left in one write; a sample.",
+    ("store",),
+    buckets=(1, 2, 4, 8, 16, 32, 64, 128, 256, 512),
+)
+
+# Channels and sockets
+
+SOCKETS = Gauge(
+    "websocket_connections",
+    "Open connections: channels (WebSocket, SSE and HTTP streams), and the WebSocket API.",
+    ("api",),
+)
+SUBSCRIPTIONS = Gauge("channel_subscriptions", "Subscriptions of clients to channels.")
+PUBLICATIONS = Counter("channel_publications", "Publications accepted by this service.")
+DELIVERIES = Counter(
+    "channel_deliveries", "Publications given to subscribers, one for each of them."
+)
+RECOVERIES = Counter(
+    "channel_recoveries",
+    "Subscriptions that asked for what they had missed: recovered if all of it was there.",
+    ("outcome",),
+    known=("recovered", "lost"),
+)
+
+# Moves
+
+MOVES_RUNNING = Gauge("moves_running", "Queues that are being moved to another pool.")
+MOVES = Counter("moves", "Moves that have ended.", ("outcome",), known=("done", "failed"))
+MOVED = Counter("moved_messages", "Messages in queues that have moved.")
+
+# Processes
+
+LOG_EVENTS = Counter(
+    "log_events",
+    "Lines written to the log, those of gunicorn and uvicorn included.",
+    ("level",),
+    known=("debug", "info", "warning", "error", "critical"),
+)
+LOOP_LAG = Histogram(
+    "event_loop_lag_seconds",
+    "How much later than wanted the event loop runs a timer, ten times a second.",
+    buckets=(0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5),
+)
+WORKER_CPU = Counter("worker_cpu_seconds", "CPU time, of user and system.", per_worker=True)
+WORKER_MEMORY = Gauge("worker_resident_memory_bytes", "Resident memory.", per_worker=True)
+WORKER_FILES = Gauge("worker_open_fds", "Open file descriptors.", per_worker=True)
+WORKER_FILES_MAX = Gauge(
+    "worker_max_fds", "Most file descriptors that it may have.", per_worker=True
+)
+WORKER_AGE = Gauge(
+    "worker_report_age_seconds",
+    "Seconds since the worker reported last, which it does each second unless it is stuck.",
+    per_worker=True,
+)
+WORKERS = Gauge("workers", "Workers.")
+WORKER_EXITS = Counter("worker_exits", "Workers that have ended, for whatever reason.")
+BUILD = Gauge("build_info", "1; the labels say what runs.", ("version", "python"))
+
+# Chosen queues
+
+QUEUE_MESSAGES = Gauge(
+    "queue_messages",
+    "Messages in the queue: free (can be claimed now), claimed, delayed.",
+    (*_OF_QUEUE, "state"),
+)
+QUEUE_OLDEST = Gauge(
+    "queue_oldest_message_age_seconds", "Age of the oldest message; 0 if there is none.", _OF_QUEUE
+)
+QUEUE_COUNTERS = {
+    "posted": StoredCounter("queue_posted", "Messages posted, by whichever service.", _OF_QUEUE),
+    "claimed": StoredCounter("queue_claimed", "Messages claimed or popped.", _OF_QUEUE),
+    "released": StoredCounter(
+        "queue_released", "Messages released by their claim, or whose claim expired.", _OF_QUEUE
+    ),
+    "deleted": StoredCounter("queue_deleted", "Messages deleted.", _OF_QUEUE),
+    "expired": StoredCounter("queue_expired", "Messages whose lifetime has ended.", _OF_QUEUE),
+    "purged": StoredCounter("queue_purged", "Messages deleted by a purge.", _OF_QUEUE),
+    "dead_lettered": StoredCounter(
+        "queue_dead_lettered", "Messages sent to the dead-letter queue.", _OF_QUEUE
+    ),
+}
+QUEUES_OMITTED = Gauge(
+    "queues_omitted", "Queues that match the option queues, but are more than queues_max."
+)
+QUEUES_READ = Gauge(
+    "queues_read_timestamp_seconds", "When the chosen queues were read last, as Unix time."
+)
+
+
+def _defined(found: Iterable[object]) -> dict[str, Metric]:
+    return {metric.name: metric for metric in found if isinstance(metric, Metric)}
+
+
+#: All of them, by name.
+METRICS = _defined([*globals().values(), *QUEUE_COUNTERS.values()])
+
+
+def reset() -> None:
+    """Forgets everything: what a process counted before it became a worker is not the worker's."""
+    for metric in METRICS.values():
+        metric.reset()
+
+
+def snapshot() -> Snapshot:
+    """Returns what this process has counted."""
+    return {name: [*metric.rows()] for name, metric in METRICS.items()}
