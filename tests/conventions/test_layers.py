@@ -12,7 +12,7 @@ from tests.conventions.files import modules
 
 #: Packages by layer, the lowest first. A package may use its own and those of lower layers.
 LAYERS = (
-    ("records", "rules", "errors", "clock", "runner"),
+    ("records", "figures", "rules", "errors", "clock", "runner"),
     ("keyspace", "auth"),
     ("storage", "realtime"),
     ("service",),
@@ -31,7 +31,11 @@ INNER = {
         ("source",),
         ("jobs",),
     ),
-    "storage": (("contract", "control", "transfer", "load"), ("redis",), ("move", "pools")),
+    "storage": (
+        ("contract", "control", "figures", "transfer", "load"),
+        ("redis",),
+        ("move", "pools"),
+    ),
 }
 
 #: Library -> packages that may import it; a name that ends with a dot includes its modules.

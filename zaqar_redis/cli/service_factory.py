@@ -46,6 +46,7 @@ from zaqar_redis.realtime.engines.redis import RedisEngine
 from zaqar_redis.realtime.engines.sharded import ShardedEngine
 from zaqar_redis.realtime.node.queue_channels import QueueChannels
 from zaqar_redis.realtime.session.context import SessionSettings
+from zaqar_redis.service.queue_history import HistorySettings
 from zaqar_redis.service.quotas import QuotaSettings
 from zaqar_redis.storage import pools
 from zaqar_redis.storage.contract import Driver
@@ -231,4 +232,7 @@ def settings(conf: cfg.ConfigOpts) -> ApiSettings:
     quota = configuration.settings(conf, QuotaSettings)
     websocket = configuration.settings(conf, WebSocketSettings)
     api = configuration.settings(conf, ApiSettings)
-    return msgspec.structs.replace(api, limits=limits, quota=quota, websocket=websocket)
+    history = configuration.settings(conf, HistorySettings)
+    return msgspec.structs.replace(
+        api, limits=limits, quota=quota, websocket=websocket, history=history
+    )

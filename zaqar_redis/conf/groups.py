@@ -20,6 +20,7 @@ from zaqar_redis.auth.tokens import TokenSettings
 from zaqar_redis.keyspace.batch import BatchSettings
 from zaqar_redis.realtime.session.context import SessionSettings
 from zaqar_redis.realtime.session.namespaces import ChannelOptions
+from zaqar_redis.service.queue_history import HistorySettings
 from zaqar_redis.service.quotas import QuotaSettings
 from zaqar_redis.storage.pools.retry import RetryPolicy
 
@@ -144,6 +145,7 @@ GROUPS: Mapping[str | None, Sequence[tuple[type[Struct], tuple[str, ...]]]] = {
         (ApiSettings, ("message_encryption_key", "max_waiting")),
     ),
     "quota": ((QuotaSettings, ()),),
+    "history": ((HistorySettings, ()),),
     "signed_url": ((ApiSettings, ("secret_key",)),),
     CHANNELS: (
         (ChannelsSettings, ()),

@@ -33,6 +33,7 @@ from zaqar_redis.records import (
     Subscription,
     Topic,
 )
+from zaqar_redis.storage.figures import StoreFigures
 from zaqar_redis.storage.transfer import Transfer
 
 
@@ -409,6 +410,10 @@ class Driver(Store, Protocol):
     @property
     def checker(self) -> Checker | None:
         """None: the content of the store cannot be checked."""
+
+    @property
+    def figures(self) -> StoreFigures | None:
+        """None: operators cannot watch the store, or only those that it consists of."""
 
     @property
     def ownership(self) -> Ownership | None:

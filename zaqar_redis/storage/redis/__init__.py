@@ -12,6 +12,7 @@ from zaqar_redis.storage.contract import PostDeadLetter
 from zaqar_redis.storage.redis.checker import RedisChecker
 from zaqar_redis.storage.redis.claims import RedisClaims
 from zaqar_redis.storage.redis.feed import RedisFeed
+from zaqar_redis.storage.redis.figures import RedisFigures
 from zaqar_redis.storage.redis.live import RedisLive
 from zaqar_redis.storage.redis.messages import RedisMessages
 from zaqar_redis.storage.redis.ownership import RedisOwnership
@@ -38,6 +39,7 @@ class RedisDriver:
         self.transfer = RedisTransfer(client)
         self.ownership = RedisOwnership(client, self.queues)
         self.checker = RedisChecker(client, self.queues, now)
+        self.figures = RedisFigures(client, now)
 
     def route_dead_letters(self, dead_letter: PostDeadLetter) -> None:
         self.messages.dead_letter_route = self.claims.dead_letter_route = dead_letter
