@@ -24,7 +24,7 @@ from zaqar_redis.storage.control import DEFAULT_POOL
 
 LOG = logging.getLogger(__name__)
 
-#: Most queues of a project that are read: some 70 MB.
+#: Most queues of a project that are read: some 50 MB.
 _QUEUES_MAX = 100_000
 #: Most projects that are watched at once; who has not been looked at for longest gives way.
 _PROJECTS_MAX = 16

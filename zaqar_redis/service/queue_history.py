@@ -52,8 +52,8 @@ class HistorySettings(Struct, frozen=True):
     queues_max: Annotated[
         int,
         Meta(ge=1, le=100_000),
-        "Maximum number of queues that get a point at a time: the busiest ones. A busy queue takes "
-        "some 60 KB a day, so this bounds the memory of all histories.",
+        "Maximum number of queues that get a point at a time: the busiest ones. A queue that is "
+        "busy all the time takes some 90 KB a day, so this bounds the memory of all histories.",
     ] = 1000
     stuck_after: Annotated[
         int,
