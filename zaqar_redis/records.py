@@ -122,6 +122,22 @@ class Page(Record, Generic[Item], frozen=True):
     next_visible_ms: int | None = None
 
 
+class MessageCounters(Record, frozen=True):
+    """What has happened to the messages of a queue since it was created."""
+
+    posted: int = 0
+    #: by claims; each time counts
+    claimed: int = 0
+    #: claimable again, since their claim was deleted or expired; each time counts
+    released: int = 0
+    #: by id or popped
+    deleted: int = 0
+    expired: int = 0
+    purged: int = 0
+    #: moved to the dead-letter queue
+    dead_lettered: int = 0
+
+
 class Stats(Record, frozen=True):
     total: int = 0
     claimed: int = 0
@@ -129,6 +145,9 @@ class Stats(Record, frozen=True):
     newest: Message | None = None
     #: how many idempotency keys are stored
     idempotency_records: int = 0
+    #: of those that are not claimed
+    delayed: int = 0
+    counters: MessageCounters = MessageCounters()
 
     @property
     def free(self) -> int:

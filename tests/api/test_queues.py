@@ -195,6 +195,15 @@ def test_stats(api: ZaqarTestClient) -> None:
     assert api.follow(found["oldest"]["href"]).json()["body"] == 1
 
 
+def test_detailed_stats_have_delayed_messages_and_counters(api: ZaqarTestClient) -> None:
+    api.post("q", {"body": 1}, {"body": 2, "delay": 60})
+    assert set(api.get("/queues/q/stats").json()) == {"messages"}
+    detailed = api.get("/queues/q/stats?detailed=true").json()
+    assert detailed["messages"]["delayed"] == 1
+    names = ("posted", "claimed", "released", "deleted", "expired", "purged", "dead_lettered")
+    assert detailed["counters"] == {**dict.fromkeys(names, 0), "posted": 2}
+
+
 @pytest.mark.parametrize(
     "content", [b"", b"{}", b'{"resource_types": ["messages"]}', b'{"resource_types": []}']
 )

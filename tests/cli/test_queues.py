@@ -31,6 +31,8 @@ def test_messages_are_posted_listed_claimed_and_released(shell: CommandLine) -> 
     assert (stats["free"], stats["claimed"], stats["total"]) == (1, 1, 2)
     assert stats["idempotency_records"] == 0
     shell.done("claim", "release", "orders", held["claim"])
+    stats = shell.shown("queue", "stats", "orders")
+    assert (stats["posted_total"], stats["claimed_total"], stats["released_total"]) == (2, 1, 1)
     assert len(shell.shown("message", "list", "orders")) == 2
     assert shell.shown("claim", "create", "nothing") == []
 

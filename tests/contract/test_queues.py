@@ -7,9 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.support.stores import ContractStore, names
-from zaqar_redis.records import Queue, QueueSize, Stats
+from zaqar_redis.records import MessageCounters, Queue, QueueSize, Stats
 
 #: Pairs of (project, queue) that are easily confused.
 LOOKALIKES = [
@@ -213,7 +214,45 @@ def test_statistics_ignore_expired_messages_and_claims(store: ContractStore) -> 
     store.clock.tick(61)
     assert (store.stats().total, store.stats().claimed) == (350, 0)
     store.clock.tick(600)
-    assert store.stats() == Stats()
+    assert store.stats() == Stats(
+        counters=MessageCounters(posted=700, claimed=400, released=400, expired=700)
+    )
+
+
+def test_counters_tell_where_messages_went(store: ContractStore) -> None:
+    store.create(_max_claim_count=1, _dead_letter_queue="dead")
+    ids = store.post("deleted", "popped", "acknowledged").ids
+    store.delete(ids[0])
+    assert store.pop(limit=1) == ["popped"]
+    claim = store.claim()
+    store.delete(ids[2], claims=[claim.claim_id])
+    assert store.stats().counters == MessageCounters(posted=3, claimed=1, deleted=3)
+    store.post("expires", ttl=60)
+    store.post("released", "lapsed", ttl=600)
+    store.clock.tick(60)
+    store.release(store.claim(limit=1).claim_id)
+    store.claim(limit=1, ttl=60)
+    store.clock.tick(60)
+    # Both were claimed as often as they may be: asking for more moves them.
+    assert store.claim().messages == ()
+    expected = MessageCounters(
+        posted=6, claimed=3, released=2, deleted=3, expired=1, dead_lettered=2
+    )
+    assert store.stats().counters == expected
+    store.post("purged", "purged")
+    store.run(store.driver.queues.purge(store.project, "q"))
+    assert store.stats().counters == replace(expected, posted=8, purged=2)
+    assert store.stats("dead").counters == MessageCounters(posted=2)
+    store.run(store.driver.queues.delete(store.project, "q"))
+    assert store.stats().counters == MessageCounters()
+
+
+def test_statistics_count_delayed_messages(store: ContractStore) -> None:
+    store.create(_default_message_delay=30)
+    store.post("a", "b")
+    assert (store.stats().delayed, store.stats().free) == (2, 2)
+    store.clock.tick(30)
+    assert (store.stats().delayed, store.stats().free) == (0, 2)
 
 
 def test_purge_leaves_the_queue_and_its_metadata(store: ContractStore) -> None:
@@ -221,7 +260,7 @@ def test_purge_leaves_the_queue_and_its_metadata(store: ContractStore) -> None:
     first, *_ = store.post("a", "b", ttl=None).ids
     claim = store.claim(limit=1).claim_id
     store.run(store.driver.queues.purge(store.project, "q"))
-    assert store.stats() == Stats()
+    assert store.stats() == Stats(counters=MessageCounters(posted=2, claimed=1, purged=2))
     assert store.held(claim) is None
     assert store.existing_queue().metadata == {"color": "red", "_default_message_ttl": 120}
     store.post("c", ttl=None)

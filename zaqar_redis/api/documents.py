@@ -154,12 +154,18 @@ def claimed(queue: str, record: Claim) -> bytes:
     return encode(schemas.ClaimOut(record.age, record.ttl, _messages(queue, record.messages), href))
 
 
-def stats(queue: str, record: Stats) -> bytes:
+def stats(queue: str, record: Stats, detailed: bool) -> bytes:
     counts = schemas.CountsOut(record.claimed, record.free, record.total)
     if record.oldest is not None and record.newest is not None:
         counts.oldest, counts.newest = _end(queue, record.oldest), _end(queue, record.newest)
     # Stock's clients neither know nor create idempotency records.
-    return encode(schemas.StatsOut(counts, record.idempotency_records or msgspec.UNSET))
+    document = schemas.StatsOut(counts, record.idempotency_records or msgspec.UNSET)
+    if detailed:
+        counts.delayed = record.delayed
+        document.counters = msgspec.convert(
+            record.counters, schemas.CountersOut, from_attributes=True
+        )
+    return encode(document)
 
 
 def _end(queue: str, end: Message) -> schemas.EndOut:

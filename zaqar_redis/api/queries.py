@@ -40,6 +40,10 @@ class DetailsQuery(Struct, frozen=True, kw_only=True):
     detailed: _Detailed = None
 
 
+class StatsQuery(Struct, frozen=True, kw_only=True):
+    detailed: Annotated[bool | None, about("Delayed messages and counters too.")] = None
+
+
 class PageQuery(Struct, frozen=True, kw_only=True):
     marker: _Marker = None
     limit: Annotated[int | None, about(_LIMIT, **_QUEUES)] = None

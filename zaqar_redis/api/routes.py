@@ -177,7 +177,14 @@ def rest_routes(handlers: HandlerSet, limits: rules.Limits, admin: bool) -> list
         get(queue, queues.get, "queues:get", answers=shown, hot=True),
         patch(queue, queues.patch, "queues:update", body=changes, answers=shown, problems=refused),
         delete(queue, queues.delete, "queues:delete", hot=True),
-        get(f"{queue}/stats", queues.stats, "queues:stats", answers=counted, hot=True),
+        get(
+            f"{queue}/stats",
+            queues.stats,
+            "queues:stats",
+            query=queries.StatsQuery,
+            answers=counted,
+            hot=True,
+        ),
         post(f"{queue}/purge", queues.purge, "queues:purge", body=purge),
         post(
             f"{queue}/share",

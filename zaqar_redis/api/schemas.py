@@ -276,6 +276,17 @@ class CountsOut(Document):
     total: Count
     oldest: EndOut | UnsetType = UNSET
     newest: EndOut | UnsetType = UNSET
+    delayed: Annotated[Count | UnsetType, about("Of the free ones; with `detailed`.")] = UNSET
+
+
+class CountersOut(Document):
+    posted: Count
+    claimed: Annotated[Count, about("By claims; each time counts.")]
+    released: Annotated[Count, about("Their claim was deleted or expired; each time counts.")]
+    deleted: Annotated[Count, about("By id or popped.")]
+    expired: Count
+    purged: Count
+    dead_lettered: Annotated[Count, about("Moved to the dead-letter queue.")]
 
 
 class StatsOut(Document):
@@ -284,6 +295,9 @@ class StatsOut(Document):
     ]
     idempotency_records: Annotated[
         _PositiveCount | UnsetType, about("Stored keys; absent if there are none.")
+    ] = UNSET
+    counters: Annotated[
+        CountersOut | UnsetType, about("Since the queue was created; with `detailed`.")
     ] = UNSET
 
 

@@ -75,19 +75,23 @@ class ShowQueue(QueueCommand, ShowResource):
 
 
 class ShowQueueStats(QueueCommand, ShowOne):
-    """Show how many messages a queue has, and the ages of the oldest and the newest.
+    """Show how many messages a queue has, their ages, and what has happened to them.
+
+    Ages are in seconds; what ends in _total counts since the queue was created.
 
     Example: zaqar-redis queue stats orders
     """
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, Row]:
         with self.open_api(parsed_args) as api:
-            document = api.request("GET", f"{self.path(parsed_args)}/stats")
+            document = api.request("GET", f"{self.path(parsed_args)}/stats", detailed="true")
         stats = document["messages"]
         shown = {
-            **{name: stats[name] for name in ("free", "claimed", "total")},
+            # Services of the version before have neither delayed messages nor counters.
+            **{name: stats.get(name) for name in ("free", "claimed", "delayed", "total")},
             **{f"{end}_age": stats.get(end, {}).get("age") for end in ("oldest", "newest")},
             "idempotency_records": document.get("idempotency_records", 0),
+            **{f"{name}_total": count for name, count in document.get("counters", {}).items()},
         }
         return tuple(shown), tuple(shown.values())
 

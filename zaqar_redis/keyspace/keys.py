@@ -72,7 +72,7 @@ class QueueKeys(SentKeys):
         of_queue = entry(project, queue)
         name = f"{{{of_queue.decode()}}}"
         tag = f"zr:{name}"
-        #: hash: epoch, created, metadata, rank (the last one given), settings
+        #: hash: epoch, created, metadata, rank (the last one given), settings, counters
         self.queue = tag.encode()
         #: zset: every message, by rank
         self.messages = f"{tag}:messages".encode()

@@ -7,7 +7,7 @@ from typing import Any
 
 from zaqar_redis.api import documents
 from zaqar_redis.api.exchange import DONE, Answer, Request
-from zaqar_redis.api.queries import QueueListQuery
+from zaqar_redis.api.queries import QueueListQuery, StatsQuery
 from zaqar_redis.api.schemas import PurgeIn, ShareIn
 from zaqar_redis.auth.policy import PolicyEnforcer
 from zaqar_redis.auth.signed_urls import UrlSigner
@@ -103,9 +103,10 @@ class QueueHandlers(ComposedVerbs):
         return DONE
 
     @verb
-    def stats(self, request: Request[None, None], queue: str) -> Steps[Answer]:
+    def stats(self, request: Request[StatsQuery, None], queue: str) -> Steps[Answer]:
         """Counts a queue's messages."""
-        return Answer(documents.stats(queue, (yield self._queues.stats(request.project, queue))))
+        found = yield self._queues.stats(request.project, queue)
+        return Answer(documents.stats(queue, found, bool(request.query.detailed)))
 
     @verb
     def purge(self, request: Request[None, PurgeIn], queue: str) -> Steps[Answer]:

@@ -34,5 +34,6 @@ if taken > 0 then
     redis.call('ZADD', leases, lease, claim)
     redis.call('HSET', claims, claim, ttl .. ' ' .. table.concat(ranks, ' '))
     soonest = math.min(soonest, ends)
+    redis.call('HINCRBY', queue, 'claimed', taken)
 end
 --#include return_taken

@@ -16,6 +16,7 @@ end
 redis.call('ZREM', leases, claim)
 redis.call('HDEL', claims, claim)
 if #ranks > 0 then
+    redis.call('HINCRBY', queue, 'released', #ranks)
     redis.call('PUBLISH', queue .. ':feed', #ranks)
 end
 return #ranks

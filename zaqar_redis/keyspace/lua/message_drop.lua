@@ -1,5 +1,5 @@
 -- Delete the messages that an internal claim holds: dead letters already moved.
---#keys @message move_lock
+--#keys queue @message move_lock
 --#args dead_letter_claim rest...
 -- rest: ranks
 --#include move_lock forget hold
@@ -10,4 +10,8 @@ for place = rest, #ARGV do
         ranks[#ranks + 1] = ARGV[place]
     end
 end
-return forget(ranks)
+local count = forget(ranks)
+if count > 0 then
+    redis.call('HINCRBY', queue, 'dead_lettered', count)
+end
+return count

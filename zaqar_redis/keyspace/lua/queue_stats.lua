@@ -1,8 +1,9 @@
 -- Count a queue's messages, and read the oldest and the newest.
 --
--- Returns {now, epoch, total, claimed, idempotency records, then rank, envelope and hold
--- (or false) of the oldest and of the newest}; {now, false} when there is no such queue;
--- {now, epoch} when more must be settled first: call again.
+-- Returns {now, epoch, total, claimed, delayed, idempotency records, last rank, the counters
+-- (false: 0), then rank, envelope and hold (or false) of the oldest and of the newest;
+-- {now, false} when there is no such queue; {now, epoch} when more must be settled first: call
+-- again.
 --#keys queue @message claims leases move_lock idempotency idempotency_old
 --#args now:number
 --#include move_lock now settle
@@ -21,7 +22,10 @@ for _, generation in ipairs({idempotency, idempotency_old}) do
         records = records + redis.call('HLEN', generation) - 2  -- two fields are its times
     end
 end
-local answer = {now, epoch, redis.call('ZCARD', messages), redis.call('ZCARD', claimed), records}
+local counters = redis.call('HMGET', queue, 'rank', 'claimed', 'released', 'expired', 'purged',
+    'dead_lettered')
+local answer = {now, epoch, redis.call('ZCARD', messages), redis.call('ZCARD', claimed),
+    redis.call('ZCARD', delayed), records, unpack(counters)}
 for _, range in ipairs({'ZRANGE', 'ZREVRANGE'}) do
     local rank = redis.call(range, messages, 0, 0)[1]
     if rank then

@@ -19,8 +19,13 @@ end
 -- left in leases: who reads that set compares with now.
 local function settle()
     local old = redis.call('ZRANGEBYSCORE', expiry, '-inf', now, 'LIMIT', 0, SETTLE)
-    forget(old)
+    if #old > 0 then
+        redis.call('HINCRBY', queue, 'expired', forget(old))
+    end
     local begun, freed = release_due(delayed), release_due(claimed)
+    if freed > 0 then
+        redis.call('HINCRBY', queue, 'released', freed)
+    end
     local expired = redis.call('ZRANGEBYSCORE', leases, '-inf', now, 'LIMIT', 0, SETTLE)
     if #expired > 0 then
         redis.call('ZREM', leases, unpack(expired))
