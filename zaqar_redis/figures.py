@@ -10,7 +10,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from zaqar_redis.records import Record
+from zaqar_redis.records import MessageCounters, Record
 
 #: How urgent an alarm is, the most urgent first.
 Severity = Literal["critical", "warning", "info"]
@@ -38,14 +38,7 @@ class QueueFigures(Record, frozen=True):
     held_since: int = 0
     #: where dead letters go; empty: nowhere
     dead_letter_queue: str = ""
-    # Since the queue was created; the names are those of `records.MessageCounters`.
-    posted: int = 0
-    claims: int = 0
-    released: int = 0
-    deleted: int = 0
-    expired: int = 0
-    purged: int = 0
-    dead_lettered: int = 0
+    counters: MessageCounters = MessageCounters()
 
     @property
     def free(self) -> int:
@@ -67,6 +60,7 @@ class HistoryPoint(Record, frozen=True, array_like=True):
     #: when the oldest message was created; 0: there is none
     oldest: int
     posted: int
+    #: `MessageCounters.claimed`
     claims: int
     released: int
     deleted: int

@@ -270,9 +270,10 @@ def _row(store: str, figures: QueueFigures, before: QueueRow | None) -> QueueRow
     # A queue that was created again counts from zero.
     if known is not None and known.epoch == figures.epoch and known.at < figures.at:
         seconds = (figures.at - known.at) / 1000
-        row.posted = max(0, figures.posted - known.posted) / seconds
-        row.claimed_rate = max(0, figures.claims - known.claims) / seconds
-        row.deleted = max(0, figures.deleted - known.deleted) / seconds
+        now, then = figures.counters, known.counters
+        row.posted = max(0, now.posted - then.posted) / seconds
+        row.claimed_rate = max(0, now.claimed - then.claimed) / seconds
+        row.deleted = max(0, now.deleted - then.deleted) / seconds
     return row
 
 

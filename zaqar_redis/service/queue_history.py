@@ -96,14 +96,20 @@ _COUNTERS = ("posted", "claims", "released", "deleted", "expired", "purged", "de
 
 
 def point(figures: QueueFigures) -> HistoryPoint:
-    counters = {name: getattr(figures, name) for name in _COUNTERS}
+    of = figures.counters
     return HistoryPoint(
-        figures.at // 1000,
-        figures.free,
-        figures.claimed,
-        figures.delayed,
-        figures.oldest // 1000,
-        **counters,
+        at=figures.at // 1000,
+        free=figures.free,
+        claimed=figures.claimed,
+        delayed=figures.delayed,
+        oldest=figures.oldest // 1000,
+        posted=of.posted,
+        claims=of.claimed,
+        released=of.released,
+        deleted=of.deleted,
+        expired=of.expired,
+        purged=of.purged,
+        dead_lettered=of.dead_lettered,
     )
 
 
@@ -226,12 +232,12 @@ class HistoryService:
         busiest: list[_Changed],
     ) -> None:
         self._alarms.add(project, figures)
-        if not figures.posted:
+        if not figures.counters.posted:
             return  # it never had a message
         queue, now = (project, figures.name), point(figures)
         if queue in last:
             return  # it moves, and was read in the other store
-        total = figures.posted + figures.claims + figures.deleted
+        total = now.posted + now.claims + now.deleted
         state = hash(msgspec.structs.astuple(now)[1:])
         before = self._last.get(queue)
         if before is None or before[0] != state:

@@ -22,6 +22,7 @@ from zaqar_redis.figures import Alarm
 from zaqar_redis.realtime.node.control import ConnectionFilter, ConnectionReport, NodeReport
 from zaqar_redis.realtime.protocol.codes import CommandRejected
 from zaqar_redis.realtime.session.namespaces import Namespaces
+from zaqar_redis.records import MessageCounters
 from zaqar_redis.service.overview import PATIENCE, OperatorServices
 from zaqar_redis.service.queue_figures import (
     QueueFilter,
@@ -82,7 +83,7 @@ class _QueueOut(Struct):
     dead_letter_queue: str | None
     is_dead_letter_queue: bool
     created_at: float
-    counters: dict[str, int]
+    counters: MessageCounters
 
 
 def _queue(row: QueueRow) -> _QueueOut:
@@ -102,15 +103,7 @@ def _queue(row: QueueRow) -> _QueueOut:
         of.dead_letter_queue or None,
         row.is_dead_letter_queue,
         of.created / 1000,
-        {
-            "posted": of.posted,
-            "claimed": of.claims,
-            "released": of.released,
-            "deleted": of.deleted,
-            "expired": of.expired,
-            "purged": of.purged,
-            "dead_lettered": of.dead_lettered,
-        },
+        of.counters,
     )
 
 

@@ -6,11 +6,14 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from zaqar_redis.clock import Clock
 from zaqar_redis.figures import QueueFigures, StoreStatus
 from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.client import CommandRefused
 from zaqar_redis.keyspace.script import RedisCommand, Script, Steps, verb
+from zaqar_redis.storage.redis import decoding
 
 _FIGURES = Script("queue_figures")
 #: Keys that Redis reads in one SCAN: a millisecond or so.
@@ -75,9 +78,10 @@ def _figures(
     delayed: int,
     *rest: bytes | None,
 ) -> QueueFigures:
-    posted, claims, released, expired, purged, dead_lettered = (int(n or 0) for n in rest[:6])
-    expired += not_swept
-    oldest, holder, held_since = (*rest[6:], None, None, None)[:3]
+    counters = decoding.counters(total + not_swept, rest[: decoding.COUNTERS])
+    if not_swept:
+        counters = replace(counters, expired=counters.expired + not_swept)
+    oldest, holder, held_since = (*rest[decoding.COUNTERS :], None, None, None)[:3]
     return QueueFigures(
         name=name,
         at=now,
@@ -90,14 +94,7 @@ def _figures(
         holder=(holder or b"").decode(),
         held_since=int(held_since or 0),
         dead_letter_queue=(dead_letter_queue or b"").decode(),
-        posted=posted,
-        claims=claims,
-        released=released,
-        # Not counted: all that are gone and went no other way.
-        deleted=max(0, posted - total - expired - purged - dead_lettered),
-        expired=expired,
-        purged=purged,
-        dead_lettered=dead_lettered,
+        counters=counters,
     )
 
 
