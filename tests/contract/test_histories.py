@@ -88,6 +88,22 @@ def test_history_goes_up_to_now(pooled: PooledContractStore) -> None:
     assert [each.posted for each in read(pooled, history)] == [0, 1]
 
 
+def test_history_of_the_last_hours_begins_with_what_was_before(pooled: PooledContractStore) -> None:
+    history = service(pooled, interval=900)
+    pooled.post("a", ttl=86_400)
+    sample(pooled, history, 900)
+    for _ in range(8):
+        sample(pooled, history, 900)
+    pooled.post("b")
+    sample(pooled, history, 900)
+    found = pooled.run(history.read(pooled.project, "q", 1))
+    assert [(each.at - found[0].at, each.total, each.posted) for each in found] == [
+        (0, 1, 0),
+        (2700, 1, 0),
+        (3600, 2, 1),
+    ]
+
+
 def test_another_process_goes_on_where_the_last_one_stopped(pooled: PooledContractStore) -> None:
     pooled.post("a")
     sample(pooled, service(pooled))

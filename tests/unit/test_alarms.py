@@ -143,6 +143,14 @@ def test_nodes_in_trouble_raise_alarms() -> None:
     ]
 
 
+def test_store_that_this_node_cannot_reach_either_is_no_alarm_about_nodes() -> None:
+    alone = replace(NODE, unavailable=["default", "p1"])
+    assert [alarm.text for alarm in node_alarms([alone], [], {"p1"})] == [
+        "Node host_1 cannot reach the store default."
+    ]
+    assert list(node_alarms([alone], [], {"default", "p1"})) == []
+
+
 def test_most_urgent_alarms_come_first() -> None:
     alarms = [
         Alarm(severity, "", "", "") for severity in ("info", "critical", "warning", "critical")

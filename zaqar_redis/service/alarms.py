@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from zaqar_redis.figures import SEVERITIES, Alarm, Severity, StoreStatus
 from zaqar_redis.realtime.node.control import NodeReport
@@ -133,13 +133,16 @@ def _memory_alarms(status: StoreStatus) -> Iterator[tuple[Severity, str, str]]:
 
 
 def node_alarms(
-    nodes: Sequence[NodeReport], missing: Sequence[tuple[str, float]]
+    nodes: Sequence[NodeReport], missing: Sequence[tuple[str, float]], away: Collection[str] = ()
 ) -> Iterator[Alarm]:
-    """*missing*: names of nodes that do not answer any more, and seconds since they did."""
+    """*missing*: names of nodes that do not answer any more, and seconds since they did.
+
+    *away*: stores that this node cannot reach either: they have an alarm of their own.
+    """
     for node in nodes:
         subject = f"node {node.name}"
-        if node.unavailable:
-            stores = ", ".join(node.unavailable)
+        stores = ", ".join(name for name in node.unavailable if name not in away)
+        if stores:
             yield Alarm(
                 "critical",
                 subject,

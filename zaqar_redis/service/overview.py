@@ -64,9 +64,10 @@ class OverviewService:
             self._stores.reports(PATIENCE) if everything else _none(),
             self.nodes() if everything else _none(),
         )
+        away = {store.name for store in stores if not store.available}
         found = [
             *(alarm for store in stores for alarm in store_alarms(store)),
-            *node_alarms(nodes, self._missing(nodes) if everything else ()),
+            *node_alarms(nodes, self._missing(nodes) if everything else (), away),
             *alarms,
         ]
         return Overview(figures, stores, nodes, sort_alarms(found))

@@ -12,12 +12,14 @@ import contextlib
 import heapq
 import logging
 import time
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from zaqar_redis import errors
 from zaqar_redis.figures import Alarm, HistoryPoint, QueueFigures
@@ -167,7 +169,10 @@ class HistoryService:
         if now is not None and (not points or points[-1].at < now.at):
             points.append(now)
         since = points[-1].at - hours * 3600 if points else 0
-        return [each for each in steps(points, self.settings.interval) if each.at >= since]
+        begin = bisect_left(points, since, key=lambda each: each.at)
+        # What was so when the time began that is asked for.
+        before = [replace(points[begin - 1], at=since)] if begin else []
+        return [*steps(before + points[begin:], self.settings.interval)]
 
     async def alarms(self, project: str) -> Sequence[Alarm]:
         """Returns what was wrong with the project's queues in the last round."""
@@ -185,8 +190,11 @@ class HistoryService:
 
     async def run(self) -> None:
         """Samples all queues again and again, if this process is the one that does."""
+        due = time.monotonic()
         while True:
-            await asyncio.sleep(self.settings.interval)
+            # Regularly, however long a round takes: a point covers one interval.
+            due = max(due + self.settings.interval, time.monotonic())
+            await asyncio.sleep(due - time.monotonic())
             try:
                 lease = 2 * self.settings.interval + _LEASE_SECONDS
                 if await self._driver.control.lead(_ROLE, lease):
