@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import pytest
 from msgspec.structs import replace
 
 from tests.support.stores import ContractStore, PooledContractStore
 from zaqar_redis.figures import QueueFigures
 from zaqar_redis.storage.figures import StoreFigures
+from zaqar_redis.storage.redis.figures import RedisFigures
 
 
 def parts(store: ContractStore) -> list[StoreFigures]:
@@ -117,3 +119,20 @@ def test_status_of_a_redis_says_how_it_is(real: ContractStore) -> None:
     assert (status.role, status.aof, status.snapshots) == ("master", False, False)
     assert status.now is not None
     assert status.clients >= 1
+
+
+@pytest.mark.parametrize(
+    ("refused", "is_told", "snapshots"), [("-info", False, None), ("-config", True, None)]
+)
+def test_redis_user_without_the_rights_is_told_less(
+    real: ContractStore, refused: str, is_told: bool, snapshots: bool | None
+) -> None:
+    real.command("ACL", "SETUSER", "limited", "on", ">secret", "~*", "&*", "+@all", refused)
+    client = real.client(real.uri.replace("unix://", "unix://limited:secret@"))
+    real.run(client.start())
+    status = real.run(RedisFigures(client, real.clock).status())
+    assert (status is not None) == is_told
+    if status is not None:
+        assert status.snapshots is snapshots
+    real.run(client.close())
+    real.command("ACL", "DELUSER", "limited")
