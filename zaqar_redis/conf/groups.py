@@ -140,12 +140,12 @@ GROUPS: Mapping[str | None, Sequence[tuple[type[Struct], tuple[str, ...]]]] = {
     jwt_tokens.GROUP: ((jwt_tokens.JwtSettings, ()),),
     "storage": ((StorageSettings, ()), (RetryPolicy, ()), (ApiSettings, ("sweep_interval",))),
     "redis": ((BatchSettings, ()),),
+    "history": ((HistorySettings, ()),),
     "transport": (
         (rules.Limits, ()),
         (ApiSettings, ("message_encryption_key", "max_waiting")),
     ),
     "quota": ((QuotaSettings, ()),),
-    "history": ((HistorySettings, ()),),
     "signed_url": ((ApiSettings, ("secret_key",)),),
     CHANNELS: (
         (ChannelsSettings, ()),
