@@ -24,7 +24,7 @@ KEY = "the operator's key, of thirty-two bytes or more"
 OPTIONS: dict[str, dict[str, object]] = {
     "channels": {"api_key": KEY, "insecure": True, "namespaces": "news"},
     "channels:news": {"history_size": 5, "history_ttl": 60},
-    "history": {"interval": 1},
+    "history": {"interval": 1, "stuck_after": 1},
 }
 #: Seconds within which an overview answers whatever is away, and a busy machine may add.
 PROMPT = 5.0
@@ -153,6 +153,28 @@ def test_queue_that_does_not_exist_has_no_history(console: Console) -> None:
     )
 
 
+def test_queue_behind_a_claim_that_nobody_ends_is_an_alarm(console: Console) -> None:
+    console.post("stuck", {"body": 0}, {"body": 1})
+    answer = console.http.post("/v2/queues/stuck/claims?limit=1", json={"ttl": 60, "grace": 60})
+    claim = answer.json()["messages"][0]["href"].rpartition("claim_id=")[2]
+    servers.wait_for(lambda: console.alarm(f"held by claim {claim}"), "the alarm")
+    (alarm,) = [each for each in console.overview()["alarms"] if each["subject"] == "queue stuck"]
+    assert alarm["severity"] == "warning"
+    console.http.delete(f"/v2/queues/stuck/claims/{claim}")
+    servers.wait_for(lambda: not console.alarm("held by claim"), "the end of the alarm")
+
+
+def test_dead_letters_that_grow_are_an_alarm(console: Console) -> None:
+    console.http.put("/v2/queues/work", json={"_dead_letter_queue": "failed"})
+    console.post("failed", {"body": 0})
+
+    def grows() -> bool:
+        console.post("failed", {"body": 0})
+        return console.alarm("The dead-letter queue failed of work has grown")
+
+    servers.wait_for(grows, "the alarm")
+
+
 def test_overview_shows_stores_and_nodes(console: Console) -> None:
     servers.wait_for(lambda: len(console.overview()["nodes"]) == 2, "both nodes")
     overview = console.overview()
@@ -223,7 +245,7 @@ def test_options_of_a_channel_are_those_of_its_namespace(console: Console) -> No
 # Faults
 
 
-def test_store_that_stands_still_is_an_alarm_within_a_second(project: str) -> None:
+def test_store_that_is_full_or_stands_still_is_an_alarm_within_a_second(project: str) -> None:
     with (
         servers.redis_server() as redis,
         servers.service(redis.uri, options=OPTIONS) as running,
@@ -231,14 +253,20 @@ def test_store_that_stands_still_is_an_alarm_within_a_second(project: str) -> No
     ):
         console.post("q", {"body": 0})
         assert console.names() == ["q"]
+        with redis.client() as client:
+            client.config_set("maxmemory", round(1.15 * client.info("memory")["used_memory"]))
+            client.config_set("maxmemory-policy", "allkeys-lru")
+        servers.wait_for(lambda: console.alarm("of its limit of"), "the alarm about memory")
+        assert console.alarm("Store default evicts keys when it is full")
         redis.signal(signal.SIGSTOP)
         try:
+            # What was told a moment ago is told again.
+            servers.wait_for(lambda: console.alarm("Store default is away"), "the alarm")
             began = time.monotonic()
             overview = console.overview()
             assert time.monotonic() - began < PROMPT
             alarm = overview["alarms"][0]
             assert (alarm["severity"], alarm["subject"]) == ("critical", "store default")
-            assert alarm["text"].startswith("Store default is away")
             assert alarm["remedy"]
             assert [each["available"] for each in overview["stores"]] == [False] * 3
             assert len(overview["nodes"]) == 1
