@@ -28,8 +28,9 @@ def test_only_administrators_see_stores_and_nodes(
     assert (found["project"], found["totals"]["queues"]) == (project, 0)
     about_stores = [each for each in found["alarms"] if each["subject"].startswith("store")]
     if role == "admin":
-        assert (len(found["stores"]), len(found["nodes"])) == (2, 1)
-        assert about_stores  # the Redis of the tests persists nothing
+        assert [store["kind"] for store in found["stores"]] == ["queues", "channels"]
+        assert found["nodes"]  # those of other services over this Redis, too
+        assert about_stores  # it persists nothing
     else:
         assert (found["stores"], found["nodes"], about_stores) == (None, None, [])
 
@@ -38,4 +39,5 @@ def test_holder_of_the_key_sees_stores_and_nodes(
     jwt_service: servers.RunningService, project: str
 ) -> None:
     found = overview(jwt_service, **{"X-API-Key": API_KEY, "X-Project-ID": project})
-    assert (found["project"], len(found["nodes"])) == (project, 1)
+    assert found["project"] == project
+    assert found["nodes"]
