@@ -19,6 +19,7 @@ import pytest
 from tests.contract.conftest import BACKENDS
 from tests.support.blocking import BlockingStore, chunk_of
 from tests.support.stores import PooledContractStore, opened
+from zaqar_redis.figures import Alarm, HistoryPoint
 from zaqar_redis.keyspace import client as keyspace
 from zaqar_redis.keyspace import control_keys, keys
 from zaqar_redis.keyspace.batch import BatchSettings
@@ -29,6 +30,7 @@ from zaqar_redis.storage.redis.bulk.dead_letters import RedisDeadLetters
 from zaqar_redis.storage.redis.catalogue import RedisCatalogue
 from zaqar_redis.storage.redis.control import RedisJobs
 from zaqar_redis.storage.redis.dead_letters import DEAD_LETTER_WINDOW_MS
+from zaqar_redis.storage.redis.histories import RedisHistories
 from zaqar_redis.storage.redis.live import RedisLive
 from zaqar_redis.storage.redis.subscriptions import RedisSubscriptions
 from zaqar_redis.storage.redis.transfer import RedisTransfer
@@ -213,6 +215,27 @@ async def _stage_write(store: BlockingStore, client: keyspace.AsyncClient, each:
     store.stages.put(store.project, queue, "writer", "token", 0, chunk_of("")).run()
 
 
+def _point(at: int, figure: int) -> HistoryPoint:
+    """Returns a point of a queue through which millions of messages have gone."""
+    counters = dict.fromkeys(HistoryPoint.__struct_fields__[5:], 70_000 * figure)
+    return HistoryPoint(at, figure, figure, figure, at, **counters)
+
+
+async def _append_point(store: BlockingStore, client: keyspace.AsyncClient, each: int) -> None:
+    points = {f"queue-{each}": _point(1_800_000_000, 1000)}
+    await RedisHistories(client).append(store.project, points, 1440, 86_400)
+
+
+async def _put_alarms(store: BlockingStore, client: keyspace.AsyncClient, each: int) -> None:
+    alarm = Alarm("warning", f"queue queue-{each}", "t" * 100, "r" * 100)
+    alarms = {f"{store.project}-{each}": [alarm] for each in range(20)}
+    await RedisHistories(client).put_alarms(alarms, 190)
+
+
+def _history(project: str, each: int) -> list[bytes]:
+    return [control_keys.EntryKeys(keys.entry(project, f"queue-{each}")).queue_history]
+
+
 def _once(project: str, each: int) -> list[bytes]:
     of = keys.of_channel(f"{project}/channel-1")
     return [keys.DedupKeys(of, UUID.format(each)).once]
@@ -228,6 +251,10 @@ EXPIRING = {
     "reserved epoch": ExpiringKeys(_reserve_epoch, _queue("reserved_epoch"), 86_400),
     "tombstone of a queue": ExpiringKeys(_lock_missing, _queue("move_lock"), 300),
     "staged chunk": ExpiringKeys(_stage_write, _queue("stages"), 86_400),
+    "history of a queue": ExpiringKeys(_append_point, _history, 86_400),
+    "alarms about queues": ExpiringKeys(
+        _put_alarms, lambda _, each: [control_keys.CONTROL.queue_alarms] if not each else [], 190
+    ),
 }
 
 
@@ -257,6 +284,17 @@ def test_keys_with_redis_expiry_stay_within_documented_size_and_ttl(
     assert _expire_after(record.seconds, blocking, of, began)
     assert 0 < used(blocking, *of) / number <= documented()[name]
     blocking.command("DEL", *of)
+
+
+def test_points_of_a_history_are_small_and_no_more_than_allowed(blocking: BlockingStore) -> None:
+    histories = RedisHistories(blocking.client)
+    for each in range(NUMBER + 100):
+        points = {"q": _point(1_800_000_000 + each, 1000 + each)}
+        histories.append(blocking.project, points, NUMBER, 60).run()
+    assert len(histories.read(blocking.project, "q").run()) == NUMBER
+    key = control_keys.EntryKeys(keys.entry(blocking.project, "q")).queue_history
+    assert 0 < used(blocking, key) / NUMBER <= documented()["point of a history"]
+    blocking.command("DEL", key)
 
 
 @pytest.fixture
@@ -362,5 +400,6 @@ def test_documented_table_of_sizes_has_only_tested_rows() -> None:
         "record of a job",
         "reserved epoch without a pool",
         "sweep index entry",
+        "point of a history",
     }
     assert set(documented()) == {*SWEPT, *EXPIRING, *others}

@@ -12,7 +12,7 @@ from tests.conventions.files import modules
 
 #: Packages by layer, the lowest first. A package may use its own and those of lower layers.
 LAYERS = (
-    ("records", "rules", "errors", "clock", "rate_limiter", "runner"),
+    ("records", "figures", "rules", "errors", "clock", "rate_limiter", "runner"),
     ("metrics",),
     ("keyspace", "auth"),
     ("storage", "realtime"),
@@ -33,7 +33,7 @@ INNER = {
         ("jobs",),
     ),
     "storage": (
-        ("administration", "contract", "control", "transfer", "load"),
+        ("administration", "contract", "control", "figures", "transfer", "load"),
         ("redis",),
         ("move", "pools"),
     ),

@@ -13,10 +13,17 @@ import redis
 
 from tests.conventions.files import PACKAGE, modules
 from tests.support import servers
-from zaqar_redis.keyspace.control_keys import AccessKeyKeys, CatalogueKeys, ControlKeys, RoleKeys
+from zaqar_redis.keyspace.control_keys import (
+    AccessKeyKeys,
+    CatalogueKeys,
+    ControlKeys,
+    EntryKeys,
+    RoleKeys,
+)
 from zaqar_redis.keyspace.keys import (
     ChannelKeys,
     DedupKeys,
+    FigureKeys,
     ProjectKeys,
     QueueKeys,
     RecordKeys,
@@ -31,7 +38,9 @@ KINDS = (
     ChannelKeys,
     ControlKeys,
     DedupKeys,
+    EntryKeys,
     CatalogueKeys,
+    FigureKeys,
     ProjectKeys,
     QueueKeys,
     RecordKeys,

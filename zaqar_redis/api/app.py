@@ -46,8 +46,10 @@ from zaqar_redis.service.encryption import BodyCipher
 from zaqar_redis.service.health import HealthService
 from zaqar_redis.service.long_polls import LongPoll
 from zaqar_redis.service.messages import MessageService
+from zaqar_redis.service.overview import OperatorServices
 from zaqar_redis.service.pools import FlavorService, PoolService, RebalanceService
 from zaqar_redis.service.queue_channels import QueueChannelService
+from zaqar_redis.service.queue_history import HistorySettings
 from zaqar_redis.service.queue_metrics import QueueMetrics, QueueMetricsSettings
 from zaqar_redis.service.queues import QueueService
 from zaqar_redis.service.quota_enforcer import QuotaEnforcer
@@ -72,6 +74,7 @@ class ApiSettings(msgspec.Struct, frozen=True):
     websocket: WebSocketSettings = WebSocketSettings()
     #: None: nobody wants metrics
     metrics: QueueMetricsSettings | None = None
+    history: HistorySettings = HistorySettings()
     admin_mode: Annotated[
         bool,
         "Serve /v2/health, /v2/pools and /v2/flavors, to everybody who can reach this service.",
@@ -167,6 +170,7 @@ class App:
         subscriptions = SubscriptionService(driver, limits)
         queue_channels = QueueChannelService(driver, message_service, limits)
         self._access = access or open_access(is_admin=settings.admin_mode)
+        self._operators: OperatorServices | None = None
         self._channels = channels(self._access, queue_channels) if channels is not None else None
         if self._channels is not None:
             self._channels.node.sessions.quota = self._quotas
@@ -206,6 +210,9 @@ class App:
             middleware.insert(0, MeasuringMiddleware())
         if self._channels is not None:
             self.routes += self._channels.routes
+            if self._channels.has_console:
+                self._operators = OperatorServices(driver, settings.history, self._channels.node)
+                self.routes += self._channels.overview_routes(self._operators)
             middleware.append(self._channels.middleware)
         self.hot_routes = HotRoutes(self.routes, self.audit.covers)
         actions = ActionHandlers(
@@ -282,6 +289,8 @@ class App:
             asyncio.create_task(self._sweep(), name="sweeper"),
             asyncio.create_task(self._forget_admitted(), name="admissions"),
         ]
+        if self._operators is not None:
+            self._operators.start()
         if isinstance(self._driver, PooledDriver):
             jobs = self._driver.jobs
             self._tasks.append(asyncio.create_task(self._move(jobs), name="mover"))
@@ -310,6 +319,8 @@ class App:
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
+            if self._operators is not None:
+                await self._operators.close()
         finally:
             if self._quotas is not None:
                 await self._quotas.close()

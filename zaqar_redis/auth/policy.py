@@ -62,7 +62,7 @@ _READING = {
     "quotas": ("get",),
     # "call" and "batch" call other methods, each of which has its own rule.
     "channels": ("call", "batch", "presence", "presence_stats", "history", "channels", "info"),
-    "console": ("session", "ticket"),
+    "console": ("session", "ticket", "overview", "queues", "history", "namespace"),
 }
 _WRITING = {
     "queues": ("create", "update", "delete", "purge", "share"),
@@ -77,6 +77,8 @@ _ADMINISTRATION = {
     "flavors": ("create", "update", "delete"),
     "health": ("get",),
     "quotas": ("get_all", "update", "delete"),
+    # They show what belongs to no project, and other people's addresses.
+    "console": ("installation", "connections"),
     # They act on connections of other people.
     "channels": ("subscribe", "unsubscribe", "disconnect", "refresh"),
 }

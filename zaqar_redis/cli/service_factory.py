@@ -51,6 +51,7 @@ from zaqar_redis.realtime.node.queue_channels import QueueChannels
 from zaqar_redis.realtime.session.context import SessionSettings
 from zaqar_redis.service import queue_metrics
 from zaqar_redis.service.queue_metrics import QueueMetricsSettings
+from zaqar_redis.service.queue_history import HistorySettings
 from zaqar_redis.service.quotas import QuotaSettings
 from zaqar_redis.storage import pools
 from zaqar_redis.storage.contract import Driver
@@ -252,5 +253,10 @@ def settings(conf: cfg.ConfigOpts) -> ApiSettings:
     wanted = configuration.settings(conf, MetricsListenSettings).port
     metrics = configuration.settings(conf, QueueMetricsSettings) if wanted else None
     return msgspec.structs.replace(
-        api, limits=limits, quota=quota, websocket=websocket, metrics=metrics
+        api,
+        limits=limits,
+        quota=quota,
+        websocket=websocket,
+        metrics=metrics,
+        history=configuration.settings(conf, HistorySettings),
     )

@@ -21,6 +21,7 @@ from zaqar_redis.auth.tokens import TokenSettings
 from zaqar_redis.keyspace.batch import BatchSettings
 from zaqar_redis.realtime.session.context import SessionSettings
 from zaqar_redis.realtime.session.namespaces import ChannelOptions
+from zaqar_redis.service.queue_history import HistorySettings
 from zaqar_redis.service.queue_metrics import QueueMetricsSettings
 from zaqar_redis.service.quotas import QuotaSettings
 from zaqar_redis.storage.pools.retry import RetryPolicy
@@ -180,6 +181,7 @@ GROUPS: Mapping[str | None, Sequence[tuple[type[Struct], tuple[str, ...]]]] = {
     jwt_tokens.GROUP: ((jwt_tokens.JwtSettings, ()),),
     "storage": ((StorageSettings, ()), (RetryPolicy, ()), (ApiSettings, ("sweep_interval",))),
     "redis": ((BatchSettings, ()),),
+    "history": ((HistorySettings, ()),),
     "transport": (
         (rules.Limits, ()),
         (ApiSettings, ("message_encryption_key", "max_waiting")),

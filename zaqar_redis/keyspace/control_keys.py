@@ -22,6 +22,7 @@ class ControlKeys:
         "moves",
         "news",
         "pools",
+        "queue_alarms",
         "quota_version",
         "quotas",
         "version",
@@ -56,6 +57,8 @@ class ControlKeys:
         self.quota_version = _CONTROL + b"quota_version"
         #: hash with an expiry: worker -> until when it lives, and its sockets by project
         self.workers = _CONTROL + b"workers"
+        #: hash with an expiry: project -> alarms about its queues, as JSON
+        self.queue_alarms = _CONTROL + b"queue_alarms"
         #: PUB/SUB channel: what changed
         self.news = _CONTROL + b"news"
 
@@ -73,11 +76,13 @@ def is_catalogue_key(key: bytes) -> bool:
 class EntryKeys:
     """The control keys, with that of one queue."""
 
-    __slots__ = ("reserved_epoch",)
+    __slots__ = ("queue_history", "reserved_epoch")
 
     def __init__(self, queue: bytes) -> None:
         #: string with an expiry: the reserved epoch of the queue, which is in no pool yet
         self.reserved_epoch = _CONTROL + b"unborn:" + queue
+        #: list with an expiry: points of the queue's history, in msgpack
+        self.queue_history = _CONTROL + b"history:" + queue
 
     def __getattr__(self, name: str) -> bytes:
         return getattr(CONTROL, name)  # type: ignore[no-any-return]  # slots of bytes

@@ -34,6 +34,7 @@ from zaqar_redis.records import (
     Topic,
 )
 from zaqar_redis.storage.administration import Administration
+from zaqar_redis.storage.figures import StoreFigures
 from zaqar_redis.storage.transfer import Transfer
 
 
@@ -414,6 +415,10 @@ class Driver(Store, Protocol):
     @property
     def checker(self) -> Checker | None:
         """None: the content of the store cannot be checked."""
+
+    @property
+    def figures(self) -> StoreFigures | None:
+        """None: operators cannot watch the store, or only those that it consists of."""
 
     @property
     def ownership(self) -> Ownership | None:

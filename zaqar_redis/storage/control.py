@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The contract of a control store: pools, flavors, the pools of queues, access keys, quotas.
+"""The contract of a control store: pools, flavors, the pools of queues, access keys, quotas,
+histories of queues.
 
 All of it belongs to the operator; none of it is seen by a project.  Each method, unless it
 says otherwise, is one atomic step, so that several workers and operators agree.  Every method
@@ -8,10 +9,11 @@ may raise `errors.StoreUnavailable` or `errors.Overloaded`.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 from zaqar_redis.auth.access_keys import AccessKeys
+from zaqar_redis.figures import Alarm, HistoryPoint, StoreStatus
 from zaqar_redis.records import (
     CatalogueEntry,
     CheckResult,
@@ -197,6 +199,28 @@ class Quotas(Protocol):
         """
 
 
+class Histories(Protocol):
+    """The histories of the figures of queues, wherever these are, and alarms about queues."""
+
+    def append(
+        self, project: str, points: Mapping[str, HistoryPoint], most: int, seconds: int
+    ) -> Awaitable[None]:
+        """Appends a point to the history of each of these queues, unless its figures are those
+        of the last one.
+
+        *most* points are kept, for *seconds* from the last one.  Each queue is one atomic step.
+        """
+
+    def read(self, project: str, queue: str) -> Awaitable[Sequence[HistoryPoint]]:
+        """Returns the history of a queue, the oldest point first."""
+
+    def put_alarms(self, alarms: Mapping[str, Sequence[Alarm]], seconds: int) -> Awaitable[None]:
+        """Replaces the alarms of all projects; they are kept for *seconds*."""
+
+    def alarms(self, project: str) -> Awaitable[Sequence[Alarm]]:
+        """Returns the alarms about queues of the project."""
+
+
 #: Called with (project, queue) whose pool changed, or with None: pools changed.
 ChangeListener = Callable[[tuple[str, str] | None], None]
 
@@ -222,6 +246,9 @@ class Control(Protocol):
     @property
     def access_keys(self) -> AccessKeys: ...
 
+    @property
+    def histories(self) -> Histories: ...
+
     async def start(self) -> None:
         """Connects.  Does not fail when the store is unreachable: its calls do."""
 
@@ -230,6 +257,9 @@ class Control(Protocol):
 
     async def ping(self) -> None:
         """Raises StoreUnavailable when the store does not answer."""
+
+    async def status(self) -> StoreStatus | None:
+        """Returns what the store says about itself; None: nothing.  Raises StoreUnavailable."""
 
     async def installation(self) -> str:
         """Returns the permanent id of this control store; the first call creates it."""

@@ -249,6 +249,7 @@ class DictDriver:
     transfer = None
     checker = None
     ownership = None
+    figures = None
 
     def __init__(self) -> None:
         store: StoredQueues = {}

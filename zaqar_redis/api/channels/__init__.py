@@ -13,6 +13,7 @@ from zaqar_redis.api.channels import server, streams
 from zaqar_redis.api.channels.origins import AllowedOrigins, PageMiddleware
 from zaqar_redis.api.channels.streams import ConnectQuery, EmulationHandlers, StreamHandlers
 from zaqar_redis.api.channels.websocket import UniWebSocket, WebSocket
+from zaqar_redis.api.console import overview
 from zaqar_redis.api.exchange import require_upgrade
 from zaqar_redis.api.routes import ApiRoute, Body
 from zaqar_redis.api.server.outbox import FlushScheduler
@@ -23,6 +24,7 @@ from zaqar_redis.realtime.node.node import Node
 from zaqar_redis.realtime.node.queue_channels import QueueChannels
 from zaqar_redis.realtime.session import context
 from zaqar_redis.realtime.session.namespaces import Namespaces
+from zaqar_redis.service.overview import OperatorServices
 
 #: Bytes of a request; as much as a frame of a WebSocket may have.
 _BODY_MAX = 64 * 1024
@@ -65,15 +67,24 @@ class ChannelsFrontEnd:
         )
         origins = AllowedOrigins(settings.allowed_origins)
         self.middleware = PageMiddleware(origins)
-        checks = server.ServerApiChecks(settings.server, origins, access, settings.project)
+        self._checks = server.ServerApiChecks(settings.server, origins, access, settings.project)
+        self._settings = settings
         self.routes = [
             *_connection_routes(self.node, origins, settings.project),
-            *server.ServerApi(self.node, settings.project, checks).routes(),
+            *server.ServerApi(self.node, settings.project, self._checks).routes(),
         ]
         if settings.console is not None:
             self.routes += console.routes(
-                settings.console, checks, settings.namespaces, settings.project
+                settings.console, self._checks, settings.namespaces, settings.project
             )
+
+    @property
+    def has_console(self) -> bool:
+        return self._settings.console is not None
+
+    def overview_routes(self, services: OperatorServices) -> list[ApiRoute]:
+        """Returns the routes of the console that show more than the public API."""
+        return overview.routes(services, self._checks, self._settings.namespaces)
 
 
 def _connection_routes(node: Node, origins: AllowedOrigins, project: str) -> list[ApiRoute]:

@@ -35,7 +35,7 @@ from zaqar_redis.realtime.protocol import codes, wire
 from zaqar_redis.realtime.protocol.codec import JSON, UNI_JSON, Codec
 from zaqar_redis.realtime.protocol.codes import DisconnectCode
 from zaqar_redis.realtime.protocol.protobuf import PROTOBUF
-from zaqar_redis.realtime.session.context import TransportMode
+from zaqar_redis.realtime.session.context import ConnectionOrigin, TransportMode
 from zaqar_redis.realtime.session.session import Session
 
 #: Frames that may wait for a command before them, and their bytes: as many requests as a
@@ -71,6 +71,8 @@ def _messages(replies: Sequence[bytes]) -> bytes:
 class StreamFormat(Struct, frozen=True):
     """The format of a streaming response."""
 
+    #: Centrifugo's name for it
+    name: str
     codec: Codec
     frame: FrameEncoder
     media_type: str
@@ -85,12 +87,14 @@ def disconnect_push(codec: Codec, close: DisconnectCode) -> bytes:
     return codec.encode(wire.Reply(push=wire.Push(disconnect=disconnect)))
 
 
-HTTP_STREAM = StreamFormat(JSON, _lines, "application/x-ndjson", _EMULATED)
-HTTP_STREAM_PROTOBUF = StreamFormat(PROTOBUF, _messages, _PROTOBUF, _EMULATED)
-SSE = StreamFormat(JSON, _events, "text/event-stream; charset=utf-8", _EMULATED, b"\r\n")
-UNI_HTTP_STREAM = StreamFormat(UNI_JSON, _lines, "application/x-ndjson", _UNIDIRECTIONAL)
+HTTP_STREAM = StreamFormat("http_stream", JSON, _lines, "application/x-ndjson", _EMULATED)
+HTTP_STREAM_PROTOBUF = StreamFormat("http_stream", PROTOBUF, _messages, _PROTOBUF, _EMULATED)
+SSE = StreamFormat("sse", JSON, _events, "text/event-stream; charset=utf-8", _EMULATED, b"\r\n")
+UNI_HTTP_STREAM = StreamFormat(
+    "uni_http_stream", UNI_JSON, _lines, "application/x-ndjson", _UNIDIRECTIONAL
+)
 UNI_SSE = StreamFormat(
-    UNI_JSON, _events, "text/event-stream; charset=utf-8", _UNIDIRECTIONAL, b"\r\n"
+    "uni_sse", UNI_JSON, _events, "text/event-stream; charset=utf-8", _UNIDIRECTIONAL, b"\r\n"
 )
 
 
@@ -178,7 +182,9 @@ class StreamHandlers:
         if kind.preamble:
             stream.write(encode_chunk(kind.preamble))
         out = Outbox(stream, kind.frame, self._scheduler, partial(disconnect_push, kind.codec))
-        session = Session(self._context, kind.codec, out, kind.mode)
+        peer = transport.get_extra_info("peername")
+        origin = ConnectionOrigin(kind.name, peer[0] if peer else "")
+        session = Session(self._context, kind.codec, out, kind.mode, origin)
         watching = asyncio.create_task(watch_disconnect(receive, inbox.end))
         self._register(session, inbox)
         if self._node.draining:

@@ -19,7 +19,7 @@ from zaqar_redis.realtime.node.project_context import ProjectContext
 from zaqar_redis.realtime.protocol.codec import JSON, UNI_JSON, Codec
 from zaqar_redis.realtime.protocol.codes import DisconnectCode
 from zaqar_redis.realtime.protocol.protobuf import PROTOBUF
-from zaqar_redis.realtime.session.context import TransportMode
+from zaqar_redis.realtime.session.context import ConnectionOrigin, TransportMode
 from zaqar_redis.realtime.session.session import Session
 
 #: Subprotocol of clients that want Protobuf.
@@ -40,6 +40,7 @@ def protobuf_frame(replies: Sequence[bytes]) -> bytes:
 class WebSocket:
     """The bidirectional endpoint: commands in, replies and pushes out."""
 
+    transport = "websocket"
     mode = TransportMode()
     #: encodes the last push; None: the code and reason of the close frame are enough
     disconnect_push: Callable[[DisconnectCode], bytes] | None = None
@@ -63,7 +64,9 @@ class WebSocket:
         await send({"type": "websocket.accept", "subprotocol": subprotocol})
         frame = protobuf_frame if codec.binary else json_frame
         out = Outbox(scope["extensions"][FRAMES], frame, self._scheduler, self.disconnect_push)
-        session = Session(self._context, codec, out, self.mode)
+        address = (scope.get("client") or ("",))[0]
+        origin = ConnectionOrigin(self.transport, address)
+        session = Session(self._context, codec, out, self.mode, origin)
         self._node.sessions.add(session)
         try:
             await self._connect_from_query(session, scope)
@@ -97,6 +100,7 @@ class WebSocket:
 class UniWebSocket(WebSocket):
     """The unidirectional endpoint: pushes out; in only a connect request, in the URL or a frame."""
 
+    transport = "uni_websocket"
     mode = TransportMode(unidirectional=True)
     # Clients that only read pushes do not look at the close frame.
     disconnect_push = staticmethod(partial(disconnect_push, UNI_JSON))

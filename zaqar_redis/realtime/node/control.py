@@ -20,6 +20,26 @@ class ConnectionSelector(Struct, array_like=True):
     except_clients: list[str] = []
 
 
+class ConnectionFilter(Struct, array_like=True, frozen=True):
+    """Texts that user, transport and address of a connection contain; empty: any."""
+
+    user: str = ""
+    transport: str = ""
+    address: str = ""
+    #: how many are wanted at most
+    limit: int = 0
+
+    def matches(self, connection: ConnectionReport) -> bool:
+        return (
+            self.user in connection.user
+            and self.transport in connection.transport
+            and self.address in connection.address
+        )
+
+
+ANY_CONNECTION = ConnectionFilter()
+
+
 class _ControlMessage(Struct, array_like=True, tag=lambda name: name.removeprefix("Control")):
     pass
 
@@ -75,6 +95,27 @@ class ControlSurveyRequest(_ControlMessage):
     what: str
     #: glob of channels
     pattern: str = ""
+    #: of connections
+    selection: ConnectionFilter = ANY_CONNECTION
+
+
+class ConnectionReport(Struct, array_like=True):
+    """An open connection of a client."""
+
+    client: str
+    user: str
+    #: "websocket", "sse" and so on
+    transport: str
+    #: IP address of the client, or of the proxy before it
+    address: str
+    #: seconds since 1970
+    connected_at: float
+    #: channels that it is subscribed to
+    channels: list[str]
+    #: how many these are: not all are reported
+    subscriptions: int
+    #: name of its node
+    node: str
 
 
 class NodeReport(Struct, array_like=True):
@@ -88,6 +129,15 @@ class NodeReport(Struct, array_like=True):
     channels: int
     subscriptions: int
     uptime: int
+    # Nodes of an older version do not tell the rest.
+    #: share of one core, in the last ten seconds
+    cpu: float | None = None
+    #: resident, in bytes
+    memory: int | None = None
+    #: the longest delay of the event loop in the last ten seconds, in milliseconds
+    loop_lag: float | None = None
+    #: names of stores that do not answer it
+    unavailable: list[str] = []
 
 
 class ControlSurveyResponse(_ControlMessage):
@@ -96,6 +146,10 @@ class ControlSurveyResponse(_ControlMessage):
     report: NodeReport | None = None
     #: channel -> subscribers
     channels: dict[str, int] = {}
+    #: the first of those that were asked for
+    connections: list[ConnectionReport] = []
+    #: how many there are
+    matching: int = 0
 
 
 ControlMessage = (

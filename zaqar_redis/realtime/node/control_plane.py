@@ -10,6 +10,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from zaqar_redis import errors
@@ -28,6 +29,10 @@ LOG = logging.getLogger(__name__)
 
 #: Seconds to wait for the answers of other nodes: a silent node counts as gone.
 _SURVEY_TIMEOUT = 5.0
+#: Seconds that a node may take to ask its stores whether they answer.
+_STORES_TIMEOUT = 0.4
+#: Channels that are reported of a connection.
+_CHANNELS_MAX = 20
 
 
 class _Survey:
@@ -68,17 +73,24 @@ class ControlPlane:
         return await self.send(control.ControlFrame(session, data), node) > 0
 
     async def survey(
-        self, project: str, what: str, pattern: str = ""
+        self,
+        project: str,
+        what: str,
+        pattern: str = "",
+        selection: control.ConnectionFilter = control.ANY_CONNECTION,
+        seconds: float = _SURVEY_TIMEOUT,
     ) -> Sequence[control.ControlSurveyResponse]:
-        """Returns the answers of the nodes that answer in time.  Raises Unavailable."""
+        """Returns the answers of the nodes that answer within *seconds*.  Raises Unavailable."""
         id = str(uuid.uuid4())
         survey = self._surveys[id] = _Survey(id)
         try:
-            request = control.ControlSurveyRequest(id, self._node.id, project, what, pattern)
-            survey.expected = await self.send(request)
-            survey.check_complete()
+            request = control.ControlSurveyRequest(
+                id, self._node.id, project, what, pattern, selection
+            )
             try:
-                async with asyncio.timeout(_SURVEY_TIMEOUT):
+                async with asyncio.timeout(seconds):
+                    survey.expected = await self.send(request)
+                    survey.check_complete()
                     await survey.complete.wait()
             except TimeoutError:
                 pass
@@ -109,7 +121,11 @@ class ControlPlane:
     async def _answer_survey(self, request: control.ControlSurveyRequest) -> None:
         answer = control.ControlSurveyResponse(request.id)
         if self._node.accepts_clients:
-            answer.report = self._report()
+            answer.report = self.report()
+            if request.what == "load" and self._node.stores is not None:
+                answer.report.unavailable = await self._node.stores.unavailable(_STORES_TIMEOUT)
+        if request.what == "connections":
+            self._add_connections(answer, request)
         if request.what == "channels":
             answer.channels = {
                 channel: count
@@ -118,7 +134,34 @@ class ControlPlane:
             }
         await self.send(answer, request.node)
 
-    def _report(self) -> control.NodeReport:
+    def _add_connections(
+        self, answer: control.ControlSurveyResponse, request: control.ControlSurveyRequest
+    ) -> None:
+        found = [
+            each
+            for session in self._node.sessions
+            if session.connected and session.context.project == request.project
+            if request.selection.matches(each := self._connection(session))
+        ]
+        answer.matching = len(found)
+        found.sort(key=connection_order)
+        answer.connections = found[: request.selection.limit]
+
+    def _connection(self, session: Session) -> control.ConnectionReport:
+        channels = list(islice(session.subscriptions, _CHANNELS_MAX))
+        return control.ConnectionReport(
+            client=session.client,
+            user=session.user,
+            transport=session.origin.transport,
+            address=session.origin.address,
+            connected_at=session.opened_at,
+            channels=channels,
+            subscriptions=len(session.subscriptions),
+            node=self._node.name,
+        )
+
+    def report(self) -> control.NodeReport:
+        """Returns the state of this node."""
         node = self._node
         counts = node.counts()
         return control.NodeReport(
@@ -130,6 +173,9 @@ class ControlPlane:
             channels=len(counts),
             subscriptions=sum(counts.values()),
             uptime=round(time.time() - node.started),
+            cpu=node.load.cpu,
+            memory=node.load.memory,
+            loop_lag=node.load.loop_lag,
         )
 
     def _apply(
@@ -183,6 +229,11 @@ def _refresh(session: Session, message: control.ControlRefresh) -> None:
     session.schedule_tick()
     ttl = session.ttl(session.expire_at)
     session.push(wire.Push(refresh=wire.Refresh(expires=ttl is not None, ttl=ttl or 0)))
+
+
+def connection_order(connection: control.ConnectionReport) -> tuple[float, str]:
+    """Returns the key by which connections are listed: the latest first."""
+    return -connection.connected_at, connection.client
 
 
 def total_subscribers(answers: Sequence[control.ControlSurveyResponse]) -> dict[str, int]:

@@ -15,7 +15,7 @@ import time
 import uuid
 from collections.abc import Collection, Coroutine
 from importlib.metadata import version
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 from urllib.parse import quote
 
 from zaqar_redis import errors
@@ -25,6 +25,7 @@ from zaqar_redis.realtime.engine import NO_POSITION, Engine, Position
 from zaqar_redis.realtime.node import packing
 from zaqar_redis.realtime.node.control_plane import ControlPlane
 from zaqar_redis.realtime.node.positions import PositionChecker
+from zaqar_redis.realtime.node.process_load import ProcessLoad
 from zaqar_redis.realtime.node.queue_channels import (
     QueueChannelOptions,
     QueueChannels,
@@ -47,6 +48,13 @@ _TICK = 0.5
 #: Seconds for which the node stays subscribed after a channel's last subscriber has left: a
 #: client that resubscribes, as after a lost connection, costs no new subscription.
 _UNSUBSCRIBE_DELAY = 1.0
+
+
+class StoreCheck(Protocol):
+    """Finds out which stores of the service do not answer."""
+
+    async def unavailable(self, seconds: float) -> list[str]:
+        """Returns the names of those that do not answer in time."""
 
 
 class _LocalChannel:
@@ -94,6 +102,9 @@ class Node:
         self.queues = queues
         self._queue_watches = QueueWatches(self, queues) if queues is not None else None
         self._channels: dict[str, _LocalChannel] = {}
+        self.load = ProcessLoad()
+        #: asks the stores of the service; None: nobody does
+        self.stores: StoreCheck | None = None
         self._positions = PositionChecker(self.subscribed, self.spawn)
         self._work: set[asyncio.Task[None]] = set()
         self._calls: set[asyncio.Task[Any]] = set()
@@ -146,7 +157,9 @@ class Node:
 
     async def _tick(self) -> None:
         while True:
+            due = time.monotonic() + _TICK
             await asyncio.sleep(_TICK)
+            self.load.tick(time.monotonic() - due)
             now = time.time()
             for session in [each for each in self.sessions if each.next_tick_at <= now]:
                 try:

@@ -102,6 +102,18 @@ class TransportMode(msgspec.Struct, frozen=True):
 BIDIRECTIONAL = TransportMode()
 
 
+class ConnectionOrigin(msgspec.Struct, frozen=True):
+    """Where a connection comes from."""
+
+    #: "websocket", "sse" and so on; the names are Centrifugo's
+    transport: str = ""
+    #: IP address of the client, or of the proxy before it
+    address: str = ""
+
+
+NO_ORIGIN = ConnectionOrigin()
+
+
 @dataclass(eq=False, slots=True)
 class ChannelSubscription:
     """A subscription of one session to one channel."""

@@ -30,7 +30,9 @@ from zaqar_redis.realtime.protocol.codes import (
 from zaqar_redis.realtime.session import commands, deltas
 from zaqar_redis.realtime.session.context import (
     BIDIRECTIONAL,
+    NO_ORIGIN,
     ChannelSubscription,
+    ConnectionOrigin,
     SessionContext,
     Transport,
     TransportMode,
@@ -70,8 +72,12 @@ class Session:
         codec: Codec,
         transport: Transport,
         mode: TransportMode = BIDIRECTIONAL,
+        origin: ConnectionOrigin = NO_ORIGIN,
     ) -> None:
         self.context = context
+        self.origin = origin
+        #: seconds since 1970
+        self.opened_at = context.now()
         self.codec = codec
         #: its name in requests of its client and of the operator; secret from other clients
         self.id = str(uuid.uuid4())

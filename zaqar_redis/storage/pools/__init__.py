@@ -47,6 +47,7 @@ class PooledDriver:
 
     transfer = None
     ownership = None
+    figures = None
 
     def __init__(
         self,

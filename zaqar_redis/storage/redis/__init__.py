@@ -13,6 +13,7 @@ from zaqar_redis.storage.redis.administration import RedisAdministration
 from zaqar_redis.storage.redis.checker import RedisChecker
 from zaqar_redis.storage.redis.claims import RedisClaims
 from zaqar_redis.storage.redis.feed import RedisFeed
+from zaqar_redis.storage.redis.figures import RedisFigures
 from zaqar_redis.storage.redis.live import RedisLive
 from zaqar_redis.storage.redis.messages import RedisMessages
 from zaqar_redis.storage.redis.ownership import RedisOwnership
@@ -40,6 +41,7 @@ class RedisDriver:
         self.transfer = RedisTransfer(client)
         self.ownership = RedisOwnership(client, self.queues)
         self.checker = RedisChecker(client, self.queues, now)
+        self.figures = RedisFigures(client, now)
 
     def route_dead_letters(self, dead_letter: PostDeadLetter) -> None:
         for sender in (self.messages, self.claims, self.administration):

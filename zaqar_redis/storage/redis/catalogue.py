@@ -90,7 +90,8 @@ class RedisCatalogue:
 
     @verb
     def deleted(self, project: str, queue: str) -> Steps[None]:
-        yield _MARK_DELETED(control_keys.CONTROL, now=self._now(), queue=keys.entry(project, queue))
+        entry = keys.entry(project, queue)
+        yield _MARK_DELETED(control_keys.EntryKeys(entry), now=self._now(), queue=entry)
 
     @verb
     def alive(self, project: str, queue: str) -> Steps[None]:

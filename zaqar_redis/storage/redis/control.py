@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from zaqar_redis import clock
+from zaqar_redis.figures import StoreStatus
 from zaqar_redis.keyspace import client as keyspace
 from zaqar_redis.keyspace import control_keys, keys
 from zaqar_redis.keyspace.script import RedisCommand, Script, Steps, verb
@@ -19,6 +20,8 @@ from zaqar_redis.storage.redis.access_keys import RedisAccessKeys
 from zaqar_redis.storage.redis.catalogue import RedisCatalogue
 from zaqar_redis.storage.redis.control_checker import RedisControlChecker
 from zaqar_redis.storage.redis.feed import PubSubChannels
+from zaqar_redis.storage.redis.figures import RedisFigures
+from zaqar_redis.storage.redis.histories import RedisHistories
 from zaqar_redis.storage.redis.pools import RedisFlavors, RedisPools
 from zaqar_redis.storage.redis.quotas import RedisQuotas
 
@@ -77,6 +80,8 @@ class RedisControl:
         self.jobs = RedisJobs(client)
         self.quotas = RedisQuotas(client, now)
         self.access_keys = RedisAccessKeys(client, now)
+        self.histories = RedisHistories(client)
+        self._figures = RedisFigures(client, now)
         self._roles = RedisRoles(client)
 
     async def start(self) -> None:
@@ -88,6 +93,9 @@ class RedisControl:
 
     async def ping(self) -> None:
         await self._client.command("PING")
+
+    async def status(self) -> StoreStatus | None:
+        return await self._figures.status()
 
     async def installation(self) -> str:
         key = control_keys.CONTROL.installation

@@ -7,8 +7,26 @@ from collections.abc import Sequence
 from typing import Any
 
 from zaqar_redis.keyspace import envelope
-from zaqar_redis.records import Message
+from zaqar_redis.records import Message, MessageCounters
 from zaqar_redis.storage.redis import identity
+
+#: How many counters a queue has stored, in the order of `counters`.
+COUNTERS = 6
+
+
+def counters(total: int, stored: Sequence[bytes | None]) -> MessageCounters:
+    """Returns the counters of a queue with *total* messages; None: nothing was counted yet."""
+    posted, claimed, released, expired, purged, dead_lettered = (int(n or 0) for n in stored)
+    return MessageCounters(
+        posted=posted,
+        claimed=claimed,
+        released=released,
+        # Not counted: all that are gone and went no other way.
+        deleted=max(0, posted - total - expired - purged - dead_lettered),
+        expired=expired,
+        purged=purged,
+        dead_lettered=dead_lettered,
+    )
 
 
 def messages(now: int, epoch: bytes, flat: Sequence[Any]) -> list[Message]:

@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Histories of the figures of queues: true, small, as long-lived as their queues."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from tests.contract.conftest import BACKENDS
+from tests.support.stores import POOLED, PooledContractStore, opened
+from zaqar_redis import errors
+from zaqar_redis.figures import Alarm
+from zaqar_redis.service.queue_history import HistoryService, HistorySettings, HistoryStep
+
+
+@pytest.fixture(scope="module", params=["memory", pytest.param("pooled", marks=pytest.mark.slow)])
+def address(request: pytest.FixtureRequest) -> Iterator[str]:
+    """A store with a control store, in one Redis in memory or in several real ones."""
+    with BACKENDS[request.param]() as uri:
+        yield uri if uri.startswith(POOLED) else f"{POOLED}{uri}"
+
+
+@pytest.fixture
+def pooled(address: str, project: str) -> Iterator[PooledContractStore]:
+    with opened(address, project) as store:
+        assert isinstance(store, PooledContractStore)
+        store.reset()
+        yield store
+
+
+def service(store: PooledContractStore, **settings: int) -> HistoryService:
+    return HistoryService(store.driver, HistorySettings(**{"interval": 10, **settings}))
+
+
+def sample(store: PooledContractStore, history: HistoryService, seconds: float = 10) -> None:
+    store.clock.tick(seconds)
+    store.run(history.sample())
+
+
+def read(store: PooledContractStore, history: HistoryService) -> list[HistoryStep]:
+    return store.run(history.read(store.project, "q", 24))
+
+
+def stored(store: PooledContractStore, queue: str = "q") -> int:
+    """Returns how many points the history of a queue has."""
+    return len(store.run(store.driver.control.histories.read(store.project, queue)))
+
+
+def alarms(store: PooledContractStore, history: HistoryService) -> Sequence[Alarm]:
+    return store.run(history.alarms(store.project))
+
+
+def test_history_tells_what_happened_between_points(pooled: PooledContractStore) -> None:
+    history = service(pooled)
+    pooled.post("a", "b", "c")
+    sample(pooled, history)
+    ids = pooled.post("d", "e").ids
+    pooled.claim(limit=1)
+    pooled.delete(ids[0])
+    sample(pooled, history)
+    last = read(pooled, history)[-1]
+    assert (last.free, last.claimed, last.total, last.oldest) == (3, 1, 4, 20)
+    assert (last.posted, last.claims, last.deleted) == (2, 1, 1)
+
+
+def test_idle_queue_costs_nothing_and_its_history_has_no_gap(pooled: PooledContractStore) -> None:
+    history = service(pooled)
+    pooled.post("a")
+    for _ in range(6):
+        sample(pooled, history)
+    assert stored(pooled) == 1
+    pooled.post("b")
+    sample(pooled, history)
+    assert stored(pooled) == 2
+    began = read(pooled, history)[0].at
+    steps = [(each.at - began, each.total, each.posted) for each in read(pooled, history)]
+    # Constant until just before the second message.
+    assert steps == [(0, 1, 0), (50, 1, 0), (60, 2, 1)]
+
+
+def test_history_goes_up_to_now(pooled: PooledContractStore) -> None:
+    history = service(pooled)
+    pooled.post("a")
+    sample(pooled, history)
+    pooled.clock.tick(5)
+    pooled.post("b")
+    assert [each.posted for each in read(pooled, history)] == [0, 1]
+
+
+def test_history_of_the_last_hours_begins_with_what_was_before(pooled: PooledContractStore) -> None:
+    history = service(pooled, interval=900)
+    pooled.post("a", ttl=86_400)
+    sample(pooled, history, 900)
+    for _ in range(8):
+        sample(pooled, history, 900)
+    pooled.post("b")
+    sample(pooled, history, 900)
+    found = pooled.run(history.read(pooled.project, "q", 1))
+    assert [(each.at - found[0].at, each.total, each.posted) for each in found] == [
+        (0, 1, 0),
+        (2700, 1, 0),
+        (3600, 2, 1),
+    ]
+
+
+def test_another_process_goes_on_where_the_last_one_stopped(pooled: PooledContractStore) -> None:
+    pooled.post("a")
+    sample(pooled, service(pooled))
+    sample(pooled, service(pooled))
+    assert stored(pooled) == 1
+    pooled.post("b")
+    sample(pooled, service(pooled))
+    assert stored(pooled) == 2
+
+
+def test_history_is_as_long_as_the_options_say(pooled: PooledContractStore) -> None:
+    history = service(pooled, interval=900, hours=1)
+    for _ in range(7):
+        pooled.post("a")
+        sample(pooled, history, 900)
+    assert stored(pooled) == 4
+
+
+def test_busiest_queues_get_points_and_the_others_in_time(pooled: PooledContractStore) -> None:
+    history = service(pooled, queues_max=2)
+    for number in range(1, 5):
+        pooled.post("a", queue=f"queue-{number}")
+    queues = [f"queue-{number}" for number in range(1, 5)]
+    sample(pooled, history)
+    sample(pooled, history)
+    assert [stored(pooled, queue) for queue in queues] == [1] * 4
+    for number in range(1, 5):
+        pooled.post_many(number, queue=f"queue-{number}")
+    sample(pooled, history)
+    assert [stored(pooled, queue) for queue in queues] == [1, 1, 2, 2]
+    sample(pooled, history)
+    assert [stored(pooled, queue) for queue in queues] == [2] * 4
+
+
+def test_history_of_a_deleted_queue_is_deleted(pooled: PooledContractStore) -> None:
+    history = service(pooled)
+    pooled.post("a", "b", "c")
+    sample(pooled, history)
+    pooled.run(pooled.driver.queues.delete(pooled.project, "q"))
+    assert stored(pooled) == 0
+    with pytest.raises(errors.NotFound, match="Queue q does not exist"):
+        read(pooled, history)
+
+
+def test_queue_that_was_created_again_has_no_negative_rates(pooled: PooledContractStore) -> None:
+    history = service(pooled)
+    pooled.post("a", "b", "c")
+    pooled.claim()
+    sample(pooled, history)
+    # A point that came later than the deletion.
+    histories = pooled.driver.control.histories
+    late = pooled.run(histories.read(pooled.project, "q"))
+    pooled.run(pooled.driver.queues.delete(pooled.project, "q"))
+    pooled.run(histories.append(pooled.project, {"q": late[-1]}, 10, 3600))
+    pooled.post("d")
+    sample(pooled, history)
+    assert [(each.posted, each.claims) for each in read(pooled, history)] == [(0, 0), (1, 0)]
+
+
+@pytest.mark.parametrize("address", ["pooled"], indirect=True)
+@pytest.mark.slow
+def test_history_goes_on_when_the_queue_moves(pooled: PooledContractStore) -> None:
+    history = service(pooled)
+    pooled.post("a", "b")
+    sample(pooled, history)
+    source = pooled.run(pooled.driver.control.catalogue.locate(pooled.project, "q")).pool
+    target = "p1" if source != "p1" else "p2"
+    pooled.run(pooled.driver.mover.move(pooled.project, "q", source or "", target))
+    pooled.post("c")
+    sample(pooled, history)
+    assert [(each.total, each.posted) for each in read(pooled, history)] == [(2, 0), (3, 1)]
+
+
+def test_claim_that_holds_the_oldest_message_too_long_is_an_alarm(
+    pooled: PooledContractStore,
+) -> None:
+    history = service(pooled, stuck_after=300)
+    pooled.post("a", "b")
+    claim = pooled.claim(limit=1, ttl=120).claim_id
+    sample(pooled, history)
+    for _ in range(3):
+        pooled.clock.tick(100)
+        assert pooled.renew(claim, ttl=120)
+        sample(pooled, history, 0)
+    (alarm,) = alarms(pooled, history)
+    assert alarm.subject == "queue q"
+    assert f"held by claim {claim} for 5 min" in alarm.text
+    pooled.release(claim)
+    sample(pooled, history)
+    assert alarms(pooled, history) == []
+
+
+def test_dead_letter_queue_that_grows_is_an_alarm(pooled: PooledContractStore) -> None:
+    history = service(pooled)
+    pooled.create(_dead_letter_queue="failed", _max_claim_count=1)
+    pooled.post("a", queue="failed")
+    for _ in range(3):
+        sample(pooled, history)
+    assert alarms(pooled, history) == []
+    pooled.post("b", "c", queue="failed")
+    sample(pooled, history)
+    (alarm,) = alarms(pooled, history)
+    assert alarm.text.startswith("The dead-letter queue failed of q has grown from 1 to 3 messages")
+    for _ in range(10):  # it does not grow any more
+        sample(pooled, history)
+    assert alarms(pooled, history) == []
+
+
+def test_alarms_of_a_project_are_not_shown_to_others(pooled: PooledContractStore) -> None:
+    histories = pooled.driver.control.histories
+    alarm = Alarm("info", "queue q", "text", "remedy")
+    pooled.run(histories.put_alarms({"one": [alarm], "two": []}, 60))
+    assert pooled.run(histories.alarms("one")) == [alarm]
+    assert pooled.run(histories.alarms("two")) == []
+    assert pooled.run(histories.alarms("three")) == []
+    pooled.run(histories.put_alarms({}, 60))
+    assert pooled.run(histories.alarms("one")) == []

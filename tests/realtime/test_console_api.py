@@ -1,0 +1,356 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the console's pages ask for: overview, queues, histories and connections."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import signal
+import time
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+from websockets.sync.client import ClientConnection, connect
+
+from tests.support import servers
+from zaqar_redis.records import NewMessage, Pool
+from zaqar_redis.storage import pools
+
+KEY = "the operator's key, of thirty-two bytes or more"
+OPTIONS: dict[str, dict[str, object]] = {
+    "channels": {"api_key": KEY, "insecure": True, "namespaces": "news"},
+    "channels:news": {"history_size": 5, "history_ttl": 60},
+    "history": {"interval": 1, "stuck_after": 1},
+}
+#: Seconds within which an overview answers whatever is away, and a busy machine may add.
+PROMPT = 5.0
+
+
+class Console:
+    """The console's endpoints, as an operator with the key uses them."""
+
+    def __init__(self, url: str, project: str) -> None:
+        headers = {"X-API-Key": KEY, "X-Project-ID": project, "Client-ID": str(uuid.uuid4())}
+        self.http = httpx.Client(base_url=url, headers=headers, timeout=30)
+
+    def get(self, path: str, **query: object) -> Any:
+        answer = self.http.get(path, params={name: str(each) for name, each in query.items()})
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def overview(self) -> Any:
+        return self.get("/console/overview")
+
+    def queues(self, **query: object) -> Any:
+        """Returns a page of queues, once they have been read."""
+        servers.wait_for(lambda: bool(self.get("/console/queues")["complete"]), "all queues")
+        return self.get("/console/queues", **query)
+
+    def names(self, **query: object) -> list[str]:
+        return [queue["name"] for queue in self.queues(**query)["queues"]]
+
+    def post(self, queue: str, *messages: dict[str, Any]) -> None:
+        answer = self.http.post(f"/v2/queues/{queue}/messages", json={"messages": messages})
+        assert answer.status_code == 201, answer.text
+
+    def alarm(self, text: str) -> bool:
+        return any(text in alarm["text"] for alarm in self.overview()["alarms"])
+
+
+@pytest.fixture
+def console(service: servers.RunningService, project: str) -> Iterator[Console]:
+    console = Console(service.url, project)
+    with console.http:
+        yield console
+
+
+def test_queues_are_listed_with_all_columns(console: Console) -> None:
+    console.http.put("/v2/queues/work", json={"_dead_letter_queue": "failed"})
+    console.post("work", {"body": 1}, {"body": 2}, {"body": 3, "delay": 60})
+    console.http.post("/v2/queues/work/claims?limit=1", json={"ttl": 60, "grace": 60})
+    console.post("failed", {"body": 4})
+    page = console.queues(sort="name")
+    failed, work = page["queues"]
+    assert [work[name] for name in ("free", "claimed", "delayed", "total")] == [1, 1, 1, 3]
+    assert (work["name"], work["dead_letters"], work["dead_letter_queue"]) == ("work", 1, "failed")
+    assert (failed["is_dead_letter_queue"], work["is_dead_letter_queue"]) == (True, False)
+    assert (work["store"], work["counters"]["posted"]) == ("default", 3)
+    assert (page["total"], page["matching"]) == (2, 2)
+    assert (page["totals"]["messages"], page["totals"]["dead_letters"]) == (4, 1)
+
+
+def test_queues_are_sorted_filtered_and_paged(console: Console) -> None:
+    for number in range(5):
+        console.post(f"queue-{number}", *[{"body": 0}] * ((number * 2) % 5 + 1))
+    console.http.put("/v2/queues/Empty")
+    sizes = {f"queue-{number}": (number * 2) % 5 + 1 for number in range(5)}
+    by_size = sorted(sizes, key=sizes.__getitem__)
+    assert console.names() == ["Empty", *sorted(sizes)]
+    assert console.names(sort="total", order="desc") == [*reversed(by_size), "Empty"]
+    assert console.names(sort="free", order="asc", not_empty="true") == by_size
+    assert console.names(sort="total", offset=2, limit=2) == by_size[1:3]
+    assert console.names(search="EMP") == ["Empty"]
+    assert console.names(dead_letters="true") == []
+    page = console.queues(search="queue-", limit=1)
+    assert (len(page["queues"]), page["matching"], page["total"]) == (1, 5, 6)
+
+
+def test_rates_are_those_of_the_store(console: Console) -> None:
+    console.post("q", {"body": 0})
+    console.queues()
+
+    def has_rate() -> bool:
+        console.post("q", {"body": 0})
+        return bool(console.queues()["queues"][0]["posted"])
+
+    servers.wait_for(has_rate, "a rate")
+    servers.wait_for(lambda: console.overview()["totals"]["posted"] is not None, "its total")
+
+
+@pytest.mark.parametrize(
+    ("query", "why"),
+    [
+        ({"sort": "colour"}, '"sort" is invalid: it must be one of name, free'),
+        ({"order": "up"}, '"order" is invalid: it must be asc or desc'),
+        ({"limit": 0}, 'The value of "limit" must be between 1 and 1000'),
+        ({"offset": -1}, 'The value of "offset" must be between 0 and'),
+        ({"offset": "many"}, '"offset" is invalid: it must be an integer'),
+    ],
+)
+def test_queries_that_make_no_sense_are_refused(
+    console: Console, query: dict[str, Any], why: str
+) -> None:
+    answer = console.http.get("/console/queues", params=query)
+    assert answer.status_code == 400
+    assert why in answer.json()["description"]
+
+
+def test_history_of_a_queue_is_shown(console: Console) -> None:
+    console.post("q", {"body": 0})
+
+    def points() -> list[dict[str, Any]]:
+        found = console.get("/console/queues/q/history", hours=1)
+        assert found["step"] == 1
+        return list(found["points"])
+
+    servers.wait_for(lambda: len(points()) > 1, "the first points")
+    console.post("q", {"body": 1}, {"body": 2})
+    servers.wait_for(lambda: points()[-1]["free"] == 3, "a point after the post")
+    assert sum(point["posted"] for point in points()) in (2, 3)
+    answer = console.http.get("/console/queues/q/history?hours=25")
+    assert answer.json()["description"] == 'The value of "hours" must be between 1 and 24.'
+
+
+def test_queue_that_does_not_exist_has_no_history(console: Console) -> None:
+    answer = console.http.get("/console/queues/missing/history")
+    assert (answer.status_code, answer.json()["description"]) == (
+        404,
+        "Queue missing does not exist.",
+    )
+
+
+def test_queue_behind_a_claim_that_nobody_ends_is_an_alarm(console: Console) -> None:
+    console.post("stuck", {"body": 0}, {"body": 1})
+    answer = console.http.post("/v2/queues/stuck/claims?limit=1", json={"ttl": 60, "grace": 60})
+    claim = answer.json()["messages"][0]["href"].rpartition("claim_id=")[2]
+    servers.wait_for(lambda: console.alarm(f"held by claim {claim}"), "the alarm")
+    (alarm,) = [each for each in console.overview()["alarms"] if each["subject"] == "queue stuck"]
+    assert alarm["severity"] == "warning"
+    console.http.delete(f"/v2/queues/stuck/claims/{claim}")
+    servers.wait_for(lambda: not console.alarm("held by claim"), "the end of the alarm")
+
+
+def test_dead_letters_that_grow_are_an_alarm(console: Console) -> None:
+    console.http.put("/v2/queues/work", json={"_dead_letter_queue": "failed"})
+    console.post("failed", {"body": 0})
+
+    def grows() -> bool:
+        console.post("failed", {"body": 0})
+        return console.alarm("The dead-letter queue failed of work has grown")
+
+    servers.wait_for(grows, "the alarm")
+
+
+def test_overview_shows_stores_and_nodes(console: Console) -> None:
+    servers.wait_for(lambda: len(console.overview()["nodes"]) == 2, "both nodes")
+    overview = console.overview()
+    store, channels = overview["stores"]
+    assert (store["kind"], store["name"], store["available"]) == ("queues", "default", True)
+    assert store["memory_used"] > 0
+    assert store["persistence"]["aof"] is False
+    assert (channels["kind"], channels["available"]) == ("channels", True)
+    for node in overview["nodes"]:
+        assert node["memory"] > 1_000_000
+        assert node["cpu"] >= 0
+        assert node["loop_lag_ms"] >= 0
+        assert node["unavailable"] == []
+    assert console.alarm("Store default does not persist anything")
+
+
+@contextlib.contextmanager
+def client(service: servers.RunningService) -> Iterator[tuple[ClientConnection, str]]:
+    """Connects a client of channels in the default project; yields its id."""
+    with connect(f"ws://127.0.0.1:{service.port}/connection/websocket") as socket:
+        socket.send('{"id": 1, "connect": {}}')
+        found = json.loads(socket.recv())["connect"]["client"]
+        socket.send('{"id": 2, "subscribe": {"channel": "news:a"}}')
+        socket.recv()
+        yield socket, found
+
+
+def test_connections_of_all_nodes_are_listed_and_ended(service: servers.RunningService) -> None:
+    console = Console(service.url, "default")
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(console.http)
+        clients = [stack.enter_context(client(service)) for _ in range(5)]
+
+        def listed(**query: object) -> Any:
+            return console.get("/console/connections", **query)
+
+        servers.wait_for(lambda: listed()["matching"] == 5, "all connections")
+        found = listed()["connections"]
+        assert {each["client"] for each in found} == {id for _, id in clients}
+        for each in found:
+            assert (each["transport"], each["address"]) == ("websocket", "127.0.0.1")
+            assert (each["channels"], each["subscriptions"]) == (["news:a"], 1)
+        assert [each["age"] for each in found] == sorted(each["age"] for each in found)
+        first = listed(limit=2)["connections"] + listed(limit=2, offset=2)["connections"]
+        assert [each["client"] for each in first] == [each["client"] for each in found[:4]]
+        assert listed(transport="sse")["matching"] == 0
+        assert listed(address="127.0", user="")["matching"] == 5
+        answer = console.http.post("/api/disconnect", json={"client": clients[0][1], "user": ""})
+        assert answer.json() == {"result": {}}
+        servers.wait_for(lambda: listed()["matching"] == 4, "the disconnect")
+        assert clients[0][1] not in {each["client"] for each in listed()["connections"]}
+
+
+def test_connections_of_another_project_are_not_shown(
+    service: servers.RunningService, console: Console
+) -> None:
+    with client(service):
+        assert console.get("/console/connections") == {"connections": [], "matching": 0}
+
+
+def test_options_of_a_channel_are_those_of_its_namespace(console: Console) -> None:
+    found = console.get("/console/namespace", channel="news:today")
+    assert (found["channel"], found["options"]["history_size"]) == ("news:today", 5)
+    answer = console.http.get("/console/namespace?channel=unknown:today")
+    assert (answer.status_code, answer.json()["description"]) == (400, "unknown channel")
+
+
+# Faults
+
+
+def test_store_that_is_full_or_stands_still_is_an_alarm_within_a_second(project: str) -> None:
+    with (
+        servers.redis_server() as redis,
+        servers.service(redis.uri, options=OPTIONS) as running,
+        (console := Console(running.url, project)).http,
+    ):
+        console.post("q", {"body": 0})
+        assert console.names() == ["q"]
+        with redis.client() as client:
+            client.config_set("maxmemory", round(1.15 * client.info("memory")["used_memory"]))
+            client.config_set("maxmemory-policy", "allkeys-lru")
+        servers.wait_for(lambda: console.alarm("of its limit of"), "the alarm about memory")
+        assert console.alarm("Store default evicts keys when it is full")
+        redis.signal(signal.SIGSTOP)
+        try:
+            # What was told a moment ago is told again.
+            servers.wait_for(lambda: console.alarm("Store default is away"), "the alarm")
+            began = time.monotonic()
+            overview = console.overview()
+            assert time.monotonic() - began < PROMPT
+            alarm = overview["alarms"][0]
+            assert (alarm["severity"], alarm["subject"]) == ("critical", "store default")
+            assert alarm["remedy"]
+            assert [each["available"] for each in overview["stores"]] == [False] * 3
+            assert len(overview["nodes"]) == 1
+            began = time.monotonic()
+            assert [each["name"] for each in console.get("/console/queues")["queues"]] == ["q"]
+            assert time.monotonic() - began < PROMPT
+        finally:
+            redis.signal(signal.SIGCONT)
+        servers.wait_for(
+            lambda: all(each["available"] for each in console.overview()["stores"]), "the store"
+        )
+        assert not console.alarm("is away")
+
+
+def test_pool_that_is_lost_is_an_alarm_and_its_queues_are_shown_as_known(project: str) -> None:
+    with (
+        servers.redis_server() as redis,
+        servers.redis_server() as lost,
+        servers.service(redis.uri, options=OPTIONS) as running,
+        (console := Console(running.url, project)).http,
+    ):
+        console.http.put("/v2/queues/near")
+        create_in_pool(redis.uri, lost.uri, project, "far")
+        servers.wait_for(lambda: console.names() == ["far", "near"], "the queue in the pool")
+        lost.signal(signal.SIGKILL)
+        servers.wait_for(lambda: console.alarm("Store p1 is away"), "the alarm")
+        servers.wait_for(lambda: console.queues()["unavailable"] == ["p1"], "the store's name")
+        page = console.queues()
+        assert [(each["name"], each["store"]) for each in page["queues"]] == [
+            ("far", "p1"),
+            ("near", "default"),
+        ]
+        stores = {each["name"]: each for each in console.overview()["stores"]}
+        assert (stores["p1"]["available"], stores["default"]["available"]) == (False, True)
+        assert stores["p1"]["queues"] == 1
+        answer = console.http.get("/console/queues/far/history")
+        assert (answer.status_code, "p1" in answer.json()["description"]) == (503, True)
+
+
+def create_in_pool(uri: str, pool: str, project: str, queue: str) -> None:
+    """Adds a pool p1, and creates a queue in it."""
+
+    async def create() -> None:
+        driver = pools.create(uri, uri, {})
+        await driver.start()
+        record = Pool(name="p1", uri=pool, weight=100)
+        await driver.control.pools.put(record, canonical=pool)
+        await driver.queues.create(project, queue, {})
+        await driver.close()
+
+    asyncio.run(create())
+
+
+def test_ten_thousand_queues_are_listed_at_once(project: str) -> None:
+    number = 10_000
+
+    async def fill(uri: str) -> None:
+        driver = pools.create(uri, uri, {})
+        await driver.start()
+        message = [NewMessage(body=b"0", ttl=3600)]
+
+        async def post(name: str) -> None:
+            await driver.messages.post(
+                project, name, message, client="test", default_ttl=60, size=0
+            )
+
+        for begin in range(0, number, 1000):
+            names = [f"queue-{each:05}" for each in range(begin, begin + 1000)]
+            await asyncio.gather(*map(post, names))
+        await driver.close()
+
+    with (
+        servers.redis_server() as redis,
+        servers.service(redis.uri, options=OPTIONS) as running,
+        (console := Console(running.url, project)).http,
+    ):
+        asyncio.run(fill(redis.uri))
+        began = time.monotonic()
+        console.get("/console/queues")
+        assert time.monotonic() - began < PROMPT  # a part of them, if the machine is busy
+        page = console.queues(sort="name", order="desc", offset=9_000, limit=1000)
+        assert (page["total"], len(page["queues"])) == (number, 1000)
+        assert [page["queues"][0]["name"], page["queues"][-1]["name"]] == [
+            "queue-00999",
+            "queue-00000",
+        ]
+        assert console.overview()["totals"]["messages"] == number

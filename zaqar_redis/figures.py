@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What operators see of an installation: figures of queues and stores, and alarms.
+
+Frozen values, without IO, as in `records`.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+from zaqar_redis.records import MessageCounters, Record
+
+#: How urgent an alarm is, the most urgent first.
+Severity = Literal["critical", "warning", "info"]
+SEVERITIES: tuple[Severity, ...] = ("critical", "warning", "info")
+
+
+class QueueFigures(Record, frozen=True):
+    """A queue at a moment; what has expired is not counted.  Times are milliseconds."""
+
+    name: str
+    #: when this was read, by the store's clock
+    at: int
+    #: tells this incarnation of the queue from any other
+    epoch: str
+    created: int = 0
+    total: int = 0
+    claimed: int = 0
+    #: of those that are not claimed
+    delayed: int = 0
+    #: when the oldest message was created; 0: there is none
+    oldest: int = 0
+    #: the claim that holds the oldest message; empty: none does
+    holder: str = ""
+    #: when that claim was created or last renewed
+    held_since: int = 0
+    #: where dead letters go; empty: nowhere
+    dead_letter_queue: str = ""
+    counters: MessageCounters = MessageCounters()
+
+    @property
+    def free(self) -> int:
+        """How many messages can be claimed now."""
+        return max(0, self.total - self.claimed - self.delayed)
+
+
+class HistoryPoint(Record, frozen=True, array_like=True):
+    """A queue at a moment, as its history has it.  Times are seconds.
+
+    The counters count since the queue was created.
+    """
+
+    #: since 1970, so that it always takes five bytes
+    at: int
+    free: int
+    claimed: int
+    delayed: int
+    #: when the oldest message was created; 0: there is none
+    oldest: int
+    posted: int
+    #: `MessageCounters.claimed`
+    claims: int
+    released: int
+    deleted: int
+    expired: int
+    purged: int
+    dead_lettered: int
+
+
+class StoreStatus(Record, frozen=True):
+    """What a Redis says about itself.  Sizes in bytes; None: it does not say."""
+
+    #: tells this process from any other
+    run: str
+    version: str
+    #: seconds
+    uptime: int
+    #: by its clock, in milliseconds
+    now: int | None
+    memory_used: int
+    #: 0: no limit
+    memory_max: int
+    memory_policy: str
+    #: of the machine; 0: unknown
+    memory_machine: int
+    clients: int
+    #: a second
+    commands: int
+    #: "master" or "slave"
+    role: str
+    #: of a replica: whether it has its master
+    has_master: bool
+    #: connected replicas
+    replicas: int
+    #: of those, that lag behind
+    replicas_lagging: int
+    aof: bool
+    aof_works: bool
+    rdb_works: bool
+    #: whether snapshots are taken by themselves
+    snapshots: bool | None
+    #: seconds since 1970
+    last_snapshot: int
+    #: keys that were evicted since it started
+    evicted: int
+
+
+class Alarm(Struct, frozen=True):
+    """Something that an operator should look at, in plain words."""
+
+    severity: Severity
+    #: what it is about: a store, a node, or a queue by name
+    subject: str
+    text: str
+    #: what to do
+    remedy: str

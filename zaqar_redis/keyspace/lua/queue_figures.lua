@@ -1,0 +1,42 @@
+-- Read the figures of a queue that operators watch. Nothing is written: what time has ended is
+-- not counted, and not settled either. So a move lock is no obstacle.
+--
+-- Returns {now, epoch, created, dead-letter queue, total, expired but stored, claimed, delayed,
+-- last rank, the counters (false: 0)}, then when the oldest message was created, the claim that
+-- holds it and when that was created or renewed; of these what there is. {now, false} when there
+-- is no such queue.
+--#keys queue messages bodies claimed delayed expiry holds claims leases
+--#args now:number
+--#include now envelope
+
+local OLDEST = 8  -- messages that have expired and were not swept may be before the oldest
+local fields = redis.call('HMGET', queue, 'epoch', 'created', 'dead_queue', 'rank', 'claimed',
+    'released', 'expired', 'purged', 'dead_lettered')
+if not fields[1] then
+    return {now, false}
+end
+local later = string.format('(%.0f', now)
+local function count(waiting)
+    return redis.call('ZCOUNT', waiting, later, '+inf')
+end
+local total = count(expiry)
+local answer = {now, fields[1], fields[2], fields[3], total, redis.call('ZCARD', expiry) - total,
+    count(claimed), count(delayed), unpack(fields, 4, 9)}
+if total == 0 then
+    return answer
+end
+for _, rank in ipairs(redis.call('ZRANGE', messages, 0, OLDEST - 1)) do
+    local envelope = redis.call('HGET', bodies, rank)
+    if envelope and expiry_of(envelope) > now then
+        answer[15] = string.format('%.0f', created_of(envelope))
+        local held = tonumber(redis.call('ZSCORE', claimed, rank) or 0) > now
+        local claim = held and string.sub(redis.call('HGET', holds, rank) or '', 1, 32)
+        local ttl = claim and string.match(redis.call('HGET', claims, claim) or '', '^%d+')
+        local ends = ttl and redis.call('ZSCORE', leases, claim)
+        if ends then
+            answer[16], answer[17] = claim, string.format('%.0f', ends - ttl * 1000)
+        end
+        break
+    end
+end
+return answer

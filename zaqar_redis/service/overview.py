@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What operators see first: the queues of a project, stores, nodes, and what is wrong.
+
+Nothing that is away delays it for longer than a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import TypeVar
+
+from msgspec import Struct
+
+from zaqar_redis import errors
+from zaqar_redis.figures import Alarm
+from zaqar_redis.realtime.node.control import ConnectionFilter, ConnectionReport, NodeReport
+from zaqar_redis.realtime.node.control_plane import connection_order
+from zaqar_redis.realtime.node.node import Node
+from zaqar_redis.service.alarms import node_alarms, sort_alarms, store_alarms
+from zaqar_redis.service.queue_figures import ProjectFigures, QueueFiguresService
+from zaqar_redis.service.queue_history import HistoryService, HistorySettings
+from zaqar_redis.service.stores import StoreMonitor, StoreReport
+from zaqar_redis.storage.contract import Driver
+from zaqar_redis.storage.pools import PooledDriver
+
+T = TypeVar("T")
+
+#: Seconds that anything may take: then the rest is shown without it.
+PATIENCE = 0.9
+#: Seconds for which a node that does not answer any more is remembered.
+_REMEMBERED = 120.0
+
+
+class Overview(Struct):
+    figures: ProjectFigures
+    stores: list[StoreReport]
+    nodes: list[NodeReport]
+    alarms: list[Alarm]
+
+
+class OverviewService:
+    def __init__(
+        self,
+        queues: QueueFiguresService,
+        stores: StoreMonitor,
+        history: HistoryService | None,
+        node: Node,
+    ) -> None:
+        """*history*: None: the service has no control store."""
+        self._queues = queues
+        self._stores = stores
+        self._history = history
+        self._node = node
+        #: the last report of each node, and when it came (monotonic)
+        self._nodes: dict[str, tuple[float, NodeReport]] = {}
+
+    async def get(self, project: str, *, everything: bool) -> Overview:
+        """*everything*: stores and nodes too, and what is wrong with them."""
+        figures, alarms, stores, nodes = await asyncio.gather(
+            self._queues.get(project, PATIENCE),
+            self._queue_alarms(project),
+            self._stores.reports(PATIENCE) if everything else _none(),
+            self.nodes() if everything else _none(),
+        )
+        away = {store.name for store in stores if not store.available}
+        found = [
+            *(alarm for store in stores for alarm in store_alarms(store)),
+            *node_alarms(nodes, self._missing(nodes) if everything else (), away),
+            *alarms,
+        ]
+        return Overview(figures, stores, nodes, sort_alarms(found))
+
+    async def nodes(self) -> list[NodeReport]:
+        """Returns the reports of the nodes that answer in time, by name; this one at least."""
+        try:
+            answers = await self._node.control_plane.survey("", "load", seconds=PATIENCE)
+        except errors.Unavailable:
+            answers = ()
+        reports = {each.report.node: each.report for each in answers if each.report is not None}
+        reports.setdefault(self._node.id, self._node.control_plane.report())
+        now = time.monotonic()
+        self._nodes = {
+            id: known for id, known in self._nodes.items() if now - known[0] < _REMEMBERED
+        } | {id: (now, report) for id, report in reports.items()}
+        return sorted(reports.values(), key=lambda report: report.name)
+
+    async def connections(
+        self, project: str, wanted: ConnectionFilter, offset: int
+    ) -> tuple[Sequence[ConnectionReport], int]:
+        """Returns open connections, the latest first, and how many match.  Raises Unavailable.
+
+        *wanted* has the limit of the page.
+        """
+        end = offset + wanted.limit
+        selection = ConnectionFilter(wanted.user, wanted.transport, wanted.address, end)
+        answers = await self._node.control_plane.survey(
+            project, "connections", selection=selection, seconds=PATIENCE
+        )
+        found = sorted((each for one in answers for each in one.connections), key=connection_order)
+        return found[offset:end], sum(each.matching for each in answers)
+
+    def _missing(self, nodes: Sequence[NodeReport]) -> list[tuple[str, float]]:
+        now, present = time.monotonic(), {node.node for node in nodes}
+        return [
+            (report.name, now - seen)
+            for id, (seen, report) in self._nodes.items()
+            if id not in present
+        ]
+
+    async def _queue_alarms(self, project: str) -> Sequence[Alarm]:
+        if self._history is None:
+            return ()
+        try:
+            async with asyncio.timeout(PATIENCE):
+                return await self._history.alarms(project)
+        except (errors.Unavailable, TimeoutError):
+            return ()
+
+
+async def _none() -> list[T]:
+    return []
+
+
+class OperatorServices:
+    """The services of the console, for one worker."""
+
+    def __init__(self, driver: Driver, settings: HistorySettings, node: Node) -> None:
+        self.queues = QueueFiguresService(driver)
+        self._stores = node.stores = StoreMonitor(driver, node.engine.ping)
+        #: None: there is no control store, or it is switched off
+        self.history: HistoryService | None = None
+        if isinstance(driver, PooledDriver) and settings.interval:
+            self.history = HistoryService(driver, settings)
+        self.overview = OverviewService(self.queues, self._stores, self.history, node)
+        self._sampling: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        if self.history is not None:
+            self._sampling = asyncio.create_task(self.history.run(), name="history")
+
+    async def close(self) -> None:
+        if self.history is not None and self._sampling is not None:
+            self._sampling.cancel()
+            await asyncio.gather(self._sampling, return_exceptions=True)
+            await self.history.resign()
+        await asyncio.gather(self.queues.close(), self._stores.close())

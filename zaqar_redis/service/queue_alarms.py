@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Alarms about queues, which only somebody who looks again and again can raise."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+
+from zaqar_redis.figures import Alarm, QueueFigures
+
+#: Rounds over which a dead-letter queue must have grown.
+_ROUNDS = 10
+#: Most alarms about the queues of one project, and most projects with alarms: an operator reads
+#: the first few.
+_ALARMS_MAX, _PROJECTS_MAX = 20, 1000
+
+
+class QueueAlarms:
+    """What was seen of queues in rounds; between `begin` and `end` each queue is added once."""
+
+    def __init__(self, stuck_after: int) -> None:
+        """*stuck_after*: seconds that one claim may hold the oldest message of a queue."""
+        self._stuck_after = stuck_after
+        #: project and queue -> the claim that holds its oldest message, and since when (ms)
+        self._holders: dict[tuple[str, str], tuple[str, int]] = {}
+        self._held: dict[tuple[str, str], tuple[str, int]] = {}
+        #: dead-letter queue -> how many messages it had in the last rounds
+        self._sizes: dict[tuple[str, str], deque[int]] = {}
+        #: dead-letter queues, and one of the queues that use each, of the round before and this one
+        self._sources: dict[tuple[str, str], str] = {}
+        self._targets: dict[tuple[str, str], str] = {}
+        self._alarms: dict[str, list[Alarm]] = {}
+
+    def begin(self) -> None:
+        self._held, self._alarms = {}, {}
+        self._sizes = {each: self._sizes.get(each, deque(maxlen=_ROUNDS)) for each in self._targets}
+        self._sources, self._targets = self._targets, {}
+
+    def add(self, project: str, figures: QueueFigures) -> None:
+        queue = project, figures.name
+        if figures.dead_letter_queue:
+            self._targets[project, figures.dead_letter_queue] = figures.name
+        if figures.holder:
+            self._check_holder(queue, figures)
+        sizes = self._sizes.get(queue)
+        if sizes is not None:
+            self._check_size(queue, figures.total, sizes)
+
+    def end(self) -> Mapping[str, Sequence[Alarm]]:
+        """Returns the alarms of this round by project."""
+        self._holders = self._held
+        return self._alarms
+
+    def _check_holder(self, queue: tuple[str, str], figures: QueueFigures) -> None:
+        holder, since = self._holders.get(queue, ("", 0))
+        if holder != figures.holder:
+            since = figures.held_since
+        self._held[queue] = figures.holder, since
+        seconds = (figures.at - since) // 1000
+        if seconds >= self._stuck_after:
+            self._raise(
+                queue,
+                f"The oldest message of queue {figures.name} has been held by claim "
+                f"{figures.holder} for {duration(seconds)}; {figures.claimed} of its messages are "
+                "claimed.",
+                "Look whether the consumer that holds the claim still works. If not, release the "
+                "claim: its messages can be claimed again at once.",
+            )
+
+    def _check_size(self, queue: tuple[str, str], total: int, sizes: deque[int]) -> None:
+        before = sizes[0] if sizes else total
+        sizes.append(total)
+        if total > before:
+            self._raise(
+                queue,
+                f"The dead-letter queue {queue[1]} of {self._sources[queue]} has grown from "
+                f"{before} to {total} messages within minutes.",
+                "Look at its latest messages for why they fail, correct the consumer, and then "
+                "redrive them.",
+            )
+
+    def _raise(self, queue: tuple[str, str], text: str, remedy: str) -> None:
+        project, name = queue
+        if project not in self._alarms and len(self._alarms) >= _PROJECTS_MAX:
+            return
+        alarms = self._alarms.setdefault(project, [])
+        if len(alarms) < _ALARMS_MAX:
+            alarms.append(Alarm("warning", f"queue {name}", text, remedy))
+
+
+def duration(seconds: float) -> str:
+    """Returns a duration in words, in its two largest units."""
+    left = round(seconds)
+    parts = []
+    for name, length in (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1)):
+        number, left = divmod(left, length)
+        if number:
+            parts.append(f"{number} {name}")
+    return " ".join(parts[:2]) or "0 s"

@@ -1,0 +1,326 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The figures of all queues of a project, sorted and filtered, for operators who watch them.
+
+A worker reads them when somebody looks, and again every few seconds while somebody does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import logging
+import time
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from zaqar_redis import errors
+from zaqar_redis.figures import QueueFigures
+from zaqar_redis.service.stores import open_store, queue_pages, store_names
+from zaqar_redis.storage.contract import Driver
+from zaqar_redis.storage.control import DEFAULT_POOL
+
+LOG = logging.getLogger(__name__)
+
+#: Most queues of a project that are read: some 50 MB.
+_QUEUES_MAX = 100_000
+#: Most projects that are watched at once; who has not been looked at for longest gives way.
+_PROJECTS_MAX = 16
+#: Seconds between the end of a reading and the next one.
+_INTERVAL = 2.0
+#: A reading works for one part of its time in so many: only the first one makes no pauses.
+_SHARE = 4
+#: Seconds without a look after which a project is not watched any more.
+_LOOKED = 15.0
+#: Queues that are sorted, or added up, in one go: a millisecond or two.
+_CHUNK = 2000
+
+SortColumn = Literal[
+    "name",
+    "free",
+    "claimed",
+    "delayed",
+    "total",
+    "oldest",
+    "posted",
+    "claimed_rate",
+    "deleted",
+    "dead_letters",
+]
+
+
+class QueueRow(Struct, gc=False):
+    """A queue, as it is listed."""
+
+    name: str
+    #: the pool that it is in
+    store: str
+    figures: QueueFigures
+    #: a second, since the reading before; None: there was none
+    posted: float | None = None
+    claimed_rate: float | None = None
+    deleted: float | None = None
+    #: messages in its dead-letter queue
+    dead_letters: int = 0
+    #: it is the dead-letter queue of another one
+    is_dead_letter_queue: bool = False
+
+    @property
+    def free(self) -> int:
+        return self.figures.free
+
+    @property
+    def claimed(self) -> int:
+        return self.figures.claimed
+
+    @property
+    def delayed(self) -> int:
+        return self.figures.delayed
+
+    @property
+    def total(self) -> int:
+        return self.figures.total
+
+    @property
+    def oldest(self) -> float | None:
+        """Seconds since the oldest message was created; None: there is none."""
+        figures = self.figures
+        return max(0, figures.at - figures.oldest) / 1000 if figures.oldest else None
+
+
+class Totals(Struct):
+    """Of all queues of a project; rates a second, None when they are not known yet."""
+
+    queues: int = 0
+    messages: int = 0
+    free: int = 0
+    claimed: int = 0
+    delayed: int = 0
+    #: messages in dead-letter queues
+    dead_letters: int = 0
+    posted: float | None = None
+    claimed_rate: float | None = None
+    deleted: float | None = None
+
+    def add(self, rows: Iterable[QueueRow]) -> None:
+        for row in rows:
+            figures = row.figures
+            self.queues += 1
+            self.messages += figures.total
+            self.free += figures.free
+            self.claimed += figures.claimed
+            self.delayed += figures.delayed
+            if row.is_dead_letter_queue:
+                self.dead_letters += figures.total
+            if row.posted is not None:
+                self.posted = (self.posted or 0.0) + row.posted
+                self.claimed_rate = (self.claimed_rate or 0.0) + (row.claimed_rate or 0.0)
+                self.deleted = (self.deleted or 0.0) + (row.deleted or 0.0)
+
+
+class ProjectFigures(Struct):
+    """The queues of a project at a moment."""
+
+    #: by name
+    rows: list[QueueRow]
+    totals: Totals
+    #: when the reading ended, in seconds since 1970
+    sampled_at: float
+    #: False: not all could be read yet
+    complete: bool = True
+    #: stores that could not be read: of their queues the last known figures are shown
+    unavailable: tuple[str, ...] = ()
+
+
+class QueueFilter(Struct, frozen=True):
+    """Which queues are wanted, and in which order."""
+
+    search: str = ""
+    sort: SortColumn = "name"
+    descending: bool = False
+    not_empty: bool = False
+    dead_letters: bool = False
+
+    def matches(self, row: QueueRow) -> bool:
+        return (
+            (not self.search or self.search in row.name.lower())
+            and (not self.not_empty or row.figures.total > 0)
+            and (
+                not self.dead_letters
+                or row.dead_letters > 0
+                or (row.is_dead_letter_queue and row.figures.total > 0)
+            )
+        )
+
+    def key(self) -> Callable[[QueueRow], Any]:
+        if self.sort == "name":
+            return lambda row: row.name
+        name = self.sort
+        missing = -1
+
+        def value(row: QueueRow) -> float:
+            found = getattr(row, name)
+            return missing if found is None else found
+
+        return value
+
+
+async def select(
+    found: ProjectFigures, wanted: QueueFilter, offset: int, limit: int
+) -> tuple[list[QueueRow], int]:
+    """Returns a page of the queues that are wanted, and how many these are.
+
+    Other requests of this worker go on meanwhile.
+    """
+    chunks: list[list[QueueRow]] = []
+    matching = 0
+    key = wanted.key()
+    for begin in range(0, len(found.rows), _CHUNK):
+        chunk = [row for row in found.rows[begin : begin + _CHUNK] if wanted.matches(row)]
+        matching += len(chunk)
+        chunk.sort(key=key, reverse=wanted.descending)
+        del chunk[offset + limit :]
+        chunks.append(chunk)
+        await asyncio.sleep(0)
+    merged = heapq.merge(*chunks, key=key, reverse=wanted.descending)
+    return list(islice(merged, offset, offset + limit)), matching
+
+
+class _ProjectWatch:
+    """Reads the queues of one project for as long as somebody looks."""
+
+    def __init__(self, driver: Driver, project: str) -> None:
+        self._driver = driver
+        self._project = project
+        self.looked_at = time.monotonic()
+        self.found: ProjectFigures | None = None
+        #: what is being read, by name
+        self._reading: dict[str, QueueRow] = {}
+        self.first = asyncio.Event()
+        self.task = asyncio.create_task(self._run(), name="queue figures")
+
+    def partial(self) -> ProjectFigures:
+        """Returns what has been read so far."""
+        rows = sorted(self._reading.values(), key=lambda row: row.name)
+        totals = Totals()
+        totals.add(rows)
+        return ProjectFigures(rows, totals, time.time(), complete=False)
+
+    async def _run(self) -> None:
+        share = 1
+        try:
+            while time.monotonic() - self.looked_at < _LOOKED:
+                try:
+                    self.found = await self._read(share)
+                except Exception:  # e.g. a user without the right to a command
+                    LOG.exception("cannot read queues", extra={"action": "figures_failed"})
+                self.first.set()
+                share = _SHARE
+                await asyncio.sleep(_INTERVAL)
+        finally:
+            self.first.set()
+            self.found = None  # some MB, which nobody needs until the next look
+
+    async def _read(self, share: int) -> ProjectFigures:
+        before = {row.name: row for row in self.found.rows} if self.found is not None else {}
+        self._reading = {}
+        try:
+            names = await store_names(self._driver)
+        except errors.Unavailable:
+            names = list({DEFAULT_POOL: None} | {row.store: None for row in before.values()})
+        read = await asyncio.gather(*(self._read_store(name, before, share) for name in names))
+        unavailable = tuple(name for name, good in zip(names, read, strict=True) if not good)
+        rows = list(self._reading.values())
+        rows += [
+            row
+            for name, row in before.items()
+            if row.store in unavailable and name not in self._reading
+        ]
+        rows.sort(key=lambda row: row.name)
+        await _note_dead_letters(rows)
+        totals = Totals()
+        for begin in range(0, len(rows), _CHUNK):
+            totals.add(rows[begin : begin + _CHUNK])
+            await asyncio.sleep(0)
+        self._reading = {}
+        complete = len(rows) < _QUEUES_MAX and not (unavailable and not before)
+        return ProjectFigures(rows, totals, time.time(), complete, unavailable)
+
+    async def _read_store(self, name: str, before: dict[str, QueueRow], share: int) -> bool:
+        """Returns whether all queues of a store could be read."""
+        try:
+            figures = (await open_store(self._driver, name)).figures
+            if figures is None:
+                return True
+            async for page in queue_pages(figures, self._project, share):
+                for each in page:
+                    self._reading[each.name] = _row(name, each, before.get(each.name))
+                if len(self._reading) >= _QUEUES_MAX:
+                    return True
+        except (errors.Unavailable, errors.BadConfiguration):
+            return False
+        return True
+
+
+def _row(store: str, figures: QueueFigures, before: QueueRow | None) -> QueueRow:
+    row = QueueRow(figures.name, store, figures)
+    known = before.figures if before is not None else None
+    # A queue that was created again counts from zero.
+    if known is not None and known.epoch == figures.epoch and known.at < figures.at:
+        seconds = (figures.at - known.at) / 1000
+        now, then = figures.counters, known.counters
+        row.posted = max(0, now.posted - then.posted) / seconds
+        row.claimed_rate = max(0, now.claimed - then.claimed) / seconds
+        row.deleted = max(0, now.deleted - then.deleted) / seconds
+    return row
+
+
+async def _note_dead_letters(rows: Sequence[QueueRow]) -> None:
+    """Notes which rows are dead-letter queues, and how many messages the others have there."""
+    totals = {row.figures.dead_letter_queue: 0 for row in rows}
+    for row in rows:
+        if row.name in totals:
+            row.is_dead_letter_queue = True
+            totals[row.name] = row.figures.total
+    await asyncio.sleep(0)
+    for row in rows:
+        row.dead_letters = totals[row.figures.dead_letter_queue]
+
+
+class QueueFiguresService:
+    """The figures of the queues of all projects that somebody looks at."""
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self._watches: dict[str, _ProjectWatch] = {}
+
+    async def get(self, project: str, seconds: float) -> ProjectFigures:
+        """Returns the queues of a project, as they were read some seconds ago.
+
+        Takes *seconds* at most: then it returns what has been read so far.
+        """
+        watch = self._watches.get(project)
+        if watch is None or watch.task.done():
+            self._watches = {
+                name: each for name, each in self._watches.items() if not each.task.done()
+            }
+            if len(self._watches) >= _PROJECTS_MAX:
+                least = min(self._watches, key=lambda name: self._watches[name].looked_at)
+                self._watches.pop(least).task.cancel()
+            watch = self._watches[project] = _ProjectWatch(self._driver, project)
+        watch.looked_at = time.monotonic()
+        if watch.found is None:
+            try:
+                async with asyncio.timeout(seconds):
+                    await watch.first.wait()
+            except TimeoutError:
+                pass
+        return watch.found or watch.partial()
+
+    async def close(self) -> None:
+        tasks = [watch.task for watch in self._watches.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

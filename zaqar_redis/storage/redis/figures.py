@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Figures of a Redis, and of many of its queues, for operators."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from zaqar_redis.clock import Clock
+from zaqar_redis.figures import QueueFigures, StoreStatus
+from zaqar_redis.keyspace import keys
+from zaqar_redis.keyspace.client import CommandRefused
+from zaqar_redis.keyspace.script import RedisCommand, Script, Steps, verb
+from zaqar_redis.storage.redis import decoding
+
+_FIGURES = Script("queue_figures")
+#: Keys that Redis reads in one SCAN: a millisecond or so.
+_SCAN = 1000
+#: Seconds for which a replica may be silent: it confirms every second.
+_LAG_MAX = 10
+
+
+class RedisFigures:
+    def __init__(self, client: Any, now: Clock) -> None:
+        self.client = client
+        self._now = now
+
+    @verb
+    def status(self) -> Steps[StoreStatus | None]:
+        try:
+            told = yield RedisCommand("INFO")
+        except CommandRefused:  # a user without the right to it, or no Redis at all
+            return None
+        try:
+            snapshots = bool((yield RedisCommand("CONFIG", "GET", "save"))[1])
+        except CommandRefused:  # as with many hosted ones
+            snapshots = None
+        return _status(_fields(told.decode(errors="replace")), snapshots)
+
+    @verb
+    def queues(self, project: str, names: Sequence[str]) -> Steps[Sequence[QueueFigures]]:
+        now = self._now()
+        answers = yield [_FIGURES(keys.FigureKeys(project, name), now=now) for name in names]
+        return [
+            _figures(name, *answer)
+            for name, answer in zip(names, answers, strict=True)
+            if answer[1] is not None
+        ]
+
+    @verb
+    def names(self, project: str, after: str, limit: int) -> Steps[Sequence[str]]:
+        names = yield RedisCommand.page(keys.of_project(project).queues, after, limit)
+        return [name.decode() for name in names]
+
+    async def projects(self) -> AsyncIterator[str]:
+        cursor: Any = b"0"
+        while True:
+            cursor, found = await self.client.command(
+                "SCAN", cursor, "MATCH", keys.LISTS, "COUNT", _SCAN
+            )
+            for listing in found:
+                yield keys.project_of(listing)
+            if cursor == b"0":
+                return
+
+
+def _figures(
+    name: str,
+    now: int,
+    epoch: bytes,
+    created: bytes,
+    dead_letter_queue: bytes | None,
+    total: int,
+    not_swept: int,
+    claimed: int,
+    delayed: int,
+    *rest: bytes | None,
+) -> QueueFigures:
+    counters = decoding.counters(total + not_swept, rest[: decoding.COUNTERS])
+    if not_swept:
+        counters = replace(counters, expired=counters.expired + not_swept)
+    oldest, holder, held_since = (*rest[decoding.COUNTERS :], None, None, None)[:3]
+    return QueueFigures(
+        name=name,
+        at=now,
+        epoch=epoch.decode(),
+        created=int(created),
+        total=total,
+        claimed=claimed,
+        delayed=delayed,
+        oldest=int(oldest or 0),
+        holder=(holder or b"").decode(),
+        held_since=int(held_since or 0),
+        dead_letter_queue=(dead_letter_queue or b"").decode(),
+        counters=counters,
+    )
+
+
+def _fields(told: str) -> dict[str, str]:
+    """Returns the fields of an INFO by name."""
+    lines = (line.partition(":") for line in told.splitlines() if not line.startswith("#"))
+    return {name: value for name, separator, value in lines if separator}
+
+
+def _status(told: Mapping[str, str], snapshots: bool | None) -> StoreStatus:
+    def number(name: str) -> int:
+        return int(told.get(name) or 0)
+
+    now = told.get("server_time_usec")
+    replicas = number("connected_slaves")
+    lags = [
+        dict(part.split("=", 1) for part in told.get(f"slave{each}", "lag=0").split(","))
+        for each in range(replicas)
+    ]
+    return StoreStatus(
+        run=told.get("run_id", ""),
+        version=told.get("valkey_version") or told.get("redis_version", ""),
+        uptime=number("uptime_in_seconds"),
+        now=int(now) // 1000 if now else None,
+        memory_used=number("used_memory"),
+        memory_max=number("maxmemory"),
+        memory_policy=told.get("maxmemory_policy", ""),
+        memory_machine=number("total_system_memory"),
+        clients=number("connected_clients"),
+        commands=number("instantaneous_ops_per_sec"),
+        role=told.get("role", ""),
+        has_master=told.get("master_link_status", "up") == "up",
+        replicas=replicas,
+        replicas_lagging=sum(
+            each.get("state", "online") != "online" or int(each.get("lag", 0)) > _LAG_MAX
+            for each in lags
+        ),
+        aof=told.get("aof_enabled") == "1",
+        aof_works=told.get("aof_last_write_status", "ok") == "ok",
+        rdb_works=told.get("rdb_last_bgsave_status", "ok") == "ok",
+        snapshots=snapshots,
+        last_snapshot=number("rdb_last_save_time"),
+        evicted=number("evicted_keys"),
+    )

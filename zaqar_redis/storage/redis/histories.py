@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Histories of the figures of queues in Redis, and alarms about queues."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from zaqar_redis.figures import Alarm, HistoryPoint
+from zaqar_redis.keyspace import control_keys, keys
+from zaqar_redis.keyspace.script import RedisCommand, Script, Steps, verb
+
+_APPEND = Script("history_append")
+_PUT = Script("alarms_put")
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(HistoryPoint).decode
+
+
+class RedisHistories:
+    def __init__(self, client: Any) -> None:
+        self.client = client
+
+    @verb
+    def append(
+        self, project: str, points: Mapping[str, HistoryPoint], most: int, seconds: int
+    ) -> Steps[None]:
+        yield [
+            _APPEND(
+                control_keys.EntryKeys(keys.entry(project, queue)),
+                point=_encode(point),
+                most=most,
+                period=seconds * 1000,
+            )
+            for queue, point in points.items()
+        ]
+
+    @verb
+    def read(self, project: str, queue: str) -> Steps[Sequence[HistoryPoint]]:
+        key = control_keys.EntryKeys(keys.entry(project, queue)).queue_history
+        return [_decode(each) for each in (yield RedisCommand("LRANGE", key, 0, -1))]
+
+    @verb
+    def put_alarms(self, alarms: Mapping[str, Sequence[Alarm]], seconds: int) -> Steps[None]:
+        flat = [part for name in alarms for part in (name, msgspec.json.encode(alarms[name]))]
+        yield _PUT(control_keys.CONTROL, *flat, period=seconds * 1000)
+
+    @verb
+    def alarms(self, project: str) -> Steps[Sequence[Alarm]]:
+        stored = yield RedisCommand("HGET", control_keys.CONTROL.queue_alarms, project)
+        return msgspec.json.decode(stored, type=list[Alarm]) if stored is not None else []
