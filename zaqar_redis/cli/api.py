@@ -91,6 +91,13 @@ class ApiClient:
         """
         return self._send("PATCH", f"/v2{path}", changes, {}, _JSON_PATCH)
 
+    def queue_stats(self, queue: str) -> Any:
+        """Returns the detailed statistics of a queue.  Raises CommandFailed, ServiceUnavailable."""
+        document = self.request("GET", f"/queues/{queue}/stats", detailed=True)
+        if "counters" not in document:
+            raise CommandFailed("the service does not count: it is older than this command")
+        return document
+
     def call(self, method: str, **body: object) -> Any:
         """Returns the result of a method of the server API.
 

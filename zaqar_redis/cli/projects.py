@@ -41,7 +41,7 @@ class ShowProjectStats(ApiCommand, ShowOne):
         with self.open_api(parsed_args) as api:
             names = [queue["name"] for queue in api.list_items("/queues", "queues")]
             for name in tqdm(names, unit=" queues", desc="reading"):
-                document = api.request("GET", f"/queues/{name}/stats", detailed=True)
+                document = api.queue_stats(name)
                 counts = document["messages"]
                 for each in _COUNTS:
                     sums[each] += counts[each]

@@ -11,7 +11,7 @@ from typing import Any
 
 from cliff.show import ShowOne
 
-from zaqar_redis.cli.api import ApiClient, CommandFailed
+from zaqar_redis.cli.api import CommandFailed
 from zaqar_redis.cli.base import (
     Column,
     Columns,
@@ -152,10 +152,10 @@ class InspectQueue(QueueCommand, ShowOne):
         path = self.path(parsed_args)
         with self.open_api(parsed_args) as api:
             metadata = api.request("GET", path)
-            before, began = self._stats(api, path), time.monotonic()
+            before, began = api.queue_stats(parsed_args.name), time.monotonic()
             if parsed_args.seconds:
                 api.sleep(parsed_args.seconds)
-            document = self._stats(api, path)
+            document = api.queue_stats(parsed_args.name)
             seconds = time.monotonic() - began
             claims = list(islice(api.list_linked(f"{path}/claims", "claims"), _CLAIMS_MAX))
         counts, totals = document["messages"], document["counters"]
@@ -178,10 +178,6 @@ class InspectQueue(QueueCommand, ShowOne):
         columns: Columns = [*list(shown)[:-1], Column("metadata", as_text=json.dumps)]
         names, [values] = table(columns, [shown], parsed_args)
         return names, values
-
-    def _stats(self, api: ApiClient, path: str) -> dict[str, Any]:
-        found: dict[str, Any] = api.request("GET", f"{path}/stats", detailed=True)
-        return found
 
 
 class ShowQueue(QueueCommand, ShowResource):

@@ -194,10 +194,7 @@ def _sample(api: ApiClient, name: str | None) -> _Sample:
     """Raises CommandFailed, ServiceUnavailable."""
     listed = api.list_items("/queues", "queues", name=name)
     names = [queue["name"] for queue in islice(listed, _QUEUES_MAX + 1)]
-    stats = {
-        queue: api.request("GET", f"/queues/{queue}/stats", detailed=True)
-        for queue in names[:_QUEUES_MAX]
-    }
+    stats = {queue: api.queue_stats(queue) for queue in names[:_QUEUES_MAX]}
     return _Sample(time.monotonic(), stats, more=len(names) > _QUEUES_MAX)
 
 
