@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -175,7 +176,10 @@ class InspectQueue(QueueCommand, ShowOne):
         shown["dead_letter_queue"] = metadata["_dead_letter_queue"]
         shown["max_claim_count"] = metadata["_max_claim_count"]
         shown["metadata"] = metadata
-        columns: Columns = [*list(shown)[:-1], Column("metadata", as_text=json.dumps)]
+        columns: Columns = [
+            *list(shown)[:-1],
+            Column("metadata", as_text=partial(json.dumps, indent=1)),
+        ]
         names, [values] = table(columns, [shown], parsed_args)
         return names, values
 
