@@ -210,6 +210,23 @@ def test_dead_letters_go_only_where_the_key_may_post(
     assert [patch("invoices"), patch("orders-other")] == [403, 200]
 
 
+def test_messages_move_only_to_where_the_key_may_post(
+    client: KeyClient, operator: KeyOperator
+) -> None:
+    key = operator.create("--right", "orders-*:*", project=f"project-{uuid.uuid4()}")
+    for name in ("orders-a", "orders-b"):
+        assert client.request("PUT", f"/v2/queues/{name}", key).status_code == 201
+
+    def move(source: str, **target: str) -> int:
+        path, document = f"/v2/queues/{source}/move", {"limit": 1, **target}
+        return client.request("POST", path, key, json=document).status_code
+
+    assert move("orders-a", queue="orders-b") == 200
+    assert move("orders-a", queue="invoices") == 403
+    assert move("invoices", queue="orders-a") == 403
+    assert move("orders-a") == 403  # it may be any queue that dead letters go back to
+
+
 def test_request_with_two_credentials_is_refused(
     client: KeyClient, operator: KeyOperator, member: IssuedKey
 ) -> None:
