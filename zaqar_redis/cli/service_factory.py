@@ -50,8 +50,8 @@ from zaqar_redis.realtime.engines.sharded import ShardedEngine
 from zaqar_redis.realtime.node.queue_channels import QueueChannels
 from zaqar_redis.realtime.session.context import SessionSettings
 from zaqar_redis.service import queue_metrics
-from zaqar_redis.service.queue_metrics import QueueMetricsSettings
 from zaqar_redis.service.queue_history import HistorySettings
+from zaqar_redis.service.queue_metrics import QueueMetricsSettings
 from zaqar_redis.service.quotas import QuotaSettings
 from zaqar_redis.storage import pools
 from zaqar_redis.storage.contract import Driver
