@@ -123,7 +123,7 @@ def test_other_content_types_are_accepted(api: ZaqarTestClient, kind: str) -> No
         ("PUT", "/queues/q/messages"),
         ("GET", "/queues/q/purge"),
         ("PATCH", "/queues/q/messages/1"),
-        ("GET", "/queues/q/claims"),
+        ("PUT", "/queues/q/claims"),
         ("TRACE", "/queues"),
     ],
 )
