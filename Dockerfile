@@ -3,15 +3,24 @@
 #     docker build --tag zaqar-redis .
 #     docker build --tag zaqar-redis --build-arg EXTRAS=keystone,openstack .
 #
-# Both stages need the same Python at the same place: the environment made in the first one links
+# The last two stages need the same Python at the same place: the environment made in the first one links
 # to it. For builds that can be repeated name it by its digest: --build-arg PYTHON_IMAGE=...
 ARG PYTHON_IMAGE=python:3.13-slim-bookworm
+
+FROM node:22-slim AS assets
+WORKDIR /src
+COPY package.json package-lock.json .npmrc ./
+RUN npm ci --omit=dev
 
 FROM ${PYTHON_IMAGE} AS build
 ARG EXTRAS=""
 WORKDIR /src
 RUN python3 -m venv /opt/zaqar-redis
 COPY . .
+# As tools/console-assets: what draws the charts of the console.
+COPY --from=assets /src/node_modules/uplot/dist/uPlot.iife.min.js \
+    /src/node_modules/uplot/dist/uPlot.min.css /src/node_modules/uplot/LICENSE \
+    zaqar_redis/api/console/vendor/
 # Compiled now, because the file system of a container may be read-only. There pip is of no use.
 RUN /opt/zaqar-redis/bin/pip install --no-cache-dir --compile ".${EXTRAS:+[$EXTRAS]}" \
     && /opt/zaqar-redis/bin/pip uninstall --yes pip setuptools

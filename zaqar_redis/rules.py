@@ -19,6 +19,7 @@ from zaqar_redis import errors
 
 QUEUE_NAME_MAX = 64
 PROJECT_MAX = 256
+KEY_USER_MAX = 255
 TTL_MIN = 60
 CLAIM_TTL_MIN = 60
 GRACE_MIN = 60
@@ -146,6 +147,15 @@ def queue_name(name: str) -> str:
     if not _QUEUE_NAME.fullmatch(name):
         raise errors.BadQueue(
             why="Queue names may only contain ASCII letters, digits, underscores, dashes and dots."
+        )
+    return name
+
+
+def key_user(name: str) -> str:
+    """Returns the name of the person or program that uses an access key."""
+    if not (0 < len(name) <= KEY_USER_MAX and name.isprintable()):
+        raise errors.BadRequest(
+            why=f"The user of a key must have 1 to {KEY_USER_MAX} printable characters."
         )
     return name
 

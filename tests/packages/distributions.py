@@ -15,6 +15,8 @@ from packaging.requirements import Requirement
 
 from tests.conventions.files import ROOT, written
 
+_VENDOR = "zaqar_redis/api/console/vendor"
+
 
 def copy_of_the_sources(folder: Path, names: Iterable[str] | None = None) -> None:
     """Copies files of the project, all of them unless *names* says which: a build leaves folders
@@ -25,7 +27,9 @@ def copy_of_the_sources(folder: Path, names: Iterable[str] | None = None) -> Non
 
 
 def sources() -> list[str]:
-    return [path.relative_to(ROOT).as_posix() for path in written()]
+    """Returns the files of the project, and what tools/console-assets has added to them."""
+    paths = [*written(), *sorted((ROOT / _VENDOR).iterdir())]
+    return [path.relative_to(ROOT).as_posix() for path in paths]
 
 
 def build(source: Path, target: Path, *words: str) -> None:

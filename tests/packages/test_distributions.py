@@ -44,6 +44,7 @@ def test_the_wheel_has_the_packages_the_samples_and_the_licence(built: Path) -> 
     of_packages = {name for name in distributions.sources() if name.split("/")[0] in _PACKAGES}
     assert {name.split("/")[0] for name in of_packages} == set(_PACKAGES)
     assert of_packages - names == set()
+    assert "zaqar_redis/api/console/vendor/uPlot.iife.min.js" in names
     data = f"zaqar_redis-{metadata.version('zaqar-redis')}.data/data/{_SHARE}/"
     samples = {name.removeprefix(data) for name in names if name.startswith(data)}
     assert samples == {

@@ -9,7 +9,7 @@ from collections.abc import Coroutine, Iterator, Sequence
 from typing import Any, TypeVar
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
 
 from tests.support import servers
 from tests.support.clock import ManualClock
@@ -140,11 +140,20 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def page(browser: Browser) -> Iterator[Page]:
-    """A page in a fresh browser context; it fails the test after script errors or dialogs."""
+    """A page in a fresh browser context.
+
+    It fails the test after dialogs, and after errors in the browser's log, other than that of
+    each answer that is an error.
+    """
     errors: list[str] = []
+
+    def logged(message: ConsoleMessage) -> None:
+        if message.type == "error" and not message.text.startswith("Failed to load resource"):
+            errors.append(message.text)
+
     with browser.new_context() as context:
-        page = context.new_page()
-        page.on("pageerror", lambda error: errors.append(str(error)))
-        page.on("dialog", lambda dialog: errors.append(dialog.message))
-        yield page
+        context.on("weberror", lambda error: errors.append(str(error.error)))
+        context.on("console", logged)
+        context.on("dialog", lambda dialog: errors.append(dialog.message))
+        yield context.new_page()
     assert errors == []

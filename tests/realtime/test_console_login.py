@@ -90,12 +90,13 @@ def test_reader_sees_everything_and_changes_nothing(
 ) -> None:
     member = provider.token(project=project)
     post(service, member, "orders")
-    page.goto(f"{service.url}/console/#/queues/orders")
+    page.goto(f"{service.url}/console/#/queues/orders?tab=live")
     sign_in_with_token(page, provider.token(project=project, roles=["zaqar-reader"]))
     expect(page.locator(".tail .state")).to_have_text("live")
     post(service, member, "orders")
     expect(page.locator(".feed li")).to_have_count(1)
-    expect(page.get_by_text("You may only read.")).to_be_visible()
+    page.get_by_role("link", name="Messages").click()
+    expect(page.get_by_text("Your roles (reader) do not allow it: messages:create")).to_be_visible()
     expect(page.get_by_label("Data, as JSON")).to_be_disabled()
     expect(page.get_by_role("button", name="Post")).to_be_disabled()
     page.goto(f"{service.url}/console/#/channels/news")
@@ -103,7 +104,11 @@ def test_reader_sees_everything_and_changes_nothing(
     page.get_by_text("History", exact=True).click()
     expect(page.get_by_text("The history is empty.")).to_be_visible()
     page.goto(f"{service.url}/console/#/nodes")
-    expect(page.locator("tbody tr").first).to_be_visible()
+    expect(page.get_by_text("do not allow it: console:installation")).to_be_visible()
+    page.goto(f"{service.url}/console/#/queues")
+    create = page.get_by_role("button", name="Create a queue")
+    expect(create).to_be_disabled()
+    expect(create).to_have_attribute("title", re.compile(r"roles \(reader\).*queues:create"))
 
 
 def test_access_key_signs_in_with_its_rights(
@@ -117,7 +122,7 @@ def test_access_key_signs_in_with_its_rights(
         ThreadPoolExecutor(1) as thread,
     ):
         key = thread.submit(operator.create, *words, project=project).result()
-    page.goto(f"{service.url}/console/#/queues/orders")
+    page.goto(f"{service.url}/console/#/queues/orders?tab=messages")
     page.get_by_label("Sign in with").select_option("Access key")
     page.get_by_label("Id of the key").fill(key.id)
     page.get_by_label("Secret").fill("another")
@@ -129,7 +134,7 @@ def test_access_key_signs_in_with_its_rights(
     page.get_by_label("Data, as JSON").fill("1")
     page.get_by_role("button", name="Post").click()
     expect(page.locator(".publish [role=status]")).to_contain_text("Posted: ")
-    page.goto(f"{service.url}/console/#/queues/others")
+    page.goto(f"{service.url}/console/#/queues/others?tab=messages")
     page.get_by_label("Data, as JSON").fill("1")
     page.get_by_role("button", name="Post").click()
     expect(page.locator(".publish [role=status]")).to_contain_text("for others")
@@ -138,7 +143,7 @@ def test_access_key_signs_in_with_its_rights(
 def test_member_writes_in_the_own_project_only(
     page: Page, service: servers.RunningService, provider: OpenIdProvider, project: str
 ) -> None:
-    page.goto(f"{service.url}/console/#/queues/orders")
+    page.goto(f"{service.url}/console/#/queues/orders?tab=messages")
     sign_in_with_token(page, "a.b.c")
     expect(page.locator("#sign-in-problem")).to_have_text("The token is not valid.")
     sign_in_with_token(page, provider.token(project=project))
@@ -165,3 +170,69 @@ def test_page_connects_to_itself_and_the_provider_only(
     assert about["openid"] == {"issuer": provider.issuer, "client_id": openid.CLIENT_ID}
     refused = httpx.get(f"{service.url}/console/session")
     assert (refused.status_code, refused.json()["title"]) == (401, "Unauthorized")
+
+
+def test_access_keys_are_created_shown_once_disabled_and_deleted(
+    page: Page, service: servers.RunningService, provider: OpenIdProvider, project: str
+) -> None:
+    def status(token: str) -> int:
+        headers = {"Authorization": f"Bearer {token}", "Client-ID": str(uuid.uuid4())}
+        return httpx.get(f"{service.url}/v2/queues", headers=headers).status_code
+
+    def press(name: str) -> None:
+        page.get_by_role("dialog").get_by_role("button", name=name, exact=True).click()
+
+    def secret() -> str:
+        shown = page.get_by_role("dialog").locator("dd").last.inner_text()
+        press("Close")
+        return shown
+
+    admin = provider.token(project=project, roles=["zaqar-admin"])
+    page.goto(f"{service.url}/console/#/access/keys")
+    sign_in_with_token(page, admin)
+    page.get_by_role("button", name="Create a key").click()
+    page.get_by_role("dialog").get_by_label("User").fill("billing <b>")
+    page.get_by_label("Role").select_option("reader")
+    page.get_by_label("Days until it expires").fill("30")
+    press("Create")
+    token = secret()
+    assert status(token) == 200
+    key_id, _, plain = token.partition(".")
+    assert plain not in page.content()
+    row = page.get_by_role("row", name=key_id)
+    expect(row).to_contain_text("billing <b>")
+    expect(row).to_contain_text("reader")
+    row.get_by_role("button", name="New secret").click()
+    press("Make it")
+    newer = secret()
+    servers.wait_for(lambda: status(token) == 401, "the old secret to be refused")
+    assert status(newer) == 200
+    row.get_by_role("button", name="Disable").click()
+    press("Disable")
+    expect(row).to_contain_text("disabled")
+    servers.wait_for(lambda: status(newer) == 401, "the disabled key to be refused")
+    row.get_by_role("button", name="Enable").click()
+    expect(row).to_contain_text("in use")
+    # A key of another project is none of this one's.
+    headers = {"Authorization": f"Bearer {admin}", "X-Project-ID": "another"}
+    refused = httpx.delete(f"{service.url}/console/keys/{key_id}", headers=headers)
+    assert refused.status_code == 404
+    row.get_by_role("button", name="Delete").click()
+    press("Delete")
+    expect(page.get_by_text("The project has no access keys.")).to_be_visible()
+    servers.wait_for(lambda: status(newer) == 401, "the deleted key to be refused")
+
+
+def test_keys_are_given_by_those_only_who_may_as_much(
+    service: servers.RunningService, redis_server: servers.RedisServer, project: str
+) -> None:
+    with key_clients.key_operator(redis_server.uri) as operator, ThreadPoolExecutor(1) as thread:
+        words = ("--role", "admin", "--right", "*:*")
+        restricted = thread.submit(operator.create, *words, project=project).result()
+        member = thread.submit(operator.create, project=project).result()
+    for key, why in ((restricted, "more than they may do"), (member, "keys:create")):
+        headers = {"Authorization": f"Bearer {key.id}.{key.secret}"}
+        asked = {"user": "x", "role": "reader"}
+        refused = httpx.post(f"{service.url}/console/keys", headers=headers, json=asked)
+        assert refused.status_code == 403
+        assert why in refused.json()["description"]

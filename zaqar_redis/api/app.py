@@ -212,7 +212,7 @@ class App:
             self.routes += self._channels.routes
             if self._channels.has_console:
                 self._operators = OperatorServices(driver, settings.history, self._channels.node)
-                self.routes += self._channels.overview_routes(self._operators)
+                self.routes += self._channels.overview_routes(self._operators, limits)
             middleware.append(self._channels.middleware)
         self.hot_routes = HotRoutes(self.routes, self.audit.covers)
         actions = ActionHandlers(

@@ -133,7 +133,11 @@ def document(routes: Sequence[ApiRoute], limits: rules.Limits) -> bytes:
             "securitySchemes": {"presignedUrl": _SIGNED, **_CREDENTIALS},
         },
     }
-    text = msgspec.json.encode(described)
+    return with_limits(msgspec.json.encode(described), limits)
+
+
+def with_limits(text: bytes, limits: rules.Limits) -> bytes:
+    """Returns schemas in JSON with the operator's limits in the place of their names."""
     # A number where a string is nothing but the name.
     return re.sub(
         rb'(")?limits\.(\w+)(?(1)")', lambda found: b"%d" % getattr(limits, found[2].decode()), text

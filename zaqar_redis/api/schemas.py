@@ -164,12 +164,14 @@ _WINDOW = _attribute(
     minimum=1,
     maximum="limits.max_idempotency_window",
 )
+#: Those that the service uses, by name.
+ATTRIBUTES = _RESERVED | {"_idempotency_window": _WINDOW}
 
 Metadata = Annotated[
     dict[str, Any],
     about(
         "Anything, and these attributes.  null is as good as absent.",
-        properties=_RESERVED | {"_idempotency_window": _WINDOW},
+        properties=ATTRIBUTES,
     ),
 ]
 ShownMetadata = Annotated[

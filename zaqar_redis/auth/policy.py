@@ -62,7 +62,10 @@ _READING = {
     "quotas": ("get",),
     # "call" and "batch" call other methods, each of which has its own rule.
     "channels": ("call", "batch", "presence", "presence_stats", "history", "channels", "info"),
-    "console": ("session", "ticket", "overview", "queues", "history", "namespace"),
+    "console": (
+        *("session", "ticket", "overview", "queues", "history", "namespace"),
+        "attributes",
+    ),
 }
 _WRITING = {
     "queues": ("create", "update", "delete", "purge", "share"),
@@ -77,6 +80,7 @@ _ADMINISTRATION = {
     "flavors": ("create", "update", "delete"),
     "health": ("get",),
     "quotas": ("get_all", "update", "delete"),
+    "keys": ("get_all", "create", "update", "rotate", "delete"),
     # They show what belongs to no project, and other people's addresses.
     "console": ("installation", "connections"),
     # They act on connections of other people.

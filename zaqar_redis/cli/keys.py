@@ -32,7 +32,6 @@ T = TypeVar("T")
 
 #: Keys that are read at once.
 _PAGE_SIZE = 500
-_USER_MAX = 255
 _QUEUE_GLOB = re.compile(r"(?:[A-Za-z0-9_.*?-]|\[!?[A-Za-z0-9_.-]+\])+")
 _DURATION = re.compile(r"(\d{1,4})([smhdw])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
@@ -350,9 +349,10 @@ def _key_id(text: str) -> str:
 
 
 def _user(text: str) -> str:
-    if not (0 < len(text) <= _USER_MAX and text.isprintable()):
-        raise argparse.ArgumentTypeError(f"it must have 1 to {_USER_MAX} printable characters")
-    return text
+    try:
+        return rules.key_user(text)
+    except errors.BadRequest as error:
+        raise argparse.ArgumentTypeError(error.text) from None
 
 
 def _project(text: str) -> str:

@@ -24,6 +24,7 @@ from zaqar_redis.api.websocket.front_end import WebSocketSettings
 from zaqar_redis.auth import access as auth
 from zaqar_redis.auth import key_checks, tickets
 from zaqar_redis.auth.access import Access
+from zaqar_redis.auth.access_keys import AccessKeySettings, SecretSeal
 from zaqar_redis.auth.audit import AuditLog, AuditSettings, check_file
 from zaqar_redis.auth.identity import ADMIN, MEMBER, READER
 from zaqar_redis.auth.jwt_tokens import JwtSettings
@@ -236,6 +237,9 @@ def _console(conf: cfg.ConfigOpts, server: ServerApiSettings) -> console.Console
         strategies=strategies,
         provider=console.OpenIdClient(provider.issuer, provider.console_client_id)
         if provider.console_client_id and "jwt" in strategies
+        else None,
+        seal=SecretSeal(configuration.settings(conf, AccessKeySettings))
+        if "key" in strategies
         else None,
     )
 

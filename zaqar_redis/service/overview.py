@@ -134,6 +134,8 @@ class OperatorServices:
         if isinstance(driver, PooledDriver) and settings.interval:
             self.history = HistoryService(driver, settings)
         self.overview = OverviewService(self.queues, self._stores, self.history, node)
+        #: None: there is no control store
+        self.access_keys = driver.control.access_keys if isinstance(driver, PooledDriver) else None
         self._sampling: asyncio.Task[None] | None = None
 
     def start(self) -> None:

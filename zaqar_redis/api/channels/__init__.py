@@ -7,13 +7,13 @@ from functools import partial
 
 import msgspec
 
-from zaqar_redis import errors
+from zaqar_redis import errors, rules
 from zaqar_redis.api import console
 from zaqar_redis.api.channels import server, streams
 from zaqar_redis.api.channels.origins import AllowedOrigins, PageMiddleware
 from zaqar_redis.api.channels.streams import ConnectQuery, EmulationHandlers, StreamHandlers
 from zaqar_redis.api.channels.websocket import UniWebSocket, WebSocket
-from zaqar_redis.api.console import overview
+from zaqar_redis.api.console import keys, overview
 from zaqar_redis.api.exchange import require_upgrade
 from zaqar_redis.api.routes import ApiRoute, Body
 from zaqar_redis.api.server.outbox import FlushScheduler
@@ -82,9 +82,14 @@ class ChannelsFrontEnd:
     def has_console(self) -> bool:
         return self._settings.console is not None
 
-    def overview_routes(self, services: OperatorServices) -> list[ApiRoute]:
+    def overview_routes(self, services: OperatorServices, limits: rules.Limits) -> list[ApiRoute]:
         """Returns the routes of the console that show more than the public API."""
-        return overview.routes(services, self._checks, self._settings.namespaces)
+        namespaces, settings = self._settings.namespaces, self._settings.console
+        found = overview.routes(services, self._checks, namespaces, limits)
+        if services.access_keys is not None:
+            seal = settings.seal if settings is not None else None
+            found += keys.routes(services.access_keys, self._checks, seal)
+        return found
 
 
 def _connection_routes(node: Node, origins: AllowedOrigins, project: str) -> list[ApiRoute]:

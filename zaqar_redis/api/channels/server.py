@@ -121,6 +121,18 @@ class ServerApiChecks:
         """
         self._policy.authorize(request.identity, action, request.project, resource)
 
+    def allowed(self, request: Request[Any, Any]) -> list[str]:
+        """Returns the rules by which who sends the request may act on something in its project."""
+
+        def is_allowed(action: str) -> bool:
+            try:
+                self.authorize(request, action, None)
+            except errors.Forbidden:
+                return False
+            return True
+
+        return sorted(name for name in self._policy.rules if ":" in name and is_allowed(name))
+
     def _check_key(self, given: str) -> None:
         key = self._settings.key
         if not key or not hmac.compare_digest(given.encode(), key.encode()):

@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """``/console/``: a web page for operators, which uses the public endpoints.
 
-The page is files in this folder; charts are drawn by plotly.js, out of the Python package
-plotly, if that is installed.
+The page is files in this folder; its charts are drawn by uPlot, which tools/console-assets puts
+into the folder vendor.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
-import importlib.util
 import time
 from functools import cached_property, partial
 from pathlib import Path
@@ -23,6 +22,7 @@ from zaqar_redis.api.channels.server import ServerApiChecks
 from zaqar_redis.api.exchange import Answer, Request
 from zaqar_redis.api.routes import ApiRoute, Body
 from zaqar_redis.auth import tickets
+from zaqar_redis.auth.access_keys import SecretSeal
 from zaqar_redis.auth.identity import NONE
 from zaqar_redis.realtime.protocol.codes import CommandRejected
 from zaqar_redis.realtime.session.namespaces import Namespaces
@@ -33,12 +33,10 @@ _MEDIA_TYPES = {
     ".js": "text/javascript; charset=utf-8",
     ".css": "text/css",
 }
-#: Nothing from other origins and no inline scripts.  The one inline style that is allowed is an
-#: empty one (its digest), to which plotly adds rules.
+#: Nothing from other origins, and nothing inline.
 _POLICY = (
     "default-src 'none'; script-src 'self'; connect-src {origins}; img-src data:; "
-    "style-src 'self' 'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    "style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 _HEADERS = (
     ("cache-control", "no-cache"),  # cached, but validated at each use
@@ -46,7 +44,7 @@ _HEADERS = (
     ("referrer-policy", "no-referrer"),
 )
 _NOT_STORED = (("cache-control", "no-store"),)
-_CHARTS = "plotly.min.js"
+_CHARTS = "uPlot.iife.min.js"
 
 
 #: Strategies whose credentials the page can ask for.
@@ -71,6 +69,8 @@ class ConsoleSettings(Struct, frozen=True):
     strategies: tuple[str, ...] = (NONE,)
     #: None: the page asks for a token instead
     provider: OpenIdClient | None = None
+    #: makes secrets of access keys; None: the service has no such keys
+    seal: SecretSeal | None = None
 
 
 def _logins(settings: ConsoleSettings) -> list[str]:
@@ -89,8 +89,8 @@ class _SessionOut(Struct, frozen=True):
     user: str
     project: str
     roles: list[str]
-    may_post: bool
-    may_publish: bool
+    #: rules of the policy that allow it for something in the project
+    may: list[str]
 
 
 class _TicketRequest(Struct):
@@ -115,13 +115,9 @@ class StaticFile:
 
 def _files() -> dict[str, StaticFile]:
     root = Path(__file__).parent
-    found = {path.name: StaticFile(path) for path in root.iterdir() if path.suffix in _MEDIA_TYPES}
-    package = importlib.util.find_spec("plotly")  # found, not imported: that takes long
-    for folder in (package and package.submodule_search_locations) or ():
-        charts = Path(folder) / "package_data" / _CHARTS
-        if charts.is_file():
-            found[_CHARTS] = StaticFile(charts)
-    return found
+    folders = (root, root / "vendor")
+    paths = [path for folder in folders if folder.is_dir() for path in folder.iterdir()]
+    return {path.name: StaticFile(path) for path in paths if path.suffix in _MEDIA_TYPES}
 
 
 class ConsoleHandlers:
@@ -159,7 +155,7 @@ class ConsoleHandlers:
         file = self._files.get(name)
         if file is None:
             raise errors.NotFound(why=f"The console has no file {name}.")
-        # The charts are megabytes: a thread reads them, and other requests go on.
+        # A thread reads it, and other requests go on.
         etag = await asyncio.to_thread(lambda: file.etag)
         headers = (*self._headers, ("etag", f'"{etag}"'))
         known = request.header(b"if-none-match") or ""
@@ -173,23 +169,14 @@ class ConsoleHandlers:
 
     async def show_session(self, request: Request[None, None]) -> Answer:
         """Who has signed in."""
-
         self._checks.authorize(request, "console:session", "")
-
-        def may(action: str) -> bool:
-            try:
-                self._checks.authorize(request, action, None)
-            except errors.Forbidden:
-                return False
-            return True
 
         identity = request.identity
         session = _SessionOut(
             user=identity.user,
             project=request.project,
             roles=sorted(identity.roles),
-            may_post=may("messages:create"),
-            may_publish=may("channels:publish"),
+            may=self._checks.allowed(request),
         )
         return Answer(msgspec.json.encode(session), headers=_NOT_STORED)
 

@@ -1,59 +1,116 @@
 // SPDX-License-Identifier: Apache-2.0
-// The chart of a queue, by plotly.js, which is loaded when the first chart is drawn.
+// Charts over time, by uPlot, which is loaded when the first chart is drawn.
 
+import { make } from "./dom.js";
+
+const HEIGHT = 170;
 let loading = null;
 
-function plotly() {
+function library() {
   loading ??= new Promise((resolve, reject) => {
-    const script = document.createElement("script");
-    script.src = "plotly.min.js";
-    script.onload = () => resolve(window.Plotly);
-    script.onerror = () => reject(new Error("plotly.min.js could not be loaded"));
-    document.head.append(script);
+    const script = make("script", { src: "uPlot.iife.min.js" });
+    script.onload = () => resolve(window.uPlot);
+    script.onerror = () => {
+      loading = null;
+      reject(new Error("uPlot.iife.min.js could not be loaded"));
+    };
+    document.head.append(make("link", { rel: "stylesheet", href: "uPlot.min.css" }), script);
   });
   return loading;
 }
 
-const CONFIG = { displayModeBar: false, responsive: true, scrollZoom: false };
+const SHORT = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
+const WHOLE = new Intl.NumberFormat("en", { maximumFractionDigits: 1 });
 
-// Draws samples: [{at (Date), free, claimed, posts, takes}, …].
-export async function draw(element, samples) {
-  const { react } = await plotly();
-  const colour = colours(element);
-  const times = samples.map((sample) => sample.at);
-  const line = (name, key, axis, more) => ({
-    type: "scatter", mode: "lines", name, x: times, y: samples.map((sample) => sample[key]),
-    yaxis: axis, line: { width: 2, color: colour(`--${key}`) }, ...more,
-  });
-  const axis = { rangemode: "tozero", gridcolor: colour("--line"), zeroline: false,
-    fixedrange: true, automargin: true, nticks: 5 };
-  const layout = {
-    height: 300,
-    margin: { l: 44, r: 8, t: 8, b: 28 },
-    paper_bgcolor: "rgba(0,0,0,0)",
-    plot_bgcolor: "rgba(0,0,0,0)",
-    font: { family: "inherit", size: 12, color: colour("--ink") },
-    hovermode: "x unified",
-    hoverlabel: { bgcolor: colour("--card"), bordercolor: colour("--line") },
-    legend: { orientation: "h", x: 0, y: 1.14, traceorder: "normal" },
-    xaxis: { gridcolor: colour("--line"), fixedrange: true, anchor: "y2", nticks: 4,
-      tickformat: "%H:%M:%S", tickangle: 0 },
-    yaxis: { ...axis, domain: [0.52, 0.97], title: { text: "messages" } },
-    yaxis2: { ...axis, domain: [0, 0.42], title: { text: "a second" } },
+// Seconds between marks of the axis of time.
+const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600];
+const clock = (seconds) => new Date(seconds * 1000).toLocaleTimeString("en-GB");
+
+// Charts below each other, with one axis of time: [{title, series: [{name, key, colour}]}].
+export class Charts {
+  #plots = [];
+  #groups;
+  #data = null;
+  #span = 0;
+  #drawing = null;
+  #dark = matchMedia("(prefers-color-scheme: dark)");
+  #observer = new ResizeObserver(() => this.#resize());
+  #restyle = () => {
+    this.#clear();
+    if (this.#data) this.show(this.#data, this.#span);
   };
-  await react(element, [
-    line("free", "free", "y", { stackgroup: "depth" }),
-    line("claimed", "claimed", "y", { stackgroup: "depth" }),
-    line("posts/s", "posts", "y2", {}),
-    line("takes/s", "takes", "y2", {}),
-  ], layout, CONFIG);
-}
 
-export function forget(element) {
-  if (window.Plotly) window.Plotly.purge(element);
-}
+  // label: what the charts show, for those who do not see them.
+  constructor(label, groups) {
+    this.#groups = groups;
+    this.label = label;
+    this.element = make("div", { class: "charts" });
+    this.#observer.observe(this.element);
+    this.#dark.addEventListener("change", this.#restyle);
+  }
 
-function colours(element) {
-  const style = getComputedStyle(element);
-  return (name) => style.getPropertyValue(name).trim();
+  // samples: [{at: seconds, <key>: number or null, …}, …], the oldest first. span: the seconds that
+  // are shown, up to the last of them.
+  async show(samples, span) {
+    this.#data = samples;
+    this.#span = span;
+    const times = samples.map((sample) => sample.at);
+    const groups = this.#groups.map(({ series }) =>
+      [times, ...series.map(({ key }) => samples.map((sample) => sample[key] ?? null))]);
+    if (!this.#plots.length) {
+      this.#drawing ??= library();
+      const Plot = await this.#drawing;
+      if (!this.element.isConnected || this.#plots.length) return;
+      this.#plots = this.#groups.map((group, index) => this.#plot(Plot, group, groups[index]));
+      return;
+    }
+    this.#plots.forEach((plot, index) => plot.setData(groups[index]));
+  }
+
+  close() {
+    this.#observer.disconnect();
+    this.#dark.removeEventListener("change", this.#restyle);
+    this.#clear();
+  }
+
+  #clear() {
+    for (const plot of this.#plots) plot.destroy();
+    this.#plots = [];
+    this.element.replaceChildren();
+  }
+
+  #resize() {
+    const width = this.element.clientWidth;
+    for (const plot of this.#plots) {
+      if (width && plot.width !== width) plot.setSize({ width, height: HEIGHT });
+    }
+  }
+
+  #plot(Plot, { title, series }, data) {
+    const style = getComputedStyle(document.documentElement);
+    const colour = (name) => style.getPropertyValue(name).trim();
+    const axis = { stroke: colour("--soft"), grid: { stroke: colour("--line"), width: 1 },
+      ticks: { show: false }, font: "12px system-ui, sans-serif" };
+    const element = this.element.appendChild(
+      make("figure", { class: "chart", "aria-label": `${this.label}: ${title}` },
+        make("figcaption", {}, title)));
+    return new Plot({
+      width: this.element.clientWidth || 600,
+      height: HEIGHT,
+      cursor: { sync: { key: this.label }, drag: { x: false, y: false } },
+      scales: {
+        x: { range: (_, __, last) => [(last ?? 0) - this.#span, last ?? 0] },
+        // From zero, with some room above.
+        y: { range: (_, __, high) => [0, Math.max(1, (high ?? 0) * 1.05)] },
+      },
+      axes: [{ ...axis, space: 90, incrs: STEPS, values: (_, marks) => marks.map(clock) },
+        { ...axis, size: 52, values: (_, marks) => marks.map((mark) => SHORT.format(mark)) }],
+      series: [
+        { label: "Time", value: (_, at) => (at === null ? "–" : clock(at)) },
+        ...series.map((each) => ({ label: each.name, stroke: colour(each.colour), width: 2,
+          spanGaps: false, points: { show: (plot) => plot.data[0].length < 2 },
+          value: (_, value) => (value === null ? "–" : WHOLE.format(value)) })),
+      ],
+    }, data, element);
+  }
 }

@@ -1,16 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
 // The page: sign-in, the view that is shown, and its refresh.
 
+import { Access } from "./access.js";
+import { address, current } from "./address.js";
+import { Channel } from "./channel.js";
 import { Channels } from "./channels.js";
+import { Connections } from "./connections.js";
 import * as credentials from "./credentials.js";
-import { make, setText } from "./dom.js";
+import * as dialog from "./dialog.js";
+import { announce, make, setText } from "./dom.js";
+import { Keys } from "./keys.js";
+import { Nodes } from "./nodes.js";
 import * as openid from "./openid.js";
-import { Nodes, Pools } from "./operating.js";
+import { Overview } from "./overview.js";
+import { Pools } from "./pools.js";
+import { Queue } from "./queue.js";
 import { Queues } from "./queues.js";
 import { Refused, Server, Unauthorized, about } from "./server.js";
 
-const VIEWS = { queues: Queues, channels: Channels, nodes: Nodes, pools: Pools };
+// By the first part of the address: title, the view, and that of one entry.
+const VIEWS = {
+  overview: ["Overview", Overview],
+  queues: ["Queues", Queues, Queue],
+  channels: ["Channels", Channels, Channel],
+  connections: ["Connections", Connections],
+  nodes: ["Nodes", Nodes],
+  pools: ["Pools", Pools],
+  access: ["Access", Access, Keys],
+};
 const PROJECT = "zaqar-redis.project";
+// Seconds until the service is asked again that did not answer.
+const AGAIN = 3;
 
 const at = (id) => document.getElementById(id);
 const main = at("main");
@@ -19,7 +39,7 @@ let info; // about the service: logins, openid, project, charts
 let server = null; // null: nobody has signed in
 let session = null; // who has
 let view = null;
-let shown = null; // the name of the view
+let shown = null; // the name of the view, and of its entry
 let timer = null;
 let pending = null; // aborts the refresh that is running
 
@@ -32,56 +52,86 @@ async function refresh() {
   clearTimeout(timer);
   pending?.abort();
   if (!view || document.hidden) return;
-  const current = new AbortController();
-  pending = current;
+  const running = new AbortController();
+  pending = running;
   try {
-    await view.refresh(current.signal);
-    if (current.signal.aborted) return;
+    await view.refresh(running.signal);
+    if (running.signal.aborted) return;
+    main.setAttribute("aria-busy", "false");
     showProblem("");
   } catch (error) {
-    if (current.signal.aborted) return;
+    if (running.signal.aborted) return;
     if (error instanceof Unauthorized) {
       signOut(`Sign in again: ${error.message}`);
       return;
     }
-    showProblem(error instanceof Refused ? `The service refused the request: ${error.message}`
-      : `The service cannot be reached: ${error.message}`);
+    showProblem(told(error));
   }
   timer = setTimeout(refresh, view.seconds * 1000);
 }
 
+// What has happened, to somebody who wants to know what to do.
+function told(error) {
+  if (!(error instanceof Refused)) {
+    return `The service cannot be reached: ${error.message}. The page goes on trying.`;
+  }
+  if (error.isStore) {
+    return `The service cannot reach its Redis: ${error.message} The page goes on trying; what it ` +
+      "shows is from before.";
+  }
+  return `The service refused the request: ${error.message}`;
+}
+
 function route() {
   if (!server) return;
-  const [name, ...rest] = location.hash.replace(/^#\//, "").split("/");
-  const wanted = name in VIEWS ? name : "queues";
-  if (wanted !== shown) {
+  const { view: name, name: entry, params } = current();
+  const wanted = Object.hasOwn(VIEWS, name) ? name : "overview";
+  const [title, List, Entry] = VIEWS[wanted];
+  const Wanted = entry && Entry ? Entry : List;
+  const identity = `${wanted}/${entry}`;
+  const isOther = identity !== shown;
+  if (isOther) {
+    const isFirst = shown === null;
     leave();
-    shown = wanted;
-    view = new VIEWS[wanted]({ server, session, about: info, refresh });
+    shown = identity;
+    view = new Wanted({ server, session, about: info, refresh, act, ask }, entry);
     main.append(view.element);
+    main.setAttribute("aria-busy", "true"); // until it has something to show
+    if (!isFirst) main.focus({ preventScroll: true });
+    window.scrollTo(0, 0);
   }
   for (const link of at("views").children) {
-    if (link.hash === `#/${wanted}`) link.setAttribute("aria-current", "page");
+    if (link.hash === address(wanted)) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
-  const chosen = rest.length ? decoded(rest.join("/")) : null;
-  document.title = `${chosen ?? wanted} – zaqar-redis`;
-  view.open(chosen);
+  document.title = `${entry && Entry ? entry : title} – zaqar-redis`;
+  view.open(params);
   refresh();
 }
 
-// Undecoded when the escapes in the URL are malformed.
-function decoded(text) {
+// What a button does at once; done: the text when it is done.
+async function act(work, done) {
   try {
-    return decodeURIComponent(text);
-  } catch {
-    return text;
+    await work();
+    announce(done);
+  } catch (error) {
+    announce(told(error), { isProblem: true });
   }
+  refresh();
+}
+
+// What a dialog asks for first, see dialog.js.
+async function ask({ done, ...asked }) {
+  if (!await dialog.ask(asked)) return false;
+  announce(done);
+  refresh();
+  return true;
 }
 
 function leave() {
   pending?.abort();
   clearTimeout(timer);
+  for (const dialog of document.querySelectorAll("dialog")) dialog.close();
   view?.close();
   view?.element.remove();
   view = shown = null;
@@ -123,8 +173,16 @@ async function signIn(credential) {
   try {
     await open(credential);
     if (!isFree()) credentials.keep(credential);
+    showProblem("");
   } catch (error) {
-    signOut(error.message);
+    if (error instanceof Unauthorized || (error instanceof Refused && !error.isStore)) {
+      signOut(error.message);
+      return;
+    }
+    // The credential may be right: nobody could say.
+    showProblem(told(error));
+    clearTimeout(timer);
+    timer = setTimeout(() => signIn(credential), AGAIN * 1000);
   }
 }
 
@@ -165,6 +223,12 @@ async function changeProject(event) {
 }
 
 function listen() {
+  at("views").append(...Object.entries(VIEWS).map(([name, [title]]) =>
+    make("a", { href: address(name) }, title)));
+  at("skip").addEventListener("click", (event) => {
+    event.preventDefault(); // the address is that of the view
+    main.focus();
+  });
   at("kind").append(...info.logins.filter((name) => name in credentials.KINDS).map((name) =>
     make("option", { value: name }, name === "key" ? "Access key" : credentials.KINDS[name].title)));
   at("kind").hidden = at("kind").options.length < 2;
@@ -175,16 +239,17 @@ function listen() {
   at("project").addEventListener("change", changeProject);
   window.addEventListener("hashchange", route);
   document.addEventListener("visibilitychange", refresh);
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", refresh);
 }
 
 async function start() {
   try {
     info = await about();
   } catch (error) {
-    showProblem(`The service cannot be reached: ${error.message}`);
+    showProblem(told(error));
+    setTimeout(start, AGAIN * 1000);
     return;
   }
+  showProblem("");
   if (!info.logins.length) {
     main.append(make("section", { class: "card narrow" }, make("h2", {}, "No key is set"),
       make("p", {}, "Nobody can sign in: set api_key in the group [channels] of the service's " +

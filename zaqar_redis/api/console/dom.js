@@ -19,14 +19,24 @@ export function setText(element, text) {
   if (element.textContent !== shown) element.textContent = shown;
 }
 
+export function button(text, work, attributes = {}) {
+  return make("button", { type: "button", class: "quiet", onclick: work, ...attributes }, text);
+}
+
 const WHOLE = new Intl.NumberFormat("en");
 const SHARE = new Intl.NumberFormat("en", { maximumFractionDigits: 1, minimumFractionDigits: 1 });
 
+// How long the result of an act is shown.
+const ANNOUNCED_MS = 10_000;
+
+const isKnown = (value) => value !== null && value !== undefined;
+
 // A count, or a rate with one decimal; null is not known (yet).
-export const count = (value) => (value === null ? "–" : WHOLE.format(value));
-export const rate = (value) => (value === null ? "–" : SHARE.format(value));
+export const count = (value) => (isKnown(value) ? WHOLE.format(value) : "–");
+export const rate = (value) => (isKnown(value) ? SHARE.format(value) : "–");
 
 export function duration(seconds) {
+  if (!isKnown(seconds)) return "–";
   const units = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]];
   const at = units.findIndex(([, size]) => seconds >= size);
   if (at < 0) return "0 s";
@@ -35,66 +45,22 @@ export function duration(seconds) {
   return `${Math.floor(seconds / size)} ${name}` + (rest ? ` ${rest} ${units[at + 1][0]}` : "");
 }
 
-// A table whose rows are kept by key. A column: {title, number, help}; a cell: a text, or
-// {text, href, current}.
-export class Table {
-  #rows = new Map();
-  #columns;
-  #body = make("tbody");
-  #empty = make("p", { class: "hint" });
-
-  constructor(caption, columns, empty) {
-    this.#columns = columns;
-    setText(this.#empty, empty);
-    const heads = columns.map((column) => make("th", {
-      scope: "col", class: column.number ? "number" : null, title: column.help ?? null,
-    }, column.title));
-    const table = make("table", {}, make("caption", {}, caption),
-      make("thead", {}, make("tr", {}, ...heads)), this.#body);
-    this.element = make("div", { class: "scrolls" }, table, this.#empty);
+export function bytes(value) {
+  if (!isKnown(value)) return "–";
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  let size = value;
+  let unit = 0;
+  while (size >= 1024 && unit < units.length - 1) {
+    size /= 1024;
+    unit += 1;
   }
-
-  // rows: [[key, [cell, …]], …]
-  show(rows) {
-    const wanted = new Set(rows.map(([key]) => key));
-    for (const [key, row] of this.#rows) {
-      if (!wanted.has(key)) {
-        row.remove();
-        this.#rows.delete(key);
-      }
-    }
-    rows.forEach(([key, cells], position) => {
-      const row = this.#rows.get(key) ?? this.#add(key);
-      if (this.#body.children[position] !== row) {
-        this.#body.insertBefore(row, this.#body.children[position] ?? null);
-      }
-      cells.forEach((cell, index) => this.#fill(row, row.children[index], cell));
-    });
-    this.#empty.hidden = rows.length > 0;
-  }
-
-  #add(key) {
-    const cells = this.#columns.map((column, index) =>
-      make(index ? "td" : "th", { class: column.number ? "number" : null,
-        scope: index ? null : "row" }));
-    const row = make("tr", {}, ...cells);
-    this.#rows.set(key, row);
-    return row;
-  }
-
-  #fill(row, element, cell) {
-    if (typeof cell !== "object") {
-      setText(element, cell);
-      return;
-    }
-    const link = element.querySelector("a") ?? element.appendChild(make("a", {}));
-    link.setAttribute("href", cell.href);
-    if (cell.current) link.setAttribute("aria-current", "true");
-    else link.removeAttribute("aria-current");
-    row.classList.toggle("current", Boolean(cell.current));
-    setText(link, cell.text);
-  }
+  return `${unit ? SHARE.format(size) : WHOLE.format(size)} ${units[unit]}`;
 }
+
+// A point of time, of seconds since 1970.
+export const moment = (seconds) => (isKnown(seconds)
+  ? new Date(seconds * 1000).toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "medium" })
+  : "–");
 
 // Figures with a name each: {name: [title, help]}.
 export class Tiles {
@@ -113,37 +79,12 @@ export class Tiles {
   }
 }
 
-// Paging through a listing: forwards by marker, back by the markers before.
-export class Pager {
-  #markers = [""];
-  #next = "";
-
-  constructor(changed) {
-    this.back = make("button", { type: "button", class: "quiet", onclick: () => {
-      this.#markers.pop();
-      changed();
-    } }, "Back");
-    this.forward = make("button", { type: "button", class: "quiet", onclick: () => {
-      this.#markers.push(this.#next);
-      changed();
-    } }, "Next");
-    this.element = make("div", { class: "pager" }, this.back, this.forward);
-    this.element.hidden = true;
-  }
-
-  get marker() {
-    return this.#markers.at(-1);
-  }
-
-  reset() {
-    this.#markers = [""];
-  }
-
-  // next: the marker behind the page that is shown; empty when it is the last one.
-  shown(next) {
-    this.#next = next;
-    this.back.disabled = this.#markers.length === 1;
-    this.forward.disabled = !next;
-    this.element.hidden = this.back.disabled && this.forward.disabled;
-  }
+// Says for a while what came of an act; screen readers read it.
+export function announce(text, { isProblem = false } = {}) {
+  const place = document.getElementById("done");
+  place.hidden = false;
+  place.classList.toggle("problem", isProblem);
+  setText(place, text);
+  clearTimeout(announce.timer);
+  announce.timer = setTimeout(() => { place.hidden = true; }, ANNOUNCED_MS);
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The publications of a tail as a list on the page, and the box to publish.
 
-import { count, make, setText } from "./dom.js";
+import { reason } from "./dialog.js";
+import { button, count, make, setText } from "./dom.js";
 import { Tail } from "./tail.js";
 
 // Entries on the page: more than anybody reads, and few enough to draw at once.
@@ -12,7 +13,7 @@ const LONG = 4000;
 export class Feed {
   #waiting = []; // entries that are not drawn yet
   #drawing = null;
-  #paused = false;
+  #isPaused = false;
   #received = 0;
   #dropped = 0;
 
@@ -20,15 +21,17 @@ export class Feed {
     this.state = make("span", { class: "state", role: "status" });
     this.total = make("span", { class: "hint" });
     this.list = make("ol", { class: "feed", tabindex: "0", "aria-label": `Live tail of ${channel}` });
-    this.reconnect = make("button", { type: "button", class: "quiet", hidden: true,
-      onclick: () => this.tail.now() }, "Connect now");
-    this.pause = make("button", { type: "button", class: "quiet", "aria-pressed": "false",
-      onclick: () => this.#toggle() }, "Pause");
-    const clear = make("button", { type: "button", class: "quiet",
-      onclick: () => this.list.replaceChildren() }, "Clear");
+    this.reconnect = button("Connect now", () => this.tail.now(), { hidden: true });
+    this.pause = button("Pause", () => this.#toggle(), { "aria-pressed": "false" });
+    this.search = make("input", { type: "search", autocomplete: "off", spellcheck: "false",
+      placeholder: "text", "aria-label": "Show entries with this text", oninput: () => this.#filter() });
+    this.pretty = make("input", { type: "checkbox",
+      onchange: () => this.list.classList.toggle("pretty", this.pretty.checked) });
     this.element = make("section", { class: "tail" },
       make("h3", {}, "Live tail"),
-      make("div", { class: "row" }, this.state, this.total, this.reconnect, this.pause, clear),
+      make("div", { class: "row" }, this.state, this.total, this.reconnect, this.pause,
+        button("Clear", () => this.list.replaceChildren()), this.search,
+        make("label", { class: "check" }, this.pretty, " Pretty")),
       this.list);
     this.tail = new Tail(channel, (name) => server.ticket(name), {
       state: (kind, text) => this.#showState(kind, text),
@@ -58,11 +61,10 @@ export class Feed {
     for (const [name, value] of Object.entries(publication.tags ?? {})) {
       notes.push(`${name} ${value}`);
     }
-    const text = JSON.stringify(publication.data);
-    const more = text.length - LONG;
     this.#put(make("li", {},
       make("span", { class: "hint" }, notes.join(" · ")),
-      make("code", {}, more > 0 ? `${text.slice(0, LONG)}… and ${more} characters` : text)));
+      make("code", { class: "compact" }, beginning(JSON.stringify(publication.data))),
+      make("code", { class: "indented" }, beginning(JSON.stringify(publication.data, null, 2)))));
   }
 
   #put(entry) {
@@ -71,7 +73,7 @@ export class Feed {
       this.#waiting.shift();
       this.#dropped += 1;
     }
-    if (!this.#paused) this.#drawing ??= requestAnimationFrame(() => this.#draw());
+    if (!this.#isPaused) this.#drawing ??= requestAnimationFrame(() => this.#draw());
     else this.#count();
   }
 
@@ -79,42 +81,59 @@ export class Feed {
     this.#drawing = null;
     this.list.prepend(...this.#waiting.splice(0).reverse());
     while (this.list.children.length > SHOWN) this.list.lastElementChild.remove();
+    this.#filter();
     this.#count();
   }
 
+  #filter() {
+    const wanted = this.search.value.toLowerCase();
+    for (const entry of this.list.children) {
+      entry.hidden = !entry.textContent.toLowerCase().includes(wanted);
+    }
+  }
+
   #count() {
-    const waiting = this.#paused ? `, ${count(this.#waiting.length)} waiting` : "";
+    const waiting = this.#isPaused ? `, ${count(this.#waiting.length)} waiting` : "";
     const dropped = this.#dropped ? `, ${count(this.#dropped)} not shown` : "";
     setText(this.total, `${count(this.#received)} received${waiting}${dropped}`);
   }
 
   #toggle() {
-    this.#paused = !this.#paused;
-    this.pause.setAttribute("aria-pressed", String(this.#paused));
-    setText(this.pause, this.#paused ? "Go on" : "Pause");
-    this.#draw();
+    this.#isPaused = !this.#isPaused;
+    this.pause.setAttribute("aria-pressed", String(this.#isPaused));
+    setText(this.pause, this.#isPaused ? "Go on" : "Pause");
+    if (this.#isPaused) this.#count();
+    else this.#draw();
   }
 }
 
+// The first characters of a text that may be long.
+export function beginning(text, most = LONG) {
+  const more = text.length - most;
+  return more > 0 ? `${text.slice(0, most)}… and ${count(more)} characters` : text;
+}
+
 // A box for JSON. send(text, form) is the button's action, and resolves to a text for the status.
-// may: whether the user may do that.
-export function publishBox(title, verb, may, send, ...more) {
+// rule: of the policy, that allows it.
+export function publishBox({ title, verb, session, rule, send }, ...more) {
+  const may = session.may.includes(rule);
   const data = make("textarea", { name: "data", rows: "3", required: true, spellcheck: "false",
     placeholder: '{"text": "hello"}' });
-  const status = make("p", { class: "hint", role: "status" }, may ? "" : "You may only read.");
-  const button = make("button", {}, verb);
+  const status = make("p", { class: "hint", role: "status" },
+    may ? "" : `You may only read. ${reason(session, rule)}`);
+  const confirm = make("button", {}, verb);
   const form = make("form", { class: "publish" },
     make("h3", {}, title),
     make("fieldset", { disabled: !may },
       make("label", {}, "Data, as JSON", data),
-      make("div", { class: "row" }, ...more, button)),
+      make("div", { class: "row" }, ...more, confirm)),
     status);
   data.addEventListener("keydown", (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) form.requestSubmit();
   });
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
-    button.disabled = true;
+    confirm.disabled = true;
     status.classList.remove("problem");
     try {
       JSON.parse(data.value);
@@ -123,7 +142,7 @@ export function publishBox(title, verb, may, send, ...more) {
       status.classList.add("problem");
       setText(status, error instanceof SyntaxError ? `That is no JSON: ${error.message}` : error.message);
     } finally {
-      button.disabled = false;
+      confirm.disabled = false;
     }
   });
   return form;

@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from zaqar_redis import errors, rules
+from zaqar_redis.api import openapi, schemas
 from zaqar_redis.api.channels.server import ServerApiChecks
 from zaqar_redis.api.exchange import Answer, Request
 from zaqar_redis.api.routes import ApiRoute
@@ -250,9 +251,15 @@ def _connection(report: ConnectionReport) -> _ConnectionOut:
 
 class OverviewHandlers:
     def __init__(
-        self, services: OperatorServices, checks: ServerApiChecks, namespaces: Namespaces
+        self,
+        services: OperatorServices,
+        checks: ServerApiChecks,
+        namespaces: Namespaces,
+        limits: rules.Limits,
     ) -> None:
         self._services = services
+        text = openapi.with_limits(_encode(schemas.ATTRIBUTES), limits)
+        self._attributes = Answer(text, headers=_NOT_STORED)
         self._checks = checks
         self._namespaces = namespaces
 
@@ -325,6 +332,10 @@ class OverviewHandlers:
         points = await history.read(request.project, rules.queue_name(queue), hours)
         return _answer({"step": settings.interval, "hours": hours, "points": points})
 
+    async def list_attributes(self, request: Request[None, None]) -> Answer:
+        """The attributes of queues that the service uses: JSON schemas, with its limits."""
+        return self._attributes
+
     async def list_connections(self, request: Request[ConnectionsQuery, None]) -> Answer:
         """Open connections of clients of channels, of all nodes; the latest first."""
         query = request.query
@@ -359,13 +370,17 @@ def _page(offset: int | None, limit: int | None, most: int) -> tuple[int, int]:
 
 
 def routes(
-    services: OperatorServices, checks: ServerApiChecks, namespaces: Namespaces
+    services: OperatorServices,
+    checks: ServerApiChecks,
+    namespaces: Namespaces,
+    limits: rules.Limits,
 ) -> list[ApiRoute]:
-    handlers = OverviewHandlers(services, checks, namespaces)
+    handlers = OverviewHandlers(services, checks, namespaces, limits)
     row = partial(ApiRoute, "GET", public=True, checked=False, guard=checks.admit)
     return [
         row("/console/overview", handlers.show, "console:overview"),
         row("/console/queues", handlers.list_queues, "console:queues", query=QueuesQuery),
+        row("/console/attributes", handlers.list_attributes, "console:attributes"),
         row(
             "/console/queues/{queue}/history",
             handlers.show_history,

@@ -1,114 +1,87 @@
 // SPDX-License-Identifier: Apache-2.0
-// Queues: a page of them with depths and rates; for the chosen one a chart, a live tail, and a
-// box to post.
+// The queues of a project: their depths and rates.
 
-import * as charts from "./charts.js";
-import { Pager, Table, Tiles, count, make, rate } from "./dom.js";
-import { Feed, publishBox } from "./feed.js";
-import { List } from "./list.js";
-import { Rates, Series } from "./rates.js";
+import { address, go } from "./address.js";
+import { act, field } from "./dialog.js";
+import { Tiles, count, duration, make, rate, setText } from "./dom.js";
+import { HELP } from "./rates.js";
+import { pathOf } from "./server.js";
+import { Listing } from "./table.js";
 
-const POSTS = "Messages that were posted between the last two polls";
-const TAKES = "Messages that left: deleted, popped or expired";
 const COLUMNS = [
-  { title: "Queue" },
-  { title: "Free", number: true, help: "Messages that can be claimed, now or after their delay" },
-  { title: "Claimed", number: true },
-  { title: "Total", number: true },
-  { title: "Posts/s", number: true, help: POSTS },
-  { title: "Takes/s", number: true, help: TAKES },
+  { title: "Queue", sort: "name" },
+  { title: "Free", sort: "free", number: true, help: HELP.free },
+  { title: "Claimed", sort: "claimed", number: true },
+  { title: "Delayed", sort: "delayed", number: true, help: HELP.delayed },
+  { title: "Total", sort: "total", number: true },
+  { title: "Oldest", sort: "oldest", number: true, help: HELP.oldest },
+  { title: "Posts/s", sort: "posted", number: true },
+  { title: "Claims/s", sort: "claimed_rate", number: true, help: HELP.claims },
+  { title: "Deletes/s", sort: "deleted", number: true, help: HELP.deletes },
+  { title: "Dead letters", sort: "dead_letters", number: true, help: "In its dead-letter queue" },
 ];
 
-export class Queues extends List {
-  #rates = new Map();
+export class Queues {
+  seconds = 2;
 
   constructor(context) {
-    super(context, "queues", QueueDetails);
-    this.table = new Table("Queues", COLUMNS,
-      "No queues. A queue is created when a message is posted to it.");
-    this.pager = new Pager(context.refresh);
-    this.filter = make("input", { type: "search", autocomplete: "off", spellcheck: "false",
-      oninput: () => { this.pager.reset(); context.refresh(); } });
-    const bar = make("form", { class: "row", onsubmit: (event) => event.preventDefault() },
-      make("label", {}, "Name contains ", this.filter));
-    this.element = this.split(
-      make("section", { class: "card" }, make("h2", {}, "Queues"), bar, this.table.element,
-        this.pager.element));
-  }
-
-  async refresh(signal) {
-    const query = { marker: this.pager.marker, name: this.filter.value };
-    const page = await this.context.server.page("queues", query, signal);
-    const names = page.items.map((queue) => queue.name);
-    const chosen = this.chosen;
-    // Only the queues of this page, and the one that is open, are polled.
-    const polled = new Set(chosen ? [...names, chosen.name] : names);
-    const samples = new Map();
-    await Promise.all(Array.from(polled, async (name) => {
-      samples.set(name, await this.#sample(name, signal));
-    }));
-    for (const name of this.#rates.keys()) if (!polled.has(name)) this.#rates.delete(name);
-    this.pager.shown(page.next);
-    this.table.show(names.map((name) =>
-      [name, [this.link(name), ...Object.values(shown(samples.get(name)))]]));
-    if (chosen && chosen === this.chosen) await chosen.show(samples.get(chosen.name));
-  }
-
-  // A queue that does not exist (any more) has stats, too: zeros.
-  async #sample(name, signal) {
-    const path = `/queues/${encodeURIComponent(name)}/stats`;
-    const stats = await this.context.server.queues("GET", path, null, signal);
-    if (!this.#rates.has(name)) this.#rates.set(name, new Rates());
-    return this.#rates.get(name).sample(stats, performance.now() / 1000);
-  }
-}
-
-const shown = (sample) => ({
-  free: count(sample.free), claimed: count(sample.claimed), total: count(sample.total),
-  posts: rate(sample.posts), takes: rate(sample.takes),
-});
-
-class QueueDetails {
-  #series = new Series();
-
-  constructor(context, name) {
     this.context = context;
-    this.name = name;
-    this.tiles = new Tiles({
-      free: ["Free"], claimed: ["Claimed"], total: ["Total"], posts: ["Posts/s", POSTS],
-      takes: ["Takes/s", TAKES],
+    this.listing = new Listing({
+      caption: "Queues", columns: COLUMNS, sort: "name", search: "Name contains",
+      filters: { not_empty: "Not empty", dead_letters: "Has dead letters" },
+      empty: "No queues. A queue is created when a message is posted to it.",
+      load: (query, signal) => this.#load(query, signal),
+      row: (queue) => [queue.name, [{ text: queue.name, href: address("queues", queue.name) },
+        count(queue.free), count(queue.claimed), count(queue.delayed), count(queue.total),
+        duration(queue.oldest), rate(queue.posted), rate(queue.claimed_rate), rate(queue.deleted),
+        count(queue.dead_letters)]],
     });
-    this.chart = make("div", { class: "chart", role: "img",
-      "aria-label": `Depth and rates of ${name} in the last minutes` });
-    const hint = context.about.charts ? "" : "For charts, install the service with its extra " +
-      "console: pip install '.[console]'";
-    this.feed = new Feed(context.server, `queue:${name}`);
-    const ttl = make("input", { name: "ttl", type: "number", min: "60", value: "3600", required: true });
-    this.element = make("section", {},
-      make("h2", {}, name), this.tiles.element, this.chart,
-      make("p", { class: "hint" }, hint),
-      publishBox("Post a message", "Post", context.session.may_post, (text, form) => this.#post(text, form),
-        make("label", {}, "TTL in seconds ", ttl)),
-      this.feed.element);
+    this.tiles = new Tiles({ queues: ["Queues"], messages: ["Messages"], posts: ["Posts/s"],
+      claims: ["Claims/s", HELP.claims], deletes: ["Deletes/s", HELP.deletes] });
+    this.note = make("p", { class: "hint", role: "status" });
+    this.element = make("section", { class: "card" },
+      make("div", { class: "row" }, make("h2", {}, "Queues"),
+        act(context.session, "queues:create", "Create a queue", () => this.#create())),
+      this.tiles.element, this.listing.element, this.note);
+  }
+
+  open(params) {
+    this.listing.open(params);
   }
 
   close() {
-    this.feed.close();
-    charts.forget(this.chart);
+    this.listing.close();
   }
 
-  async show(sample) {
-    this.tiles.show(shown(sample));
-    this.#series.add({ ...sample, at: new Date() });
-    if (this.context.about.charts) await charts.draw(this.chart, this.#series.samples);
+  refresh(signal) {
+    return this.listing.refresh(signal);
   }
 
-  async #post(text, form) {
-    // The text itself: parsed by JavaScript, its numbers would have 53 bits.
-    const body = `{"messages": [{"body": ${text}, "ttl": ${Number(form.elements.ttl.value)}}]}`;
-    const path = `/queues/${encodeURIComponent(this.name)}/messages`;
-    const posted = await this.context.server.queues("POST", path, body);
-    this.context.refresh();
-    return `Posted: ${posted.resources[0].split("/").at(-1)}`;
+  async #load(query, signal) {
+    const found = await this.context.server.console("queues", query, signal);
+    const { totals } = found;
+    this.tiles.show({ queues: count(totals.queues), messages: count(totals.messages),
+      posts: rate(totals.posted), claims: rate(totals.claimed_rate), deletes: rate(totals.deleted) });
+    const notes = found.complete ? [] : ["Not all queues have been read yet."];
+    if (found.unavailable.length) {
+      notes.push(`Stores that are away: ${found.unavailable.join(", ")}. ` +
+        "Their queues are shown as they were.");
+    }
+    setText(this.note, notes.join(" "));
+    return { items: found.queues, matching: found.matching, total: found.total };
+  }
+
+  async #create() {
+    const { ask, server } = this.context;
+    let name = "";
+    const isDone = await ask({ title: "Create a queue", verb: "Create",
+      content: [field("Name", { name: "name", required: true, maxlength: "64",
+        pattern: "[a-zA-Z0-9_.\\-]+" }, "1 to 64 letters, digits, underscores, hyphens, dots.")],
+      work: ({ elements }) => {
+        name = elements.name.value;
+        return server.queues("PUT", pathOf(name), "{}");
+      },
+      done: "The queue exists." });
+    if (isDone) go("queues", name, { tab: "settings" });
   }
 }

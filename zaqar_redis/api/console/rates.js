@@ -1,47 +1,58 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rates of posts and takes, from two samples of a queue's stats.
+// Figures of a queue, and rates: the differences of its counters.
 
-// The id of a message is its queue's epoch (16 digits) and its number in the queue: messages that
-// were posted and taken between two samples are counted, once a later message is seen.
-function parseId(id) {
-  const digits = id.replaceAll("-", "");
-  return { epoch: digits.slice(0, 16), number: parseInt(digits.slice(16), 16) };
+// What the figures mean.
+export const HELP = {
+  free: "Messages that can be claimed now",
+  delayed: "Messages whose delay has not ended",
+  oldest: "How long ago the oldest message was posted",
+  claims: "Messages that were claimed; each time counts",
+  deletes: "Messages that were deleted by id, or popped",
+};
+
+// What counts since the queue was created: the name of each, and what it is a second.
+const COUNTERS = {
+  posted: "posts", claimed: "claims", released: "releases", deleted: "deletes",
+  expired: "expiries", purged: "purges", dead_lettered: "deadLetters",
+};
+
+// The service's answer to stats?detailed=true, read at a time in seconds. free: claimable now.
+export function reading({ messages, counters }, at) {
+  return { at, counters, total: messages.total, claimed: messages.claimed,
+    delayed: messages.delayed, free: messages.free - messages.delayed,
+    oldest: messages.oldest?.age ?? null };
 }
 
-export class Rates {
-  #before = null;
-
-  // stats: the service's answer; now: seconds. Rates are per second, null when not known yet.
-  sample({ messages }, now) {
-    const before = this.#before;
-    const newest = messages.newest ? parseId(messages.newest.href.split("/").at(-1)) : null;
-    const figures = { free: messages.free, claimed: messages.claimed, total: messages.total };
-    const last = newest ?? before?.last ?? null;
-    this.#before = { last, total: messages.total, now };
-    if (before === null || now <= before.now) return { ...figures, posts: null, takes: null };
-    const grown = messages.total - before.total;
-    if (before.last && last.epoch !== before.last.epoch) {
-      return { ...figures, posts: null, takes: null }; // it was deleted and created again
-    }
-    let posted = Math.max(grown, 0);
-    if (before.last) {
-      // The newest message may have been deleted: numbers never go back.
-      last.number = Math.max(last.number, before.last.number);
-      posted = last.number - before.last.number;
-    }
-    const seconds = now - before.now;
-    const taken = Math.max(posted - grown, 0);
-    return { ...figures, posts: posted / seconds, takes: taken / seconds };
-  }
+// A reading with the rates since the one before; null while they are not known.
+function rated(before, now) {
+  const isKnown = before && now.at > before.at &&
+    // Of a queue that was deleted and created again they begin anew.
+    Object.keys(COUNTERS).every((name) => now.counters[name] >= before.counters[name]);
+  const rates = Object.entries(COUNTERS).map(([name, rate]) => [rate, isKnown
+    ? (now.counters[name] - before.counters[name]) / (now.at - before.at) : null]);
+  return { ...now, ...Object.fromEntries(rates) };
 }
 
-// The latest samples of one queue, for a chart: ten minutes at one every two seconds.
+// The points of a history as samples: their counters count since the point before.
+export function samples(points) {
+  return points.map((point, index) => {
+    const seconds = index ? point.at - points[index - 1].at : 0;
+    const each = (count) => (seconds > 0 ? count / seconds : null);
+    return { at: point.at, free: point.free, claimed: point.claimed, delayed: point.delayed,
+      posts: each(point.posted), claims: each(point.claims), deletes: each(point.deleted),
+      deadLetters: each(point.dead_lettered) };
+  });
+}
+
+// The latest readings of one queue, with rates: ten minutes at one every two seconds.
 export class Series {
   static #MAX = 300;
   samples = [];
 
-  add(sample) {
+  add(read) {
+    const sample = rated(this.samples.at(-1), read);
     this.samples.push(sample);
     if (this.samples.length > Series.#MAX) this.samples.shift();
+    return sample;
   }
 }

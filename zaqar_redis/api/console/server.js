@@ -10,6 +10,14 @@ export function parse(text) {
   });
 }
 
+// Of a queue, below /v2.
+export const pathOf = (queue) => `/queues/${encodeURIComponent(queue)}`;
+
+const JSON_TYPE = "application/json";
+
+// Entries of a listing that is shown as a whole.
+const LISTED_MAX = 2000;
+
 // Of a request; the service's own timeouts are shorter.
 const TIMEOUT_MS = 30_000;
 
@@ -18,11 +26,16 @@ export class Unauthorized extends Error {}
 
 // The service refused the request: its status, and its message.
 export class Refused extends Error {
-  constructor(status, message) {
+  // isStore: the service itself is well, but its Redis did not answer.
+  constructor(status, message, isStore = status === 503) {
     super(message);
     this.status = status;
+    this.isStore = isStore;
   }
 }
+
+// The server API's error for what the service could not do: its Redis is away.
+const INTERNAL = 100;
 
 export async function about() {
   return (await request("GET", "about", {})).json();
@@ -51,6 +64,9 @@ export class Server {
     const text = typeof body === "string" ? body : JSON.stringify(body);
     const response = await this.#request("POST", `/api/${method}`, {}, text, signal);
     const answer = parse(await response.text());
+    if (answer.error?.code === INTERNAL) {
+      throw new Refused(INTERNAL, "channels cannot be asked now.", true);
+    }
     if (answer.error) throw new Refused(answer.error.code, answer.error.message);
     return answer.result;
   }
@@ -61,22 +77,46 @@ export class Server {
   }
 
   // A request to the queue API; path is below /v2.
-  async queues(method, path, body = null, signal = null) {
-    const headers = { "Client-ID": this.#client };
+  async queues(method, path, body = null, signal = null, type = JSON_TYPE) {
+    const headers = { "Client-ID": this.#client, ...(body !== null && { "Content-Type": type }) };
     const response = await this.#request(method, `/v2${path}`, headers, body, signal);
+    return response.status === 204 ? null : parse(await response.text() || "null");
+  }
+
+  // Moves or copies messages: {queue, ids, limit, copy}.
+  move(queue, asked) {
+    return this.queues("POST", `${pathOf(queue)}/move`, JSON.stringify(asked));
+  }
+
+  // All of a listing that has few entries: pools, quotas.
+  async all(resource, query, signal) {
+    const found = [];
+    for (let marker = ""; found.length < LISTED_MAX;) {
+      const given = { ...query, ...(marker && { marker }) };
+      const page = await this.queues("GET", `/${resource}?${new URLSearchParams(given)}`, null, signal);
+      found.push(...page[resource]);
+      marker = markerOf(page.links);
+      if (!page[resource].length || !marker) break;
+    }
+    return found;
+  }
+
+  // What the console's own endpoints tell; path is below /console.
+  async console(path, query = {}, signal = null) {
+    const text = new URLSearchParams(query).toString();
+    const response = await this.#request("GET", text ? `${path}?${text}` : path, {}, null, signal);
+    return response.json();
+  }
+
+  // An act at the console's own endpoints.
+  async consoleAct(method, path, body) {
+    const text = body === undefined ? null : JSON.stringify(body);
+    const response = await this.#request(method, path, {}, text);
     return response.status === 204 ? null : response.json();
   }
 
-  // A page of a listing: its items, and the marker of the next page (empty: there is none).
-  async page(resource, query, signal) {
-    const path = `/${resource}?${new URLSearchParams(query)}`;
-    const page = await this.queues("GET", path, null, signal);
-    const next = markerOf(page.links);
-    if (!next) return { items: page[resource], next };
-    // The service always links a next page: only reading it shows whether it is empty.
-    const peek = new URLSearchParams({ ...query, marker: next, limit: "1" });
-    const after = await this.queues("GET", `/${resource}?${peek}`, null, signal);
-    return { items: page[resource], next: after[resource].length ? next : "" };
+  history(queue, hours, signal) {
+    return this.console(`queues/${encodeURIComponent(queue)}/history`, { hours }, signal);
   }
 
   async #request(method, path, headers, body = null, signal = null) {
@@ -110,7 +150,7 @@ async function request(method, path, headers, body = null, signal = null) {
   const response = await fetch(path, {
     method,
     body,
-    headers: body === null ? headers : { ...headers, "Content-Type": "application/json" },
+    headers: body === null ? headers : { "Content-Type": JSON_TYPE, ...headers },
     cache: "no-store",
     signal: signal ? AbortSignal.any([signal, timeout]) : timeout,
   });
@@ -124,7 +164,8 @@ async function errorText(response) {
   return problem.description ?? problem.title ?? `${response.status} ${response.statusText}`;
 }
 
-function markerOf(links) {
+// The marker of the next page; empty: there is none.
+export function markerOf(links) {
   const next = links.find((link) => link.rel === "next");
   return (next && new URL(next.href, location.href).searchParams.get("marker")) ?? "";
 }

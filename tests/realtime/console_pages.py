@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What tests of the console share: signing in, and the service's API beside it."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import httpx
+from playwright.sync_api import Page
+
+from tests.support import servers
+
+KEY = "the operator's key, of thirty-two bytes or more"
+
+Request = Callable[..., httpx.Response]
+
+
+def signed_in(
+    page: Page, service: servers.RunningService, project: str, view: str = "queues"
+) -> None:
+    """Opens a view with the key and project of a signed-in session."""
+    credential = json.dumps({"headers": {"X-API-Key": KEY}, "refresh": None})
+    known = {"zaqar-redis.credential": credential, "zaqar-redis.project": project}
+    page.add_init_script(f"Object.assign(sessionStorage, {json.dumps(known)})")
+    page.goto(f"{service.url}/console/#/{view}")
+
+
+@contextmanager
+def api_of(service: servers.RunningService, project: str) -> Iterator[Request]:
+    """Yields what sends requests to the service's APIs."""
+    headers = {"X-API-Key": KEY, "X-Project-ID": project, "Client-ID": str(uuid.uuid4())}
+    with httpx.Client(base_url=service.url, headers=headers) as client:
+        yield client.request
+
+
+def post(request: Request, queue: str, *bodies: object) -> list[str]:
+    """Posts a message for each body; returns their ids."""
+    messages = [{"body": body, "ttl": 300} for body in bodies]
+    posted = request("POST", f"/v2/queues/{queue}/messages", json={"messages": messages})
+    assert posted.status_code == 201
+    return [href.rpartition("/")[2] for href in posted.json()["resources"]]
+
+
+#: Every view, each with something in it once `furnish` has been called.
+VIEWS = (
+    "overview",
+    "queues",
+    "queues/orders",
+    "queues/orders?range=24h",
+    "queues/orders?tab=messages",
+    "queues/orders?tab=claims",
+    "queues/orders?tab=live",
+    "queues/orders?tab=settings",
+    "queues/missing",
+    "channels",
+    "channels/news",
+    "connections",
+    "nodes",
+    "pools",
+    "access",
+    "access/keys",
+)
+
+
+def furnish(request: Request) -> None:
+    """Fills a project: queues in all states, a dead-letter queue, publications, a quota."""
+    route = {"_dead_letter_queue": "orders.dead", "_max_claim_count": 1}
+    request("PUT", "/v2/queues/orders.dead", json={})
+    request("PUT", "/v2/queues/orders", json=route)
+    for name in ("orders", "mails", "invoices", "thumbnails"):
+        orders = [{"order": number, "item": "tea", "amount": 3} for number in range(8)]
+        post(request, name, *orders)
+    for _ in range(2):
+        claimed = request("POST", "/v2/queues/orders/claims?limit=2", json={}).json()["messages"]
+        claim = claimed[0]["href"].partition("claim_id=")[2]
+        request("DELETE", f"/v2/queues/orders/claims/{claim}")
+    request("POST", "/v2/queues/orders/claims?limit=3", json={"ttl": 900})
+    later = {"messages": [{"body": {"order": 9, "item": "cups"}, "delay": 600}]}
+    request("POST", "/v2/queues/orders/messages", json=later)
+    for number in range(3):
+        request("POST", "/api/publish", json={"channel": "news", "data": {"number": number}})
+    request("PUT", "/v2/quotas/shop", json={"messages": 100_000, "queues": 50})

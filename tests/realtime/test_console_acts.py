@@ -1,0 +1,423 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What operators do in the console, each act to its end in the store."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import time
+from collections.abc import Iterator
+
+import jwt
+import pytest
+from playwright.sync_api import Page, Route, expect
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import ClientConnection, connect
+
+from tests.realtime.console_pages import KEY, Request, api_of, post, signed_in
+from tests.support import servers
+
+SECRET = "the backend's secret, of thirty-two bytes or more"
+OPTIONS: dict[str, dict[str, object]] = {
+    "DEFAULT": {"admin_mode": True},
+    "channels": {"api_key": KEY, "namespaces": "kept", "token_hmac_secret_key": SECRET},
+    "channels:kept": {"history_size": 100, "history_ttl": 60, "presence": True},
+}
+#: Seconds; the page polls every two, and machines are shared.
+expect.set_options(timeout=15_000)
+
+
+@pytest.fixture
+def api(service: servers.RunningService, project: str) -> Iterator[Request]:
+    with api_of(service, project) as request:
+        yield request
+
+
+def press(page: Page, name: str) -> None:
+    """Presses a button, that of the dialog if one is open."""
+    dialog = page.get_by_role("dialog")
+    (dialog if dialog.count() else page).get_by_role("button", name=name, exact=True).click()
+
+
+def done(page: Page, text: str) -> None:
+    expect(page.locator("#done")).to_contain_text(text)
+
+
+@contextlib.contextmanager
+def socket_of(
+    service: servers.RunningService, project: str, user: str
+) -> Iterator[ClientConnection]:
+    """A client that is subscribed to kept:news."""
+    claims = {"sub": user, "project": project, "channels": ["kept:news"], "exp": time.time() + 60}
+    token = jwt.encode(claims, SECRET)
+    with connect(f"ws://127.0.0.1:{service.port}/connection/websocket") as socket:
+        socket.send(json.dumps({"id": 1, "connect": {"token": token}}))
+        assert "subs" in json.loads(socket.recv(15))["connect"]
+        yield socket
+
+
+def is_closed(socket: ClientConnection) -> bool:
+    with contextlib.suppress(TimeoutError):
+        try:
+            while True:
+                socket.recv(0.2)
+        except ConnectionClosed:
+            return True
+    return False
+
+
+def queues(api: Request) -> list[str]:
+    return [queue["name"] for queue in api("GET", "/v2/queues").json()["queues"]]
+
+
+def test_queue_is_created_configured_purged_and_deleted(
+    page: Page, service: servers.RunningService, project: str, api: Request
+) -> None:
+    name = "a-B_9.z"
+    signed_in(page, service, project)
+    press(page, "Create a queue")
+    page.get_by_role("dialog").get_by_label("Name").fill("not a name")
+    press(page, "Create")
+    assert queues(api) == []
+    page.get_by_role("dialog").get_by_label("Name").fill(name)
+    press(page, "Create")
+    expect(page.get_by_role("heading", name=name)).to_be_visible()
+    assert queues(api) == [name]
+
+    page.get_by_label("_default_message_ttl").fill("120")
+    page.get_by_label("_dead_letter_queue", exact=True).fill("dead")
+    page.get_by_label("_max_claim_count").fill("3")
+    page.get_by_label("Other attributes").fill('{"owner/team": {"name": "a~b"}}')
+    press(page, "Save")
+    expect(page.get_by_text("Saved.")).to_be_visible()
+    stored = api("GET", f"/v2/queues/{name}").json()
+    assert stored["_default_message_ttl"] == 120
+    assert (stored["_dead_letter_queue"], stored["_max_claim_count"]) == ("dead", 3)
+    assert stored["owner/team"] == {"name": "a~b"}
+    page.get_by_label("_max_claim_count").fill("")
+    page.get_by_label("Other attributes").fill("{}")
+    press(page, "Save")
+    expect(page.get_by_text("Saved.")).to_be_visible()
+    stored = api("GET", f"/v2/queues/{name}").json()
+    assert stored["_max_claim_count"] is None
+    assert "owner/team" not in stored
+    page.get_by_label("Other attributes").fill('{"_retry_policy": 1}')
+    press(page, "Save")
+    expect(page.get_by_text('"_retry_policy" must be an object')).to_be_visible()
+
+    post(api, name, 1, 2)
+    press(page, "Purge")
+    press(page, "Cancel")
+    assert api("GET", f"/v2/queues/{name}/stats").json()["messages"]["total"] == 2
+    press(page, "Purge")
+    press(page, "Purge")
+    done(page, f"{name} is empty.")
+    assert api("GET", f"/v2/queues/{name}/stats").json()["messages"]["total"] == 0
+
+    press(page, "Delete the queue")
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label(f"Type {name} to confirm").fill("a-B_9")
+    expect(dialog.get_by_role("button", name="Delete")).to_be_disabled()
+    dialog.get_by_label(f"Type {name} to confirm").fill(name)
+    press(page, "Delete")
+    done(page, f"{name} is deleted.")
+    expect(page.get_by_text("No queues.")).to_be_visible()
+    assert queues(api) == []
+
+
+def test_pools_are_created_weighed_rebalanced_drained_and_removed(page: Page, project: str) -> None:
+    with (
+        servers.redis_server() as home,
+        servers.redis_server() as east,
+        servers.redis_server() as west,
+        servers.service(home.uri, options=OPTIONS) as service,
+        api_of(service, project) as api,
+    ):
+        for number in range(4):
+            post(api, f"q{number}", number)
+        signed_in(page, service, project, "pools")
+        expect(page.get_by_text("No pools: all queues are in [storage] uri.")).to_be_visible()
+        for name, store in (("east", east), ("west", west)):
+            press(page, "Create a pool")
+            dialog = page.get_by_role("dialog")
+            dialog.get_by_label("Name").fill(name)
+            dialog.get_by_label("URI").fill(store.uri)
+            press(page, "Create")
+            expect(page.get_by_role("row", name=name)).to_contain_text("in use")
+        press(page, "Rebalance")
+        done(page, "Rebalancing has begun.")
+        expect(page.get_by_text("Spread by weight.")).to_be_visible()
+        shares = {each["name"]: each for each in api("GET", "/v2/rebalance").json()["stores"]}
+        assert shares["default"]["queues"] == 0
+        assert shares["east"]["queues"] + shares["west"]["queues"] >= 4
+        expect(page.locator(".share", has_text="default")).to_contain_text("0 / 0")
+
+        east_row = page.get_by_role("row", name="east")
+        east_row.get_by_role("button", name="Weight").click()
+        page.get_by_role("dialog").get_by_label("Weight").fill("7")
+        press(page, "Change")
+        expect(east_row).to_contain_text(re.compile(r"7\W"))
+        assert api("GET", "/v2/pools/east").json()["weight"] == 7
+        east_row.get_by_role("button", name="Drain").click()
+        press(page, "Drain")
+        expect(east_row).to_contain_text(re.compile(r"\b0draining|\b0\s*draining"), timeout=30_000)
+        assert api("GET", "/v2/pools/east?detailed=true").json()["queues"] == 0
+        page.get_by_role("row", name="west").get_by_role("button", name="Remove").click()
+        press(page, "Remove")  # it has queues
+        expect(page.get_by_role("dialog").get_by_role("alert")).to_contain_text("west")
+        press(page, "Cancel")
+        east_row.get_by_role("button", name="Use again").click()
+        expect(east_row).to_contain_text("in use")
+        east_row.get_by_role("button", name="Remove").click()
+        press(page, "Remove")
+        expect(east_row).to_be_hidden()
+        assert [pool["name"] for pool in api("GET", "/v2/pools").json()["pools"]] == ["west"]
+
+
+def test_quotas_are_set_changed_and_removed(
+    page: Page, service: servers.RunningService, project: str, api: Request
+) -> None:
+    post(api, "orders", 1, 2, 3)
+    signed_in(page, service, project, "access")
+    expect(page.get_by_text("3 of no limit")).to_be_visible()
+    press(page, "Set a quota")
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Project").fill(project)
+    dialog.get_by_label("Messages", exact=True).fill("12")
+    press(page, "Set")
+    expect(page.get_by_text("3 of 12")).to_be_visible()
+    row = page.get_by_role("row", name=project)
+    row.get_by_role("button", name="Change").click()
+    dialog.get_by_label("Messages", exact=True).fill("11")
+    press(page, "Set")
+    expect(page.get_by_text("3 of 11")).to_be_visible()
+    assert api("GET", f"/v2/quotas/{project}").json()["messages"] == 11
+    row.get_by_role("button", name="Remove").click()
+    press(page, "Remove")
+    expect(row).to_be_hidden()
+    assert api("GET", f"/v2/quotas/{project}").json()["messages"] == -1
+
+
+def test_publications_have_tags_and_are_paged_and_removed(
+    page: Page, service: servers.RunningService, project: str, api: Request
+) -> None:
+    def history() -> list[dict[str, object]]:
+        asked = api("POST", "/api/history", json={"channel": "kept:news", "limit": 100})
+        publications: list[dict[str, object]] = asked.json()["result"]["publications"]
+        return publications
+
+    for number in range(30):
+        api("POST", "/api/publish", json={"channel": "kept:news", "data": number})
+    signed_in(page, service, project, "channels/kept:news")
+    expect(page.locator(".tail .state")).to_have_text("live")
+    page.get_by_label("Data, as JSON").fill('{"text": "hello"}')
+    page.get_by_label("Tags, as JSON").fill('{"kind": "test"}')
+    page.get_by_label("As a delta").check()
+    press(page, "Publish")
+    expect(page.locator(".feed li")).to_contain_text(["kind test"])
+    assert (history()[-1]["data"], history()[-1]["tags"]) == ({"text": "hello"}, {"kind": "test"})
+
+    page.get_by_label("Show entries with this text").fill("no such text")
+    expect(page.locator(".feed li")).to_be_hidden()
+    page.get_by_label("Show entries with this text").fill("HELLO")
+    expect(page.locator(".feed li")).to_be_visible()
+    page.get_by_label("Pretty").check()
+    assert page.locator(".feed .indented").inner_text() == '{\n  "text": "hello"\n}'
+    press(page, "Pause")
+    api("POST", "/api/publish", json={"channel": "kept:news", "data": "hello again"})
+    expect(page.get_by_text("2 received, 1 waiting")).to_be_visible()
+    press(page, "Go on")
+    expect(page.locator(".feed li")).to_have_count(2)
+
+    page.get_by_text("History", exact=True).click()
+    rows = page.locator("details").nth(1).locator("tbody tr")
+    expect(rows).to_have_count(20)
+    press(page, "Older")
+    expect(rows.first).to_contain_text("12")
+    expect(rows).to_have_count(12)
+    press(page, "Remove history")
+    press(page, "Remove")
+    done(page, "The history of kept:news is removed.")
+    assert history() == []
+
+
+def test_messages_of_any_state_are_shown_found_moved_and_deleted(
+    page: Page, service: servers.RunningService, project: str, api: Request
+) -> None:
+    def bodies(queue: str) -> list[object]:
+        shown = api("GET", f"/v2/queues/{queue}/messages?echo=true&include_claimed=true").json()
+        return [message["body"] for message in shown["messages"]]
+
+    post(api, "orders", "first", {"kind": "second"}, "third", 12345678901234567890)
+    later = {"messages": [{"body": "later", "delay": 600}]}
+    api("POST", "/v2/queues/orders/messages", json=later)
+    api("PUT", "/v2/queues/others")
+    claimed = api("POST", "/v2/queues/orders/claims?limit=1", json={}).json()["messages"][0]
+    claim = claimed["href"].partition("claim_id=")[2]
+    signed_in(page, service, project, "queues/orders?tab=messages")
+    rows = page.locator("tbody tr")
+    expect(rows).to_have_count(5)
+    expect(rows.nth(0)).to_contain_text(f"claimed by {claim} until")
+    expect(rows.nth(3)).to_contain_text("12345678901234567890")
+    expect(rows.nth(4)).to_contain_text("delayed until")
+    page.get_by_label("State").select_option("Delayed")
+    expect(rows).to_have_count(1)
+    expect(rows).to_contain_text(["later"])
+    page.get_by_label("State").select_option("Any state")
+    page.get_by_label("Body contains").fill("second")
+    page.get_by_label("Body contains").press("Enter")
+    expect(rows).to_have_count(1)
+    other = page.context.new_page()
+    signed_in(other, service, project)
+    other.goto(page.url)
+    expect(other.locator("tbody tr")).to_contain_text(["second"])
+    other.close()
+    press(page, "Show")
+    assert page.get_by_role("dialog").locator("pre").inner_text() == '{\n  "kind": "second"\n}'
+    press(page, "Close")
+
+    page.get_by_role("checkbox", name=re.compile("-")).check()
+    press(page, "Copy")
+    page.get_by_role("dialog").get_by_label("To the queue").fill("nowhere")
+    press(page, "Copy")
+    expect(page.get_by_role("dialog").get_by_role("alert")).to_contain_text("nowhere")
+    page.get_by_role("dialog").get_by_label("To the queue").fill("others")
+    press(page, "Copy")
+    done(page, "Copied: 1.")
+    assert bodies("others") == [{"kind": "second"}]
+    page.get_by_label("Body contains").fill("")
+    page.get_by_label("Body contains").press("Enter")
+    expect(rows).to_have_count(5)
+    for number in (0, 2):
+        rows.nth(number).get_by_role("checkbox").check()
+    press(page, "Move")
+    page.get_by_role("dialog").get_by_label("To the queue").fill("others")
+    press(page, "Move")
+    done(page, "Moved: 1. Left, claimed or gone: 1.")
+    expect(rows).to_have_count(4)
+    assert bodies("others") == [{"kind": "second"}, "third"]
+    rows.nth(0).get_by_role("button", name="Delete").click()  # the one that is claimed
+    press(page, "Delete")
+    expect(rows).to_have_count(3)
+    page.get_by_label("All on this page").check()
+    page.get_by_role("button", name="Delete", exact=True).first.click()
+    press(page, "Delete")
+    expect(page.get_by_text("No messages.")).to_be_visible()
+    assert api("GET", "/v2/queues/orders/stats").json()["messages"]["total"] == 0
+
+
+def test_dead_letters_are_redriven_and_claims_released(
+    page: Page, service: servers.RunningService, project: str, api: Request
+) -> None:
+    route = {"_dead_letter_queue": "dead", "_max_claim_count": 1}
+    assert api("PUT", "/v2/queues/orders", json=route).status_code == 201
+    api("PUT", "/v2/queues/dead")
+    for batch in range(3):
+        post(api, "orders", *range(10 * batch, 10 * batch + 10))
+    for _ in range(2):
+        for _ in range(2):
+            claimed = api("POST", "/v2/queues/orders/claims?limit=20", json={})
+            if claimed.status_code == 201:
+                claim = claimed.json()["messages"][0]["href"].partition("claim_id=")[2]
+                api("DELETE", f"/v2/queues/orders/claims/{claim}")
+    dead = api("GET", "/v2/queues/dead/stats").json()["messages"]["total"]
+    assert dead >= 20
+    signed_in(page, service, project, "queues/dead?tab=messages")
+    expect(page.locator("tbody tr").first).to_contain_text("orders")
+    press(page, "Redrive dead letters")
+    press(page, "Redrive")
+    expect(page.get_by_text(f"Done: {dead} moved.")).to_be_visible()
+    expect(page.get_by_text("No messages.")).to_be_visible()
+    assert api("GET", "/v2/queues/orders/stats").json()["messages"]["total"] == 30
+    press(page, "Move all to a queue")
+    page.get_by_role("dialog").get_by_label("To the queue").fill("orders")
+    press(page, "Move")
+    expect(page.get_by_text("Done: 0 moved.")).to_be_visible()
+
+    held = api("POST", "/v2/queues/orders/claims?limit=5", json={"ttl": 600})
+    assert held.status_code == 201
+    page.goto(f"{service.url}/console/#/queues/orders?tab=claims")
+    expect(page.locator("tbody tr")).to_have_count(1)
+    expect(page.locator("tbody tr")).to_contain_text([re.compile(r"5\d+ s(9 min|10 min)")])
+    press(page, "Release")
+    press(page, "Release")
+    expect(page.get_by_text("No claim holds a message of this queue.")).to_be_visible()
+    assert api("GET", "/v2/queues/orders/stats").json()["messages"]["claimed"] == 0
+
+
+def test_move_of_many_is_stopped_and_begun_again(
+    page: Page, service: servers.RunningService, project: str, api: Request
+) -> None:
+    def total(queue: str) -> int:
+        stats: int = api("GET", f"/v2/queues/{queue}/stats").json()["messages"]["total"]
+        return stats
+
+    api("PUT", "/v2/queues/others")
+    post(api, "orders", *range(20))
+    post(api, "orders", *range(15))
+    signed_in(page, service, project, "queues/orders?tab=messages")
+    held: list[Route] = []
+
+    def hold_second(route: Route) -> None:
+        if total("others"):
+            held.append(route)
+        else:
+            route.continue_()
+
+    page.route("**/move", hold_second)
+    press(page, "Move all to a queue")
+    page.get_by_role("dialog").get_by_label("To the queue").fill("others")
+    press(page, "Move")
+    expect(page.get_by_label("Messages that were moved")).to_be_visible()
+    expect(page.get_by_role("button", name="Redrive dead letters")).to_be_disabled()
+
+    def is_held() -> bool:
+        page.wait_for_timeout(50)  # only while the test waits in Playwright, the page goes on
+        return bool(held)
+
+    servers.wait_for(is_held, "the second page of messages")
+    press(page, "Stop")
+    for route in held:
+        route.continue_()
+    page.unroute("**/move")
+    expect(page.get_by_text("Stopped: 20 moved.")).to_be_visible()
+    assert (total("orders"), total("others")) == (15, 20)
+    press(page, "Move all to a queue")
+    page.get_by_role("dialog").get_by_label("To the queue").fill("others")
+    press(page, "Move")
+    expect(page.get_by_text("Done: 15 moved.")).to_be_visible()
+    assert (total("orders"), total("others")) == (0, 35)
+
+
+def test_connections_are_found_and_disconnected(
+    page: Page, service: servers.RunningService, project: str, api: Request
+) -> None:
+    names = ["ann", "bob <b>&#39;", "x" * 120]
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket_of(service, project, user)) for user in names]
+        signed_in(page, service, project, "channels/kept:news")
+        page.get_by_text("Presence", exact=True).click()
+        present = page.locator("details").first.locator("tbody tr")
+        expect(present).to_have_count(3)
+        for name in names:
+            expect(present.filter(has_text=name)).to_have_count(1)
+        page.get_by_text("Options of its namespace").click()
+        expect(page.locator("dt", has_text="history_size").locator("+ dd")).to_have_text("100")
+        page.get_by_role("link", name="Connections").click()
+        rows = page.locator("tbody tr")
+        expect(rows).to_have_count(3)
+        page.get_by_label("User").fill(names[1])
+        page.get_by_label("User").press("Enter")
+        expect(rows).to_have_count(1)
+        expect(rows).to_contain_text([names[1]])
+        expect(rows).to_contain_text(["kept:news"])
+        press(page, "Disconnect")
+        press(page, "Disconnect")
+        done(page, "is disconnected.")
+        closed = [each for each in sockets if is_closed(each)]
+        assert closed == [sockets[1]]
+        expect(page.get_by_text("No client is connected.")).to_be_visible()
+        page.get_by_label("User").fill("")
+        page.get_by_label("User").press("Enter")
+        expect(rows).to_have_count(2)

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// The address of a view: #/view/name?parameters. It has all that is chosen, so that it can be
+// shared, and the browser's "back" goes through it.
+
+export function address(view, name = "", params = {}) {
+  const path = name ? `#/${view}/${encodeURIComponent(name)}` : `#/${view}`;
+  const given = Object.entries(params).filter(([, value]) => value !== "" && value !== null);
+  return given.length ? `${path}?${new URLSearchParams(given)}` : path;
+}
+
+// {view, name, params} of the page's address.
+export function current() {
+  const [path, ...query] = location.hash.replace(/^#\//, "").split("?");
+  const [view, ...name] = path.split("/");
+  return { view, name: decoded(name.join("/")),
+    params: Object.fromEntries(new URLSearchParams(query.join("?"))) };
+}
+
+export function go(view, name = "", params = {}) {
+  location.hash = address(view, name, params);
+}
+
+// Changes parameters; null or "" removes one. What is typed makes no entries of the history.
+export function change(changes, { isTyped = false } = {}) {
+  const { view, name, params } = current();
+  const wanted = address(view, name, { ...params, ...changes });
+  if (wanted === location.hash) return;
+  if (!isTyped) {
+    location.hash = wanted;
+    return;
+  }
+  history.replaceState(null, "", wanted);
+  window.dispatchEvent(new HashChangeEvent("hashchange"));
+}
+
+// Undecoded when the escapes are malformed.
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}

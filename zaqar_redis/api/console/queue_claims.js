@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// The claims of a queue that hold messages.
+
+import { address } from "./address.js";
+import { act } from "./dialog.js";
+import { count, duration, make } from "./dom.js";
+import { markerOf, pathOf } from "./server.js";
+import { Table } from "./table.js";
+
+const COLUMNS = [
+  { title: "Claim" },
+  { title: "Messages", number: true },
+  { title: "Age", number: true, help: "Since it was created or renewed" },
+  { title: "Ends in", number: true },
+  { title: "Acts" },
+];
+
+export class QueueClaims {
+  seconds = 3;
+  #marker = "";
+
+  constructor(context, name) {
+    this.context = context;
+    this.name = name;
+    this.table = new Table("Claims", COLUMNS, "No claim holds a message of this queue.");
+    this.first = make("a", { href: address("queues", name, { tab: "claims" }) }, "First");
+    this.next = make("a", {}, "Next");
+    this.element = make("div", {}, this.table.element,
+      make("p", { class: "pager" }, this.first, this.next));
+  }
+
+  open({ marker = "" }) {
+    this.#marker = marker;
+  }
+
+  close() {}
+
+  async refresh(signal) {
+    const query = this.#marker ? `?${new URLSearchParams({ marker: this.#marker })}` : "";
+    const path = `${pathOf(this.name)}/claims${query}`;
+    const { claims, links } = await this.context.server.queues("GET", path, null, signal);
+    this.table.show(claims.map(({ id, messages, age, ttl }) => [id, [id, count(messages),
+      duration(age), duration(Math.max(0, ttl - age)),
+      act(this.context.session, "claims:delete", "Release", () => this.#release(id))]]));
+    const marker = markerOf(links);
+    this.first.hidden = !this.#marker;
+    this.next.hidden = !marker;
+    this.next.setAttribute("href", address("queues", this.name, { tab: "claims", marker }));
+  }
+
+  #release(id) {
+    const { server, ask } = this.context;
+    return ask({ title: "Release the claim", verb: "Release", isDangerous: true,
+      text: "Its messages can be claimed again at once, while its client may still work on them.",
+      work: () => server.queues("DELETE", `${pathOf(this.name)}/claims/${id}`),
+      done: "The claim is released." });
+  }
+}

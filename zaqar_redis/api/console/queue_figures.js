@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// The figures of a queue: counts by state, rates, and charts.
+
+import { address } from "./address.js";
+import { Charts } from "./charts.js";
+import { Tiles, count, duration, make, rate } from "./dom.js";
+import { pathOf } from "./server.js";
+import { HELP, Series, reading, samples } from "./rates.js";
+
+const CHARTS = [
+  { title: "Messages", series: [
+    { name: "Free", key: "free", colour: "--free" },
+    { name: "Claimed", key: "claimed", colour: "--claimed" },
+    { name: "Delayed", key: "delayed", colour: "--delayed" }] },
+  { title: "A second", series: [
+    { name: "Posts/s", key: "posts", colour: "--posts" },
+    { name: "Claims/s", key: "claims", colour: "--claimed" },
+    { name: "Deletes/s", key: "deletes", colour: "--takes" },
+    { name: "Dead letters/s", key: "deadLetters", colour: "--bad" }] },
+];
+// By the parameter range: title, and the hours that the service tells; what is shown without it
+// is what this page has seen.
+const RANGES = { "": ["10 minutes", 0], "1h": ["1 hour", 1], "6h": ["6 hours", 6], "24h": ["24 hours", 24] };
+// Seconds that a page remembers itself.
+const SEEN = 600;
+// Seconds between two looks at the history, which has a point a minute.
+const HISTORY_EVERY = 20;
+const NO_CHARTS = "There are no charts: the service was installed from a checkout without running " +
+  "tools/console-assets, which needs npm.";
+
+export class QueueFigures {
+  seconds = 2;
+  #series = new Series();
+  #range = "";
+  #past = { hours: 0, at: 0, samples: [] };
+
+  constructor(context, name) {
+    this.context = context;
+    this.name = name;
+    this.tiles = new Tiles({
+      free: ["Free", HELP.free], claimed: ["Claimed"], delayed: ["Delayed", HELP.delayed],
+      total: ["Total"], oldest: ["Oldest", HELP.oldest],
+      posts: ["Posts/s"], claims: ["Claims/s", HELP.claims], deletes: ["Deletes/s", HELP.deletes],
+    });
+    this.charts = new Charts(`Queue ${name}`, CHARTS);
+    this.ranges = make("nav", { class: "ranges", "aria-label": "Time that the charts show" },
+      ...Object.entries(RANGES).map(([range, [title]]) =>
+        make("a", { href: address("queues", name, { range }) }, title)));
+    this.element = make("div", {}, this.tiles.element, this.ranges, this.charts.element,
+      make("p", { class: "hint" }, context.about.charts ? "" : NO_CHARTS));
+  }
+
+  open({ range = "" }) {
+    this.#range = Object.hasOwn(RANGES, range) ? range : "";
+    Object.keys(RANGES).forEach((each, index) => {
+      if (each === this.#range) this.ranges.children[index].setAttribute("aria-current", "true");
+      else this.ranges.children[index].removeAttribute("aria-current");
+    });
+  }
+
+  close() {
+    this.charts.close();
+  }
+
+  async refresh(signal) {
+    const path = `${pathOf(this.name)}/stats?detailed=true`;
+    const stats = await this.context.server.queues("GET", path, null, signal);
+    const sample = this.#series.add(reading(stats, Date.now() / 1000));
+    this.tiles.show({ free: count(sample.free), claimed: count(sample.claimed),
+      delayed: count(sample.delayed), total: count(sample.total), oldest: duration(sample.oldest),
+      posts: rate(sample.posts), claims: rate(sample.claims), deletes: rate(sample.deletes) });
+    if (!this.context.about.charts) return;
+    await this.charts.show(await this.#samples(signal), RANGES[this.#range][1] * 3600 || SEEN);
+  }
+
+  async #samples(signal) {
+    const hours = RANGES[this.#range][1];
+    if (!hours) return this.#series.samples;
+    const now = Date.now() / 1000;
+    if (this.#past.hours !== hours || now - this.#past.at > HISTORY_EVERY) {
+      const history = await this.context.server.history(this.name, hours, signal);
+      this.#past = { hours, at: now, samples: samples(history.points) };
+    }
+    return this.#past.samples;
+  }
+}

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+// The messages of a queue in any state: looking at them changes nothing; post, delete, move.
+
+import { address, change } from "./address.js";
+import { act, field, show } from "./dialog.js";
+import { announce, button, count, duration, make, setText } from "./dom.js";
+import { beginning, publishBox } from "./feed.js";
+import { Mover } from "./mover.js";
+import { markerOf, pathOf } from "./server.js";
+import { Table } from "./table.js";
+
+const STATES = { "": "Any state", free: "Free", claimed: "Claimed", delayed: "Delayed", expired: "Expired" };
+const COLUMNS = [
+  { title: "Message" },
+  { title: "State" },
+  { title: "Age", number: true },
+  { title: "TTL", number: true },
+  { title: "Claims", number: true, help: "How often it was claimed" },
+  { title: "Dead letter from" },
+  { title: "Body" },
+  { title: "Acts" },
+];
+// Characters of a body: in the table, and when it is shown.
+const SHORT = 200;
+const WHOLE = 200_000;
+
+export class QueueMessages {
+  seconds = 30; // pages may have megabytes, and what somebody reads must not move
+  #params = {};
+  #messages = new Map(); // by id: buttons in rows stay, so what they act on is looked up here
+
+  constructor(context, name) {
+    this.context = context;
+    this.name = name;
+    const { session } = context;
+    this.state = make("select", { onchange: () => this.#choose({ state: this.state.value }) },
+      ...Object.entries(STATES).map(([state, title]) => make("option", { value: state }, title)));
+    this.contains = make("input", { type: "search", autocomplete: "off", spellcheck: "false",
+      onchange: () => this.#choose({ contains: this.contains.value }) });
+    this.table = new Table("Messages", COLUMNS, "No messages.");
+    this.first = make("a", { href: address("queues", name, { tab: "messages" }) }, "First");
+    this.next = make("a", {}, "Next");
+    this.note = make("span", { class: "hint" });
+    this.all = make("input", { type: "checkbox", onchange: () => this.#markAll() });
+    this.mover = new Mover(context, name);
+    this.element = make("div", {},
+      make("form", { class: "row", role: "search", onsubmit: (event) => event.preventDefault() },
+        make("label", {}, "State ", this.state), make("label", {}, "Body contains ", this.contains),
+        button("Look again", context.refresh)),
+      make("div", { class: "row" },
+        make("label", { class: "check" }, this.all, " All on this page"),
+        act(session, "messages:move", "Move", () => this.#move(false)),
+        act(session, "messages:move", "Copy", () => this.#move(true)),
+        act(session, "messages:delete_all", "Delete", () => this.#deleteMarked(), { class: "danger" })),
+      this.table.element,
+      make("p", { class: "pager" }, this.note, this.first, this.next),
+      this.mover.element,
+      publishBox({ title: "Post a message", verb: "Post", session, rule: "messages:create",
+        send: (text, form) => this.#post(text, form) },
+      number("TTL in seconds", { name: "ttl", min: "60" }),
+      number("Delay in seconds", { name: "delay", min: "0" })));
+  }
+
+  open(params) {
+    this.#params = params;
+    this.state.value = params.state ?? "";
+    if (document.activeElement !== this.contains) this.contains.value = params.contains ?? "";
+  }
+
+  close() {
+    this.mover.close();
+  }
+
+  async refresh(signal) {
+    const { state, contains, marker } = this.#params;
+    const query = new URLSearchParams({ ...(state && { state }), ...(contains && { contains }),
+      ...(marker && { marker }) });
+    const path = `${pathOf(this.name)}/peek?${query}`;
+    const { messages, links } = await this.context.server.queues("GET", path, null, signal);
+    this.#messages = new Map(messages.map((message) => [message.id, message]));
+    this.table.show(messages.map((message) => [message.id, this.#cells(message)]));
+    const next = markerOf(links);
+    this.first.hidden = !marker;
+    this.next.hidden = !next;
+    this.next.setAttribute("href",
+      address("queues", this.name, { ...this.#params, marker: next }));
+    setText(this.note, next && !messages.length ? "None so far: go on with Next." : "");
+  }
+
+  #cells(message) {
+    const { id } = message;
+    const mark = make("label", { class: "check" },
+      make("input", { type: "checkbox", name: "marked", value: id }), ` ${id}`);
+    const { session } = this.context;
+    return [mark, stateOf(message), duration(message.age), duration(message.ttl),
+      count(message.claim_count), message.dead_letter_from ?? "",
+      make("code", {}, beginning(JSON.stringify(message.body), SHORT)),
+      make("div", { class: "acts" },
+        button("Show", () => showMessage(this.#messages.get(id))),
+        act(session, "messages:delete", "Delete", () => this.#delete(id)))];
+  }
+
+  #marked() {
+    return Array.from(this.table.element.querySelectorAll("[name=marked]:checked"), ({ value }) => value);
+  }
+
+  #markAll() {
+    for (const box of this.table.element.querySelectorAll("[name=marked]")) box.checked = this.all.checked;
+  }
+
+  #unmark() {
+    this.all.checked = false;
+    this.#markAll();
+  }
+
+  #choose(changes) {
+    change({ marker: null, ...changes });
+  }
+
+  #delete(id) {
+    const { claim } = this.#messages.get(id);
+    const { server, ask } = this.context;
+    const holder = claim ? `?${new URLSearchParams({ claim_id: claim })}` : "";
+    return ask({ title: "Delete the message", verb: "Delete", isDangerous: true,
+      text: claim ? `${id} is claimed: whoever holds it may be working on it.` : id,
+      work: () => server.queues("DELETE", `${pathOf(this.name)}/messages/${id}${holder}`),
+      done: "The message is deleted." });
+  }
+
+  async #deleteMarked() {
+    const ids = this.#marked();
+    if (!ids.length) {
+      announce("Mark messages first.", { isProblem: true });
+      return;
+    }
+    const { server, ask } = this.context;
+    const query = new URLSearchParams({ ids: ids.join(",") });
+    const isDone = await ask({ title: `Delete ${count(ids.length)} messages`, verb: "Delete",
+      isDangerous: true, text: "Claimed ones are deleted too.",
+      work: () => server.queues("DELETE", `${pathOf(this.name)}/messages?${query}`),
+      done: `${count(ids.length)} messages are deleted.` });
+    if (isDone) this.#unmark();
+  }
+
+  async #move(isCopy) {
+    const ids = this.#marked();
+    if (!ids.length) {
+      announce("Mark messages first.", { isProblem: true });
+      return;
+    }
+    const verb = isCopy ? "Copy" : "Move";
+    const { server, ask } = this.context;
+    let result;
+    const isDone = await ask({ title: `${verb} ${count(ids.length)} messages`, verb,
+      text: isCopy ? "They stay here, too." : "Claimed ones are left.",
+      content: [field("To the queue", { name: "queue", required: true, maxlength: "64" })],
+      work: async ({ elements }) => {
+        result = await server.move(this.name, { queue: elements.queue.value, ids, copy: isCopy });
+      },
+      done: "Done." });
+    if (!isDone) return;
+    this.#unmark();
+    const left = result.left.length ? ` Left, claimed or gone: ${count(result.left.length)}.` : "";
+    announce(`${isCopy ? "Copied" : "Moved"}: ${count(result.moved.length)}.${left}`);
+  }
+
+  async #post(text, { elements: { ttl, delay } }) {
+    // What is left empty is as the queue or the service says.
+    const given = [ttl, delay].filter(({ value }) => value !== "")
+      .map(({ name, value }) => `, "${name}": ${Number(value)}`);
+    // The text itself: parsed by JavaScript, its numbers would have 53 bits.
+    const body = `{"messages": [{"body": ${text}${given.join("")}}]}`;
+    const path = `${pathOf(this.name)}/messages`;
+    const posted = await this.context.server.queues("POST", path, body);
+    this.context.refresh();
+    return `Posted: ${posted.resources[0].split("/").at(-1)}`;
+  }
+}
+
+const number = (title, attributes) =>
+  make("label", {}, `${title} `, make("input", { type: "number", ...attributes }));
+
+function stateOf({ state, claim, until }) {
+  const end = until ? new Date(until).toLocaleString("en-GB") : "";
+  if (state === "claimed") return `claimed by ${claim} until ${end}`;
+  return state === "delayed" ? `delayed until ${end}` : state;
+}
+
+function showMessage(message) {
+  const facts = { State: stateOf(message), Age: duration(message.age), TTL: duration(message.ttl),
+    Claims: count(message.claim_count), "Dead letter from": message.dead_letter_from ?? "–" };
+  show(message.id,
+    make("dl", { class: "facts" }, ...Object.entries(facts).flatMap(([name, text]) =>
+      [make("dt", {}, name), make("dd", {}, text)])),
+    make("pre", { tabindex: "0", "aria-label": "Body" },
+      beginning(JSON.stringify(message.body, null, 2), WHOLE)));
+}
