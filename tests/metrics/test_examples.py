@@ -159,3 +159,12 @@ def test_every_metric_has_its_row_in_the_reference() -> None:
     document = (ROOT / "doc/metrics.md").read_text()
     assert document == with_reference(document), "run tools/metrics-reference"
     assert document.count("\n| `zaqar_redis_") == len(definitions.METRICS)
+
+
+def test_runbook_has_every_alert_and_no_other() -> None:
+    lines = (ROOT / "doc/runbook.md").read_text().splitlines()
+    listed = [
+        cell for line in lines if line.startswith("| Z") for cell in line.split("|")[1].split(",")
+    ]
+    alerts = [rule["alert"] for group in _ALERTS["groups"] for rule in group["rules"]]
+    assert sorted(map(str.strip, listed)) == sorted(alerts)
