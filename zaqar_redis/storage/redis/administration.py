@@ -130,6 +130,7 @@ class RedisAdministration:
             checksum=message.checksum,
             origin=origin,
             encrypted=message.encrypted,
+            traceparent=message.traceparent,
         )
         return self.dead_letter_route(
             project, target, posted, client=message.client, idempotency_key=key
