@@ -56,7 +56,7 @@ LOAD = ProcessLoad()
 
 
 def resident_memory() -> int:
-    """Returns the resident memory in bytes; where the system does not tell, the most that it was."""
+    """Returns the resident memory in bytes; where the system does not tell, its highest value."""
     try:
         return int(_STATM.read_bytes().split()[1]) * resource.getpagesize()
     except OSError:
