@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -33,7 +33,7 @@ from zaqar_redis.keyspace.batch import BatchSettings
 from zaqar_redis.realtime.session.context import SessionSettings
 from zaqar_redis.runner import Runner
 from zaqar_redis.service.alarms import sort_alarms, store_alarms
-from zaqar_redis.service.stores import StoreKind, StoreReport, ask_driver
+from zaqar_redis.service.stores import StoreKind, ask_driver
 from zaqar_redis.storage.control import DEFAULT_POOL
 from zaqar_redis.storage.load import load
 
@@ -72,7 +72,9 @@ class Doctor(TargetCommand, Lister):
                 for kind, name, store_uri in self._uris(conf, uri):
                     yield from _transport(name, store_uri)
                     if urlsplit(store_uri).scheme != "memory":
-                        report = runner.run(_ask, kind, name, store_uri, options)
+                        driver = load(store_uri, options)
+                        with stores.started(driver, runner):
+                            report = runner.run(ask_driver, kind, name, driver)
                         yield from store_alarms(report)
         except (errors.BadConfiguration, cfg.Error) as why:
             yield Alarm("critical", str(self.target), errors.reason(why), "Mend the configuration.")
@@ -94,16 +96,6 @@ class Doctor(TargetCommand, Lister):
             if (spelling := uris.canonical(each)) not in seen:
                 seen.add(spelling)
                 yield kind, name, uris.to_redis_uri(each)
-
-
-async def _ask(kind: StoreKind, name: str, uri: str, options: Mapping[str, Any]) -> StoreReport:
-    """Raises BadConfiguration."""
-    driver = load(uri, options)
-    try:
-        await driver.start()
-        return await ask_driver(kind, name, driver)
-    finally:
-        await driver.close()
 
 
 def _transport(name: str, uri: str) -> Iterator[Alarm]:
