@@ -12,7 +12,8 @@ from msgspec import Struct
 
 from zaqar_redis.records import MessageCounters, Record
 
-#: How urgent an alarm is, the most urgent first.
+#: How urgent an alarm is: messages are lost or requests fail, now or when something restarts; they
+#: may some day; worth knowing.  The most urgent first.
 Severity = Literal["critical", "warning", "info"]
 SEVERITIES: tuple[Severity, ...] = ("critical", "warning", "info")
 
@@ -69,6 +70,24 @@ class HistoryPoint(Record, frozen=True, array_like=True):
     dead_lettered: int
 
 
+class StoreSettings(Record, frozen=True):
+    """Settings of a Redis."""
+
+    #: whether snapshots are taken by themselves
+    snapshots: bool
+    #: when the append-only file is written to the disk
+    appendfsync: str
+    #: addresses that it listens on; none: all
+    bind: tuple[str, ...]
+    #: 0: none
+    port: int
+    tls_port: int
+    #: without a password it answers this machine only
+    protected: bool
+    #: clients must log in
+    password: bool
+
+
 class StoreStatus(Record, frozen=True):
     """What a Redis says about itself.  Sizes in bytes; None: it does not say."""
 
@@ -86,25 +105,33 @@ class StoreStatus(Record, frozen=True):
     #: of the machine; 0: unknown
     memory_machine: int
     clients: int
+    #: 0: unknown
+    clients_max: int
+    #: connections that were refused since it started
+    clients_rejected: int
     #: a second
     commands: int
     #: "master" or "slave"
     role: str
     #: of a replica: whether it has its master
     has_master: bool
+    #: it reads its data, and answers nothing else
+    loading: bool
     #: connected replicas
     replicas: int
     #: of those, that lag behind
     replicas_lagging: int
     aof: bool
     aof_works: bool
+    aof_rewrite_works: bool
     rdb_works: bool
-    #: whether snapshots are taken by themselves
-    snapshots: bool | None
     #: seconds since 1970
     last_snapshot: int
+    #: changes since the last snapshot
+    not_in_snapshot: int
     #: keys that were evicted since it started
     evicted: int
+    settings: StoreSettings | None
 
 
 class Alarm(Struct, frozen=True):

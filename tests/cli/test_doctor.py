@@ -8,15 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from tests.support import servers
 from tests.support.command_line import CommandLine
-from zaqar_redis.keyspace import server_facts
-from zaqar_redis.keyspace.batch import BatchSettings
-from zaqar_redis.keyspace.server_facts import ServerFacts
-from zaqar_redis.service.diagnosis import Severity, diagnose
 
 #: Settings with which a Redis has no findings.
 _GOOD = {"appendonly": "yes", "maxmemory": "1gb", "maxmemory-policy": "noeviction"}
@@ -54,7 +49,7 @@ def test_a_good_store_has_no_findings(good: servers.RedisServer) -> None:
     code, found = _diagnosed("--storage", good.uri)
     assert code == 0
     assert _of_stores(found) == []
-    assert [each["severity"] for each in found] == ["note"]  # no authentication, on loopback
+    assert [each["severity"] for each in found] == ["info"]  # no authentication, on loopback
 
 
 def test_each_finding_says_what_to_do_and_the_worst_is_the_exit_code(
@@ -63,46 +58,47 @@ def test_each_finding_says_what_to_do_and_the_worst_is_the_exit_code(
     with good.client() as client:
         client.config_set("maxmemory", "0")
         code, found = _diagnosed("--storage", good.uri)
-        assert (code, [each["severity"] for each in _of_stores(found)]) == (3, ["warning"])
+        assert (code, [each["severity"] for each in _of_stores(found)]) == (0, ["info"])
+        client.config_set("maxmemory", "1gb")
         client.config_set("maxmemory-policy", "allkeys-lru")
         code, found = _diagnosed("--storage", good.uri)
-    assert code == 4
-    assert found[0]["severity"] == "error"  # the worst first
+    assert code == 3
+    assert found[0]["severity"] == "warning"  # the worst first
     assert "allkeys-lru" in found[0]["what"]
     assert "noeviction" in found[0]["remedy"]
-    assert "store" in found[0]["where"]
+    assert found[0]["where"] == "store default"
 
 
-def test_a_store_that_persists_nothing_is_an_error(good: servers.RedisServer) -> None:
+def test_a_store_that_persists_nothing_is_critical(good: servers.RedisServer) -> None:
     with good.client() as client:
         client.config_set("appendonly", "no")
         client.config_set("save", "")
     code, found = _diagnosed("--storage", good.uri)
     assert code == 4
-    assert "lost when it restarts" in found[0]["what"]
+    assert "lost when it stops" in found[0]["what"]
 
 
-def test_an_unreachable_store_and_pool_are_errors(good: servers.RedisServer) -> None:
+def test_an_unreachable_store_and_pool_are_critical(good: servers.RedisServer) -> None:
     code, found = _diagnosed("--storage", "unix:///nowhere.sock")
     assert code == 4
-    assert "does not answer" in found[0]["what"]
+    assert "is away" in found[0]["what"]
     shell = CommandLine(["--storage", good.uri])
     with servers.redis_server() as pool:
         shell.done("pool", "create", "one", "--uri", pool.uri)
         _, found = _diagnosed("--storage", good.uri)
-        assert {each["where"] for each in _of_stores(found)} == {"pool one"}
+        assert {each["where"] for each in _of_stores(found)} == {"store one"}
     code, found = _diagnosed("--storage", good.uri)
-    assert (code, found[0]["where"]) == (4, "pool one")
-    assert "does not answer" in found[0]["what"]
+    assert (code, found[0]["where"]) == (4, "store one")
+    assert "is away" in found[0]["what"]
     shell.done("pool", "delete", "one", "--yes")
 
 
-def test_a_user_who_may_not_read_settings_is_a_note(good: servers.RedisServer) -> None:
+def test_a_user_who_may_not_read_settings_is_worth_knowing(good: servers.RedisServer) -> None:
     with good.client() as client:
         client.execute_command("ACL", "SETUSER", "app", "on", ">pw", "~*", "&*", "+@all", "-config")
     code, found = _diagnosed("--storage", good.uri.replace("unix://", "unix://app:pw@"))
     assert code == 0
-    assert any("CONFIG is not allowed" in each["what"] for each in found)
+    assert any("CONFIG or ACL is not allowed" in each["what"] for each in found)
 
 
 def test_insecure_configurations_are_found(good: servers.RedisServer, tmp_path: Path) -> None:
@@ -116,15 +112,15 @@ def test_insecure_configurations_are_found(good: servers.RedisServer, tmp_path: 
     code, found = _diagnosed("--config-file", str(file))
     assert code == 4
     texts = {each["what"].split(":")[0]: each["severity"] for each in found}
-    assert texts["[auth] insecure"] == "error"
-    assert texts["[channels] insecure"] == texts["[channels] api_insecure"] == "error"
+    assert texts["[auth] insecure"] == "critical"
+    assert texts["[channels] insecure"] == texts["[channels] api_insecure"] == "critical"
     assert texts["[channels] allowed_origins"] == "warning"
-    assert texts["everybody on this machine can read its secrets"] == "warning"
+    assert texts["Everybody on this machine can read its secrets."] == "warning"
     file.chmod(0o600)
     assert not any("secrets" in each["what"] for each in _diagnosed("--config-file", str(file))[1])
 
 
-def test_problems_of_the_configuration_are_errors(
+def test_problems_of_the_configuration_are_critical(
     good: servers.RedisServer, tmp_path: Path
 ) -> None:
     file = tmp_path / "zaqar.conf"
@@ -134,61 +130,3 @@ def test_problems_of_the_configuration_are_errors(
     texts = " ".join(each["what"] for each in found)
     assert "magic" in texts
     assert "colour" in texts
-
-
-@pytest.fixture
-def facts(good: servers.RedisServer) -> ServerFacts:
-    return server_facts.examine(good.uri, BatchSettings())
-
-
-@pytest.mark.parametrize(
-    ("info", "severity", "words"),
-    [
-        ({"redis_version": "6.0.16"}, Severity.ERROR, "too old"),
-        ({"role": "slave"}, Severity.ERROR, "replica"),
-        ({"loading": "1"}, Severity.WARNING, "loading"),
-        ({"aof_last_write_status": "err"}, Severity.ERROR, "append-only"),
-        ({"rdb_last_bgsave_status": "err"}, Severity.ERROR, "snapshot"),
-        ({"evicted_keys": "7"}, Severity.ERROR, "7 keys"),
-        ({"used_memory": "810000000"}, Severity.WARNING, "75% full"),
-        ({"used_memory": "1000000000"}, Severity.ERROR, "93% full"),
-        ({"maxclients": "10", "connected_clients": "9"}, Severity.WARNING, "9 of 10"),
-        ({"rejected_connections": "3"}, Severity.WARNING, "rejected 3"),
-    ],
-)
-def test_what_a_store_says_of_itself_is_judged(
-    facts: ServerFacts, info: dict[str, str], severity: Severity, words: str
-) -> None:
-    [found] = diagnose(msgspec.structs.replace(facts, info={**facts.info, **info}))
-    assert found.severity == severity
-    assert words in found.what
-    assert found.remedy
-
-
-@pytest.mark.parametrize(
-    ("config", "severity"),
-    [
-        ({"port": "6379", "bind": "", "protected-mode": "no"}, Severity.ERROR),
-        ({"port": "6379", "bind": "10.0.0.7", "protected-mode": "no"}, Severity.ERROR),
-        ({"port": "6379", "bind": "127.0.0.1 -::1", "protected-mode": "no"}, Severity.WARNING),
-        ({"port": "6379", "bind": "10.0.0.7", "requirepass": "x"}, Severity.WARNING),
-        ({"appendfsync": "no"}, Severity.WARNING),
-    ],
-)
-def test_settings_of_a_store_are_judged(
-    facts: ServerFacts, config: dict[str, str], severity: Severity
-) -> None:
-    given = {**(facts.config or {}), **config}
-    [found] = diagnose(msgspec.structs.replace(facts, config=given))
-    assert found.severity == severity
-
-
-def test_slow_answers_and_wrong_clocks_are_judged(facts: ServerFacts) -> None:
-    assert abs(facts.clock_skew) < 1000
-    for field, values in (("latency", (50.0, 500.0)), ("clock_skew", (-5e3, 5e4))):
-        severities = [
-            each.severity
-            for value in values
-            for each in diagnose(msgspec.structs.replace(facts, **{field: value}))
-        ]
-        assert severities == [Severity.WARNING, Severity.ERROR]

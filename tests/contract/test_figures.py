@@ -116,16 +116,26 @@ def test_status_of_a_redis_says_how_it_is(real: ContractStore) -> None:
     assert status.version
     assert status.run
     assert status.memory_used > 0
-    assert (status.role, status.aof, status.snapshots) == ("master", False, False)
+    assert (status.role, status.aof, status.loading) == ("master", False, False)
+    assert (status.aof_rewrite_works, status.rdb_works, status.evicted) == (True, True, 0)
     assert status.now is not None
-    assert status.clients >= 1
+    assert 1 <= status.clients < status.clients_max
+    assert status.settings is not None
+    assert (status.settings.snapshots, status.settings.appendfsync) == (False, "everysec")
+    assert (status.settings.port, status.settings.password) == (0, False)
+    real.command("ACL", "SETUSER", "default", "resetpass", ">secret")
+    locked = real.run(part.status())
+    real.command("ACL", "SETUSER", "default", "nopass")
+    assert locked is not None
+    assert locked.settings is not None
+    assert locked.settings.password
 
 
 @pytest.mark.parametrize(
-    ("refused", "is_told", "snapshots"), [("-info", False, None), ("-config", True, None)]
+    ("refused", "is_told"), [("-info", False), ("-config", True), ("-acl", True)]
 )
 def test_redis_user_without_the_rights_is_told_less(
-    real: ContractStore, refused: str, is_told: bool, snapshots: bool | None
+    real: ContractStore, refused: str, is_told: bool
 ) -> None:
     real.command("ACL", "SETUSER", "limited", "on", ">secret", "~*", "&*", "+@all", refused)
     client = real.client(real.uri.replace("unix://", "unix://limited:secret@"))
@@ -133,6 +143,6 @@ def test_redis_user_without_the_rights_is_told_less(
     status = real.run(RedisFigures(client, real.clock).status())
     assert (status is not None) == is_told
     if status is not None:
-        assert status.snapshots is snapshots
+        assert status.settings is None
     real.run(client.close())
     real.command("ACL", "DELUSER", "limited")

@@ -14,6 +14,7 @@ from zaqar_redis import clock
 from zaqar_redis.auth import tokens
 from zaqar_redis.keyspace import client as keyspace
 from zaqar_redis.keyspace.batch import BatchSettings
+from zaqar_redis.metrics.process_load import LOAD
 from zaqar_redis.realtime.engines.redis import RedisEngine
 from zaqar_redis.realtime.node.node import Node
 from zaqar_redis.realtime.session.context import SessionSettings
@@ -92,7 +93,7 @@ def test_node_that_does_not_answer_any_more_is_an_alarm(uri: str) -> None:
 def test_load_of_a_process_is_told(uri: str) -> None:
     async def run() -> None:
         async with operator(uri, uri) as (node, services):
-            node.load.tick(0.7)
+            LOAD.note(0.7)
             (report,) = await services.overview.nodes()
             assert report.loop_lag is not None
             assert report.loop_lag >= 700

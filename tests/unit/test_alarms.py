@@ -3,18 +3,28 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from zaqar_redis.figures import Alarm, StoreStatus
+from zaqar_redis.figures import Alarm, StoreSettings, StoreStatus
 from zaqar_redis.realtime.node.control import NodeReport
 from zaqar_redis.service.alarms import node_alarms, sort_alarms, store_alarms
 from zaqar_redis.service.queue_alarms import duration
 from zaqar_redis.service.stores import StoreReport
 
 GIB = 2**30
+SETTINGS = StoreSettings(
+    snapshots=False,
+    appendfsync="everysec",
+    bind=("127.0.0.1", "-::1"),
+    port=6379,
+    tls_port=0,
+    protected=True,
+    password=False,
+)
 HEALTHY = StoreStatus(
     run="a",
     version="7.0.15",
@@ -25,17 +35,22 @@ HEALTHY = StoreStatus(
     memory_policy="noeviction",
     memory_machine=8 * GIB,
     clients=1,
+    clients_max=100,
+    clients_rejected=0,
     commands=1,
     role="master",
     has_master=True,
+    loading=False,
     replicas=1,
     replicas_lagging=0,
     aof=True,
     aof_works=True,
+    aof_rewrite_works=True,
     rdb_works=True,
-    snapshots=False,
     last_snapshot=1,
+    not_in_snapshot=5,
     evicted=0,
+    settings=SETTINGS,
 )
 STORE = StoreReport("queues", "p1", True, latency=1.0, clock_skew=5.0, status=HEALTHY)
 NODE = NodeReport("id", "host_1", "1.0", 0, 0, 0, 0, 10, cpu=0.1, memory=1, loop_lag=2.0)
@@ -52,7 +67,6 @@ def test_healthy_stores_and_nodes_raise_no_alarm() -> None:
     assert list(node_alarms([NODE], [])) == []
     # A node of an older version tells less.
     assert list(node_alarms([NodeReport("id", "host_1", "1.0", 0, 0, 0, 0, 10)], [])) == []
-    assert of_status(memory_max=0, memory_policy="allkeys-lru") == []  # it has nothing to evict
 
 
 @pytest.mark.parametrize(
@@ -60,21 +74,18 @@ def test_healthy_stores_and_nodes_raise_no_alarm() -> None:
     [
         ({"memory_used": 3.5 * GIB}, "warning", "uses 88% of its limit of 4 GiB. When it is full"),
         ({"memory_used": 3.9 * GIB}, "critical", "uses 98% of its limit of 4 GiB."),
-        (
-            {"memory_max": 0, "memory_used": 7 * GIB},
-            "warning",
-            "uses 88% of its machine's memory of 8 GiB.",
-        ),
         ({"memory_policy": "allkeys-lru"}, "warning", "evicts keys when it is full"),
         ({"memory_policy": "volatile-ttl", "evicted": 3}, "critical", "3 keys have so far"),
-        ({"aof": False}, "warning", "does not persist anything"),
+        ({"evicted": 7}, "warning", "has evicted 7 keys"),
+        ({"aof": False}, "critical", "does not persist anything"),
         ({"aof_works": False}, "critical", "cannot write its append-only file"),
         ({"rdb_works": False}, "warning", "could not write its last snapshot"),
-        (
-            {"rdb_works": False, "aof": False, "snapshots": True},
-            "critical",
-            "could not write its last snapshot",
-        ),
+        ({"aof_rewrite_works": False}, "warning", "could not rewrite its append-only file"),
+        ({"version": "6.0.16"}, "critical", "has Redis 6.0.16, which is too old"),
+        ({"loading": True}, "warning", "is still loading"),
+        ({"clients": 90}, "warning", "has 90 of 100 connections in use"),
+        ({"clients_rejected": 3}, "warning", "has rejected 3 connections"),
+        ({"settings": None}, "info", "CONFIG or ACL is not allowed"),
         ({"role": "slave"}, "critical", "is a replica: it accepts no writes"),
         ({"replicas_lagging": 1}, "warning", "has 1 of 1 replicas that lag behind"),
     ],
@@ -95,9 +106,47 @@ def test_replica_without_its_master_raises_two_alarms() -> None:
     ]
 
 
+def test_store_without_a_memory_limit_is_judged_by_its_machine() -> None:
+    assert [severity for severity, _ in of_status(memory_max=0)] == ["info"]
+    # It has nothing to evict.
+    evicting = of_status(memory_max=0, memory_policy="allkeys-lru")
+    assert [severity for severity, _ in evicting] == ["info", "info"]
+    _, (severity, text) = of_status(memory_max=0, memory_used=7 * GIB)
+    assert severity == "warning"
+    assert "uses 88% of its machine's memory of 8 GiB." in text
+
+
 def test_persistence_that_is_not_known_raises_no_alarm() -> None:
-    assert of_status(aof=False, snapshots=None) == []
-    assert of_status(aof=False, snapshots=True) == []
+    assert [text for _, text in of_status(aof=False, settings=None) if "persist" in text] == []
+
+
+def test_snapshots_alone_are_worth_knowing_and_old_or_failed_ones_are_alarms() -> None:
+    alone = {"aof": False, "settings": replace(SETTINGS, snapshots=True)}
+    recent = alone | {"last_snapshot": round(time.time())}
+    assert [severity for severity, _ in of_status(**recent)] == ["info"]
+    assert [severity for severity, _ in of_status(**alone)] == ["info", "warning"]
+    assert [severity for severity, _ in of_status(**alone, not_in_snapshot=0)] == ["info"]
+    severity, text = of_status(**recent, rdb_works=False)[-1]
+    assert (severity, "could not write its last snapshot" in text) == ("critical", True)
+
+
+@pytest.mark.parametrize(
+    ("changes", "severity"),
+    [
+        ({"bind": (), "protected": False}, "warning"),
+        ({"bind": ("10.0.0.7",), "protected": False}, "warning"),
+        ({"bind": ("*", "-::*"), "protected": False}, "warning"),
+        ({"protected": False}, "info"),
+        ({"bind": ("10.0.0.7",), "password": True}, "info"),
+        ({"appendfsync": "no"}, "info"),
+    ],
+)
+def test_settings_of_a_store_are_judged(changes: dict[str, Any], severity: str) -> None:
+    ((found, _),) = of_status(settings=replace(SETTINGS, **changes))
+    assert found == severity
+    # Nobody reaches it but by a Unix socket.
+    closed = replace(SETTINGS, **changes, port=0)
+    assert len(of_status(settings=closed)) == ("appendfsync" in changes)
 
 
 @pytest.mark.parametrize(
@@ -120,15 +169,19 @@ def test_store_that_is_away_is_critical(kind: Any, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "text"),
+    ("changes", "severity", "text"),
     [
-        ({"latency": 450.0}, "Store p1 took 450 ms to answer."),
-        ({"clock_skew": 61_000.0}, "Store p1 has a clock that is 61 s ahead of this node's."),
-        ({"clock_skew": -5_000.0}, "Store p1 has a clock that is 5 s behind this node's."),
+        ({"latency": 50.0}, "info", "took 50 ms to answer."),
+        ({"latency": 450.0}, "warning", "took 450 ms to answer."),
+        ({"clock_skew": 61e3}, "critical", "has a clock that is 61 s ahead of this machine's."),
+        ({"clock_skew": -5e3}, "warning", "has a clock that is 5 s behind this machine's."),
     ],
 )
-def test_slow_store_or_wrong_clock_raises_an_alarm(changes: dict[str, Any], text: str) -> None:
-    assert [alarm.text for alarm in store_alarms(replace(STORE, **changes))] == [text]
+def test_slow_store_or_wrong_clock_raises_an_alarm(
+    changes: dict[str, Any], severity: str, text: str
+) -> None:
+    (alarm,) = store_alarms(replace(STORE, **changes))
+    assert (alarm.severity, alarm.text) == (severity, f"Store p1 {text}")
 
 
 def test_nodes_in_trouble_raise_alarms() -> None:

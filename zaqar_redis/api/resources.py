@@ -105,6 +105,7 @@ class RequestMiddleware:
         self._audit = audit
 
     async def process_request(self, req: falcon.asgi.Request, resp: falcon.asgi.Response) -> None:
+        req.context.began = perf_counter_ns()  # for all who measure it
         resp.set_header(REQUEST_ID, next(self._request_ids))
 
     async def process_resource(
@@ -148,9 +149,6 @@ class RequestMiddleware:
 
 class MeasuringMiddleware:
     """Counts and measures requests on the ASGI path."""
-
-    async def process_request(self, req: falcon.asgi.Request, resp: falcon.asgi.Response) -> None:
-        req.context.began = perf_counter_ns()
 
     async def process_response(
         self,

@@ -14,7 +14,7 @@ import json
 import logging
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
@@ -294,3 +294,15 @@ def _import_httpx() -> ModuleType:
     import httpx
 
     return httpx
+
+
+def counter_rates(
+    before: Mapping[str, Any], now: Mapping[str, Any], seconds: float
+) -> dict[str, float]:
+    """Returns what a queue counted a second between two of its statistics."""
+    earlier = before["counters"]
+    return {
+        # Of a queue that was deleted and created meanwhile it would be negative.
+        name: max(0, number - earlier[name]) / seconds
+        for name, number in now["counters"].items()
+    }

@@ -12,7 +12,7 @@ from typing import Any
 
 from cliff.show import ShowOne
 
-from zaqar_redis.cli.api import CommandFailed
+from zaqar_redis.cli.api import CommandFailed, counter_rates
 from zaqar_redis.cli.base import (
     Column,
     Columns,
@@ -167,10 +167,8 @@ class InspectQueue(QueueCommand, ShowOne):
             **{f"{name}_total": number for name, number in totals.items()},
         }
         if parsed_args.seconds:
-            for name, number in totals.items():
-                # Of a queue that was deleted and created meanwhile it would be negative.
-                grown = max(0, number - before["counters"][name])
-                shown[f"{name}_per_second"] = round(grown / seconds, 1)
+            for name, rate in counter_rates(before, document, seconds).items():
+                shown[f"{name}_per_second"] = round(rate, 1)
         shown["claims"] = f"{_CLAIMS_MAX} or more" if len(claims) == _CLAIMS_MAX else len(claims)
         shown["next_claim_ends_in"] = claims[0]["ttl"] - claims[0]["age"] if claims else None
         shown["dead_letter_queue"] = metadata["_dead_letter_queue"]

@@ -33,6 +33,7 @@ from zaqar_redis.keyspace import embedded
 from zaqar_redis.records import Pool
 from zaqar_redis.runner import Runner
 from zaqar_redis.storage.contract import Driver
+from zaqar_redis.storage.control import Control
 from zaqar_redis.storage.pools import PooledDriver
 
 
@@ -46,6 +47,16 @@ def operator() -> str:
 
 
 @contextlib.contextmanager
+def started(store: Driver | Control, runner: Runner) -> Iterator[None]:
+    """Starts a store, and closes it in the end."""
+    try:
+        runner.run(store.start)
+        yield
+    finally:
+        runner.run(store.close)
+
+
+@contextlib.contextmanager
 def open_store(
     parsed: argparse.Namespace, command_target: CommandTarget
 ) -> Iterator[tuple[Driver, Runner]]:
@@ -54,11 +65,8 @@ def open_store(
     conf = configuration.load([], parsed.config_file)
     with Runner() as runner, running_store(command_target) as uri:
         driver = service_factory.driver(conf, uri)()
-        try:
-            runner.run(driver.start)
+        with started(driver, runner):
             yield driver, runner
-        finally:
-            runner.run(driver.close)
 
 
 @contextlib.contextmanager
@@ -70,11 +78,8 @@ def open_access_keys(
     conf = configuration.load([], parsed.config_file)
     with Runner() as runner, running_store(command_target) as uri:
         store = service_factory.access_key_store(conf, uri)
-        try:
-            runner.run(store.start)
+        with started(store, runner):
             yield store.access_keys, runner
-        finally:
-            runner.run(store.close)
 
 
 @contextlib.contextmanager
@@ -85,11 +90,8 @@ def open_pools(conf: cfg.ConfigOpts, uri: str) -> Iterator[Sequence[Pool]]:
         if not isinstance(driver, PooledDriver):
             yield ()
             return
-        try:
-            runner.run(driver.start)
+        with started(driver, runner):
             yield [*runner.run(_pools, driver).values()]
-        finally:
-            runner.run(driver.close)
 
 
 async def _pools(driver: PooledDriver) -> Mapping[str, Pool]:

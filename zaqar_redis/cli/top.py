@@ -21,7 +21,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from zaqar_redis.cli.api import ApiClient, CommandFailed, ServiceUnavailable
+from zaqar_redis.cli.api import ApiClient, CommandFailed, ServiceUnavailable, counter_rates
 from zaqar_redis.cli.base import ApiCommand, bounded_int
 
 #: Queues that are read for a frame: half a second of requests.
@@ -87,16 +87,12 @@ class _View:
 
     def _rows(self, before: _Sample | None, now: _Sample) -> Iterator[dict[str, Any]]:
         for queue, document in now.stats.items():
-            counts, counters = document["messages"], document["counters"]
-            earlier = before.stats.get(queue, {}).get("counters") if before else None
+            counts, rates = document["messages"], {}
+            if before is not None and queue in before.stats:
+                rates = counter_rates(before.stats[queue], document, now.at - before.at)
             row = {"queue": queue, "oldest": counts.get("oldest", {}).get("age")}
             row |= {name: counts[name] for name in _COUNTS}
-            for name, heading in _RATES.items():
-                row[heading] = None
-                if before is not None and earlier is not None:
-                    # Negative after the queue was deleted and created again.
-                    grown = max(0, counters[name] - earlier[name])
-                    row[heading] = grown / (now.at - before.at)
+            row |= {heading: rates.get(name) for name, heading in _RATES.items()}
             yield row
 
 

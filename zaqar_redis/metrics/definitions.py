@@ -116,7 +116,7 @@ LOG_EVENTS = Counter(
 )
 LOOP_LAG = Histogram(
     "event_loop_lag_seconds",
-    "How much later than wanted the event loop runs a timer, ten times a second.",
+    "How much later than wanted the event loop runs a timer, some ten times a second.",
     buckets=(0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5),
 )
 WORKER_CPU = Counter("worker_cpu_seconds", "CPU time, of user and system.", per_worker=True)

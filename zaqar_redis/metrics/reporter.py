@@ -13,6 +13,7 @@ from pathlib import Path
 
 from zaqar_redis.metrics import definitions, sampling
 from zaqar_redis.metrics.log_events import count_log_events
+from zaqar_redis.metrics.process_load import LOAD, resident_memory
 from zaqar_redis.metrics.shared import SnapshotTooLarge, WorkerSlot
 
 LOG = logging.getLogger(__name__)
@@ -24,7 +25,6 @@ _REPORT_EVERY = 10
 #: Reports between counts of open files: with thousands of them a count takes milliseconds.
 _FILES_EVERY = 15
 _FILES = Path("/proc/self/fd" if sys.platform == "linux" else "/dev/fd")
-_MEMORY = Path("/proc/self/statm")
 
 
 class WorkerReporter:
@@ -50,10 +50,7 @@ class WorkerReporter:
             while True:
                 self.report()
                 for _ in range(_REPORT_EVERY):
-                    before = time.perf_counter()
-                    await asyncio.sleep(_SAMPLE_INTERVAL)
-                    late = time.perf_counter() - before - _SAMPLE_INTERVAL
-                    definitions.LOOP_LAG.observe(max(0.0, late))
+                    await LOAD.sleep(_SAMPLE_INTERVAL)
                     sampling.sample()
         finally:
             self.report()
@@ -63,7 +60,8 @@ class WorkerReporter:
             if self._reports % _FILES_EVERY == 0:
                 _measure_files()
             self._reports += 1
-            _measure_process()
+            definitions.WORKER_CPU.total = time.process_time()
+            definitions.WORKER_MEMORY.set(resident_memory())
             self._slot.write(definitions.snapshot())
         except SnapshotTooLarge:
             if not self._too_large:
@@ -75,16 +73,6 @@ class WorkerReporter:
                 )
         except Exception:  # the next report may succeed
             LOG.exception("cannot report metrics", extra={"action": "metrics_failed"})
-
-
-def _measure_process() -> None:
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    definitions.WORKER_CPU.total = used.ru_utime + used.ru_stime
-    if sys.platform == "linux":
-        resident = int(_MEMORY.read_text().split()[1]) * resource.getpagesize()
-    else:
-        resident = used.ru_maxrss  # the most that it ever was: there is no cheap way to ask
-    definitions.WORKER_MEMORY.set(resident)
 
 
 def _measure_files() -> None:

@@ -66,7 +66,12 @@ class OverviewService:
         )
         away = {store.name for store in stores if not store.available}
         found = [
-            *(alarm for store in stores for alarm in store_alarms(store)),
+            *(
+                alarm
+                for store in stores
+                for alarm in store_alarms(store)
+                if alarm.severity != "info"
+            ),
             *node_alarms(nodes, self._missing(nodes) if everything else (), away),
             *alarms,
         ]

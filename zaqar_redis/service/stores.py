@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import statistics
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from functools import partial
@@ -27,7 +28,8 @@ T = TypeVar("T")
 _PAGE = 200
 #: Seconds for which what a store has told is shared by all who ask.
 _FRESH = 1.0
-
+#: Round trips that are timed: one alone may meet a fork, or another request of this process.
+_PINGS = 5
 
 #: What a Redis is used for; one may be for several.
 StoreKind = Literal["queues", "control", "channels"]
@@ -72,7 +74,7 @@ class StoreReport(Struct, frozen=True):
     available: bool
     #: why it is not available, or what is wrong with it; empty: nothing
     error: str = ""
-    #: milliseconds that it took to answer
+    #: milliseconds of a round trip, the median
     latency: float | None = None
     #: milliseconds by which its clock is ahead of this process's
     clock_skew: float | None = None
@@ -112,10 +114,10 @@ class StoreMonitor:
         }
         if isinstance(self._driver, PooledDriver):
             of = self._driver.control
-            ask = partial(_report, "control", "control", of.ping, of.status)
+            ask = partial(_ask, "control", "control", of.ping, of.status)
             asked["control", "control"] = self._ask(("control", "control"), ask)
         if self._channels is not None:
-            ask = partial(_report, "channels", "channels", self._channels)
+            ask = partial(_ask, "channels", "channels", self._channels)
             asked["channels", "channels"] = self._ask(("channels", "channels"), ask)
         left = max(0.0, seconds - (time.monotonic() - began))
         await asyncio.wait(asked.values(), timeout=left)
@@ -166,20 +168,23 @@ class StoreMonitor:
             store = await open_store(self._driver, name)
         except Exception as error:  # whatever it is, the operator must see it
             return StoreReport("queues", name, False, _why(error))
-        status = store.figures.status if store.figures is not None else None
-        return await _report("queues", name, store.ping, status)
+        return await ask_driver("queues", name, store)
 
 
-async def _report(
+async def ask_driver(kind: StoreKind, name: str, driver: Driver) -> StoreReport:
+    """Asks a store of queues how it is.  Raises nothing: what goes wrong is in the report."""
+    status = driver.figures.status if driver.figures is not None else None
+    return await _ask(kind, name, driver.ping, status)
+
+
+async def _ask(
     kind: StoreKind,
     name: str,
     ping: Callable[[], Awaitable[None]],
     status: Callable[[], Awaitable[StoreStatus | None]] | None = None,
 ) -> StoreReport:
     try:
-        began = time.monotonic()
-        await ping()
-        latency = 1000 * (time.monotonic() - began)
+        latency = statistics.median([await _round_trip(ping) for _ in range(_PINGS)])
         asked = time.time()
         told = await status() if status is not None else None
     except Exception as error:  # as in `_store`
@@ -188,6 +193,13 @@ async def _report(
     if told is not None and told.now is not None:
         skew = told.now - 500 * (asked + time.time())  # as if it read its clock half way
     return StoreReport(kind, name, True, "", latency, skew, status=told)
+
+
+async def _round_trip(ping: Callable[[], Awaitable[None]]) -> float:
+    """Returns milliseconds."""
+    began = time.monotonic()
+    await ping()
+    return 1000 * (time.monotonic() - began)
 
 
 def _late(kind: StoreKind, name: str, seconds: float) -> StoreReport:

@@ -174,7 +174,8 @@ def _store(report: StoreReport) -> _StoreOut:
     out.memory_used, out.memory_max = status.memory_used, status.memory_max or None
     out.memory_policy = status.memory_policy
     age = max(0, round(time.time()) - status.last_snapshot)
-    snapshots = _SnapshotsOut(status.snapshots, status.rdb_works, age)
+    automatic = status.settings.snapshots if status.settings is not None else None
+    snapshots = _SnapshotsOut(automatic, status.rdb_works, age)
     out.persistence = _PersistenceOut(status.aof, status.aof_works, snapshots)
     out.clients, out.ops_per_second = status.clients, status.commands
     out.role, out.replicas, out.evicted = status.role, status.replicas, status.evicted

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from zaqar_redis import errors
 from zaqar_redis.auth import tokens
+from zaqar_redis.metrics.process_load import LOAD, resident_memory
 from zaqar_redis.realtime.engine import Position
 from zaqar_redis.realtime.node import control
 from zaqar_redis.realtime.protocol import codes, wire
@@ -173,9 +174,9 @@ class ControlPlane:
             channels=len(counts),
             subscriptions=sum(counts.values()),
             uptime=round(time.time() - node.started),
-            cpu=node.load.cpu,
-            memory=node.load.memory,
-            loop_lag=node.load.loop_lag,
+            cpu=LOAD.cpu,
+            memory=resident_memory(),
+            loop_lag=LOAD.loop_lag,
         )
 
     def _apply(

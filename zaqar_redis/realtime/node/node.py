@@ -21,11 +21,11 @@ from urllib.parse import quote
 from zaqar_redis import errors
 from zaqar_redis.auth import tokens
 from zaqar_redis.metrics.definitions import DELIVERIES
+from zaqar_redis.metrics.process_load import LOAD
 from zaqar_redis.realtime.engine import NO_POSITION, Engine, Position
 from zaqar_redis.realtime.node import packing
 from zaqar_redis.realtime.node.control_plane import ControlPlane
 from zaqar_redis.realtime.node.positions import PositionChecker
-from zaqar_redis.realtime.node.process_load import ProcessLoad
 from zaqar_redis.realtime.node.queue_channels import (
     QueueChannelOptions,
     QueueChannels,
@@ -102,7 +102,6 @@ class Node:
         self.queues = queues
         self._queue_watches = QueueWatches(self, queues) if queues is not None else None
         self._channels: dict[str, _LocalChannel] = {}
-        self.load = ProcessLoad()
         #: asks the stores of the service; None: nobody does
         self.stores: StoreCheck | None = None
         self._positions = PositionChecker(self.subscribed, self.spawn)
@@ -157,9 +156,7 @@ class Node:
 
     async def _tick(self) -> None:
         while True:
-            due = time.monotonic() + _TICK
-            await asyncio.sleep(_TICK)
-            self.load.tick(time.monotonic() - due)
+            await LOAD.sleep(_TICK)
             now = time.time()
             for session in [each for each in self.sessions if each.next_tick_at <= now]:
                 try:

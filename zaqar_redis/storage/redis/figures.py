@@ -9,7 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from zaqar_redis.clock import Clock
-from zaqar_redis.figures import QueueFigures, StoreStatus
+from zaqar_redis.figures import QueueFigures, StoreSettings, StoreStatus
 from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.client import CommandRefused
 from zaqar_redis.keyspace.script import RedisCommand, Script, Steps, verb
@@ -20,6 +20,8 @@ _FIGURES = Script("queue_figures")
 _SCAN = 1000
 #: Seconds for which a replica may be silent: it confirms every second.
 _LAG_MAX = 10
+#: Those that `StoreSettings` is made of.  One at a time: several at once need Redis 7.
+_SETTINGS = ("save", "appendfsync", "bind", "port", "tls-port", "protected-mode")
 
 
 class RedisFigures:
@@ -34,10 +36,17 @@ class RedisFigures:
         except CommandRefused:  # a user without the right to it, or no Redis at all
             return None
         try:
-            snapshots = bool((yield RedisCommand("CONFIG", "GET", "save"))[1])
+            *found, user = yield [
+                *(RedisCommand("CONFIG", "GET", name) for name in _SETTINGS),
+                RedisCommand("ACL", "GETUSER", "default"),
+            ]
         except CommandRefused:  # as with many hosted ones
-            snapshots = None
-        return _status(_fields(told.decode(errors="replace")), snapshots)
+            settings = None
+        else:
+            settings = _settings(
+                dict(filter(None, found)), dict(zip(user[::2], user[1::2], strict=True))
+            )
+        return _status(_fields(told.decode(errors="replace")), settings)
 
     @verb
     def queues(self, project: str, names: Sequence[str]) -> Steps[Sequence[QueueFigures]]:
@@ -104,7 +113,20 @@ def _fields(told: str) -> dict[str, str]:
     return {name: value for name, separator, value in lines if separator}
 
 
-def _status(told: Mapping[str, str], snapshots: bool | None) -> StoreStatus:
+def _settings(found: Mapping[bytes, bytes], user: Mapping[bytes, Any]) -> StoreSettings:
+    """*user*: the one whom clients are that do not log in."""
+    return StoreSettings(
+        snapshots=bool(found[b"save"]),
+        appendfsync=found[b"appendfsync"].decode(),
+        bind=tuple(found[b"bind"].decode().split()),
+        port=int(found[b"port"]),
+        tls_port=int(found.get(b"tls-port", 0)),
+        protected=found[b"protected-mode"] == b"yes",
+        password=not {b"on", b"nopass"} <= {*user[b"flags"]},
+    )
+
+
+def _status(told: Mapping[str, str], settings: StoreSettings | None) -> StoreStatus:
     def number(name: str) -> int:
         return int(told.get(name) or 0)
 
@@ -124,9 +146,12 @@ def _status(told: Mapping[str, str], snapshots: bool | None) -> StoreStatus:
         memory_policy=told.get("maxmemory_policy", ""),
         memory_machine=number("total_system_memory"),
         clients=number("connected_clients"),
+        clients_max=number("maxclients"),
+        clients_rejected=number("rejected_connections"),
         commands=number("instantaneous_ops_per_sec"),
         role=told.get("role", ""),
         has_master=told.get("master_link_status", "up") == "up",
+        loading=told.get("loading") == "1",
         replicas=replicas,
         replicas_lagging=sum(
             each.get("state", "online") != "online" or int(each.get("lag", 0)) > _LAG_MAX
@@ -134,8 +159,10 @@ def _status(told: Mapping[str, str], snapshots: bool | None) -> StoreStatus:
         ),
         aof=told.get("aof_enabled") == "1",
         aof_works=told.get("aof_last_write_status", "ok") == "ok",
+        aof_rewrite_works=told.get("aof_last_bgrewrite_status", "ok") == "ok",
         rdb_works=told.get("rdb_last_bgsave_status", "ok") == "ok",
-        snapshots=snapshots,
         last_snapshot=number("rdb_last_save_time"),
+        not_in_snapshot=number("rdb_changes_since_last_save"),
         evicted=number("evicted_keys"),
+        settings=settings,
     )
