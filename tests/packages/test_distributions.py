@@ -8,6 +8,7 @@ import signal
 import subprocess
 import tarfile
 import zipfile
+from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
@@ -21,6 +22,14 @@ from tests.support.servers import free_port, wait_for
 _PACKAGES = ("pyspark_zaqar", "zaqar_redis")
 #: Where pip puts the samples of etc/, below the folder of an environment.
 _SHARE = Path("share", "zaqar-redis")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def without_the_checkout() -> Iterator[None]:
+    """Other tests may put it on the path of all processes that they start, as PySpark does."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("PYTHONPATH", raising=False)
+        yield
 
 
 @pytest.fixture(scope="module")
