@@ -71,6 +71,11 @@ def test_stores_and_workers_are_shown_by_name(
         assert scraper.value("worker_report_age_seconds", worker=worker) < 60
     assert scraper.value("workers") == 2
     servers.wait_for(
+        lambda: scraper.value("store_memory_used_bytes", store="default") > 1e5,
+        "the memory of the store",
+    )
+    assert scraper.value("store_memory_limit_bytes", store="default") > 1e6
+    servers.wait_for(
         lambda: scraper.value("store_call_duration_seconds_count", verb="quota_report") > 0,
         "a call to be measured",
     )

@@ -11,7 +11,12 @@ from msgspec.structs import replace
 
 from zaqar_redis.figures import Alarm, StoreSettings, StoreStatus
 from zaqar_redis.realtime.node.control import NodeReport
-from zaqar_redis.service.alarms import node_alarms, sort_alarms, store_alarms
+from zaqar_redis.service.alarms import (
+    node_alarms,
+    reached_by_others,
+    sort_alarms,
+    store_alarms,
+)
 from zaqar_redis.service.queue_alarms import duration
 from zaqar_redis.service.stores import StoreReport
 
@@ -202,6 +207,15 @@ def test_store_that_this_node_cannot_reach_either_is_no_alarm_about_nodes() -> N
         "Node host_1 cannot reach the store default."
     ]
     assert list(node_alarms([alone], [], {"default", "p1"})) == []
+
+
+def test_store_that_another_node_reaches_is_not_away() -> None:
+    own = replace(NODE, node="own", unavailable=["p1", "p2"])
+    other = replace(NODE, node="other", cpu=0.1, unavailable=["p2"])
+    older = replace(NODE, node="older", cpu=None)
+    away = {"p1", "p2"}
+    assert reached_by_others(away, [own, other, older], "own") == {"p1"}
+    assert reached_by_others(away, [own, older], "own") == set()
 
 
 def test_most_urgent_alarms_come_first() -> None:

@@ -63,6 +63,16 @@ STORE_UP = Gauge(
     per_worker=True,
     least=True,
 )
+STORE_MEMORY_USED = Gauge(
+    "store_memory_used_bytes",
+    "Bytes of memory that the Redis of a pool uses; default: the service's own store.",
+    ("store",),
+)
+STORE_MEMORY_LIMIT = Gauge(
+    "store_memory_limit_bytes",
+    "Its limit (maxmemory); without one, the memory of its machine.",
+    ("store",),
+)
 STORE_LOST = Counter(
     "store_connections_lost",
     "Connections to a store that were lost, and attempts to connect that failed.",

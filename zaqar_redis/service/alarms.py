@@ -271,6 +271,17 @@ def _is_loopback(address: str) -> bool:
         return address == "localhost"
 
 
+def reached_by_others(stores: Collection[str], nodes: Sequence[NodeReport], own: str) -> set[str]:
+    """Returns those of the *stores* that another node than *own* reaches."""
+    return {
+        store
+        for store in stores
+        for node in nodes
+        # Nodes of an older version do not tell, nor their load.
+        if node.node != own and node.cpu is not None and store not in node.unavailable
+    }
+
+
 def node_alarms(
     nodes: Sequence[NodeReport], missing: Sequence[tuple[str, float]], away: Collection[str] = ()
 ) -> Iterator[Alarm]:

@@ -18,7 +18,7 @@ from zaqar_redis.figures import Alarm
 from zaqar_redis.realtime.node.control import ConnectionFilter, ConnectionReport, NodeReport
 from zaqar_redis.realtime.node.control_plane import connection_order
 from zaqar_redis.realtime.node.node import Node
-from zaqar_redis.service.alarms import node_alarms, sort_alarms, store_alarms
+from zaqar_redis.service.alarms import node_alarms, reached_by_others, sort_alarms, store_alarms
 from zaqar_redis.service.queue_figures import ProjectFigures, QueueFiguresService
 from zaqar_redis.service.queue_history import HistoryService, HistorySettings
 from zaqar_redis.service.stores import StoreMonitor, StoreReport
@@ -65,10 +65,17 @@ class OverviewService:
             self.nodes() if everything else _none(),
         )
         away = {store.name for store in stores if not store.available}
+        # What another node reaches is not away: this node is in trouble, and its report says so.
+        alone = reached_by_others(away, nodes, self._node.id)
+        away -= alone
+        for node in nodes:
+            if node.node == self._node.id:
+                node.unavailable = sorted(alone.union(node.unavailable))
         found = [
             *(
                 alarm
                 for store in stores
+                if store.available or store.name in away
                 for alarm in store_alarms(store)
                 if alarm.severity != "info"
             ),

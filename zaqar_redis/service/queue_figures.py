@@ -15,6 +15,7 @@ from itertools import islice
 from typing import Any, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from zaqar_redis import errors
 from zaqar_redis.figures import QueueFigures
@@ -234,7 +235,8 @@ class _ProjectWatch:
         unavailable = tuple(name for name, good in zip(names, read, strict=True) if not good)
         rows = list(self._reading.values())
         rows += [
-            row
+            # What it is now nobody knows: no rates, and no part of the project's.
+            replace(row, posted=None, claimed_rate=None, deleted=None)
             for name, row in before.items()
             if row.store in unavailable and name not in self._reading
         ]

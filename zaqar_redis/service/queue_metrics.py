@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The metrics of chosen queues, which one worker of a service reads from the store."""
+"""The metrics of stores and of chosen queues, which one worker of a service reads."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from msgspec import Meta, Struct
 from zaqar_redis import errors, rules
 from zaqar_redis.metrics import definitions as metrics
 from zaqar_redis.records import Stats
+from zaqar_redis.service.stores import StoreMonitor
 from zaqar_redis.storage.contract import Driver
 
 LOG = logging.getLogger(__name__)
@@ -31,6 +32,8 @@ _NAMES_SHARE = 10
 _LOOKS = 4
 #: Seconds between two looks, however many queues are found meanwhile.
 _READ_PAUSE = 1.0
+#: Seconds that a store may take to tell its memory.
+_STORE_TIMEOUT = 5.0
 
 
 class QueueMetricsSettings(Struct, frozen=True):
@@ -48,7 +51,8 @@ class QueueMetricsSettings(Struct, frozen=True):
     queues_interval: Annotated[
         float,
         Meta(ge=1.0),
-        "Seconds between two looks at them, by one worker of the service; a new queue that matches "
+        "Seconds between two looks at them and at the memory of stores, by one worker of the "
+        "service; a new queue that matches "
         "a glob is found after four of them.",
     ] = 15.0
 
@@ -86,10 +90,11 @@ def problems(settings: QueueMetricsSettings) -> Iterator[str]:
 
 
 class QueueMetrics:
-    """Reads the chosen queues, in the one worker of the service that may."""
+    """Reads stores and the chosen queues, in the one worker of the service that may."""
 
     def __init__(self, driver: Driver, settings: QueueMetricsSettings) -> None:
         self._queues = driver.queues
+        self._stores = StoreMonitor(driver)
         self._settings = settings
         patterns = [QueuePattern.parse(text) for text in settings.queues]
         self._patterns = [each for each in patterns if not each.is_name]
@@ -102,12 +107,25 @@ class QueueMetrics:
 
     async def run(self, may_read: Callable[[], bool]) -> None:
         """Reads until it is cancelled.  *may_read*: returns whether no other worker does."""
-        if not self._settings.queues:
-            return
+        try:
+            while True:
+                if may_read():
+                    await asyncio.gather(
+                        self._keep_finding(), self._keep_reading(), self._keep_reading_stores()
+                    )
+                await asyncio.sleep(_READ_PAUSE)  # until the worker that reads is gone
+        finally:
+            await self._stores.close()
+
+    async def _keep_reading_stores(self) -> None:
         while True:
-            if may_read():
-                await asyncio.gather(self._keep_finding(), self._keep_reading())
-            await asyncio.sleep(_READ_PAUSE)  # until the worker that reads is gone
+            reports = await self._stores.reports(_STORE_TIMEOUT)
+            told = {(each.name,): each.status for each in reports if each.status is not None}
+            metrics.STORE_MEMORY_USED.replace({of: each.memory_used for of, each in told.items()})
+            metrics.STORE_MEMORY_LIMIT.replace(
+                {of: each.memory_max or each.memory_machine for of, each in told.items()}
+            )
+            await asyncio.sleep(self._settings.queues_interval)
 
     async def _keep_finding(self) -> None:
         while self._patterns:
@@ -156,7 +174,7 @@ class QueueMetrics:
                 self._has_more.set()
 
     async def _keep_reading(self) -> None:
-        while True:
+        while self._settings.queues:
             self._has_more.clear()
             try:
                 await self._read([*self._chosen])
