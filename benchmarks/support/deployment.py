@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from tests.support import servers
 from zaqar_redis.benchmarks import service as bench
-from zaqar_redis.records import Pool
+from zaqar_redis.pool_records import Pool
 from zaqar_redis.storage import pools
 
 T = TypeVar("T")

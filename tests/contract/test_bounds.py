@@ -23,9 +23,10 @@ from zaqar_redis.figures import Alarm, HistoryPoint
 from zaqar_redis.keyspace import client as keyspace
 from zaqar_redis.keyspace import control_keys, keys
 from zaqar_redis.keyspace.batch import BatchSettings
+from zaqar_redis.pool_records import Job, Move
 from zaqar_redis.realtime.engine import Dedup, HistoryFilter, HistoryOptions
 from zaqar_redis.realtime.engines.redis import RedisHistory, RedisPresence
-from zaqar_redis.records import IdempotencyKey, Job, Move, NewMessage
+from zaqar_redis.records import IdempotencyKey, NewMessage
 from zaqar_redis.storage.redis.bulk.dead_letters import RedisDeadLetters
 from zaqar_redis.storage.redis.catalogue import RedisCatalogue
 from zaqar_redis.storage.redis.control import RedisJobs

@@ -11,7 +11,8 @@ import pytest
 from tests.contract.conftest import BACKENDS
 from tests.support.stores import ContractStore, PooledContractStore, checked, findings, opened
 from zaqar_redis.keyspace import control_keys, keys
-from zaqar_redis.records import Finding, LockKind, Move, MoveLock, Pool
+from zaqar_redis.pool_records import Move, Pool
+from zaqar_redis.records import Finding, LockKind, MoveLock
 from zaqar_redis.storage.control import DEFAULT_POOL
 
 SERVERS = ("redis", "valkey")

@@ -16,7 +16,8 @@ from zaqar_redis import errors
 from zaqar_redis.keyspace import client as keyspace
 from zaqar_redis.keyspace import control_keys
 from zaqar_redis.keyspace.batch import BatchSettings
-from zaqar_redis.records import Flavor, Job, Move, Pool, QueueLocation, Quota, QuotaNews
+from zaqar_redis.pool_records import Flavor, Job, Move, Pool, QueueLocation
+from zaqar_redis.records import Quota, QuotaNews
 from zaqar_redis.storage.control import DEFAULT_POOL, POOLS_MAX, QUOTAS_MAX
 from zaqar_redis.storage.redis.control import RedisControl
 

@@ -24,7 +24,8 @@ from zaqar_redis import errors
 from zaqar_redis.keyspace import client as keyspace
 from zaqar_redis.keyspace import envelope, keys
 from zaqar_redis.keyspace.batch import BatchSettings
-from zaqar_redis.records import HistoryPage, Message, NewMessage, Pool, PostedBatch
+from zaqar_redis.pool_records import Pool
+from zaqar_redis.records import HistoryPage, Message, NewMessage, PostedBatch
 from zaqar_redis.storage.contract import Live
 from zaqar_redis.storage.redis.bulk.dead_letters import RedisDeadLetters
 

@@ -30,7 +30,8 @@ from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.batch import BatchSettings
 from zaqar_redis.keyspace.client import BlockingClient
 from zaqar_redis.metrics import definitions as metrics
-from zaqar_redis.records import IdempotencyKey, Job, LockKind, Message, Move, Pool
+from zaqar_redis.pool_records import Job, Move, Pool
+from zaqar_redis.records import IdempotencyKey, LockKind, Message
 from zaqar_redis.storage.control import DEFAULT_POOL
 from zaqar_redis.storage.move.copy import CopyLive, copy_messages
 from zaqar_redis.storage.move.states import STATES, MoveState, Settlement

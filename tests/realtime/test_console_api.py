@@ -17,7 +17,8 @@ import pytest
 from websockets.sync.client import ClientConnection, connect
 
 from tests.support import servers
-from zaqar_redis.records import NewMessage, Pool
+from zaqar_redis.pool_records import Pool
+from zaqar_redis.records import NewMessage
 from zaqar_redis.storage import pools
 
 KEY = "the operator's key, of thirty-two bytes or more"
@@ -69,16 +70,17 @@ def console(service: servers.RunningService, project: str) -> Iterator[Console]:
 
 
 def test_queues_are_listed_with_all_columns(console: Console) -> None:
-    console.http.put("/v2/queues/work", json={"_dead_letter_queue": "failed"})
-    console.post("work", {"body": 1}, {"body": 2}, {"body": 3, "delay": 60})
-    console.http.post("/v2/queues/work/claims?limit=1", json={"ttl": 60, "grace": 60})
+    console.http.put("/v2/queues/orders", json={"_dead_letter_queue": "failed"})
+    console.post("orders", {"body": 1}, {"body": 2}, {"body": 3, "delay": 60})
+    console.http.post("/v2/queues/orders/claims?limit=1", json={"ttl": 60, "grace": 60})
     console.post("failed", {"body": 4})
     page = console.queues(sort="name")
-    failed, work = page["queues"]
-    assert [work[name] for name in ("free", "claimed", "delayed", "total")] == [1, 1, 1, 3]
-    assert (work["name"], work["dead_letters"], work["dead_letter_queue"]) == ("work", 1, "failed")
-    assert (failed["is_dead_letter_queue"], work["is_dead_letter_queue"]) == (True, False)
-    assert (work["store"], work["counters"]["posted"]) == ("default", 3)
+    failed, orders = page["queues"]
+    assert [orders[name] for name in ("free", "claimed", "delayed", "total")] == [1, 1, 1, 3]
+    assert (orders["name"], orders["dead_letters"]) == ("orders", 1)
+    assert orders["dead_letter_queue"] == "failed"
+    assert (failed["is_dead_letter_queue"], orders["is_dead_letter_queue"]) == (True, False)
+    assert (orders["store"], orders["counters"]["posted"]) == ("default", 3)
     assert (page["total"], page["matching"]) == (2, 2)
     assert (page["totals"]["messages"], page["totals"]["dead_letters"]) == (4, 1)
 

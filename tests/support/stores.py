@@ -17,6 +17,7 @@ from zaqar_redis import errors
 from zaqar_redis.keyspace import client as keyspace
 from zaqar_redis.keyspace.batch import BatchSettings
 from zaqar_redis.keyspace.script import Call, RedisCommand
+from zaqar_redis.pool_records import Pool
 from zaqar_redis.records import (
     CheckResult,
     ClaimResult,
@@ -27,7 +28,6 @@ from zaqar_redis.records import (
     NewMessage,
     Page,
     PeekPage,
-    Pool,
     PostResult,
     Queue,
     Stats,

@@ -6,7 +6,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zaqar_redis.records import Pool
+from zaqar_redis.pool_records import Pool
 from zaqar_redis.storage.pools.rebalance import apportion, imbalances
 
 WEIGHTS = st.dictionaries(st.text(min_size=1, max_size=3), st.integers(0, 2**32), min_size=1)

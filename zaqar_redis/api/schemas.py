@@ -10,7 +10,7 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from zaqar_redis import rules
 from zaqar_redis.auth import signed_urls
-from zaqar_redis.records import StoreShare
+from zaqar_redis.pool_records import StoreShare
 
 
 def about(text: str | None = None, /, **keywords: Any) -> Meta:

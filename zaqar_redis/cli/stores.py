@@ -30,7 +30,7 @@ from zaqar_redis.cli import service_factory
 from zaqar_redis.cli.api import Needs, quiet_logging
 from zaqar_redis.cli.target import CommandTarget
 from zaqar_redis.keyspace import embedded
-from zaqar_redis.records import Pool
+from zaqar_redis.pool_records import Pool
 from zaqar_redis.runner import Runner
 from zaqar_redis.storage.contract import Driver
 from zaqar_redis.storage.control import Control

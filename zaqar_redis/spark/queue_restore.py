@@ -18,7 +18,8 @@ from pyspark.sql.types import StructType
 
 from zaqar_redis import clock, errors
 from zaqar_redis.keyspace import envelope, keys
-from zaqar_redis.records import Queue, TransferChunk
+from zaqar_redis.pool_records import TransferChunk
+from zaqar_redis.records import Queue
 from zaqar_redis.spark.options import SourceOptions
 from zaqar_redis.spark.stores import StoreConfig, StoreConnections, StoreLocation
 from zaqar_redis.spark.writing import archived

@@ -19,7 +19,7 @@ from zaqar_redis.keyspace.batch import BatchSettings
 from zaqar_redis.keyspace.client import BlockingClient, CommandRefused
 from zaqar_redis.keyspace.script import Steps, Verb
 from zaqar_redis.keyspace.uris import redact_password
-from zaqar_redis.records import Pool
+from zaqar_redis.pool_records import Pool
 from zaqar_redis.spark.options import SourceOptions
 from zaqar_redis.storage.control import DEFAULT_POOL
 from zaqar_redis.storage.pools.controllers import RoutedQueues

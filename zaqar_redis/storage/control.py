@@ -14,18 +14,9 @@ from typing import Any, Protocol
 
 from zaqar_redis.auth.access_keys import AccessKeys
 from zaqar_redis.figures import Alarm, HistoryPoint, StoreStatus
-from zaqar_redis.records import (
-    CatalogueEntry,
-    CheckResult,
-    Flavor,
-    Job,
-    Move,
-    Pool,
-    QueueLocation,
-    Quota,
-    QuotaNews,
-)
-from zaqar_redis.records import PoolsSnapshot as AllPools
+from zaqar_redis.pool_records import CatalogueEntry, Flavor, Job, Move, Pool, QueueLocation
+from zaqar_redis.pool_records import PoolsSnapshot as AllPools
+from zaqar_redis.records import CheckResult, Quota, QuotaNews
 
 #: The default pool: the service's own store, for queues that are in no other pool.
 DEFAULT_POOL = "default"

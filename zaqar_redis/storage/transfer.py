@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import Protocol
 
-from zaqar_redis.records import MoveLock, TransferChunk
+from zaqar_redis.pool_records import TransferChunk
+from zaqar_redis.records import MoveLock
 
 
 class Transfer(Protocol):

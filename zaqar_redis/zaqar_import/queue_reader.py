@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from zaqar_redis.keyspace import envelope
-from zaqar_redis.records import NewMessage, Queue, TransferChunk
+from zaqar_redis.pool_records import TransferChunk
+from zaqar_redis.records import NewMessage, Queue
 from zaqar_redis.zaqar_import import layout
 from zaqar_redis.zaqar_import.layout import InvalidStockData, Values
 from zaqar_redis.zaqar_import.source import StockStore

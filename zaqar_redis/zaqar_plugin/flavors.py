@@ -9,7 +9,7 @@ from typing import Any
 from zaqar import storage
 from zaqar.storage import errors as storage_errors
 
-from zaqar_redis.records import Flavor
+from zaqar_redis.pool_records import Flavor
 from zaqar_redis.zaqar_plugin.stores import run_verb
 
 

@@ -17,7 +17,7 @@ from zaqar.storage import errors as storage_errors
 
 from zaqar_redis import errors
 from zaqar_redis.keyspace import uris
-from zaqar_redis.records import Pool
+from zaqar_redis.pool_records import Pool
 from zaqar_redis.storage.control import DEFAULT_POOL
 from zaqar_redis.zaqar_plugin import options as known_options
 from zaqar_redis.zaqar_plugin.stores import run_verb

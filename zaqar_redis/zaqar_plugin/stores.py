@@ -14,7 +14,8 @@ from zaqar_redis.keyspace import control_keys, envelope, uris
 from zaqar_redis.keyspace.batch import BatchSettings
 from zaqar_redis.keyspace.client import BlockingClient
 from zaqar_redis.keyspace.script import Steps, Verb, verb
-from zaqar_redis.records import NewMessage, Pool, PostResult
+from zaqar_redis.pool_records import Pool
+from zaqar_redis.records import NewMessage, PostResult
 from zaqar_redis.storage.control import DEFAULT_POOL
 from zaqar_redis.storage.pools.controllers import RoutedQueues
 from zaqar_redis.storage.pools.pool_stores import Route

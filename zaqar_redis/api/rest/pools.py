@@ -17,7 +17,7 @@ from zaqar_redis.api.schemas import (
     PoolIn,
     PoolOut,
 )
-from zaqar_redis.records import Flavor, Job, Pool
+from zaqar_redis.pool_records import Flavor, Job, Pool
 from zaqar_redis.service.pools import FlavorService, PoolService, RebalanceService
 
 #: API: the capabilities that the driver for stock Zaqar declares.

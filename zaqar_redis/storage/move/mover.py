@@ -12,7 +12,7 @@ import secrets
 
 from zaqar_redis import errors
 from zaqar_redis.keyspace.script import ComposedVerbs, Steps, Verb, verb
-from zaqar_redis.records import Move
+from zaqar_redis.pool_records import Move
 from zaqar_redis.storage.control import DEFAULT_POOL, Catalogue
 from zaqar_redis.storage.move.copy import CopyLive, VerifyCopy, copy_messages
 from zaqar_redis.storage.move.queue_move import QueueGone, QueueMove

@@ -11,7 +11,8 @@ import secrets
 from enum import Enum
 
 from zaqar_redis.keyspace.script import ComposedVerbs, Steps, verb
-from zaqar_redis.records import IMPORT_PREFIX, LockKind, MoveLock, TransferChunk
+from zaqar_redis.pool_records import TransferChunk
+from zaqar_redis.records import IMPORT_PREFIX, LockKind, MoveLock
 from zaqar_redis.storage.transfer import Transfer
 
 

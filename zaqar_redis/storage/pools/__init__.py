@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from zaqar_redis import errors
-from zaqar_redis.records import CatalogueEntry, Pool
+from zaqar_redis.pool_records import CatalogueEntry, Pool
 from zaqar_redis.storage.contract import Driver, PostDeadLetter, ProgressCallback
 from zaqar_redis.storage.control import DEFAULT_POOL, Control
 from zaqar_redis.storage.load import load, load_control

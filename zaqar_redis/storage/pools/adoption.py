@@ -12,7 +12,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 
 from zaqar_redis import errors
-from zaqar_redis.records import Pool
+from zaqar_redis.pool_records import Pool
 from zaqar_redis.storage.contract import Driver, Ownership
 from zaqar_redis.storage.control import DEFAULT_POOL, Control
 

@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 
 from zaqar_redis import errors
 from zaqar_redis.keyspace.script import ComposedVerbs, Pause, Steps, verb
-from zaqar_redis.records import Pool, PoolsSnapshot
+from zaqar_redis.pool_records import Pool, PoolsSnapshot
 from zaqar_redis.storage.contract import PostDeadLetter, Store
 from zaqar_redis.storage.control import DEFAULT_POOL, Pools
 

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 
 from zaqar_redis import errors
 from zaqar_redis.metrics import definitions as metrics
-from zaqar_redis.records import CatalogueEntry, Job, Pool
+from zaqar_redis.pool_records import CatalogueEntry, Job, Pool
 from zaqar_redis.storage.control import DEFAULT_POOL
 from zaqar_redis.storage.move.mover import Mover
 from zaqar_redis.storage.pools.router import ServiceRouter

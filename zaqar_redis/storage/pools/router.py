@@ -18,7 +18,8 @@ from typing import Generic, Protocol, TypeVar
 
 from zaqar_redis import errors
 from zaqar_redis.keyspace.script import ComposedVerbs, Steps, Verb, verb
-from zaqar_redis.records import IdempotencyKey, LockKind, MoveLock, NewMessage, Pool
+from zaqar_redis.pool_records import Pool
+from zaqar_redis.records import IdempotencyKey, LockKind, MoveLock, NewMessage
 from zaqar_redis.storage.contract import Driver
 from zaqar_redis.storage.control import DEFAULT_POOL, Catalogue, Control, Pools
 from zaqar_redis.storage.pools.pool_stores import PoolStores, Route, StoreT

@@ -10,7 +10,7 @@ from zaqar_redis import errors
 from zaqar_redis.clock import Clock
 from zaqar_redis.keyspace import control_keys, keys
 from zaqar_redis.keyspace.script import RedisCommand, Script, Steps, verb
-from zaqar_redis.records import CatalogueEntry, Move, QueueLocation
+from zaqar_redis.pool_records import CatalogueEntry, Move, QueueLocation
 from zaqar_redis.storage.control import DEFAULT_POOL
 from zaqar_redis.storage.redis import identity
 

@@ -11,7 +11,7 @@ import msgspec
 from zaqar_redis import errors
 from zaqar_redis.keyspace import control_keys
 from zaqar_redis.keyspace.script import RedisCommand, Script, Steps, verb
-from zaqar_redis.records import Flavor, Pool, PoolsSnapshot
+from zaqar_redis.pool_records import Flavor, Pool, PoolsSnapshot
 from zaqar_redis.storage.control import POOLS_MAX
 
 _POOL_PUT = Script("pool_put")

@@ -13,7 +13,7 @@ from zaqar_redis import errors
 from zaqar_redis.clock import Clock
 from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.script import RedisCommand, Script, Steps, verb
-from zaqar_redis.records import MessageCounters, Page, Queue, QueueSize, Stats
+from zaqar_redis.records import Page, Queue, QueueSize, Stats
 from zaqar_redis.storage.redis import decoding, identity
 
 _CREATE = Script("queue_create")
@@ -27,8 +27,6 @@ _SWEEP = Script("queue_sweep")
 
 #: Names read at once when only some are wanted: few round trips, and small ones.
 _LIST_STEP = 100
-#: Stored counters that `queue_stats` returns.
-_COUNTERS = 6
 _EMPTY = msgspec.json.encode({})
 
 
@@ -147,20 +145,6 @@ class RedisQueues:
     def sweep(self, project: str, queue: str) -> Steps[int]:
         settled = yield _SWEEP(keys.of_queue(project, queue), now=self._now())
         return int(settled)
-
-
-def _counters(total: int, stored: Sequence[bytes | None]) -> MessageCounters:
-    posted, claimed, released, expired, purged, dead_lettered = (int(n or 0) for n in stored)
-    return MessageCounters(
-        posted=posted,
-        claimed=claimed,
-        released=released,
-        # Not counted: all that are gone and went no other way.
-        deleted=max(0, posted - total - expired - purged - dead_lettered),
-        expired=expired,
-        purged=purged,
-        dead_lettered=dead_lettered,
-    )
 
 
 def add_to_list(project: str, queue: str) -> Steps[None]:

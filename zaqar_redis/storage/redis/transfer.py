@@ -15,7 +15,8 @@ import msgspec
 from zaqar_redis import errors
 from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.script import Argument, Call, RedisCommand, Script, Steps, verb
-from zaqar_redis.records import IMPORT_PREFIX, LockKind, MoveLock, Queue, TransferChunk
+from zaqar_redis.pool_records import TransferChunk
+from zaqar_redis.records import IMPORT_PREFIX, LockKind, MoveLock, Queue
 from zaqar_redis.storage.redis import identity
 from zaqar_redis.storage.redis.queues import add_to_list, queue_settings, remove_from_list
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.batch import BatchSettings
 from zaqar_redis.keyspace.client import BlockingClient
-from zaqar_redis.records import TransferChunk
+from zaqar_redis.pool_records import TransferChunk
 from zaqar_redis.spark.task_progress import report_progress
 from zaqar_redis.storage.redis.bulk.range_reader import RangeFields, RangeReader, RawPage
 from zaqar_redis.storage.redis.transfer import RedisTransfer
