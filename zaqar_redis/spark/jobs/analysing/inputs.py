@@ -12,7 +12,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from zaqar_redis import clock, errors
-from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.uris import redact_password
 from zaqar_redis.spark.jobs.archiving import reading
 from zaqar_redis.spark.options import BATCH, SourceOptions
@@ -130,10 +129,8 @@ def _queue_counters(stores: StoreConnections, queue: str) -> QueueCounters:
 
     def fetch(location: StoreLocation) -> QueueCounters:
         client = stores.client(location.uri)
-        # This sweeps ended claims and delays, so that the counter read next is right.
         stats = RedisQueues(client, clock.store).stats(project, queue).run()
-        delayed = int(client.command("ZCARD", keys.of_queue(project, queue).delayed))
         age = stats.oldest.age if stats.oldest is not None else None
-        return QueueCounters(queue, stats.total, stats.claimed, delayed, age)
+        return QueueCounters(queue, stats.total, stats.claimed, stats.delayed, age)
 
     return stores.with_retry(queue, fetch)
