@@ -98,6 +98,7 @@ DAMAGE: list[tuple[Callable[[ContractStore], Any], str, int]] = [
     (do("HSET", "idempotency", "r", "x"), "1 sets of idempotency records have no expiry", 1201),
     (do("HSET", "dead_letters_old", "till", "5"), "1 sets of idempotency records have no", 1201),
     (drop("sweep_index"), "the sweeper does not know when to sweep it", 1201),
+    (do("HSET", "queue", "due", "9999999999999"), "the sweeper does not know when", 1201),
 ]
 
 

@@ -40,9 +40,10 @@ for _, generation in ipairs(generations) do
     end
 end
 local soonest = next_sweep_time()
-local noted = tonumber(redis.call('HGET', queue, 'due') or math.huge)
+local ends = tonumber(soonest or math.huge)
+local noted = tonumber(redis.call('HGET', queue, 'due') or 0)
 local indexed = tonumber(redis.call('ZSCORE', sweep_index, string.sub(queue, 5, -2)) or math.huge)
-if not stray and indexed > math.min(noted, tonumber(soonest or math.huge)) then
+if not stray and (indexed > ends or noted > ends or noted > 0 and indexed > noted) then
     note('due')
     if repair then
         schedule(soonest)

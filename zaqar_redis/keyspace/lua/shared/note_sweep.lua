@@ -4,11 +4,13 @@
 -- subscriptions, is noted in the index alone.
 local unlisted = 0
 if not noted or soonest < noted + 0 then  -- a number in half the time of tonumber()
-    redis.call('ZADD', sweep_index, 'LT', soonest, string.sub(queue, 5, -2))
+    local name = string.sub(queue, 5, -2)
+    redis.call('ZADD', sweep_index, 'LT', soonest, name)
     local has = redis.call('HMGET', queue, 'epoch', 'unlisted')
     if has[2] then
         unlisted = 1
     elseif has[1] then
-        redis.call('HSET', queue, 'due', soonest)
+        -- Not `soonest`: something that ends before was noted while the queue was unlisted.
+        redis.call('HSET', queue, 'due', redis.call('ZSCORE', sweep_index, name))
     end
 end

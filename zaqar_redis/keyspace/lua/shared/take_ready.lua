@@ -8,7 +8,11 @@ local known = redis.call('HMGET', queue, 'epoch', 'dead_queue', 'dead_ttl', 'due
 if not known[1] then
     return {now, false}
 end
-local _, unsettled = settle()
+local unsettled = false
+if not known[4] or known[4] + 0 <= now then  -- before that nothing ends
+    local _
+    _, unsettled = settle()
+end
 if unsettled then  -- older messages may have to become ready first
     return {now, known[1], 1, false, {}, {}, known[2], known[3]}
 end
