@@ -13,7 +13,7 @@ import re
 import threading
 import time
 
-from opentelemetry.exporter.otlp.proto.http import metric_exporter
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 from opentelemetry.sdk.environment_variables import OTEL_SDK_DISABLED
 from opentelemetry.sdk.metrics.export import (
     AggregationTemporality,
@@ -37,6 +37,7 @@ from zaqar_redis.metrics.merged import MergedMetrics, all_labels, served_name
 from zaqar_redis.metrics.values import Histogram, Rows, StoredCounter
 
 LOG = logging.getLogger(__name__)
+_EXPORTER_LOG = logging.getLogger(OTLPMetricExporter.__module__)
 
 _CUMULATIVE = AggregationTemporality.CUMULATIVE
 #: Of a URL: a password, and a query, which may have a token.
@@ -46,7 +47,7 @@ _SECRETS = re.compile(r"(?<=//)[^/@\s]*@|\?[^\s'\")]*")
 def create_exporter() -> MetricExporter:
     """Raises BadConfiguration when OpenTelemetry refuses a variable."""
     try:
-        return metric_exporter.OTLPMetricExporter()
+        return OTLPMetricExporter()
     except Exception as error:  # among others of plug-ins
         raise errors.BadConfiguration(
             "[metrics] otlp_interval: OpenTelemetry refuses the variables OTEL_* of the "
@@ -68,13 +69,12 @@ class MetricsSender:
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self._was_lost = False
-        self._log = _ExporterLog()
 
     def start(self) -> None:
         """Sends from now on, unless the environment disables OpenTelemetry."""
         if os.environ.get(OTEL_SDK_DISABLED, "").strip().lower() == "true":
             return
-        self._log.keep()
+        _EXPORTER_LOG.setLevel(logging.WARNING)  # whatever the level of the service's log
         self._thread = threads.start(self._run, "otlp")
 
     def close(self) -> None:
@@ -95,22 +95,24 @@ class MetricsSender:
 
     def _send(self) -> str:
         """Returns why it failed; "": it did not."""
-        self._log.first = ""
+        log = _ExporterLog()
         # With a connection of its own: workers that start meanwhile inherit none that stays open.
         exporter = create_exporter()
+        _EXPORTER_LOG.addFilter(log)
         try:
             result = exporter.export(self._data())
         finally:
+            _EXPORTER_LOG.removeFilter(log)
             exporter.shutdown()
         if result is MetricExportResult.SUCCESS:
             return ""
-        return self._log.first or "it refuses them"
+        return log.first or "the exporter does not say why"
 
     def _note(self, reason: str) -> None:
         """Logs that the collector is lost, or back: once, however long it takes."""
         if reason and not self._was_lost:
             LOG.warning(
-                "metrics do not reach the OpenTelemetry collector, and are sent again every %d s: "
+                "metrics do not reach the OpenTelemetry collector, and are sent again every %g s: "
                 "%s",
                 self._interval,
                 _SECRETS.sub("", reason),
@@ -142,14 +144,18 @@ class _ExporterLog(logging.Filter):
         #: of the attempts at one time; it says more than those after it
         self.first = ""
 
-    def keep(self) -> None:
-        logger = logging.getLogger(metric_exporter.__name__)
-        logger.setLevel(logging.WARNING)  # whatever the level of the service's log
-        logger.addFilter(self)
-
     def filter(self, record: logging.LogRecord) -> bool:
-        self.first = self.first or record.getMessage()
+        if not self.first:
+            causes = [each for each in record.args or () if isinstance(each, Exception)]
+            self.first = errors.reason(_root(causes[0])) if causes else record.getMessage()
         return False
+
+
+def _root(error: BaseException) -> BaseException:
+    """Returns the error that an error began with: those around it repeat it, and name objects."""
+    while (before := error.__cause__ or error.__context__) is not None:
+        error = before
+    return error
 
 
 def _converted(name: str, rows: Rows, started: int, now: int) -> Metric:
