@@ -82,9 +82,10 @@ class MetricsSettings(Struct, frozen=True):
     otlp_interval: Annotated[
         int,
         Meta(ge=0),
-        "Seconds after which the same metrics are sent again to an OpenTelemetry collector, with "
-        "or without a port; 0: they are not sent. The variables OTEL_* of the environment say "
-        "where, e.g. OTEL_EXPORTER_OTLP_ENDPOINT. It needs the extra opentelemetry.",
+        "Seconds between two times that the same metrics are sent to an OpenTelemetry collector, "
+        "by OTLP, with or without a port; 0: they are not sent. The variables OTEL_* of the "
+        "environment say where, e.g. OTEL_EXPORTER_OTLP_ENDPOINT. It needs the extra "
+        "opentelemetry.",
     ] = 0
 
     @property
