@@ -54,6 +54,7 @@ ALLOWED = {
     "oslo_policy": ("auth.policy.", "conf."),
     "zaqar": ("zaqar_plugin.",),
     "cliff": ("cli.",),
+    "opentelemetry": ("api.tracing.", "metrics."),
     "prometheus_client": ("metrics.",),
     "pyspark": ("spark.", "cli.pipeline."),
     "pyarrow": ("spark.",),

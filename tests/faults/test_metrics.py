@@ -10,7 +10,7 @@ import httpx
 
 from tests.faults import load
 from tests.support import servers
-from tests.support.metrics import Scraper, measured_service
+from tests.support.metrics import Samples, Scraper, fallen, measured_service
 from zaqar_redis.keyspace import keys
 
 #: Seconds; a scrape takes some tens of milliseconds on an idle machine.
@@ -119,20 +119,11 @@ class _Rising:
 
     def __init__(self, scraper: Scraper) -> None:
         self._scraper = scraper
-        self._before: dict[tuple[str, frozenset[tuple[str, str]]], float] = {}
+        self._before: Samples = {}
 
     def check(self) -> None:
-        now = {
-            key: value
-            for key, value in self._scraper.samples().items()
-            if key[0].endswith(("_total", "_count", "_sum", "_bucket"))
-        }
-        fallen = {
-            key: (value, now.get(key))
-            for key, value in self._before.items()
-            if now.get(key, -1.0) < value
-        }
-        assert fallen == {}
+        now = self._scraper.samples()
+        assert fallen(self._before, now) == {}
         self._before = now
 
     def check_until_replaced(self, service: servers.RunningService, gone: list[int]) -> None:

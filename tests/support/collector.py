@@ -7,17 +7,28 @@ import threading
 import time
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import urlsplit
 
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+    ExportMetricsServiceRequest,
+)
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 AnyValue = str | int
 
 
 class Collector:
-    def __init__(self) -> None:
+    def __init__(self, port: int = 0) -> None:
+        """*port*: 0 is any free port."""
         #: in the order in which they came
         self.spans: list[Span] = []
+        #: each time that metrics came, these by their names
+        self.metrics: list[dict[str, Metric]] = []
+        #: how many requests were refused
+        self.refused = 0
+        self.refuses = False
         #: of the process that sent the last ones
         self.resource: dict[str, AnyValue] = {}
         collector = self
@@ -25,16 +36,20 @@ class Collector:
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 data = self.rfile.read(int(self.headers["Content-Length"]))
-                collector.receive(data)
-                self.send_response(200)
+                if collector.refuses:
+                    collector.refused += 1
+                    self.send_response(503)
+                else:
+                    collector.receive(urlsplit(self.path).path, data)
+                    self.send_response(200)
                 self.send_header("Content-Length", "0")
                 self.end_headers()
 
             def log_message(self, *words: object) -> None:
                 pass
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever)
+        self._server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
         self._thread.start()
 
     @property
@@ -51,7 +66,13 @@ class Collector:
         self._thread.join()
         self._server.server_close()
 
-    def receive(self, data: bytes) -> None:
+    def receive(self, path: str, data: bytes) -> None:
+        if path == "/v1/metrics":
+            [of_parent] = ExportMetricsServiceRequest.FromString(data).resource_metrics
+            self.resource = attributes(of_parent.resource)
+            [only] = of_parent.scope_metrics
+            self.metrics.append({metric.name: metric for metric in only.metrics})
+            return
         for of_process in ExportTraceServiceRequest.FromString(data).resource_spans:
             self.resource = attributes(of_process.resource)
             for of_scope in of_process.scope_spans:
@@ -68,9 +89,9 @@ class Collector:
 
 
 def attributes(of: object) -> dict[str, AnyValue]:
-    """Returns the attributes of a span, a link or a resource that are texts or integers."""
+    """Returns the attributes of spans, links, resources and points: texts and integers."""
     found: dict[str, AnyValue] = {}
-    for pair in of.attributes:  # type: ignore[attr-defined]  # of three generated classes
+    for pair in of.attributes:  # type: ignore[attr-defined]  # of generated classes
         kind = pair.value.WhichOneof("value")
         if kind in ("string_value", "int_value"):
             found[pair.key] = getattr(pair.value, kind)

@@ -4,14 +4,21 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import statistics
 import time
 from collections.abc import Iterator, Mapping
 
 import httpx
+from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
 from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.utils import floatToGoString
 
 from tests.support import servers
+from tests.support.collector import attributes
+
+#: By name and labels.
+Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 
 class Scraper:
@@ -33,8 +40,8 @@ class Scraper:
         answer.raise_for_status()
         return answer.text
 
-    def samples(self) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
-        """Returns all values, by name and labels."""
+    def samples(self) -> Samples:
+        """Returns all values."""
         return {
             (sample.name, frozenset(sample.labels.items())): sample.value
             for family in text_string_to_metric_families(self.text())
@@ -57,12 +64,48 @@ class Scraper:
         )
 
 
+def samples_of(metrics: Mapping[str, Metric]) -> Samples:
+    """Returns the values that a collector has received, as a scrape has them."""
+    found: Samples = {}
+    for name, metric in metrics.items():
+        for number in (*metric.sum.data_points, *metric.gauge.data_points):
+            found[name, _labels(number)] = number.as_double
+        for histogram in metric.histogram.data_points:
+            labels = _labels(histogram)
+            found[f"{name}_count", labels] = histogram.count
+            found[f"{name}_sum", labels] = histogram.sum
+            bounds = [*map(floatToGoString, histogram.explicit_bounds), "+Inf"]
+            totals = itertools.accumulate(histogram.bucket_counts)
+            for bound, total in zip(bounds, totals, strict=True):
+                found[f"{name}_bucket", labels | {("le", bound)}] = total
+    return found
+
+
+def fallen(before: Samples, now: Samples) -> dict[object, tuple[float, float | None]]:
+    """Returns counters and histograms that are less than before, or gone: none may be."""
+    return {
+        (name, labels): (value, now.get((name, labels)))
+        for (name, labels), value in before.items()
+        if name.endswith(("_total", "_count", "_sum", "_bucket"))
+        and now.get((name, labels), -1.0) < value
+    }
+
+
+def _labels(point: object) -> frozenset[tuple[str, str]]:
+    return frozenset((name, str(value)) for name, value in attributes(point).items())
+
+
 @contextlib.contextmanager
 def measured_service(
-    uri: str, *words: str, workers: int = 2, options: Mapping[str, Mapping[str, object]] = {}
+    uri: str,
+    *words: str,
+    workers: int = 2,
+    options: Mapping[str, Mapping[str, object]] = {},
+    environment: Mapping[str, str] | None = None,
 ) -> Iterator[tuple[servers.RunningService, Scraper]]:
     """Runs a service with metrics."""
     port = servers.free_port()
     given = {**options, "metrics": {"port": port, **options.get("metrics", {})}}
-    with servers.service(uri, *words, workers=workers, options=given) as service:
+    running = servers.service(uri, *words, workers=workers, options=given, environment=environment)
+    with running as service:
         yield service, Scraper(port)

@@ -19,6 +19,7 @@ from zaqar_redis import errors
 from zaqar_redis.api.exchange import Answer, Request
 from zaqar_redis.api.routes import ApiRoute
 from zaqar_redis.keyspace.script import ComposedVerbs, Steps, verb
+from zaqar_redis.metrics import telemetry
 from zaqar_redis.records import Message
 
 if TYPE_CHECKING:
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace.export import SpanExporter
     from opentelemetry.trace import Span, SpanContext
 
-#: Seconds that a worker which stops takes to send its last spans.
-_LAST_SECONDS = 3.0
 #: By action: name and type of the operation, as the conventions for messaging want.
 _OPERATIONS = {
     "messages:create": ("post", "send"),
@@ -140,7 +139,7 @@ class RequestTracing:
     async def close(self) -> None:
         """Sends what is left, for some seconds."""
         sending = asyncio.ensure_future(asyncio.to_thread(self._provider.shutdown))
-        _, unfinished = await asyncio.wait([sending], timeout=_LAST_SECONDS)
+        _, unfinished = await asyncio.wait([sending], timeout=telemetry.LAST_SECONDS)
         if unfinished:
             await asyncio.to_thread(self._exporter.shutdown)  # it retries no more
             await sending
@@ -184,23 +183,11 @@ def _context(traceparent: str) -> SpanContext | None:
 def load(settings: TracingSettings) -> Callable[[], RequestTracing] | None:
     """Returns a factory for workers, which send from a thread of their own; None: it is off.
 
-    Raises BadConfiguration when OpenTelemetry is missing or refuses a variable.
+    Raises BadConfiguration when OpenTelemetry is missing.
     """
     if not settings.enabled:
         return None
-    try:
+    with telemetry.needed_by("[tracing] enabled"):
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-        from opentelemetry.sdk.resources import Resource
-    except ImportError:
-        raise errors.BadConfiguration(
-            "[tracing] enabled: it needs OpenTelemetry, of the extra opentelemetry: "
-            "pip install '.[opentelemetry]'"
-        ) from None
 
-    def create() -> RequestTracing:
-        resource = Resource.create()
-        if str(resource.attributes["service.name"]).startswith("unknown_service"):  # not set
-            resource = resource.merge(Resource({"service.name": "zaqar_redis"}))
-        return RequestTracing(OTLPSpanExporter(), resource)
-
-    return create
+    return lambda: RequestTracing(OTLPSpanExporter(), telemetry.service_resource())

@@ -29,7 +29,7 @@ from zaqar_redis.conf.groups import (
     LISTEN,
     AuthSettings,
     ListenSettings,
-    MetricsListenSettings,
+    MetricsSettings,
     ProcessSettings,
     SslSettings,
     StorageSettings,
@@ -96,8 +96,8 @@ class ServicePlanner:
         self._stack = stack
         #: as the configuration has it at the start, and that of the server that runs
         self._uri = self._running_uri = ""
-        #: where metrics are served, from the start on
-        self._metrics_listen = MetricsListenSettings()
+        #: who gets metrics, from the start on
+        self._metrics_settings = MetricsSettings()
         #: None: nobody wants metrics
         self.metrics: ServiceMetrics | None = None
 
@@ -107,12 +107,12 @@ class ServicePlanner:
         uri = self._uri = self._running_uri = configuration.settings(conf, StorageSettings).uri
         if urlsplit(uri).scheme == "embedded":
             self._running_uri = self._stack.enter_context(embedded.running(uri))
-        listen = self._metrics_listen = configuration.settings(conf, MetricsListenSettings)
-        if listen.port:
+        metrics = self._metrics_settings = configuration.settings(conf, MetricsSettings)
+        if metrics.wanted:
             # Prometheus' library takes a tenth of a second, which a service without metrics saves.
             from zaqar_redis.cli.serve_metrics import ServiceMetrics
 
-            self.metrics = ServiceMetrics(listen)
+            self.metrics = ServiceMetrics(metrics)
         plan = self._plan(conf, self._running_uri, adopt=self._parsed.adopt)
         plan.start_log()
         LOG.info("store: %s", redact_password(self._running_uri), extra={"action": "start"})
@@ -135,14 +135,14 @@ class ServicePlanner:
             raise errors.BadConfiguration(
                 "[storage] uri: an embedded store begins and ends with the service; restart it"
             )
-        metrics = self._metrics_listen
-        if configuration.settings(conf, MetricsListenSettings) != metrics:
-            _warn_of_restart("metrics")
-            conf.set_override("bind", metrics.bind, group="metrics")
-            conf.set_override("port", metrics.port, group="metrics")
+        metrics = self._metrics_settings
+        if configuration.settings(conf, MetricsSettings) != metrics:
+            _warn_of_restart("[metrics] bind, port and otlp_interval")
+            for name, value in msgspec.structs.asdict(metrics).items():
+                conf.set_override(name, value, group="metrics")
         plan = self._plan(conf, self._running_uri if uri == self._uri else uri, adopt=False)
         if (plan.host, plan.ports) != (before.host, before.ports):
-            _warn_of_restart(LISTEN)
+            _warn_of_restart(f"[{LISTEN}] bind and ports")
         return msgspec.structs.replace(plan, host=before.host, ports=before.ports)
 
     def _read(self) -> cfg.ConfigOpts:
@@ -189,10 +189,10 @@ class ServicePlanner:
         )
 
 
-def _warn_of_restart(group: str) -> None:
+def _warn_of_restart(options: str) -> None:
     LOG.warning(
-        "[%s] bind and ports change when the service starts the next time",
-        group,
+        "%s change when the service starts the next time",
+        options,
         extra={"action": "reloaded"},
     )
 

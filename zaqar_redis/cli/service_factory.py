@@ -37,13 +37,14 @@ from zaqar_redis.conf.groups import (
     AuthSettings,
     ChannelsSettings,
     DeploymentSettings,
-    MetricsListenSettings,
+    MetricsSettings,
     ProcessSettings,
     StorageSettings,
 )
 from zaqar_redis.keyspace import client as keyspace
 from zaqar_redis.keyspace import embedded
 from zaqar_redis.keyspace.batch import BatchSettings
+from zaqar_redis.metrics import telemetry
 from zaqar_redis.realtime.engine import Engine
 from zaqar_redis.realtime.engines.memory import MemoryEngine
 from zaqar_redis.realtime.engines.redis import RedisEngine
@@ -67,7 +68,7 @@ def problems(conf: cfg.ConfigOpts) -> list[str]:
     Invalid values of single options are left to `zaqar_redis.conf.problems`.
     """
     found: list[str] = []
-    for part in (_server, _store, _access, _channels, tracing):
+    for part in (_server, _store, _access, _channels, _metrics, tracing):
         try:
             part(conf)
         except cfg.Error:
@@ -100,6 +101,13 @@ def _store(conf: cfg.ConfigOpts) -> None:
 
 def _channels(conf: cfg.ConfigOpts) -> None:
     channels(conf, _uri(conf))
+
+
+def _metrics(conf: cfg.ConfigOpts) -> None:
+    if configuration.settings(conf, MetricsSettings).otlp_interval:
+        with telemetry.needed_by("[metrics] otlp_interval"):
+            from zaqar_redis.metrics import otlp
+        otlp.create_exporter()
 
 
 def _access(conf: cfg.ConfigOpts) -> None:
@@ -254,7 +262,7 @@ def settings(conf: cfg.ConfigOpts) -> ApiSettings:
     quota = configuration.settings(conf, QuotaSettings)
     websocket = configuration.settings(conf, WebSocketSettings)
     api = configuration.settings(conf, ApiSettings)
-    wanted = configuration.settings(conf, MetricsListenSettings).port
+    wanted = configuration.settings(conf, MetricsSettings).wanted
     metrics = configuration.settings(conf, QueueMetricsSettings) if wanted else None
     return msgspec.structs.replace(
         api,

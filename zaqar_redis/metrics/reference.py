@@ -6,16 +6,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zaqar_redis.metrics import definitions
-from zaqar_redis.metrics.merged import all_labels
-from zaqar_redis.metrics.values import Metric
+from zaqar_redis.metrics.merged import all_labels, served_name
 
 _BEGIN = "<!-- begin of the reference: tools/metrics-reference writes it -->\n"
 _END = "<!-- end of the reference -->\n"
-
-
-def served_name(metric: Metric) -> str:
-    """Returns the name that Prometheus shows."""
-    return f"{metric.name}_total" if metric.kind == "counter" else metric.name
 
 
 def with_reference(document: str) -> str:

@@ -7,7 +7,6 @@ It asks neither a worker nor a store, so it answers whatever happens to them.
 from __future__ import annotations
 
 import contextlib
-import signal
 import socket
 import socketserver
 import threading
@@ -17,6 +16,7 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 from prometheus_client import CollectorRegistry, ProcessCollector, make_wsgi_app
 
 from zaqar_redis import errors
+from zaqar_redis.metrics import threads
 from zaqar_redis.metrics.merged import MergedMetrics
 
 #: Requests at a time; further connections are closed.  Prometheus sends one, and so do others.
@@ -79,12 +79,7 @@ class MetricsServer:
 
     def start(self) -> None:
         """Serves from now on, until the process ends."""
-        # Its threads inherit this mask: a signal is for the main thread, and has to wake it.
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-        try:
-            threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True).start()
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        threads.start(self._server.serve_forever, "metrics")
 
     def close(self) -> None:
         """Closes the port in this process: a worker does not hold it against the next start."""
