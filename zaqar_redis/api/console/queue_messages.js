@@ -180,9 +180,9 @@ export class QueueMessages {
 const number = (title, attributes) =>
   make("label", {}, `${title} `, make("input", { type: "number", ...attributes }));
 
-function stateOf({ state, claim, until }) {
+function stateOf({ state, claim, claim_client_id: client, until }) {
   const end = until ? new Date(until).toLocaleString("en-GB") : "";
-  if (state === "claimed") return `claimed by ${claim} until ${end}`;
+  if (state === "claimed") return `claimed by ${claim}${client ? ` of client ${client}` : ""} until ${end}`;
   return state === "delayed" ? `delayed until ${end}` : state;
 }
 

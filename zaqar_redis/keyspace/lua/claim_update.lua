@@ -3,7 +3,7 @@
 -- Returns 1, or 0 when there is no such claim.
 --#keys bodies claimed expiry holds claims leases move_lock sweep_index queue
 --#args now:number claim ttl:number grace:number
---#include move_lock now envelope hold
+--#include move_lock now envelope hold claim_record
 
 local ranks = held_by(claim)
 if not ranks then
@@ -19,7 +19,8 @@ for _, rank in ipairs(ranks) do
     end
 end
 redis.call('ZADD', leases, ends, claim)
-redis.call('HSET', claims, claim, ttl .. ' ' .. table.concat(ranks, ' '))
+local client = client_of_claim(redis.call('HGET', claims, claim))
+redis.call('HSET', claims, claim, claim_record(ttl, client, ranks))
 local soonest, noted = ends, redis.call('HGET', queue, 'due')
 --#include note_sweep
 return 1
