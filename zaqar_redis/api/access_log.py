@@ -48,8 +48,8 @@ def write(
         fields |= {
             "project": request.project,
             "queue": request.queue,
-            "client_id": request.client,
             "user": request.identity.user,
+            "client_id": request.client,
         }
     LOG.info("%s %s %d", method, path, status, extra=fields)
 
