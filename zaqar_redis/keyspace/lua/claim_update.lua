@@ -5,7 +5,7 @@
 --#args now:number claim ttl:number grace:number
 --#include move_lock now envelope hold claim_record
 
-local ranks = held_by(claim)
+local ranks, _, _, record = held_by(claim)
 if not ranks then
     return 0
 end
@@ -19,8 +19,7 @@ for _, rank in ipairs(ranks) do
     end
 end
 redis.call('ZADD', leases, ends, claim)
-local client = client_of_claim(redis.call('HGET', claims, claim))
-redis.call('HSET', claims, claim, claim_record(ttl, client, ranks))
+redis.call('HSET', claims, claim, claim_record(ttl, client_of_claim(record), ranks))
 local soonest, noted = ends, redis.call('HGET', queue, 'due')
 --#include note_sweep
 return 1
