@@ -35,6 +35,8 @@ class QueueFigures(Record, frozen=True):
     oldest: int = 0
     #: the claim that holds the oldest message; empty: none does
     holder: str = ""
+    #: the Client-ID of the request that created that claim; empty: none is known
+    holder_client: str = ""
     #: when that claim was created or last renewed
     held_since: int = 0
     #: where dead letters go; empty: nowhere

@@ -117,6 +117,8 @@ class ClaimSummary(Record, frozen=True):
     age: int
     #: how many it still holds
     messages: int
+    #: the Client-ID of the request that created it; empty: it had none, or the store does not know
+    client: str = ""
 
 
 class PeekedMessage(Record, frozen=True):
@@ -126,6 +128,8 @@ class PeekedMessage(Record, frozen=True):
     state: Literal["free", "claimed", "delayed", "expired"]
     #: ms: when the claim or the delay ends
     until: int | None = None
+    #: of the claim that holds it, as in `ClaimSummary`
+    claim_client: str = ""
 
 
 class PeekPage(Record, frozen=True):

@@ -175,7 +175,10 @@ def project_id(project: str | None) -> str:
 
 
 def client_id(client: str | None, limits: Limits) -> str:
-    """Returns *client*; API: a UUID, unless the operator set client_id_uuid_safe=off."""
+    """Returns *client*, of at most 36 or max_length_client_id characters.
+
+    API: a UUID, whose spellings become one, unless the operator set client_id_uuid_safe=off.
+    """
     if client is None:
         raise errors.MissingHeader(name="Client-ID")
     if limits.client_id_uuid_safe == "off":
@@ -185,18 +188,16 @@ def client_id(client: str | None, limits: Limits) -> str:
                 why=f'The "Client-ID" header must have {least} to {most} characters.'
             )
         return client
-    if not _is_uuid(client):
-        raise errors.BadClientId(why='Malformed hexadecimal UUID in the "Client-ID" header.')
-    return client
+    return _uuid(client)
 
 
 @functools.lru_cache(maxsize=4096)  # a client sends many requests
-def _is_uuid(text: str) -> bool:
+def _uuid(text: str) -> str:
     try:
-        uuid.UUID(text)
+        return str(uuid.UUID(text))
     except ValueError:
-        return False
-    return True
+        why = 'Malformed hexadecimal UUID in the "Client-ID" header.'
+        raise errors.BadClientId(why=why) from None
 
 
 def idempotency_key(key: str) -> str:

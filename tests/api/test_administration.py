@@ -49,6 +49,7 @@ def test_peek_shows_each_message_with_its_state(api: ZaqarTestClient) -> None:
     assert [each["state"] for each in (held, free, later)] == ["claimed", "free", "delayed"]
     assert (held["claim"], held["claim_count"], free["claim_count"]) == (claim, 1, 0)
     assert held["href"].endswith(f"?claim_id={claim}")
+    assert held["claim_client_id"] == api.client
     assert set(later) - set(free) == {"until"}
     assert free["body"] == "free"
 
@@ -87,6 +88,7 @@ def test_claims_are_listed_page_by_page(api: ZaqarTestClient) -> None:
     rest = api.follow(page["links"][0]["href"]).json()
     claims = page["claims"] + rest["claims"]
     assert {each["id"] for each in claims} == held
+    assert {each["client_id"] for each in claims} == {api.client}
     assert [(each["messages"], each["ttl"]) for each in claims] == [(2, 100), (2, 101), (2, 102)]
     assert api.follow(claims[0]["href"]).status_code == 200
     assert api.get("/queues/missing/claims").json() == {"claims": [], "links": []}

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.command_line import CommandLine, running
+from tests.support.stores import CLIENT
 
 
 def _post(shell: CommandLine, queue: str, *bodies: str) -> list[str]:
@@ -48,10 +49,11 @@ def test_a_message_is_shown_and_deleted_by_its_id(project_shell: CommandLine) ->
 def test_peek_shows_messages_of_any_state(project_shell: CommandLine) -> None:
     _post(project_shell, "q", *map(str, range(25)))
     project_shell.done("message", "post", "q", "later", "--delay", "300")
-    (held,) = project_shell.shown("claim", "create", "q", "--limit", "1")
+    (held,) = project_shell.shown("claim", "create", "q", "--limit", "1", "--client-id", CLIENT)
     found = project_shell.shown("message", "peek", "q", "--limit", "100")
     assert [each["state"] for each in found] == ["claimed", *["free"] * 24, "delayed"]
     assert (found[0]["claim"], found[0]["claims"]) == (held["claim"], 1)
+    assert (found[0]["claim_client_id"], found[1]["claim_client_id"]) == (CLIENT, None)
     assert found[-1]["until"]
     assert len(project_shell.shown("message", "peek", "q")) == 20
     searched = project_shell.shown(
@@ -62,11 +64,13 @@ def test_peek_shows_messages_of_any_state(project_shell: CommandLine) -> None:
 
 def test_claims_are_listed_shown_and_renewed(project_shell: CommandLine) -> None:
     _post(project_shell, "q", "a", "b", "c")
-    held = project_shell.shown("claim", "create", "q", "--limit", "2", "--ttl", "100")
+    by = ("--client-id", CLIENT)
+    held = project_shell.shown("claim", "create", "q", "--limit", "2", "--ttl", "100", *by)
     claim = held[0]["claim"]
     (listed,) = project_shell.shown("claim", "list", "q")
     assert (listed["id"], listed["messages"], listed["ttl"]) == (claim, 2, 100)
-    project_shell.done("claim", "renew", "q", claim, "--ttl", "600")
+    project_shell.done("claim", "renew", "q", claim, "--ttl", "600")  # with another Client-ID
+    assert project_shell.shown("claim", "list", "q")[0]["client_id"] == CLIENT
     shown = project_shell.shown("claim", "show", "q", claim)
     assert (shown["ttl"], shown["messages"]) == (600, [each["id"] for each in held])
     project_shell.done("claim", "release", "q", claim)

@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
-from tests.support.stores import STRANGE_IDS, ContractStore, names
+from tests.support.stores import CLIENT, STRANGE_IDS, ContractStore, names
 from zaqar_redis.keyspace import keys
 from zaqar_redis.records import PeekPage
 
@@ -127,6 +129,37 @@ def test_pages_of_claims_cover_every_claim_once(store: ContractStore) -> None:
         if not after:
             break
     assert sorted(found) == sorted(each for each in made if each)
+
+
+@pytest.mark.parametrize("client", [CLIENT, "7 of 9, 12 é\n\u00f5\U0001f6005"])
+def test_a_claim_names_its_client_until_it_ends(store: ContractStore, client: str) -> None:
+    store.post("a", "b", "free")
+    claim = store.claim(2, ttl=60, client=client).claim_id
+
+    def shown() -> tuple[list[str], list[str]]:
+        peeked = [each.claim_client for each in store.peek().items]
+        return [each.client for each in store.claims().items], peeked
+
+    assert shown() == ([client], [client, client, ""])
+    store.clock.tick(50)
+    assert store.renew(claim, ttl=60)
+    store.clock.tick(50)
+    assert shown() == ([client], [client, client, ""])
+    assert store.held(claim) == ["a", "b"]
+    store.clock.tick(11)
+    assert shown() == ([], ["", "", ""])
+
+
+def test_the_record_of_a_claim_is_one_that_the_version_before_reads(store: ContractStore) -> None:
+    """It takes the first number for the TTL, and the others for ranks."""
+    store.post("a", "b")
+    store.claim(1, ttl=60, client="12 34 5")
+    store.claim(1, ttl=61)
+    stored = store.command("HVALS", keys.of_queue(store.project, "q").claims)
+    named, unnamed = sorted((record for part in stored for record in part), key=len, reverse=True)
+    assert re.fullmatch(rb"60 [^\d ]+ 1", named)
+    assert unnamed == b"61 2"  # as the version before writes it
+    assert [each.client for each in store.claims().items] == ["12 34 5", ""]
 
 
 def test_moved_messages_are_in_the_other_queue_alone(store: ContractStore) -> None:

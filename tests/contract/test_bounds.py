@@ -73,7 +73,7 @@ def _post_with_keys(store: BlockingStore, number: int) -> None:
 def _claim(store: BlockingStore, number: int) -> None:
     store.post(*[""] * number, ttl=3600)
     for _ in range(number):
-        store.claim(1, ttl=60)
+        store.claim(1, ttl=60, client=UUID.format(0))
 
 
 def _dead_letter(store: BlockingStore, number: int) -> None:

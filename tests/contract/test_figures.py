@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from tests.support.stores import ContractStore, PooledContractStore
+from tests.support.stores import CLIENT, ContractStore, PooledContractStore
 from zaqar_redis.figures import QueueFigures
 from zaqar_redis.storage.figures import StoreFigures
 from zaqar_redis.storage.redis.figures import RedisFigures
@@ -44,11 +44,12 @@ def test_figures_count_messages_by_state(store: ContractStore) -> None:
     store.post("a", "b", "c")
     store.clock.tick(5)
     store.post("later", delay=60)
-    claim = store.claim(limit=2).claim_id
+    claim = store.claim(limit=2, client=CLIENT).claim_id
     now = figures(store)
     assert counts(now) == (1, 2, 1, 4)
     assert (now.oldest, now.at) == (began, began + 5000)
     assert (now.holder, now.held_since) == (claim, began + 5000)
+    assert now.holder_client == CLIENT
 
 
 def test_figures_leave_out_what_has_ended_and_change_nothing(store: ContractStore) -> None:

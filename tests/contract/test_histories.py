@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from tests.contract.conftest import BACKENDS
-from tests.support.stores import POOLED, PooledContractStore, opened
+from tests.support.stores import CLIENT, POOLED, PooledContractStore, opened
 from zaqar_redis import errors
 from zaqar_redis.figures import Alarm
 from zaqar_redis.service.queue_history import HistoryService, HistorySettings, HistoryStep
@@ -182,7 +182,7 @@ def test_claim_that_holds_the_oldest_message_too_long_is_an_alarm(
 ) -> None:
     history = service(pooled, stuck_after=300)
     pooled.post("a", "b")
-    claim = pooled.claim(limit=1, ttl=120).claim_id
+    claim = pooled.claim(limit=1, ttl=120, client=CLIENT).claim_id
     sample(pooled, history)
     for _ in range(3):
         pooled.clock.tick(100)
@@ -190,7 +190,7 @@ def test_claim_that_holds_the_oldest_message_too_long_is_an_alarm(
         sample(pooled, history, 0)
     (alarm,) = alarms(pooled, history)
     assert alarm.subject == "queue q"
-    assert f"held by claim {claim} for 5 min" in alarm.text
+    assert f"held by claim {claim} of client {CLIENT} for 5 min" in alarm.text
     pooled.release(claim)
     sample(pooled, history)
     assert alarms(pooled, history) == []

@@ -116,7 +116,7 @@ def fill(store: PooledContractStore, number: int = 2500) -> tuple[str | None, st
     assert expired.claim_id
     store.clock.tick(61)
     held = store.claim(20, ttl=600).claim_id
-    prolonged = store.claim(3, ttl=7200).claim_id
+    prolonged = store.claim(3, ttl=7200, client=CLIENT).claim_id
     store.delete(store.page(limit=3).items[1].id)
     of = store.driver.subscriptions
     for subscriber in range(1200):
@@ -168,6 +168,8 @@ def test_queue_moves_with_all_its_data(pools: PooledContractStore) -> None:
     for claim in (held, prolonged):
         assert claim
         assert pools.renew(claim, ttl=600)
+    clients = {each.id: each.client for each in pools.claims().items}
+    assert clients == {held: "", prolonged: CLIENT}
     assert len(pools.held(held) or []) == 20
     assert pools.post("first", "second", delay=0, idempotency_key=RETRY).replayed
     last = max(message.rank for message in before[1])

@@ -253,12 +253,16 @@ def test_messages_of_any_state_are_shown_found_moved_and_deleted(
     later = {"messages": [{"body": "later", "delay": 600}]}
     api("POST", "/v2/queues/orders/messages", json=later)
     api("PUT", "/v2/queues/others")
-    claimed = api("POST", "/v2/queues/orders/claims?limit=1", json={}).json()["messages"][0]
-    claim = claimed["href"].partition("claim_id=")[2]
+    claimed = api("POST", "/v2/queues/orders/claims?limit=1", json={})
+    claim = claimed.json()["messages"][0]["href"].partition("claim_id=")[2]
+    client = claimed.request.headers["Client-ID"]
     signed_in(page, service, project, "queues/orders?tab=messages")
     rows = page.locator("tbody tr")
     expect(rows).to_have_count(5)
-    expect(rows.nth(0)).to_contain_text(f"claimed by {claim} until")
+    expect(rows.nth(0)).to_contain_text(f"claimed by client {client} until")
+    rows.nth(0).get_by_role("button", name="Show").click()
+    expect(page.get_by_role("dialog")).to_contain_text(claim)
+    press(page, "Close")
     expect(rows.nth(3)).to_contain_text("12345678901234567890")
     expect(rows.nth(4)).to_contain_text("delayed until")
     page.get_by_label("State").select_option("Delayed")
@@ -340,6 +344,7 @@ def test_dead_letters_are_redriven_and_claims_released(
     page.goto(f"{service.url}/console/#/queues/orders?tab=claims")
     expect(page.locator("tbody tr")).to_have_count(1)
     expect(page.locator("tbody tr")).to_contain_text([re.compile(r"5\d+ s(9 min|10 min)")])
+    expect(page.locator("tbody tr")).to_contain_text(held.request.headers["Client-ID"])
     press(page, "Release")
     press(page, "Release")
     expect(page.get_by_text("No claim holds a message of this queue.")).to_be_visible()

@@ -73,7 +73,7 @@ def test_access_log_has_a_line_for_each_request(
         assert line["path"] == "/v2/queues/orders/messages"
         assert line["action"] == "access"
         assert (line["project"], line["queue"]) == (project, "orders")
-        assert line["peer"] == "127.0.0.1"
+        assert (line["peer"], line["client_id"]) == ("127.0.0.1", CLIENT)
         assert 0 < line["duration"] < 60
 
 

@@ -59,8 +59,11 @@ class ProjectStore:
     def delete(self, queue: str = "q") -> None:
         self.queues.delete(self.project, queue).run()
 
-    def claim(self, limit: int, queue: str = "q", ttl: int = 600) -> ClaimResult:
-        return self.claims.create(self.project, queue, ttl=ttl, grace=60, limit=limit).run()
+    def claim(self, limit: int, queue: str = "q", ttl: int = 600, client: str = "") -> ClaimResult:
+        made = self.claims.create(
+            self.project, queue, ttl=ttl, grace=60, limit=limit, client=client
+        )
+        return made.run()
 
     def bodies(self, queue: str = "q") -> list[Any]:
         """Returns the decoded bodies of all messages, by rank."""

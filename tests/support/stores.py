@@ -326,10 +326,18 @@ class ContractStore:
         return names(self.run(self.driver.messages.pop(self.project, queue, limit)).messages)
 
     def claim(
-        self, limit: int = 100, *, queue: str = "q", ttl: int = 60, grace: int = 60
+        self,
+        limit: int = 100,
+        *,
+        queue: str = "q",
+        ttl: int = 60,
+        grace: int = 60,
+        client: str = "",
     ) -> ClaimResult:
         return self.run(
-            self.driver.claims.create(self.project, queue, ttl=ttl, grace=grace, limit=limit)
+            self.driver.claims.create(
+                self.project, queue, ttl=ttl, grace=grace, limit=limit, client=client
+            )
         )
 
     def held(self, claim: str | None, queue: str = "q") -> list[str] | None:

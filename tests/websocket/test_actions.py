@@ -156,7 +156,9 @@ def test_messages_are_deleted_by_ids_or_popped(peer: ApiPeer) -> None:
     assert peer.ask("queue_get_stats", queue_name="q").body["messages"]["total"] == 1
 
 
-def test_claim_is_created_shown_renewed_and_released(peer: ApiPeer) -> None:
+def test_claim_is_created_shown_renewed_and_released(
+    peer: ApiPeer, service: servers.RunningService
+) -> None:
     ids = _post(peer, "a", "b")
     claimed = peer.ask("claim_create", queue_name="q", limit=1, ttl=100, grace=100)
     assert claimed.status == 201
@@ -168,6 +170,13 @@ def test_claim_is_created_shown_renewed_and_released(peer: ApiPeer) -> None:
     assert shown.status == 200
     assert shown.body["ttl"] == 100
     assert [each["claim_id"] for each in shown.body["messages"]] == [claim]
+    with httpx.Client() as http:
+        [listed] = (
+            ZaqarTestClient(http, service.url, peer.project)
+            .get("/queues/q/claims")
+            .json()["claims"]
+        )
+    assert (listed["id"], listed["client_id"]) == (claim, peer.headers["Client-ID"])
     updated = ApiResponse(204, f"Claim {claim} updated.")
     assert peer.ask("claim_update", **named, ttl=200, grace=60) == updated
     assert peer.ask("claim_get", **named).body["ttl"] == 200

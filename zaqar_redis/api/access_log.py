@@ -2,7 +2,8 @@
 """The access log: a line for each request, and for each socket when it ends.
 
 It is of classes beside those that log nothing, and chosen when a worker starts: without it no
-request asks for it.  Neither query strings nor headers are logged: they may have credentials.
+request asks for it.  Neither query strings nor headers are logged, but for the Client-ID: they may
+have credentials.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ def write(
             "project": request.project,
             "queue": request.queue,
             "user": request.identity.user,
+            "client_id": request.client,
         }
     LOG.info("%s %s %d", method, path, status, extra=fields)
 

@@ -13,6 +13,9 @@ from zaqar_redis.api.schemas import Count, Document, Links, MessageOut, about
 from zaqar_redis.service.administration import STATES
 
 _IDS = {"minItems": 1, "maxItems": "limits.max_messages_per_page"}
+_ClientId = Annotated[
+    str | UnsetType, about("The Client-ID of the request that created the claim, if it had one.")
+]
 _Time = Annotated[str, about(format="date-time")]
 
 
@@ -34,6 +37,7 @@ class PeekedOut(MessageOut, kw_only=True):
     state: Literal["free", "claimed", "delayed", "expired"]
     claim_count: Annotated[Count, about("How often it was claimed.")]
     claim: Annotated[str | UnsetType, about("That holds it, if it is claimed.")] = UNSET
+    claim_client_id: _ClientId = UNSET
     until: Annotated[_Time | UnsetType, about("When its claim or its delay ends.")] = UNSET
     dead_letter_from: Annotated[
         str | UnsetType, about("The queue that it came from, if it is a dead letter.")
@@ -53,6 +57,7 @@ class ClaimSummaryOut(Document):
     ttl: Annotated[int, about("Seconds from its creation or renewal until it ends.", minimum=1)]
     age: Annotated[Count, about("Seconds since it was created or renewed.")]
     messages: Annotated[int, about("Those that it still holds.", minimum=1)]
+    client_id: _ClientId = UNSET
 
 
 class ClaimPageOut(Document):

@@ -59,6 +59,8 @@ class CreateClaim(QueueCommand, Lister):
 class ListClaim(QueueCommand, Lister):
     """List the live claims of a queue that hold messages, those that end first.
 
+    Each with the Client-ID of the request that created it.
+
     Example: zaqar-redis claim list orders
     """
 
@@ -76,7 +78,7 @@ class ListClaim(QueueCommand, Lister):
                 each | {"ends_in": each["ttl"] - each["age"]}
                 for each in islice(found, parsed_args.limit)
             ]
-        return table(("id", "messages", "ttl", "age", "ends_in"), claims, parsed_args)
+        return table(("id", "messages", "ttl", "age", "ends_in", "client_id"), claims, parsed_args)
 
 
 class ShowClaim(ClaimCommand, ShowOne):

@@ -24,7 +24,7 @@ _STATES = ("free", "claimed", "delayed", "expired")
 _PEEKED = (
     *("id", "state", "age", "ttl"),
     Column("claims", field="claim_count"),
-    *("claim", "until", "dead_letter_from"),
+    *("claim", "claim_client_id", "until", "dead_letter_from"),
     Column("body", as_text=json.dumps),
 )
 _MOVED, _LEFT = "moved", "left"
@@ -33,8 +33,8 @@ _MOVED, _LEFT = "moved", "left"
 class PeekMessage(QueueCommand, Lister):
     """Look at messages in any state, and change nothing.
 
-    Each with its state, how often it was claimed, by which claim it is held until when or until
-    when it is delayed, and the queue that a dead letter came from. Example:
+    Each with its state, how often it was claimed, by which claim of which client it is held until
+    when or until when it is delayed, and the queue that a dead letter came from. Example:
 
         zaqar-redis message peek orders --state claimed --contains '"customer": 7' --limit 5
     """

@@ -34,6 +34,7 @@ class ClaimService(ComposedVerbs):
         ttl: int | None,
         grace: int | None,
         limit: int | None,
+        client: str,
         wait: int | None,
         watch_disconnect: Callable[[], asyncio.Event],
     ) -> Steps[ClaimResult]:
@@ -44,7 +45,7 @@ class ClaimService(ComposedVerbs):
 
         def fetch() -> Awaitable[ClaimResult]:
             return self._store.create(
-                project, queue, ttl=ttl_seconds, grace=grace_seconds, limit=most
+                project, queue, ttl=ttl_seconds, grace=grace_seconds, limit=most, client=client
             )
 
         if not seconds:

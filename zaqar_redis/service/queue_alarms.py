@@ -61,8 +61,8 @@ class QueueAlarms:
             self._raise(
                 queue,
                 f"The oldest message of queue {figures.name} has been held by claim "
-                f"{figures.holder} for {duration(seconds)}; {figures.claimed} of its messages are "
-                "claimed.",
+                f"{figures.holder}{_client(figures)} for {duration(seconds)}; {figures.claimed} of "
+                "its messages are claimed.",
                 "Look whether the consumer that holds the claim still works. If not, release the "
                 "claim: its messages can be claimed again at once.",
             )
@@ -86,6 +86,10 @@ class QueueAlarms:
         alarms = self._alarms.setdefault(project, [])
         if len(alarms) < _ALARMS_MAX:
             alarms.append(Alarm("warning", f"queue {name}", text, remedy))
+
+
+def _client(figures: QueueFigures) -> str:
+    return f" of client {figures.holder_client}" if figures.holder_client else ""
 
 
 def duration(seconds: float) -> str:

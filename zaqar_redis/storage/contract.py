@@ -237,9 +237,12 @@ class Claims(Protocol):
     """Leases on messages.  A message is held by at most one live claim."""
 
     def create(
-        self, project: str, queue: str, *, ttl: int, grace: int, limit: int
+        self, project: str, queue: str, *, ttl: int, grace: int, limit: int, client: str = ""
     ) -> Awaitable[ClaimResult]:
         """Claims the oldest claimable messages.
+
+        *client* is the Client-ID of the request, which `administration` shows as long as the
+        claim lives; empty: it has none.
 
         A message that would expire before the claim is prolonged to *grace* seconds
         after it.  One that was claimed as often as the queue allows goes to the

@@ -215,7 +215,7 @@ class DictClaims:
         self._store = store
 
     async def create(
-        self, project: str, queue: str, *, ttl: int, grace: int, limit: int
+        self, project: str, queue: str, *, ttl: int, grace: int, limit: int, client: str = ""
     ) -> ClaimResult:
         kept = self._store.get((project, queue), DictQueue({}))
         free = [message for message in kept.messages.values() if message.claim_id is None]

@@ -9,6 +9,7 @@ import { Table } from "./table.js";
 
 const COLUMNS = [
   { title: "Claim" },
+  { title: "Client-ID", help: "Of the request that created it" },
   { title: "Messages", number: true },
   { title: "Age", number: true, help: "Since it was created or renewed" },
   { title: "Ends in", number: true },
@@ -39,8 +40,8 @@ export class QueueClaims {
     const query = this.#marker ? `?${new URLSearchParams({ marker: this.#marker })}` : "";
     const path = `${pathOf(this.name)}/claims${query}`;
     const { claims, links } = await this.context.server.queues("GET", path, null, signal);
-    this.table.show(claims.map(({ id, messages, age, ttl }) => [id, [id, count(messages),
-      duration(age), duration(Math.max(0, ttl - age)),
+    this.table.show(claims.map(({ id, client_id: client, messages, age, ttl }) => [id, [id,
+      client ?? "–", count(messages), duration(age), duration(Math.max(0, ttl - age)),
       act(this.context.session, "claims:delete", "Release", () => this.#release(id))]]));
     const marker = markerOf(links);
     this.first.hidden = !this.#marker;

@@ -180,15 +180,17 @@ export class QueueMessages {
 const number = (title, attributes) =>
   make("label", {}, `${title} `, make("input", { type: "number", ...attributes }));
 
-function stateOf({ state, claim, until }) {
+function stateOf({ state, claim, claim_client_id: client, until }) {
   const end = until ? new Date(until).toLocaleString("en-GB") : "";
-  if (state === "claimed") return `claimed by ${claim} until ${end}`;
+  const holder = client ? `client ${client}` : `claim ${claim}`;
+  if (state === "claimed") return `claimed by ${holder} until ${end}`;
   return state === "delayed" ? `delayed until ${end}` : state;
 }
 
 function showMessage(message) {
-  const facts = { State: stateOf(message), Age: duration(message.age), TTL: duration(message.ttl),
-    Claims: count(message.claim_count), "Dead letter from": message.dead_letter_from ?? "–" };
+  const facts = { State: stateOf(message), Claim: message.claim ?? "–",
+    Age: duration(message.age), TTL: duration(message.ttl), Claims: count(message.claim_count),
+    "Dead letter from": message.dead_letter_from ?? "–" };
   show(message.id,
     make("dl", { class: "facts" }, ...Object.entries(facts).flatMap(([name, text]) =>
       [make("dt", {}, name), make("dd", {}, text)])),

@@ -25,9 +25,9 @@ class AdministrationHandlers(ComposedVerbs):
     def peek(self, request: Request[PeekQuery, None], queue: str) -> Steps[Answer]:
         """Shows messages of any state, oldest first, and changes nothing.
 
-        Each with its state, the claim that holds it or the end of its delay, how often it was
-        claimed, and the queue that a dead letter came from.  A request looks at a bounded number
-        of messages: follow the link until there is none.
+        Each with its state, the claim that holds it and the client of that, or the end of its
+        delay, how often it was claimed, and the queue that a dead letter came from.  A request
+        looks at a bounded number of messages: follow the link until there is none.
         """
         query = request.query
         page = yield self._administration.peek(
@@ -51,7 +51,12 @@ class AdministrationHandlers(ComposedVerbs):
         links = documents.next_link(request.path, request.query, page.marker)
         claims = [
             schemas.ClaimSummaryOut(
-                each.id, f"{request.path}/{each.id}", each.ttl, each.age, each.messages
+                each.id,
+                f"{request.path}/{each.id}",
+                each.ttl,
+                each.age,
+                each.messages,
+                each.client or UNSET,
             )
             for each in page.items
         ]
@@ -90,6 +95,7 @@ def _peeked(queue: str, peeked: PeekedMessage) -> schemas.PeekedOut:
         state=peeked.state,
         claim_count=message.claim_count,
         claim=message.claim_id or UNSET,
+        claim_client_id=peeked.claim_client or UNSET,
         until=UNSET if peeked.until is None else documents.iso(peeked.until),
         dead_letter_from=message.origin or UNSET,
     )

@@ -30,6 +30,7 @@ class ClaimHandlers(ComposedVerbs):
             ttl=request.document.ttl,
             grace=request.document.grace,
             limit=request.query.limit,
+            client=request.client,
             wait=request.query.wait,
             watch_disconnect=request.watch_disconnect,
         )

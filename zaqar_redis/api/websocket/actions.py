@@ -273,6 +273,7 @@ class ActionHandlers:
             ttl=body.ttl,
             grace=body.grace,
             limit=body.limit,
+            client=request.client,
             wait=None,
             watch_disconnect=request.watch_disconnect,
         )

@@ -4,9 +4,10 @@
 -- claimable or false, {rank, envelope, hold; of each}, {the same of the dead
 -- letters}, dead-letter queue, their ttl}. Without messages no claim is created.
 --#keys queue @message claims leases move_lock sweep_index
---#args now:number claim ttl:number grace:number limit:number dead_letter_claim
+--#args now:number claim client ttl:number grace:number limit:number dead_letter_claim
 -- claim, dead_letter_claim: 32 characters each; the second one holds dead letters
---#include move_lock now envelope settle hold
+-- client: who creates it, as records of claims have it, or ''
+--#include move_lock now envelope settle hold claim_record
 
 local found, ranks, leased, holders = {}, {}, {}, {}
 local at = 0
@@ -32,7 +33,7 @@ if taken > 0 then
     redis.call('ZADD', claimed, unpack(leased))
     redis.call('HSET', holds, unpack(holders))
     redis.call('ZADD', leases, lease, claim)
-    redis.call('HSET', claims, claim, ttl .. ' ' .. table.concat(ranks, ' '))
+    redis.call('HSET', claims, claim, claim_record(ttl, client, ranks))
     soonest = math.min(soonest, ends)
     redis.call('HINCRBY', queue, 'claimed', taken)
 end

@@ -1,11 +1,11 @@
 -- List live claims that hold messages, by the end of their leases, and change nothing.
 --
 -- Returns {now, id of the claim looked at last or false when it was the last one, the end of its
--- lease, then id, ttl, end of the lease and number of messages of each}.
+-- lease, then id, ttl, end of the lease, number of messages and client (or '') of each}.
 --#keys holds claimed claims leases move_lock
 --#args now:number after:number after_claim limit:number
 -- after, after_claim: end of the lease, and id, of the claim to go on behind
---#include move_lock now hold
+--#include move_lock now hold claim_record
 
 local PAGE = 100  -- claims read at once
 local RANKS = 1000  -- ranks a command: Lua cannot unpack more than about 8000 values
@@ -44,10 +44,11 @@ while true do
                 answer[#answer + 1] = tonumber(string.match(record, '%d+'))
                 answer[#answer + 1] = tonumber(lease)
                 answer[#answer + 1] = held
+                answer[#answer + 1] = client_of_claim(record)
             end
         end
         scanned = scanned + 1
-        if #answer == 3 + 4 * limit or scanned >= SCAN then
+        if #answer == 3 + 5 * limit or scanned >= SCAN then
             answer[2], answer[3] = claim, tonumber(lease)
             return answer
         end

@@ -3,9 +3,9 @@
 -- Returns 1, or 0 when there is no such claim.
 --#keys bodies claimed expiry holds claims leases move_lock sweep_index queue
 --#args now:number claim ttl:number grace:number
---#include move_lock now envelope hold
+--#include move_lock now envelope hold claim_record
 
-local ranks = held_by(claim)
+local ranks, _, _, record = held_by(claim)
 if not ranks then
     return 0
 end
@@ -19,7 +19,7 @@ for _, rank in ipairs(ranks) do
     end
 end
 redis.call('ZADD', leases, ends, claim)
-redis.call('HSET', claims, claim, ttl .. ' ' .. table.concat(ranks, ' '))
+redis.call('HSET', claims, claim, claim_record(ttl, client_of_claim(record), ranks))
 local soonest, noted = ends, redis.call('HGET', queue, 'due')
 --#include note_sweep
 return 1

@@ -2,16 +2,24 @@
 -- ended, and was not settled yet, shows by its times.
 --
 -- Returns {now, epoch, the rank scanned last or false when the end was reached, then rank,
--- envelope, hold or false, state, end of that state or false; of each}; {now, false} when there is
--- no such queue.
---#keys queue messages bodies claimed delayed expiry holds move_lock
+-- envelope, hold or false, state, end of that state or false, client of the claim that holds it or
+-- ''; of each}; {now, false} when there is no such queue.
+--#keys queue messages bodies claimed delayed expiry holds claims move_lock
 --#args now:number wanted after:number limit:number
 -- wanted: free, claimed, delayed, expired; '': any
 -- after: rank to go on behind
---#include move_lock now
+--#include move_lock now hold claim_record
 
 local SCAN = 500  -- messages looked at in one call; the caller goes on behind them
 local BYTES = 1000000  -- of envelopes, about: the size of an answer
+local clients = {}  -- by claim
+local function client_of(claim)
+    if claim and not clients[claim] then
+        clients[claim] = client_of_claim(redis.call('HGET', claims, claim))
+    end
+    return clients[claim] or ''
+end
+
 local epoch = redis.call('HGET', queue, 'epoch')
 if not epoch then
     return {now, false}
@@ -61,9 +69,11 @@ for place, rank in ipairs(ranks) do
         local envelope = redis.call('HGET', bodies, rank)
         page[#page + 1] = rank
         page[#page + 1] = envelope
-        page[#page + 1] = redis.call('HGET', holds, rank)
+        local hold = redis.call('HGET', holds, rank)
+        page[#page + 1] = hold
         page[#page + 1] = state
         page[#page + 1] = ends
+        page[#page + 1] = client_of(state == 'claimed' and holder_of(hold))
         found, size = found + 1, size + #envelope
         if found == limit or size >= BYTES then
             page[3] = (place < #ranks or not complete) and rank

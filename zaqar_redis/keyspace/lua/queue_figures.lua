@@ -3,11 +3,11 @@
 --
 -- Returns {now, epoch, created, dead-letter queue, total, expired but stored, claimed, delayed,
 -- last rank, the counters (false: 0)}, then when the oldest message was created, the claim that
--- holds it and when that was created or renewed; of these what there is. {now, false} when there
--- is no such queue.
+-- holds it, when that was created or renewed, and its client or ''; of these what there is.
+-- {now, false} when there is no such queue.
 --#keys queue messages bodies claimed delayed expiry holds claims leases
 --#args now:number
---#include now envelope
+--#include now envelope claim_record
 
 local OLDEST = 8  -- messages that have expired and were not swept may be before the oldest
 local fields = redis.call('HMGET', queue, 'epoch', 'created', 'dead_queue', 'rank', 'claimed',
@@ -31,10 +31,12 @@ for _, rank in ipairs(redis.call('ZRANGE', messages, 0, OLDEST - 1)) do
         answer[15] = string.format('%.0f', created_of(envelope))
         local held = tonumber(redis.call('ZSCORE', claimed, rank) or 0) > now
         local claim = held and string.sub(redis.call('HGET', holds, rank) or '', 1, 32)
-        local ttl = claim and string.match(redis.call('HGET', claims, claim) or '', '^%d+')
+        local record = claim and redis.call('HGET', claims, claim)
+        local ttl = record and string.match(record, '^%d+')
         local ends = ttl and redis.call('ZSCORE', leases, claim)
         if ends then
             answer[16], answer[17] = claim, string.format('%.0f', ends - ttl * 1000)
+            answer[18] = client_of_claim(record)
         end
         break
     end

@@ -54,7 +54,7 @@ class RedisAdministration:
             return PeekPage(items=())
         scanned, *flat = answer
         prefix = identity.prefix(current_epoch.decode())
-        rows = zip(*(flat[column::5] for column in range(5)), strict=True)
+        rows = zip(*(flat[column::6] for column in range(6)), strict=True)
         return PeekPage(
             items=[_peeked(now, prefix, *row) for row in rows],
             marker="" if scanned is None else identity.message_id(prefix, int(scanned)),
@@ -72,11 +72,17 @@ class RedisAdministration:
             after_claim=identity.parse_claim(claim) or "",
             limit=limit,
         )
-        rows = zip(*(flat[column::4] for column in range(4)), strict=True)
+        rows = zip(*(flat[column::5] for column in range(5)), strict=True)
         return Page(
             items=[
-                ClaimSummary(id.decode(), ttl, (now - (ends - ttl * 1000)) // 1000, held)
-                for id, ttl, ends, held in rows
+                ClaimSummary(
+                    id.decode(),
+                    ttl,
+                    (now - (ends - ttl * 1000)) // 1000,
+                    held,
+                    identity.given_client(client),
+                )
+                for id, ttl, ends, held, client in rows
             ],
             marker="" if last is None else f"{last_lease}-{last.decode()}",
         )
@@ -138,13 +144,25 @@ class RedisAdministration:
 
 
 def _peeked(
-    now: int, prefix: str, rank: bytes, stored: bytes, hold: bytes | None, state: bytes, ends: Any
+    now: int,
+    prefix: str,
+    rank: bytes,
+    stored: bytes,
+    hold: bytes | None,
+    state: bytes,
+    ends: Any,
+    client: bytes,
 ) -> PeekedMessage:
     message = decoding.message(now, prefix, int(rank), stored, hold)
     if state != b"claimed":  # then the hold is that of a claim that has ended
         message = msgspec.structs.replace(message, claim_id=None)
     until = None if ends is None else int(float(ends))
-    return PeekedMessage(message, state.decode(), until)  # type: ignore[arg-type]  # one of them
+    return PeekedMessage(
+        message,
+        state.decode(),  # type: ignore[arg-type]  # one of them
+        until,
+        identity.given_client(client),
+    )
 
 
 def _pairs(ids: Iterable[str]) -> list[str | int]:

@@ -28,7 +28,7 @@ class RedisClaims:
 
     @verb
     def create(
-        self, project: str, queue: str, *, ttl: int, grace: int, limit: int
+        self, project: str, queue: str, *, ttl: int, grace: int, limit: int, client: str = ""
     ) -> Steps[ClaimResult]:
         claim, dead_letter_claim = identity.new_claim(), identity.new_claim()
         messages, next_visible_ms = yield from dead_letters.take(
@@ -39,6 +39,7 @@ class RedisClaims:
                 keys.of_queue(project, queue),
                 now=self._now(),
                 claim=claim,
+                client=identity.stored_client(client),
                 ttl=ttl,
                 grace=grace,
                 limit=limit,

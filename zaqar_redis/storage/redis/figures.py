@@ -13,7 +13,7 @@ from zaqar_redis.figures import QueueFigures, StoreSettings, StoreStatus
 from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.client import CommandRefused
 from zaqar_redis.keyspace.script import RedisCommand, Script, Steps, verb
-from zaqar_redis.storage.redis import decoding
+from zaqar_redis.storage.redis import decoding, identity
 
 _FIGURES = Script("queue_figures")
 #: Keys that Redis reads in one SCAN: a millisecond or so.
@@ -90,7 +90,8 @@ def _figures(
     counters = decoding.counters(total + not_swept, rest[: decoding.COUNTERS])
     if not_swept:
         counters = replace(counters, expired=counters.expired + not_swept)
-    oldest, holder, held_since = (*rest[decoding.COUNTERS :], None, None, None)[:3]
+    known = (*rest[decoding.COUNTERS :], None, None, None, None)
+    oldest, holder, held_since, client = known[:4]
     return QueueFigures(
         name=name,
         at=now,
@@ -101,6 +102,7 @@ def _figures(
         delayed=delayed,
         oldest=int(oldest or 0),
         holder=(holder or b"").decode(),
+        holder_client=identity.given_client(client or b""),
         held_since=int(held_since or 0),
         dead_letter_queue=(dead_letter_queue or b"").decode(),
         counters=counters,

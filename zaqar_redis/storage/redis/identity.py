@@ -12,6 +12,10 @@ from collections.abc import Iterable
 
 from zaqar_redis import rules
 
+#: UTF-8 has none of the bytes from 245 on: they stand for digits and the space.
+_STORED, _GIVEN = bytes(range(245, 256)), b"0123456789 "
+_TO_STORED = bytes.maketrans(_GIVEN, _STORED)
+_FROM_STORED = bytes.maketrans(_STORED, _GIVEN)
 #: An epoch that no queue has, and a rank: what an invalid id is parsed to.
 UNKNOWN_ID = ("none", 0)
 
@@ -53,3 +57,16 @@ def parse_claim(text: str) -> str | None:
     """Returns the claim id as stored, from any spelling of its UUID; None: it is no UUID."""
     digits = text.replace("-", "").lower()
     return digits if rules.is_claim_id(digits) else None
+
+
+def stored_client(client: str) -> bytes:
+    """Returns a Client-ID as the record of a claim has it.
+
+    Scripts, those of older versions too, find ranks in a record as decimal digits between spaces.
+    """
+    return client.encode().translate(_TO_STORED)
+
+
+def given_client(stored: bytes) -> str:
+    """Returns the Client-ID as it was given to `stored_client`."""
+    return stored.translate(_FROM_STORED).decode()

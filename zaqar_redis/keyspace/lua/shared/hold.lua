@@ -8,7 +8,8 @@ local function count_of(hold)
     return hold and tonumber(string.sub(hold, 33)) or 0
 end
 
--- The ranks of a live claim that it still holds; nil if there is no such claim.
+-- The ranks of a live claim that it still holds, its TTL, end and record; nil if there is no such
+-- claim.
 local function held_by(claim)
     local lease = tonumber(redis.call('ZSCORE', leases, claim) or 0)
     if lease <= now then
@@ -25,5 +26,5 @@ local function held_by(claim)
             ranks[#ranks + 1] = word
         end
     end
-    return ranks, ttl, lease
+    return ranks, ttl, lease, record
 end
