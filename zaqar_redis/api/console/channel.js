@@ -84,9 +84,17 @@ export class Channel {
   }
 
   async #showFigures(signal) {
+    if (this.figures.element.hidden) return;
     const query = { channel: this.name };
-    const { channels: [found] } = await this.context.server.console("channels", query, signal);
-    this.figures.show({ subscribers: count(found?.subscribers ?? 0), published: rate(found?.published) });
+    try {
+      const { channels: [found] } = await this.context.server.console("channels", query, signal);
+      this.figures.show({ subscribers: count(found?.subscribers ?? 0),
+        published: rate(found?.published) });
+    } catch (error) {
+      // The rights of a key may be for the rest of the page only.
+      if (!(error instanceof Refused) || error.status !== 403) throw error;
+      this.figures.element.hidden = true;
+    }
   }
 
   async #showOptions(signal) {

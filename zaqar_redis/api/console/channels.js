@@ -15,7 +15,7 @@ export class Channels {
       caption: "Channels with subscribers",
       columns: [{ title: "Channel", sort: "name" },
         { title: "Subscribers", sort: "subscribers", number: true },
-        { title: "Publications/s", sort: "published", number: true, help: HELP.published }],
+        { title: "Rate", sort: "published", number: true, help: HELP.published }],
       empty: "Nobody is subscribed to anything.", sort: "subscribers", order: "desc",
       search: "Name contains",
       load: async (query, signal) => {
