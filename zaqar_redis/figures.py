@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What operators see of an installation: figures of queues and stores, and alarms.
+"""What operators see of an installation: figures of queues, channels and stores, and alarms.
 
 Frozen values, without IO, as in `records`.
 """
@@ -47,6 +47,22 @@ class QueueFigures(Record, frozen=True):
     def free(self) -> int:
         """How many messages can be claimed now."""
         return max(0, self.total - self.claimed - self.delayed)
+
+
+class ChannelFigures(Record, frozen=True):
+    """A channel that has subscribers, at a moment."""
+
+    name: str
+    subscribers: int
+    #: publications a second; None: not known yet
+    published: float | None = None
+
+    def with_node(self, other: ChannelFigures) -> ChannelFigures:
+        """Returns what two nodes together know of the channel."""
+        rates = [each for each in (self.published, other.published) if each is not None]
+        # Each of them receives every publication.
+        published = max(rates, default=None)
+        return ChannelFigures(self.name, self.subscribers + other.subscribers, published)
 
 
 class HistoryPoint(Record, frozen=True, array_like=True):

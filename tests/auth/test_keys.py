@@ -227,6 +227,19 @@ def test_messages_move_only_to_where_the_key_may_post(
     assert move("orders-a") == 403  # it may be any queue that dead letters go back to
 
 
+def test_figures_of_channels_are_shown_where_the_key_may_list_them(
+    client: KeyClient, operator: KeyOperator
+) -> None:
+    project = f"project-{uuid.uuid4()}"
+    key = operator.create("--right", "orders-*:channels:channels", project=project)
+
+    def listed(**query: str) -> int:
+        return client.request("GET", "/console/channels", key, params=query).status_code
+
+    assert [listed(channel=name) for name in ("orders-a", "queue:orders-a")] == [200, 200]
+    assert [listed(channel="invoices"), listed(pattern="orders-a"), listed()] == [403, 403, 403]
+
+
 def test_request_with_two_credentials_is_refused(
     client: KeyClient, operator: KeyOperator, member: IssuedKey
 ) -> None:

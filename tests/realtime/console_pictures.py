@@ -30,7 +30,7 @@ _PICTURES = (
     ("claims", "queues/orders?tab=claims", 480),
     ("tail", "queues/orders?tab=live", 560),
     ("settings", "queues/orders?tab=settings", 620),
-    ("channels", "channels", 420),
+    ("channels", "channels?sort=published&order=desc", 420),
     ("channel", "channels/news", 700),
     ("connections", "connections", 470),
     ("nodes", "nodes", 420),

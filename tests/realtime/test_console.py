@@ -238,6 +238,21 @@ def test_publications_of_any_client_appear_in_channel_tail(
         "Nobody."
     )  # the console's own subscription is hidden
     expect(page.locator("details").nth(1).locator("tbody tr")).to_have_count(2)
+    assert figure(page, "subscribers") == "1"
+
+    def has_rate() -> bool:
+        client.publish(cent.PublishRequest(channel=channel, data=1))
+        page.wait_for_timeout(300)
+        return figure(page, "published") not in ("–", "0.0")  # noqa: RUF001  # as on the page
+
+    servers.wait_for(has_rate, "the rate of the channel")
+    listed = page.context.new_page()
+    signed_in(listed, service, "default", "channels")
+    listed.get_by_role("button", name="Rate").click()
+    head = listed.get_by_role("columnheader", name="Rate")
+    expect(head).to_have_attribute("aria-sort", "descending")
+    row = listed.get_by_role("row", name=channel)
+    expect(row).to_contain_text(re.compile(r"1\s*\d+\.\d$"))
     client.publish(cent.PublishRequest(channel=channel, data=None, b64data="AP8="))
     client.close()
     state(page, re.compile("^a publication here is no JSON"))
@@ -263,9 +278,14 @@ def test_permanently_refused_tail_stops_with_the_reason(
 ) -> None:
     ticket = tickets.issue(b"of another service, thirty-two bytes", project, "kept:x", time.time())
     page.route("**/console/token", lambda route: route.fulfill(json={"token": ticket}))
+    forbidden = {"title": "Forbidden", "description": "No right for kept:x."}
+    page.route("**/console/channels?*", lambda route: route.fulfill(status=403, json=forbidden))
     signed_in(page, service, project, "channels/kept:x")
     state(page, "invalid token")  # a close with 3500
     expect(page.locator(".tail .state")).to_have_attribute("data-kind", "ended")
+    expect(page.locator("[data-figure=published]")).to_be_hidden()
+    page.get_by_text("History", exact=True).click()
+    expect(page.get_by_text("The history is empty.")).to_be_visible()
     error = {"id": 1, "error": {"code": 103, "message": "permission denied"}}
     page.route_web_socket(
         "**/connection/websocket",

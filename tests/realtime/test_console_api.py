@@ -237,6 +237,37 @@ def test_connections_of_another_project_are_not_shown(
         assert console.get("/console/connections") == {"connections": [], "matching": 0}
 
 
+def test_channels_are_listed_with_subscribers_and_rates(service: servers.RunningService) -> None:
+    console = Console(service.url, "default")
+    with console.http, client(service), client(service):
+
+        def has_rate() -> bool:
+            (found,) = console.get("/console/channels", channel="news:a")["channels"]
+            assert (found["name"], found["subscribers"]) == ("news:a", 2)
+            if found["published"] == 0:  # it is known now
+                publication = {"channel": "news:a", "data": 1}
+                assert "result" in console.http.post("/api/publish", json=publication).json()
+            return bool(found["published"])
+
+        servers.wait_for(has_rate, "a rate")
+        for pattern in ("", "news:*"):
+            listed = console.get("/console/channels", pattern=pattern)["channels"]
+            assert [each["name"] for each in listed] == ["news:a"]
+        for other in ({"pattern": "n"}, {"channel": "news:*"}):
+            assert console.get("/console/channels", **other) == {"channels": []}
+        # The server API tells what Centrifugo's does, and no more.
+        listed = console.http.post("/api/channels", json={}).json()
+        assert listed == {"result": {"channels": {"news:a": {"num_clients": 2}}}}
+
+
+def test_channels_of_another_project_are_not_listed(
+    service: servers.RunningService, console: Console
+) -> None:
+    with client(service):
+        assert console.get("/console/channels") == {"channels": []}
+        assert console.get("/console/channels", channel="news:a") == {"channels": []}
+
+
 def test_options_of_a_channel_are_those_of_its_namespace(console: Console) -> None:
     found = console.get("/console/namespace", channel="news:today")
     assert (found["channel"], found["options"]["history_size"]) == ("news:today", 5)

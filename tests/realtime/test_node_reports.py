@@ -4,21 +4,33 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 
 import pytest
+from msgspec import Raw
 
+from tests.realtime import crowd
+from tests.realtime.test_session import RecordingTransport
 from tests.support import servers
 from zaqar_redis import clock
 from zaqar_redis.auth import tokens
+from zaqar_redis.figures import ChannelFigures
 from zaqar_redis.keyspace import client as keyspace
 from zaqar_redis.keyspace.batch import BatchSettings
 from zaqar_redis.metrics.process_load import LOAD
 from zaqar_redis.realtime.engines.redis import RedisEngine
+from zaqar_redis.realtime.node import publication_rates
+from zaqar_redis.realtime.node.control import ControlSurveyResponse
+from zaqar_redis.realtime.node.control_plane import merge_channels
 from zaqar_redis.realtime.node.node import Node
+from zaqar_redis.realtime.node.project_context import ProjectContext
+from zaqar_redis.realtime.protocol.codec import JSON
 from zaqar_redis.realtime.session.context import SessionSettings
 from zaqar_redis.realtime.session.namespaces import ChannelOptions, Namespaces
+from zaqar_redis.realtime.session.session import Session
+from zaqar_redis.service.channels import ChannelService
 from zaqar_redis.service.overview import OperatorServices
 from zaqar_redis.service.queue_history import HistorySettings
 from zaqar_redis.storage import pools
@@ -30,7 +42,8 @@ async def operator(uri: str, store: str) -> AsyncIterator[tuple[Node, OperatorSe
     settings = BatchSettings(timeout=1.0, connect_timeout=0.2)
     engine = RedisEngine(keyspace.client(uri, settings), clock.store)
     verifier = tokens.TokenVerifier(tokens.TokenSettings())
-    node = Node(engine, SessionSettings(), Namespaces(ChannelOptions(), {}), verifier)
+    anybody = SessionSettings(insecure=True)
+    node = Node(engine, anybody, Namespaces(ChannelOptions(), {}), verifier)
     driver = pools.create(store, store, {"connect_timeout": 0.2})
     services = OperatorServices(driver, HistorySettings(), node)
     await driver.start()
@@ -103,3 +116,72 @@ def test_load_of_a_process_is_told(uri: str) -> None:
             await until(services, lambda alarms: any(each.startswith(text) for each in alarms))
 
     asyncio.run(run())
+
+
+async def subscribe(node: Node, *channels: str) -> None:
+    """Connects a client of project p to the node."""
+    session = Session(ProjectContext(node, "p"), JSON, RecordingTransport())
+    node.sessions.add(session)
+    await session.receive(b'{"id": 1, "connect": {}}')
+    for number, channel in enumerate(channels, 2):
+        command = {"id": number, "subscribe": {"channel": channel}}
+        await session.receive(json.dumps(command).encode())
+
+
+def test_rate_of_a_channel_is_that_of_one_node_and_ends_with_its_publications(
+    uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The clock of the nodes ticks twice a second.
+    monkeypatch.setattr(publication_rates, "_WINDOW", 0.5)
+    monkeypatch.setattr(publication_rates, "_SECONDS_MIN", 0.4)
+
+    async def run() -> None:
+        async with operator(uri, uri) as (node, _), operator(uri, uri) as (other, _others):
+            await subscribe(node, "news", "quiet")
+            await subscribe(other, "news", "o[d]d")
+            channels = ChannelService(ProjectContext(other, "p"), lambda action, of: None)
+            context = ProjectContext(node, "p")
+
+            async def listed(pattern: str) -> dict[str, int]:
+                return {each.name: each.subscribers for each in await channels.figures(pattern)}
+
+            assert await listed("") == {"news": 2, "o[d]d": 1, "quiet": 1}
+            assert await listed("*d") == await listed("o[[]d]d") == {"o[d]d": 1}
+            assert await listed("new") == await listed("o[d]d") == {}
+
+            async def rate() -> float | None:
+                (news,) = await channels.figures("news")
+                assert news.subscribers == 2
+                return news.published
+
+            published, found = 0, None
+
+            async def publish() -> float | None:
+                nonlocal published, found
+                await context.publish("news", Raw(b"1"))
+                published += 1
+                found = await rate()
+                return found
+
+            async def is_quiet() -> bool:
+                return await rate() == 0
+
+            await crowd.until(publish, "a rate")
+            assert found is not None
+            assert found <= published / 0.4  # although both nodes have received all
+            await crowd.until(is_quiet, "its end")
+            figures = {each.name: each.published for each in await channels.figures("")}
+            assert figures == {"news": 0, "o[d]d": 0, "quiet": 0}
+
+    asyncio.run(run())
+
+
+def test_highest_rate_that_a_node_tells_is_that_of_the_channel() -> None:
+    old = ControlSurveyResponse("id", channels={"a": 1, "b": 2})
+    young = ControlSurveyResponse("id", channels={"b": 1, "c": 1}, published=[2.0, None])
+    new = ControlSurveyResponse("id", channels={"c": 4, "b": 1}, published=[0.0, 2.5])
+    assert merge_channels([old, young, new]) == [
+        ChannelFigures("a", 1),
+        ChannelFigures("b", 4, 2.5),
+        ChannelFigures("c", 5, 0.0),
+    ]

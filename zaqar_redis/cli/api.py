@@ -98,6 +98,14 @@ class ApiClient:
             raise CommandFailed("the service does not count: it is older than this command")
         return document
 
+    def channels(self, **query: object) -> list[dict[str, Any]]:
+        """Returns the figures of channels with subscribers, by name.
+
+        *query*: the *channel* that is wanted, or a *pattern*.  Raises CommandFailed,
+        ServiceUnavailable.
+        """
+        return list(self._send("GET", "/console/channels", None, query)["channels"])
+
     def call(self, method: str, **body: object) -> Any:
         """Returns the result of a method of the server API.
 
@@ -189,7 +197,8 @@ class ApiClient:
 
 
 def _error_text(answer: httpx.Response) -> str:
-    if answer.status_code == 401 and answer.request.url.path.startswith("/api"):
+    of_channels = answer.request.url.path.startswith(("/api/", "/console/"))
+    if answer.status_code == 401 and of_channels:
         return (
             "the service refuses the API key (--api-key, or the variable ZAQAR_REDIS_API_KEY), "
             "or has none ([channels] api_key)"
@@ -203,7 +212,7 @@ def _error_text(answer: httpx.Response) -> str:
         return str(answer.json()["description"])
     except (ValueError, KeyError, TypeError):
         if answer.status_code == 404:  # of the router: other 404 answers have a description
-            if answer.request.url.path.startswith("/api/"):
+            if of_channels:
                 return "the service has no channels"
             return (
                 "the service has no such URL; pools, flavors and health need admin mode "

@@ -80,7 +80,10 @@ class ChannelCommand(ServerApiCommand):
 
 
 class ListChannel(ServerApiCommand, Lister):
-    """List the channels that have subscribers, on all nodes together.
+    """List the channels that have subscribers, on all nodes together, and their rates.
+
+    Rates are of the last five to ten seconds, and null until a channel has had subscribers for a
+    second.
 
     Example: zaqar-redis channel list --pattern 'chat:room*'
     """
@@ -92,16 +95,17 @@ class ListChannel(ServerApiCommand, Lister):
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
         with self.open_api(parsed_args) as api:
-            found = api.call("channels", pattern=parsed_args.pattern)["channels"]
-        return ("channel", "clients"), [
-            (channel, about["num_clients"]) for channel, about in found.items()
+            found = api.channels(pattern=parsed_args.pattern)
+        return ("channel", "clients", "published_per_second"), [
+            (each["name"], each["subscribers"], _published(each)) for each in found
         ]
 
 
 class ShowChannel(ChannelCommand, ShowOne):
-    """Show how many clients are in a channel, and the position of its history.
+    """Show how many clients are in a channel, its rate, and the position of its history.
 
-    Fields are null for a channel without presence or history.
+    Fields are null for a channel without presence or history. The rate is of the last five to ten
+    seconds; it is null without subscribers, and until there have been some for a second.
 
     Example: zaqar-redis channel info news
     """
@@ -110,17 +114,19 @@ class ShowChannel(ChannelCommand, ShowOne):
         channel = parsed_args.channel
         with self.open_api(parsed_args) as api:
             replies = api.batch(
-                {"channels": {"pattern": _escape_glob(channel)}},
                 {"presence_stats": {"channel": channel}},
                 {"history": {"channel": channel, "limit": 0}},
                 ignored_code=codes.NOT_AVAILABLE.code,
             )
-        listed = replies[0]["channels"]["channels"].get(channel, {"num_clients": 0})
-        present = replies[1].get("presence_stats", {})
-        history = replies[2].get("history", {})
-        return ("channel", "subscribers", "clients", "users", "offset", "epoch"), (
+            listed = api.channels(channel=channel)
+        figures = listed[0] if listed else {"subscribers": 0, "published": None}
+        present = replies[0].get("presence_stats", {})
+        history = replies[1].get("history", {})
+        columns = ("subscribers", "published_per_second", "clients", "users", "offset", "epoch")
+        return ("channel", *columns), (
             channel,
-            listed["num_clients"],
+            figures["subscribers"],
+            _published(figures),
             present.get("num_clients"),
             present.get("num_users"),
             history.get("offset"),
@@ -263,6 +269,7 @@ class ListChannelNode(ServerApiCommand, Lister):
         return table(_NODES, nodes, parsed_args)
 
 
-def _escape_glob(channel: str) -> str:
-    """Returns a glob that matches this channel only."""
-    return "".join(f"[{character}]" if character in "*?[" else character for character in channel)
+def _published(figures: dict[str, Any]) -> float | None:
+    """Returns a channel's publications a second; None: not known yet."""
+    rate = figures["published"]
+    return None if rate is None else round(rate, 1)

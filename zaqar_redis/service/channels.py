@@ -16,9 +16,10 @@ import msgspec
 from msgspec import Raw
 
 from zaqar_redis import errors
+from zaqar_redis.figures import ChannelFigures
 from zaqar_redis.realtime.engine import Dedup
 from zaqar_redis.realtime.node import control, queue_channels
-from zaqar_redis.realtime.node.control_plane import total_subscribers
+from zaqar_redis.realtime.node.control_plane import merge_channels
 from zaqar_redis.realtime.node.project_context import ProjectContext
 from zaqar_redis.realtime.protocol import codes, server_api, wire
 from zaqar_redis.realtime.protocol.codes import CommandRejected
@@ -164,13 +165,20 @@ class ChannelService:
         return options
 
     async def channels(self, request: server_api.ChannelsRequest) -> server_api.ChannelsResult:
-        answers = await self._context.control_plane.survey(
-            self._context.project, "channels", request.pattern
-        )
-        found = total_subscribers(answers)
+        found = await self.figures(request.pattern)
         return server_api.ChannelsResult(
-            {channel: server_api.ChannelInfo(found[channel]) for channel in sorted(found)}
+            {each.name: server_api.ChannelInfo(each.subscribers) for each in found}
         )
+
+    async def figures(self, pattern: str) -> list[ChannelFigures]:
+        """Returns the channels that have subscribers, by name; *pattern*: a glob, empty: all.
+
+        Those that the server API lists, with what Centrifugo does not tell.
+        """
+        answers = await self._context.control_plane.survey(
+            self._context.project, "channels", pattern
+        )
+        return merge_channels(answers)
 
     async def info(self, request: server_api.InfoRequest) -> server_api.InfoResult:
         answers = await self._context.control_plane.survey(self._context.project, "info")

@@ -13,7 +13,7 @@ from zaqar_redis.api.channels import server, streams
 from zaqar_redis.api.channels.origins import AllowedOrigins, PageMiddleware
 from zaqar_redis.api.channels.streams import ConnectQuery, EmulationHandlers, StreamHandlers
 from zaqar_redis.api.channels.websocket import UniWebSocket, WebSocket
-from zaqar_redis.api.console import keys, overview
+from zaqar_redis.api.console import channels, keys, overview
 from zaqar_redis.api.exchange import require_upgrade
 from zaqar_redis.api.routes import ApiRoute, Body
 from zaqar_redis.api.server.outbox import FlushScheduler
@@ -72,6 +72,8 @@ class ChannelsFrontEnd:
         self.routes = [
             *_connection_routes(self.node, origins, settings.project),
             *server.ServerApi(self.node, settings.project, self._checks).routes(),
+            # Commands need it, too, also where there is no console.
+            *channels.routes(self.node, settings.project, self._checks),
         ]
         if settings.console is not None:
             self.routes += console.routes(

@@ -3,8 +3,9 @@
 
 import { address } from "./address.js";
 import { act } from "./dialog.js";
-import { Tiles, count, make, setText } from "./dom.js";
+import { Tiles, count, make, rate, setText } from "./dom.js";
 import { Feed, publishBox } from "./feed.js";
+import { HELP } from "./rates.js";
 import { Refused } from "./server.js";
 import { Listing, Table, cut } from "./table.js";
 
@@ -24,6 +25,8 @@ export class Channel {
     this.context = context;
     this.name = name;
     this.feed = new Feed(context.server, name);
+    this.figures = new Tiles({ subscribers: ["Subscribers", "On all nodes; this page is one"],
+      published: ["Publications/s", HELP.published] });
     this.tiles = new Tiles({ clients: ["Connections"], users: ["Users"] });
     this.presence = new Listing({
       caption: "Connections present", empty: "Nobody.", search: "User or connection contains",
@@ -49,6 +52,7 @@ export class Channel {
     this.element = make("section", { class: "card" },
       make("p", { class: "crumbs" }, make("a", { href: address("channels") }, "Channels")),
       make("h2", {}, name),
+      this.figures.element,
       this.feed.element,
       publishBox({ title: "Publish", verb: "Publish", session: context.session,
         rule: "channels:publish", send: (text, form) => this.#publish(text, form) },
@@ -72,10 +76,25 @@ export class Channel {
   }
 
   async refresh(signal) {
+    await this.#showFigures(signal);
     // Only the parts that are open: a channel may have ten thousand subscribers.
     if (this.present.element.open) await this.present.show(() => this.presence.refresh(signal));
     if (this.namespace.element.open) await this.namespace.show(() => this.#showOptions(signal));
     if (this.kept.element.open) await this.kept.show(() => this.#showHistory(signal));
+  }
+
+  async #showFigures(signal) {
+    if (this.figures.element.hidden) return;
+    const query = { channel: this.name };
+    try {
+      const { channels: [found] } = await this.context.server.console("channels", query, signal);
+      this.figures.show({ subscribers: count(found?.subscribers ?? 0),
+        published: rate(found?.published) });
+    } catch (error) {
+      // The rights of a key may be for the rest of the page only.
+      if (!(error instanceof Refused) || error.status !== 403) throw error;
+      this.figures.element.hidden = true;
+    }
   }
 
   async #showOptions(signal) {

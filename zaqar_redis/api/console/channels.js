@@ -2,7 +2,8 @@
 // Channels with subscribers.
 
 import { address, go } from "./address.js";
-import { count, make } from "./dom.js";
+import { count, make, rate } from "./dom.js";
+import { HELP } from "./rates.js";
 import { Listing, cut } from "./table.js";
 
 export class Channels {
@@ -13,17 +14,18 @@ export class Channels {
     this.listing = new Listing({
       caption: "Channels with subscribers",
       columns: [{ title: "Channel", sort: "name" },
-        { title: "Subscribers", sort: "subscribers", number: true }],
+        { title: "Subscribers", sort: "subscribers", number: true },
+        { title: "Rate", sort: "published", number: true, help: HELP.published }],
       empty: "Nobody is subscribed to anything.", sort: "subscribers", order: "desc",
       search: "Name contains",
       load: async (query, signal) => {
-        const { channels } = await context.server.api("channels", {}, signal);
-        const all = Object.entries(channels).map(([name, { num_clients: subscribers }]) =>
-          ({ name, subscribers }));
-        return cut(all, query, (channel) => channel, (channel) => channel.name);
+        const { channels } = await context.server.console("channels", {}, signal);
+        // A rate that is not known yet is less than any.
+        return cut(channels, query, (channel) => ({ ...channel, published: channel.published ?? -1 }),
+          (channel) => channel.name);
       },
-      row: ({ name, subscribers }) =>
-        [name, [{ text: name, href: address("channels", name) }, count(subscribers)]],
+      row: ({ name, subscribers, published }) => [name,
+        [{ text: name, href: address("channels", name) }, count(subscribers), rate(published)]],
     });
     this.element = make("section", { class: "card" }, make("h2", {}, "Channels"),
       make("form", { class: "row", onsubmit: (event) => {

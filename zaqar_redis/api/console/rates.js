@@ -8,6 +8,7 @@ export const HELP = {
   oldest: "How long ago the oldest message was posted",
   claims: "Messages that were claimed; each time counts",
   deletes: "Messages that were deleted by id, or popped",
+  published: "Publications a second, in the last five to ten seconds",
 };
 
 // What counts since the queue was created: the name of each, and what it is a second.

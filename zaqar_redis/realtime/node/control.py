@@ -150,6 +150,9 @@ class ControlSurveyResponse(_ControlMessage):
     connections: list[ConnectionReport] = []
     #: how many there are
     matching: int = 0
+    #: publications a second of each of *channels*, in their order; None: not known yet.  Nodes of
+    #: an older version tell none.
+    published: list[float | None] = []
 
 
 ControlMessage = (

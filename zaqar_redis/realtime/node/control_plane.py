@@ -7,14 +7,13 @@ import asyncio
 import logging
 import time
 import uuid
-from collections import Counter
 from collections.abc import Callable, Sequence
-from fnmatch import fnmatchcase
-from itertools import islice
+from itertools import islice, zip_longest
 from typing import TYPE_CHECKING
 
 from zaqar_redis import errors
 from zaqar_redis.auth import tokens
+from zaqar_redis.figures import ChannelFigures
 from zaqar_redis.metrics.process_load import LOAD, resident_memory
 from zaqar_redis.realtime.engine import Position
 from zaqar_redis.realtime.node import control
@@ -128,11 +127,9 @@ class ControlPlane:
         if request.what == "connections":
             self._add_connections(answer, request)
         if request.what == "channels":
-            answer.channels = {
-                channel: count
-                for channel, count in self._node.subscribers(request.project).items()
-                if not request.pattern or fnmatchcase(channel, request.pattern)
-            }
+            found = list(self._node.channels(request.project, request.pattern))
+            answer.channels = {each.name: each.subscribers for each in found}
+            answer.published = [each.published for each in found]
         await self.send(answer, request.node)
 
     def _add_connections(
@@ -237,9 +234,14 @@ def connection_order(connection: control.ConnectionReport) -> tuple[float, str]:
     return -connection.connected_at, connection.client
 
 
-def total_subscribers(answers: Sequence[control.ControlSurveyResponse]) -> dict[str, int]:
-    """Returns the number of subscribers on all nodes together, by channel."""
-    found: Counter[str] = Counter()
+def merge_channels(answers: Sequence[control.ControlSurveyResponse]) -> list[ChannelFigures]:
+    """Returns the channels with subscribers on any node, by name."""
+    found: dict[str, ChannelFigures] = {}
     for answer in answers:
-        found.update(answer.channels)
-    return dict(found)
+        for (name, subscribers), published in zip_longest(
+            answer.channels.items(), answer.published
+        ):
+            here = ChannelFigures(name, subscribers, published)
+            known = found.get(name)
+            found[name] = here if known is None else known.with_node(here)
+    return [found[name] for name in sorted(found)]

@@ -8,24 +8,28 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import glob
 import logging
 import os
 import socket
 import time
 import uuid
-from collections.abc import Collection, Coroutine
+from collections.abc import Collection, Coroutine, Iterable, Iterator
+from fnmatch import fnmatchcase
 from importlib.metadata import version
 from typing import Any, Protocol, TypeVar
 from urllib.parse import quote
 
 from zaqar_redis import errors
 from zaqar_redis.auth import tokens
+from zaqar_redis.figures import ChannelFigures
 from zaqar_redis.metrics.definitions import DELIVERIES
 from zaqar_redis.metrics.process_load import LOAD
 from zaqar_redis.realtime.engine import NO_POSITION, Engine, Position
 from zaqar_redis.realtime.node import packing
 from zaqar_redis.realtime.node.control_plane import ControlPlane
 from zaqar_redis.realtime.node.positions import PositionChecker
+from zaqar_redis.realtime.node.publication_rates import PublicationCounter, RateWindows
 from zaqar_redis.realtime.node.queue_channels import (
     QueueChannelOptions,
     QueueChannels,
@@ -60,10 +64,11 @@ class StoreCheck(Protocol):
 class _LocalChannel:
     """A channel that this node is subscribed to, or is about to be."""
 
-    __slots__ = ("last_position", "subscribers")
+    __slots__ = ("last_position", "publications", "subscribers")
 
-    def __init__(self) -> None:
+    def __init__(self, windows: RateWindows) -> None:
         self.subscribers: set[ChannelSubscription] = set()
+        self.publications = PublicationCounter(windows)
         #: of the last publication received
         self.last_position = NO_POSITION
 
@@ -102,6 +107,7 @@ class Node:
         self.queues = queues
         self._queue_watches = QueueWatches(self, queues) if queues is not None else None
         self._channels: dict[str, _LocalChannel] = {}
+        self._rate_windows = RateWindows()
         #: asks the stores of the service; None: nobody does
         self.stores: StoreCheck | None = None
         self._positions = PositionChecker(self.subscribed, self.spawn)
@@ -157,6 +163,7 @@ class Node:
     async def _tick(self) -> None:
         while True:
             await LOAD.sleep(_TICK)
+            self._rate_windows.advance()
             now = time.time()
             for session in [each for each in self.sessions if each.next_tick_at <= now]:
                 try:
@@ -167,7 +174,9 @@ class Node:
     # Listening
 
     async def listen(self, key: str, project: str, subscription: ChannelSubscription) -> None:
-        channel = self._channels.setdefault(key, _LocalChannel())
+        channel = self._channels.get(key)
+        if channel is None:
+            channel = self._channels[key] = _LocalChannel(self._rate_windows)
         channel.subscribers.add(subscription)
         await self.engine.bus.subscribe(key)  # idempotent
         if self._queue_watches is not None and isinstance(
@@ -209,14 +218,21 @@ class Node:
             if channel.subscribers
         }
 
-    def subscribers(self, project: str) -> dict[str, int]:
-        """Returns the number of subscribers on this node, by channel of a project."""
+    def channels(self, project: str, pattern: str) -> Iterator[ChannelFigures]:
+        """Yields the channels of a project that have subscribers on this node.
+
+        *pattern*: a glob; empty: all.
+        """
         prefix = channel_key(project, "")
-        return {
-            key.removeprefix(prefix): count
-            for key, count in self.counts().items()
-            if key.startswith(prefix)
-        }
+        is_name = pattern and glob.escape(pattern) == pattern
+        keys: Iterable[str] = (prefix + pattern,) if is_name else self._channels
+        for key in keys:
+            channel = self._channels.get(key)
+            if channel is None or not channel.subscribers or not key.startswith(prefix):
+                continue
+            name = key.removeprefix(prefix)
+            if is_name or not pattern or fnmatchcase(name, pattern):
+                yield ChannelFigures(name, len(channel.subscribers), channel.publications.rate())
 
     # Events of the engine
 
@@ -230,9 +246,11 @@ class Node:
 
     def deliver(self, channel: str, publication: wire.Publication, epoch: str) -> None:
         """Delivers to all subscribers of the channel on this node."""
-        subscribers = tuple(self.subscribed(channel))
-        if not subscribers:
+        local = self._channels.get(channel)
+        if local is None or not local.subscribers:
             return
+        local.publications.add()
+        subscribers = tuple(local.subscribers)
         DELIVERIES.total += len(subscribers)
         encoded = EncodedPublication(subscribers[0].channel, publication)
         for subscription in subscribers:
