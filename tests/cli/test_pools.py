@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 
 import httpx
@@ -49,6 +50,13 @@ def test_invalid_pool_and_flavor_commands_change_nothing(
     usage = shell.run("pool", "create", "two", "--uri", stores[1], "--options", "{")
     assert usage.returncode == 2
     assert "not JSON" in usage.stderr
+
+
+def test_pool_whose_store_hangs_is_refused_with_the_reason(shell: CommandLine) -> None:
+    with servers.redis_server() as hanging:
+        hanging.signal(signal.SIGSTOP)
+        refused = shell.refused("pool", "create", "one", "--uri", hanging.uri)
+        assert f"cannot connect to {hanging.uri}: no answer within 2 s.\n" in refused
 
 
 def test_flavors_are_created_shown_updated_and_deleted(

@@ -155,7 +155,13 @@ class ApiClient:
                 headers={"Content-Type": media_type} if media_type else None,
             )
         except httpx.HTTPError as error:
-            why = f"{self._target} does not answer: {errors.reason(error)}"
+            is_late = isinstance(error, httpx.TimeoutException)
+            how = (
+                f" within {_REQUEST_TIMEOUT_SECONDS:g} s"
+                if is_late
+                else f": {errors.reason(error)}"
+            )
+            why = f"{self._target} does not answer{how}"
             advice = f"; {target.advice()}" if self._target.is_default else ""
             raise ServiceUnavailable(f"{why}{advice}") from error
         if answer.status_code in _UNAVAILABLE_STATUSES:
