@@ -139,6 +139,8 @@ class MoveResult(Record, frozen=True):
 
     moved: tuple[str, ...]
     left: tuple[str, ...]
+    #: how many of those that were left came from a queue that does not exist, by its name
+    missing_origins: dict[str, int] = {}
 
 
 class ClaimResult(Record, frozen=True):

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import time
 from collections import deque
 from collections.abc import Iterator
@@ -17,7 +16,15 @@ from cliff.lister import Lister
 from cliff.show import ShowOne
 
 from zaqar_redis.cli.api import PAGE_SIZE, ApiClient, CommandFailed, ServiceUnavailable
-from zaqar_redis.cli.base import Column, DestructiveCommand, Row, Table, bounded_int, table
+from zaqar_redis.cli.base import (
+    Column,
+    DestructiveCommand,
+    Row,
+    Table,
+    bounded_int,
+    print_warning,
+    table,
+)
 from zaqar_redis.cli.queues import QueueCommand
 
 Message = dict[str, Any]
@@ -233,7 +240,7 @@ class _Follower:
         """Drops the marker when it is of an earlier epoch: it would hide all messages."""
         newest = self._newest()
         if self._marker and newest and _epoch_prefix(newest) != _epoch_prefix(self._marker):
-            _print_notice("the queue was deleted and created again; from its start:")
+            print_warning("the queue was deleted and created again; from its start:")
             self._marker = None
 
     def _get(self, path: str, **query: object) -> Any:
@@ -245,7 +252,7 @@ class _Follower:
                 if not self._answered:
                     raise
                 if not notified:
-                    _print_notice(f"trying again: {error}")
+                    print_warning(f"trying again: {error}")
                 notified = True
                 self._api.sleep(error.seconds)
             else:
@@ -259,7 +266,3 @@ def _epoch_prefix(message: str) -> str:
     See "Ids are positions" in the API: no request checks the epoch of a marker.
     """
     return message[:18]
-
-
-def _print_notice(text: str) -> None:
-    print(f"zaqar-redis: {text}", file=sys.stderr, flush=True)
