@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import json
 import re
+import uuid
 from pathlib import Path
 
 import pytest
 
 from tests.support.command_line import CommandLine, running
+from tests.support.terminal import terminal
 
 
 def _post(shell: CommandLine, queue: str, *bodies: str) -> list[str]:
@@ -60,6 +62,28 @@ def test_peek_shows_messages_of_any_state(project_shell: CommandLine) -> None:
         "message", "peek", "q", "--contains", "late", "--state", "delayed"
     )
     assert [each["body"] for each in searched] == ["later"]
+
+
+def test_peek_on_a_narrow_terminal_fits(shared_target: list[str]) -> None:
+    target = [*shared_target, "--project", uuid.uuid4().hex]
+    shell = CommandLine(target)
+    _dead_letters(shell, 1, "a-queue-with-a-name-that-is-long")
+    [free] = _post(shell, "free", "x" * 300)
+    shell.done("claim", "create", "dead")
+    with terminal("message", "peek", "dead", *target, columns=100) as screen:
+        assert screen.process.wait(60) == 0
+        assert "-f json shows all" in screen.shown
+        table = [line for line in screen.lines if line[:1] in "+|"]
+        assert {len(line) for line in table} == {100}
+        assert len(table) == 5  # no row is wrapped
+        assert "| claimed |" in table[3]
+        assert "… | a-queue-with-a-name" in table[3]
+    shown = shell.done("message", "peek", "free", "--max-width", "100").splitlines()
+    assert {len(line) for line in shown} == {100}
+    assert re.search(rf'^\| {free} \| free .* \| "x+… \|$', shown[3])
+    assert "claim |" not in shown[1]  # a column without a value
+    assert shell.shown("message", "peek", "free")[0]["body"] == "x" * 300
+    assert "x" * 300 in shell.done("message", "peek", "free")  # no terminal
 
 
 def test_claims_are_listed_shown_and_renewed(project_shell: CommandLine) -> None:

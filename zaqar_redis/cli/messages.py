@@ -7,7 +7,7 @@ import argparse
 import json
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 from typing import Any
 from urllib.parse import quote
@@ -18,6 +18,7 @@ from cliff.show import ShowOne
 from zaqar_redis.cli.api import PAGE_SIZE, ApiClient, CommandFailed, ServiceUnavailable
 from zaqar_redis.cli.base import (
     Column,
+    Columns,
     DestructiveCommand,
     Row,
     Table,
@@ -25,10 +26,14 @@ from zaqar_redis.cli.base import (
     print_warning,
     table,
 )
+from zaqar_redis.cli.fitting import fit
 from zaqar_redis.cli.queues import QueueCommand
 
 Message = dict[str, Any]
 COLUMNS = ("id", "age", "ttl", Column("body", as_text=json.dumps))
+#: What gives way on a narrow terminal: texts, with how much is left of them, and columns.
+_SHORTENED = {"dead_letter_from": 16, "claim": 9, "body": 16}
+_OPTIONAL = ("ttl", "claims", "age", "until")
 
 
 def parse_body(text: str) -> Any:
@@ -37,6 +42,20 @@ def parse_body(text: str) -> Any:
         return json.loads(text)
     except ValueError:
         return text  # plain text is a body as well
+
+
+class MessageListCommand(QueueCommand, Lister):
+    """Base of the commands that list messages."""
+
+    def listed(
+        self, parsed: argparse.Namespace, columns: Columns, messages: Iterable[Message]
+    ) -> Table:
+        """Returns a row for each message; on a terminal, what fits."""
+        shown, left_out = fit(table(columns, messages, parsed), parsed, _SHORTENED, _OPTIONAL)
+        if left_out:
+            text = f"the terminal is too narrow for {', '.join(left_out)}; -f json shows all"
+            self.print_notice(text, verbosity=1)
+        return shown
 
 
 class PostMessage(QueueCommand, Lister):
@@ -61,7 +80,7 @@ class PostMessage(QueueCommand, Lister):
         return ("id",), [(href.rpartition("/")[2],) for href in posted["resources"]]
 
 
-class ListMessage(QueueCommand, Lister):
+class ListMessage(MessageListCommand):
     """List the messages of a queue, oldest first.
 
     Example: zaqar-redis message list orders --claimed --limit 100 -f json
@@ -85,7 +104,7 @@ class ListMessage(QueueCommand, Lister):
                 include_claimed=parsed_args.claimed,
                 include_delayed=parsed_args.delayed,
             )
-            return table(COLUMNS, islice(found, parsed_args.limit), parsed_args)
+            return self.listed(parsed_args, COLUMNS, islice(found, parsed_args.limit))
 
 
 class ShowMessage(QueueCommand, ShowOne):

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
-from cliff.lister import Lister
 from cliff.show import ShowOne
 from tqdm import tqdm
 
@@ -25,6 +24,7 @@ from zaqar_redis.cli.base import (
     resource_name,
     table,
 )
+from zaqar_redis.cli.messages import MessageListCommand
 from zaqar_redis.cli.queues import QueueCommand
 from zaqar_redis.rate_limiter import RateLimiter
 
@@ -40,11 +40,12 @@ _MOVED, _LEFT = "moved", "left"
 _LISTED_MAX = 10
 
 
-class PeekMessage(QueueCommand, Lister):
+class PeekMessage(MessageListCommand):
     """Look at messages in any state, and change nothing.
 
     Each with its state, how often it was claimed, by which claim it is held until when or until
-    when it is delayed, and the queue that a dead letter came from. Example:
+    when it is delayed, and the queue that a dead letter came from. A narrow
+    terminal shows the beginning of bodies, and not every column; -f json has all. Example:
 
         zaqar-redis message peek orders --state claimed --contains '"customer": 7' --limit 5
     """
@@ -72,7 +73,7 @@ class PeekMessage(QueueCommand, Lister):
                 state=parsed_args.state,
                 contains=parsed_args.contains,
             )
-            return table(_PEEKED, islice(found, parsed_args.limit), parsed_args)
+            return self.listed(parsed_args, _PEEKED, islice(found, parsed_args.limit))
 
 
 class MovingCommand(QueueCommand, ShowOne):
