@@ -82,7 +82,7 @@ export class Mover {
         .map((message) => message.id);
       if (ids.length) yield await server.move(this.name, { ids });
       marker = markerOf(links);
-      hasMore = marker && marker <= last;
+      hasMore = this.#isRunning && marker && marker <= last;
     }
   }
 
