@@ -15,7 +15,9 @@ from zaqar_redis.records import MoveLock
 
 def reason(error: BaseException) -> str:
     """Returns one line about an error: its text, or its class when it has none."""
-    return " ".join(str(error).split()) or type(error).__name__
+    if text := " ".join(str(error).split()):
+        return text
+    return "no answer in time" if isinstance(error, TimeoutError) else type(error).__name__
 
 
 class Problem(Exception):

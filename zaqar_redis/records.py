@@ -27,6 +27,8 @@ class Queue(Record, frozen=True):
     #: the metadata as stored, to recognise a change made meanwhile
     stored: bytes = b"{}"
     created: int = 0
+    #: the store that it is in, if that could not be read: then only its name is known
+    unavailable: str = ""
 
 
 class NewMessage(Record, frozen=True):
@@ -143,6 +145,8 @@ class MoveResult(Record, frozen=True):
 
     moved: tuple[str, ...]
     left: tuple[str, ...]
+    #: how many of those that were left came from a queue that does not exist, by its name
+    missing_origins: dict[str, int] = {}
 
 
 class ClaimResult(Record, frozen=True):
@@ -161,6 +165,13 @@ class Page(Record, Generic[Item], frozen=True):
     marker: str = ""
     #: milliseconds until a hidden message may become visible; None: none is hidden
     next_visible_ms: int | None = None
+
+
+class PartialPage(Page[Queue], frozen=True):
+    """Queues of a project, as far as its stores can be read."""
+
+    #: stores that could not be read: of their queues there is what the catalogue knows
+    unavailable: tuple[str, ...] = ()
 
 
 class MessageCounters(Record, frozen=True):

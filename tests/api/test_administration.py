@@ -127,10 +127,24 @@ def test_dead_letters_go_back_to_where_they_came_from(api: ZaqarTestClient) -> N
     assert (api.bodies("q"), api.bodies("dead")) == (["poison"], ["no dead letter"])
 
 
-def test_dead_letters_of_a_deleted_queue_are_left(api: ZaqarTestClient) -> None:
-    dead = _dead_letter(api)
-    api.request("DELETE", "/queues/q")
-    assert _move(api, "dead", limit=5).json() == {"moved": [], "left": [dead]}
+def test_dead_letters_of_a_deleted_queue_are_left_and_others_behind_them_moved(
+    api: ZaqarTestClient,
+) -> None:
+    api.create("dead")
+    for queue in ("gone", "stays"):
+        api.create(queue, _dead_letter_queue="dead", _max_claim_count=1)
+        api.send(queue, *(f"{queue} {number}" for number in range(3)))
+        claim, _ = api.hold(queue, 3)
+        api.release(queue, claim)
+        assert api.claim(queue).status_code == 204
+    ids = [each["id"] for each in _peek(api, "dead")]
+    api.request("DELETE", "/queues/gone")
+    left = {"left": ids[:3], "missing_origins": {"gone": 3}}
+    assert _move(api, "dead", limit=2).json() == {"moved": ids[3:5], **left}
+    assert _move(api, "dead", ids=[*ids[:3], ids[5]]).json() == {"moved": ids[5:], **left}
+    assert _move(api, "dead", limit=2).json() == {"moved": [], **left}
+    assert api.bodies("stays") == ["stays 0", "stays 1", "stays 2"]
+    assert api.bodies("dead") == ["gone 0", "gone 1", "gone 2"]
 
 
 @pytest.mark.parametrize(

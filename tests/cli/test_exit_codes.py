@@ -12,14 +12,14 @@ import pytest
 
 from tests.conventions.files import ROOT
 from tests.support.command_line import CommandLine
-from zaqar_redis.cli import doctor, main
+from zaqar_redis.cli import base, doctor, main
 
 
 def test_all_exit_codes_are_documented() -> None:
     section = (ROOT / "doc/operating.md").read_text().partition("## Exit codes")[2]
     documented = {int(code) for code in re.findall(r"^\| (\d+) \|", section, re.M)}
     ends = {main._INTERRUPTED, main._BROKEN_PIPE}
-    assert documented == {0, 1, 2, *doctor._CODES.values(), *ends}
+    assert documented == {0, 1, 2, *doctor._CODES.values(), base.INCOMPLETE, *ends}
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,16 @@
 
 from __future__ import annotations
 
+import json
+import re
+import uuid
 from pathlib import Path
 
 import pytest
 
 from tests.support.command_line import CommandLine, running
 from tests.support.stores import CLIENT
+from tests.support.terminal import terminal
 
 
 def _post(shell: CommandLine, queue: str, *bodies: str) -> list[str]:
@@ -19,16 +23,16 @@ def _bodies(shell: CommandLine, queue: str) -> list[object]:
     return [message["body"] for message in shell.shown("message", "list", queue)]
 
 
-def _dead_letters(shell: CommandLine, number: int) -> None:
-    """Makes dead letters of q, in "dead"."""
+def _dead_letters(shell: CommandLine, number: int, queue: str = "q") -> None:
+    """Makes dead letters of a queue, in "dead"."""
     shell.done("queue", "create", "dead")
     metadata = '{"_dead_letter_queue": "dead", "_max_claim_count": 1}'
-    shell.done("queue", "create", "q", "--metadata", metadata)
-    _post(shell, "q", *map(str, range(number)))
+    shell.done("queue", "create", queue, "--metadata", metadata)
+    _post(shell, queue, *map(str, range(number)))
     for _ in range((number + 19) // 20):
-        held = shell.shown("claim", "create", "q", "--limit", "20")
-        shell.done("claim", "release", "q", held[0]["claim"])
-        assert shell.shown("claim", "create", "q", "--limit", "20") == [] or number > 20
+        held = shell.shown("claim", "create", queue, "--limit", "20")
+        shell.done("claim", "release", queue, held[0]["claim"])
+        assert shell.shown("claim", "create", queue, "--limit", "20") == [] or number > 20
 
 
 def test_a_message_is_shown_and_deleted_by_its_id(project_shell: CommandLine) -> None:
@@ -60,6 +64,28 @@ def test_peek_shows_messages_of_any_state(project_shell: CommandLine) -> None:
         "message", "peek", "q", "--contains", "late", "--state", "delayed"
     )
     assert [each["body"] for each in searched] == ["later"]
+
+
+def test_peek_on_a_narrow_terminal_fits(shared_target: list[str]) -> None:
+    target = [*shared_target, "--project", uuid.uuid4().hex]
+    shell = CommandLine(target)
+    _dead_letters(shell, 1, "a-queue-with-a-name-that-is-long")
+    [free] = _post(shell, "free", "x" * 300)
+    shell.done("claim", "create", "dead")
+    with terminal("message", "peek", "dead", *target, columns=100) as screen:
+        assert screen.process.wait(60) == 0
+        assert "-f json shows all" in screen.shown
+        table = [line for line in screen.lines if line[:1] in "+|"]
+        assert {len(line) for line in table} == {100}
+        assert len(table) == 5  # no row is wrapped
+        assert "| claimed |" in table[3]
+        assert "… | a-queue-with-a-name" in table[3]
+    shown = shell.done("message", "peek", "free", "--max-width", "100").splitlines()
+    assert {len(line) for line in shown} == {100}
+    assert re.search(rf'^\| {free} \| free .* \| "x+… \|$', shown[3])
+    assert "claim |" not in shown[1]  # a column without a value
+    assert shell.shown("message", "peek", "free")[0]["body"] == "x" * 300
+    assert "x" * 300 in shell.done("message", "peek", "free")  # no terminal
 
 
 def test_claims_are_listed_shown_and_renewed(project_shell: CommandLine) -> None:
@@ -107,16 +133,35 @@ def test_dead_letters_are_sent_back_or_elsewhere(project_shell: CommandLine) -> 
     assert project_shell.shown("queue", "redrive", "dead", "--limit", "2") == {
         "moved": 2,
         "left": 0,
+        "missing_origins": {},
     }
     assert _bodies(project_shell, "q") == [0, 1]
-    assert project_shell.shown("queue", "redrive", "dead") == {"moved": 1, "left": 1}
+    again = project_shell.shown("queue", "redrive", "dead")
+    assert again == {"moved": 1, "left": 1, "missing_origins": {}}
     assert _bodies(project_shell, "dead") == ["no dead letter"]
     project_shell.done("queue", "create", "odd")
-    assert project_shell.shown("queue", "redrive", "dead", "--target", "odd") == {
-        "moved": 1,
-        "left": 0,
-    }
-    assert project_shell.shown("queue", "redrive", "missing") == {"moved": 0, "left": 0}
+    elsewhere = project_shell.shown("queue", "redrive", "dead", "--target", "odd")
+    assert (elsewhere["moved"], elsewhere["left"]) == (1, 0)
+    missing = project_shell.shown("queue", "redrive", "missing")
+    assert (missing["moved"], missing["left"]) == (0, 0)
+
+
+def test_dead_letters_of_deleted_queues_are_left_and_reported(project_shell: CommandLine) -> None:
+    for queue, number in (("old", 1), ("gone", 2), ("q", 3)):
+        _dead_letters(project_shell, number, queue)
+    for queue in ("old", "gone"):
+        project_shell.done("queue", "delete", queue, "--yes")
+    limited = project_shell.run("queue", "redrive", "dead", "--limit", "2", "-f", "json")
+    left = {"left": 3, "missing_origins": {"gone": 2, "old": 1}}
+    assert (limited.returncode, json.loads(limited.stdout)) == (5, {"moved": 2, **left})
+    redriven = project_shell.run("queue", "redrive", "dead")
+    assert redriven.returncode == 5
+    assert re.search(r"moved +\| 1 ", redriven.stdout)
+    assert "queues that do not exist: gone (2), old (1). Create these" in redriven.stderr
+    assert _bodies(project_shell, "q") == [0, 1, 2]
+    assert len(_bodies(project_shell, "dead")) == 3
+    project_shell.done("queue", "create", "odd")
+    assert project_shell.shown("queue", "redrive", "dead", "--target", "odd")["moved"] == 3
 
 
 def test_an_interrupted_redrive_goes_on_when_it_is_run_again(

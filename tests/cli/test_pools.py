@@ -3,13 +3,19 @@
 
 from __future__ import annotations
 
+import json
+import signal
 from collections.abc import Iterator
 
 import httpx
 import pytest
 
+from tests.cli.conftest import ADMIN
 from tests.support import servers
 from tests.support.command_line import CommandLine
+from tests.support.terminal import terminal
+
+CLIENT = "9d3f6c0e-8f0d-4c55-a2f3-6b3a0f4d6a10"
 
 
 @pytest.fixture
@@ -51,6 +57,13 @@ def test_invalid_pool_and_flavor_commands_change_nothing(
     assert "not JSON" in usage.stderr
 
 
+def test_pool_whose_store_hangs_is_refused_with_the_reason(shell: CommandLine) -> None:
+    with servers.redis_server() as hanging:
+        hanging.signal(signal.SIGSTOP)
+        refused = shell.refused("pool", "create", "one", "--uri", hanging.uri)
+        assert f"cannot connect to {hanging.uri}: no answer within 2 s.\n" in refused
+
+
 def test_flavors_are_created_shown_updated_and_deleted(
     shell: CommandLine, stores: list[str]
 ) -> None:
@@ -72,7 +85,7 @@ def test_drained_pool_has_no_queues(stores: list[str], project: str) -> None:
     with servers.redis_server() as server:
         shell = CommandLine(["--storage", server.uri])
         shell.done("pool", "create", "one", "--uri", stores[0])
-        headers = {"Client-ID": "9d3f6c0e-8f0d-4c55-a2f3-6b3a0f4d6a10", "X-Project-ID": project}
+        headers = {"Client-ID": CLIENT, "X-Project-ID": project}
         document = {"messages": [{"body": number} for number in range(5)]}
         with servers.service(server.uri) as service:
             for number in range(12):
@@ -121,6 +134,55 @@ def test_impossible_drain_reports_the_reason(shell: CommandLine, stores: list[st
     message = shell.refused("pool", "drain", "one")
     assert "default/orders: " in message
     assert '"fast" has no other pool' in message
+
+
+def test_queues_are_listed_and_watched_while_a_pool_is_away() -> None:
+    with (
+        servers.redis_server() as redis,
+        servers.redis_server() as lost,
+        servers.service(redis.uri, options=ADMIN) as service,
+    ):
+        shell = CommandLine(["--url", service.url])
+        shell.done("message", "post", "near", "1")
+        shell.done("pool", "create", "lost", "--uri", lost.uri)
+        shell.done("message", "post", "far", "1", "2")
+        assert shell.shown("queue", "list") == [{"name": "far"}, {"name": "near"}]
+        lost.signal(signal.SIGKILL)
+        for at in (shell, CommandLine(["--storage", redis.uri])):
+            listed = at.run("queue", "list", "--detailed", "-f", "json")
+            assert listed.returncode == 5
+            assert "store lost is away" in listed.stderr
+            far, near = json.loads(listed.stdout)
+            assert far == {"name": "far", "metadata": None, "unavailable": "lost"}
+            assert (near["name"], near["unavailable"]) == ("near", "")
+            assert near["metadata"]["_max_messages_post_size"]
+        _check_top(shell)
+        headers = {"Client-ID": CLIENT, "X-Project-ID": "default"}
+        with httpx.Client(headers=headers, verify=False) as client:
+            # Other clients must not take a queue for deleted.
+            assert client.get(f"{service.url}/v2/queues").status_code == 503
+            page = client.get(f"{service.url}/v2/queues?partial=true&limit=1").json()
+        far = {"name": "far", "href": "/v2/queues/far", "unavailable": "lost"}
+        assert (page["queues"], page["unavailable"]) == ([far], ["lost"])
+        assert page["links"][0]["href"].endswith("marker=far&limit=1&partial=true")
+        lost.start()
+        servers.wait_for(lambda: shell.run("queue", "list").returncode == 0, "the store")
+
+
+def _check_top(shell: CommandLine) -> None:
+    """Checks what it shows while the store of the queue "far" is away."""
+    shown = shell.run("top", "--once", "--interval", "1")
+    assert shown.returncode == 5
+    assert "store lost is away" in shown.stderr
+    title, _, *rows = shown.stdout.splitlines()
+    assert "2 queues (1 unknown), 1 messages" in title
+    assert [row.split()[0] for row in rows] == ["near", "far"]
+    assert rows[1].split()[1:] == ["?"] * 9
+    with terminal("top", "--name", "r", *shell.target_options) as screen:
+        screen.wait_for("far ? ? ? ?")
+        screen.wait_for("store lost is away")
+        screen.press("q")
+        assert screen.process.wait(30) == 0
 
 
 def test_drain_of_unreachable_pool_ends_with_the_reason(

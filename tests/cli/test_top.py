@@ -3,17 +3,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
-import os
-import pty
 import re
-import select
 import signal
-import struct
-import subprocess
-import sys
-import termios
 from collections.abc import Iterator
 
 import pytest
@@ -21,60 +12,7 @@ import pytest
 from tests.cli.conftest import ADMIN
 from tests.support import servers
 from tests.support.command_line import CommandLine
-
-
-class Terminal:
-    """A command in a pseudo terminal."""
-
-    def __init__(self, process: subprocess.Popen[bytes], terminal: int) -> None:
-        self.process = process
-        self._terminal = terminal
-        self._shown = b""
-
-    @property
-    def shown(self) -> str:
-        """What the command has written so far, without control sequences, and in one line."""
-        while select.select([self._terminal], [], [], 0)[0]:
-            try:
-                self._shown += os.read(self._terminal, 65536)
-            except OSError:  # it has ended
-                break
-        text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", " ", self._shown.decode(errors="replace"))
-        return " ".join(text.split())
-
-    def wait_for(self, text: str) -> None:
-        try:
-            servers.wait_for(lambda: text in self.shown, text)
-        except TimeoutError as late:
-            raise TimeoutError(f"{text}, but it shows: {self.shown[-2000:]}") from late
-
-    def press(self, key: str) -> None:
-        os.write(self._terminal, key.encode())
-
-    @property
-    def echoes(self) -> bool:
-        return bool(termios.tcgetattr(self._terminal)[3] & termios.ECHO)
-
-
-@contextlib.contextmanager
-def _terminal(*words: str) -> Iterator[Terminal]:
-    mine, its = pty.openpty()
-    fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 120, 0, 0))
-    process = subprocess.Popen(
-        [sys.executable, "-m", "zaqar_redis.cli.main", *words],
-        stdin=its,
-        stdout=its,
-        stderr=its,
-        env={name: os.environ[name] for name in ("HOME", "PATH")} | {"TERM": "xterm"},
-        start_new_session=True,
-    )
-    try:
-        yield Terminal(process, mine)
-    finally:
-        process.kill()
-        process.wait()
-        os.close(its)
-        os.close(mine)
+from tests.support.terminal import terminal
 
 
 def test_one_frame_shows_queues_by_what_is_asked_for(project_shell: CommandLine) -> None:
@@ -105,31 +43,31 @@ def test_live_view_shows_rates_and_outages_and_ends_by_a_key() -> None:
     with servers.redis_server() as server, servers.service(server.uri, options=ADMIN) as service:
         shell = CommandLine(["--url", service.url])
         shell.done("message", "post", "orders", "1")
-        with _terminal("top", "--url", service.url, "--interval", "1", "--stores") as terminal:
-            terminal.wait_for("orders")
-            terminal.wait_for("slowest operation")
-            assert not terminal.echoes
+        with terminal("top", "--url", service.url, "--interval", "1", "--stores") as screen:
+            screen.wait_for("orders")
+            screen.wait_for("slowest operation")
+            assert not screen.echoes
             shell.done("message", "post", "orders", *map(str, range(20)))
             servers.wait_for(
-                lambda: bool(re.search(r"orders +\d+ s +21 .* [1-9][0-9.]* ", terminal.shown)),
+                lambda: bool(re.search(r"orders +\d+ s +21 .* [1-9][0-9.]* ", screen.shown)),
                 "a rate",
             )
             server.stop()
-            terminal.wait_for("cannot be reached")
-            terminal.press("x")  # does nothing
-            terminal.press("q")
-            assert terminal.process.wait(30) == 0
-            assert terminal.echoes  # the terminal is as before
-            assert "Traceback" not in terminal.shown
+            screen.wait_for("cannot be reached")
+            screen.press("x")  # does nothing
+            screen.press("q")
+            assert screen.process.wait(30) == 0
+            assert screen.echoes  # the terminal is as before
+            assert "Traceback" not in screen.shown
 
 
 def test_interrupted_live_view_leaves_the_terminal_as_it_was(shared_target: list[str]) -> None:
-    with _terminal("top", *shared_target) as terminal:
-        terminal.wait_for("queues, ")
-        terminal.process.send_signal(signal.SIGINT)
-        assert terminal.process.wait(30) == 0
-        assert terminal.echoes
-        assert "Traceback" not in terminal.shown
+    with terminal("top", *shared_target) as screen:
+        screen.wait_for("queues, ")
+        screen.process.send_signal(signal.SIGINT)
+        assert screen.process.wait(30) == 0
+        assert screen.echoes
+        assert "Traceback" not in screen.shown
 
 
 @pytest.fixture

@@ -300,6 +300,31 @@ def test_the_queues_of_a_pool_come_in_pages(operator: ControlStoreHarness) -> No
     assert operator.run(operator.catalogue.count("a")) == 25
 
 
+def test_names_of_a_project_in_a_pool_come_in_pages_without_deleted_ones(
+    operator: ControlStoreHarness,
+) -> None:
+    operator.pool("a")
+    operator.pool("b")
+    names = [f"q{number:02}" for number in range(7)]
+    for name in names:
+        operator.assign(name, "a")
+    operator.assign("elsewhere", "b")
+    version = operator.run(operator.control.pools.list()).version
+    for project in (f"{P}-", f"{P}0", P[:-1], f"{P}/{P}"):  # entries beside those of P
+        operator.run(operator.catalogue.assign(project, "other", "a", version))
+    operator.run(operator.catalogue.deleted(P, "q01"))
+
+    def page(after: str, limit: int) -> tuple[list[str], str]:
+        found = operator.run(operator.catalogue.names(P, "a", after, limit))
+        return list(found.items), found.marker
+
+    assert page("", 3) == (["q00", "q02"], "q02")
+    assert page("q02", 3) == (names[3:6], "q05")
+    assert page("q05", 3) == (["q06"], "")
+    assert page("q03a", 100) == (names[4:], "")
+    assert page("q06", 1) == ([], "")
+
+
 def test_deleted_queue_keeps_its_catalogue_entry_for_a_while(operator: ControlStoreHarness) -> None:
     operator.pool("a")
     operator.assign("q", "a")

@@ -95,7 +95,7 @@ def test_rules_for_error_reasons_find_violations(source: str, found: int) -> Non
 @pytest.mark.parametrize(
     ("error", "reason"),
     [
-        (TimeoutError(), "TimeoutError"),
+        (TimeoutError(), "no answer in time"),
         (asyncio.CancelledError(), "CancelledError"),
         (ValueError("no\n  number "), "no number"),
         (errors.StoreTimeout("one"), errors.StoreTimeout("one").text),

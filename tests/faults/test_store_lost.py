@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 
 import httpx
+import pytest
 import uvloop
 
 from tests.faults import load
@@ -17,6 +18,9 @@ from tests.support import servers
 from zaqar_redis import errors
 from zaqar_redis.keyspace import client, keys
 from zaqar_redis.keyspace.batch import BatchSettings
+from zaqar_redis.pool_records import Pool
+from zaqar_redis.records import Queue
+from zaqar_redis.storage import pools
 from zaqar_redis.storage.redis import create
 
 
@@ -78,6 +82,48 @@ def test_requests_to_a_paused_store_fail_within_the_timeout(project: str) -> Non
 
         assert set(answers) == {(503, "1")}
         servers.wait_for(lambda: post()[0] == 201, "service to resume")
+
+
+def test_partial_listing_has_names_of_a_lost_pool_in_order(project: str) -> None:
+    async def scenario(default: servers.RedisServer, lost: servers.RedisServer) -> None:
+        driver = pools.create(default.uri, default.uri, {})
+        await driver.start()
+        listing = driver.queues.list_partially
+
+        async def names(limit: int, wanted: str = "") -> list[str]:
+            found: list[Queue] = []
+            after = ""
+            while True:
+                page = await listing(project, after, limit, lambda queue: wanted in queue.name)
+                assert page.unavailable == ("p1",)
+                if not page.items:
+                    assert {each.unavailable for each in found if "far" in each.name} <= {"p1"}
+                    assert {each.unavailable for each in found if "near" in each.name} <= {""}
+                    return [each.name for each in found]
+                found += page.items
+                after = page.marker
+
+        near = [f"{number:02}-near" for number in range(0, 30, 2)]
+        far = [f"{number:02}-far" for number in range(1, 30, 2)]
+        for name in near:
+            await driver.queues.create(project, name, {"colour": "blue"})
+        record = Pool(name="p1", uri=lost.uri, weight=100)
+        await driver.control.pools.put(record, canonical=lost.uri)
+        for name in far:
+            await driver.queues.create(project, name, {})
+        page = await listing(project, "", 100, None)
+        assert (len(page.items), page.unavailable) == (30, ())
+        lost.signal(signal.SIGKILL)
+        for limit in (1, 7, 100):
+            assert await names(limit) == sorted(near + far)
+        assert await names(3, "far") == far
+        assert await names(3, "near") == near
+        with pytest.raises(errors.StoreUnavailable):
+            await driver.queues.list(project, "", 100, None)
+        await driver.close()
+
+    with servers.redis_server() as default, servers.redis_server() as lost:
+        asyncio.run(scenario(default, lost))
 
 
 def test_flushed_scripts_and_data_are_no_errors(project: str) -> None:

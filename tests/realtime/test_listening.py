@@ -117,7 +117,7 @@ def test_unresponsive_pubsub_connection_is_replaced(
         with pytest.raises(errors.StoreUnavailable):
             await bus.subscribe("p/late")
         await bus.unsubscribe("p/late")
-        await until(lambda: "does not answer" in caplog.text, "it to be found")
+        await until(lambda: "no answer within" in caplog.text, "it to be found")
         redis.signal(signal.SIGCONT)
         await until(lambda: _gaps(backend) > before, "the connection to come back")
         await until(lambda: _listeners(redis) == 1, "the others to be closed")

@@ -153,7 +153,7 @@ def test_failed_connection_is_logged_with_its_reason(
                 await asyncio.to_thread(servers.wait_for, lambda: bool(caplog.messages), "a line")
 
     asyncio.run(scenario())
-    assert caplog.messages[0] == f"no connection to {server.uri}: TimeoutError"
+    assert caplog.messages[0] == f"no connection to {server.uri}: no answer within 0.5 s"
 
 
 def test_commands_to_a_hanging_store_time_out(server: servers.RedisServer) -> None:
@@ -165,6 +165,9 @@ def test_commands_to_a_hanging_store_time_out(server: servers.RedisServer) -> No
                 got = await _outcomes([client.command("ECHO", "a") for _ in range(20)])
                 assert got == [errors.StoreTimeout] * 20
                 assert time.monotonic() - start >= QUICK.timeout
+                with pytest.raises(errors.StoreUnavailable) as lost:
+                    await client.command("PING")
+                assert str(lost.value.__cause__) == "no answer within 0.5 s"
                 # From now on commands fail at once: there is no connection.
                 assert await _outcomes([client.command("PING")]) == [errors.StoreUnavailable]
             await _back(client)
@@ -239,6 +242,44 @@ def test_refusal_is_the_cause_of_its_translation(server: servers.RedisServer) ->
             with pytest.raises(keyspace.CommandRefused) as refused:
                 await client.command("GET")
             assert refused.value.__cause__ is None
+
+    asyncio.run(scenario())
+
+
+def test_repeated_refusals_of_a_kind_are_one_line_with_their_number(
+    server: servers.RedisServer, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.WARNING, "zaqar_redis.keyspace.refusals")
+    now = 1000.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    text = "the store s refuses: command not allowed when used memory > 'maxmemory'."
+
+    async def refuse(client: keyspace.AsyncClient, times: int) -> None:
+        for _ in range(times):
+            with pytest.raises(errors.StoreUnavailable):
+                await client.command("SET", "a", "b")
+
+    async def scenario() -> None:
+        nonlocal now
+        client = keyspace.client(server.uri, QUICK, "s")
+        await client.start()
+        with server.client() as admin:
+            admin.config_set("maxmemory", "1")
+        await refuse(client, 5)
+        assert caplog.messages == [text]
+        now += 29
+        await refuse(client, 2)
+        assert caplog.messages == [text]
+        now += 1
+        await refuse(client, 1)
+        assert caplog.messages == [text, f"{text} (6 more in the 30 s before)"]
+        with server.client() as admin:
+            admin.config_set("maxmemory", "0")
+            admin.execute_command("REPLICAOF", "127.0.0.1", "1")
+        await refuse(client, 1)  # another kind is logged at once
+        assert len(caplog.messages) == 3
+        assert "read only replica" in caplog.messages[2]
+        await client.close()
 
     asyncio.run(scenario())
 

@@ -79,7 +79,11 @@ class MoveIn(Struct, forbid_unknown_fields=True):
     ids: Annotated[list[str] | None, about("These, delayed or not.", **_IDS)] = None
     limit: Annotated[
         int | None,
-        about("The oldest free ones, at most.", minimum=1, maximum="limits.max_messages_per_page"),
+        about(
+            "The oldest free ones that can be moved, at most.",
+            minimum=1,
+            maximum="limits.max_messages_per_page",
+        ),
     ] = None
     copy: Annotated[bool, about("They stay where they are, too; claimed ones are copied.")] = False
 
@@ -90,3 +94,10 @@ class MovedOut(Document):
         list[str],
         about("Ids of those that were not: claimed or missing, or without a queue to go back to."),
     ]
+    missing_origins: Annotated[
+        dict[str, int] | UnsetType,
+        about(
+            "Of those that were left, how many came from a queue that does not exist, by its "
+            "name; absent if there are none."
+        ),
+    ] = UNSET

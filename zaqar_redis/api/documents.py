@@ -19,7 +19,7 @@ import msgspec
 from zaqar_redis import errors
 from zaqar_redis.api import schemas
 from zaqar_redis.api.schemas import LinkOut, MessageOut, PoolChangeIn, PoolIn, PostIn, PurgeIn
-from zaqar_redis.records import Claim, Message, NewMessage, Queue, Stats
+from zaqar_redis.records import Claim, Message, NewMessage, PartialPage, Stats
 
 T = TypeVar("T")
 
@@ -178,16 +178,23 @@ def _end(queue: str, end: Message) -> schemas.EndOut:
 
 
 def queue_page(
-    records: Sequence[Queue],
+    page: PartialPage,
     shown: Sequence[dict[str, Any]] | None,
     links: list[LinkOut],
     count: int | None,
+    *,
+    partial: bool,
 ) -> bytes:
-    items = [schemas.QueueOut(record.name, f"/v2/queues/{record.name}") for record in records]
+    """*shown*: the metadata of each queue."""
+    items = [schemas.QueueOut(record.name, f"/v2/queues/{record.name}") for record in page.items]
     if shown is not None:
         for item, attributes in zip(items, shown, strict=True):
             item.metadata = attributes
-    return encode(schemas.QueuePageOut(items, links, count or msgspec.UNSET))
+    for item, record in zip(items, page.items, strict=True):
+        if record.unavailable:
+            item.unavailable, item.metadata = record.unavailable, msgspec.UNSET
+    unavailable = list(page.unavailable) if partial else msgspec.UNSET
+    return encode(schemas.QueuePageOut(items, links, count or msgspec.UNSET, unavailable))
 
 
 def next_link(path: str, query: msgspec.Struct, marker: str) -> list[LinkOut]:

@@ -57,6 +57,13 @@ class DetailedPageQuery(PageQuery, frozen=True, kw_only=True):
 class QueueListQuery(DetailedPageQuery, frozen=True, kw_only=True):
     name: Annotated[str | None, about("Only queues whose name contains this.")] = None
     with_count: Annotated[bool | None, about("Say how many queues the project has.")] = None
+    partial: Annotated[
+        bool | None,
+        about(
+            "Also while stores of pools are unavailable: of queues in these the names, as far as "
+            "they are known. Else it is 503, as `with_count` is."
+        ),
+    ] = None
     filters: Annotated[
         dict[str, str],
         about(

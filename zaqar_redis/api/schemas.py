@@ -251,6 +251,9 @@ class QueueOut(Document):
     name: str
     href: Annotated[str, about(pattern="^/v2/queues/[^/]+$")]
     metadata: ShownMetadata | UnsetType = UNSET
+    unavailable: Annotated[
+        str | UnsetType, about("The store that it is in, which is unavailable; with `partial`.")
+    ] = UNSET
 
 
 Links = Annotated[list[LinkOut], about("To the next page; none on an empty one.", maxItems=1)]
@@ -261,6 +264,10 @@ class QueuePageOut(Document):
     links: Links
     count: Annotated[
         _PositiveCount | UnsetType, about("All of the project; absent if it has none.")
+    ] = UNSET
+    unavailable: Annotated[
+        list[str] | UnsetType,
+        about("With `partial`: stores that could not be read; there may be more queues in them."),
     ] = UNSET
 
 

@@ -163,7 +163,13 @@ class ApiClient:
                 headers={"Content-Type": media_type} if media_type else None,
             )
         except httpx.HTTPError as error:
-            why = f"{self._target} does not answer: {errors.reason(error)}"
+            is_late = isinstance(error, httpx.TimeoutException)
+            how = (
+                f" within {_REQUEST_TIMEOUT_SECONDS:g} s"
+                if is_late
+                else f": {errors.reason(error)}"
+            )
+            why = f"{self._target} does not answer{how}"
             advice = f"; {target.advice()}" if self._target.is_default else ""
             raise ServiceUnavailable(f"{why}{advice}") from error
         if answer.status_code in _UNAVAILABLE_STATUSES:
@@ -176,14 +182,32 @@ class ApiClient:
 
     def list_items(self, path: str, items: str, **query: object) -> Iterator[dict[str, Any]]:
         """Yields every item of a listing, page by page."""
+        for page in self._pages(path, items, **query):
+            yield from page[items]
+
+    def _pages(self, path: str, items: str, **query: object) -> Iterator[dict[str, Any]]:
         marker: str | None = None
         while True:
             page = self.request("GET", path, marker=marker, limit=PAGE_SIZE, **query)
-            yield from page[items]
+            yield page
             if len(page[items]) < PAGE_SIZE:
                 return
             last = page[items][-1]
             marker = last.get("id") or last.get("project") or last["name"]
+
+    def list_queues(self, unavailable: set[str], **query: object) -> Iterator[dict[str, Any]]:
+        """Yields the queues of the project, by name, as far as its stores can be read.
+
+        Adds stores that cannot to *unavailable*; a queue in one of these names it, too.
+        """
+        for page in self._pages("/queues", "queues", partial=True, **query):
+            if "unavailable" not in page:
+                raise CommandFailed(
+                    "the service does not list what is known while a store is away: it is older "
+                    "than this command"
+                )
+            unavailable.update(page["unavailable"])
+            yield from page["queues"]
 
     def list_linked(self, path: str, items: str, **query: object) -> Iterator[dict[str, Any]]:
         """Yields every item of a listing whose pages may be short: it ends without a link."""

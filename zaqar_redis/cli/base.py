@@ -29,8 +29,15 @@ Row = tuple[Any, ...]
 Table = tuple[Row, list[Row]]
 
 
+#: Exit code of a command that has done, or shown, a part of what was asked for.
+INCOMPLETE = 5
+
+
 class ShellCommand(Command):
     """Base of all commands; their descriptions are printed line by line."""
+
+    #: of a command that neither fails nor is interrupted
+    exit_code = 0
 
     def get_epilog(self) -> str:
         # cliff's reads the metadata of all installed packages, to tell which one has the command.
@@ -40,6 +47,9 @@ class ShellCommand(Command):
         parser = super().get_parser(prog_name)
         parser.formatter_class = argparse.RawDescriptionHelpFormatter
         return parser
+
+    def run(self, parsed_args: argparse.Namespace) -> int:
+        return int(super().run(parsed_args)) or self.exit_code
 
 
 class TargetCommand(ShellCommand):
@@ -96,7 +106,17 @@ class TargetCommand(ShellCommand):
     def print_notice(self, text: str, *, verbosity: int) -> None:
         """Prints a line to standard error; -q sets the verbosity to 0, -v to 2."""
         if self.app.options.verbose_level >= verbosity:
-            print(f"zaqar-redis: {text}", file=sys.stderr, flush=True)
+            print_warning(text)
+
+    def warn_incomplete(self, text: str) -> None:
+        """Says what was not done, or is not shown, and sets the exit code."""
+        print_warning(text)
+        self.exit_code = INCOMPLETE
+
+
+def print_warning(text: str) -> None:
+    """Prints a line to standard error."""
+    print(f"zaqar-redis: {text}", file=sys.stderr, flush=True)
 
 
 class ApiCommand(TargetCommand):

@@ -11,7 +11,7 @@ from cliff.lister import Lister
 from cliff.show import ShowOne
 
 from zaqar_redis.cli.base import Column, Row, Table, bounded_int, table
-from zaqar_redis.cli.messages import COLUMNS
+from zaqar_redis.cli.messages import COLUMNS, MessageListCommand
 from zaqar_redis.cli.queues import QueueCommand
 
 
@@ -27,7 +27,7 @@ class ClaimCommand(QueueCommand):
         return f"{self.path(parsed)}/claims/{quote(parsed.claim, safe='')}"
 
 
-class CreateClaim(QueueCommand, Lister):
+class CreateClaim(MessageListCommand):
     """Claim messages, so that no other client gets them meanwhile. Shows each with its claim.
 
     Example: zaqar-redis claim create orders --limit 5 --ttl 300
@@ -53,7 +53,7 @@ class CreateClaim(QueueCommand, Lister):
             message | {"claim": message["href"].rpartition("claim_id=")[2]}
             for message in (answer["messages"] if answer else ())
         ]
-        return table(("claim", *COLUMNS), claimed, parsed_args)
+        return self.listed(parsed_args, ("claim", *COLUMNS), claimed)
 
 
 class ListClaim(QueueCommand, Lister):

@@ -53,16 +53,12 @@ class Doctor(TargetCommand, Lister):
         zaqar-redis doctor --config-file /etc/zaqar_redis/zaqar_redis.conf
     """
 
-    def run(self, parsed_args: argparse.Namespace) -> int:
-        self._code = 0
-        return super().run(parsed_args) or self._code
-
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
         quiet_logging(channels=True)  # the findings say what is unreachable
         conf = configuration.read([], parsed_args.config_file)
         found = sort_alarms([*_configuration(conf), *self._stores(conf)])
         if found:
-            self._code = _CODES[found[0].severity]
+            self.exit_code = _CODES[found[0].severity]
         return ("severity", "where", "what", "remedy"), [_row(each) for each in found]
 
     def _stores(self, conf: cfg.ConfigOpts) -> Iterator[Alarm]:

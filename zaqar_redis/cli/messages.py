@@ -5,10 +5,9 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 from typing import Any
 from urllib.parse import quote
@@ -17,11 +16,24 @@ from cliff.lister import Lister
 from cliff.show import ShowOne
 
 from zaqar_redis.cli.api import PAGE_SIZE, ApiClient, CommandFailed, ServiceUnavailable
-from zaqar_redis.cli.base import Column, DestructiveCommand, Row, Table, bounded_int, table
+from zaqar_redis.cli.base import (
+    Column,
+    Columns,
+    DestructiveCommand,
+    Row,
+    Table,
+    bounded_int,
+    print_warning,
+    table,
+)
+from zaqar_redis.cli.fitting import fit
 from zaqar_redis.cli.queues import QueueCommand
 
 Message = dict[str, Any]
 COLUMNS = ("id", "age", "ttl", Column("body", as_text=json.dumps))
+#: What gives way on a narrow terminal: texts, with how much is left of them, and columns.
+_SHORTENED = {"dead_letter_from": 16, "claim": 9, "body": 16}
+_OPTIONAL = ("claim_client_id", "ttl", "claims", "age", "until")
 
 
 def parse_body(text: str) -> Any:
@@ -30,6 +42,20 @@ def parse_body(text: str) -> Any:
         return json.loads(text)
     except ValueError:
         return text  # plain text is a body as well
+
+
+class MessageListCommand(QueueCommand, Lister):
+    """Base of the commands that list messages."""
+
+    def listed(
+        self, parsed: argparse.Namespace, columns: Columns, messages: Iterable[Message]
+    ) -> Table:
+        """Returns a row for each message; on a terminal, what fits."""
+        shown, left_out = fit(table(columns, messages, parsed), parsed, _SHORTENED, _OPTIONAL)
+        if left_out:
+            text = f"the terminal is too narrow for {', '.join(left_out)}; -f json shows all"
+            self.print_notice(text, verbosity=1)
+        return shown
 
 
 class PostMessage(QueueCommand, Lister):
@@ -54,7 +80,7 @@ class PostMessage(QueueCommand, Lister):
         return ("id",), [(href.rpartition("/")[2],) for href in posted["resources"]]
 
 
-class ListMessage(QueueCommand, Lister):
+class ListMessage(MessageListCommand):
     """List the messages of a queue, oldest first.
 
     Example: zaqar-redis message list orders --claimed --limit 100 -f json
@@ -78,7 +104,7 @@ class ListMessage(QueueCommand, Lister):
                 include_claimed=parsed_args.claimed,
                 include_delayed=parsed_args.delayed,
             )
-            return table(COLUMNS, islice(found, parsed_args.limit), parsed_args)
+            return self.listed(parsed_args, COLUMNS, islice(found, parsed_args.limit))
 
 
 class ShowMessage(QueueCommand, ShowOne):
@@ -233,7 +259,7 @@ class _Follower:
         """Drops the marker when it is of an earlier epoch: it would hide all messages."""
         newest = self._newest()
         if self._marker and newest and _epoch_prefix(newest) != _epoch_prefix(self._marker):
-            _print_notice("the queue was deleted and created again; from its start:")
+            print_warning("the queue was deleted and created again; from its start:")
             self._marker = None
 
     def _get(self, path: str, **query: object) -> Any:
@@ -245,7 +271,7 @@ class _Follower:
                 if not self._answered:
                     raise
                 if not notified:
-                    _print_notice(f"trying again: {error}")
+                    print_warning(f"trying again: {error}")
                 notified = True
                 self._api.sleep(error.seconds)
             else:
@@ -259,7 +285,3 @@ def _epoch_prefix(message: str) -> str:
     See "Ids are positions" in the API: no request checks the epoch of a marker.
     """
     return message[:18]
-
-
-def _print_notice(text: str) -> None:
-    print(f"zaqar-redis: {text}", file=sys.stderr, flush=True)

@@ -7,16 +7,24 @@ import argparse
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
-from cliff.lister import Lister
 from cliff.show import ShowOne
 from tqdm import tqdm
 
 from zaqar_redis.cli.api import PAGE_SIZE, ApiClient
-from zaqar_redis.cli.base import Column, Row, Table, bounded_int, resource_name, table
+from zaqar_redis.cli.base import (
+    Column,
+    Row,
+    Table,
+    bounded_int,
+    print_warning,
+    resource_name,
+    table,
+)
+from zaqar_redis.cli.messages import MessageListCommand
 from zaqar_redis.cli.queues import QueueCommand
 from zaqar_redis.rate_limiter import RateLimiter
 
@@ -28,13 +36,16 @@ _PEEKED = (
     Column("body", as_text=json.dumps),
 )
 _MOVED, _LEFT = "moved", "left"
+#: Queues that a line names.
+_LISTED_MAX = 10
 
 
-class PeekMessage(QueueCommand, Lister):
+class PeekMessage(MessageListCommand):
     """Look at messages in any state, and change nothing.
 
     Each with its state, how often it was claimed, by which claim of which client it is held until
-    when or until when it is delayed, and the queue that a dead letter came from. Example:
+    when or until when it is delayed, and the queue that a dead letter came from. A narrow
+    terminal shows the beginning of bodies, and not every column; -f json has all. Example:
 
         zaqar-redis message peek orders --state claimed --contains '"customer": 7' --limit 5
     """
@@ -62,7 +73,7 @@ class PeekMessage(QueueCommand, Lister):
                 state=parsed_args.state,
                 contains=parsed_args.contains,
             )
-            return table(_PEEKED, islice(found, parsed_args.limit), parsed_args)
+            return self.listed(parsed_args, _PEEKED, islice(found, parsed_args.limit))
 
 
 class MovingCommand(QueueCommand, ShowOne):
@@ -76,7 +87,7 @@ class MovingCommand(QueueCommand, ShowOne):
             "--contains", metavar="TEXT", help="only those whose body, as JSON, has this text"
         )
         parser.add_argument(
-            "--limit", type=bounded_int(1, 10**9), metavar="N", help="the oldest N of them (all)"
+            "--limit", type=bounded_int(1, 10**9), metavar="N", help="N at most, the oldest (all)"
         )
         parser.add_argument(
             "--rate", type=_rate, metavar="N", help="so many messages a second at most (no limit)"
@@ -112,15 +123,14 @@ class MovingCommand(QueueCommand, ShowOne):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, Row]:
         self.counts = Counter({_MOVED: 0, _LEFT: 0})
+        self.missing_origins: Counter[str] = Counter()
         try:
             with self.open_api(parsed_args) as api:
-                ids = islice(self.ids(api, parsed_args), parsed_args.limit)
-                self._move(api, parsed_args, ids)
+                self._move(api, parsed_args, self.ids(api, parsed_args))
         except BaseException:  # Ctrl-C too: what is done is done, and the rest can be done later
-            print(
-                f"zaqar-redis: {self._summary()} before it ended. Run the same command again to "
-                "go on: none is moved twice; those of the last request may be held for a minute.",
-                file=sys.stderr,
+            print_warning(
+                f"{self._summary()} before it ended. Run the same command again to go on: none is "
+                "moved twice; those of the last request may be held for a minute."
             )
             raise
         return tuple(self.counts), tuple(self.counts.values())
@@ -134,16 +144,18 @@ class MovingCommand(QueueCommand, ShowOne):
         document: dict[str, Any] = {"queue": self.target_of(parsed), "copy": self.copies}
         # A second's worth at most, so that a low rate is not bursty.
         size = min(PAGE_SIZE, max(1, int(parsed.rate or PAGE_SIZE)))
+        most = parsed.limit or sys.maxsize
         doing = "copying" if self.copies else "moving"
         with tqdm(unit=" messages", desc=doing, total=self._total(api, parsed)) as progress:
             ids = iter(ids)
-            while chunk := list(islice(ids, size)):
+            while chunk := list(islice(ids, min(size, most - self.counts[_MOVED]))):
                 pace.wait()
                 answer = api.request("POST", f"{self.path(parsed)}/move", document | {"ids": chunk})
                 pace.advance(len(chunk))
                 self.counts[_MOVED] += len(answer["moved"])
                 self.counts[_LEFT] += len(answer["left"])
-                progress.update(len(chunk))
+                self.missing_origins.update(answer.get("missing_origins", {}))
+                progress.update(len(answer["moved"]))
 
     def _total(self, api: ApiClient, parsed: argparse.Namespace) -> int | None:
         """Returns how many there are to move; None: that is not known before."""
@@ -193,9 +205,10 @@ class CopyMessage(MoveMessage):
 class RedriveQueue(MovingCommand):
     """Send dead letters back to the queues that they came from, or to another one.
 
-    Claimed ones are left, and so are messages that are no dead letters and those whose queue does
-    not exist any more. None is lost or sent twice, however the command ends; run it again to go
-    on. Dead letters that arrive meanwhile are left for the next run. Example:
+    Claimed ones are left, and so are messages that are no dead letters. Those whose queue does not
+    exist any more are left, too: the command goes on with the others, lists these queues, and
+    exits with 5; --target takes all. None is lost or sent twice, however the command ends; run it
+    again to go on. Dead letters that arrive meanwhile are left for the next run. Example:
 
         zaqar-redis queue redrive orders-dead --rate 100
     """
@@ -206,6 +219,25 @@ class RedriveQueue(MovingCommand):
             "--target", type=resource_name, metavar="QUEUE", help="where to (where they came from)"
         )
         return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, Row]:
+        names, values = super().take_action(parsed_args)
+        found = dict(self.missing_origins.most_common())
+        if found:
+            self.warn_incomplete(
+                f"left dead letters of queues that do not exist: {_listed(found)}. Create these "
+                "queues and run the command again, or send all to another queue by --target."
+            )
+        as_text = Column("missing_origins", as_text=_listed)
+        more, [value] = table((as_text,), [{"missing_origins": found}], parsed_args)
+        return (*names, *more), (*values, *value)
+
+
+def _listed(numbers: Mapping[str, int]) -> str:
+    """Returns queues with their numbers of messages, the first ones by name."""
+    shown = [f"{queue} ({number})" for queue, number in islice(numbers.items(), _LISTED_MAX)]
+    more = len(numbers) - len(shown)
+    return ", ".join(shown) + (f" and {more} more queues" if more else "")
 
 
 def _rate(text: str) -> float:

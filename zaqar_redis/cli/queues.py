@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from collections.abc import Collection
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -43,7 +44,10 @@ class QueueCommand(NamedResourceCommand):
 class ListQueue(ListResource):
     """List the queues of a project, by name.
 
-    Example: zaqar-redis queue list --project shop -f csv
+    While a store is away, its queues are listed with its name, as far as their names are known, and
+    the command exits with 5. Example:
+
+        zaqar-redis queue list --project shop -f csv
     """
 
     noun = "queue"
@@ -57,8 +61,22 @@ class ListQueue(ListResource):
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
         detailed = parsed_args.detailed
         metadata = (Column("metadata", as_text=json.dumps),) if detailed else ()
-        shown = ("name", *metadata)
-        return self.listed(parsed_args, shown, name=parsed_args.name, detailed=detailed)
+        unavailable: set[str] = set()
+        with self.open_api(parsed_args) as api:
+            query = {"name": parsed_args.name, "detailed": detailed}
+            found = list(api.list_queues(unavailable, **query))
+        if not unavailable:
+            return table(("name", *metadata), found, parsed_args)
+        self.warn_incomplete(stores_away(unavailable))
+        marked = ({"unavailable": "", **queue} for queue in found)
+        return table(("name", *metadata, "unavailable"), marked, parsed_args)
+
+
+def stores_away(names: Collection[str]) -> str:
+    """Returns what commands say while stores cannot be read."""
+    listed = ", ".join(sorted(names))
+    stores = f"store {listed} is" if len(names) == 1 else f"stores {listed} are"
+    return f"{stores} away: there may be more queues than those that are listed"
 
 
 class CreateQueue(QueueCommand):

@@ -11,7 +11,7 @@ import sys
 import termios
 import time
 import tty
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -23,6 +23,7 @@ from rich.text import Text
 
 from zaqar_redis.cli.api import ApiClient, CommandFailed, ServiceUnavailable, counter_rates
 from zaqar_redis.cli.base import ApiCommand, bounded_int
+from zaqar_redis.cli.queues import stores_away
 
 #: Queues that are read for a frame: half a second of requests.
 _QUEUES_MAX = 500
@@ -49,6 +50,10 @@ class _Sample:
 
     at: float
     stats: Mapping[str, Any]
+    #: queues that cannot be read now
+    unknown: Sequence[str]
+    #: stores that cannot be read now
+    unavailable: Collection[str]
     #: there are more queues than were read
     more: bool
 
@@ -70,12 +75,12 @@ class _View:
             parts.append(Text(self.title, style="bold"))
         else:
             rows = sorted(self._rows(before, now), key=self._order)
-            known = f"the first {len(rows)}" if now.more else f"{len(rows)}"
-            total = sum(row["total"] for row in rows)
-            parts.append(
-                Text(f"{self.title}   {known} queues, {total} messages", style="bold", no_wrap=True)
-            )
-            parts.append(_table(rows[: self.rows]))
+            shown = f"the first {len(rows)}" if now.more else f"{len(rows)}"
+            unknown = f" ({len(now.unknown)} unknown)" if now.unknown else ""
+            total = sum(row["total"] or 0 for row in rows)
+            title = f"{self.title}   {shown} queues{unknown}, {total} messages"
+            parts.append(Text(title, style="bold", no_wrap=True))
+            parts.append(_table(rows[: self.rows], {*now.unknown}))
         if self.stores:
             parts.append(_stores_table(self.stores))
         if self.problem:
@@ -94,14 +99,17 @@ class _View:
             row |= {name: counts[name] for name in _COUNTS}
             row |= {heading: rates.get(name) for name, heading in _RATES.items()}
             yield row
+        nothing = dict.fromkeys(("oldest", *_COUNTS, *_RATES.values()))
+        yield from ({"queue": queue, **nothing} for queue in now.unknown)
 
 
 class Top(ApiCommand):
     """Watch queues: messages by state, age of the oldest, and rates, the busiest first.
 
     The rates are true, however fast messages pass: the store counts. q or Ctrl-C ends it; --once
-    prints one frame, for scripts. --stores also tries each store now and then, and shows the
-    slowest first; the service must be in admin mode. Example:
+    prints one frame, for scripts. While a store is away, its queues are shown with "?", as far as
+    their names are known; --once then exits with 5. --stores also tries each store now and then,
+    and shows the slowest first; the service must be in admin mode. Example:
 
         zaqar-redis top --sort oldest --interval 5
     """
@@ -143,6 +151,8 @@ class Top(ApiCommand):
         # Of a width that scripts can rely on, unless there is a terminal.
         width = None if self.app.stdout.isatty() else 160
         Console(file=self.app.stdout, width=width).print(view.frame(before, now))
+        if now.unavailable:
+            self.warn_incomplete(stores_away(now.unavailable))
 
     def _live(self, api: ApiClient, parsed: argparse.Namespace, view: _View) -> None:
         if not (sys.stdin.isatty() and sys.stdout.isatty()):
@@ -160,7 +170,7 @@ class Top(ApiCommand):
                     if parsed.stores and time.monotonic() - stores_at >= _STORES_INTERVAL:
                         stores_at = time.monotonic()
                         view.stores = _try_stores(api)
-                    view.problem = ""
+                    view.problem = stores_away(now.unavailable) if now.unavailable else ""
                 except ServiceUnavailable as error:
                     view.problem = str(error)  # it may come back
                 view.rows = max(1, os.get_terminal_size().lines - _OTHER_LINES - len(view.stores))
@@ -188,10 +198,16 @@ def _keys() -> Iterator[Any]:
 
 def _sample(api: ApiClient, name: str | None) -> _Sample:
     """Raises CommandFailed, ServiceUnavailable."""
-    listed = api.list_items("/queues", "queues", name=name)
-    names = [queue["name"] for queue in islice(listed, _QUEUES_MAX + 1)]
-    stats = {queue: api.queue_stats(queue) for queue in names[:_QUEUES_MAX]}
-    return _Sample(time.monotonic(), stats, more=len(names) > _QUEUES_MAX)
+    unavailable: set[str] = set()
+    listed = list(islice(api.list_queues(unavailable, name=name), _QUEUES_MAX + 1))
+    stats: dict[str, Any] = {}
+    unknown = []
+    for queue in listed[:_QUEUES_MAX]:
+        if "unavailable" in queue:
+            unknown.append(queue["name"])
+        else:
+            stats[queue["name"]] = api.queue_stats(queue["name"])
+    return _Sample(time.monotonic(), stats, unknown, unavailable, len(listed) > _QUEUES_MAX)
 
 
 def _try_stores(api: ApiClient) -> dict[str, float | None]:
@@ -213,12 +229,15 @@ def _slowest(check: Mapping[str, Any]) -> float | None:
     return float(max(each["seconds"] for each in operations))
 
 
-def _table(rows: list[dict[str, Any]]) -> Table:
+def _table(rows: list[dict[str, Any]], unknown: Collection[str]) -> Table:
     table = Table(box=None, pad_edge=False)
     table.add_column("queue", no_wrap=True, overflow="ellipsis", min_width=10)
     for name in ("oldest", *_COUNTS, *_RATES.values()):
         table.add_column(name, justify="right", no_wrap=True)
     for row in rows:
+        if row["queue"] in unknown:
+            table.add_row(row["queue"], *["?"] * (len(table.columns) - 1), style="dim")
+            continue
         rates = (row[heading] for heading in _RATES.values())
         table.add_row(
             row["queue"],

@@ -10,7 +10,6 @@ the background (`connection`): the process never hangs on a store that is unavai
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import random
 from collections import deque
@@ -25,7 +24,7 @@ from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import NoScriptError, RedisError
 
 from zaqar_redis import errors
-from zaqar_redis.keyspace.connection import ConnectionKeeper, Parts
+from zaqar_redis.keyspace.connection import ConnectionKeeper, Parts, answer_within
 from zaqar_redis.keyspace.script import Call, RedisCommand
 from zaqar_redis.metrics import definitions as metrics
 from zaqar_redis.metrics import sampling
@@ -146,9 +145,11 @@ class CommandBatcher:
                 lambda: len(self._unsent) + len(self._sent), self._store
             ),
         ]
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._settings.connect_timeout):
+        try:
+            async with answer_within(self._settings.connect_timeout):
                 await self._connected.wait()
+        except TimeoutError as late:
+            self._keeper.error = self._keeper.error or late
 
     async def close(self) -> None:
         for end in self._ends:
@@ -196,7 +197,7 @@ class CommandBatcher:
         if self._keeper.error is not None:  # None: it is being closed
             metrics.STORE_LOST.add(self._store)
         self._connected.clear()
-        self._fail(errors.StoreUnavailable)
+        self._fail(errors.StoreUnavailable, self._keeper.error)
 
     async def _write(self, connection: AbstractConnection) -> None:
         while True:
@@ -283,14 +284,17 @@ class CommandBatcher:
             await asyncio.sleep(self._settings.timeout / 8)
             for queue in (self._sent, self._unsent):
                 if queue and queue[0].deadline < loop.time():
-                    self._fail(errors.StoreTimeout)
-                    raise errors.StoreTimeout(self._store)
+                    late = TimeoutError(f"no answer within {self._settings.timeout:g} s")
+                    self._fail(errors.StoreTimeout, late)
+                    raise late
 
-    def _fail(self, error: type[errors.StoreUnavailable]) -> None:
+    def _fail(self, kind: type[errors.StoreUnavailable], cause: Exception | None = None) -> None:
         for queue in (self._sent, self._unsent):
             for pending in queue:
                 if not pending.answer.done():
-                    pending.answer.set_exception(error(self._store))
+                    error = kind(self._store)
+                    error.__cause__ = cause
+                    pending.answer.set_exception(error)
                     # Some callers have gone: mark the exception as retrieved.
                     pending.answer.exception()
             queue.clear()

@@ -13,7 +13,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import re
 from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -37,11 +36,10 @@ from redis.retry import Retry
 from zaqar_redis import errors
 from zaqar_redis.keyspace import uris
 from zaqar_redis.keyspace.batch import BatchSettings, CommandBatcher
+from zaqar_redis.keyspace.refusals import RefusalLog
 from zaqar_redis.keyspace.script import Call, RedisCommand
 from zaqar_redis.keyspace.uris import redact_password
 from zaqar_redis.records import MoveLock
-
-LOG = logging.getLogger(__name__)
 
 #: Refusals of a store that will be repeated: e.g. its user has no permission.
 CommandRefused = ResponseError
@@ -54,6 +52,8 @@ _TRANSIENT = re.compile(
     r"max number of clients|loading the dataset|read only replica|out of memory|"
     r"command not allowed when"
 )
+#: of this process
+_REFUSALS = RefusalLog()
 
 
 class AsyncClient(Protocol):
@@ -312,13 +312,8 @@ def _translate_error(error: Exception, store: str) -> Exception:
     text = str(error)
     if text.startswith(_MOVE_LOCKED):
         return errors.MoveLocked(MoveLock.parse(text.removeprefix(_MOVE_LOCKED)))
-    if _TRANSIENT.search(text):
-        LOG.warning(
-            "the store %s refuses: %s",
-            store,
-            errors.reason(error),
-            extra={"action": "store_refused", "store": store},
-        )
+    if refusal := _TRANSIENT.search(text):
+        _REFUSALS.note(store, refusal[0], error)
         return errors.StoreUnavailable(store)
     return error
 

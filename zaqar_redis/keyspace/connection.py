@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import logging
 import random
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from typing import Any
 
 from redis.asyncio.connection import AbstractConnection
@@ -18,6 +18,18 @@ from zaqar_redis import errors
 LOG = logging.getLogger(__name__)
 
 Parts = Sequence[Coroutine[Any, Any, None]]
+
+
+@contextlib.asynccontextmanager
+async def answer_within(seconds: float) -> AsyncIterator[None]:
+    """Raises TimeoutError, with a text for operators, when the block takes longer."""
+    try:
+        async with asyncio.timeout(seconds) as limit:
+            yield
+    except TimeoutError as error:
+        if limit.expired():
+            raise TimeoutError(f"no answer within {seconds:g} s") from error
+        raise
 
 
 class ConnectionKeeper:
@@ -75,7 +87,7 @@ class ConnectionKeeper:
             connection = self._connect()
             closing = False
             try:
-                async with asyncio.timeout(self._timeout):
+                async with answer_within(self._timeout):
                     await connection.connect()
                 await _run_until_one_ends(self._serve(connection))
             except asyncio.CancelledError:

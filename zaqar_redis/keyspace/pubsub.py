@@ -16,7 +16,7 @@ from redis.exceptions import RedisError
 
 from zaqar_redis import errors
 from zaqar_redis.keyspace.client import AsyncClient
-from zaqar_redis.keyspace.connection import ConnectionKeeper, Parts
+from zaqar_redis.keyspace.connection import ConnectionKeeper, Parts, answer_within
 
 #: Seconds to wait for a connection, and for the confirmation of a subscription.
 _CONFIRM_TIMEOUT_SECONDS = 4.0
@@ -144,7 +144,7 @@ class PubSubListener:
                 await _write(connection, "PING")
                 await asyncio.sleep(_PONG_TIMEOUT_SECONDS)
                 if self._idle:
-                    raise TimeoutError("Redis does not answer")
+                    raise TimeoutError(f"no answer within {_PONG_TIMEOUT_SECONDS:g} s")
 
     async def _read(self, connection: AbstractConnection) -> None:
         while True:
@@ -168,5 +168,5 @@ class PubSubListener:
 
 async def _write(connection: AbstractConnection, *command: Any) -> None:
     """Raises TimeoutError when Redis reads nothing any more."""
-    async with asyncio.timeout(_CONFIRM_TIMEOUT_SECONDS):
+    async with answer_within(_CONFIRM_TIMEOUT_SECONDS):
         await connection.send_command(*command, check_health=False)

@@ -3,13 +3,23 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 import msgspec
 
 from zaqar_redis import errors, rules
 from zaqar_redis.keyspace.script import ComposedVerbs, Steps, verb
-from zaqar_redis.records import ClaimSummary, MoveResult, Page, PeekedMessage, PeekPage
+from zaqar_redis.records import (
+    ClaimSummary,
+    Message,
+    MoveResult,
+    Page,
+    PeekedMessage,
+    PeekPage,
+    Queue,
+)
 from zaqar_redis.service.messages import MessageService
 from zaqar_redis.service.quota_enforcer import QuotaEnforcer
 from zaqar_redis.storage.administration import Administration
@@ -20,6 +30,22 @@ STATES = ("free", "claimed", "delayed", "expired")
 _SEARCHED = 1000
 #: Calls of the store by one request, each of which looks at some hundred messages.
 _CALLS = 50
+#: Dead letters that are looked at together, to see which can go back.
+_PAGE = 100
+
+
+@dataclass
+class _Chosen:
+    """What a request moves, and what it leaves."""
+
+    by_target: dict[str, list[str]] = field(default_factory=dict)
+    #: of messages in `by_target`
+    number: int = 0
+    #: whether there is a queue, by its name
+    exists: dict[str, bool] = field(default_factory=dict)
+    left: list[str] = field(default_factory=list)
+    #: how many of these came from a queue that does not exist, by its name
+    missing_origins: Counter[str] = field(default_factory=Counter)
 
 
 class AdministrationService(ComposedVerbs):
@@ -117,33 +143,31 @@ class AdministrationService(ComposedVerbs):
     ) -> Steps[MoveResult]:
         """Moves messages to *target*; None: each to the queue that it came from as a dead letter.
 
-        Either those of *ids*, or the oldest free ones, at most *limit*.  Raises NotFound when
-        there is no such target, and QuotaExceeded for copies.
+        Either those of *ids*, or the oldest free ones, at most *limit*.  Messages that have no
+        queue to go back to are left, and do not count for the limit.  Raises NotFound when there
+        is no such target, and QuotaExceeded for copies.
         """
         self._check(queue, target, ids, limit, copy)
-        by_target: dict[str, list[str]] = {}
-        asked: Sequence[str] = ids or ()
-        if target is not None and ids is not None:
-            by_target[target] = list(ids)
+        chosen = _Chosen()
+        if target is None:
+            yield from self._choose_dead_letters(project, queue, ids, limit, chosen)
+        elif (yield self._driver.queues.get(project, target)) is None:
+            raise errors.NotFound(why=f"Queue {target} does not exist. Create it first.")
         else:
-            found = yield from self._chosen(project, queue, ids, limit, has_origin=target is None)
-            asked = ids or [message_id for message_id, _ in found]
-            for message_id, origin in found:
-                by_target.setdefault(target or origin, []).append(message_id)
+            ids = ids or (yield from self._oldest(project, queue, limit or 0))
+            chosen.by_target[target] = list(ids)
         moved: list[str] = []
-        for name, chosen in by_target.items():
-            if name == queue or (yield self._driver.queues.get(project, name)) is None:
-                if target is not None:
-                    raise errors.NotFound(why=f"Queue {name} does not exist. Create it first.")
-                continue  # where it came from does not exist any more
+        for name, wanted in chosen.by_target.items():
             if copy:
-                moved += yield from self._copy(project, queue, chosen, name)
+                moved += yield from self._copy(project, queue, wanted, name)
             else:
                 moved += yield self._store.move(
-                    project, queue, chosen, target=name, restore=target is None
+                    project, queue, wanted, target=name, restore=target is None
                 )
         done = set(moved)
-        return MoveResult(tuple(moved), tuple(each for each in asked if each not in done))
+        asked = (each for wanted in chosen.by_target.values() for each in wanted)
+        left = [*(each for each in asked if each not in done), *chosen.left]
+        return MoveResult(tuple(moved), tuple(left), dict(chosen.missing_origins))
 
     def _check(
         self,
@@ -168,25 +192,58 @@ class AdministrationService(ComposedVerbs):
         if limit is not None:
             rules.within("limit", limit, 1, most)
 
-    def _chosen(
+    def _oldest(self, project: str, queue: str, limit: int) -> Steps[Sequence[str]]:
+        """Returns the ids of the oldest free messages."""
+        page = yield from self._peek(project, queue, "free", None, limit, lambda _: True)
+        return [each.message.id for each in page.items]
+
+    def _choose_dead_letters(
         self,
         project: str,
         queue: str,
         ids: Sequence[str] | None,
         limit: int | None,
-        *,
-        has_origin: bool,
-    ) -> Steps[Sequence[tuple[str, str]]]:
-        """Returns id and origin of the messages to move; with *has_origin* only dead letters."""
+        chosen: _Chosen,
+    ) -> Steps[None]:
+        """Chooses those of *ids*, or the oldest free ones, that have a queue to go back to."""
         if ids is not None:
-            records = yield self._driver.messages.get(project, queue, ids)
-            return [(each.id, each.origin) for each in records if each.origin or not has_origin]
+            found = yield self._driver.messages.get(project, queue, ids)
+            yield from self._sort(project, queue, found, chosen, len(ids))
+            known = {*chosen.left, *(id for each in chosen.by_target.values() for id in each)}
+            chosen.left += [each for each in ids if each not in known]
+            return
+        after: str | None = None
+        searched = 0
+        for _ in range(_CALLS):
+            page: PeekPage = yield self._store.peek(
+                project, queue, state="free", after=after, limit=_PAGE
+            )
+            messages = [each.message for each in page.items]
+            yield from self._sort(project, queue, messages, chosen, limit or 0)
+            searched += len(messages)
+            after = page.marker
+            if not after or chosen.number == limit or searched >= _SEARCHED:
+                return
 
-        def wanted(peeked: PeekedMessage) -> bool:
-            return bool(peeked.message.origin) or not has_origin
-
-        page = yield from self._peek(project, queue, "free", None, limit or 0, wanted)
-        return [(each.message.id, each.message.origin) for each in page.items]
+    def _sort(
+        self, project: str, queue: str, messages: Sequence[Message], chosen: _Chosen, most: int
+    ) -> Steps[None]:
+        """Adds messages to *chosen*, until that has *most* that can go back."""
+        for message in messages:
+            origin = message.origin
+            if chosen.number == most:
+                return
+            if origin in ("", queue):  # no dead letter, or one that is back already
+                continue
+            if origin not in chosen.exists:
+                found: Queue | None = yield self._driver.queues.get(project, origin)
+                chosen.exists[origin] = found is not None
+            if chosen.exists[origin]:
+                chosen.by_target.setdefault(origin, []).append(message.id)
+                chosen.number += 1
+            else:
+                chosen.missing_origins[origin] += 1
+                chosen.left.append(message.id)
 
     def _copy(
         self, project: str, queue: str, ids: Sequence[str], target: str

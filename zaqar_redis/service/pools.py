@@ -135,7 +135,8 @@ class PoolService:
         except errors.BadConfiguration as error:
             raise errors.BadRequest(why=f'The value of "uri": {error}.') from error
         except (errors.Unavailable, OSError) as error:
-            reason = f": {error.__cause__}" if error.__cause__ else ""
+            cause = error.__cause__
+            reason = f": {errors.reason(cause).rstrip('.')}" if cause is not None else ""
             raise errors.BadRequest(
                 why=f'The value of "uri": cannot connect to {redact_password(pool.uri)}{reason}.'
             ) from None

@@ -10,10 +10,11 @@ import msgspec
 
 from zaqar_redis import errors, rules
 from zaqar_redis.keyspace.script import ComposedVerbs, Steps, verb
-from zaqar_redis.records import Page, Queue, Stats
+from zaqar_redis.records import Page, PartialPage, Queue, Stats
 from zaqar_redis.service import patches
 from zaqar_redis.service.quota_enforcer import QuotaEnforcer
 from zaqar_redis.storage.contract import Driver
+from zaqar_redis.storage.pools import PooledDriver
 
 #: How often a patch is tried when others change the same queue meanwhile.
 _PATCH_TRIES = 10
@@ -29,6 +30,8 @@ class QueueService(ComposedVerbs):
     ) -> None:
         """*quotas*: None: the number of queues is not limited."""
         self._store = driver.queues
+        # A single store is read, or it is not.
+        self._pooled = driver.queues if isinstance(driver, PooledDriver) else None
         self._limits = limits
         self._can_encrypt = can_encrypt
         self._quotas = quotas
@@ -85,9 +88,20 @@ class QueueService(ComposedVerbs):
 
     @verb
     def list(
-        self, project: str, marker: str, limit: int | None, name: str, metadata: dict[str, str]
-    ) -> Steps[Page[Queue]]:
-        """Returns queues whose name contains *name* and whose metadata has *metadata*."""
+        self,
+        project: str,
+        marker: str,
+        limit: int | None,
+        name: str,
+        metadata: dict[str, str],
+        *,
+        partial: bool = False,
+    ) -> Steps[PartialPage]:
+        """Returns queues whose name contains *name* and whose metadata has *metadata*.
+
+        *partial*: also while stores of pools are unavailable; of queues in these only names are
+        known, so that none of them has *metadata*.
+        """
 
         def wanted(queue: Queue) -> bool:
             return name in queue.name and all(
@@ -97,10 +111,12 @@ class QueueService(ComposedVerbs):
 
         most = rules.limit(limit, self._limits.max_queues_per_page)
         filtered = bool(name or metadata)
-        page: Page[Queue] = yield self._store.list(
-            project, marker, most, wanted if filtered else None
-        )
-        return page
+        chosen = wanted if filtered else None
+        if partial and self._pooled is not None:
+            found: PartialPage = yield self._pooled.list_partially(project, marker, most, chosen)
+            return found
+        page: Page[Queue] = yield self._store.list(project, marker, most, chosen)
+        return PartialPage(page.items, page.marker)
 
     @verb
     def count(self, project: str) -> Steps[int]:

@@ -159,7 +159,7 @@ class StoreConnections:
                 while not self._answers(uri, attempts):
                     pass
             except errors.Unavailable as error:
-                why = f": {error.__cause__}" if error.__cause__ else ""
+                why = f": {errors.reason(error.__cause__)}" if error.__cause__ else ""
                 raise errors.BadConfiguration(
                     f'option "{name}": {redact_password(uri)} cannot be reached{why}'
                 ) from error
@@ -220,5 +220,5 @@ class StoreConnections:
         try:
             return self._router.route(project, queue, routed, make=make).run()
         except errors.Unavailable as error:
-            why = error.__cause__ or error
+            why = errors.reason(error.__cause__ or error)
             raise StoreUnreachable(queue=queue, project=project, why=why) from error

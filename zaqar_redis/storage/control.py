@@ -16,7 +16,7 @@ from zaqar_redis.auth.access_keys import AccessKeys
 from zaqar_redis.figures import Alarm, HistoryPoint, StoreStatus
 from zaqar_redis.pool_records import CatalogueEntry, Flavor, Job, Move, Pool, QueueLocation
 from zaqar_redis.pool_records import PoolsSnapshot as AllPools
-from zaqar_redis.records import CheckResult, Quota, QuotaNews
+from zaqar_redis.records import CheckResult, Page, Quota, QuotaNews
 
 #: The default pool: the service's own store, for queues that are in no other pool.
 DEFAULT_POOL = "default"
@@ -131,6 +131,14 @@ class Catalogue(Protocol):
 
     def queues_of(self, pool: str, after: str, limit: int) -> Awaitable[Sequence[CatalogueEntry]]:
         """Returns queues of a pool behind a `CatalogueEntry.marker`, in a fixed order."""
+
+    def names(self, project: str, pool: str, after: str, limit: int) -> Awaitable[Page[str]]:
+        """Returns queues of a project in a pool, in order of name, behind the name *after*.
+
+        Without those that are marked as deleted: a page may be short, or empty, and still have a
+        marker to go on from.  A queue whose creation failed may be among them, and those of the
+        default pool that are older than the catalogue are not.
+        """
 
     def count(self, pool: str) -> Awaitable[int]:
         """Returns how many queues the pool has in the catalogue."""

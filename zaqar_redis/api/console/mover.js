@@ -4,10 +4,12 @@
 
 import { act, field } from "./dialog.js";
 import { button, count, make, setText } from "./dom.js";
-import { pathOf } from "./server.js";
+import { markerOf, pathOf } from "./server.js";
 
 // Messages of one request: no service allows less for a page by default.
 const PAGE = 10;
+// Queues that the result names.
+const NAMED = 10;
 
 export class Mover {
   #isRunning = false;
@@ -41,8 +43,8 @@ export class Mover {
   async #redrive() {
     await this.context.ask({ title: "Redrive dead letters", verb: "Redrive",
       text: "The dead letters of this queue that are free go back to the queues that they came " +
-        "from. It can be stopped, and begun again.",
-      work: async () => { this.#run({}); }, done: "Redriving." });
+        "from; those of queues that do not exist stay. It can be stopped, and begun again.",
+      work: async () => { this.#run(this.#deadLetters(), 0); }, done: "Redriving." });
   }
 
   async #moveAll() {
@@ -54,30 +56,59 @@ export class Mover {
         // The first page here, so that the dialog shows what is wrong with it.
         const queue = elements.queue.value;
         const { moved } = await this.context.server.move(this.name, { queue, limit: PAGE });
-        this.#run({ queue }, moved.length);
+        this.#run(this.#all(queue), moved.length);
       }, done: "Moving." });
   }
 
-  async #run(target, already = 0) {
+  // Yields what is asked for, page by page: all that are free.
+  async* #all(queue) {
+    for (;;) {
+      const result = await this.context.server.move(this.name, { queue, limit: PAGE });
+      yield result;
+      if (!result.moved.length) return;
+    }
+  }
+
+  // Dead letters that are free, once each: those that stay must not hide those behind them.
+  async* #deadLetters() {
+    const { server } = this.context;
+    const { messages: { newest } } = await server.queues("GET", `${pathOf(this.name)}/stats`);
+    const last = newest?.href.split("/").at(-1) ?? "";
+    for (let marker = "", hasMore = true; hasMore;) {
+      const query = new URLSearchParams({ state: "free", limit: PAGE, ...(marker && { marker }) });
+      const { messages, links } = await server.queues("GET", `${pathOf(this.name)}/peek?${query}`);
+      // What goes back may come again as a dead letter, behind the last one.
+      const ids = messages.filter((message) => message.dead_letter_from && message.id <= last)
+        .map((message) => message.id);
+      if (ids.length) yield await server.move(this.name, { ids });
+      marker = markerOf(links);
+      hasMore = this.#isRunning && marker && marker <= last;
+    }
+  }
+
+  async #run(steps, already) {
     const { server, refresh } = this.context;
     let done = already;
     let left = 0;
+    const missing = new Map();
     this.#show(true);
     try {
       const { messages } = await server.queues("GET", `${pathOf(this.name)}/stats`);
       this.bar.max = Math.max(1, messages.free + done);
-      while (this.#isRunning) {
-        const result = await server.move(this.name, { ...target, limit: PAGE });
+      this.bar.value = done;
+      for await (const result of steps) {
         done += result.moved.length;
-        left = result.left.length;
+        left += result.left.length;
+        for (const [queue, number] of Object.entries(result.missing_origins ?? {})) {
+          missing.set(queue, (missing.get(queue) ?? 0) + number);
+          left -= number;
+        }
         this.bar.value = done;
         setText(this.status, `${count(done)} moved.`);
-        if (!result.moved.length) break;
+        if (!this.#isRunning) break;
       }
-      const rest = left ? " Others are left: the queue that they came from does not exist, or " +
-        "they were claimed." : "";
-      setText(this.status, this.#isRunning ? `Done: ${count(done)} moved.${rest}`
-        : `Stopped: ${count(done)} moved.`);
+      setText(this.status, `${this.#isRunning ? "Done" : "Stopped"}: ${count(done)} moved.` +
+        `${stayed(missing)}${left ? ` Left, claimed or gone: ${count(left)}.` : ""}`);
     } catch (error) {
       setText(this.status, `Stopped after ${count(done)}: ${error.message} It is safe to begin again.`);
     } finally {
@@ -85,4 +116,14 @@ export class Mover {
       refresh();
     }
   }
+}
+
+// What is said of dead letters without a queue to go back to, by that queue.
+function stayed(missing) {
+  if (!missing.size) return "";
+  const named = Array.from(missing).slice(0, NAMED)
+    .map(([queue, number]) => `${queue} (${count(number)})`);
+  const others = missing.size > NAMED ? ` and ${count(missing.size - NAMED)} more` : "";
+  return ` Left, of queues that do not exist: ${named.join(", ")}${others}. Create these, or move ` +
+    "all to another queue.";
 }

@@ -153,6 +153,9 @@ async function request(method, path, headers, body = null, signal = null) {
     headers: body === null ? headers : { "Content-Type": JSON_TYPE, ...headers },
     cache: "no-store",
     signal: signal ? AbortSignal.any([signal, timeout]) : timeout,
+  }).catch((error) => {
+    throw error.name === "TimeoutError"
+      ? new Error(`no answer within ${TIMEOUT_MS / 1000} s`) : error;
   });
   if (response.status === 401) throw new Unauthorized(await errorText(response));
   if (!response.ok) throw new Refused(response.status, await errorText(response));

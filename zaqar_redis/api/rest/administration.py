@@ -67,9 +67,10 @@ class AdministrationHandlers(ComposedVerbs):
         """Moves messages to the end of another queue of the project, each once.
 
         Either those with `ids`, or the oldest free ones, at most `limit`.  Claimed messages are
-        left.  Without `queue` dead letters go back to where they came from.  Their TTL begins
-        anew.  A request that failed may be repeated: for a day the other queue knows which
-        messages it has; those that it does not have yet are held for a minute.
+        left.  Without `queue` dead letters go back to where they came from; those of a queue that
+        does not exist any more are left, and counted.  Their TTL begins anew.  A request that
+        failed may be repeated: for a day the other queue knows which messages it has; those that
+        it does not have yet are held for a minute.
         """
         asked = request.document
         # Without a queue it may be any: a right must be for all.
@@ -84,7 +85,10 @@ class AdministrationHandlers(ComposedVerbs):
             limit=asked.limit,
             copy=asked.copy,
         )
-        return Answer(documents.encode(schemas.MovedOut(list(done.moved), list(done.left))))
+        missing = done.missing_origins or UNSET
+        return Answer(
+            documents.encode(schemas.MovedOut(list(done.moved), list(done.left), missing))
+        )
 
 
 def _peeked(queue: str, peeked: PeekedMessage) -> schemas.PeekedOut:

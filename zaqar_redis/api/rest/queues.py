@@ -50,16 +50,31 @@ class QueueHandlers(ComposedVerbs):
 
     @verb
     def list(self, request: Request[QueueListQuery, None]) -> Steps[Answer]:
-        """Lists the project's queues, by name."""
+        """Lists the project's queues, by name.
+
+        503 while a store is unavailable that has queues of the project: no queue is left out, so
+        that nobody takes it for deleted.  `partial` shows the others, and names.
+        """
         project, query = request.project, request.query
         page = yield self._queues.list(
-            project, query.marker or "", query.limit, query.name or "", query.filters
+            project,
+            query.marker or "",
+            query.limit,
+            query.name or "",
+            query.filters,
+            partial=bool(query.partial),
         )
         count = (yield self._queues.count(project)) if query.with_count else None
         shown = [self._queues.shown(queue.metadata) for queue in page.items]
         links = documents.next_link(request.path, query, page.marker)
         return Answer(
-            documents.queue_page(page.items, shown if query.detailed else None, links, count)
+            documents.queue_page(
+                page,
+                shown if query.detailed else None,
+                links,
+                count,
+                partial=bool(query.partial),
+            )
         )
 
     @verb

@@ -18,6 +18,7 @@ from zaqar_redis.records import (
     Message,
     NewMessage,
     Page,
+    PartialPage,
     PeekPage,
     PostResult,
     Queue,
@@ -27,12 +28,14 @@ from zaqar_redis.records import (
 )
 from zaqar_redis.storage.administration import Administration
 from zaqar_redis.storage.contract import Driver, Store
-from zaqar_redis.storage.control import DEFAULT_POOL
+from zaqar_redis.storage.control import DEFAULT_POOL, Catalogue
 from zaqar_redis.storage.pools.pool_stores import Route
 from zaqar_redis.storage.pools.router import Router
 
 #: The attribute of a queue that names the group of pools it may live in.
 _FLAVOR = "_flavor"
+#: Names that are read from the catalogue at once.
+_NAMES = 100
 
 
 class RoutedQueues(ComposedVerbs):
@@ -75,22 +78,38 @@ class RoutedQueues(ComposedVerbs):
         self, project: str, after: str, limit: int, wanted: Callable[[Queue], bool] | None
     ) -> Steps[Page[Queue]]:
         stores = yield from self._stores(project)
-        # Read each store's share of the page, and a little more: a full page of each would
-        # be as many times too much as there are stores.
-        share = min(limit, 2 * limit // len(stores) + 2)
         cursors = [_Cursor(store.driver, after) for store in stores]
-        reading = cursors
-        while True:
-            yield [cursor.read(project, share, wanted) for cursor in reading]
-            ends = [cursor.after for cursor in cursors if cursor.has_more]
-            # Behind the lowest cursor there may be names that were not read yet.
-            found = _merged(cursors, min(ends, default=None))
-            if len(found) >= limit or not ends:
-                found = found[:limit]
-                return Page(items=found, marker=found[-1].name if found else "")
-            reading = [
-                cursor for cursor in cursors if cursor.has_more and cursor.after == min(ends)
-            ]
+        return (yield from _merge(cursors, project, limit, wanted))
+
+    @verb
+    def list_partially(
+        self, project: str, after: str, limit: int, wanted: Callable[[Queue], bool] | None
+    ) -> Steps[PartialPage]:
+        """Returns the same although stores are unavailable: of their queues the names.
+
+        These are the catalogue's, which may have a queue whose creation failed, and lacks those
+        that are older than itself: so this is for operators, and not what `list` returns.
+        """
+        catalogue = self._router.control.catalogue
+        pools = yield catalogue.pools_of(project)
+        names = [DEFAULT_POOL, *(pools.keys() - {DEFAULT_POOL})]
+        drivers = yield [self._open(name) for name in names]
+        cursors = [
+            _PartialCursor(driver, after, name, catalogue)
+            for name, driver in zip(names, drivers, strict=True)
+        ]
+        page: Page[Queue] = yield from _merge(cursors, project, limit, wanted)
+        unavailable = tuple(each.name for each in cursors if each.is_unavailable)
+        return PartialPage(page.items, page.marker, unavailable=unavailable)
+
+    @verb
+    def _open(self, name: str) -> Steps[Store | None]:
+        """Returns the driver of a store; None: it cannot be opened."""
+        try:
+            route: Route[Any] = yield self._router.stores.get(name)
+        except (errors.Unavailable, errors.BadConfiguration):
+            return None
+        return route.driver  # type: ignore[no-any-return]  # of a router of any stores
 
     @verb
     def count(self, project: str) -> Steps[int]:
@@ -134,6 +153,56 @@ class _Cursor(ComposedVerbs):
         self.queues += page.items
         self.has_more = len(page.items) == limit
         self.after = page.marker
+
+
+class _PartialCursor(_Cursor):
+    """The same, over the catalogue when the store cannot be read."""
+
+    def __init__(self, driver: Store | None, after: str, name: str, catalogue: Catalogue) -> None:
+        """*driver*: None when the store cannot be opened."""
+        super().__init__(driver, after)  # type: ignore[arg-type]  # None is never read
+        self.name = name
+        self.is_unavailable = driver is None
+        self._catalogue = catalogue
+
+    @verb
+    def read(self, project: str, limit: int, wanted: Callable[[Queue], bool] | None) -> Steps[None]:
+        if not self.is_unavailable:
+            try:
+                yield super().read(project, limit, wanted)
+            except errors.Unavailable:
+                self.is_unavailable = True
+            else:
+                return
+        # Names are small: fewer round trips when only some are wanted.
+        page: Page[str] = yield self._catalogue.names(
+            project, self.name, self.after, max(limit, _NAMES)
+        )
+        found = (Queue(name, {}, unavailable=self.name) for name in page.items)
+        self.queues += [queue for queue in found if wanted is None or wanted(queue)]
+        self.has_more = page.marker != ""
+        self.after = page.marker
+
+
+def _merge(
+    cursors: Sequence[_Cursor],
+    project: str,
+    limit: int,
+    wanted: Callable[[Queue], bool] | None,
+) -> Steps[Page[Queue]]:
+    # Read each store's share of the page, and a little more: a full page of each would
+    # be as many times too much as there are stores.
+    share = min(limit, 2 * limit // len(cursors) + 2)
+    reading = cursors
+    while True:
+        yield [cursor.read(project, share, wanted) for cursor in reading]
+        ends = [cursor.after for cursor in cursors if cursor.has_more]
+        # Behind the lowest cursor there may be names that were not read yet.
+        found = _merged(cursors, min(ends, default=None))
+        if len(found) >= limit or not ends:
+            found = found[:limit]
+            return Page(items=found, marker=found[-1].name if found else "")
+        reading = [cursor for cursor in cursors if cursor.has_more and cursor.after == min(ends)]
 
 
 def _merged(cursors: Sequence[_Cursor], upto: str | None) -> list[Queue]:

@@ -11,6 +11,7 @@ from zaqar_redis.clock import Clock
 from zaqar_redis.keyspace import control_keys, keys
 from zaqar_redis.keyspace.script import RedisCommand, Script, Steps, verb
 from zaqar_redis.pool_records import CatalogueEntry, Move, QueueLocation
+from zaqar_redis.records import Page
 from zaqar_redis.storage.control import DEFAULT_POOL
 from zaqar_redis.storage.redis import identity
 
@@ -124,6 +125,22 @@ class RedisCatalogue:
     def queues_of(self, pool: str, after: str, limit: int) -> Steps[Sequence[CatalogueEntry]]:
         entries = yield RedisCommand.page(control_keys.pool_queues(pool), after, limit)
         return [_placed(entry, pool.encode()) for entry in entries]
+
+    @verb
+    def names(self, project: str, pool: str, after: str, limit: int) -> Steps[Page[str]]:
+        prefix = keys.entry(project, "")
+        found = yield RedisCommand.page(
+            control_keys.pool_queues(pool), keys.entry(project, after).decode(), limit
+        )
+        entries = [entry for entry in found if entry.startswith(prefix)]
+        if not entries:
+            return Page(items=())
+        deleted = yield RedisCommand("ZMSCORE", control_keys.CONTROL.deleted, *entries)
+        names = [keys.queue_of(entry)[1] for entry in entries]
+        return Page(
+            items=[name for name, at in zip(names, deleted, strict=True) if at is None],
+            marker=names[-1] if len(entries) == limit else "",
+        )
 
     @verb
     def count(self, pool: str) -> Steps[int]:
