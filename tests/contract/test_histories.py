@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 import pytest
@@ -210,6 +211,28 @@ def test_dead_letter_queue_that_grows_is_an_alarm(pooled: PooledContractStore) -
     for _ in range(10):  # it does not grow any more
         sample(pooled, history)
     assert alarms(pooled, history) == []
+
+
+def test_dead_letter_queue_that_shrinks_is_no_alarm_until_it_grows_again(
+    pooled: PooledContractStore,
+) -> None:
+    history = service(pooled)
+    pooled.create(_dead_letter_queue="failed", _max_claim_count=1)
+    pooled.create("failed")
+
+    def growth() -> list[str]:
+        sample(pooled, history)
+        return re.findall(r"has grown from (\d+ to \d+) messages", str(alarms(pooled, history)))
+
+    assert [growth(), growth()] == [[], []]
+    ids = pooled.post("a", "b", "c", queue="failed").ids
+    assert growth() == ["0 to 3"]
+    for number, each in enumerate(ids):
+        pooled.delete(each, queue="failed")
+        assert (number, growth()) == (number, [])
+    assert growth() == []  # it stays empty
+    pooled.post("d", "e", queue="failed")
+    assert growth() == ["0 to 2"]
 
 
 def test_alarms_of_a_project_are_not_shown_to_others(pooled: PooledContractStore) -> None:
