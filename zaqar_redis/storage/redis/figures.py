@@ -85,12 +85,12 @@ def _figures(
     not_swept: int,
     claimed: int,
     delayed: int,
-    *rest: bytes | None,
+    *rest: Any,
 ) -> QueueFigures:
     counters = decoding.counters(total + not_swept, rest[: decoding.COUNTERS])
     if not_swept:
         counters = replace(counters, expired=counters.expired + not_swept)
-    oldest, holder, held_since = (*rest[decoding.COUNTERS :], None, None, None)[:3]
+    oldest, size, holder, held_since = (*rest[decoding.COUNTERS :], None, None, None, None)[:4]
     return QueueFigures(
         name=name,
         at=now,
@@ -100,6 +100,7 @@ def _figures(
         claimed=claimed,
         delayed=delayed,
         oldest=int(oldest or 0),
+        oldest_size=size or 0,
         holder=(holder or b"").decode(),
         held_since=int(held_since or 0),
         dead_letter_queue=(dead_letter_queue or b"").decode(),
