@@ -17,6 +17,9 @@ from zaqar_redis.records import MessageCounters, Record
 Severity = Literal["critical", "warning", "info"]
 SEVERITIES: tuple[Severity, ...] = ("critical", "warning", "info")
 
+#: Bytes of Redis' memory that a message takes beside those that are stored, at least.
+_MESSAGE_OVERHEAD = 500
+
 
 class QueueFigures(Record, frozen=True):
     """A queue at a moment; what has expired is not counted.  Times are milliseconds."""
@@ -33,6 +36,8 @@ class QueueFigures(Record, frozen=True):
     delayed: int = 0
     #: when the oldest message was created; 0: there is none
     oldest: int = 0
+    #: bytes of the oldest message, as it is stored
+    oldest_size: int = 0
     #: the claim that holds the oldest message; empty: none does
     holder: str = ""
     #: the Client-ID of the request that created that claim; empty: none is known
@@ -47,6 +52,21 @@ class QueueFigures(Record, frozen=True):
     def free(self) -> int:
         """How many messages can be claimed now."""
         return max(0, self.total - self.claimed - self.delayed)
+
+    @property
+    def memory(self) -> int:
+        """Bytes of memory that its messages take, if all are as large as the oldest one."""
+        return self.total * (self.oldest_size + _MESSAGE_OVERHEAD)
+
+
+class LargeQueue(Record, frozen=True):
+    """A queue that takes much of the memory of its store."""
+
+    project: str
+    name: str
+    messages: int
+    #: `QueueFigures.memory`
+    memory: int
 
 
 class ChannelFigures(Record, frozen=True):

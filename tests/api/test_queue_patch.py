@@ -91,6 +91,15 @@ def test_a_changed_attribute_takes_effect_at_once(api: ZaqarTestClient) -> None:
     refused(api.post("q", {"body": "x" * 60}), 400, "at most 60 bytes")
 
 
+def test_queue_that_takes_one_byte_refuses_posts_and_is_consumed(api: ZaqarTestClient) -> None:
+    api.post("q", {"body": 1})
+    api.patch("q", _change("add", "_max_messages_post_size", 1))
+    refused(api.post("q", {"body": 2}), 400, "this queue takes at most 1 bytes a request")
+    assert api.pop("q", 1).json()["messages"][0]["body"] == 1
+    api.patch("q", _change("remove", "_max_messages_post_size"))
+    assert api.post("q", {"body": 3}).status_code == 201
+
+
 @pytest.mark.parametrize(
     ("path", "key"),
     [

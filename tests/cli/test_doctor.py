@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,10 @@ import pytest
 
 from tests.support import servers
 from tests.support.command_line import CommandLine
+from zaqar_redis.figures import LargeQueue
+from zaqar_redis.keyspace.batch import BatchSettings
+from zaqar_redis.keyspace.client import BlockingClient
+from zaqar_redis.storage.redis.histories import RedisHistories
 
 #: Settings with which a Redis has no findings.
 _GOOD = {"appendonly": "yes", "maxmemory": "1gb", "maxmemory-policy": "noeviction"}
@@ -67,6 +72,19 @@ def test_each_finding_says_what_to_do_and_the_worst_is_the_exit_code(
     assert "allkeys-lru" in found[0]["what"]
     assert "noeviction" in found[0]["remedy"]
     assert found[0]["where"] == "store default"
+
+
+def test_a_store_that_is_nearly_full_names_the_queues_that_the_service_has_seen(
+    good: servers.RedisServer,
+) -> None:
+    largest = {"default": [LargeQueue("shop", "exports", 572, 12 * 2**20)]}
+    with contextlib.closing(BlockingClient(good.uri, BatchSettings())) as store:
+        RedisHistories(store).put_alarms({}, largest, 60).run()
+    with good.client() as client:
+        client.config_set("maxmemory", round(1.1 * client.info("memory")["used_memory"]))
+    code, (finding, *_) = _diagnosed("--storage", good.uri)
+    assert code == 3
+    assert "Its largest queues: exports of shop (572 messages, about 12 MiB)." in finding["what"]
 
 
 def test_a_store_that_persists_nothing_is_critical(good: servers.RedisServer) -> None:

@@ -9,6 +9,7 @@ from importlib import metadata
 
 import pytest
 
+from tests.support import servers
 from tests.support.command_line import CommandLine
 
 COMMANDS = sorted(
@@ -51,6 +52,24 @@ def test_queues_are_listed_shown_purged_and_deleted(shell: CommandLine) -> None:
     assert "--yes" in shell.refused("queue", "delete", "q00")
     shell.done("queue", "delete", "q00", "--yes")
     assert [queue["name"] for queue in shell.shown("queue", "list")] == ["q01"]
+
+
+def test_posts_to_one_queue_of_a_full_store_are_stopped_while_it_is_consumed() -> None:
+    with servers.redis_server() as redis:
+        shell = CommandLine(["--storage", redis.uri])
+        shell.done("message", "post", "exports", "x")
+        with redis.client() as client:
+            client.config_set("maxmemory", 1)
+            limit = '{"_max_messages_post_size": 1}'
+            shell.done("queue", "update", "exports", "--set", limit)
+            refusal = shell.refused("message", "post", "exports", "y")
+            assert "this queue takes at most 1 bytes a request" in refusal
+            (claimed,) = shell.shown("claim", "create", "exports")
+            held = ("--claim", claimed["claim"])
+            shell.done("message", "delete", "exports", claimed["id"], *held, "--yes")
+            shell.done("queue", "update", "exports", "--remove", "_max_messages_post_size")
+            client.config_set("maxmemory", 0)
+        shell.done("message", "post", "exports", "z")
 
 
 def test_message_list_reads_more_than_one_page(shell: CommandLine) -> None:

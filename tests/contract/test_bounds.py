@@ -19,7 +19,7 @@ import pytest
 from tests.contract.conftest import BACKENDS
 from tests.support.blocking import BlockingStore, chunk_of
 from tests.support.stores import PooledContractStore, opened
-from zaqar_redis.figures import Alarm, HistoryPoint
+from zaqar_redis.figures import Alarm, HistoryPoint, LargeQueue
 from zaqar_redis.keyspace import client as keyspace
 from zaqar_redis.keyspace import control_keys, keys
 from zaqar_redis.keyspace.batch import BatchSettings
@@ -230,7 +230,9 @@ async def _append_point(store: BlockingStore, client: keyspace.AsyncClient, each
 async def _put_alarms(store: BlockingStore, client: keyspace.AsyncClient, each: int) -> None:
     alarm = Alarm("warning", f"queue queue-{each}", "t" * 100, "r" * 100)
     alarms = {f"{store.project}-{each}": [alarm] for each in range(20)}
-    await RedisHistories(client).put_alarms(alarms, 190)
+    largest = [LargeQueue("p" * 36, f"queue-{name:020}", 10**6, 10**9) for name in range(3)]
+    stores = {f"store-{number}": largest for number in range(20)}
+    await RedisHistories(client).put_alarms(alarms, stores, 190)
 
 
 def _history(project: str, each: int) -> list[bytes]:
@@ -255,6 +257,9 @@ EXPIRING = {
     "history of a queue": ExpiringKeys(_append_point, _history, 86_400),
     "alarms about queues": ExpiringKeys(
         _put_alarms, lambda _, each: [control_keys.CONTROL.queue_alarms] if not each else [], 190
+    ),
+    "largest queues of a store": ExpiringKeys(
+        _put_alarms, lambda _, each: [control_keys.CONTROL.largest_queues] if not each else [], 190
     ),
 }
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from tests.contract.conftest import BACKENDS
 from tests.support.stores import CLIENT, POOLED, PooledContractStore, opened
 from zaqar_redis import errors
-from zaqar_redis.figures import Alarm
+from zaqar_redis.figures import Alarm, LargeQueue
 from zaqar_redis.service.queue_history import HistoryService, HistorySettings, HistoryStep
 
 
@@ -212,12 +213,77 @@ def test_dead_letter_queue_that_grows_is_an_alarm(pooled: PooledContractStore) -
     assert alarms(pooled, history) == []
 
 
+def test_dead_letter_queue_that_shrinks_is_no_alarm_until_it_grows_again(
+    pooled: PooledContractStore,
+) -> None:
+    history = service(pooled)
+    pooled.create(_dead_letter_queue="failed", _max_claim_count=1)
+    pooled.create("failed")
+
+    def growth() -> list[str]:
+        sample(pooled, history)
+        return re.findall(r"has grown from (\d+ to \d+) messages", str(alarms(pooled, history)))
+
+    assert [growth(), growth()] == [[], []]
+    ids = pooled.post("a", "b", "c", queue="failed").ids
+    assert growth() == ["0 to 3"]
+    for number, each in enumerate(ids):
+        pooled.delete(each, queue="failed")
+        assert (number, growth()) == (number, [])
+    assert growth() == []  # it stays empty
+    pooled.post("d", "e", queue="failed")
+    assert growth() == ["0 to 2"]
+
+
 def test_alarms_of_a_project_are_not_shown_to_others(pooled: PooledContractStore) -> None:
     histories = pooled.driver.control.histories
     alarm = Alarm("info", "queue q", "text", "remedy")
-    pooled.run(histories.put_alarms({"one": [alarm], "two": []}, 60))
+    pooled.run(histories.put_alarms({"one": [alarm], "two": []}, {}, 60))
     assert pooled.run(histories.alarms("one")) == [alarm]
     assert pooled.run(histories.alarms("two")) == []
     assert pooled.run(histories.alarms("three")) == []
-    pooled.run(histories.put_alarms({}, 60))
+    pooled.run(histories.put_alarms({}, {}, 60))
     assert pooled.run(histories.alarms("one")) == []
+
+
+def test_largest_queues_are_those_that_take_most_memory(pooled: PooledContractStore) -> None:
+    history = service(pooled)
+    pooled.create("empty")
+    for number, (messages, size) in enumerate([(9, 10), (1, 9000), (2, 10), (3, 10), (1, 10)]):
+        pooled.post(*["x" * size] * messages, queue=f"queue-{number}")
+    sample(pooled, history)
+    largest = pooled.run(history.largest_queues())
+    found = sorted((each for queues in largest.values() for each in queues), key=_by_memory)[-3:]
+    assert [(each.name, each.messages) for each in found] == [
+        ("queue-3", 3),
+        ("queue-0", 9),
+        ("queue-1", 1),
+    ]
+    assert {each.project for each in found} == {pooled.project}
+    assert 9500 < found[-1].memory < 10_000
+    for queues in largest.values():
+        assert [*queues] == sorted(queues, key=_by_memory, reverse=True)[:3]
+
+
+@pytest.mark.parametrize("address", ["pooled"], indirect=True)
+@pytest.mark.slow
+def test_full_control_store_still_takes_alarms_and_largest_queues(
+    pooled: PooledContractStore,
+) -> None:
+    history, control = service(pooled), pooled.driver.control
+    assert pooled.run(control.lead("history", 60))
+    pooled.post("a")
+    pooled.command("CONFIG", "SET", "maxmemory", 1)
+    try:
+        assert pooled.run(control.lead("history", 60))
+        with pytest.raises(errors.StoreUnavailable):
+            sample(pooled, history)
+    finally:
+        pooled.command("CONFIG", "SET", "maxmemory", 0)
+    assert stored(pooled) == 0
+    largest = pooled.run(history.largest_queues())
+    assert [each.name for queues in largest.values() for each in queues] == ["q"]
+
+
+def _by_memory(queue: LargeQueue) -> int:
+    return queue.memory

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import promql_parser
@@ -99,6 +100,49 @@ def test_alert_asks_for_what_exists_and_says_what_to_do(rule: dict[str, Any]) ->
     assert set(rule["annotations"]) == {"summary", "description"}
     shown = set(re.findall(r"\$labels\.(\w+)", str(rule["annotations"])))
     assert shown <= set().union(*_SERIES.values())
+
+
+def _windows(expression: str) -> list[timedelta]:
+    """Returns how far back an expression looks, in each of its places."""
+    nodes: list[Any] = []
+    promql_parser.walk(promql_parser.parse(expression), nodes.append)
+    return [node.range for node in nodes if isinstance(node, promql_parser.MatrixSelector)]
+
+
+def _rule(alert: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Returns a group of rules, and its rule of this alert."""
+    for group in _ALERTS["groups"]:
+        for rule in group["rules"]:
+            if rule["alert"] == alert:
+                return group, rule
+    raise KeyError(alert)
+
+
+@pytest.mark.parametrize("alert", ["ZaqarRedisErrors", "ZaqarRedisDeadLetters"])
+def test_alert_of_a_fault_that_has_ended_resolves_within_two_minutes(alert: str) -> None:
+    group, rule = _rule(alert)
+    assert "for" not in rule
+    # Its conditions must all hold, so it ends with the one that looks back least.
+    assert not re.search(r"\b(or|unless)\b", rule["expr"])
+    assert min(_windows(rule["expr"])) <= timedelta(minutes=2)
+    assert group["interval"] in ("5s", "15s")
+
+
+def test_lost_store_is_an_alert_as_soon_as_it_was_scraped() -> None:
+    group, rule = _rule("ZaqarRedisStoreDown")
+    assert "for" not in rule
+    assert _windows(rule["expr"]) == []
+    assert group["interval"] == "5s"
+
+
+def test_unstable_store_is_an_alert_by_separate_losses_not_by_their_number() -> None:
+    # However many workers lose a store at once, a counter changes once in a scrape.
+    tree = promql_parser.parse(_rule("ZaqarRedisStoreUnstable")[1]["expr"])
+    assert isinstance(tree, promql_parser.BinaryExpr)
+    assert isinstance(tree.lhs, promql_parser.Call)
+    assert isinstance(tree.rhs, promql_parser.NumberLiteral)
+    assert tree.lhs.func.name == "changes"
+    assert tree.rhs.val >= 3
 
 
 @pytest.mark.parametrize("panel", _panels())

@@ -113,6 +113,26 @@ def test_rates_are_those_of_the_store(console: Console) -> None:
     servers.wait_for(lambda: console.overview()["totals"]["posted"] is not None, "its total")
 
 
+def test_posts_of_a_project_are_those_of_clients_without_dead_letters(console: Console) -> None:
+    console.http.put("/v2/queues/failed")
+    work = {"_dead_letter_queue": "failed", "_max_claim_count": 1}
+    console.http.put("/v2/queues/work", json=work)
+
+    def are_without() -> bool:
+        console.post("work", {"body": 0})
+        for _ in range(2):  # the second time it is a dead letter
+            claimed = console.http.post("/v2/queues/work/claims", json={"ttl": 60, "grace": 60})
+            if claimed.status_code == 201:
+                href = claimed.json()["messages"][0]["href"]
+                console.http.delete(f"/v2/queues/work/claims/{href.rpartition('claim_id=')[2]}")
+        page = console.queues()
+        failed, posted = (queue["posted"] for queue in page["queues"])
+        return bool(failed and page["totals"]["posted"] < failed + posted)
+
+    servers.wait_for(are_without, "a rate without dead letters")
+    assert console.overview()["totals"]["dead_letters"] > 0
+
+
 @pytest.mark.parametrize(
     ("query", "why"),
     [
@@ -289,7 +309,8 @@ def test_store_that_is_full_or_stands_still_is_an_alarm_within_a_second(project:
         with redis.client() as client:
             client.config_set("maxmemory", round(1.15 * client.info("memory")["used_memory"]))
             client.config_set("maxmemory-policy", "allkeys-lru")
-        servers.wait_for(lambda: console.alarm("of its limit of"), "the alarm about memory")
+        largest = f"Its largest queues: q of {project} (1 message, about "
+        servers.wait_for(lambda: console.alarm(largest), "the alarm about memory")
         assert console.alarm("Store default evicts keys when it is full")
         redis.signal(signal.SIGSTOP)
         try:

@@ -35,6 +35,21 @@ expect.set_options(timeout=15_000)
 _SIZE_MAX = 300_000
 _AXE = ROOT / "node_modules" / "axe-core" / "axe.min.js"
 _LEVELS = ("serious", "critical")
+#: Returns the words in cells of tables that are broken into lines, but those of long names.
+_BROKEN_WORDS = r"""() => Array.from(document.querySelectorAll("td, th"), (cell) => {
+  const words = [];
+  const texts = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
+  for (let text = texts.nextNode(); text; text = texts.nextNode()) {
+    for (const { 0: word, index } of text.data.matchAll(/\S+/g)) {
+      const range = new Range();
+      range.setStart(text, index);
+      range.setEnd(text, index + word.length);
+      const lines = new Set(Array.from(range.getClientRects(), ({ top }) => Math.round(top)));
+      if (lines.size > 1 && word.length < 18) words.push(word);
+    }
+  }
+  return words;
+}).flat()"""
 
 
 @pytest.fixture(scope="module")
@@ -82,9 +97,11 @@ def test_pages_are_accessible_on_wide_and_narrow_screens(
         signed_in(page, service, project, view)
         settle(page)
         assert (view, violations(page)) == (view, [])
+        assert (view, page.evaluate(_BROKEN_WORDS)) == (view, [])
         page.set_viewport_size({"width": 360, "height": 740})
         wide = page.evaluate("document.documentElement.scrollWidth")
         assert (view, wide) == (view, 360)
+        assert (view, page.evaluate(_BROKEN_WORDS)) == (view, [])
     page.goto(f"{service.url}/console/#/queues/orders?tab=settings")
     page.get_by_role("button", name="Delete the queue").click()
     expect(page.get_by_role("dialog")).to_be_visible()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from zaqar_redis.figures import Alarm, StoreSettings, StoreStatus
+from zaqar_redis.figures import Alarm, LargeQueue, StoreSettings, StoreStatus
 from zaqar_redis.realtime.node.control import NodeReport
 from zaqar_redis.service.alarms import (
     node_alarms,
@@ -119,6 +119,18 @@ def test_store_without_a_memory_limit_is_judged_by_its_machine() -> None:
     _, (severity, text) = of_status(memory_max=0, memory_used=7 * GIB)
     assert severity == "warning"
     assert "uses 88% of its machine's memory of 8 GiB." in text
+
+
+def test_memory_of_a_store_that_is_nearly_full_names_its_largest_queues() -> None:
+    full = replace(STORE, status=replace(HEALTHY, memory_used=3.5 * GIB))
+    largest = [LargeQueue("shop", "exports", 572, 2 * GIB), LargeQueue("shop", "mails", 1, 900)]
+    (alarm,) = store_alarms(full, largest)
+    assert alarm.text == (
+        "Store p1 uses 88% of its limit of 4 GiB. When it is full, posts get 503. Its largest "
+        "queues: exports of shop (572 messages, about 2 GiB), mails of shop (1 message, about "
+        "900 bytes)."
+    )
+    assert list(store_alarms(STORE, largest)) == []
 
 
 def test_persistence_that_is_not_known_raises_no_alarm() -> None:

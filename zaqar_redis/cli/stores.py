@@ -29,6 +29,7 @@ from zaqar_redis.auth.access_keys import AccessKeys
 from zaqar_redis.cli import service_factory
 from zaqar_redis.cli.api import Needs, quiet_logging
 from zaqar_redis.cli.target import CommandTarget
+from zaqar_redis.figures import LargeQueue
 from zaqar_redis.keyspace import embedded
 from zaqar_redis.pool_records import Pool
 from zaqar_redis.runner import Runner
@@ -83,19 +84,27 @@ def open_access_keys(
 
 
 @contextlib.contextmanager
-def open_pools(conf: cfg.ConfigOpts, uri: str) -> Iterator[Sequence[Pool]]:
-    """Yields the pools of the store at *uri*.  Raises BadConfiguration, Unavailable."""
+def open_pools(
+    conf: cfg.ConfigOpts, uri: str
+) -> Iterator[tuple[Sequence[Pool], Mapping[str, Sequence[LargeQueue]]]]:
+    """Yields the pools of the store at *uri*, and the largest queues of each store by its name.
+
+    Raises BadConfiguration, Unavailable.
+    """
     with Runner() as runner:
         driver = service_factory.driver(conf, uri)()
         if not isinstance(driver, PooledDriver):
-            yield ()
+            yield (), {}
             return
         with started(driver, runner):
-            yield [*runner.run(_pools, driver).values()]
+            yield runner.run(_pools, driver)
 
 
-async def _pools(driver: PooledDriver) -> Mapping[str, Pool]:
-    return await driver.router.stores.pools()
+async def _pools(
+    driver: PooledDriver,
+) -> tuple[Sequence[Pool], Mapping[str, Sequence[LargeQueue]]]:
+    pools = await driver.router.stores.pools()
+    return [*pools.values()], await driver.control.histories.largest_queues()
 
 
 @contextlib.contextmanager

@@ -194,7 +194,8 @@ class CommandBatcher:
         return self._write(connection), self._read(connection), self._watch_deadlines()
 
     def _on_lost(self) -> None:
-        if self._keeper.error is not None:  # None: it is being closed
+        # Attempts to connect that fail are no losses.  No error: it is being closed.
+        if self._connected.is_set() and self._keeper.error is not None:
             metrics.STORE_LOST.add(self._store)
         self._connected.clear()
         self._fail(errors.StoreUnavailable, self._keeper.error)

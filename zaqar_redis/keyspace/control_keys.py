@@ -19,6 +19,7 @@ class ControlKeys:
         "flavors",
         "installation",
         "jobs",
+        "largest_queues",
         "moves",
         "news",
         "pools",
@@ -59,6 +60,8 @@ class ControlKeys:
         self.workers = _CONTROL + b"workers"
         #: hash with an expiry: project -> alarms about its queues, as JSON
         self.queue_alarms = _CONTROL + b"queue_alarms"
+        #: string with an expiry: store -> its largest queues, as JSON
+        self.largest_queues = _CONTROL + b"largest_queues"
         #: PUB/SUB channel: what changed
         self.news = _CONTROL + b"news"
 

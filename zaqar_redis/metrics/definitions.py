@@ -75,7 +75,7 @@ STORE_MEMORY_LIMIT = Gauge(
 )
 STORE_LOST = Counter(
     "store_connections_lost",
-    "Connections to a store that were lost, and attempts to connect that failed.",
+    "Connections to a store that were lost; not attempts to connect that failed.",
     ("store",),
 )
 STORE_IN_FLIGHT = Gauge("store_commands_in_flight", "Commands without an answer yet.", ("store",))

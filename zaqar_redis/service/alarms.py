@@ -7,7 +7,14 @@ import ipaddress
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from zaqar_redis.figures import SEVERITIES, Alarm, Severity, StoreSettings, StoreStatus
+from zaqar_redis.figures import (
+    SEVERITIES,
+    Alarm,
+    LargeQueue,
+    Severity,
+    StoreSettings,
+    StoreStatus,
+)
 from zaqar_redis.realtime.node.control import NodeReport
 from zaqar_redis.service.queue_alarms import duration
 from zaqar_redis.service.stores import StoreReport
@@ -38,16 +45,19 @@ def sort_alarms(alarms: Iterable[Alarm]) -> list[Alarm]:
     return sorted(alarms, key=lambda alarm: SEVERITIES.index(alarm.severity))
 
 
-def store_alarms(report: StoreReport) -> Iterator[Alarm]:
-    """Yields what is wrong with a store, and what operators should know about it."""
+def store_alarms(report: StoreReport, largest: Sequence[LargeQueue] = ()) -> Iterator[Alarm]:
+    """Yields what is wrong with a store, and what operators should know about it.
+
+    *largest*: its largest queues, as far as they are known.
+    """
     name = _STORES[report.kind]
     if report.kind == "queues":
         name += f" {report.name}"
-    for severity, what, remedy in _findings(report):
+    for severity, what, remedy in _findings(report, largest):
         yield Alarm(severity, f"store {report.name}", f"{name} {what}", remedy)
 
 
-def _findings(report: StoreReport) -> Iterator[_Finding]:
+def _findings(report: StoreReport, largest: Sequence[LargeQueue]) -> Iterator[_Finding]:
     if not report.available:
         what = {
             "queues": "requests for its queues get 503 until it is back.",
@@ -74,7 +84,7 @@ def _findings(report: StoreReport) -> Iterator[_Finding]:
             "Upgrade to Redis 6.2 or newer, or to Valkey.",
         )
     yield from _replication(status)
-    yield from _memory(status)
+    yield from _memory(status, largest)
     yield from _persistence(status)
     yield from _clients(status)
     if status.settings is None:
@@ -132,7 +142,7 @@ def _replication(status: StoreStatus) -> Iterator[_Finding]:
         yield "warning", "is still loading its data.", "Wait until it has loaded them."
 
 
-def _memory(status: StoreStatus) -> Iterator[_Finding]:
+def _memory(status: StoreStatus, largest: Sequence[LargeQueue]) -> Iterator[_Finding]:
     limit, noun = status.memory_max, "limit"
     if not limit:
         limit, noun = status.memory_machine, "machine's memory"
@@ -149,6 +159,8 @@ def _memory(status: StoreStatus) -> Iterator[_Finding]:
             if status.memory_max
             else "When that is full, the system ends it."
         )
+        if largest:
+            after += f" Its largest queues: {', '.join(map(_large_queue, largest))}."
         yield (
             "critical" if share >= _MEMORY_CRITICAL else "warning",
             f"uses {share:.0%} of its {noun} of {_size(limit)}. {after}",
@@ -316,6 +328,11 @@ def node_alarms(
             "stands still or has lost its store.",
             "If it should run, look at its log, and restart it.",
         )
+
+
+def _large_queue(queue: LargeQueue) -> str:
+    noun = "message" if queue.messages == 1 else "messages"
+    return f"{queue.name} of {queue.project} ({queue.messages} {noun}, about {_size(queue.memory)})"
 
 
 def _size(size: float) -> str:

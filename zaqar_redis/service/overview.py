@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import TypeVar
 
 from msgspec import Struct
 
 from zaqar_redis import errors
-from zaqar_redis.figures import Alarm
+from zaqar_redis.figures import Alarm, LargeQueue
 from zaqar_redis.realtime.node.control import ConnectionFilter, ConnectionReport, NodeReport
 from zaqar_redis.realtime.node.control_plane import connection_order
 from zaqar_redis.realtime.node.node import Node
@@ -58,11 +58,12 @@ class OverviewService:
 
     async def get(self, project: str, *, everything: bool) -> Overview:
         """*everything*: stores and nodes too, and what is wrong with them."""
-        figures, alarms, stores, nodes = await asyncio.gather(
+        figures, alarms, stores, nodes, largest = await asyncio.gather(
             self._queues.get(project, PATIENCE),
             self._queue_alarms(project),
             self._stores.reports(PATIENCE) if everything else _none(),
             self.nodes() if everything else _none(),
+            self._largest_queues() if everything else _nothing(),
         )
         away = {store.name for store in stores if not store.available}
         # What another node reaches is not away: this node is in trouble, and its report says so.
@@ -76,7 +77,7 @@ class OverviewService:
                 alarm
                 for store in stores
                 if store.available or store.name in away
-                for alarm in store_alarms(store)
+                for alarm in store_alarms(store, _of_store(store, largest))
                 if alarm.severity != "info"
             ),
             *node_alarms(nodes, self._missing(nodes) if everything else (), away),
@@ -122,17 +123,33 @@ class OverviewService:
         ]
 
     async def _queue_alarms(self, project: str) -> Sequence[Alarm]:
-        if self._history is None:
-            return ()
-        try:
-            async with asyncio.timeout(PATIENCE):
-                return await self._history.alarms(project)
-        except (errors.Unavailable, TimeoutError):
-            return ()
+        return () if self._history is None else await _told(self._history.alarms(project), ())
+
+    async def _largest_queues(self) -> Mapping[str, Sequence[LargeQueue]]:
+        return {} if self._history is None else await _told(self._history.largest_queues(), {})
+
+
+async def _told(asked: Awaitable[T], otherwise: T) -> T:
+    """Returns what the control store answers, or *otherwise* if it does not answer in time."""
+    try:
+        async with asyncio.timeout(PATIENCE):
+            return await asked
+    except (errors.Unavailable, TimeoutError):
+        return otherwise
+
+
+def _of_store(
+    store: StoreReport, largest: Mapping[str, Sequence[LargeQueue]]
+) -> Sequence[LargeQueue]:
+    return largest.get(store.name, ()) if store.kind == "queues" else ()
 
 
 async def _none() -> list[T]:
     return []
+
+
+async def _nothing() -> dict[str, T]:
+    return {}
 
 
 class OperatorServices:

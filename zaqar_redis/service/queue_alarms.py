@@ -68,13 +68,13 @@ class QueueAlarms:
             )
 
     def _check_size(self, queue: tuple[str, str], total: int, sizes: deque[int]) -> None:
-        before = sizes[0] if sizes else total
+        least, last = min(sizes, default=total), sizes[-1] if sizes else total
         sizes.append(total)
-        if total > before:
+        if total > least and total >= last:  # while it falls, somebody is at work on it
             self._raise(
                 queue,
                 f"The dead-letter queue {queue[1]} of {self._sources[queue]} has grown from "
-                f"{before} to {total} messages within minutes.",
+                f"{least} to {total} messages within minutes.",
                 "Look at its latest messages for why they fail, correct the consumer, and then "
                 "redrive them.",
             )

@@ -63,6 +63,9 @@ class QueueRow(Struct, gc=False):
     posted: float | None = None
     claimed_rate: float | None = None
     deleted: float | None = None
+    dead_lettered: float | None = None
+    #: of *posted*, those that other queues sent as dead letters
+    received_dead_letters: float = 0.0
     #: messages in its dead-letter queue
     dead_letters: int = 0
     #: it is the dead-letter queue of another one
@@ -92,7 +95,10 @@ class QueueRow(Struct, gc=False):
 
 
 class Totals(Struct):
-    """Of all queues of a project; rates a second, None when they are not known yet."""
+    """Of all queues of a project; rates a second, None when they are not known yet.
+
+    *posted* does not count messages again that become dead letters.
+    """
 
     queues: int = 0
     messages: int = 0
@@ -116,7 +122,9 @@ class Totals(Struct):
             if row.is_dead_letter_queue:
                 self.dead_letters += figures.total
             if row.posted is not None:
-                self.posted = (self.posted or 0.0) + row.posted
+                # Two queues are not read at the same moment.
+                posted = max(0.0, row.posted - row.received_dead_letters)
+                self.posted = (self.posted or 0.0) + posted
                 self.claimed_rate = (self.claimed_rate or 0.0) + (row.claimed_rate or 0.0)
                 self.deleted = (self.deleted or 0.0) + (row.deleted or 0.0)
 
@@ -236,7 +244,7 @@ class _ProjectWatch:
         rows = list(self._reading.values())
         rows += [
             # What it is now nobody knows: no rates, and no part of the project's.
-            replace(row, posted=None, claimed_rate=None, deleted=None)
+            replace(row, posted=None, claimed_rate=None, deleted=None, dead_lettered=None)
             for name, row in before.items()
             if row.store in unavailable and name not in self._reading
         ]
@@ -276,15 +284,22 @@ def _row(store: str, figures: QueueFigures, before: QueueRow | None) -> QueueRow
         row.posted = max(0, now.posted - then.posted) / seconds
         row.claimed_rate = max(0, now.claimed - then.claimed) / seconds
         row.deleted = max(0, now.deleted - then.deleted) / seconds
+        row.dead_lettered = max(0, now.dead_lettered - then.dead_lettered) / seconds
     return row
 
 
 async def _note_dead_letters(rows: Sequence[QueueRow]) -> None:
-    """Notes which rows are dead-letter queues, and how many messages the others have there."""
+    """Notes which rows are dead-letter queues, what they receive, and how many messages the others
+    have there."""
     totals = {row.figures.dead_letter_queue: 0 for row in rows}
+    rates = dict.fromkeys(totals, 0.0)
+    for row in rows:
+        rates[row.figures.dead_letter_queue] += row.dead_lettered or 0.0
+    await asyncio.sleep(0)
     for row in rows:
         if row.name in totals:
             row.is_dead_letter_queue = True
+            row.received_dead_letters = rates[row.name]
             totals[row.name] = row.figures.total
     await asyncio.sleep(0)
     for row in rows:

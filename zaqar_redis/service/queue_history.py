@@ -13,8 +13,9 @@ import heapq
 import logging
 import time
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
+from operator import attrgetter
 from typing import Annotated
 
 import msgspec
@@ -22,9 +23,10 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from zaqar_redis import errors
-from zaqar_redis.figures import Alarm, HistoryPoint, QueueFigures
+from zaqar_redis.figures import Alarm, HistoryPoint, LargeQueue, QueueFigures
 from zaqar_redis.service.queue_alarms import QueueAlarms
 from zaqar_redis.service.stores import open_store, queue_pages, store_names
+from zaqar_redis.storage.figures import StoreFigures
 from zaqar_redis.storage.pools import PooledDriver
 
 LOG = logging.getLogger(__name__)
@@ -39,6 +41,8 @@ _SHARE = 5
 _REMEMBERED_MAX = 100_000
 #: Points that are written together: a few milliseconds.
 _PAGE = 100
+#: Largest queues of a store that are noted: an alarm names them in a line.
+_LARGEST = 3
 
 
 class HistorySettings(Struct, frozen=True):
@@ -146,6 +150,16 @@ def _step(before: HistoryPoint, after: HistoryPoint, at: int) -> HistoryStep:
     )
 
 
+def _largest(
+    before: Sequence[LargeQueue], project: str, page: Sequence[QueueFigures]
+) -> Sequence[LargeQueue]:
+    """Returns the largest queues of those *before* and a page of a project's."""
+    found = [LargeQueue(project, each.name, each.total, each.memory) for each in page if each.total]
+    # By name: a project may be read twice.
+    by_name = {(each.project, each.name): each for each in (*before, *found)}
+    return heapq.nlargest(_LARGEST, by_name.values(), key=attrgetter("memory"))
+
+
 #: Messages that came or went since its last point, a number that breaks ties, project, queue.
 _Changed = tuple[int, int, str, str, HistoryPoint]
 
@@ -177,6 +191,10 @@ class HistoryService:
     async def alarms(self, project: str) -> Sequence[Alarm]:
         """Returns what was wrong with the project's queues in the last round."""
         return await self._histories.alarms(project)
+
+    async def largest_queues(self) -> Mapping[str, Sequence[LargeQueue]]:
+        """Returns the largest queues of each store in the last round, the largest first."""
+        return await self._histories.largest_queues()
 
     async def _now(self, project: str, queue: str) -> HistoryPoint | None:
         located = await self._driver.control.catalogue.locate(project, queue)
@@ -212,25 +230,39 @@ class HistoryService:
             await self._driver.control.resign(_ROLE)
 
     async def sample(self) -> None:
-        """Appends a point to the history of each queue that has changed, and notes alarms."""
+        """Appends a point to the history of each queue that has changed, and notes alarms and the
+        largest queues."""
         busiest: list[_Changed] = []
         last: dict[tuple[str, str], tuple[int, int]] = {}
+        largest: dict[str, Sequence[LargeQueue]] = {}
         self._alarms.begin()
         for name in await store_names(self._driver):
             try:
                 figures = (await open_store(self._driver, name)).figures
-                if figures is None:
-                    continue
-                async for project in figures.projects():
-                    async for page in queue_pages(figures, project, _SHARE):
-                        for each in page:
-                            self._note(project, each, last, busiest)
+                if figures is not None:
+                    largest[name] = await self._sample_store(figures, last, busiest)
             except (errors.Unavailable, errors.BadConfiguration):
                 continue  # its queues get their points when it is back
         self._last = last
-        await self._append(busiest)
         lease = 3 * self.settings.interval + round(_LEASE_SECONDS)
-        await self._histories.put_alarms(self._alarms.end(), lease)
+        # Before the points, which a store whose memory is full does not take.
+        await self._histories.put_alarms(self._alarms.end(), largest, lease)
+        await self._append(busiest)
+
+    async def _sample_store(
+        self,
+        figures: StoreFigures,
+        last: dict[tuple[str, str], tuple[int, int]],
+        busiest: list[_Changed],
+    ) -> Sequence[LargeQueue]:
+        """Notes all queues of a store.  Returns the largest ones."""
+        largest: Sequence[LargeQueue] = ()
+        async for project in figures.projects():
+            async for page in queue_pages(figures, project, _SHARE):
+                largest = _largest(largest, project, page)
+                for each in page:
+                    self._note(project, each, last, busiest)
+        return largest
 
     def _note(
         self,

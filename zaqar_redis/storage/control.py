@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapp
 from typing import Any, Protocol
 
 from zaqar_redis.auth.access_keys import AccessKeys
-from zaqar_redis.figures import Alarm, HistoryPoint, StoreStatus
+from zaqar_redis.figures import Alarm, HistoryPoint, LargeQueue, StoreStatus
 from zaqar_redis.pool_records import CatalogueEntry, Flavor, Job, Move, Pool, QueueLocation
 from zaqar_redis.pool_records import PoolsSnapshot as AllPools
 from zaqar_redis.records import CheckResult, Page, Quota, QuotaNews
@@ -199,7 +199,8 @@ class Quotas(Protocol):
 
 
 class Histories(Protocol):
-    """The histories of the figures of queues, wherever these are, and alarms about queues."""
+    """The histories of the figures of queues, wherever these are, and what the process that writes
+    them has seen: alarms about queues, and the largest queues of each store."""
 
     def append(
         self, project: str, points: Mapping[str, HistoryPoint], most: int, seconds: int
@@ -213,11 +214,22 @@ class Histories(Protocol):
     def read(self, project: str, queue: str) -> Awaitable[Sequence[HistoryPoint]]:
         """Returns the history of a queue, the oldest point first."""
 
-    def put_alarms(self, alarms: Mapping[str, Sequence[Alarm]], seconds: int) -> Awaitable[None]:
-        """Replaces the alarms of all projects; they are kept for *seconds*."""
+    def put_alarms(
+        self,
+        alarms: Mapping[str, Sequence[Alarm]],
+        largest: Mapping[str, Sequence[LargeQueue]],
+        seconds: int,
+    ) -> Awaitable[None]:
+        """Replaces the alarms of all projects, and the largest queues of all stores.
+
+        They are kept for *seconds*.  It works in a store whose memory is full, too.
+        """
 
     def alarms(self, project: str) -> Awaitable[Sequence[Alarm]]:
         """Returns the alarms about queues of the project."""
+
+    def largest_queues(self) -> Awaitable[Mapping[str, Sequence[LargeQueue]]]:
+        """Returns the largest queues of each store, by its name, the largest first."""
 
 
 #: Called with (project, queue) whose pool changed, or with None: pools changed.

@@ -31,7 +31,8 @@ export class Overview {
     this.tiles = new Tiles({
       queues: ["Queues"], messages: ["Messages"], free: ["Free", HELP.free], claimed: ["Claimed"],
       delayed: ["Delayed", HELP.delayed], dead: ["Dead letters", "Messages in dead-letter queues"],
-      posts: ["Posts/s"], claims: ["Claims/s", HELP.claims], deletes: ["Deletes/s", HELP.deletes],
+      posts: ["Posts/s", HELP.posts], claims: ["Claims/s", HELP.claims],
+      deletes: ["Deletes/s", HELP.deletes],
     });
     this.note = make("p", { class: "hint" });
     this.stores = new Table("Stores", STORE_COLUMNS, "No store.");

@@ -36,8 +36,9 @@ export class Queues {
         duration(queue.oldest), rate(queue.posted), rate(queue.claimed_rate), rate(queue.deleted),
         count(queue.dead_letters)]],
     });
-    this.tiles = new Tiles({ queues: ["Queues"], messages: ["Messages"], posts: ["Posts/s"],
-      claims: ["Claims/s", HELP.claims], deletes: ["Deletes/s", HELP.deletes] });
+    this.tiles = new Tiles({ queues: ["Queues"], messages: ["Messages"],
+      posts: ["Posts/s", HELP.posts], claims: ["Claims/s", HELP.claims],
+      deletes: ["Deletes/s", HELP.deletes] });
     this.note = make("p", { class: "hint", role: "status" });
     this.element = make("section", { class: "card" },
       make("div", { class: "row" }, make("h2", {}, "Queues"),

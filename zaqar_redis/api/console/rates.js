@@ -6,6 +6,7 @@ export const HELP = {
   free: "Messages that can be claimed now",
   delayed: "Messages whose delay has not ended",
   oldest: "How long ago the oldest message was posted",
+  posts: "Messages that were posted; not those that came as dead letters",
   claims: "Messages that were claimed; each time counts",
   deletes: "Messages that were deleted by id, or popped",
   published: "Publications a second, in the last five to ten seconds",

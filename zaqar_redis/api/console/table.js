@@ -8,6 +8,8 @@ import { button, count, make, setText } from "./dom.js";
 const SIZES = [25, 50, 100, 500];
 // Milliseconds without a key until what was typed is asked for.
 const TYPED = 250;
+// Only words this long, names mostly, may be broken: all others fit into a cell that has them.
+const LONG = /\S{18}/;
 
 // A table whose rows are kept by key. A column: {title, number, help, sort: what the listing sorts
 // by}; a cell: a text, {text, href}, or an element.
@@ -83,6 +85,7 @@ function fill(place, cell) {
     link.setAttribute("href", cell.href);
     setText(link, cell.text);
   } else setText(place, cell);
+  place.classList.toggle("long", LONG.test(place.textContent));
 }
 
 // A table of what a load(query, signal) resolves to: {items, matching, total}. query: {search, sort,

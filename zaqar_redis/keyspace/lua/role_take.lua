@@ -6,7 +6,10 @@
 -- period: ms
 
 local holder = redis.call('GET', role)
-if holder and holder ~= process then
+if holder == process then
+    redis.call('PEXPIRE', role, period)  -- when the memory of Redis is full, too
+    return 1
+elseif holder then
     return 0
 end
 redis.call('SET', role, process, 'PX', period)

@@ -85,13 +85,13 @@ def _figures(
     not_swept: int,
     claimed: int,
     delayed: int,
-    *rest: bytes | None,
+    *rest: Any,
 ) -> QueueFigures:
     counters = decoding.counters(total + not_swept, rest[: decoding.COUNTERS])
     if not_swept:
         counters = replace(counters, expired=counters.expired + not_swept)
-    known = (*rest[decoding.COUNTERS :], None, None, None, None)
-    oldest, holder, held_since, client = known[:4]
+    known = (*rest[decoding.COUNTERS :], None, None, None, None, None)
+    oldest, size, holder, held_since, client = known[:5]
     return QueueFigures(
         name=name,
         at=now,
@@ -101,6 +101,7 @@ def _figures(
         claimed=claimed,
         delayed=delayed,
         oldest=int(oldest or 0),
+        oldest_size=size or 0,
         holder=(holder or b"").decode(),
         holder_client=identity.given_client(client or b""),
         held_since=int(held_since or 0),

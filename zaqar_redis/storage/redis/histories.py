@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Histories of the figures of queues in Redis, and alarms about queues."""
+"""Histories of the figures of queues in Redis, alarms about queues, and the largest ones."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from zaqar_redis.figures import Alarm, HistoryPoint
+from zaqar_redis.figures import Alarm, HistoryPoint, LargeQueue
 from zaqar_redis.keyspace import control_keys, keys
 from zaqar_redis.keyspace.script import RedisCommand, Script, Steps, verb
 
@@ -16,6 +16,7 @@ _APPEND = Script("history_append")
 _PUT = Script("alarms_put")
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(HistoryPoint).decode
+_decode_largest = msgspec.json.Decoder(dict[str, list[LargeQueue]]).decode
 
 
 class RedisHistories:
@@ -42,11 +43,22 @@ class RedisHistories:
         return [_decode(each) for each in (yield RedisCommand("LRANGE", key, 0, -1))]
 
     @verb
-    def put_alarms(self, alarms: Mapping[str, Sequence[Alarm]], seconds: int) -> Steps[None]:
+    def put_alarms(
+        self,
+        alarms: Mapping[str, Sequence[Alarm]],
+        largest: Mapping[str, Sequence[LargeQueue]],
+        seconds: int,
+    ) -> Steps[None]:
         flat = [part for name in alarms for part in (name, msgspec.json.encode(alarms[name]))]
-        yield _PUT(control_keys.CONTROL, *flat, period=seconds * 1000)
+        found = msgspec.json.encode(largest)
+        yield _PUT(control_keys.CONTROL, *flat, largest=found, period=seconds * 1000)
 
     @verb
     def alarms(self, project: str) -> Steps[Sequence[Alarm]]:
         stored = yield RedisCommand("HGET", control_keys.CONTROL.queue_alarms, project)
         return msgspec.json.decode(stored, type=list[Alarm]) if stored is not None else []
+
+    @verb
+    def largest_queues(self) -> Steps[Mapping[str, Sequence[LargeQueue]]]:
+        stored = yield RedisCommand("GET", control_keys.CONTROL.largest_queues)
+        return _decode_largest(stored) if stored is not None else {}
