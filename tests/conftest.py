@@ -22,7 +22,8 @@ settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True
 settings.load_profile("ci" if os.environ.get("CI") else "here")
 
 
-# For every Java process of the tests: it listens on loopback only, and starts fast.
+# For every Spark of the tests: it listens on loopback only, and starts fast.
+os.environ["SPARK_HOME"] = str(spark_classes.spark_home())
 os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
 os.environ["SPARK_SUBMIT_OPTS"] = spark_classes.driver_java_options()
 
