@@ -29,7 +29,10 @@ os.environ["SPARK_SUBMIT_OPTS"] = spark_classes.driver_java_options()
 
 #: Folders with files that take long.  They start first: otherwise one process would
 #: run the last of them alone.
-_LONG = ("spark_faults", "benchmarks", "upstream", "spark/jobs", "spark", "stock", "faults")
+_LONG = (
+    *("spark_faults", "benchmarks", "upstream", "spark/jobs", "spark", "stock", "faults"),
+    *("bench", "realtime", "cli"),
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
