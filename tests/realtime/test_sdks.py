@@ -53,11 +53,12 @@ OPTIONS: dict[str, dict[str, object]] = {
 def sdk(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The source of the installed release of centrifuge-python, with its tests."""
     release = f"centrifuge-python=={version('centrifuge-python')}"
-    # Kept for the next run: for its metadata pip also installs what it is built with.
+    # Kept for the next run: for its metadata pip also installs what it is built with, of which
+    # it may take wheels.
     downloads = request.config.cache.mkdir(release)
     if not any(downloads.glob("*.tar.gz")):
         pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
-        pip += ["--no-binary", ":all:", "--dest", str(downloads), release]
+        pip += ["--no-binary", "centrifuge-python", "--dest", str(downloads), release]
         subprocess.run(pip, check=True, timeout=120)
     (archive,) = downloads.glob("*.tar.gz")
     folder = tmp_path_factory.mktemp("sdk")
