@@ -73,10 +73,18 @@ def test_pages_have_enough_contrast_in_the_dark(
     page: Page, service: servers.RunningService, project: str
 ) -> None:
     page.emulate_media(color_scheme="dark")  # it changes colours only
+    page.goto(f"{service.url}/console/")
+    expect(page.get_by_label("API key")).to_be_visible()
+    assert violations(page, "color-contrast") == []
+    page.goto("about:blank")
     for view in VIEWS:
         signed_in(page, service, project, view)
         settle(page)
         assert (view, violations(page, "color-contrast")) == (view, [])
+    page.goto(f"{service.url}/console/#/queues/orders?tab=settings")
+    page.get_by_role("button", name="Delete the queue").click()
+    expect(page.get_by_role("dialog")).to_be_visible()
+    assert violations(page, "color-contrast") == []
 
 
 def test_pages_are_accessible_on_wide_and_narrow_screens(
