@@ -22,13 +22,17 @@ settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True
 settings.load_profile("ci" if os.environ.get("CI") else "here")
 
 
-# For every Java process of the tests: it listens on loopback only, and starts fast.
+# For every Spark of the tests: it listens on loopback only, and starts fast.
+os.environ["SPARK_HOME"] = str(spark_classes.spark_home())
 os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
 os.environ["SPARK_SUBMIT_OPTS"] = spark_classes.driver_java_options()
 
 #: Folders with files that take long.  They start first: otherwise one process would
 #: run the last of them alone.
-_LONG = ("spark_faults", "benchmarks", "upstream", "spark/jobs", "spark", "stock", "faults")
+_LONG = (
+    *("spark_faults", "benchmarks", "upstream", "spark/jobs", "spark", "stock", "faults"),
+    *("bench", "realtime", "cli"),
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -45,7 +45,7 @@ _BROKERS: Mapping[str, Callable[[contextlib.ExitStack, bytes], Broker]] = {
 
 def main() -> int:
     program = PartsProgram("brokers", __doc__, measuring.PARTS)
-    program.add_number("--seconds", 1, 60, 5, "of a round")
+    program.add_seconds(5)
     # beanstalkd's limit, with its default options
     program.add_number("--bytes", 2, 65_535, 150, "of a message's body, which is JSON")
     program.add_choice("--broker", tuple(_BROKERS), "which to compare")

@@ -31,7 +31,7 @@ class BrokerRounds:
         self._clients = clients
         self._post_only = part == POST
 
-    async def run(self, seconds: int) -> dict[tuple[str, str], float]:
+    async def run(self, seconds: float) -> dict[tuple[str, str], float]:
         """Returns values by what was measured, and unit.
 
         Raises BenchmarkFailed when the broker refused a request.
@@ -66,7 +66,7 @@ class BrokerRounds:
 
 
 async def measure(
-    found: Figures, part: str, brokers: Mapping[str, Broker], rounds: int, seconds: int
+    found: Figures, part: str, brokers: Mapping[str, Broker], rounds: int, seconds: float
 ) -> None:
     """Measures one part: rounds of all brokers in turn, after a warm-up round of each."""
     async with contextlib.AsyncExitStack() as stack:
@@ -75,7 +75,8 @@ async def measure(
             connecting = broker.connect(CLIENTS, claims=part == POST_CLAIM_DELETE)
             clients = await stack.enter_async_context(connecting)
             contenders.append(BrokerRounds(name, broker.processes, clients, part))
-        warm = [key for contender in contenders for key in await contender.run(_WARM_UP)]
+        warm_up = min(_WARM_UP, seconds)
+        warm = [key for contender in contenders for key in await contender.run(warm_up)]
         figures = {
             (what, unit): found.figure(part, what, unit)
             for wanted in _UNITS

@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import math
 from collections.abc import Mapping
 
 import uvloop
@@ -32,7 +33,7 @@ _OTHER_FILES = 200
 
 def main() -> int:
     program = PartsProgram("channels", __doc__, ("fanout", "publish", "idle", "recovery"))
-    program.add_number("--seconds", 1, 60, 5, "of a round")
+    program.add_seconds(5)
     program.add_number("--subscribers", 2, 4000, 1000, "of one channel in fanout")
     program.add_number("--idle", 2, 16_000, 10_000, "connections in idle")
     program.add_number("--returning", 2, 8000, 5000, "clients in recovery")
@@ -49,7 +50,7 @@ def main() -> int:
         return {
             "fanout": lambda: fanout.measure(figures, runner, rounds, seconds, given.subscribers),
             "publish": lambda: publish.measure(figures, runner, rounds, seconds),
-            "idle": lambda: idle.measure(figures, rounds, seconds, given.idle),
+            "idle": lambda: idle.measure(figures, rounds, math.ceil(seconds), given.idle),
             "recovery": lambda: recovery.measure(figures, runner, rounds, given.returning),
         }
 

@@ -181,7 +181,7 @@ def _take_turns(
         for each in contenders
     }
     for each in contenders:
-        each.run(_WARM_UP, window)
+        each.run(min(_WARM_UP, seconds), window)
     for number, order in in_turns(contenders, rounds):
         passes = {}
         for each in order:

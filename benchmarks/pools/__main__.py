@@ -29,7 +29,7 @@ from benchmarks.support.rounds import Measurements
 
 def main() -> int:
     program = PartsProgram("pools", __doc__, ("routing", "queues", "draining"))
-    program.add_number("--seconds", 1, 60, 3, "of a round")
+    program.add_seconds(3)
     few = f"of the project that is compared with one of {queues.FEW}"
     program.add_number("--queues", 2 * queues.FEW, 1_000_000, 100_000, few)
     program.add_number("--messages", 1, 200_000, 25_000, "in each large queue that is drained")

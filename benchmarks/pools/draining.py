@@ -61,7 +61,7 @@ class DrainBenchmark:
         work = self._queues * (1 if by_queue else self._messages)
 
         def contender(label: str, do: Work, afterwards: Callable[[], None]) -> CpuContender:
-            def measure(seconds: int) -> LoadSample:
+            def measure(seconds: float) -> LoadSample:
                 start = time.monotonic()
                 delays, failed = self._deployment.run(do())
                 passed = time.monotonic() - start

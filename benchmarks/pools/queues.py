@@ -69,11 +69,11 @@ class ProjectWithQueues:
             self._label, lambda seconds: self._located(located, seconds), os.getpid()
         )
 
-    def _located(self, located: request_load.RequestSender, seconds: int) -> LoadSample:
+    def _located(self, located: request_load.RequestSender, seconds: float) -> LoadSample:
         return self._deployment.run(request_load.load_driver(located, seconds))
 
     def _reading(self, path: Callable[[], str]) -> CpuContender:
-        def measure(seconds: int) -> LoadSample:
+        def measure(seconds: float) -> LoadSample:
             return self._deployment.run(request_load.load_service(self._service, path, seconds))
 
         return CpuContender(self._label, measure, self._worker)
@@ -90,7 +90,7 @@ def _name(number: int) -> str:
 
 
 def measure(
-    measurements: Measurements, runner: asyncio.Runner, rounds: int, seconds: int, count: int
+    measurements: Measurements, runner: asyncio.Runner, rounds: int, seconds: float, count: int
 ) -> None:
     with contextlib.ExitStack() as stack:
         few, many = ProjectWithQueues(stack, runner, FEW), ProjectWithQueues(stack, runner, count)

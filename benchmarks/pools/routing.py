@@ -29,7 +29,9 @@ _CONNECTIONS = 32
 _TARGETS = (BenchmarkTarget(CPU, "≤", 1.05), BenchmarkTarget(TIME, "≤", 1.05))
 
 
-def measure(measurements: Measurements, runner: asyncio.Runner, rounds: int, seconds: int) -> None:
+def measure(
+    measurements: Measurements, runner: asyncio.Runner, rounds: int, seconds: float
+) -> None:
     """Measures services of one worker each, over servers of their own."""
     with contextlib.ExitStack() as stack:
         pools = deployment.PooledDeployment(stack, runner, _POOLS)

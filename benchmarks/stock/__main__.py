@@ -96,9 +96,9 @@ class StockZaqar:
         """Returns a contender that claims and deletes; messages are refilled before a round."""
         left = 0
 
-        def measure(seconds: int) -> LoadSample:
+        def measure(seconds: float) -> LoadSample:
             nonlocal left
-            wanted = _TO_DELETE * seconds
+            wanted = int(_TO_DELETE * seconds)
             self.fill(queue, wanted - left)
             found = self._measure(workload, queue, seconds)
             left = max(left, wanted) - found.work * CLAIMED
@@ -110,20 +110,21 @@ class StockZaqar:
         """Returns a contender that only claims; claims are released before the next round."""
         filled = 0
 
-        def measure(seconds: int) -> LoadSample:
+        def measure(seconds: float) -> LoadSample:
             nonlocal filled
             self._helper.call("release", self._measured.call("made"))
-            self.fill(queue, _TO_CLAIM * seconds - filled)
-            filled = max(filled, _TO_CLAIM * seconds)
+            wanted = int(_TO_CLAIM * seconds)
+            self.fill(queue, wanted - filled)
+            filled = max(filled, wanted)
             return self._measure("claim_some", queue, seconds)
 
         return self._contender(measure)
 
-    def _measure(self, workload: str, queue: str, seconds: int) -> LoadSample:
+    def _measure(self, workload: str, queue: str, seconds: float) -> LoadSample:
         found: LoadSample = self._measured.call("measure", workload, queue, seconds)
         return found
 
-    def _contender(self, measure: Callable[[int], LoadSample]) -> CpuContender:
+    def _contender(self, measure: Callable[[float], LoadSample]) -> CpuContender:
         return CpuContender(self.name, measure, self._measured.pid)
 
 
@@ -147,7 +148,7 @@ class StockComparison:
     """The measurements of both drivers."""
 
     def __init__(
-        self, sides: Sequence[StockZaqar], found: Measurements, rounds: int, seconds: int
+        self, sides: Sequence[StockZaqar], found: Measurements, rounds: int, seconds: float
     ) -> None:
         self._sides = sides
         self._measurements = found
@@ -233,7 +234,7 @@ def _contender_for(workload: str, queue: str) -> Callable[[StockZaqar], CpuConte
 
 def main() -> int:
     program = PartsProgram("stock", __doc__, ("plain", "claimed"))
-    program.add_number("--seconds", 1, 60, 3, "of a round")
+    program.add_seconds(3)
     before = "claimed messages before those that are listed and claimed"
     program.add_number("--claimed", 20, 50_000, 20_000, before)
     measured = Measurements()

@@ -103,7 +103,7 @@ class WsgiCalls:
         #: claims created while it was measured
         self._claims: list[str] = []
 
-    def measure(self, workload: str, queue: str, seconds: int) -> LoadSample:
+    def measure(self, workload: str, queue: str, seconds: float) -> LoadSample:
         """Repeats one call until the time is over, at least once; returns a sample."""
         step: Callable[[str], bool] = getattr(self, workload)
         delays: list[int] = []

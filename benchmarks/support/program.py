@@ -32,6 +32,10 @@ class MeasuredResults(Protocol):
 MeasurePart = Callable[[], None]
 
 
+#: Bounds of a round: CPU times are counted in hundredths of a second, and a run has many rounds.
+_LEAST_SECONDS, _MOST_SECONDS = 0.1, 60
+
+
 class PartsProgram:
     """A program ``python -m benchmarks.NAME``."""
 
@@ -59,6 +63,19 @@ class PartsProgram:
             default=default,
             metavar="N",
             help=f"{what} ({default})",
+        )
+
+    def add_seconds(self, default: int) -> None:
+        """Adds the duration of a round: a fraction of a second shows whether it runs at all.
+
+        wrk and the service's pings take whole seconds: they round it up.
+        """
+        self._parser.add_argument(
+            "--seconds",
+            type=_round_seconds,
+            default=default,
+            metavar="N",
+            help=f"of a round ({default})",
         )
 
     def run(
@@ -91,3 +108,9 @@ class PartsProgram:
             about = report.text(report.BenchmarkReport(command, machine, found, {}, notes))
             print("\n\n".join(part for part in (*results.tables(), about) if part).rstrip())
         return 130 if interrupted else 0
+
+
+def _round_seconds(given: str) -> float:
+    if not _LEAST_SECONDS <= float(given) <= _MOST_SECONDS:
+        raise argparse.ArgumentTypeError(f"it must be {_LEAST_SECONDS} to {_MOST_SECONDS}")
+    return float(given)

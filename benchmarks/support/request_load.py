@@ -21,7 +21,7 @@ RequestSender = Callable[[], Awaitable[bool]]
 
 
 async def load_service(
-    service: MeasuredService, path: Callable[[], str], seconds: int
+    service: MeasuredService, path: Callable[[], str], seconds: float
 ) -> LoadSample:
     """Runs clients that read one path after another of a service."""
 
@@ -42,7 +42,7 @@ async def load_service(
         return await load_server(list(map(sender, connections)), seconds)
 
 
-async def load_server(senders: Sequence[RequestSender], seconds: int) -> LoadSample:
+async def load_server(senders: Sequence[RequestSender], seconds: float) -> LoadSample:
     """Runs a client for each sender of requests to another process."""
     used, start = time.process_time(), time.monotonic()
     delays, errors = await _run_clients(senders, seconds)
@@ -51,14 +51,14 @@ async def load_server(senders: Sequence[RequestSender], seconds: int) -> LoadSam
     return sample(delays, errors, passed, generator=generator)
 
 
-async def load_driver(send: RequestSender, seconds: int) -> LoadSample:
+async def load_driver(send: RequestSender, seconds: float) -> LoadSample:
     """Runs clients that call a driver in this process, which is the measured one."""
     start = time.monotonic()
     delays, errors = await _run_clients([send] * CLIENTS, seconds)
     return sample(delays, errors, time.monotonic() - start)
 
 
-async def _run_clients(senders: Sequence[RequestSender], seconds: int) -> tuple[list[int], int]:
+async def _run_clients(senders: Sequence[RequestSender], seconds: float) -> tuple[list[int], int]:
     """Returns the nanoseconds of each successful request, and the number of failed ones."""
     end = time.monotonic_ns() + seconds * 10**9
     delays: list[int] = []

@@ -21,7 +21,7 @@ from zaqar_redis.benchmarks.service import BenchmarkFailed
 
 T = TypeVar("T")
 
-#: Seconds of the warm-up round.
+#: Seconds of the warm-up round, unless rounds are shorter.
 _WARM_UP = 1
 
 #: Kinds of targets: the rate of the second contender, or its cost compared with the
@@ -32,7 +32,7 @@ RATE, TIME, CPU = "rate", "time", "CPU time"
 class CpuContender(msgspec.Struct, frozen=True):
     label: str
     #: runs a round of so many seconds
-    measure: Callable[[int], LoadSample]
+    measure: Callable[[float], LoadSample]
     #: the process whose CPU time counts
     process: int
 
@@ -84,7 +84,7 @@ class Measurements:
         contenders: tuple[CpuContender, CpuContender],
         *,
         rounds: int,
-        seconds: int,
+        seconds: float,
     ) -> None:
         """Runs rounds of both in turn, after a warm-up round of each."""
         samples: dict[str, list[LoadSample]] = {contender.label: [] for contender in contenders}
@@ -95,7 +95,7 @@ class Measurements:
         )
         print_progress(f"{name}: {what}")
         for contender in contenders:
-            contender.measure(_WARM_UP)
+            contender.measure(min(_WARM_UP, seconds))
         for number, order in in_turns(contenders, rounds):
             for contender in order:
                 before = cpu_seconds(contender.process)

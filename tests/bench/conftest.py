@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import subprocess
 import sys
@@ -21,17 +22,18 @@ def command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "zaqar_redis.cli.main", "bench", *arguments]
 
 
+def run_bench(file: Path, *arguments: str) -> BenchResult:
+    """*file*: for the JSON report; it must not exist."""
+    done = subprocess.run(
+        command(*arguments, "--json", str(file)),
+        capture_output=True,
+        text=True,
+        timeout=300,  # of all workloads, on a busy machine
+    )
+    found = json.loads(file.read_text()) if file.exists() else {}
+    return done.returncode, done.stdout, done.stderr, found
+
+
 @pytest.fixture
 def bench(tmp_path: Path) -> RunBench:
-    def run(*arguments: str) -> BenchResult:
-        file = tmp_path / "found.json"
-        done = subprocess.run(
-            command(*arguments, "--json", str(file)),
-            capture_output=True,
-            text=True,
-            timeout=100,
-        )
-        found = json.loads(file.read_text()) if file.exists() else {}
-        return done.returncode, done.stdout, done.stderr, found
-
-    return run
+    return functools.partial(run_bench, tmp_path / "found.json")

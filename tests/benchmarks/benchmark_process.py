@@ -3,11 +3,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
+import runpy
 import signal
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 from benchmarks.support.processes import descendants
 from tests.support import servers
@@ -18,7 +23,8 @@ class BenchmarkProcess:
 
     def __init__(self, name: str, folder: Path) -> None:
         """*folder*: for its servers' files; it must be empty after each run."""
-        self._command = [sys.executable, "-m", f"benchmarks.{name}"]
+        self._module = f"benchmarks.{name}"
+        self._command = [sys.executable, "-m", self._module]
         self._folder = folder
         self._environment = os.environ | {"TMPDIR": str(folder)}
 
@@ -67,12 +73,19 @@ class BenchmarkProcess:
         return output, len(started)
 
     def expect_usage_error(self, *arguments: str) -> None:
-        done = subprocess.run(
-            [*self._command, *arguments], capture_output=True, text=True, timeout=60
-        )
-        assert done.returncode == 2
-        assert done.stdout == ""
-        assert arguments[0] in done.stderr
+        """Runs it within this process: one of its own takes a second to start."""
+        stdout, stderr = io.StringIO(), io.StringIO()
+        with (
+            pytest.MonkeyPatch.context() as patch,
+            contextlib.redirect_stdout(stdout),
+            contextlib.redirect_stderr(stderr),
+        ):
+            patch.setattr(sys, "argv", [self._module, *arguments])
+            with pytest.raises(SystemExit) as ended:
+                runpy.run_module(self._module, run_name="__main__")
+        assert ended.value.code == 2
+        assert stdout.getvalue() == ""
+        assert arguments[0] in stderr.getvalue()
 
 
 def rows(output: str, last: str, first: str | None = None) -> list[list[str]]:

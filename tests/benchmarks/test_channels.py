@@ -12,7 +12,7 @@ from benchmarks.channels.websocket_peers import encode_frame, frames
 from tests.benchmarks.benchmark_process import BenchmarkProcess, rows
 from zaqar_redis.benchmarks.service import BenchmarkFailed
 
-_SMALL = ["--rounds", "1", "--seconds", "1"]
+_SMALL = ["--rounds", "1", "--seconds", "0.3"]
 _SMALL += ["--subscribers", "20", "--idle", "50", "--returning", "200"]
 _ROWS = {
     "fanout": {

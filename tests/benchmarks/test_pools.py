@@ -10,7 +10,7 @@ import pytest
 
 from tests.benchmarks.benchmark_process import BenchmarkProcess, rows
 
-_SHORT = ["--rounds", "1", "--seconds", "1", "--queues", "200", "--messages", "100"]
+_SHORT = ["--rounds", "1", "--seconds", "0.3", "--queues", "200", "--messages", "100"]
 _ROWS = {
     "routing": {("post-1", "plain"), ("post-1", "pools")},
     "queues": {

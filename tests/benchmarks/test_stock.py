@@ -20,7 +20,7 @@ _DRIVERS = ("zaqar-redis", "redis")
 def test_a_part_measures_both_drivers_without_errors(
     part: str, workloads: tuple[str, ...], folder: Path
 ) -> None:
-    small = ["--rounds", "1", "--seconds", "1", "--claimed", "100"]
+    small = ["--rounds", "1", "--seconds", "0.3", "--claimed", "100"]
     output = BenchmarkProcess("stock", folder).output("--part", part, *small)
     both = {(name, driver) for name in workloads for driver in _DRIVERS}
     rates = rows(output, "unit", "workload")
@@ -36,7 +36,7 @@ def test_a_part_measures_both_drivers_without_errors(
 
 
 def test_an_interrupted_run_reports_what_it_has_and_stops_what_it_started(folder: Path) -> None:
-    many = ["--part", "plain", "--rounds", "90", "--seconds", "1"]
+    many = ["--part", "plain", "--rounds", "90", "--seconds", "0.3"]
     output, started = BenchmarkProcess("stock", folder).run_interrupted(
         *many, after="round 1 of 90, redis"
     )

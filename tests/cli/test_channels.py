@@ -39,8 +39,11 @@ class ChannelsCli:
         self.shell = shell
 
 
-@pytest.fixture(params=["storage", "url"])
-def cli_target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ChannelsCli]:
+@pytest.fixture(scope="module", params=["storage", "url"])
+def cli_target(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ChannelsCli]:
+    """The tests of the file share them: each has channels of its own."""
     with (
         servers.redis_server() as server,
         servers.service(server.uri, workers=2, options=OPTIONS) as service,
@@ -50,7 +53,7 @@ def cli_target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Chann
             lines = []
             for group, values in OPTIONS.items():
                 lines += [f"[{group}]", *(f"{name} = {value}" for name, value in values.items())]
-            config = tmp_path / "zaqar_redis.conf"
+            config = tmp_path_factory.mktemp("channels") / "zaqar_redis.conf"
             config.write_text("\n".join(lines))
             target_options = ["--storage", server.uri, "--config-file", str(config)]
         yield ChannelsCli(service, CommandLine(target_options))
@@ -117,19 +120,19 @@ def test_channel_commands_with_connected_clients(
 def test_history_is_listed_from_any_offset_in_both_directions(cli_target: ChannelsCli) -> None:
     shell = cli_target.shell
     for word in ("a", "b", "c"):
-        shell.done("channel", "publish", "news", word)
-    assert [each["data"] for each in shell.shown("channel", "history", "news")] == ["a", "b", "c"]
-    since = shell.shown("channel", "history", "news", "--since", "1", "--limit", "1")
+        shell.done("channel", "publish", "old", word)
+    assert [each["data"] for each in shell.shown("channel", "history", "old")] == ["a", "b", "c"]
+    since = shell.shown("channel", "history", "old", "--since", "1", "--limit", "1")
     assert [(each["offset"], each["data"]) for each in since] == [(2, "b")]
-    back = shell.shown("channel", "history", "news", "--reverse", "--limit", "2")
+    back = shell.shown("channel", "history", "old", "--reverse", "--limit", "2")
     assert [each["data"] for each in back] == ["c", "b"]
     key = ("--idempotency-key", "k")
-    first = shell.shown("channel", "publish", "news", "d", *key)
-    assert shell.shown("channel", "publish", "news", "d", *key) == first
-    binary = {"channel": "news", "b64data": "AP8="}
+    first = shell.shown("channel", "publish", "old", "d", *key)
+    assert shell.shown("channel", "publish", "old", "d", *key) == first
+    binary = {"channel": "old", "b64data": "AP8="}
     headers = {"X-API-Key": KEY}
     httpx.post(f"{cli_target.service.url}/api/publish", json=binary, headers=headers)
-    (shown,) = shell.shown("channel", "history", "news", "--reverse", "--limit", "1")
+    (shown,) = shell.shown("channel", "history", "old", "--reverse", "--limit", "1")
     assert (shown["offset"], shown["data"]) == (5, {"b64data": "AP8="})
 
 
@@ -138,8 +141,8 @@ def test_refused_channel_command_reports_the_reason(cli_target: ChannelsCli) -> 
     assert "unknown channel (102)" in cli_target.shell.refused("channel", "info", "no:x")
     assert "not available (108)" in cli_target.shell.refused("channel", "history", "bare:x")
     if "--url" in cli_target.shell.target_options:
-        cli_target.shell.target_options[-1] = "wrong"
-        message = cli_target.shell.refused("channel", "list")
+        stranger = CommandLine([*cli_target.shell.target_options[:-1], "wrong"])
+        message = stranger.refused("channel", "list")
         assert "--api-key" in message
         assert "or has none" in message
 

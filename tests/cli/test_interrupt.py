@@ -21,12 +21,14 @@ _MANY = 60_000
 _HEADERS = {"Client-ID": "9d3f6c0e-8f0d-4c55-a2f3-6b3a0f4d6a10", "X-Project-ID": "default"}
 
 
-def test_interrupted_tail_ends_without_traceback(shell: CommandLine, tmp_path: Path) -> None:
-    shell.done("message", "post", "q", "first")
-    with running(shell, tmp_path, "message", "tail", "q") as tail:
+def test_interrupted_tail_ends_without_traceback(
+    project_shell: CommandLine, tmp_path: Path
+) -> None:
+    project_shell.done("message", "post", "q", "first")
+    with running(project_shell, tmp_path, "message", "tail", "q") as tail:
         assert tail.wait_for_lines(1)[0].endswith('  "first"')
         assert tail.interrupt() == "\ninterrupted\n"
-    assert len(shell.shown("message", "list", "q")) == 1
+    assert len(project_shell.shown("message", "list", "q")) == 1
 
 
 def test_interrupted_command_stops_the_embedded_store(tmp_path: Path) -> None:
@@ -96,13 +98,22 @@ def test_service_continues_a_drain_whose_command_is_interrupted(
 
 
 @pytest.mark.parametrize(
-    "words", [["message", "list", "q"], ["message", "tail", "q"], ["pool", "list"], ["--help"]]
+    "words", [["message", "list", "q"], ["message", "tail", "q"], ["pool", "list"]]
 )
-def test_command_with_closed_stdout_ends_quietly(shell: CommandLine, words: list[str]) -> None:
-    shell.done("message", "post", "q", "first")
-    target_options = [] if words == ["--help"] else shell.target_options
+def test_command_with_closed_stdout_ends_quietly(
+    project_shell: CommandLine, words: list[str]
+) -> None:
+    project_shell.done("message", "post", "q", "first")
+    _expect_quiet_end(*words, *project_shell.target_options)
+
+
+def test_help_with_closed_stdout_ends_quietly() -> None:
+    _expect_quiet_end("--help")
+
+
+def _expect_quiet_end(*words: str) -> None:
     process = subprocess.Popen(
-        [sys.executable, "-m", "zaqar_redis.cli.main", *words, *target_options],
+        [sys.executable, "-m", "zaqar_redis.cli.main", *words],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.spark.jobs import commands
+from tests.support.command_line import CommandLine
 
 JOBS = ("analytics", "archive", "audit", "migrate", "redrive", "replay")
 _WITHOUT = "sys.modules['pyspark'] = None"
@@ -28,7 +29,7 @@ def run_after(before: str, *words: str, timeout: float = 60) -> tuple[int, str]:
 
 
 def test_jobs_are_listed_when_spark_is_installed() -> None:
-    _, text = run_after("", "--help")
+    text = CommandLine().done("--help")
     assert [job for job in JOBS if f"pipeline {job}" not in text] == []
 
 
@@ -42,8 +43,7 @@ def test_jobs_are_hidden_when_spark_is_missing() -> None:
 
 @pytest.mark.parametrize("job", JOBS)
 def test_help_of_each_job_has_an_example(job: str) -> None:
-    code, text = run_after("", "pipeline", job, "--help")
-    assert code == 0
+    text = CommandLine().done("pipeline", job, "--help")
     assert (
         f"  zaqar-redis pipeline {job} " in text
     )  # from the example: the usage shows another program name

@@ -200,8 +200,8 @@ def test_drain_of_unreachable_pool_ends_with_the_reason(
     assert shell.shown("pool", "show", "one")["queues"] == 12
 
 
-def test_url_and_storage_exclude_each_other(shell: CommandLine) -> None:
-    both = shell.run("pool", "list", "--url", "http://127.0.0.1:1", "--storage", "redis://x")
+def test_url_and_storage_exclude_each_other(in_process: CommandLine) -> None:
+    both = in_process.run("pool", "list", "--url", "http://127.0.0.1:1", "--storage", "redis://x")
     assert both.returncode == 2
 
 

@@ -17,25 +17,27 @@ COMMANDS = sorted(
 )
 
 
-def test_messages_are_posted_listed_claimed_and_released(shell: CommandLine) -> None:
-    posted = shell.shown("message", "post", "orders", '{"n": 1}', "plain text", "--ttl", "600")
+def test_messages_are_posted_listed_claimed_and_released(project_shell: CommandLine) -> None:
+    posted = project_shell.shown(
+        "message", "post", "orders", '{"n": 1}', "plain text", "--ttl", "600"
+    )
     assert len(posted) == 2
-    listed = shell.shown("message", "list", "orders")
+    listed = project_shell.shown("message", "list", "orders")
     assert [message["id"] for message in listed] == [message["id"] for message in posted]
     assert [message["body"] for message in listed] == [{"n": 1}, "plain text"]
     assert listed[0]["ttl"] == 600
-    (held,) = shell.shown("claim", "create", "orders", "--limit", "1", "--ttl", "300")
+    (held,) = project_shell.shown("claim", "create", "orders", "--limit", "1", "--ttl", "300")
     assert held["id"] == posted[0]["id"]
-    assert len(shell.shown("message", "list", "orders")) == 1
-    assert len(shell.shown("message", "list", "orders", "--claimed")) == 2
-    stats = shell.shown("queue", "stats", "orders")
+    assert len(project_shell.shown("message", "list", "orders")) == 1
+    assert len(project_shell.shown("message", "list", "orders", "--claimed")) == 2
+    stats = project_shell.shown("queue", "stats", "orders")
     assert (stats["free"], stats["claimed"], stats["total"]) == (1, 1, 2)
     assert stats["idempotency_records"] == 0
-    shell.done("claim", "release", "orders", held["claim"])
-    stats = shell.shown("queue", "stats", "orders")
+    project_shell.done("claim", "release", "orders", held["claim"])
+    stats = project_shell.shown("queue", "stats", "orders")
     assert (stats["posted_total"], stats["claimed_total"], stats["released_total"]) == (2, 1, 1)
-    assert len(shell.shown("message", "list", "orders")) == 2
-    assert shell.shown("claim", "create", "nothing") == []
+    assert len(project_shell.shown("message", "list", "orders")) == 2
+    assert project_shell.shown("claim", "create", "nothing") == []
 
 
 def test_queues_are_listed_shown_purged_and_deleted(shell: CommandLine) -> None:
@@ -72,20 +74,20 @@ def test_posts_to_one_queue_of_a_full_store_are_stopped_while_it_is_consumed() -
         shell.done("message", "post", "exports", "z")
 
 
-def test_message_list_reads_more_than_one_page(shell: CommandLine) -> None:
-    shell.done("message", "post", "long", *[str(number) for number in range(45)])
-    bodies = [message["body"] for message in shell.shown("message", "list", "long")]
+def test_message_list_reads_more_than_one_page(project_shell: CommandLine) -> None:
+    project_shell.done("message", "post", "long", *[str(number) for number in range(45)])
+    bodies = [message["body"] for message in project_shell.shown("message", "list", "long")]
     assert bodies == list(range(45))
-    assert len(shell.shown("message", "list", "long", "--limit", "21")) == 21
+    assert len(project_shell.shown("message", "list", "long", "--limit", "21")) == 21
 
 
-def test_invalid_queue_arguments_are_reported(shell: CommandLine) -> None:
+def test_invalid_queue_arguments_are_reported(project_shell: CommandLine) -> None:
     for name in ("a b", "a/b", ".", "..", "x" * 65):
-        usage = shell.run("queue", "stats", name)
+        usage = project_shell.run("queue", "stats", name)
         assert (usage.returncode, usage.stdout) == (2, "")
         assert "name" in usage.stderr
-    assert "ttl" in shell.refused("message", "post", "q", "x", "--ttl", "1")
-    assert "limit" in shell.refused("claim", "create", "q", "--limit", "1000")
+    assert "ttl" in project_shell.refused("message", "post", "q", "x", "--ttl", "1")
+    assert "limit" in project_shell.refused("claim", "create", "q", "--limit", "1000")
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -24,35 +24,39 @@ def _bodies(lines: list[str]) -> list[object]:
     return [json.loads(line.split("  ", 1)[1]) for line in lines]
 
 
-def test_tail_shows_last_messages_then_new_ones(shell: CommandLine, tmp_path: Path) -> None:
-    posted = shell.shown("message", "post", "q", *map(str, range(45)))
-    with running(shell, tmp_path, *_TAIL) as tail:
+def test_tail_shows_last_messages_then_new_ones(project_shell: CommandLine, tmp_path: Path) -> None:
+    posted = project_shell.shown("message", "post", "q", *map(str, range(45)))
+    with running(project_shell, tmp_path, *_TAIL) as tail:
         assert tail.wait_for_lines(10)[0] == f"{posted[35]['id']}  35"
         for body in ('{"n": 45}', "forty-six"):
-            shell.done("message", "post", "q", body)
+            project_shell.done("message", "post", "q", body)
         assert _bodies(tail.wait_for_lines(12)) == [*range(35, 45), {"n": 45}, "forty-six"]
         tail.interrupt()
 
 
-def test_tail_starts_where_options_say(shell: CommandLine, tmp_path: Path) -> None:
-    shell.done("message", "post", "q", *map(str, range(25)))
-    with running(shell, tmp_path, *_TAIL, "--from-start") as tail:
+def test_tail_starts_where_options_say(project_shell: CommandLine, tmp_path: Path) -> None:
+    project_shell.done("message", "post", "q", *map(str, range(25)))
+    with running(project_shell, tmp_path, *_TAIL, "--from-start") as tail:
         assert _bodies(tail.wait_for_lines(25)) == list(range(25))
-    with running(shell, tmp_path, *_TAIL, "--lines", "2", "--json") as tail:
+    with running(project_shell, tmp_path, *_TAIL, "--lines", "2", "--json") as tail:
         last = json.loads(tail.wait_for_lines(2)[1])
         assert (last["body"], last["ttl"]) == (24, 3600)
         assert {"id", "age", "href"} < set(last)
-    with running(shell, tmp_path, *_TAIL, "--lines", "0") as tail:
-        while not tail.lines:  # its start cannot be observed
-            shell.done("message", "post", "q", "new")
+    with running(project_shell, tmp_path, *_TAIL, "--lines", "0") as tail:
+
+        def posted_and_shown() -> bool:  # its start cannot be observed
+            project_shell.done("message", "post", "q", "new")
+            return bool(tail.lines)
+
+        servers.wait_for(posted_and_shown, "a new message")
         assert set(_bodies(tail.lines)) == {"new"}
-    usage = shell.run(*_TAIL, "--lines", "2", "--from-start")
+    usage = project_shell.run(*_TAIL, "--lines", "2", "--from-start")
     assert usage.returncode == 2
 
 
-def test_tail_waits_for_a_missing_queue(shell: CommandLine, tmp_path: Path) -> None:
-    with running(shell, tmp_path, *_TAIL) as tail:
-        shell.done("message", "post", "q", "first")
+def test_tail_waits_for_a_missing_queue(project_shell: CommandLine, tmp_path: Path) -> None:
+    with running(project_shell, tmp_path, *_TAIL) as tail:
+        project_shell.done("message", "post", "q", "first")
         assert _bodies(tail.wait_for_lines(1)) == ["first"]
 
 
@@ -78,25 +82,27 @@ def test_tail_shows_claimed_and_delayed_messages_on_request(
             assert _bodies(tail.wait_for_lines(len(bodies))) == bodies
 
 
-def test_tail_reads_a_recreated_queue_from_its_start(shell: CommandLine, tmp_path: Path) -> None:
-    shell.done("message", "post", "q", "old")
-    with running(shell, tmp_path, *_TAIL, "--wait", "1") as tail:
+def test_tail_reads_a_recreated_queue_from_its_start(
+    project_shell: CommandLine, tmp_path: Path
+) -> None:
+    project_shell.done("message", "post", "q", "old")
+    with running(project_shell, tmp_path, *_TAIL, "--wait", "1") as tail:
         tail.wait_for_lines(1)
-        shell.done("queue", "delete", "q", "--yes")
-        shell.done("message", "post", "q", "new", "newer")
+        project_shell.done("queue", "delete", "q", "--yes")
+        project_shell.done("message", "post", "q", "new", "newer")
         assert _bodies(tail.wait_for_lines(3)) == ["old", "new", "newer"]
         assert tail.notices.count("created again") == 1
-        shell.done("message", "post", "q", "newest")
+        project_shell.done("message", "post", "q", "newest")
         assert _bodies(tail.wait_for_lines(4))[3] == "newest"
 
 
-def test_tail_continues_after_a_purge(shell: CommandLine, tmp_path: Path) -> None:
-    shell.done("message", "post", "q", "held", "old")
-    shell.done("claim", "create", "q", "--limit", "1", "--ttl", "300")
-    with running(shell, tmp_path, *_TAIL, "--wait", "1") as tail:
+def test_tail_continues_after_a_purge(project_shell: CommandLine, tmp_path: Path) -> None:
+    project_shell.done("message", "post", "q", "held", "old")
+    project_shell.done("claim", "create", "q", "--limit", "1", "--ttl", "300")
+    with running(project_shell, tmp_path, *_TAIL, "--wait", "1") as tail:
         tail.wait_for_lines(1)
-        shell.done("queue", "purge", "q", "--yes")
-        shell.done("message", "post", "q", "new")
+        project_shell.done("queue", "purge", "q", "--yes")
+        project_shell.done("message", "post", "q", "new")
         assert _bodies(tail.wait_for_lines(2)) == ["old", "new"]
         assert tail.interrupt() == "\ninterrupted\n"
 
@@ -169,15 +175,15 @@ def test_tail_continues_after_a_service_restart(
                 assert tail.interrupt().count("trying again") == 1
 
 
-def test_tail_fails_at_an_unreachable_target(shell: CommandLine) -> None:
+def test_tail_fails_at_an_unreachable_target() -> None:
     assert "http://127.0.0.1:1" in CommandLine(["--url", "http://127.0.0.1:1"]).refused(*_TAIL)
     assert "cannot be reached" in CommandLine(["--storage", "redis://127.0.0.1:1"]).refused(*_TAIL)
 
 
-def test_tail_with_closed_stdout_ends_quietly(shell: CommandLine) -> None:
-    shell.done("message", "post", "q", "first")
+def test_tail_with_closed_stdout_ends_quietly(project_shell: CommandLine) -> None:
+    project_shell.done("message", "post", "q", "first")
     process = subprocess.Popen(
-        [sys.executable, "-m", "zaqar_redis.cli.main", *_TAIL, *shell.target_options],
+        [sys.executable, "-m", "zaqar_redis.cli.main", *_TAIL, *project_shell.target_options],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -185,6 +191,6 @@ def test_tail_with_closed_stdout_ends_quietly(shell: CommandLine) -> None:
     assert process.stdout
     assert process.stdout.readline().endswith(b'  "first"\n')
     process.stdout.close()
-    shell.done("message", "post", "q", "second")
+    project_shell.done("message", "post", "q", "second")
     _, stderr = process.communicate(timeout=30)
     assert (process.returncode, stderr) == (141, b"")

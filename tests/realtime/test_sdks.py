@@ -50,13 +50,18 @@ OPTIONS: dict[str, dict[str, object]] = {
 
 
 @pytest.fixture(scope="module")
-def sdk(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def sdk(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The source of the installed release of centrifuge-python, with its tests."""
-    folder = tmp_path_factory.mktemp("sdk")
     release = f"centrifuge-python=={version('centrifuge-python')}"
-    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary", ":all:"]
-    subprocess.run([*pip, "--dest", str(folder), release], check=True, timeout=120)
-    (archive,) = folder.glob("*.tar.gz")
+    # Kept for the next run: for its metadata pip also installs what it is built with, of which
+    # it may take wheels.
+    downloads = request.config.cache.mkdir(release)
+    if not any(downloads.glob("*.tar.gz")):
+        pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
+        pip += ["--no-binary", "centrifuge-python", "--dest", str(downloads), release]
+        subprocess.run(pip, check=True, timeout=120)
+    (archive,) = downloads.glob("*.tar.gz")
+    folder = tmp_path_factory.mktemp("sdk")
     with tarfile.open(archive) as packed:
         packed.extractall(folder, filter="data")
     (source,) = [path for path in folder.iterdir() if path.is_dir()]

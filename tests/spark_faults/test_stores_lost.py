@@ -21,7 +21,7 @@ pytestmark = pytest.mark.timeout(400)
 
 T = TypeVar("T")
 
-_MANY = 15_000
+_MANY = 10_000
 _BATCH: dict[str, object] = {"maxOffsetsPerTrigger": 500}
 
 

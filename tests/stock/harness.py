@@ -7,7 +7,7 @@ import asyncio
 import hashlib
 import json
 import uuid
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from oslo_config import cfg
@@ -99,13 +99,30 @@ class ImportHarness:
 
 def dumped(server: servers.RedisServer) -> dict[bytes, bytes]:
     """Returns the content of each key, with its time of expiry."""
-    with server.client() as client:
-        return {
-            key: hashlib.sha256(
-                (client.dump(key) or b"") + str(client.pexpiretime(key)).encode()
-            ).digest()
-            for key in client.scan_iter()
-        }
+    return {
+        key: hashlib.sha256(content + str(expiry).encode()).digest()
+        for key, content, expiry in _keys(server)
+    }
+
+
+def copy(source: servers.RedisServer, target: servers.RedisServer) -> None:
+    """Copies all keys to an empty Redis."""
+    with target.client() as client, client.pipeline(transaction=False) as pipeline:
+        for key, content, expiry in _keys(source):
+            pipeline.restore(key, max(0, expiry), content, absttl=True)
+        pipeline.execute()
+
+
+def _keys(server: servers.RedisServer) -> Iterator[tuple[bytes, bytes, int]]:
+    """Yields each key with its dump and its time of expiry, or a negative one."""
+    with server.client() as client, client.pipeline(transaction=False) as pipeline:
+        keys = list(client.scan_iter(count=1000))
+        for key in keys:
+            pipeline.dump(key)
+            pipeline.pexpiretime(key)
+        replies = iter(pipeline.execute())
+    for key, content, expiry in zip(keys, replies, replies, strict=True):
+        yield key, content or b"", expiry
 
 
 class ImportedStore:

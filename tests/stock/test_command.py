@@ -13,7 +13,14 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.stock.harness import CLIENT, ImportedStore, ImportHarness, StockZaqarStorage, dumped
+from tests.stock.harness import (
+    CLIENT,
+    ImportedStore,
+    ImportHarness,
+    StockZaqarStorage,
+    copy,
+    dumped,
+)
 from tests.support import servers
 from tests.support.command_line import CommandLine, RunningCommand, running
 from zaqar_redis.keyspace import keys
@@ -342,16 +349,14 @@ def test_store_that_dies_during_the_import_is_reported(
 ) -> None:
     fill(harness.stock)
     fill_big(harness.stock)
-    with servers.redis_server() as spare, harness.theirs.client() as source:
+    with servers.redis_server() as spare:
         mortal = (
             ImportHarness(spare, harness.ours)
             if which == "theirs"
             else ImportHarness(harness.theirs, spare)
         )
         if which == "theirs":
-            with spare.client() as copy:
-                for key in source.scan_iter():
-                    copy.restore(key, max(0, source.pttl(key)), source.dump(key) or b"")
+            copy(harness.theirs, spare)
         with (
             running(mortal.shell, tmp_path, *mortal.words) as command,
             mortal.ours.client() as client,

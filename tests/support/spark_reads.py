@@ -91,6 +91,15 @@ class SparkTestStore(ProjectStore):
             claim.decode(): float(end) for claim, end in zip(flat[::2], flat[1::2], strict=True)
         }
 
+    def expire_claims(self, queue: str = "q") -> None:
+        """Lets the claims of a killed stream expire."""
+        over = round(time.time() * 1000) - 1000
+        for claim in self.leases(queue):
+            self.command("ZADD", self.key("leases", queue), over, claim)
+        for rank in self.command("ZRANGE", self.key("claimed", queue), 0, -1):
+            self.command("ZADD", self.key("claimed", queue), over, rank)
+        self.command("HSET", self.key("queue", queue), "due", over)
+
     def expire_roles(self) -> None:
         """Lets the roles expire that a killed process of this project has taken."""
         for role in self.command("KEYS", f"zr:{{control}}:role:*{self.project}*"):

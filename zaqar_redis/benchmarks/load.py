@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import re
 import resource
@@ -55,7 +56,7 @@ class WrkLoad:
         script: str,
         url: str,
         headers: Mapping[str, str],
-        seconds: int,
+        seconds: float,
         *arguments: object,
     ) -> LoadSample:
         """Runs wrk with a script.  Raises BenchmarkFailed when wrk fails.
@@ -63,7 +64,7 @@ class WrkLoad:
         wrk is stopped when this is interrupted.
         """
         folder = Path(str(resources.files(__package__).joinpath("wrk")))
-        command = [self._program, "-t1", f"-c{self.connections}", f"-d{seconds}s"]
+        command = [self._program, "-t1", f"-c{self.connections}", f"-d{math.ceil(seconds)}s"]
         command += [f"--timeout={_REQUEST_TIMEOUT_SECONDS}s", "-s", str(folder / f"{script}.lua")]
         for name, value in headers.items():
             command += ["-H", f"{name}: {value}"]
@@ -106,7 +107,7 @@ def parse(output: str, generator: float) -> LoadSample:
     )
 
 
-def _output(command: Sequence[str], environment: Mapping[str, str], seconds: int) -> str:
+def _output(command: Sequence[str], environment: Mapping[str, str], seconds: float) -> str:
     # In a session of its own: only this process handles the terminal's Ctrl-C.
     process = subprocess.Popen(
         command,

@@ -99,7 +99,7 @@ class MixedRound:
             return 0, b""
 
 
-def measure(service: MeasuredService, queue: str, seconds: int, connections: int) -> LoadSample:
+def measure(service: MeasuredService, queue: str, seconds: float, connections: int) -> LoadSample:
     """Runs a round.  Raises BenchmarkFailed when no message was claimed."""
     used, start = time.process_time(), time.monotonic()
 

@@ -16,7 +16,7 @@ from zaqar_redis.benchmarks import mixed
 from zaqar_redis.benchmarks.load import LoadSample, WrkLoad
 from zaqar_redis.benchmarks.service import MeasuredService
 
-Measure = Callable[[int], LoadSample]
+Measure = Callable[[float], LoadSample]
 Progress = Callable[[str], None]
 
 #: Claims per second that the first, unmeasured round prepares messages for.
@@ -42,7 +42,7 @@ class BenchmarkPlan(msgspec.Struct, frozen=True):
     progress: Progress
 
     def run(
-        self, service: MeasuredService, script: str, path: str, seconds: int, *arguments: object
+        self, service: MeasuredService, script: str, path: str, seconds: float, *arguments: object
     ) -> LoadSample:
         url = f"{service.url}/v2/queues/{path}"
         sample = self.load.run(script, url, service.headers, seconds, *arguments)
@@ -75,7 +75,7 @@ def _each(
 
 def _post(count: int) -> Callable[[BenchmarkPlan, MeasuredService], Measure]:
     def start(plan: BenchmarkPlan, service: MeasuredService) -> Measure:
-        def measure(seconds: int) -> LoadSample:
+        def measure(seconds: float) -> LoadSample:
             queue = service.queue()
             sample = plan.run(service, "post", f"{queue}/messages", seconds, count)
             service.delete_queue(queue)
@@ -117,7 +117,7 @@ class _Backlog:
         self._rate = _FIRST_GUESS
         self._left = 0
 
-    def refill(self, seconds: int) -> None:
+    def refill(self, seconds: float) -> None:
         wanted = min(int(self._rate * 10 * seconds * _SPARE), _MOST)
         if wanted > self._left:
             self._service.fill(self._queue, wanted - self._left)
@@ -133,7 +133,7 @@ def _claim_delete(plan: BenchmarkPlan, service: MeasuredService) -> Measure:
     queue = service.queue()
     backlog = _Backlog(service, queue)
 
-    def measure(seconds: int) -> LoadSample:
+    def measure(seconds: float) -> LoadSample:
         backlog.refill(seconds)
         sample = plan.run(service, "claim", queue, seconds, 10, "delete")
         backlog.record_round(sample)
@@ -154,7 +154,7 @@ def _claim_behind_claimed(plan: BenchmarkPlan, service: MeasuredService) -> Meas
     queue = _claimed_queue(plan, service)
     backlog = _Backlog(service, queue)
 
-    def measure(seconds: int) -> LoadSample:
+    def measure(seconds: float) -> LoadSample:
         backlog.refill(seconds)
         sample = plan.run(service, "claim", queue, seconds, 10, "keep")
         backlog.record_round(sample)
@@ -170,7 +170,7 @@ def _list_behind_claimed(plan: BenchmarkPlan, service: MeasuredService) -> Measu
 
 
 def _mixed(plan: BenchmarkPlan, service: MeasuredService) -> Measure:
-    def measure(seconds: int) -> LoadSample:
+    def measure(seconds: float) -> LoadSample:
         queue = service.queue()
         sample = mixed.measure(service, queue, seconds, plan.load.connections)
         service.wait_until_idle()
@@ -203,7 +203,7 @@ def _post_deep(plan: BenchmarkPlan) -> Sequence[Contender]:
     for number in numbers:
         service.fill(f"{family}-{number}", SHORT)
 
-    def short(seconds: int) -> LoadSample:
+    def short(seconds: float) -> LoadSample:
         return plan.run(service, "post", f"{family}/messages", seconds, 1, _SHORT_QUEUES)
 
     return _compare_depths(

@@ -280,3 +280,4 @@ def _expire_claims(store: SparkTestStore) -> None:
         key = store.key(slot, DEAD)
         for member in store.command("ZRANGE", key, 0, -1):
             store.command("ZADD", key, "XX", 1, member)  # a dying task may delete it
+    store.command("HSET", store.key("queue", DEAD), "due", 1)
