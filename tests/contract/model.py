@@ -156,6 +156,15 @@ class ReferenceModel:
             del self.queues[name].entries[entry.rank]
         return taken
 
+    def move(self, name: str, ranks: list[int], target: str) -> list[int]:
+        """Returns the ranks of those that were moved."""
+        free = {entry.rank: entry for entry in self.alive(name) if not self.is_held(entry)}
+        moved = [free[rank] for rank in ranks if rank in free]
+        for entry in moved:
+            del self.queues[name].entries[entry.rank]
+            self.post(target, entry.body, entry.ttl, 0, entry.origin)
+        return [entry.rank for entry in moved]
+
     def delete(
         self, name: str, ranks: list[int], claims: list[str] | None, force: bool
     ) -> type[errors.Problem] | None:

@@ -23,9 +23,12 @@ from hypothesis.stateful import (
 from tests.contract.model import ModelMessage, ModelQueue, ReferenceModel
 from tests.support.stores import CLIENT, ContractStore, findings
 from zaqar_redis import errors
+from zaqar_redis.keyspace import keys
+from zaqar_redis.keyspace.script import Script
 from zaqar_redis.records import IdempotencyKey, Message, NewMessage
-from zaqar_redis.storage.redis import identity
+from zaqar_redis.storage.redis import RedisDriver, identity
 
+_CHECK = Script("check_queue")
 QUEUES = st.sampled_from(["plain", "delayed", "strict", "dead"])
 SECONDS = st.sampled_from([60, 61, 90, 120, 300])
 LIMITS = st.integers(1, 7)
@@ -270,7 +273,46 @@ class ModelComparison(RuleBasedStateMachine):
             self.model.queues.pop("dead", None)
             self.ids.pop("dead", None)
 
+    @rule(queue=QUEUES, other=QUEUES, ranks=st.lists(st.integers(1, 25), max_size=3, unique=True))
+    def move(self, queue: str, other: str, ranks: list[int]) -> None:
+        if queue == other:
+            return
+        known = ranks if self.ids.get(queue) else []
+        moved = self.store.move(
+            *[self.some_id(queue, rank) for rank in known], target=other, queue=queue
+        )
+        ranks_moved = [identity.parse_message_id(message_id)[1] for message_id in moved]
+        assert ranks_moved == self.model.move(queue, known, other)
+
+    @rule()
+    def sweep(self) -> None:
+        self.store.sweep()
+        self.store.command("DEL", keys.SWEEPER)  # the next round need not wait
+
+    @rule(queue=QUEUES, is_imported=st.booleans())
+    def lose_listing(self, queue: str, is_imported: bool) -> None:
+        """What a process leaves that dies before it lists a new queue, or an imported one."""
+        of_queue = keys.of_queue(self.store.project, queue)
+        if not self.store.queue(queue):
+            return
+        self.store.command("HSET", of_queue.queue, "unlisted", 1)
+        self.store.command("HDEL", of_queue.queue, "due")
+        if is_imported:
+            name = keys.entry(self.store.project, queue)
+            self.store.command("ZADD", of_queue.sweep_index, "LT", 0, name)
+
     @invariant()
+    def nothing_ends_before_its_queue_is_due(self) -> None:
+        # Claims rely on it: before that they settle nothing.
+        driver = self.store.driver
+        assert isinstance(driver, RedisDriver)
+        for queue in ("plain", "delayed", "strict", "dead"):
+            of_queue = keys.of_queue(self.store.project, queue)
+            call = _CHECK(of_queue, now=self.store.clock(), epoch="", repair=0)
+            assert self.store.run(driver.queues.client.call(call)) == []
+
+    # No invariant: it settles the queues, so that no other verb would have to.
+    @rule()
     def statistics_agree(self) -> None:
         for queue in ("plain", "delayed", "strict", "dead"):
             stats = self.store.stats(queue)

@@ -18,7 +18,7 @@ from tests.faults import load
 from tests.support import servers
 from tests.support.collector import Collector
 from tests.support.metrics import Samples, Scraper, fallen, measured_service, samples_of
-from zaqar_redis.metrics import definitions
+from zaqar_redis.metrics import definitions, telemetry
 from zaqar_redis.metrics.merged import MergedMetrics
 from zaqar_redis.metrics.otlp import MetricsSender
 
@@ -197,6 +197,22 @@ def test_collector_out_of_reach_is_logged_with_the_reason_but_no_secrets(
         pass
     [message] = caplog.messages
     assert reason.format(port) in message
+    assert "geheim" not in message
+
+
+@pytest.mark.parametrize("headers", ["a: geheim", "a=geheim%0A2"])
+def test_headers_that_cannot_be_sent_are_logged_once_without_their_values(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, headers: str
+) -> None:
+    # One that has logged nothing yet.
+    monkeypatch.setattr(telemetry.HEADER_LOG, "filters", [telemetry.HeaderFilter()])
+    collector = Collector()
+    environment = {**collector.environment, "OTEL_EXPORTER_OTLP_HEADERS": headers}
+    with _sending(monkeypatch, environment, interval=0.01):
+        servers.wait_for(lambda: bool(caplog.messages), "the header to be logged")
+    collector.close()
+    [message] = caplog.messages
+    assert "header" in message
     assert "geheim" not in message
 
 

@@ -32,11 +32,14 @@ def fit(
     width = _table_width(parsed)
     if not width or not rows:
         return shown, ()
+    chosen = {*map(_normalized, parsed.columns)}
+    if chosen and chosen.isdisjoint(names):
+        return shown, ()  # cliff says which columns there are
     cells: dict[str, Row] = dict(zip(names, zip(*rows, strict=True), strict=True))
-    asked = {*parsed.columns, *parsed.sort_columns}
+    asked = {*chosen, *parsed.sort_columns}
     for name in names:
         is_empty = all(cell in (None, "") for cell in cells[name])
-        if name not in asked and (parsed.columns or is_empty):
+        if name not in asked and (chosen or is_empty):
             del cells[name]
     needed = {name: max(map(len, (name, *map(_text, cells[name])))) for name in cells}
     widths = {
@@ -56,6 +59,11 @@ def fit(
             widths[name] += max(0, min(spare(), needed[name] - widths[name]))
     columns = [[_cut(cell, widths[name]) for cell in cells[name]] for name in widths]
     return (tuple(widths), list(zip(*columns, strict=True))), left_out
+
+
+def _normalized(name: str) -> str:
+    """Returns the column that a name means, by cliff's rules."""
+    return name.lower().strip().replace(" ", "_")
 
 
 def _text(cell: object) -> str:

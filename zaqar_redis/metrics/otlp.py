@@ -40,8 +40,8 @@ LOG = logging.getLogger(__name__)
 _EXPORTER_LOG = logging.getLogger(OTLPMetricExporter.__module__)
 
 _CUMULATIVE = AggregationTemporality.CUMULATIVE
-#: Of a URL: a password, and a query, which may have a token.
-_SECRETS = re.compile(r"(?<=//)[^/@\s]*@|\?[^\s'\")]*")
+#: Of a URL: a password, and a query, which may have a token.  And what a header has.
+_SECRETS = re.compile(r"(?<=//)[^/@\s]*@|\?[^\s'\")]*|(?<=in header value): .*")
 
 
 def create_exporter() -> MetricExporter:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import uuid
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -15,6 +16,28 @@ if TYPE_CHECKING:
 
 #: Seconds that a process which stops takes to send what is left.
 LAST_SECONDS = 3.0
+
+
+class HeaderFilter(logging.Filter):
+    """Logs once that OpenTelemetry cannot read a header, which may be a credential."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._was_logged = False
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.msg = (
+            "a header in OTEL_EXPORTER_OTLP_HEADERS, or its variants for traces and metrics, is "
+            "not sent: write it as name=value, with the value URL-encoded"
+        )
+        record.args = ()
+        is_first, self._was_logged = not self._was_logged, True
+        return is_first
+
+
+#: Exporters read the variables whenever they are created: for metrics, each time they are sent.
+HEADER_LOG = logging.getLogger("opentelemetry.util.re")
+HEADER_LOG.addFilter(HeaderFilter())
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@
 local SCAN = 500  -- messages looked at in one call; the caller goes on behind them
 local BYTES = 1000000  -- of envelopes, about: the size of an answer
 local clients = {}  -- by claim
-local function client_of(claim)
+local function claimed_by(claim)
     if claim and not clients[claim] then
         clients[claim] = client_of_claim(redis.call('HGET', claims, claim))
     end
@@ -73,7 +73,7 @@ for place, rank in ipairs(ranks) do
         page[#page + 1] = hold
         page[#page + 1] = state
         page[#page + 1] = ends
-        page[#page + 1] = client_of(state == 'claimed' and holder_of(hold))
+        page[#page + 1] = claimed_by(state == 'claimed' and holder_of(hold))
         found, size = found + 1, size + #envelope
         if found == limit or size >= BYTES then
             page[3] = (place < #ranks or not complete) and rank
