@@ -304,6 +304,16 @@ class StoreTimeout(StoreUnavailable):
     code = 1702
 
 
+class StoreRefuses(StoreUnavailable):
+    """The store answers, but does not do it now."""
+
+    message = (
+        "The store {store} refuses commands at the moment: it is full, busy, starting or failing "
+        "over. Please try again later."
+    )
+    code = 1710
+
+
 class MoveLocked(StoreUnavailable):
     """The queue must not be used in this store now, because of its move lock."""
 

@@ -138,6 +138,18 @@ def test_insecure_configurations_are_found(good: servers.RedisServer, tmp_path: 
     assert not any("secrets" in each["what"] for each in _diagnosed("--config-file", str(file))[1])
 
 
+@pytest.mark.parametrize("password", ["", "pw"])
+def test_a_uri_in_a_file_that_everybody_can_read_is_a_secret_only_with_a_password(
+    good: servers.RedisServer, tmp_path: Path, password: str
+) -> None:
+    file = tmp_path / "zaqar.conf"
+    uri = good.uri.replace("unix://", f"unix://default:{password}@") if password else good.uri
+    file.write_text(f"[storage]\nuri = {uri}\n")
+    file.chmod(0o644)
+    _, found = _diagnosed("--config-file", str(file))
+    assert any("secrets" in each["what"] for each in found) == bool(password)
+
+
 def test_problems_of_the_configuration_are_critical(
     good: servers.RedisServer, tmp_path: Path
 ) -> None:

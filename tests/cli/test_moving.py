@@ -66,6 +66,23 @@ def test_peek_shows_messages_of_any_state(project_shell: CommandLine) -> None:
     assert [each["body"] for each in searched] == ["later"]
 
 
+@pytest.mark.parametrize(("columns", "left_out"), [(100, "age, ttl"), (80, "messages, ends_in")])
+def test_claim_list_on_a_narrow_terminal_keeps_ids_whole(
+    shared_target: list[str], columns: int, left_out: str
+) -> None:
+    target = [*shared_target, "--project", uuid.uuid4().hex]
+    shell = CommandLine(target)
+    _post(shell, "q", "x")
+    [held] = shell.shown("claim", "create", "q", "--ttl", "43200", "--client-id", CLIENT)
+    with terminal("claim", "list", "q", *target, columns=columns) as screen:
+        assert screen.process.wait(60) == 0
+        assert f"{left_out}; -f json shows all" in screen.shown
+        row = [line for line in screen.lines if held["claim"] in line]
+    assert len(row) == 1
+    assert CLIENT in row[0]
+    assert len(row[0]) <= columns
+
+
 def test_peek_on_a_narrow_terminal_fits(shared_target: list[str]) -> None:
     target = [*shared_target, "--project", uuid.uuid4().hex]
     shell = CommandLine(target)

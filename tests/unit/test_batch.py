@@ -236,7 +236,7 @@ def test_refusal_is_the_cause_of_its_translation(server: servers.RedisServer) ->
         async with _client(server) as client:
             with server.client() as admin:
                 admin.config_set("maxmemory", "1")
-            with pytest.raises(errors.StoreUnavailable) as full:
+            with pytest.raises(errors.StoreRefuses, match="it is full") as full:
                 await client.command("SET", "a", "b")
             assert isinstance(full.value.__cause__, redis.exceptions.OutOfMemoryError)
             with pytest.raises(keyspace.CommandRefused) as refused:

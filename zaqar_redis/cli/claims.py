@@ -4,14 +4,14 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from itertools import islice
 from urllib.parse import quote
 
-from cliff.lister import Lister
 from cliff.show import ShowOne
 
 from zaqar_redis.cli.base import Column, Row, Table, bounded_int, table
-from zaqar_redis.cli.messages import COLUMNS, MessageListCommand
+from zaqar_redis.cli.messages import COLUMNS, FittedListCommand
 from zaqar_redis.cli.queues import QueueCommand
 
 
@@ -27,7 +27,7 @@ class ClaimCommand(QueueCommand):
         return f"{self.path(parsed)}/claims/{quote(parsed.claim, safe='')}"
 
 
-class CreateClaim(MessageListCommand):
+class CreateClaim(FittedListCommand):
     """Claim messages, so that no other client gets them meanwhile. Shows each with its claim.
 
     Example: zaqar-redis claim create orders --limit 5 --ttl 300
@@ -56,13 +56,17 @@ class CreateClaim(MessageListCommand):
         return self.listed(parsed_args, ("claim", *COLUMNS), claimed)
 
 
-class ListClaim(QueueCommand, Lister):
+class ListClaim(FittedListCommand):
     """List the live claims of a queue that hold messages, those that end first.
 
-    Each with the Client-ID of the request that created it.
+    Each with the Client-ID of the request that created it. A narrow terminal does not show every
+    column; -f json has all.
 
     Example: zaqar-redis claim list orders
     """
+
+    shortened: Mapping[str, int] = {}
+    optional = ("age", "ttl", "messages", "ends_in")
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
@@ -78,7 +82,8 @@ class ListClaim(QueueCommand, Lister):
                 each | {"ends_in": each["ttl"] - each["age"]}
                 for each in islice(found, parsed_args.limit)
             ]
-        return table(("id", "messages", "ttl", "age", "ends_in", "client_id"), claims, parsed_args)
+        columns = ("id", "messages", "ttl", "age", "ends_in", "client_id")
+        return self.listed(parsed_args, columns, claims)
 
 
 class ShowClaim(ClaimCommand, ShowOne):

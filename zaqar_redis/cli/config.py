@@ -17,8 +17,8 @@ from zaqar_redis.cli.base import ShellCommand, Table
 from zaqar_redis.conf.environment import DEFAULT
 from zaqar_redis.keyspace.uris import redact_password
 
-#: Secret options of which all but the password is shown.
-_URIS = ("uri", "control_uri")
+#: Secret options in which only a password is secret.
+SECRET_URIS = ("uri", "control_uri")
 
 
 class ConfigCommand(ShellCommand):
@@ -98,4 +98,4 @@ def _text(option: cfg.Opt, value: Any) -> str:
         return ""
     given = value if isinstance(value, list) else [value]
     text = ", ".join(redact_password(each) if "://" in each else each for each in map(str, given))
-    return "***" if option.secret and text and option.dest not in _URIS else text
+    return "***" if option.secret and text and option.dest not in SECRET_URIS else text

@@ -20,6 +20,7 @@ from zaqar_redis.api.channels.server import ServerApiSettings
 from zaqar_redis.cli import service_factory, stores
 from zaqar_redis.cli.api import quiet_logging
 from zaqar_redis.cli.base import Row, Table, TargetCommand
+from zaqar_redis.cli.config import SECRET_URIS
 from zaqar_redis.conf import environment
 from zaqar_redis.conf.groups import (
     AuthSettings,
@@ -171,12 +172,14 @@ def _insecure(conf: cfg.ConfigOpts) -> Iterator[tuple[Severity, str, str]]:
 
 
 def _secrets(conf: cfg.ConfigOpts) -> Iterator[Any]:
-    """Yields the secrets that the files have."""
+    """Yields the secrets that the files have, URIs with a password among them."""
     for group, options in configuration.groups(conf).items():
         of = None if group == environment.DEFAULT else group
         for option in options:
             if option.secret and configuration.origin(conf, of, option.dest):
-                yield (conf[of] if of else conf)[option.dest]
+                value = (conf[of] if of else conf)[option.dest]
+                if option.dest not in SECRET_URIS or uris.redact_password(value) != value:
+                    yield value
 
 
 def _row(found: Alarm) -> Row:

@@ -7,7 +7,7 @@ import argparse
 import json
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import Any
 from urllib.parse import quote
@@ -31,9 +31,6 @@ from zaqar_redis.cli.queues import QueueCommand
 
 Message = dict[str, Any]
 COLUMNS = ("id", "age", "ttl", Column("body", as_text=json.dumps))
-#: What gives way on a narrow terminal: texts, with how much is left of them, and columns.
-_SHORTENED = {"dead_letter_from": 16, "claim": 9, "body": 16}
-_OPTIONAL = ("claim_client_id", "ttl", "claims", "age", "until")
 
 
 def parse_body(text: str) -> Any:
@@ -44,14 +41,18 @@ def parse_body(text: str) -> Any:
         return text  # plain text is a body as well
 
 
-class MessageListCommand(QueueCommand, Lister):
-    """Base of the commands that list messages."""
+class FittedListCommand(QueueCommand, Lister):
+    """Base of the commands that list messages or claims of a queue, as wide as the terminal."""
+
+    #: What gives way on a narrow terminal: texts, with how much is left of them, and columns.
+    shortened: Mapping[str, int] = {"dead_letter_from": 16, "claim": 9, "body": 16}
+    optional: Sequence[str] = ("claim_client_id", "ttl", "claims", "age", "until")
 
     def listed(
-        self, parsed: argparse.Namespace, columns: Columns, messages: Iterable[Message]
+        self, parsed: argparse.Namespace, columns: Columns, items: Iterable[dict[str, Any]]
     ) -> Table:
-        """Returns a row for each message; on a terminal, what fits."""
-        shown, left_out = fit(table(columns, messages, parsed), parsed, _SHORTENED, _OPTIONAL)
+        """Returns a row for each item; on a terminal, what fits."""
+        shown, left_out = fit(table(columns, items, parsed), parsed, self.shortened, self.optional)
         if left_out:
             text = f"the terminal is too narrow for {', '.join(left_out)}; -f json shows all"
             self.print_notice(text, verbosity=1)
@@ -80,7 +81,7 @@ class PostMessage(QueueCommand, Lister):
         return ("id",), [(href.rpartition("/")[2],) for href in posted["resources"]]
 
 
-class ListMessage(MessageListCommand):
+class ListMessage(FittedListCommand):
     """List the messages of a queue, oldest first.
 
     Example: zaqar-redis message list orders --claimed --limit 100 -f json

@@ -24,7 +24,7 @@ from zaqar_redis.cli.base import (
     resource_name,
     table,
 )
-from zaqar_redis.cli.messages import MessageListCommand
+from zaqar_redis.cli.messages import FittedListCommand
 from zaqar_redis.cli.queues import QueueCommand
 from zaqar_redis.rate_limiter import RateLimiter
 
@@ -36,11 +36,12 @@ _PEEKED = (
     Column("body", as_text=json.dumps),
 )
 _MOVED, _LEFT = "moved", "left"
+_HELD = "those of the last request may be held for a minute"
 #: Queues that a line names.
 _LISTED_MAX = 10
 
 
-class PeekMessage(MessageListCommand):
+class PeekMessage(FittedListCommand):
     """Look at messages in any state, and change nothing.
 
     Each with its state, how often it was claimed, by which claim of which client it is held until
@@ -130,7 +131,7 @@ class MovingCommand(QueueCommand, ShowOne):
         except BaseException:  # Ctrl-C too: what is done is done, and the rest can be done later
             print_warning(
                 f"{self._summary()} before it ended. Run the same command again to go on: none is "
-                "moved twice; those of the last request may be held for a minute."
+                + ("copied twice." if self.copies else f"moved twice; {_HELD}.")
             )
             raise
         return tuple(self.counts), tuple(self.counts.values())

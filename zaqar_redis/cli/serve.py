@@ -104,6 +104,8 @@ class ServicePlanner:
     def first(self) -> ServicePlan:
         """Returns the plan of the start; runs an embedded store.  Raises BadConfiguration."""
         conf = self._read()
+        # Before the plan, which connects to the store: from its first line on, one format of all.
+        service_log.start(conf, configuration.settings(conf, ProcessSettings))
         uri = self._uri = self._running_uri = configuration.settings(conf, StorageSettings).uri
         if urlsplit(uri).scheme == "embedded":
             self._running_uri = self._stack.enter_context(embedded.running(uri))
@@ -114,7 +116,6 @@ class ServicePlanner:
 
             self.metrics = ServiceMetrics(metrics)
         plan = self._plan(conf, self._running_uri, adopt=self._parsed.adopt)
-        plan.start_log()
         LOG.info("store: %s", redact_password(self._running_uri), extra={"action": "start"})
         if configuration.settings(conf, AuthSettings).insecure:
             LOG.warning(

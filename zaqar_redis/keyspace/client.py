@@ -314,7 +314,7 @@ def _translate_error(error: Exception, store: str) -> Exception:
         return errors.MoveLocked(MoveLock.parse(text.removeprefix(_MOVE_LOCKED)))
     if refusal := _TRANSIENT.search(text):
         _REFUSALS.note(store, refusal[0], error)
-        return errors.StoreUnavailable(store)
+        return errors.StoreRefuses(store)
     return error
 
 
