@@ -74,7 +74,7 @@ def test_channel_commands_with_connected_clients(
             await bob.subscribe("bare:x")
             show = asyncio.to_thread
             everything = await show(shell.shown, "channel", "list")
-            assert [(each["channel"], each["clients"]) for each in everything] == [
+            assert [(each["channel"], each["subscribers"]) for each in everything] == [
                 ("bare:x", 1),
                 ("news", 2),
             ]

@@ -96,7 +96,7 @@ class ListChannel(ServerApiCommand, Lister):
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
         with self.open_api(parsed_args) as api:
             found = api.channels(pattern=parsed_args.pattern)
-        return ("channel", "clients", "published_per_second"), [
+        return ("channel", "subscribers", "published_per_second"), [
             (each["name"], each["subscribers"], _published(each)) for each in found
         ]
 

@@ -134,6 +134,9 @@ class MovingCommand(QueueCommand, ShowOne):
                 + ("copied twice." if self.copies else f"moved twice; {_HELD}.")
             )
             raise
+        if not any(self.counts.values()):
+            text = f"queue {parsed_args.queue} has nothing to {'copy' if self.copies else 'move'}"
+            self.print_notice(text, verbosity=1)
         return tuple(self.counts), tuple(self.counts.values())
 
     def _summary(self) -> str:
