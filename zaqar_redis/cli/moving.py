@@ -135,7 +135,7 @@ class MovingCommand(QueueCommand, ShowOne):
             )
             raise
         if not any(self.counts.values()):
-            text = f"queue {parsed_args.queue} has nothing to {'copy' if self.copies else 'move'}"
+            text = f"queue {parsed_args.name} has nothing to {'copy' if self.copies else 'move'}"
             self.print_notice(text, verbosity=1)
         return tuple(self.counts), tuple(self.counts.values())
 
