@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import msgspec
@@ -22,13 +22,15 @@ from tests.support.stores import (
     CrashBeforeScript,
     PooledContractStore,
     ProcessDied,
+    WrappedClient,
     new_messages,
     opened,
 )
 from zaqar_redis import errors
 from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.batch import BatchSettings
-from zaqar_redis.keyspace.client import BlockingClient
+from zaqar_redis.keyspace.client import AsyncClient, BlockingClient
+from zaqar_redis.keyspace.script import Call, RedisCommand
 from zaqar_redis.metrics import definitions as metrics
 from zaqar_redis.pool_records import Job, Move, Pool
 from zaqar_redis.records import IdempotencyKey, LockKind, Message
@@ -340,22 +342,72 @@ def test_move_killed_at_any_script_is_completed_or_undone(
     assert [queue.name for queue in pools.queues().items] == ["q"]
 
 
-def _dies(store: PooledContractStore, source: str, target: str, script: str, after: int) -> bool:
-    """Moves with a mover that dies before *script*; False: it was not called that often."""
+@contextlib.contextmanager
+def _movers_client(
+    store: PooledContractStore, wrap: Callable[[AsyncClient], WrappedClient]
+) -> Iterator[None]:
+    """Wraps the clients that movers use."""
     catalogue = store.driver.control.catalogue
     transfers: list[Any] = [driver.transfer for driver, _ in store._parts]
     before = [part.client for part in (*transfers, catalogue)]
-    crash = Crash(script, after)
     for part in (*transfers, catalogue):
-        part.client = CrashBeforeScript(part.client, crash)
+        part.client = wrap(part.client)
     try:
-        store.run(store.driver.mover.move(store.project, "q", source, target))
-    except (ProcessDied, BaseExceptionGroup):
-        return True
+        yield
     finally:
         for part, client in zip((*transfers, catalogue), before, strict=True):
             part.client = client
+
+
+def _dies(store: PooledContractStore, source: str, target: str, script: str, after: int) -> bool:
+    """Moves with a mover that dies before *script*; False: it was not called that often."""
+    crash = Crash(script, after)
+    with _movers_client(store, lambda client: CrashBeforeScript(client, crash)):
+        try:
+            store.run(store.driver.mover.move(store.project, "q", source, target))
+        except (ProcessDied, BaseExceptionGroup):
+            return True
     return False
+
+
+class _WaitBeforeScript(WrappedClient):
+    """A client that waits for something else before it sends a certain script, once."""
+
+    def __init__(
+        self, client: AsyncClient, script: str, waits: list[Callable[[], Awaitable[object]]]
+    ) -> None:
+        super().__init__(client)
+        self._script = script
+        self._waits = waits
+
+    async def call(self, call: RedisCommand) -> Any:
+        if isinstance(call, Call) and call.script.name == self._script and self._waits:
+            await self._waits.pop()()
+        return await super().call(call)
+
+
+@pytest.mark.parametrize("state", STATES, ids=lambda state: state.name)
+def test_move_that_another_process_settles_loses_nothing(
+    pools: PooledContractStore, state: MoveState
+) -> None:
+    fill(pools, 100)
+    before = everything(pools)
+    source, target = pool_of(pools), other(pools)
+    assert source
+    mover = pools.driver.mover
+    waits: list[Callable[[], Awaitable[object]]] = [mover.settle_all]
+    script = _NEXT_SCRIPT[state.name]
+    with (
+        _movers_client(pools, lambda client: _WaitBeforeScript(client, script, waits)),
+        contextlib.suppress(errors.MoveLocked),
+    ):
+        pools.run(mover.move(pools.project, "q", source, target))
+    assert waits == []
+    finished = state.settlement is Settlement.FINISH
+    assert pool_of(pools) == (target if finished else source)
+    assert everything(pools) == before
+    assert pools.run(pools.driver.control.catalogue.moves()) == []
+    assert move_queue(pools, other(pools)) > 100
 
 
 @pytest.mark.parametrize("state", STATES, ids=lambda state: state.name)

@@ -152,7 +152,13 @@ class Catalogue(Protocol):
         """
 
     def commit(self, project: str, queue: str, move: Move) -> Awaitable[bool]:
-        """Assigns the queue to the target; returns False when no such move is recorded."""
+        """Assigns the queue to the target.
+
+        Returns False when no such move is recorded, or it was withdrawn.
+        """
+
+    def withdraw(self, project: str, queue: str, token: str) -> Awaitable[bool]:
+        """Sees to it that a move is not committed any more; returns False when it is already."""
 
     def end(self, project: str, queue: str, token: str) -> Awaitable[None]:
         """Deletes the record of a move.  Idempotent."""

@@ -3,12 +3,14 @@
 
 A move is recorded in the control store from beginning to end.  A mover that finds an
 earlier record settles it first, so two movers may run at once; at every moment the queue is
-complete in the one store that the catalogue names.
+complete in the one store that the catalogue names.  The record decides: a move is either
+committed or withdrawn, and its mover may find that it is withdrawn.
 """
 
 from __future__ import annotations
 
 import secrets
+from collections.abc import Awaitable
 
 from zaqar_redis import errors
 from zaqar_redis.keyspace.script import ComposedVerbs, Steps, Verb, verb
@@ -28,9 +30,11 @@ class CatalogueRecord(ComposedVerbs):
         self._key = (project, queue)
         self._move = move
 
-    @verb
-    def commit(self) -> Steps[None]:
-        yield self._catalogue.commit(*self._key, self._move)
+    def commit(self) -> Awaitable[bool]:
+        return self._catalogue.commit(*self._key, self._move)
+
+    def withdraw(self) -> Awaitable[bool]:
+        return self._catalogue.withdraw(*self._key, self._move.token)
 
     @verb
     def end(self) -> Steps[None]:

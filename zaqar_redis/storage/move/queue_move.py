@@ -29,8 +29,14 @@ class QueueGone(Exception):
 class MoveRecord(Protocol):
     """What else knows where the queue is.  Every method is idempotent."""
 
-    def commit(self) -> Awaitable[object]:
-        """Records that the queue is in the target; called when the move is sealed."""
+    def commit(self) -> Awaitable[bool]:
+        """Records that the queue is in the target; called when the move is sealed.
+
+        Returns False when the move was withdrawn.
+        """
+
+    def withdraw(self) -> Awaitable[bool]:
+        """Records that the queue stays in the source; returns False when it is committed."""
 
     def end(self) -> Awaitable[object]:
         """Called when the queue is gone from the source."""
@@ -85,7 +91,8 @@ class QueueMove(ComposedVerbs):
                 return count
             if not (yield self._source.seal(*self._key, self._token)):
                 raise errors.MoveLocked
-            yield from self._finish()
+            if not (yield from self._finish()):
+                raise errors.MoveLocked
         except (Exception, asyncio.CancelledError, KeyboardInterrupt):
             yield from self._settle_if_possible()
             raise
@@ -101,8 +108,10 @@ class QueueMove(ComposedVerbs):
         kind = lock.kind if lock is not None and lock.token == self._token else None
         if committed or BY_SOURCE_LOCK[kind] is Settlement.FINISH:
             yield from self._finish()
-        else:
+        elif (yield self._record.withdraw()):
             yield from self._undo()
+        else:  # its mover lives, and was faster
+            yield from self._finish()
 
     def _copy(self, copy: CopyLive, verify: VerifyCopy | None) -> Steps[int]:
         source, target, into = self._source, self._target, self._into_token
@@ -119,14 +128,20 @@ class QueueMove(ComposedVerbs):
             yield verify(*self._key, copied_rank)
         return count
 
-    def _finish(self) -> Steps[None]:
-        yield self._record.commit()
+    def _finish(self) -> Steps[bool]:
+        """Returns False when another process has withdrawn the move: then it is undone."""
+        if not (yield self._record.commit()):
+            yield from self._undo()
+            return False
         yield self._target.commit_import(*self._key, self._into_token)
         yield self._source.tombstone(*self._key, self._token)
         yield self._record.end()
+        return True
 
     def _undo(self) -> Steps[None]:
-        yield self._source.unlock(*self._key, MoveLock(LockKind.OUT, self._token))
+        """Undoes a move that cannot be committed any more."""
+        for kind in (LockKind.OUT, LockKind.GONE):
+            yield self._source.unlock(*self._key, MoveLock(kind, self._token))
         imported = yield self._target.abort_import(*self._key, self._into_token)
         yield self._record.undo(imported)
 

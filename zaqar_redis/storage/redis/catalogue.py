@@ -24,6 +24,7 @@ _DELETED = Script("catalogue_deleted")
 _RELEASE = Script("catalogue_release")
 _BEGIN = Script("move_begin")
 _COMMIT = Script("move_commit")
+_WITHDRAW = Script("move_withdraw")
 _END = Script("move_end")
 
 #: Seconds for which a reserved epoch is kept: as long as in the stores.
@@ -170,6 +171,12 @@ class RedisCatalogue:
             token=move.token,
         )
         return bool(done)
+
+    @verb
+    def withdraw(self, project: str, queue: str, token: str) -> Steps[bool]:
+        return bool(
+            (yield _WITHDRAW(control_keys.CONTROL, queue=keys.entry(project, queue), token=token))
+        )
 
     @verb
     def end(self, project: str, queue: str, token: str) -> Steps[None]:

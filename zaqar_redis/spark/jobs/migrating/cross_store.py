@@ -172,9 +172,15 @@ class _Catalogues(ComposedVerbs):
         self._pool = pool
 
     @verb
-    def commit(self) -> Steps[None]:
+    def commit(self) -> Steps[bool]:
         """Does nothing: the target's catalogue has had the queue since the copy began."""
-        return
+        return True
+        yield
+
+    @verb
+    def withdraw(self) -> Steps[bool]:
+        """Does nothing: nobody else finds this move."""
+        return True
         yield
 
     @verb
