@@ -7,13 +7,15 @@ field says otherwise.  Bodies are the JSON text as it was posted.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
 
 Item = TypeVar("Item")
+#: of a message, by name; a span that posts it is `traceparent` (W3C Trace Context)
+Attributes = Mapping[str, str | int | float | bytes]
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
@@ -45,8 +47,7 @@ class NewMessage(Record, frozen=True):
     origin: str = ""
     #: the body is encrypted
     encrypted: bool = False
-    #: the span that posts it (W3C Trace Context); empty: nobody traces it
-    traceparent: str = ""
+    attributes: Attributes | None = None
 
 
 class Message(Record, frozen=True):
@@ -68,8 +69,12 @@ class Message(Record, frozen=True):
     checksum: bytes = b""
     origin: str = ""
     encrypted: bool = False
-    #: the span that posted it (W3C Trace Context); empty: nobody traced it
-    traceparent: str = ""
+    attributes: Attributes | None = None
+
+    @property
+    def traceparent(self) -> str:
+        """The span that posted it (W3C Trace Context); empty: nobody traced it."""
+        return str((self.attributes or {}).get("traceparent", ""))
 
 
 class PostedBatch(Record, frozen=True):

@@ -16,11 +16,14 @@ import msgspec
 from msgspec import Meta
 
 from zaqar_redis import errors
+from zaqar_redis.records import Attributes
 
 QUEUE_NAME_MAX = 64
 PROJECT_MAX = 256
 KEY_USER_MAX = 255
 TTL_MIN = 60
+#: Attributes of a message, but for `traceparent`: what SQS allows.
+ATTRIBUTES_MAX = 10
 CLAIM_TTL_MIN = 60
 GRACE_MIN = 60
 SUBSCRIPTION_TTL_MIN = 60
@@ -49,6 +52,7 @@ QUEUE_NAME_PATTERN = r"^[a-zA-Z0-9_.\-]+$"
 _QUEUE_NAME = re.compile(QUEUE_NAME_PATTERN, re.ASCII)
 _MESSAGE_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.ASCII)
 _CLAIM_ID = re.compile(r"[0-9a-f]{32}", re.ASCII)
+_ATTRIBUTE = re.compile(r"[A-Za-z0-9_.-]{1,256}", re.ASCII)
 _PRINTABLE = re.compile(r"[\x21-\x7e]+", re.ASCII)
 
 
@@ -235,6 +239,23 @@ def limit(value: int | None, most: int) -> int:
 
 def message_ttl(value: int | None, limits: Limits, field: str = "ttl") -> None:
     within(field, value, TTL_MIN, limits.max_message_ttl, " seconds")
+
+
+def message_attributes(attributes: Attributes) -> None:
+    """Raises BadRequest.  Their bytes count as those of the request do."""
+    number = len(attributes) - ("traceparent" in attributes)
+    if number > ATTRIBUTES_MAX:
+        raise errors.BadRequest(
+            why=f'"attributes" has {number} names, and may have {ATTRIBUTES_MAX}.'
+        )
+    for name, value in attributes.items():
+        if not _ATTRIBUTE.fullmatch(name):
+            raise errors.BadRequest(
+                why=f'"attributes": the name {name[:64]!r} must have 1 to 256 letters, digits or '
+                "_ . -"
+            )
+        if isinstance(value, int) and not -(2**63) <= value < 2**64:
+            raise errors.BadRequest(why=f'"attributes": {name} must be a number of 64 bits.')
 
 
 def message_delay(value: int | None, limits: Limits, field: str = "delay") -> None:

@@ -40,6 +40,24 @@ def test_messages_are_posted_listed_claimed_and_released(project_shell: CommandL
     assert project_shell.shown("claim", "create", "nothing") == []
 
 
+def test_attributes_of_messages_are_posted_and_shown(project_shell: CommandLine) -> None:
+    given = ("--attribute", "kind=order", "--attribute", "price=9.5", "--attribute", 'id="7"')
+    (posted,) = project_shell.shown("message", "post", "orders", "a", *given)
+    attributes = {"kind": "order", "price": 9.5, "id": "7"}
+    assert (
+        project_shell.shown("message", "show", "orders", posted["id"])["attributes"] == attributes
+    )
+    for command in (("message", "list"), ("message", "peek"), ("claim", "create")):
+        (shown,) = project_shell.shown(*command, "orders")
+        assert shown["attributes"] == attributes
+    usage = project_shell.run("message", "post", "orders", "a", "--attribute", "kind")
+    assert usage.returncode == 2
+    assert "must be NAME=VALUE" in usage.stderr
+    assert "attributes" in project_shell.refused(
+        "message", "post", "q", "a", "--attribute", "a=true"
+    )
+
+
 def test_queues_are_listed_shown_purged_and_deleted(shell: CommandLine) -> None:
     for name in ("q01", "q00"):
         shell.done("message", "post", name, "x")

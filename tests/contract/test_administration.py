@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.stores import CLIENT, STRANGE_IDS, ContractStore, names
 from zaqar_redis.keyspace import keys
-from zaqar_redis.records import PeekPage
+from zaqar_redis.records import Attributes, PeekPage
 
 
 def _states(page: PeekPage) -> dict[str, str]:
@@ -223,14 +223,20 @@ def test_a_delayed_message_whose_move_is_interrupted_stays_delayed(store: Contra
 
 
 def test_a_dead_letter_goes_back_as_it_was(store: ContractStore) -> None:
+    attributes: Attributes = {
+        "kind": "order",
+        "number": 2**64 - 1,
+        "price": 0.5,
+        "photo": b"\x00\xff",
+    }
     store.create("q", _dead_letter_queue="dead", _max_claim_count=1)
     store.create("dead")
-    store.post("poison")
+    store.post("poison", attributes=attributes)
     store.claim(ttl=60)
     store.clock.tick(61)
     store.claim()  # finds it claimed once too often
     [dead] = store.peek(queue="dead").items
-    assert dead.message.origin == "q"
+    assert (dead.message.origin, dead.message.attributes) == ("q", attributes)
     store.create("elsewhere")
     assert store.move(dead.message.id, queue="dead", target="elsewhere") == [dead.message.id]
     [moved] = store.peek(queue="elsewhere").items
@@ -238,6 +244,7 @@ def test_a_dead_letter_goes_back_as_it_was(store: ContractStore) -> None:
     assert store.move(moved.message.id, queue="elsewhere", target="q", restore=True)
     [back] = store.peek(queue="q").items
     assert (back.message.origin, back.message.claim_count) == ("", 0)
+    assert back.message.attributes == attributes
 
 
 def test_copies_stay_where_they_were_too_and_are_made_once(store: ContractStore) -> None:

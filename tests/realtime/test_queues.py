@@ -78,6 +78,16 @@ def test_posted_messages_are_pushed_in_order(service: servers.RunningService, qu
             assert [each.offset for each in recorder.publications] == [1, 2, 3]
             assert [each.tags["id"] for each in recorder.publications] == ids
             assert recorder.publications[0].tags["ttl"] == "300"
+            attributes = {"kind": "order", "price": 9.5, "photo": {"binary": "AP8="}, "id": "x"}
+            [id] = await zaqar.post(queue, 4, attributes=attributes)
+            await ann.next()
+            assert recorder.publications[-1].tags == {
+                "kind": "order",
+                "price": "9.5",
+                "photo": "AP8=",
+                "id": id,
+                "ttl": "300",
+            }
 
     asyncio.run(scenario())
 

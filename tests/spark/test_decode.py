@@ -67,7 +67,7 @@ _ENVELOPES = st.builds(
     checksum=st.sampled_from([b"", b"0123456789abcdef"]),
     origin=st.sampled_from(["", "a", "Q" * 64, "warteschlange-ü"]),
     encrypted=st.booleans(),
-    traceparent=st.sampled_from(["", "", "00-trace", "x" * 700]),
+    attributes=st.sampled_from([None, None, {"traceparent": "00-trace"}, {"a": "x" * 700}]),
 )
 _PLAIN = st.builds(_stored, st.binary(max_size=300), expires=_TIMES)
 _HOLDS = st.builds(

@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
+import msgspec
 from redis.asyncio.connection import AbstractConnection
 
 from tests.support.clock import ManualClock
@@ -19,6 +20,7 @@ from zaqar_redis.keyspace.batch import BatchSettings
 from zaqar_redis.keyspace.script import Call, RedisCommand
 from zaqar_redis.pool_records import Pool
 from zaqar_redis.records import (
+    Attributes,
     CheckResult,
     ClaimResult,
     ClaimSummary,
@@ -250,12 +252,16 @@ class ContractStore:
         client: str = CLIENT,
         size: int = 0,
         idempotency_key: IdempotencyKey | None = None,
+        attributes: Attributes | None = None,
     ) -> PostResult:
         return self.run(
             self.driver.messages.post(
                 self.project,
                 queue,
-                new_messages(bodies, ttl, delay),
+                [
+                    msgspec.structs.replace(each, attributes=attributes)
+                    for each in new_messages(bodies, ttl, delay)
+                ],
                 client=client,
                 default_ttl=TTL,
                 size=size,

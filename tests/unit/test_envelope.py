@@ -21,6 +21,12 @@ from zaqar_redis.storage.redis import RedisDriver
 _HEAD_SIZE = 29  # what Redis writes: everything before the flags
 
 QUEUE_NAMES = st.text(st.characters(codec="ascii", categories=["L", "N"]), max_size=64)
+_VALUES = st.one_of(
+    st.text(max_size=80),
+    st.integers(-(2**63), 2**64 - 1),
+    st.floats(allow_nan=False),
+    st.binary(max_size=80),
+)
 MESSAGES = st.builds(
     NewMessage,
     body=st.binary(max_size=300),
@@ -29,7 +35,7 @@ MESSAGES = st.builds(
     checksum=st.one_of(st.just(b""), st.binary(min_size=16, max_size=16)),
     origin=QUEUE_NAMES,
     encrypted=st.booleans(),
-    traceparent=st.one_of(st.just(""), st.text(max_size=80)),
+    attributes=st.one_of(st.none(), st.dictionaries(st.text(max_size=80), _VALUES, min_size=1)),
 )
 
 
@@ -39,11 +45,11 @@ def test_envelope_is_read_as_it_was_written(message: NewMessage, client: bytes) 
     *_, flags, who, origin_length = envelope.head(stored)
     assert (envelope.is_encrypted(flags), who) == (message.encrypted, client)
     origin, checksum, body = envelope.rest(stored, origin_length)
-    attributes: dict[str, str] = {}
+    attributes = None
     if envelope.has_attributes(flags):
         attributes, body = envelope.with_attributes(body)
     assert (origin, checksum, body) == (message.origin, message.checksum, message.body)
-    assert attributes.get("traceparent", "") == message.traceparent
+    assert attributes == message.attributes
 
 
 @given(uuid=st.uuids())
@@ -94,7 +100,7 @@ async def _written_by_redis(
         ttl, delay = message.ttl or 0, message.delay or 0
         assert envelope.head(stored)[:4] == (now, now + ttl * 1000, ttl, delay)
         *whole, body = msgspec.msgpack.decode(stored)
-        flags = message.encrypted + 2 * bool(message.traceparent)
+        flags = message.encrypted + 2 * bool(message.attributes)
         assert whole == [
             *(now, now + ttl * 1000, ttl, delay, flags),
             *(uuid.UUID(who).bytes, message.origin, message.checksum),

@@ -185,6 +185,25 @@ def test_claim_is_created_shown_renewed_and_released(
     assert peer.ask("claim_update", **named, ttl=200).status == 404
 
 
+def test_attributes_are_shown_on_request(peer: ApiPeer) -> None:
+    attributes = {"kind": "order", "price": 9.5, "photo": {"binary": "AP8="}}
+    messages = [{"body": 1, "attributes": attributes}]
+    [id] = peer.ask("message_post", queue_name="q", messages=messages).body["message_ids"]
+    asked: dict[str, object] = {"queue_name": "q", "with_attributes": True}
+    assert (
+        "attributes" not in peer.ask("message_get", queue_name="q", message_id=id).body["messages"]
+    )
+    single = peer.ask("message_get", message_id=id, **asked).body["messages"]
+    claim = peer.ask("claim_create", **asked).body
+    again = peer.ask("claim_get", claim_id=claim["claim_id"], **asked).body
+    peer.ask("claim_delete", queue_name="q", claim_id=claim["claim_id"])
+    many = peer.ask("message_get_many", message_ids=[id], **asked).body
+    listed = peer.ask("message_list", echo=True, **asked).body
+    popped = peer.ask("message_delete_many", pop=1, **asked).body
+    shown = [single, *(each["messages"][0] for each in (claim, again, many, listed, popped))]
+    assert [each["attributes"] for each in shown] == [attributes] * 6
+
+
 def test_claim_of_nothing_has_no_id(peer: ApiPeer) -> None:
     assert peer.ask("claim_create", queue_name="q") == ApiResponse(204, {"claim_id": None})
 

@@ -7,6 +7,7 @@ Zaqar.  Bodies of messages are checked to be JSON and stored unchanged.
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 from collections.abc import Sequence
@@ -19,7 +20,7 @@ import msgspec
 from zaqar_redis import errors
 from zaqar_redis.api import schemas
 from zaqar_redis.api.schemas import LinkOut, MessageOut, PoolChangeIn, PoolIn, PostIn, PurgeIn
-from zaqar_redis.records import Claim, Message, NewMessage, PartialPage, Stats
+from zaqar_redis.records import Attributes, Claim, Message, NewMessage, PartialPage, Stats
 
 T = TypeVar("T")
 
@@ -30,7 +31,11 @@ _MALFORMED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 def drafts(document: PostIn, with_checksum: bool, traceparent: str = "") -> list[NewMessage]:
-    """Returns the messages to post, by the span *traceparent*.  Raises BadBody, BadRequest."""
+    """Returns the messages to post, by the span *traceparent*, if that is not empty.
+
+    Raises BadBody, BadRequest.
+    """
+    of_request = {"traceparent": traceparent} if traceparent else None
     if document.messages is msgspec.UNSET:
         raise errors.BadRequest(why="No messages were found in the request body.")
     return [
@@ -39,10 +44,22 @@ def drafts(document: PostIn, with_checksum: bool, traceparent: str = "") -> list
             ttl=item.ttl,
             delay=item.delay,
             checksum=_checksum(body) if with_checksum else b"",
-            traceparent=traceparent,
+            attributes=_given_attributes(item.attributes, of_request)
+            if item.attributes
+            else of_request,
         )
         for item in document.messages
     ]
+
+
+def _given_attributes(
+    given: dict[str, str | int | float | schemas.BinaryIn], of_request: Attributes | None
+) -> Attributes:
+    values = {
+        name: value.binary if isinstance(value, schemas.BinaryIn) else value
+        for name, value in given.items()
+    }
+    return {**(of_request or {}), **values}
 
 
 def purged_types(document: PurgeIn) -> list[str]:
@@ -122,23 +139,25 @@ def posted(queue: str, ids: Sequence[str]) -> bytes:
     return encode(schemas.PostedOut([base + id for id in ids]))
 
 
-def message(queue: str, record: Message) -> bytes:
-    return encode(shown_message(queue, record))
+def message(queue: str, record: Message, with_attributes: bool | None) -> bytes:
+    return encode(shown_message(queue, record, with_attributes))
 
 
-def shown_message(queue: str, record: Message) -> MessageOut:
-    return _message(f"/v2/queues/{queue}/messages/", record)
+def shown_message(queue: str, record: Message, with_attributes: bool | None) -> MessageOut:
+    return _message(f"/v2/queues/{queue}/messages/", record, with_attributes)
 
 
-def messages(queue: str, records: Sequence[Message]) -> bytes:
-    return encode(schemas.MessagePageOut(_messages(queue, records)))
+def messages(queue: str, records: Sequence[Message], with_attributes: bool | None) -> bytes:
+    return encode(schemas.MessagePageOut(_messages(queue, records, with_attributes)))
 
 
-def message_page(queue: str, records: Sequence[Message], links: list[LinkOut]) -> bytes:
-    return encode(schemas.MessagePageOut(_messages(queue, records), links))
+def message_page(
+    queue: str, records: Sequence[Message], links: list[LinkOut], with_attributes: bool | None
+) -> bytes:
+    return encode(schemas.MessagePageOut(_messages(queue, records, with_attributes), links))
 
 
-def popped(records: Sequence[Message]) -> bytes:
+def popped(records: Sequence[Message], with_attributes: bool | None) -> bytes:
     shown = [
         schemas.PoppedMessageOut(
             id=record.id,
@@ -148,15 +167,17 @@ def popped(records: Sequence[Message]) -> bytes:
             claim_id=None,
             claim_count=record.claim_count,
             checksum=_shown_checksum(record),
+            attributes=shown_attributes(record, with_attributes),
         )
         for record in records
     ]
     return encode(schemas.PoppedOut(shown))
 
 
-def claimed(queue: str, record: Claim) -> bytes:
+def claimed(queue: str, record: Claim, with_attributes: bool | None) -> bytes:
     href = f"/v2/queues/{queue}/claims/{record.id}"
-    return encode(schemas.ClaimOut(record.age, record.ttl, _messages(queue, record.messages), href))
+    held = _messages(queue, record.messages, with_attributes)
+    return encode(schemas.ClaimOut(record.age, record.ttl, held, href))
 
 
 def stats(queue: str, record: Stats, detailed: bool) -> bytes:
@@ -218,12 +239,14 @@ def _written(value: str | int | bool) -> str:
     return str(value).lower()  # true and false, not True and False
 
 
-def _messages(queue: str, records: Sequence[Message]) -> list[MessageOut]:
+def _messages(
+    queue: str, records: Sequence[Message], with_attributes: bool | None
+) -> list[MessageOut]:
     base = f"/v2/queues/{queue}/messages/"
-    return [_message(base, record) for record in records]
+    return [_message(base, record, with_attributes) for record in records]
 
 
-def _message(base: str, record: Message) -> MessageOut:
+def _message(base: str, record: Message, with_attributes: bool | None) -> MessageOut:
     href = base + record.id
     if record.claim_id is not None:
         href = f"{href}?claim_id={record.claim_id}"
@@ -234,11 +257,26 @@ def _message(base: str, record: Message) -> MessageOut:
         record.age,
         msgspec.Raw(record.body),
         _shown_checksum(record) if record.checksum else msgspec.UNSET,
+        shown_attributes(record, with_attributes) if with_attributes else msgspec.UNSET,
     )
 
 
 def _shown_checksum(record: Message) -> str | msgspec.UnsetType:
     return f"MD5:{record.checksum.hex()}" if record.checksum else msgspec.UNSET
+
+
+def shown_attributes(
+    record: Message, with_attributes: bool | None
+) -> dict[str, str | int | float | schemas.BinaryOut] | msgspec.UnsetType:
+    """Returns attributes as documents have them; unset: none, or nobody asks for them."""
+    if not (with_attributes and record.attributes):
+        return msgspec.UNSET
+    return {
+        name: schemas.BinaryOut(base64.b64encode(value).decode())
+        if isinstance(value, bytes)
+        else value
+        for name, value in record.attributes.items()
+    }
 
 
 def iso(milliseconds: int) -> str:

@@ -73,7 +73,13 @@ class QueueListQuery(DetailedPageQuery, frozen=True, kw_only=True):
     ] = {}
 
 
-class MessageListQuery(Struct, frozen=True, kw_only=True):
+class MessageQuery(Struct, frozen=True, kw_only=True):
+    with_attributes: Annotated[
+        bool | None, about("Show attributes: stock's clients do not expect them.")
+    ] = None
+
+
+class MessageListQuery(MessageQuery, frozen=True, kw_only=True):
     ids: Annotated[list[str] | None, about("Get these, and ignore the rest.", **_IDS)] = None
     marker: Marker = None
     limit: MessageLimit = None
@@ -83,7 +89,7 @@ class MessageListQuery(Struct, frozen=True, kw_only=True):
     wait: _Wait = None
 
 
-class MessageDeleteQuery(Struct, frozen=True, kw_only=True):
+class MessageDeleteQuery(MessageQuery, frozen=True, kw_only=True):
     ids: Annotated[list[str] | None, about("Claimed or not; missing or not.", **_IDS)] = None
     pop: Annotated[int | None, about("Take at most this many, oldest first.", **_CLAIMED)] = None
     claim_ids: Annotated[
@@ -107,7 +113,7 @@ class HolderQuery(Struct, frozen=True, kw_only=True):
     claim_id: Annotated[str | None, about("The claim that holds the message.")] = None
 
 
-class ClaimQuery(Struct, frozen=True, kw_only=True):
+class ClaimQuery(MessageQuery, frozen=True, kw_only=True):
     limit: Annotated[int | None, about(_LIMIT, **_CLAIMED)] = None
     wait: _Wait = None
 

@@ -33,12 +33,20 @@ _GRACE = {"minimum": rules.GRACE_MIN, "maximum": "limits.max_claim_grace"}
 # -- of requests: unknown fields are ignored, unless a Struct forbids them -
 
 
+class BinaryIn(Struct, forbid_unknown_fields=True):
+    binary: Annotated[bytes, about("In base64.")]
+
+
 class MessageIn(Struct):
     body: Annotated[Raw, about("Any JSON value.")]
     ttl: Annotated[int | None, about("Seconds; else what the queue or service says.", **_TTL)] = (
         None
     )
     delay: Annotated[int | None, about("Seconds until it can be claimed.", **_DELAY)] = None
+    attributes: Annotated[
+        dict[str, str | int | float | BinaryIn] | None,
+        about("Strings, numbers and bytes, by name.", maxProperties=rules.ATTRIBUTES_MAX),
+    ] = None
 
 
 class PostIn(Struct):
@@ -314,6 +322,16 @@ class PostedOut(Document):
     resources: Annotated[list[_MessagePath], about("In the order of the request.", minItems=1)]
 
 
+class BinaryOut(Document):
+    binary: Annotated[str, about("In base64.")]
+
+
+AttributesOut = Annotated[
+    dict[str, str | int | float | BinaryOut] | UnsetType,
+    about("If the message has some, and the request asks for them."),
+]
+
+
 class MessageOut(Document):
     id: str
     href: Annotated[_MessagePath, about("With its claim, if it has one.")]
@@ -321,6 +339,7 @@ class MessageOut(Document):
     age: _Age
     body: _Body
     checksum: _Checksum | UnsetType = UNSET
+    attributes: AttributesOut = UNSET
 
 
 class MessagePageOut(Document):
@@ -336,6 +355,7 @@ class PoppedMessageOut(Document):
     claim_id: None
     claim_count: Annotated[Count, about("How often it was claimed.")]
     checksum: _Checksum | UnsetType = UNSET
+    attributes: AttributesOut = UNSET
 
 
 class PoppedOut(Document):

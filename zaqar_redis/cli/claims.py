@@ -48,6 +48,7 @@ class CreateClaim(FittedListCommand):
                 _lease(parsed_args),
                 limit=parsed_args.limit,
                 wait=parsed_args.wait,
+                with_attributes=True,
             )
         claimed = [
             message | {"claim": message["href"].rpartition("claim_id=")[2]}

@@ -30,7 +30,8 @@ from zaqar_redis.cli.fitting import fit
 from zaqar_redis.cli.queues import QueueCommand
 
 Message = dict[str, Any]
-COLUMNS = ("id", "age", "ttl", Column("body", as_text=json.dumps))
+ATTRIBUTES = Column("attributes", as_text=json.dumps)
+COLUMNS = ("id", "age", "ttl", ATTRIBUTES, Column("body", as_text=json.dumps))
 
 
 def parse_body(text: str) -> Any:
@@ -39,6 +40,13 @@ def parse_body(text: str) -> Any:
         return json.loads(text)
     except ValueError:
         return text  # plain text is a body as well
+
+
+def _attribute(text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not (name and equals):
+        raise argparse.ArgumentTypeError(f"{text!r} must be NAME=VALUE")
+    return name, parse_body(value)
 
 
 class FittedListCommand(QueueCommand, Lister):
@@ -70,10 +78,22 @@ class PostMessage(QueueCommand, Lister):
         parser.add_argument("body", nargs="+", type=parse_body, help="of a message")
         parser.add_argument("--ttl", type=int, metavar="SECONDS", help="until they expire")
         parser.add_argument("--delay", type=int, metavar="SECONDS", help="until they are visible")
+        parser.add_argument(
+            "--attribute",
+            action="append",
+            type=_attribute,
+            metavar="NAME=VALUE",
+            help='of each message: JSON (a number, a text, or {"binary": BASE64}), or else a text; '
+            "may be repeated",
+        )
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
-        fields = {"ttl": parsed_args.ttl, "delay": parsed_args.delay}
+        fields = {
+            "ttl": parsed_args.ttl,
+            "delay": parsed_args.delay,
+            "attributes": dict(parsed_args.attribute) if parsed_args.attribute else None,
+        }
         given = {name: value for name, value in fields.items() if value is not None}
         document = {"messages": [{"body": body, **given} for body in parsed_args.body]}
         with self.open_api(parsed_args) as api:
@@ -104,6 +124,7 @@ class ListMessage(FittedListCommand):
                 echo=True,
                 include_claimed=parsed_args.claimed,
                 include_delayed=parsed_args.delayed,
+                with_attributes=True,
             )
             return self.listed(parsed_args, COLUMNS, islice(found, parsed_args.limit))
 
@@ -122,7 +143,7 @@ class ShowMessage(QueueCommand, ShowOne):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, Row]:
         path = f"{self.path(parsed_args)}/messages/{quote(parsed_args.message, safe='')}"
         with self.open_api(parsed_args) as api:
-            message = api.request("GET", path)
+            message = api.request("GET", path, with_attributes=True)
         claim = message["href"].partition("?claim_id=")[2] or None
         shown = (*COLUMNS, "claim", *(("checksum",) if "checksum" in message else ()))
         names, [values] = table(shown, [message | {"claim": claim}], parsed_args)
@@ -245,7 +266,12 @@ class _Follower:
                 self._api.sleep(max(0.0, started + 1 - time.monotonic()))
 
     def _page(self, **query: object) -> list[Message]:
-        query |= {"marker": self._marker, "limit": PAGE_SIZE, **self._filters}
+        query |= {
+            "marker": self._marker,
+            "limit": PAGE_SIZE,
+            "with_attributes": True,
+            **self._filters,
+        }
         page: list[Message] = self._get("/messages", **query)["messages"]
         if page:
             self._marker = page[-1]["id"]

@@ -24,7 +24,7 @@ from zaqar_redis.cli.base import (
     resource_name,
     table,
 )
-from zaqar_redis.cli.messages import FittedListCommand
+from zaqar_redis.cli.messages import ATTRIBUTES, FittedListCommand
 from zaqar_redis.cli.queues import QueueCommand
 from zaqar_redis.rate_limiter import RateLimiter
 
@@ -33,6 +33,7 @@ _PEEKED = (
     *("id", "state", "age", "ttl"),
     Column("claims", field="claim_count"),
     *("claim", "claim_client_id", "until", "dead_letter_from"),
+    ATTRIBUTES,
     Column("body", as_text=json.dumps),
 )
 _MOVED, _LEFT = "moved", "left"

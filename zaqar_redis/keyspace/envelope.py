@@ -29,10 +29,11 @@ import struct
 import uuid
 from collections.abc import Iterator
 from hashlib import blake2b
+from typing import Any
 
 import msgspec
 
-from zaqar_redis.records import NewMessage
+from zaqar_redis.records import Attributes, NewMessage
 
 _HEAD = struct.Struct(">xxQxQxIxIxBxx16sxB")
 _FRONT = struct.Struct(">BBQBQBIBI")
@@ -44,7 +45,7 @@ _UINT8, _BIN8, _STR8, _BIN32 = 0xCC, 0xC4, 0xD9, 0xC6
 _ENCRYPTED, _HAS_ATTRIBUTES = 1, 2
 _LENGTH = struct.Struct(">I")
 _encode_attributes = msgspec.msgpack.Encoder().encode
-_decode_attributes = msgspec.msgpack.Decoder(dict[str, str]).decode
+_decode_attributes = msgspec.msgpack.Decoder(dict[str, Any]).decode
 _ORIGIN = _HEAD.size
 
 
@@ -55,12 +56,12 @@ def front(created: int, expires: int, ttl: int, delay: int) -> bytes:
 
 def tail(draft: NewMessage, client: bytes) -> bytes:
     """Returns the part of the envelope behind the delay."""
-    if not (draft.origin or draft.checksum or draft.encrypted or draft.traceparent):  # mostly
+    if not (draft.origin or draft.checksum or draft.encrypted or draft.attributes):  # mostly
         return opening(client) + closing(draft.body)
     flags, body = draft.encrypted * _ENCRYPTED, draft.body
-    if draft.traceparent:
+    if draft.attributes:
         flags |= _HAS_ATTRIBUTES
-        attributes = _encode_attributes({"traceparent": draft.traceparent})
+        attributes = _encode_attributes(draft.attributes)
         body = b"".join((_LENGTH.pack(len(attributes)), attributes, body))
     return _opening(client, flags, draft.origin.encode(), draft.checksum) + closing(body)
 
@@ -113,7 +114,7 @@ def has_attributes(flags: int) -> bool:
     return bool(flags & _HAS_ATTRIBUTES)
 
 
-def with_attributes(body: bytes) -> tuple[dict[str, str], bytes]:
+def with_attributes(body: bytes) -> tuple[Attributes, bytes]:
     """Returns the attributes that are before a body, and the body."""
     end = _LENGTH.size + _LENGTH.unpack_from(body)[0]
     return _decode_attributes(body[_LENGTH.size : end]), body[end:]

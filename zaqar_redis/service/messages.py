@@ -54,6 +54,8 @@ class MessageService(ComposedVerbs):
         for message in drafts:
             rules.message_ttl(message.ttl, self._limits)
             rules.message_delay(message.delay, self._limits)
+            if message.attributes is not None:
+                rules.message_attributes(message.attributes)
         quotas, meter, is_new = self._quotas, None, False
         if quotas is not None and quotas.limits_storage:
             meter = quotas.meters.get(project) or quotas.meter(project)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import logging
 from collections.abc import Sequence
@@ -108,6 +109,8 @@ class QueueChannelService:
         tags = {"id": message.id, "ttl": str(message.ttl)}
         if message.delay:
             tags["delay"] = str(message.delay)
+        if message.attributes:
+            tags = {name: _text(value) for name, value in message.attributes.items()} | tags
         return wire.Publication(
             data=Raw(message.body),
             offset=message.rank,
@@ -120,3 +123,8 @@ class QueueChannelService:
         if self._driver.live is None:
             raise CommandRejected(codes.NOT_AVAILABLE)
         return self._driver.live
+
+
+def _text(value: str | int | float | bytes) -> str:
+    """Returns an attribute as a tag: Centrifugo's tags are texts."""
+    return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)

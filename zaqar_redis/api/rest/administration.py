@@ -93,7 +93,7 @@ class AdministrationHandlers(ComposedVerbs):
 
 def _peeked(queue: str, peeked: PeekedMessage) -> schemas.PeekedOut:
     message = peeked.message
-    shown = documents.shown_message(queue, message)
+    shown = documents.shown_message(queue, message, with_attributes=True)
     return schemas.PeekedOut(
         **msgspec.structs.asdict(shown),
         state=peeked.state,

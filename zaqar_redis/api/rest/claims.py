@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from zaqar_redis.api import documents
 from zaqar_redis.api.exchange import DONE, Answer, Request
-from zaqar_redis.api.queries import ClaimQuery
+from zaqar_redis.api.queries import ClaimQuery, MessageQuery
 from zaqar_redis.api.schemas import ClaimIn
 from zaqar_redis.keyspace.script import ComposedVerbs, Steps, verb
 from zaqar_redis.service.claims import ClaimService
@@ -39,15 +39,19 @@ class ClaimHandlers(ComposedVerbs):
         if claimed.claim_id is None:
             return DONE
         location = ("location", f"/v2/queues/{queue}/claims/{claimed.claim_id}")
-        return Answer(documents.messages(queue, claimed.messages), 201, (location,))
+        return Answer(
+            documents.messages(queue, claimed.messages, request.query.with_attributes),
+            201,
+            (location,),
+        )
 
     @verb
-    def get(self, request: Request[None, None], queue: str, claim: str) -> Steps[Answer]:
+    def get(self, request: Request[MessageQuery, None], queue: str, claim: str) -> Steps[Answer]:
         """Shows a claim and the messages that it holds."""
         found = yield self._claims.get(request.project, queue, claim)
         if request.span is not None:
             request.span.add_links(found.messages)
-        return Answer(documents.claimed(queue, found))
+        return Answer(documents.claimed(queue, found, request.query.with_attributes))
 
     @verb
     def update(self, request: Request[None, ClaimIn], queue: str, claim: str) -> Steps[Answer]:

@@ -4,16 +4,25 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Sequence
 
 from zaqar_redis import errors, rules
 from zaqar_redis.api import documents
 from zaqar_redis.api.exchange import DONE, Answer, Headers, Request
-from zaqar_redis.api.queries import HolderQuery, MessageDeleteQuery, MessageListQuery
+from zaqar_redis.api.queries import (
+    HolderQuery,
+    MessageDeleteQuery,
+    MessageListQuery,
+    MessageQuery,
+)
 from zaqar_redis.api.schemas import PostIn
 from zaqar_redis.keyspace.script import ComposedVerbs, Steps, verb
 from zaqar_redis.records import IdempotencyKey
 from zaqar_redis.service.messages import MessageService, missing
+
+#: W3C Trace Context, of any version whose header is as long as the first one's.
+_TRACEPARENT = re.compile("[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
 
 class MessageHandlers(ComposedVerbs):
@@ -34,7 +43,7 @@ class MessageHandlers(ComposedVerbs):
             documents.drafts(
                 request.document,
                 self._checksums,
-                traceparent="" if request.span is None else request.span.traceparent,
+                traceparent=_traceparent(request),
             ),
             client=request.client,
             size=len(request.data),
@@ -81,7 +90,7 @@ class MessageHandlers(ComposedVerbs):
                 raise errors.NotFound(why=f"None of these messages is in the queue {queue}.")
             if request.span is not None:
                 request.span.add_links(found)
-            return Answer(documents.messages(queue, found))
+            return Answer(documents.messages(queue, found, query.with_attributes))
         page = yield self._messages.list(
             request.project,
             queue,
@@ -97,7 +106,7 @@ class MessageHandlers(ComposedVerbs):
         if request.span is not None:
             request.span.add_links(page.items)
         links = documents.next_link(request.path, query, page.marker)
-        return Answer(documents.message_page(queue, page.items, links))
+        return Answer(documents.message_page(queue, page.items, links, query.with_attributes))
 
     @verb
     def delete_many(self, request: Request[MessageDeleteQuery, None], queue: str) -> Steps[Answer]:
@@ -110,21 +119,21 @@ class MessageHandlers(ComposedVerbs):
             popped = yield self._messages.pop(request.project, queue, pop)
             if request.span is not None:
                 request.span.add_links(popped)
-            return Answer(documents.popped(popped))
+            return Answer(documents.popped(popped, request.query.with_attributes))
         if request.span is not None:
             request.span.add_links((yield self._messages.get(request.project, queue, ids or [])))
         yield self._messages.delete_many(request.project, queue, ids or [], claims)
         return DONE
 
     @verb
-    def get(self, request: Request[None, None], queue: str, message: str) -> Steps[Answer]:
+    def get(self, request: Request[MessageQuery, None], queue: str, message: str) -> Steps[Answer]:
         """Gets a message, claimed or not."""
         found = yield self._messages.get(request.project, queue, [message])
         if not found:
             raise missing(message, queue)
         if request.span is not None:
             request.span.add_links(found)
-        return Answer(documents.message(queue, found[0]))
+        return Answer(documents.message(queue, found[0], request.query.with_attributes))
 
     @verb
     def delete(
@@ -139,3 +148,11 @@ class MessageHandlers(ComposedVerbs):
             request.span.add_links((yield self._messages.get(request.project, queue, [message])))
         yield self._messages.delete(request.project, queue, message, request.query.claim_id)
         return DONE
+
+
+def _traceparent(request: Request[None, PostIn]) -> str:
+    """Returns the span that posts; empty: none, or a header that cannot be read."""
+    if request.span is not None:
+        return request.span.traceparent
+    given = request.header(b"traceparent")
+    return given if given is not None and _TRACEPARENT.fullmatch(given) else ""

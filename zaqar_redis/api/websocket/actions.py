@@ -236,19 +236,19 @@ class ActionHandlers:
             wait=None,
             watch_disconnect=request.watch_disconnect,
         )
-        return ActionResult(docs.MessagesOut(_messages(page.items)))
+        return ActionResult(docs.MessagesOut(_messages(page.items, body.with_attributes)))
 
     async def message_get(self, request: SocketRequest, body: docs.MessageIdIn) -> ActionResult:
         found = await self._messages.get(request.project, body.queue, [body.message])
         if not found:
             raise missing(body.message, body.queue)
-        return ActionResult(docs.MessagesOut(_message(found[0])))
+        return ActionResult(docs.MessagesOut(_message(found[0], body.with_attributes)))
 
     async def message_get_many(
         self, request: SocketRequest, body: docs.MessageIdsIn
     ) -> ActionResult:
         found = await self._messages.get(request.project, body.queue, body.ids)
-        return ActionResult(docs.MessagesOut(_messages(found)))
+        return ActionResult(docs.MessagesOut(_messages(found, body.with_attributes)))
 
     async def message_delete(
         self, request: SocketRequest, body: docs.MessageDeleteIn
@@ -262,7 +262,7 @@ class ActionHandlers:
         ids, pop, claims = body.chosen(self._limits)
         if pop is not None:
             popped = await self._messages.pop(request.project, body.queue, pop)
-            return ActionResult(Raw(documents.popped(popped)))
+            return ActionResult(Raw(documents.popped(popped, body.with_attributes)))
         await self._messages.delete_many(request.project, body.queue, ids or [], claims)
         return ActionResult({}, 204)
 
@@ -279,12 +279,12 @@ class ActionHandlers:
         )
         if claimed.claim_id is None:
             return ActionResult(docs.NewClaimOut(None), 204)
-        messages = _messages(claimed.messages, claimed.claim_id)
+        messages = _messages(claimed.messages, body.with_attributes, claimed.claim_id)
         return ActionResult(docs.NewClaimOut(claimed.claim_id, messages), 201)
 
     async def claim_get(self, request: SocketRequest, body: docs.ClaimIdIn) -> ActionResult:
         found = await self._claims.get(request.project, body.queue, body.claim)
-        messages = _messages(found.messages, found.id)
+        messages = _messages(found.messages, body.with_attributes, found.id)
         return ActionResult(docs.HeldClaimOut(found.age, found.ttl, messages))
 
     async def claim_update(self, request: SocketRequest, body: docs.ClaimUpdateIn) -> ActionResult:
@@ -337,13 +337,20 @@ class ActionHandlers:
         return ActionResult(f"Subscription {body.subscription} removed.", 204)
 
 
-def _messages(records: Sequence[Message], claim: str | None = None) -> list[docs.HeldMessageOut]:
-    return [_message(record, claim) for record in records]
+def _messages(
+    records: Sequence[Message], with_attributes: bool | None, claim: str | None = None
+) -> list[docs.HeldMessageOut]:
+    return [_message(record, with_attributes, claim) for record in records]
 
 
-def _message(record: Message, claim: str | None = None) -> docs.HeldMessageOut:
+def _message(
+    record: Message, with_attributes: bool | None, claim: str | None = None
+) -> docs.HeldMessageOut:
     holder = claim or record.claim_id
-    return docs.HeldMessageOut(record.id, holder, record.ttl, record.age, Raw(record.body))
+    attributes = documents.shown_attributes(record, with_attributes)
+    return docs.HeldMessageOut(
+        record.id, holder, record.ttl, record.age, Raw(record.body), attributes
+    )
 
 
 def _end(end: Message) -> docs.EndIdOut:

@@ -12,7 +12,15 @@ from typing import Annotated, Any, Literal
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType, field
 
 from zaqar_redis.api.queries import MessageDeleteQuery
-from zaqar_redis.api.schemas import PURGEABLE, ClaimIn, Document, Metadata, PostIn, PurgeIn
+from zaqar_redis.api.schemas import (
+    PURGEABLE,
+    AttributesOut,
+    ClaimIn,
+    Document,
+    Metadata,
+    PostIn,
+    PurgeIn,
+)
 
 #: What a header of HTTP may hold, too.
 _Text = Annotated[str, Meta(pattern=r"^[^\x00-\x1f\x7f]*\Z")]
@@ -87,6 +95,10 @@ class QueueIn(Struct, kw_only=True):
     queue: str = field(name="queue_name")
 
 
+class MessagesIn(QueueIn, kw_only=True):
+    with_attributes: bool | None = None
+
+
 class QueueCreateIn(QueueIn, kw_only=True):
     metadata: Metadata = field(default_factory=dict)
 
@@ -100,7 +112,7 @@ class MessagePostIn(PostIn, kw_only=True):
     queue: str = field(name="queue_name")
 
 
-class MessageListIn(QueueIn, kw_only=True):
+class MessageListIn(MessagesIn, kw_only=True):
     marker: str | None = None
     limit: int | None = None
     echo: bool | None = None
@@ -108,11 +120,11 @@ class MessageListIn(QueueIn, kw_only=True):
     include_delayed: bool | None = None
 
 
-class MessageIdIn(QueueIn, kw_only=True):
+class MessageIdIn(MessagesIn, kw_only=True):
     message: str = field(name="message_id")
 
 
-class MessageIdsIn(QueueIn, kw_only=True):
+class MessageIdsIn(MessagesIn, kw_only=True):
     ids: list[str] = field(name="message_ids")
 
 
@@ -128,9 +140,10 @@ class MessageDeleteManyIn(MessageDeleteQuery, frozen=True, kw_only=True):
 class ClaimCreateIn(ClaimIn, kw_only=True):
     queue: str = field(name="queue_name")
     limit: int | None = None
+    with_attributes: bool | None = None
 
 
-class ClaimIdIn(QueueIn, kw_only=True):
+class ClaimIdIn(MessagesIn, kw_only=True):
     claim: str = field(name="claim_id")
 
 
@@ -195,6 +208,7 @@ class HeldMessageOut(Document):
     ttl: int
     age: int
     body: Raw
+    attributes: AttributesOut = UNSET
 
 
 class MessagesOut(Document):

@@ -136,7 +136,7 @@ class RedisAdministration:
             checksum=message.checksum,
             origin=origin,
             encrypted=message.encrypted,
-            traceparent=message.traceparent,
+            attributes=message.attributes,
         )
         return self.dead_letter_route(
             project, target, posted, client=message.client, idempotency_key=key

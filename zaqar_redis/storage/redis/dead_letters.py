@@ -89,7 +89,7 @@ def _move(
                 checksum=message.checksum,
                 origin=queue,
                 encrypted=message.encrypted,
-                traceparent=message.traceparent,
+                attributes=message.attributes,
             )
             yield dead_letter(
                 project,

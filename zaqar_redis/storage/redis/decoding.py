@@ -42,10 +42,9 @@ def messages(now: int, epoch: bytes, flat: Sequence[Any]) -> list[Message]:
 def message(now: int, prefix: str, rank: int, stored: bytes, hold: bytes | None) -> Message:
     created, expires, ttl, delay, flags, client, origin_length = envelope.head(stored)
     origin, checksum, body = envelope.rest(stored, origin_length)
-    traceparent = ""
+    attributes = None
     if flags and envelope.has_attributes(flags):
         attributes, body = envelope.with_attributes(body)
-        traceparent = attributes.get("traceparent", "")
     # Positional arguments: keywords take half as long again.
     return Message(
         identity.message_id(prefix, rank),
@@ -62,5 +61,5 @@ def message(now: int, prefix: str, rank: int, stored: bytes, hold: bytes | None)
         checksum,
         origin,
         envelope.is_encrypted(flags),
-        traceparent,
+        attributes,
     )
