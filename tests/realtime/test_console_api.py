@@ -115,16 +115,16 @@ def test_rates_are_those_of_the_store(console: Console) -> None:
 
 def test_posts_of_a_project_are_those_of_clients_without_dead_letters(console: Console) -> None:
     console.http.put("/v2/queues/failed")
-    work = {"_dead_letter_queue": "failed", "_max_claim_count": 1}
-    console.http.put("/v2/queues/work", json=work)
+    dead_lettered = {"_dead_letter_queue": "failed", "_max_claim_count": 1}
+    console.http.put("/v2/queues/jobs", json=dead_lettered)
 
     def are_without() -> bool:
-        console.post("work", {"body": 0})
+        console.post("jobs", {"body": 0})
         for _ in range(2):  # the second time it is a dead letter
-            claimed = console.http.post("/v2/queues/work/claims", json={"ttl": 60, "grace": 60})
+            claimed = console.http.post("/v2/queues/jobs/claims", json={"ttl": 60, "grace": 60})
             if claimed.status_code == 201:
                 href = claimed.json()["messages"][0]["href"]
-                console.http.delete(f"/v2/queues/work/claims/{href.rpartition('claim_id=')[2]}")
+                console.http.delete(f"/v2/queues/jobs/claims/{href.rpartition('claim_id=')[2]}")
         page = console.queues()
         failed, posted = (queue["posted"] for queue in page["queues"])
         return bool(failed and page["totals"]["posted"] < failed + posted)
@@ -187,12 +187,12 @@ def test_queue_behind_a_claim_that_nobody_ends_is_an_alarm(console: Console) -> 
 
 
 def test_dead_letters_that_grow_are_an_alarm(console: Console) -> None:
-    console.http.put("/v2/queues/work", json={"_dead_letter_queue": "failed"})
+    console.http.put("/v2/queues/jobs", json={"_dead_letter_queue": "failed"})
     console.post("failed", {"body": 0})
 
     def grows() -> bool:
         console.post("failed", {"body": 0})
-        return console.alarm("The dead-letter queue failed of work has grown")
+        return console.alarm("The dead-letter queue failed of jobs has grown")
 
     servers.wait_for(grows, "the alarm")
 

@@ -19,7 +19,8 @@ import msgspec
 
 from zaqar_redis import errors
 from zaqar_redis.api import schemas
-from zaqar_redis.api.schemas import LinkOut, MessageOut, PoolChangeIn, PoolIn, PostIn, PurgeIn
+from zaqar_redis.api.pool_schemas import PoolChangeIn, PoolIn
+from zaqar_redis.api.schemas import LinkOut, MessageOut, PostIn, PurgeIn
 from zaqar_redis.records import Attributes, Claim, Message, NewMessage, PartialPage, Stats
 
 T = TypeVar("T")
@@ -257,7 +258,7 @@ def _message(base: str, record: Message, with_attributes: bool | None) -> Messag
         record.age,
         msgspec.Raw(record.body),
         _shown_checksum(record) if record.checksum else msgspec.UNSET,
-        shown_attributes(record, with_attributes) if with_attributes else msgspec.UNSET,
+        shown_attributes(record, with_attributes),
     )
 
 

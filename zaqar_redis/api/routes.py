@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Struct, field
 
 from zaqar_redis import errors, rules
-from zaqar_redis.api import administration_schemas, queries, quota_schemas
+from zaqar_redis.api import administration_schemas, pool_schemas, queries, quota_schemas
 from zaqar_redis.api import schemas as docs
 from zaqar_redis.api.exchange import JSON, TEXT, Answer, Receive, Request, Send
 from zaqar_redis.api.rest.administration import AdministrationHandlers
@@ -334,18 +334,20 @@ def _pool_routes(handlers: HandlerSet) -> Iterator[ApiRoute]:
         return
     page, details = queries.DetailedPageQuery, queries.DetailsQuery
     pool, flavor = "/v2/pools/{pool}", "/v2/flavors/{flavor}"
-    new_pool = Body(Annotated[docs.PoolIn, docs.about(required=["uri", "weight"])], "A pool")
-    one_of = [{"required": [name]} for name in docs.PoolChangeIn.__struct_fields__]
-    pool_change = Body(Annotated[docs.PoolChangeIn, docs.about(anyOf=one_of)], "A pool")
-    new_flavor = Body(docs.FlavorIn, "A flavor")
-    flavor_change = Body(docs.FlavorChangeIn, "A flavor")
+    new_pool = Body(
+        Annotated[pool_schemas.PoolIn, docs.about(required=["uri", "weight"])], "A pool"
+    )
+    one_of = [{"required": [name]} for name in pool_schemas.PoolChangeIn.__struct_fields__]
+    pool_change = Body(Annotated[pool_schemas.PoolChangeIn, docs.about(anyOf=one_of)], "A pool")
+    new_flavor = Body(pool_schemas.FlavorIn, "A flavor")
+    flavor_change = Body(pool_schemas.FlavorChangeIn, "A flavor")
     created, missing = {201: None}, (errors.NotFound,)
     taken = (errors.UriTaken, errors.StoreOwned, errors.StoreLacksQueues, errors.Conflict)
     in_use = (errors.PoolInUse, errors.FlavorEmptied)
-    shown, one_flavor = {200: docs.PoolOut}, {200: docs.FlavorOut}
-    pool_page, flavor_page = {200: docs.PoolPageOut}, {200: docs.FlavorPageOut}
-    location = {200: docs.QueuePoolOut}
-    rebalancing, begun = {200: docs.RebalanceOut}, {202: docs.RebalanceOut}
+    shown, one_flavor = {200: pool_schemas.PoolOut}, {200: pool_schemas.FlavorOut}
+    pool_page, flavor_page = {200: pool_schemas.PoolPageOut}, {200: pool_schemas.FlavorPageOut}
+    location = {200: pool_schemas.QueuePoolOut}
+    rebalancing, begun = {200: pool_schemas.RebalanceOut}, {202: pool_schemas.RebalanceOut}
     yield from (
         get("/v2/pools", pools.list, "pools:get_all", query=page, answers=pool_page),
         get(pool, pools.get, "pools:get", query=details, answers=shown, problems=missing),

@@ -3,14 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from zaqar_redis import rules
 from zaqar_redis.auth import signed_urls
-from zaqar_redis.pool_records import StoreShare
 
 
 def about(text: str | None = None, /, **keywords: Any) -> Meta:
@@ -83,41 +81,6 @@ class ShareIn(Struct, forbid_unknown_fields=True):
     expires: Annotated[
         str | None, about("ISO 8601, in UTC if it names no zone.  Else a day from now.")
     ] = None
-
-
-class PoolChangeIn(Struct):
-    uri: Annotated[
-        str | UnsetType,
-        about("With `***` for a password that is known.", minLength=1, maxLength=rules.URI_MAX),
-    ] = UNSET
-    weight: Annotated[
-        int | UnsetType,
-        about("Its share of new queues; 0 for none.", minimum=0, maximum=rules.WEIGHT_MAX),
-    ] = UNSET
-    flavor: Annotated[str | UnsetType, about("Its group; empty for none.")] = UNSET
-    options: Annotated[
-        dict[str, Any] | UnsetType, about("Settings of the pool's driver, by name.")
-    ] = UNSET
-    draining: Annotated[
-        bool | UnsetType, about("It gets no new queues, and its queues move out.")
-    ] = UNSET
-    adopt: Annotated[
-        bool | UnsetType,
-        about("Take over a store of another installation, or with queues that are in no pool."),
-    ] = UNSET
-
-
-class PoolIn(PoolChangeIn, forbid_unknown_fields=True):
-    pass
-
-
-class FlavorChangeIn(Struct):
-    pool_list: Annotated[list[str], about("Just these pools.", minItems=1)]
-
-
-class FlavorIn(FlavorChangeIn, forbid_unknown_fields=True):
-    #: API: accepted, and without effect
-    capabilities: Annotated[dict[str, Any] | None, about("Of no effect.")] = None
 
 
 # -- metadata of queues: any object, with attributes that the service uses -
@@ -371,51 +334,3 @@ class ClaimOut(Document):
     ttl: Annotated[int, about("Seconds from then until it ends.", minimum=1)]
     messages: Annotated[list[MessageOut], about("Those that it still holds.")]
     href: Annotated[str, about(pattern="^/v2/queues/[^/]+/claims/")]
-
-
-class StayedOut(Document):
-    """Queues that could not move in the last round."""
-
-    queues: Count
-    why: Annotated[Sequence[str], about("Of the first few: project/queue and the reason.")]
-
-
-class PoolOut(Document):
-    name: str
-    href: Path
-    uri: Annotated[str, about("Without its password.")]
-    weight: int
-    flavor: str
-    draining: bool
-    options: dict[str, Any] | UnsetType = UNSET
-    queues: Count | UnsetType = UNSET
-    stayed: StayedOut | UnsetType = UNSET
-
-
-class PoolPageOut(Document):
-    pools: list[PoolOut]
-    links: Links
-
-
-class QueuePoolOut(Document):
-    queue: str
-    pool: Annotated[str | None, about("`default` is the service's own store.")]
-    moving_to: str | None
-
-
-class RebalanceOut(Document):
-    running: bool
-    stores: Sequence[StoreShare]
-    stayed: StayedOut
-
-
-class FlavorOut(Document):
-    name: str
-    href: Path
-    pool_list: Sequence[str]
-    capabilities: list[str] | UnsetType = UNSET
-
-
-class FlavorPageOut(Document):
-    flavors: list[FlavorOut]
-    links: Links

@@ -6,10 +6,9 @@ from __future__ import annotations
 from msgspec import UNSET
 
 from zaqar_redis import rules
-from zaqar_redis.api import documents, schemas
+from zaqar_redis.api import documents, pool_schemas
 from zaqar_redis.api.exchange import DONE, Answer, Request
-from zaqar_redis.api.queries import DetailedPageQuery, DetailsQuery
-from zaqar_redis.api.schemas import (
+from zaqar_redis.api.pool_schemas import (
     FlavorChangeIn,
     FlavorIn,
     FlavorOut,
@@ -17,6 +16,7 @@ from zaqar_redis.api.schemas import (
     PoolIn,
     PoolOut,
 )
+from zaqar_redis.api.queries import DetailedPageQuery, DetailsQuery
 from zaqar_redis.pool_records import Flavor, Job, Pool
 from zaqar_redis.service.pools import FlavorService, PoolService, RebalanceService
 
@@ -38,7 +38,7 @@ class PoolHandlers:
         items = [_pool(f"{request.path}/{pool.name}", pool, query.detailed) for pool in found]
         location = f"{request.path}?{request.query_string}".rstrip("?")
         return Answer(
-            documents.encode(schemas.PoolPageOut(items, links)),
+            documents.encode(pool_schemas.PoolPageOut(items, links)),
             headers=(("content-location", location),),
         )
 
@@ -86,7 +86,7 @@ class PoolHandlers:
         found = await self._pools.locate(request.project, queue)
         moving = found.move is not None and not found.move.committed
         target = found.move.target if found.move and moving else None
-        return Answer(documents.encode(schemas.QueuePoolOut(queue, found.pool, target)))
+        return Answer(documents.encode(pool_schemas.QueuePoolOut(queue, found.pool, target)))
 
 
 class RebalanceHandlers:
@@ -110,9 +110,9 @@ class RebalanceHandlers:
         await self._rebalance.stop()
         return DONE
 
-    async def _document(self) -> schemas.RebalanceOut:
+    async def _document(self) -> pool_schemas.RebalanceOut:
         job = await self._rebalance.get()
-        return schemas.RebalanceOut(job.running, await self._rebalance.plan(), _stayed(job))
+        return pool_schemas.RebalanceOut(job.running, await self._rebalance.plan(), _stayed(job))
 
 
 class FlavorHandlers:
@@ -127,7 +127,7 @@ class FlavorHandlers:
         found = await self._flavors.list(query.marker or "", limit)
         links = documents.next_link(request.path, query, found[-1].name if found else "")
         items = [_flavor(f"{request.path}/{each.name}", each, query.detailed) for each in found]
-        return Answer(documents.encode(schemas.FlavorPageOut(items, links)))
+        return Answer(documents.encode(pool_schemas.FlavorPageOut(items, links)))
 
     async def get(self, request: Request[None, None], flavor: str) -> Answer:
         """Shows a flavor."""
@@ -164,8 +164,8 @@ def _pool(href: str, pool: Pool, detailed: bool | None) -> PoolOut:
     return PoolOut(pool.name, href, pool.uri, pool.weight, pool.flavor, pool.draining, options)
 
 
-def _stayed(job: Job | None) -> schemas.StayedOut:
-    return schemas.StayedOut(job.stayed, job.why) if job else schemas.StayedOut(0, ())
+def _stayed(job: Job | None) -> pool_schemas.StayedOut:
+    return pool_schemas.StayedOut(job.stayed, job.why) if job else pool_schemas.StayedOut(0, ())
 
 
 def _flavor(href: str, flavor: Flavor, detailed: bool | None) -> FlavorOut:
