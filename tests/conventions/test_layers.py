@@ -17,6 +17,7 @@ LAYERS = (
     ("keyspace", "auth"),
     ("storage", "realtime"),
     ("service",),
+    ("notify",),
     ("api", "spark", "zaqar_import", "zaqar_plugin"),
     ("benchmarks", "conf"),
     ("cli",),

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The contract of a target: what delivers messages to subscribers of some schemes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import Protocol
+
+from zaqar_redis.records import Message, Record, Subscription
+from zaqar_redis.service.subscription_options import SubscriptionOptions
+
+
+class Outcome(Enum):
+    DELIVERED = "delivered"
+    #: it may succeed later
+    RETRY = "retry"
+    #: it will never succeed, for these messages
+    REFUSED = "refused"
+    #: the subscriber is gone for good: the subscription ends
+    GONE = "gone"
+
+
+class Delivery(Record, frozen=True):
+    """What one subscriber gets at once."""
+
+    project: str
+    #: the queue or topic
+    source: str
+    subscription: Subscription
+    options: SubscriptionOptions
+    #: in order, decrypted; none if it is a notice
+    messages: Sequence[Message] = ()
+    #: a JSON object that is delivered as it is: a request to confirm, or a test
+    notice: bytes = b""
+    #: identifies the delivery, the same in each attempt: id of the subscription and of a message
+    id: str = ""
+
+
+class Result(Record, frozen=True):
+    """How an attempt to deliver went."""
+
+    outcome: Outcome
+    #: what went wrong, to show to the owner of the subscription; without secrets
+    error: str = ""
+    #: of an answer by HTTP or SMTP; 0: there was none
+    status: int = 0
+    #: seconds that the subscriber wants to wait
+    retry_after: float | None = None
+    #: the beginning of the answer's text
+    answer: str = ""
+
+
+DELIVERED = Result(Outcome.DELIVERED)
+
+
+class Target(Protocol):
+    """Delivers to subscribers whose URI has one of its schemes.
+
+    A package adds one by an entry point in the group ``zaqar_redis.targets``, whose name is the
+    scheme.
+    """
+
+    def check(self, subscriber: str, options: SubscriptionOptions) -> None:
+        """Raises BadRequest, naming the field, when it could never deliver there."""
+
+    async def start(self) -> None:
+        """Opens what it needs.  Does not fail when a service that it needs is away."""
+
+    async def close(self) -> None:
+        """Closes every connection."""
+
+    async def deliver(self, delivery: Delivery) -> Result:
+        """Attempts it once, within the time-out of the options; raises nothing."""

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The targets: each delivers to subscribers of some schemes."""
