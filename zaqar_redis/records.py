@@ -283,6 +283,8 @@ class Subscription(Record, frozen=True):
     age: int
     options: dict[str, Any]
     confirmed: bool = False
+    #: nothing is delivered; it waits
+    paused: bool = False
 
 
 class Topic(Record, frozen=True):

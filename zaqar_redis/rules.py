@@ -19,6 +19,8 @@ from zaqar_redis import errors
 from zaqar_redis.records import Attributes
 
 QUEUE_NAME_MAX = 64
+#: A topic is stored as the queue of this prefix and its name: no queue of a client has a colon.
+TOPIC_PREFIX = "topic:"
 PROJECT_MAX = 256
 KEY_USER_MAX = 255
 TTL_MIN = 60

@@ -27,7 +27,7 @@ LEAST = {
         (
             *("home:get", "queues:get_all", "queues:get", "queues:stats"),
             *("messages:get_all", "messages:get", "claims:get", "flavors:get_all", "flavors:get"),
-            *("messages:peek", "claims:get_all"),
+            *("messages:peek", "claims:get_all", "subscription:get_all", "subscription:get"),
             *("quotas:get", "console:session", "console:ticket"),
             *("console:overview", "console:queues", "console:history", "console:namespace"),
             "console:attributes",
@@ -41,6 +41,8 @@ LEAST = {
             *("queues:create", "queues:update", "queues:delete", "queues:purge", "queues:share"),
             *("messages:create", "messages:delete", "messages:delete_all", "messages:move"),
             *("claims:create", "claims:update", "claims:delete"),
+            *("subscription:create", "subscription:update", "subscription:delete"),
+            "subscription:confirm",
             *("channels:publish", "channels:broadcast", "channels:history_remove", "channels:rpc"),
         ),
         MEMBER,

@@ -27,8 +27,10 @@ from zaqar_redis.api.rest.messages import MessageHandlers
 from zaqar_redis.api.rest.pools import FlavorHandlers, PoolHandlers, RebalanceHandlers
 from zaqar_redis.api.rest.queues import QueueHandlers
 from zaqar_redis.api.rest.quotas import QuotaHandlers
+from zaqar_redis.api.rest.subscriptions import SubscriptionHandlers
 from zaqar_redis.api.routes import HandlerSet
 from zaqar_redis.api.server.hot_routes import HotRoutes
+from zaqar_redis.api.subscription_routes import subscription_routes
 from zaqar_redis.api.tracing import RequestTracing
 from zaqar_redis.api.websocket.actions import ActionHandlers
 from zaqar_redis.api.websocket.connection import ConnectionContext
@@ -54,6 +56,7 @@ from zaqar_redis.service.queue_metrics import QueueMetrics, QueueMetricsSettings
 from zaqar_redis.service.queues import QueueService
 from zaqar_redis.service.quota_enforcer import QuotaEnforcer
 from zaqar_redis.service.quotas import QuotaService, QuotaSettings
+from zaqar_redis.service.subscription_options import SubscriptionOptions
 from zaqar_redis.service.subscriptions import SubscriptionService
 from zaqar_redis.storage.contract import Driver
 from zaqar_redis.storage.pools import PooledDriver
@@ -167,7 +170,7 @@ class App:
         message_service = MessageService(driver, limits, cipher, self.long_polls, self._quotas)
         claim_service = ClaimService(driver, limits, message_service, self.long_polls)
         administration = AdministrationService(driver, limits, message_service, self._quotas)
-        subscriptions = SubscriptionService(driver, limits)
+        subscriptions = SubscriptionService(driver, limits, queue_service, _check_subscriber)
         queue_channels = QueueChannelService(driver, message_service, limits)
         self._access = access or open_access(is_admin=settings.admin_mode)
         self._operators: OperatorServices | None = None
@@ -192,6 +195,7 @@ class App:
             quotas=quota_handlers,
         )
         rest = routes.rest_routes(handlers, limits, self._access.has_admins)
+        rest += subscription_routes(SubscriptionHandlers(subscriptions), "/v2/queues/{queue}")
         self._tracing = tracing
         if tracing is not None:
             rest = [tracing.trace(route) for route in rest]
@@ -362,6 +366,10 @@ class App:
                 continue
             if settled:
                 LOG.info("swept %d", settled, extra={"action": "swept"})
+
+
+def _check_subscriber(uri: str, options: SubscriptionOptions) -> None:
+    rules.subscriber(uri)
 
 
 async def _reject_socket(scope: dict[str, Any], receive: Receive, send: Send) -> None:

@@ -17,15 +17,28 @@ from urllib.parse import quote_plus
 
 import msgspec
 
-from zaqar_redis import errors
+from zaqar_redis import errors, rules
 from zaqar_redis.api import schemas
 from zaqar_redis.api.pool_schemas import PoolChangeIn, PoolIn
 from zaqar_redis.api.schemas import LinkOut, MessageOut, PostIn, PurgeIn
-from zaqar_redis.records import Attributes, Claim, Message, NewMessage, PartialPage, Stats
+from zaqar_redis.api.subscription_schemas import SubscriptionChangeIn, SubscriptionOut
+from zaqar_redis.records import (
+    Attributes,
+    Claim,
+    Message,
+    NewMessage,
+    PartialPage,
+    Stats,
+    Subscription,
+)
+from zaqar_redis.service import subscription_options
 
 T = TypeVar("T")
 
 encode = msgspec.json.Encoder().encode
+
+#: Fields of a subscription.
+_CHANGEABLE = SubscriptionChangeIn.__struct_fields__
 
 #: Raised by the JSON decoder, or by our check for UTF-8.
 _MALFORMED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -94,7 +107,18 @@ def pool_changes(document: PoolChangeIn) -> dict[str, Any]:
     return given
 
 
-def _given(document: PoolChangeIn) -> dict[str, Any]:
+def subscription_changes(document: SubscriptionChangeIn) -> dict[str, Any]:
+    """Returns the fields of a subscription that are to change.  Raises BadBody."""
+    given = _given(document)
+    given = {name: given[name] for name in _CHANGEABLE if name in given}
+    if not given:
+        raise errors.BadBody(
+            why='Request body: one of "subscriber", "ttl", "options" or "paused" must be given.'
+        )
+    return given
+
+
+def _given(document: PoolChangeIn | SubscriptionChangeIn) -> dict[str, Any]:
     return {
         name: value
         for name, value in msgspec.structs.asdict(document).items()
@@ -217,6 +241,19 @@ def queue_page(
             item.unavailable, item.metadata = record.unavailable, msgspec.UNSET
     unavailable = list(page.unavailable) if partial else msgspec.UNSET
     return encode(schemas.QueuePageOut(items, links, count or msgspec.UNSET, unavailable))
+
+
+def subscription(record: Subscription) -> SubscriptionOut:
+    return SubscriptionOut(
+        id=record.id,
+        source=record.source.removeprefix(rules.TOPIC_PREFIX),
+        subscriber=record.subscriber,
+        ttl=record.ttl,
+        age=record.age,
+        options=subscription_options.shown(record.options),
+        confirmed=record.confirmed,
+        paused=record.paused or msgspec.UNSET,
+    )
 
 
 def next_link(path: str, query: msgspec.Struct, marker: str) -> list[LinkOut]:

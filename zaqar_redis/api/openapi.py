@@ -160,6 +160,8 @@ def _answered(route: ApiRoute, status: int) -> tuple[Any, ...]:
 def _operation(route: ApiRoute, shapes: dict[Any, Any]) -> dict[str, Any]:
     summary, _, text = inspect.cleandoc(route.handler.__doc__ or "").partition("\n")
     name = re.sub(r".*<locals>\.|Handlers", "", route.handler.__qualname__)
+    if "{topic}" in route.path and not name.startswith("Topic"):
+        name = f"topic_{name}"  # the handlers of queues
     tag = route.action.partition(":")[0]
     operation = {
         "operationId": "head_" * (route.method == "HEAD") + name.replace(".", "_").lower(),
@@ -169,7 +171,7 @@ def _operation(route: ApiRoute, shapes: dict[Any, Any]) -> dict[str, Any]:
         "parameters": [*_parameters(route), *_query_parameters(route.query)],
         "responses": dict(_responses(route, shapes)),
     }
-    if tag in ("messages", "claims"):  # what a pre-signed URL may open
+    if tag in ("messages", "claims", "subscription"):  # what a pre-signed URL may open
         operation["security"] = [
             *({name: []} for name in ("presignedUrl", *_CREDENTIALS)),
             {},

@@ -36,6 +36,8 @@ def answer(
         headers = [_VARY]
         if isinstance(error, errors.Unauthenticated):
             headers.append(("www-authenticate", str(error.fields["challenge"])))
+        if isinstance(error, errors.SubscriberTaken) and request is not None:
+            headers.append(("location", request.path))  # API
         if error.retry is not None:
             headers.append(("retry-after", str(error.retry)))
         elif error.status >= 500:

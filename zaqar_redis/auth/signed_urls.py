@@ -54,26 +54,28 @@ class UrlSigner:
         expires: str | None,
     ) -> SignedUrl:
         """Returns a signature for paths of a queue.  Raises BadRequest."""
-        if not self._key:
-            raise errors.BadRequest(
-                why="The operator has not set [signed_url] secret_key: no URL can be signed."
-            )
+        self.check_signable(project)
         wanted = ["messages"] if paths is None else paths
         allowed = ["GET"] if methods is None else methods
         _check_among("paths", wanted, RESOURCES)
         _check_among("methods", allowed, METHODS)
-        until = self._expiry(expires)
+        signed_paths = sorted(f"/v2/queues/{queue}/{path}" for path in set(wanted))
+        return self._signed(signed_paths, sorted(set(allowed)), project, self._expiry(expires))
+
+    def sign(self, project: str, path: str, method: str, seconds: int) -> SignedUrl:
+        """Returns a signature for one path that expires.  Raises as `check_signable`."""
+        self.check_signable(project)
+        until = (self._now() + timedelta(seconds=seconds)).strftime(_FORMAT)
+        return self._signed([path], [method], project, until)
+
+    def check_signable(self, project: str) -> None:
+        """Raises BadRequest when nothing can be signed for the project."""
+        if not self._key:
+            raise errors.BadRequest(
+                why="The operator has not set [signed_url] secret_key: no URL can be signed."
+            )
         if "\\" in project:
             raise errors.BadRequest(why="A project id with a backslash cannot be signed for.")
-        signed_paths = sorted(f"/v2/queues/{queue}/{path}" for path in set(wanted))
-        signed_methods = sorted(set(allowed))
-        return SignedUrl(
-            paths=signed_paths,
-            methods=signed_methods,
-            project=project,
-            expires=until,
-            signature=self._signature(signed_paths, signed_methods, project, until),
-        )
 
     def check(self, shown: SignedUrl, method: str, path: str) -> None:
         """Raises BadSignature unless *shown* allows *method* on *path* now."""
@@ -109,6 +111,18 @@ class UrlSigner:
         if until <= self._now():
             raise errors.BadRequest(why='The value of "expires" must be in the future.')
         return until.strftime(_FORMAT)
+
+    def _signed(
+        self, paths: list[str], methods: list[str], project: str, expires: str
+    ) -> SignedUrl:
+        """*paths* and *methods* are sorted."""
+        return SignedUrl(
+            paths=paths,
+            methods=methods,
+            project=project,
+            expires=expires,
+            signature=self._signature(paths, methods, project, expires),
+        )
 
     def _signature(
         self, paths: Sequence[str], methods: Sequence[str], project: str, expires: str

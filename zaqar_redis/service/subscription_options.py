@@ -3,9 +3,14 @@
 
 from __future__ import annotations
 
+import base64
+import secrets
 from collections.abc import Mapping
 from typing import Any, Literal
 
+import msgspec
+
+from zaqar_redis import errors
 from zaqar_redis.records import Record
 
 
@@ -45,3 +50,44 @@ class SubscriptionOptions(Record, frozen=True):
     dead_letter_queue: str = ""
     #: keys that sign webhooks, ``whsec_`` and base64; the first is the newest
     secrets: tuple[str, ...] = ()
+
+
+#: What takes the place of a secret that is shown.
+HIDDEN = "***"
+
+
+def parse(options: Mapping[str, Any]) -> SubscriptionOptions:
+    """Raises BadRequest, naming the option, for a bad value.  Unknown options stay in `raw`."""
+    own = {name: options[name] for name in SubscriptionOptions.__struct_fields__ if name in options}
+    try:
+        return msgspec.convert({**own, "raw": dict(options)}, SubscriptionOptions)
+    except msgspec.ValidationError as error:
+        raise errors.BadRequest(why=f'The value of "options" is wrong: {error}.') from None
+
+
+def shown(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the options as their owner sees them: with `HIDDEN` for each secret."""
+    if "secrets" not in options:
+        return dict(options)
+    return {**options, "secrets": [HIDDEN] * len(options["secrets"])}
+
+
+def with_stored_secrets(options: Mapping[str, Any], stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns new options with the secrets that they keep of those that are stored.
+
+    All of them when the new ones name none; each `HIDDEN` is the one in its place.
+    """
+    known = stored.get("secrets", [])
+    given = options.get("secrets", known)
+    if not given or not isinstance(given, list):
+        return dict(options)
+    kept = [
+        known[at] if secret == HIDDEN and at < len(known) else secret
+        for at, secret in enumerate(given)
+    ]
+    return {**options, "secrets": kept}
+
+
+def new_secret() -> str:
+    """Returns a key to sign webhooks with, as Standard Webhooks writes them."""
+    return "whsec_" + base64.b64encode(secrets.token_bytes(32)).decode()

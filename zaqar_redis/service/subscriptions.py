@@ -3,18 +3,53 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from zaqar_redis import errors, rules
 from zaqar_redis.keyspace.script import ComposedVerbs, Steps, verb
-from zaqar_redis.records import Page, Subscription
+from zaqar_redis.records import Page, Record, Subscription
+from zaqar_redis.service import subscription_options
+from zaqar_redis.service.notices import SubscriptionNotices
+from zaqar_redis.service.queues import QueueService
+from zaqar_redis.service.subscription_options import SubscriptionOptions
 from zaqar_redis.storage.contract import Driver, Live, Subscriptions
+
+#: Of the URIs of sockets, which no client can give.
+SOCKET = "websocket:"
+#: Subscribers whose deliveries are signed.
+_WEBHOOKS = ("http", "https", "trust+http", "trust+https")
+#: How often a subscription is created that others create and delete meanwhile.
+_CREATE_TRIES = 5
+
+#: Takes a URI and the options: raises BadRequest, naming the field, when nothing could be
+#: delivered there.
+CheckSubscriber = Callable[[str, SubscriptionOptions], None]
+
+
+class CreatedSubscription(Record, frozen=True):
+    id: str
+    #: the key that signs what is delivered, if it was created with the subscription
+    secret: str = ""
+    #: False: the subscriber had subscribed already, and has not confirmed it yet
+    is_new: bool = True
 
 
 class SubscriptionService(ComposedVerbs):
-    def __init__(self, driver: Driver, limits: rules.Limits) -> None:
+    def __init__(
+        self,
+        driver: Driver,
+        limits: rules.Limits,
+        queues: QueueService,
+        check_subscriber: CheckSubscriber,
+        notices: SubscriptionNotices | None = None,
+    ) -> None:
+        """*notices*: None: subscribers need not confirm."""
         self._driver = driver
         self._limits = limits
+        self._queues = queues
+        self._check_subscriber = check_subscriber
+        self._notices = notices
 
     @property
     def live(self) -> Live:
@@ -39,19 +74,52 @@ class SubscriptionService(ComposedVerbs):
         ttl: int | None,
         options: dict[str, Any],
         longest: int | None = None,
-    ) -> Steps[str | None]:
-        """Subscribes; returns the id, or None when the subscriber has subscribed already.
+    ) -> Steps[CreatedSubscription]:
+        """Subscribes; asks to confirm it, also a subscriber that had subscribed and has not.
 
         *longest*: seconds after which it ends in any case.  API: creates the queue if it does
-        not exist.
+        not exist.  Raises SubscriberTaken for one that has confirmed, QuotaExceeded.
         """
-        seconds = rules.subscription_ttl(ttl, self._limits)
-        if longest is not None:
-            seconds = min(seconds, longest)
-        yield self._driver.queues.create(project, queue, {})
+        stored = self._checked(subscriber, options, {})
+        if self._notices is not None:
+            self._notices.check(project)
+        seconds, store = self._seconds(ttl, longest), self._store
+        yield self._queues.create(project, queue, {})
+        for _ in range(_CREATE_TRIES):
+            id: str | None = yield store.create(
+                project, queue, subscriber, ttl=seconds, options=stored
+            )
+            if id is not None:
+                yield from self._ask_to_confirm(project, queue, id)
+                secret = "" if "secrets" in options else stored.get("secrets", [""])[0]
+                return CreatedSubscription(id, secret)
+            found: Subscription | None = yield store.find(project, queue, subscriber)
+            if found is not None and found.confirmed:
+                raise errors.SubscriberTaken(subscriber=subscriber)
+            if found is not None:
+                yield from self._ask_to_confirm(project, queue, found.id)
+                return CreatedSubscription(found.id, is_new=False)
+        raise errors.Conflict(why=f'"{subscriber}" is being subscribed and deleted by others.')
+
+    @verb
+    def create_for_socket(
+        self,
+        project: str,
+        queue: str,
+        socket: str,
+        *,
+        ttl: int | None,
+        options: dict[str, Any],
+        longest: int | None,
+    ) -> Steps[str]:
+        """Subscribes the socket of a URI; returns the id.  Raises SubscriberTaken, as `create`."""
+        seconds = self._seconds(ttl, longest)
+        yield self._queues.create(project, queue, {})
         id: str | None = yield self._store.create(
-            project, queue, subscriber, ttl=seconds, options=options
+            project, queue, socket, ttl=seconds, options=options
         )
+        if id is None:
+            raise errors.SubscriberTaken(subscriber=socket)
         return id
 
     @verb
@@ -59,7 +127,7 @@ class SubscriptionService(ComposedVerbs):
         """Raises NotFound."""
         found: Subscription | None = yield self._store.get(project, queue, id)
         if found is None:
-            raise errors.NotFound(why=f"Subscription {id} for queue {queue} does not exist.")
+            raise _missing(queue, id)
         return found
 
     @verb
@@ -69,6 +137,58 @@ class SubscriptionService(ComposedVerbs):
         most = rules.limit(limit, self._limits.max_subscriptions_per_page)
         page: Page[Subscription] = yield self._store.list(project, queue, marker or "", most)
         return page
+
+    @verb
+    def update(
+        self,
+        project: str,
+        queue: str,
+        id: str,
+        *,
+        subscriber: str | None = None,
+        ttl: int | None = None,
+        options: dict[str, Any] | None = None,
+        paused: bool | None = None,
+        longest: int | None = None,
+    ) -> Steps[None]:
+        """Changes what is given; the TTL counts from now.  *longest*: as `create`.
+
+        A new subscriber has to confirm.  Raises NotFound, SubscriberTaken.
+        """
+        found: Subscription = yield self.get(project, queue, id)
+        seconds = None if ttl is None else self._seconds(ttl, longest)
+        uri = found.subscriber if subscriber is None else subscriber
+        if (subscriber, options, paused) != (None, None, None) and found.subscriber.startswith(
+            SOCKET
+        ):
+            raise errors.BadRequest(why='The subscriber is a socket: only its "ttl" can change.')
+        if subscriber is not None or options is not None:
+            given = found.options if options is None else options
+            options = self._checked(uri, given, found.options)
+        must_confirm = self._notices is not None and uri != found.subscriber
+        done = yield self._store.update(
+            project,
+            queue,
+            id,
+            subscriber=subscriber,
+            ttl=seconds,
+            options=options,
+            confirmed=False if must_confirm else None,
+            paused=paused,
+        )
+        if not done:
+            raise _missing(queue, id)
+        if must_confirm:
+            yield from self._ask_to_confirm(project, queue, id)
+
+    @verb
+    def confirm(self, project: str, queue: str, id: str, *, confirmed: bool) -> Steps[None]:
+        """Confirms a subscription, or takes that back.  Raises NotFound."""
+        done = yield self._store.update(project, queue, id, confirmed=confirmed)
+        if not done:
+            raise _missing(queue, id)
+        if self._notices is not None and not confirmed:
+            yield self._notices.tell_unsubscribed(project, (yield self.get(project, queue, id)))
 
     @verb
     def delete(self, project: str, queue: str, id: str) -> Steps[None]:
@@ -86,3 +206,31 @@ class SubscriptionService(ComposedVerbs):
                 yield self._store.delete(project, queue, each.id)
             if len(page.items) < most:
                 return
+
+    def _ask_to_confirm(self, project: str, queue: str, id: str) -> Steps[None]:
+        if self._notices is None:
+            return
+        found: Subscription | None = yield self._store.get(project, queue, id)
+        if found is not None:
+            yield self._notices.ask_to_confirm(project, found)
+
+    def _seconds(self, ttl: int | None, longest: int | None) -> int:
+        seconds = rules.subscription_ttl(ttl, self._limits)
+        return seconds if longest is None else min(seconds, longest)
+
+    def _checked(
+        self, subscriber: str, options: dict[str, Any], known: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Returns the options to store; webhooks always have a secret.  Raises BadRequest.
+
+        *known*: those that are stored.
+        """
+        stored = subscription_options.with_stored_secrets(options, known)
+        if subscriber.partition(":")[0] in _WEBHOOKS and "secrets" not in stored:
+            stored["secrets"] = [subscription_options.new_secret()]
+        self._check_subscriber(subscriber, subscription_options.parse(stored))
+        return stored
+
+
+def _missing(queue: str, id: str) -> errors.NotFound:
+    return errors.NotFound(why=f"Subscription {id} for queue {queue} does not exist.")

@@ -189,6 +189,7 @@ class Subscriptions(Protocol):
         ttl: int | None = None,
         options: dict[str, Any] | None = None,
         confirmed: bool | None = None,
+        paused: bool | None = None,
     ) -> Awaitable[bool]:
         """Changes what is given; returns False when there is no such subscription.
 

@@ -17,11 +17,11 @@ from msgspec import UNSET, Raw, Struct
 from zaqar_redis import errors, rules
 from zaqar_redis.api import documents
 from zaqar_redis.api.exchange import Request
+from zaqar_redis.api.rest.subscriptions import longest
 from zaqar_redis.api.routes import ApiRoute
 from zaqar_redis.api.websocket import schemas as docs
-from zaqar_redis.auth import signed_urls
 from zaqar_redis.auth.policy import PolicyEnforcer
-from zaqar_redis.records import Message, Subscription
+from zaqar_redis.records import Message
 from zaqar_redis.service.claims import ClaimService
 from zaqar_redis.service.messages import MessageService, missing
 from zaqar_redis.service.queues import QueueService
@@ -71,17 +71,16 @@ class Action:
         path: str,
         run: Callable[[SocketRequest, Any], Awaitable[ActionResult]],
         body: type[Struct],
-        route: ApiRoute | None,
-        rule: str,
+        route: ApiRoute,
     ) -> None:
         self.method = method
         #: with the names of fields of the body
         self.path = path
         self.run = run
         #: the rule of `auth.policy` that says who may ask for it
-        self.rule = rule
+        self.rule = route.action
         self._decoder = msgspec.json.Decoder(body)
-        self._limit = route.body if route else None
+        self._limit = route.body
 
     def read(self, data: bytes) -> Any:
         """Returns the body of a request.  Raises BadBody, BadRequest."""
@@ -119,9 +118,8 @@ class ActionHandlers:
         subscriptions = f"{queue}/subscriptions"
         subscription = f"{subscriptions}/{{subscription}}"
 
-        def action(method: str, path: str, run: Any, body: type[Struct], rule: str = "") -> Action:
-            route = None if rule else known[method, path]
-            return Action(method, path, run, body, route, route.action if route else rule)
+        def action(method: str, path: str, run: Any, body: type[Struct]) -> Action:
+            return Action(method, path, run, body, known[method, path])
 
         return {
             "queue_list": action("GET", "/v2/queues", self.queue_list, docs.QueuesIn),
@@ -142,34 +140,26 @@ class ActionHandlers:
             "claim_get": action("GET", claim, self.claim_get, docs.ClaimIdIn),
             "claim_update": action("PATCH", claim, self.claim_update, docs.ClaimUpdateIn),
             "claim_delete": action("DELETE", claim, self.claim_delete, docs.ClaimIdIn),
-            # These have no route yet.
             "subscription_create": action(
-                "POST",
-                subscriptions,
-                self.subscription_create,
-                docs.SubscriptionCreateIn,
-                "subscription:create",
+                "POST", subscriptions, self.subscription_create, docs.SubscriptionCreateIn
             ),
             "subscription_list": action(
-                "GET",
-                subscriptions,
-                self.subscription_list,
-                docs.SubscriptionListIn,
-                "subscription:get_all",
+                "GET", subscriptions, self.subscription_list, docs.SubscriptionListIn
             ),
             "subscription_get": action(
-                "GET",
-                subscription,
-                self.subscription_get,
-                docs.SubscriptionIdIn,
-                "subscription:get",
+                "GET", subscription, self.subscription_get, docs.SubscriptionIdIn
+            ),
+            "subscription_update": action(
+                "PATCH", subscription, self.subscription_update, docs.SubscriptionUpdateIn
             ),
             "subscription_delete": action(
-                "DELETE",
-                subscription,
-                self.subscription_delete,
-                docs.SubscriptionIdIn,
-                "subscription:delete",
+                "DELETE", subscription, self.subscription_delete, docs.SubscriptionIdIn
+            ),
+            "subscription_confirm": action(
+                "PUT",
+                f"{subscription}/confirm",
+                self.subscription_confirm,
+                docs.SubscriptionConfirmIn,
             ),
         }
 
@@ -301,33 +291,61 @@ class ActionHandlers:
         self, request: SocketRequest, body: docs.SubscriptionCreateIn
     ) -> ActionResult:
         project, queue, socket = request.project, body.queue, request.subscriber
-        uri = rules.subscriber(body.subscriber) if body.subscriber else socket.uri
-        expires = request.header(b"url-expires")  # of a pre-signed URL: it opens nothing for longer
-        longest = None if expires is None else signed_urls.seconds_left(expires)
-        id = await self._subscriptions.create(
-            project, queue, uri, ttl=body.ttl, options=body.options, longest=longest
-        )
-        if id is None:
+        given: Any = {"ttl": body.ttl, "options": body.options, "longest": longest(request)}
+        secret = ""
+        try:
+            if body.subscriber:
+                created = await self._subscriptions.create(project, queue, body.subscriber, **given)
+                id, secret, is_new = created.id, created.secret, created.is_new
+            else:
+                id = await self._subscriptions.create_for_socket(
+                    project, queue, socket.uri, **given
+                )
+                is_new = True
+        except errors.SubscriberTaken:
+            is_new = False
+        if not is_new:
             return ActionResult(f"Subscription {queue} not created.", 409)
-        if uri == socket.uri:
+        if not body.subscriber:
             try:
                 await socket.begin_pushes(project, queue, id)
             except errors.Problem:
                 await self._subscriptions.delete(project, queue, id)
                 raise
-        return ActionResult(docs.NewSubscriptionOut(id, f"Subscription {queue} created."), 201)
+        text = f"Subscription {queue} created."
+        return ActionResult(docs.NewSubscriptionOut(id, text, secret or UNSET), 201)
 
     async def subscription_list(
         self, request: SocketRequest, body: docs.SubscriptionListIn
     ) -> ActionResult:
         page = await self._subscriptions.list(request.project, body.queue, body.marker, body.limit)
-        return ActionResult(docs.SubscriptionsOut([_subscription(each) for each in page.items]))
+        return ActionResult(docs.SubscriptionsOut(list(map(documents.subscription, page.items))))
 
     async def subscription_get(
         self, request: SocketRequest, body: docs.SubscriptionIdIn
     ) -> ActionResult:
         found = await self._subscriptions.get(request.project, body.queue, body.subscription)
-        return ActionResult(_subscription(found))
+        return ActionResult(documents.subscription(found))
+
+    async def subscription_update(
+        self, request: SocketRequest, body: docs.SubscriptionUpdateIn
+    ) -> ActionResult:
+        await self._subscriptions.update(
+            request.project,
+            body.queue,
+            body.subscription,
+            longest=longest(request),
+            **documents.subscription_changes(body),
+        )
+        return ActionResult(f"Subscription {body.subscription} updated.", 204)
+
+    async def subscription_confirm(
+        self, request: SocketRequest, body: docs.SubscriptionConfirmIn
+    ) -> ActionResult:
+        await self._subscriptions.confirm(
+            request.project, body.queue, body.subscription, confirmed=body.confirmed
+        )
+        return ActionResult(f"Subscription {body.subscription} updated.", 204)
 
     async def subscription_delete(
         self, request: SocketRequest, body: docs.SubscriptionIdIn
@@ -355,7 +373,3 @@ def _message(
 
 def _end(end: Message) -> docs.EndIdOut:
     return docs.EndIdOut(end.id, end.age, documents.iso(end.created))
-
-
-def _subscription(record: Subscription) -> docs.SubscriptionOut:
-    return docs.SubscriptionOut(**msgspec.structs.asdict(record))

@@ -27,7 +27,7 @@ from zaqar_redis.auth.identity import Identity
 from zaqar_redis.auth.strategy import Authenticator
 from zaqar_redis.realtime.protocol.codes import DisconnectCode
 from zaqar_redis.service.quota_enforcer import QuotaEnforcer
-from zaqar_redis.service.subscriptions import SubscriptionService
+from zaqar_redis.service.subscriptions import SOCKET, SubscriptionService
 
 LOG = logging.getLogger(__name__)
 
@@ -92,7 +92,7 @@ class ApiConnection:
         self._performed: tuple[Action, SocketRequest] | None = None
         #: whether the present request is in MessagePack
         self._wants_binary = False
-        self.uri = f"websocket:{uuid.uuid4()}"
+        self.uri = f"{SOCKET}{uuid.uuid4()}"
 
     # -- requests ----------------------------------------------------------
 

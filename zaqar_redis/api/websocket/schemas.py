@@ -21,6 +21,11 @@ from zaqar_redis.api.schemas import (
     PostIn,
     PurgeIn,
 )
+from zaqar_redis.api.subscription_schemas import (
+    ConfirmationIn,
+    SubscriptionChangeIn,
+    SubscriptionOut,
+)
 
 #: What a header of HTTP may hold, too.
 _Text = Annotated[str, Meta(pattern=r"^[^\x00-\x1f\x7f]*\Z")]
@@ -168,6 +173,16 @@ class SubscriptionIdIn(QueueIn, kw_only=True):
     subscription: str = field(name="subscription_id")
 
 
+class SubscriptionUpdateIn(SubscriptionChangeIn, kw_only=True):
+    queue: str = field(name="queue_name")
+    subscription: str = field(name="subscription_id")
+
+
+class SubscriptionConfirmIn(ConfirmationIn, kw_only=True):
+    queue: str = field(name="queue_name")
+    subscription: str = field(name="subscription_id")
+
+
 # -- bodies of responses ---------------------------------------------------
 
 
@@ -230,16 +245,7 @@ class HeldClaimOut(Document):
 class NewSubscriptionOut(Document):
     subscription_id: str
     message: str
-
-
-class SubscriptionOut(Document):
-    id: str
-    source: str
-    subscriber: str
-    ttl: int
-    age: int
-    options: dict[str, Any]
-    confirmed: bool
+    secret: str | UnsetType = UNSET
 
 
 class SubscriptionsOut(Document):

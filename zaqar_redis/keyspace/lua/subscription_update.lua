@@ -2,19 +2,19 @@
 --
 -- Returns 'updated', 'missing', or 'taken': the new subscriber has one already.
 --#keys subscriptions subscribers subscription_ids subscription_ends move_lock sweep_index queue
---#args now:number id subscriber ttl options confirmed
+--#args now:number id subscriber ttl options confirmed paused
 -- subscriber: URI, or ''
 -- ttl: seconds, or ''
 -- options: JSON object, or ''
--- confirmed: '1', '0' or ''
+-- confirmed, paused: '1', '0' or ''
 --#include move_lock now subscription
 
 forget_subscriptions()
 if tonumber(redis.call('ZSCORE', subscription_ends, id) or 0) <= now then
     return 'missing'
 end
-local own_ttl, was_confirmed, own_options, own_subscriber =
-    string.match(redis.call('HGET', subscriptions, id), '^(%d+) (%d)\n([^\n]*)\n(.*)$')
+local own_ttl, was_confirmed, was_paused, own_options, own_subscriber =
+    string.match(redis.call('HGET', subscriptions, id), '^(%d+) (%d) ?(%d?)\n([^\n]*)\n(.*)$')
 if subscriber ~= '' and subscriber ~= own_subscriber then
     local existing = redis.call('HGET', subscribers, subscriber)
     if existing and tonumber(redis.call('ZSCORE', subscription_ends, existing)) > now then
@@ -33,6 +33,9 @@ if ttl ~= '' then
 --#include note_sweep
 end
 local head = own_ttl .. ' ' .. (confirmed ~= '' and confirmed or was_confirmed)
+if paused == '1' or paused == '' and was_paused == '1' then
+    head = head .. ' 1'
+end
 local record = {head, options ~= '' and options or own_options, own_subscriber}
 redis.call('HSET', subscriptions, id, table.concat(record, '\n'))
 return 'updated'

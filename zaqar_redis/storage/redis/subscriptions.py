@@ -73,6 +73,7 @@ class RedisSubscriptions:
         ttl: int | None = None,
         options: dict[str, Any] | None = None,
         confirmed: bool | None = None,
+        paused: bool | None = None,
     ) -> Steps[bool]:
         outcome = yield _UPDATE(
             keys.of_queue(project, queue),
@@ -82,6 +83,7 @@ class RedisSubscriptions:
             ttl="" if ttl is None else ttl,
             options="" if options is None else msgspec.json.encode(options),
             confirmed="" if confirmed is None else int(confirmed),
+            paused="" if paused is None else int(paused),
         )
         if outcome == b"taken":
             raise errors.SubscriberTaken(subscriber=subscriber)
@@ -98,7 +100,7 @@ class RedisSubscriptions:
 
 def _subscription(queue: str, id: str, now: int, ends: int, record: bytes) -> Subscription:
     head, options, subscriber = record.split(b"\n", 2)
-    ttl, confirmed = head.split(b" ")
+    ttl, confirmed, *paused = head.split(b" ")
     return Subscription(
         id=id,
         source=queue,
@@ -107,4 +109,5 @@ def _subscription(queue: str, id: str, now: int, ends: int, record: bytes) -> Su
         age=(now - ends) // 1000 + int(ttl),
         options=msgspec.json.decode(options),
         confirmed=confirmed == b"1",
+        paused=bool(paused),
     )

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rows of the table of routes that are about subscriptions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated
+
+from zaqar_redis import errors
+from zaqar_redis.api import schemas as docs
+from zaqar_redis.api import subscription_schemas as schemas
+from zaqar_redis.api.rest.subscriptions import SubscriptionHandlers
+from zaqar_redis.api.routes import ApiRoute, Body, delete, get, patch, post, put
+
+
+def subscription_routes(subscriptions: SubscriptionHandlers, source: str) -> Iterator[ApiRoute]:
+    """Yields the routes of subscriptions to what is at the path *source*."""
+    new = Body(schemas.SubscriptionIn, "A subscription")
+    one_of = [{"required": [name]} for name in schemas.SubscriptionChangeIn.__struct_fields__]
+    change = Body(
+        Annotated[schemas.SubscriptionChangeIn, docs.about(anyOf=one_of)], "A subscription"
+    )
+    confirmation = Body(schemas.ConfirmationIn, "A confirmation")
+    missing, taken = (errors.NotFound,), (errors.SubscriberTaken,)
+    collection = f"{source}/subscriptions"
+    subscription = f"{collection}/{{subscription}}"
+    yield post(
+        collection,
+        subscriptions.create,
+        "subscription:create",
+        body=new,
+        answers={201: schemas.CreatedSubscriptionOut},
+        problems=(*taken, errors.QuotaExceeded),
+    )
+    yield get(
+        collection,
+        subscriptions.list,
+        "subscription:get_all",
+        query=schemas.SubscriptionListQuery,
+        answers={200: schemas.SubscriptionPageOut},
+    )
+    yield get(
+        subscription,
+        subscriptions.get,
+        "subscription:get",
+        answers={200: schemas.SubscriptionOut},
+        problems=missing,
+    )
+    yield patch(
+        subscription,
+        subscriptions.update,
+        "subscription:update",
+        body=change,
+        problems=(*missing, *taken),
+    )
+    yield delete(subscription, subscriptions.delete, "subscription:delete")
+    yield put(
+        f"{subscription}/confirm",
+        subscriptions.confirm,
+        "subscription:confirm",
+        body=confirmation,
+        problems=missing,
+    )

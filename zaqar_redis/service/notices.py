@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Requests to confirm a subscription, and to take it up again: documents for subscribers.
+
+Whoever gets one can answer it without other credentials: it carries a signature for the path that
+confirms this subscription, which expires with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import Protocol
+
+import msgspec
+
+from zaqar_redis import rules
+from zaqar_redis.auth.signed_urls import UrlSigner
+from zaqar_redis.keyspace.script import ComposedVerbs, Steps, verb
+from zaqar_redis.records import Subscription
+
+
+class NoticeSender(Protocol):
+    """Delivers documents that are no messages."""
+
+    def send_notice(
+        self, project: str, queue: str, subscription: str, notice: bytes, ttl: int
+    ) -> Awaitable[bool]:
+        """Has a JSON object delivered, within *ttl* s; False: there is no such subscription."""
+
+
+class SubscriptionNotices(ComposedVerbs):
+    def __init__(self, signer: UrlSigner, sender: NoticeSender) -> None:
+        self._signer = signer
+        self._sender = sender
+
+    def check(self, project: str) -> None:
+        """Raises BadRequest when nobody could confirm a subscription in the project."""
+        self._signer.check_signable(project)
+
+    @verb
+    def ask_to_confirm(self, project: str, subscription: Subscription) -> Steps[None]:
+        """API: `SubscriptionConfirmation`."""
+        text = f"You have chosen to subscribe to the {_named(subscription)}"
+        yield self._send(project, subscription, "SubscriptionConfirmation", text)
+
+    @verb
+    def tell_unsubscribed(self, project: str, subscription: Subscription) -> Steps[None]:
+        """API: `UnsubscribeConfirmation`."""
+        text = (
+            f"You have unsubscribed from the {_named(subscription)}; "
+            "send SubscribeBody to subscribe to it again"
+        )
+        yield self._send(project, subscription, "UnsubscribeConfirmation", text)
+
+    def _send(
+        self, project: str, subscription: Subscription, kind: str, text: str
+    ) -> Awaitable[bool]:
+        left = max(1, subscription.ttl - subscription.age)
+        kinds, name = _place(subscription.source)
+        path = f"/v2/{kinds}/{name}/subscriptions/{subscription.id}/confirm"
+        signed = self._signer.sign(project, path, "PUT", left)
+        # API: texts where pre-signed URLs have lists.
+        document = {
+            "Message_Type": kind,
+            "Message": text,
+            "URL-Signature": signed.signature,
+            "URL-Methods": ",".join(signed.methods),
+            "URL-Paths": ",".join(signed.paths),
+            "X-Project-ID": project,
+            "URL-Expires": signed.expires,
+            "SubscribeBody": {"confirmed": True},
+            "UnsubscribeBody": {"confirmed": False},
+            "queue_name": name,
+        }
+        return self._sender.send_notice(
+            project, subscription.source, subscription.id, msgspec.json.encode(document), left
+        )
+
+
+def _place(source: str) -> tuple[str, str]:
+    """Returns the collection that a source is shown in, and its name there."""
+    name = source.removeprefix(rules.TOPIC_PREFIX)
+    return ("queues" if name == source else "topics"), name
+
+
+def _named(subscription: Subscription) -> str:
+    kinds, name = _place(subscription.source)
+    return f"{kinds[:-1]}: {name}"
