@@ -16,8 +16,8 @@ from tests.api.round_trips import CountedStore
 from tests.support import servers
 from tests.support.ways import HOT, WAYS
 
-#: Files of tests in which no route is hot: pools and flavors are for operators.
-_ASGI_ROUTES = {"test_pools"}
+#: Files of tests in which no route is hot.
+_ASGI_ROUTES = {"test_pools", "test_subscriptions", "test_subscription_notices"}
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -131,6 +131,6 @@ def test_without_authentication_every_project_is_open_and_nothing_of_operators(
 
 def _names_nothing(route: ApiRoute) -> bool:
     """Returns whether it is about what does not exist here."""
-    if route.path.endswith(("{message}", "{claim}")):
+    if route.path.endswith(("{message}", "{claim}", "{subscription}")):
         return route.method in ("GET", "PATCH")
     return route.path in ("/api/{method}", "/console/{name}")

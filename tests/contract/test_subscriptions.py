@@ -153,6 +153,22 @@ def test_update_changes_only_given_fields(store: ContractStore) -> None:
     assert get(store, id) is None
 
 
+def test_paused_subscription_stays_paused_until_it_is_resumed(store: ContractStore) -> None:
+    id = new_subscription(store, color="blue")
+    for change, state in (
+        ({"paused": True}, (False, True)),
+        ({"confirmed": True}, (True, True)),
+        ({"ttl": 900}, (True, True)),
+        ({"paused": False}, (True, False)),
+    ):
+        assert update(store, id, **change)
+        known = get(store, id)
+        assert known
+        assert (known.confirmed, known.paused) == state
+        assert (known.options, known.subscriber) == ({"color": "blue"}, HOOK)
+        assert page(store).items == [known]
+
+
 def test_update_to_a_subscriber_in_use_is_refused(store: ContractStore) -> None:
     first, second = new_subscription(store), new_subscription(store, HOOK + "2")
     with pytest.raises(errors.SubscriberTaken, match=HOOK):

@@ -224,7 +224,7 @@ def test_subscription_is_created_once_shown_listed_and_deleted(peer: ApiPeer) ->
         "source": "q",
         "subscriber": "http://example.org/",
         "ttl": 600,
-        "options": {"a": 1},
+        "options": {"a": 1, "secrets": ["***"]},
         "confirmed": False,
     }
     listed = peer.ask("subscription_list", queue_name="q", limit=1).body["subscriptions"]
@@ -232,6 +232,31 @@ def test_subscription_is_created_once_shown_listed_and_deleted(peer: ApiPeer) ->
     removed = f"Subscription {named['subscription_id']} removed."
     assert peer.ask("subscription_delete", **named) == ApiResponse(204, removed)
     assert peer.ask("subscription_get", **named).status == 404
+
+
+def test_subscription_is_changed_and_confirmed(peer: ApiPeer) -> None:
+    created = peer.ask("subscription_create", queue_name="q", subscriber="http://example.org/")
+    assert created.body["secret"].startswith("whsec_")
+    named = {"queue_name": "q", "subscription_id": created.body["subscription_id"]}
+    updated = ApiResponse(204, f"Subscription {named['subscription_id']} updated.")
+    assert peer.ask("subscription_update", **named, ttl=900, paused=True) == updated
+    assert peer.ask("subscription_confirm", **named, confirmed=True) == updated
+    shown = peer.ask("subscription_get", **named).body
+    assert (shown["ttl"], shown["paused"], shown["confirmed"]) == (900, True, True)
+    assert peer.ask("subscription_update", **named).status == 400
+    assert peer.ask("subscription_confirm", **named, confirmed=1).status == 400
+    missing = {"queue_name": "q", "subscription_id": "none"}
+    assert peer.ask("subscription_update", **missing, ttl=900).status == 404
+
+
+def test_subscription_of_a_socket_can_be_renewed_and_else_stays(peer: ApiPeer) -> None:
+    created = peer.ask("subscription_create", queue_name="q")
+    assert created.body.keys() == {"subscription_id", "message"}
+    named = {"queue_name": "q", "subscription_id": created.body["subscription_id"]}
+    assert peer.ask("subscription_update", **named, ttl=900).status == 204
+    for change in ({"paused": True}, {"options": {}}, {"subscriber": "http://example.org/"}):
+        assert peer.ask("subscription_update", **named, **change).status == 400
+    assert peer.ask("subscription_get", **named).body["ttl"] == 900
 
 
 def test_subscription_creates_the_queue(peer: ApiPeer) -> None:
