@@ -118,6 +118,16 @@ def test_invalid_quota_is_refused(limited: ZaqarTestClient, document: object, wo
     assert shown(limited)["queues"] == -1
 
 
+def test_subscription_to_a_new_queue_counts_it(limited: ZaqarTestClient) -> None:
+    set_quota(limited, queues=0)
+    wait_until_refused(limited, "PUT", "/queues/q")
+    answer = limited.request(
+        "POST", "/queues/q/subscriptions", {"subscriber": "http://example.org/"}
+    )
+    refused(answer, 403, "queues")
+    assert limited.get("/queues/q/subscriptions").json()["subscriptions"] == []
+
+
 def test_quota_of_an_invalid_project_is_refused(limited: ZaqarTestClient) -> None:
     admin = operator(limited)
     refused(admin.request("PUT", f"/quotas/{'x' * 257}", {}), 400, "256")

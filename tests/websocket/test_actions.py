@@ -254,7 +254,12 @@ def test_subscription_of_a_socket_can_be_renewed_and_else_stays(peer: ApiPeer) -
     assert created.body.keys() == {"subscription_id", "message"}
     named = {"queue_name": "q", "subscription_id": created.body["subscription_id"]}
     assert peer.ask("subscription_update", **named, ttl=900).status == 204
-    for change in ({"paused": True}, {"options": {}}, {"subscriber": "http://example.org/"}):
+    changes: tuple[dict[str, object], ...] = (
+        {"paused": True},
+        {"options": {}},
+        {"subscriber": "http://example.org/"},
+    )
+    for change in changes:
         assert peer.ask("subscription_update", **named, **change).status == 400
     assert peer.ask("subscription_get", **named).body["ttl"] == 900
 

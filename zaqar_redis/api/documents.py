@@ -250,7 +250,7 @@ def subscription(record: Subscription) -> SubscriptionOut:
         subscriber=record.subscriber,
         ttl=record.ttl,
         age=record.age,
-        options=subscription_options.shown(record.options),
+        options=subscription_options.with_hidden_secrets(record.options),
         confirmed=record.confirmed,
         paused=record.paused or msgspec.UNSET,
     )

@@ -91,8 +91,9 @@ class SubscriptionService(ComposedVerbs):
             )
             if id is not None:
                 yield from self._ask_to_confirm(project, queue, id)
-                secret = "" if "secrets" in options else stored.get("secrets", [""])[0]
-                return CreatedSubscription(id, secret)
+                is_given = options.get("secrets") is not None
+                secrets = [] if is_given else stored.get("secrets", [])
+                return CreatedSubscription(id, *secrets)
             found: Subscription | None = yield store.find(project, queue, subscriber)
             if found is not None and found.confirmed:
                 raise errors.SubscriberTaken(subscriber=subscriber)

@@ -69,6 +69,15 @@ def _home(admin: bool, pooling: bool) -> bytes:
         "rel/post_claim": _resource(f"{queue}/claims{{?limit,wait}}", ["POST"], accept),
         "rel/patch_claim": _resource(f"{queue}/claims/{{claim_id}}", ["PATCH"], accept),
         "rel/delete_claim": _resource(f"{queue}/claims/{{claim_id}}", ["DELETE"]),
+        "rel/subscriptions": _resource(
+            f"{queue}/subscriptions{{?marker,limit}}", ["GET", "POST"], accept
+        ),
+        "rel/subscription": _resource(
+            f"{queue}/subscriptions/{{subscription_id}}", ["GET", "PATCH", "DELETE"]
+        ),
+        "rel/subscription_confirm": _resource(
+            f"{queue}/subscriptions/{{subscription_id}}/confirm", ["PUT"]
+        ),
         "rel/ping": _resource("/ping", ["GET", "HEAD"]),
     }
     if pooling:
