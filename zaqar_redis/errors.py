@@ -223,6 +223,8 @@ class LimitExceeded(BadRequest):
 
 
 class SubscriberTaken(Conflict):
+    """The subscriber has another subscription, or has confirmed the one that it has."""
+
     message = 'The subscriber "{subscriber}" has subscribed to this queue already.'
     code = 1502
 

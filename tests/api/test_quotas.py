@@ -118,16 +118,6 @@ def test_invalid_quota_is_refused(limited: ZaqarTestClient, document: object, wo
     assert shown(limited)["queues"] == -1
 
 
-def test_subscription_to_a_new_queue_counts_it(limited: ZaqarTestClient) -> None:
-    set_quota(limited, queues=0)
-    wait_until_refused(limited, "PUT", "/queues/q")
-    answer = limited.request(
-        "POST", "/queues/q/subscriptions", {"subscriber": "http://example.org/"}
-    )
-    refused(answer, 403, "queues")
-    assert limited.get("/queues/q/subscriptions").json()["subscriptions"] == []
-
-
 def test_quota_of_an_invalid_project_is_refused(limited: ZaqarTestClient) -> None:
     admin = operator(limited)
     refused(admin.request("PUT", f"/quotas/{'x' * 257}", {}), 400, "256")
@@ -219,6 +209,17 @@ def test_queue_beyond_the_quota_is_not_created(small: ZaqarTestClient) -> None:
     listed = [queue["name"] for queue in small.get("/queues").json()["queues"]]
     assert listed == ["a", "b"]
     assert small.create("a").status_code == 204
+
+
+def test_subscription_to_a_queue_beyond_the_quota_is_not_created(small: ZaqarTestClient) -> None:
+    def subscribe(queue: str) -> httpx.Response:
+        document = {"subscriber": "mailto:a@example.org"}
+        return small.request("POST", f"/queues/{queue}/subscriptions", document)
+
+    assert [subscribe(queue).status_code for queue in "ab"] == [201, 201]
+    refused(subscribe("c"), 403, '"queues"', small.project, "is 2")
+    assert small.get("/queues/c/subscriptions").json()["subscriptions"] == []
+    assert subscribe("a").status_code == 201
 
 
 def test_quota_without_a_limit_has_that_of_the_options(small: ZaqarTestClient) -> None:
