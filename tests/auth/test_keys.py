@@ -25,6 +25,7 @@ from tests.auth.key_clients import (
 )
 from tests.support import servers
 from tests.support.ways import HOT, WAYS
+from zaqar_redis.auth.signed_urls import UrlSigner
 
 #: Seconds after which a change of a key counts in every worker.
 _PROMISED = 5.0
@@ -78,6 +79,30 @@ def test_bearer_and_basic_are_accepted_for_the_project_of_the_key(
     assert len(client.list(member, headers=named).json()["messages"]) == 0  # its own
     echoed = client.list(member, params={"echo": "true"}, headers=named).json()["messages"]
     assert len(echoed) >= 2
+
+
+def test_subscriber_confirms_by_a_signature_without_a_key(
+    on_fast_path: KeyClient, member: IssuedKey
+) -> None:
+    collection, given = "/v2/queues/q/subscriptions", {"subscriber": "mailto:a@example.org"}
+    created = on_fast_path.request("POST", collection, member, json=given)
+    subscription = f"{collection}/{created.json()['subscription_id']}"
+    path = f"{subscription}/confirm"
+    signer = UrlSigner(str(OPTIONS["signed_url"]["secret_key"]))
+    signed = signer.sign(member.project, path, "PUT", 600)
+    headers = {
+        "URL-Signature": signed.signature,
+        "URL-Expires": signed.expires,
+        "URL-Methods": "PUT",
+        "URL-Paths": path,
+        "X-Project-ID": member.project,
+    }
+    yes = {"confirmed": True}
+    assert on_fast_path.request("PUT", path, None, json=yes).status_code == 401
+    answer = on_fast_path.request("PUT", path, None, json=yes, headers=headers)
+    assert answer.status_code == 204, answer.text
+    assert on_fast_path.request("GET", subscription, member).json()["confirmed"] is True
+    assert on_fast_path.request("GET", subscription, None, headers=headers).status_code == 404
 
 
 def test_schemes_are_read_in_any_case(client: KeyClient, member: IssuedKey) -> None:

@@ -94,7 +94,7 @@ def _story(peer: ApiPeer) -> Iterator[tuple[str, int, Any]]:
     ask("message_list", **q, limit=0)
     ask("queue_purge", **q)
     ask("claim_create", **q)
-    uri = "http://example.org/"
+    uri = "mailto:a@example.org"  # webhooks get a secret, which stock has not
     subscription = ask("subscription_create", **q, subscriber=uri, ttl=600)["subscription_id"]
     ask("subscription_create", **q, subscriber=uri)
     ask("subscription_list", **q)
