@@ -58,7 +58,7 @@ class NotifierSettings(msgspec.Struct, frozen=True):
     ] = False
 
 
-class Attempts:
+class AttemptLimiter:
     """The attempts of a process: so many at a time, those of stores counted by themselves."""
 
     def __init__(self, most: int) -> None:
@@ -112,7 +112,7 @@ class Notifier:
         """*targets* by the schemes that they deliver to."""
         self.driver = driver
         self.messages = messages
-        self.runner = Attempts(settings.max_attempts)
+        self.runner = AttemptLimiter(settings.max_attempts)
         self.requires_confirmation = settings.require_confirmation
         self._targets = targets
         self._settings = settings

@@ -35,7 +35,7 @@ from zaqar_redis.storage.deliveries import (
     DeliveryEntry,
     DeliveryStep,
     PendingDelivery,
-    Settlement,
+    SettledDeliveries,
 )
 
 LOG = logging.getLogger(__name__)
@@ -462,7 +462,7 @@ class _Settling:
         lists: Sequence[Sequence[Any]] = (self.entries, self.made, self.pending, self.failed)
         return any(len(each) > _SETTLE_MAX for each in lists)
 
-    def take(self) -> tuple[Settlement, Counter[str]]:
+    def take(self) -> tuple[SettledDeliveries, Counter[str]]:
         """Returns what a step settles, and how many pending ones of each subscription.
 
         An entry is settled with what was stored of it, or after that.
@@ -478,10 +478,10 @@ class _Settling:
         counted = [*self._counts][:_SETTLE_MAX]
         counts = [(id, DeliveryCount(*self._counts.pop(id))) for id in counted]
         self.done = 0
-        settled = Settlement(entries, made, pending, failed, holds, counts)
+        settled = SettledDeliveries(entries, made, pending, failed, holds, counts)
         return settled, Counter(each.subscription for each in pending)
 
-    def put_back(self, settled: Settlement) -> None:
+    def put_back(self, settled: SettledDeliveries) -> None:
         """Takes back what a step has not settled."""
         self.entries[:0] = settled.entries
         self.made[:0] = settled.made

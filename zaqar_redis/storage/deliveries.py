@@ -85,7 +85,7 @@ class DeliveryState(Record, frozen=True):
     status: int = 0
 
 
-class Settlement(Record, frozen=True):
+class SettledDeliveries(Record, frozen=True):
     """What a notifier has done."""
 
     #: ids of entries whose messages are all delivered, or stored as pending
@@ -143,7 +143,7 @@ class Deliveries(Protocol):
         queue: str,
         token: str,
         lease_ms: int,
-        settled: Settlement,
+        settled: SettledDeliveries,
         *,
         after: bytes,
         limit: int,

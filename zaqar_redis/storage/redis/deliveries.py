@@ -20,7 +20,7 @@ from zaqar_redis.storage.deliveries import (
     DeliveryState,
     DeliveryStep,
     PendingDelivery,
-    Settlement,
+    SettledDeliveries,
     StoredMessage,
 )
 from zaqar_redis.storage.redis import decoding, identity
@@ -99,7 +99,7 @@ class RedisDeliveries:
         queue: str,
         token: str,
         lease_ms: int,
-        settled: Settlement,
+        settled: SettledDeliveries,
         *,
         after: bytes,
         limit: int,
@@ -222,7 +222,7 @@ def _state(fields: Sequence[bytes | None], pending: int) -> DeliveryState:
     return DeliveryState(delivered, failed, retried, pending, int(at), error.decode(), int(status))
 
 
-def _settling(settled: Settlement) -> list[Argument]:
+def _settling(settled: SettledDeliveries) -> list[Argument]:
     """Returns the lists of `delivery_step`, each behind its length."""
     stored = [(each, _WAITS, "" if each.due is None else each.due) for each in settled.pending]
     stored += [(each, _FAILED, "failed") for each in settled.failed]
