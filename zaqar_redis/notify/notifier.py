@@ -52,6 +52,11 @@ class NotifierSettings(msgspec.Struct, frozen=True):
         "Maximum number of queues and topics that one process delivers for at a time; each has up "
         "to 10 000 deliveries in memory.",
     ] = 500
+    lease: Annotated[
+        float,
+        Meta(ge=1, le=300),
+        "Seconds after which the queues of a process that has died are served by another one.",
+    ] = 10.0
     require_confirmation: Annotated[
         bool,
         "Deliver messages only to subscribers that have confirmed their subscription.",
@@ -114,6 +119,7 @@ class Notifier:
         self.messages = messages
         self.runner = AttemptLimiter(settings.max_attempts)
         self.requires_confirmation = settings.require_confirmation
+        self.lease_ms = round(settings.lease * 1000)
         self._targets = targets
         self._settings = settings
         self._sources: dict[tuple[Driver, str, str], tuple[Source, asyncio.Task[None]]] = {}

@@ -40,10 +40,6 @@ from zaqar_redis.storage.deliveries import (
 
 LOG = logging.getLogger(__name__)
 
-#: Milliseconds after which another notifier takes a queue whose notifier has died.
-LEASE_MS = 30_000
-#: Seconds between two steps that only renew the lease.
-_RENEWAL_SECONDS = LEASE_MS / 3000
 #: Seconds for which a queue without work is kept: the next post finds its notifier ready.
 _LINGER_SECONDS = 2.0
 #: Seconds between two steps while little is done: the store has less to do.
@@ -76,6 +72,8 @@ class SourceContext(Protocol):
     driver: Driver
     messages: MessageService
     requires_confirmation: bool
+    #: for which a queue is taken
+    lease_ms: int
 
     @property
     def runner(self) -> AttemptRunner: ...
@@ -98,6 +96,7 @@ class Source:
         self._deliveries: Deliveries = store.deliveries
         self._subscriptions: Subscriptions = store.subscriptions
         self._token = token
+        self._lease_ms = context.lease_ms
         self._lanes: dict[str, Lane] = {}
         self._version = 0
         self._after = b"0"
@@ -202,7 +201,9 @@ class Source:
         Raises nothing but CancelledError: what it could not do is due again.
         """
         try:
-            taken = await self._deliveries.take(self.project, self.queue, self._token, LEASE_MS)
+            taken = await self._deliveries.take(
+                self.project, self.queue, self._token, self._lease_ms
+            )
         except errors.Problem:  # it moves, or the store is away: it is found again in the index
             return
         if not taken:
@@ -248,7 +249,7 @@ class Source:
         """Waits for something to do, and then a little for more."""
         if step.entries and self._room():
             return
-        seconds = _RENEWAL_SECONDS if self._outstanding else _LINGER_SECONDS
+        seconds = min(_LINGER_SECONDS, self._lease_ms / 3000)
         if step.next_due is not None:
             seconds = min(seconds, max(0.0, (step.next_due - self.now()) / 1000))
         with contextlib.suppress(TimeoutError):
@@ -266,7 +267,7 @@ class Source:
                     self.project,
                     self.queue,
                     self._token,
-                    LEASE_MS,
+                    self._lease_ms,
                     settled,
                     after=self._after,
                     limit=self._room(),
