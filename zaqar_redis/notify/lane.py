@@ -13,17 +13,19 @@ import logging
 from collections import deque
 from collections.abc import Coroutine, Sequence
 from enum import Enum, auto
+from time import perf_counter_ns
 from typing import Any, Protocol
 
 import msgspec
 
 from zaqar_redis import errors
+from zaqar_redis.metrics import definitions as metrics
 from zaqar_redis.notify import schedule
 from zaqar_redis.notify.circuit import Circuit
 from zaqar_redis.notify.target import Delivery, Outcome, Result, Target
 from zaqar_redis.records import Message, Subscription
 from zaqar_redis.service.subscription_options import DeliveryRetryPolicy, SubscriptionOptions
-from zaqar_redis.storage.deliveries import DeliveryCount, PendingDelivery, StoredMessage
+from zaqar_redis.storage.deliveries import DeliveryCount, EnteredMessage, PendingDelivery
 
 LOG = logging.getLogger(__name__)
 
@@ -64,7 +66,7 @@ class Item:
     def __init__(
         self,
         epoch: str,
-        stored: StoredMessage | None,
+        stored: EnteredMessage | None,
         message: Message | None,
         entry: EntryWork | None = None,
         pending: PendingDelivery | None = None,
@@ -126,6 +128,9 @@ class LaneOwner(Protocol):
 
     def count(self, subscription: str, count: DeliveryCount) -> None: ...
 
+    def read_backlog(self, lane: Lane) -> None:
+        """Reads what waits for a lane, as long as it is catching up."""
+
     async def dead_letter(self, lane: Lane, item: Item, result: Result) -> None:
         """Posts a message that was given up to the dead-letter queue.  Raises Unavailable."""
 
@@ -143,6 +148,7 @@ class Lane:
     ) -> None:
         self._owner = owner
         self._target = target
+        self._scheme = subscription.subscriber.partition(":")[0]
         self.subscription = subscription
         self.options = options
         self._policy = policy
@@ -203,7 +209,7 @@ class Lane:
             self.pump()
             return
         if self.state is LaneState.FLOWING:
-            self.state, self.position = LaneState.CATCHING_UP, ""
+            self._begin_backlog()
             self._owner.hold(self.subscription.id, self._owner.now())
         self._put_off(item, None)
 
@@ -227,8 +233,12 @@ class Lane:
         if self.state is LaneState.CATCHING_UP:
             self._reads_again = True
             return
-        self.state, self.position = LaneState.CATCHING_UP, ""
+        self._begin_backlog()
         self.pump()
+
+    def _begin_backlog(self) -> None:
+        self.state, self.position = LaneState.CATCHING_UP, ""
+        self._owner.read_backlog(self)
 
     def end_backlog(self) -> None:
         """Goes on with what comes: nothing waits behind the position any more."""
@@ -292,6 +302,7 @@ class Lane:
         return chunk
 
     async def _attempt(self, chunk: Sequence[Item]) -> None:
+        begun = perf_counter_ns()
         try:
             async with asyncio.timeout(self.options.timeout + _TIMEOUT_GRACE_SECONDS):
                 result = await self._target.deliver(self._delivery(chunk))
@@ -300,6 +311,8 @@ class Lane:
         except Exception:
             LOG.exception("a delivery failed", extra={"action": "delivery_failed"})
             result = Result(Outcome.RETRY, "the service failed to make the attempt")
+        metrics.NOTIFICATION_DURATIONS.add(perf_counter_ns() - begun, self._scheme)
+        metrics.NOTIFICATIONS.add(self._scheme, result.outcome.value)
         self._running -= 1
         await self._settle(chunk, result)
         self.pump()
@@ -327,6 +340,7 @@ class Lane:
             for item in chunk:
                 self._end(item)
             self._owner.count(self.subscription.id, DeliveryCount(delivered=len(chunk)))
+            metrics.NOTIFIED.add(self._scheme, by=len(chunk))
         elif result.outcome is Outcome.GONE:
             for item in chunk:
                 self._end(item)
@@ -363,6 +377,7 @@ class Lane:
         # Attempts that were under way when it opened say nothing new.
         pause = 0.0 if self.state is LaneState.HELD else self._circuit.record_failure()
         if pause:
+            metrics.CIRCUITS_OPENED.add(self._scheme)
             LOG.warning(
                 "the endpoint fails: no attempt is made for %.0f s",
                 pause,

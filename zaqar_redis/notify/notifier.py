@@ -12,7 +12,7 @@ import contextlib
 import logging
 import os
 from collections import deque
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from typing import Annotated, Any
 
@@ -20,6 +20,7 @@ import msgspec
 from msgspec import Meta
 
 from zaqar_redis import errors
+from zaqar_redis.metrics import definitions as metrics
 from zaqar_redis.notify.lane import Lane
 from zaqar_redis.notify.source import Source
 from zaqar_redis.notify.target import Target
@@ -63,7 +64,7 @@ class NotifierSettings(msgspec.Struct, frozen=True):
     ] = False
 
 
-class AttemptLimiter:
+class DeliverySlots:
     """The attempts of a process: so many at a time, those of stores counted by themselves."""
 
     def __init__(self, most: int) -> None:
@@ -117,7 +118,7 @@ class Notifier:
         """*targets* by the schemes that they deliver to."""
         self.driver = driver
         self.messages = messages
-        self.runner = AttemptLimiter(settings.max_attempts)
+        self.runner = DeliverySlots(settings.max_attempts)
         self.requires_confirmation = settings.require_confirmation
         self.lease_ms = round(settings.lease * 1000)
         self._targets = targets
@@ -127,16 +128,19 @@ class Notifier:
         self._watched: set[Driver] = set()
         self._looking: asyncio.Task[None] | None = None
         self._is_stopping = False
+        self._end_measuring: Callable[[], None] = lambda: None
 
     def target(self, subscriber: str) -> Target | None:
         return self._targets.get(subscriber.partition(":")[0])
 
     async def start(self) -> None:
         self._looking = asyncio.create_task(self._look(), name="notifier")
+        self._end_measuring = metrics.NOTIFIED_SOURCES.follow(lambda: len(self._sources))
 
     async def close(self, grace: float = 10.0) -> None:
         """Begins nothing new, and waits *grace* seconds for attempts that are under way."""
         self._is_stopping = True
+        self._end_measuring()
         if self._looking is not None:
             self._looking.cancel()
             await asyncio.gather(self._looking, return_exceptions=True)

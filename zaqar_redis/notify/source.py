@@ -16,7 +16,7 @@ from collections.abc import Coroutine, Sequence
 from typing import Any, Protocol
 
 from zaqar_redis import errors
-from zaqar_redis.notify.lane import EntryWork, Item, Lane
+from zaqar_redis.notify.lane import EntryWork, Item, Lane, LaneState
 from zaqar_redis.notify.target import Result, Target
 from zaqar_redis.records import IdempotencyKey, Message, NewMessage, Subscription
 from zaqar_redis.service.messages import MessageService
@@ -98,6 +98,8 @@ class Source:
         self._token = token
         self._lease_ms = context.lease_ms
         self._lanes: dict[str, Lane] = {}
+        #: those that read what waits for them
+        self._reading: set[Lane] = set()
         self._version = 0
         self._after = b"0"
         self._outstanding = 0
@@ -180,6 +182,10 @@ class Source:
         )
         with contextlib.suppress(errors.Problem):  # else the next delivery ends it
             await self._subscriptions.delete(self.project, self.queue, lane.subscription.id)
+
+    def read_backlog(self, lane: Lane) -> None:
+        self._reading.add(lane)
+        self._wake.set()
 
     # -- the source's own --------------------------------------------------------------------
 
@@ -369,8 +375,10 @@ class Source:
         return subscription.confirmed or not self._context.requires_confirmation
 
     async def _read_backlogs(self) -> None:
-        reading = [lane for lane in self._lanes.values() if lane.wants_more]
-        for lane in reading:
+        self._reading = {lane for lane in self._reading if lane.state is LaneState.CATCHING_UP}
+        for lane in tuple(self._reading):
+            if not lane.wants_more:
+                continue
             page = await self._deliveries.backlog(
                 self.project, self.queue, lane.subscription.id, lane.position, _PAGE
             )

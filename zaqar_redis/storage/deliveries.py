@@ -17,7 +17,7 @@ from typing import Protocol
 from zaqar_redis.records import Message, Record
 
 
-class StoredMessage(Record, frozen=True):
+class EnteredMessage(Record, frozen=True):
     """A message, and as it is stored."""
 
     message: Message
@@ -29,7 +29,7 @@ class DeliveryEntry(Record, frozen=True):
 
     id: bytes
     epoch: str
-    messages: Sequence[StoredMessage]
+    messages: Sequence[EnteredMessage]
 
 
 class PendingDelivery(Record, frozen=True):
@@ -42,7 +42,7 @@ class PendingDelivery(Record, frozen=True):
     expires: int
     epoch: str = ""
     #: None: it is a notice
-    stored: StoredMessage | None = None
+    stored: EnteredMessage | None = None
     #: a JSON object that is delivered as it is
     notice: bytes = b""
     #: attempts that were made

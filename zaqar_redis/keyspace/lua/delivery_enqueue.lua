@@ -2,7 +2,8 @@
 -- delivered.
 --
 -- Returns 1, or 0 when there is no such subscription.
---#keys queue subscriptions @deliveries delivery_index sweep_index move_lock
+--#keys queue subscriptions pending pending_ids pending_due pending_ends delivery_index sweep_index
+--#keys move_lock
 --#args now:number id key ends record
 -- key: of the delivery
 --#include move_lock now wake_notifier

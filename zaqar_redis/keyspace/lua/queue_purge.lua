@@ -1,5 +1,5 @@
 -- Remove every message, claim and delivery; the queue, its metadata and its ranks stay.
---#keys queue @content @deliveries move_lock
+--#keys queue @content deliveries pending pending_ids pending_due pending_ends move_lock
 --#include move_lock
 
 local count = redis.call('ZCARD', messages)

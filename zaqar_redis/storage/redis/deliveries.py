@@ -19,11 +19,11 @@ from zaqar_redis.storage.deliveries import (
     DeliveryListener,
     DeliveryState,
     DeliveryStep,
+    EnteredMessage,
     PendingDelivery,
     SettledDeliveries,
-    StoredMessage,
 )
-from zaqar_redis.storage.redis import decoding, identity
+from zaqar_redis.storage.redis import decoding, identity, sweeper
 from zaqar_redis.storage.redis.feed import PubSubChannels
 
 _TAKE = Script("delivery_take")
@@ -32,7 +32,6 @@ _RELEASE = Script("delivery_release")
 _BACKLOG = Script("delivery_backlog")
 _ENQUEUE = Script("delivery_enqueue")
 _REPLAY = Script("delivery_replay")
-_DUE = Script("sweep_list")
 
 #: Indexes read in one call: a fraction of a millisecond.
 _INDEXES = 256
@@ -82,7 +81,9 @@ class RedisDeliveries:
         indexes = keys.delivery_indexes()
         for at in range(0, len(indexes), _INDEXES):
             page = indexes[at : at + _INDEXES]
-            for name in await self.client.call(Call(_DUE, tuple(page), (self._now(), _LIMIT))):
+            for name in await self.client.call(
+                Call(sweeper.LIST, tuple(page), (self._now(), _LIMIT))
+            ):
                 yield keys.queue_of(name)
 
     @verb
@@ -262,7 +263,7 @@ def _rows(rows: Iterable[tuple[Argument, ...]]) -> list[Argument]:
 
 def _entry(id: bytes, posted: bytes) -> DeliveryEntry:
     epoch, messages = decoding.posted(posted)
-    return DeliveryEntry(id, epoch, [StoredMessage(*each) for each in messages])
+    return DeliveryEntry(id, epoch, [EnteredMessage(*each) for each in messages])
 
 
 def _record(pending: PendingDelivery, kind: bytes) -> bytes:
@@ -289,7 +290,7 @@ def _pending(now: int, id: bytes, record: bytes) -> PendingDelivery:
     if read.envelope:
         prefix = identity.prefix(read.epoch)
         message = decoding.message(now, prefix, read.rank, read.envelope, None)
-        stored = StoredMessage(message, read.envelope)
+        stored = EnteredMessage(message, read.envelope)
     return PendingDelivery(
         subscription=subscription,
         key=key,
