@@ -12,6 +12,9 @@ local name = string.sub(queue, 5, -2)
 local due = redis.call('ZRANGE', pending_due, 0, 0, 'WITHSCORES')[2]
 if redis.call('XLEN', deliveries) > 0 then
     due = now
+else
+    -- Not before: the ids of a new stream may be lower than the one that was read last.
+    redis.call('DEL', deliveries)
 end
 if due then
     redis.call('ZADD', delivery_index, due, name)

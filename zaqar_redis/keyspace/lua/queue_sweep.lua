@@ -1,7 +1,7 @@
 -- Sweep a queue that nobody uses, a bounded step at a time, and note when to sweep it again.
 --
 -- Returns how much was settled; less than 100 (see SETTLE): nothing is left to do.
---#keys @queue move_lock sweep_index delivery_index
+--#keys @queue move_lock sweep_index delivery_index delivery_lease
 --#args now:number
 --#include move_lock now settle subscription next_sweep expired_deliveries
 

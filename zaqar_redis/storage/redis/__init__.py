@@ -19,6 +19,7 @@ from zaqar_redis.storage.redis.live import RedisLive
 from zaqar_redis.storage.redis.messages import RedisMessages
 from zaqar_redis.storage.redis.ownership import RedisOwnership
 from zaqar_redis.storage.redis.queues import RedisQueues
+from zaqar_redis.storage.redis.subscription_deliveries import RedisSubscriptionDeliveries
 from zaqar_redis.storage.redis.subscriptions import RedisSubscriptions
 from zaqar_redis.storage.redis.sweeper import RedisSweeper
 from zaqar_redis.storage.redis.topics import RedisTopics
@@ -35,7 +36,8 @@ class RedisDriver:
         self.claims = RedisClaims(client, now, self.messages.dead_letter)
         self.administration = RedisAdministration(client, now, self.messages.dead_letter)
         self.subscriptions = RedisSubscriptions(client, now)
-        self.deliveries = self.subscription_deliveries = RedisDeliveries(client, now)
+        self.deliveries = RedisDeliveries(client, now)
+        self.subscription_deliveries = RedisSubscriptionDeliveries(client, now)
         self.topics = RedisTopics(client)
         self.feed = RedisFeed(client)
         self.live = RedisLive(client, now)

@@ -10,6 +10,9 @@ local function forget_expired_deliveries()
         redis.call('XDEL', deliveries, entry)
         gone = gone + 1
     end
+    if redis.call('XLEN', deliveries) == 0 and redis.call('EXISTS', delivery_lease) == 0 then
+        redis.call('DEL', deliveries)
+    end
     local expired = redis.call('ZRANGEBYSCORE', pending_ends, '-inf', now, 'LIMIT', 0, 100)
     if #expired > 0 then
         redis.call('HDEL', pending, unpack(expired))
