@@ -304,8 +304,12 @@ class Lane:
     async def _attempt(self, chunk: Sequence[Item]) -> None:
         begun = perf_counter_ns()
         try:
-            async with asyncio.timeout(self.options.timeout + _TIMEOUT_GRACE_SECONDS):
-                result = await self._target.deliver(self._delivery(chunk))
+            attempt = self._target.deliver(self._delivery(chunk))
+            if self._target.internal:  # stores have time-outs of their own
+                result = await attempt
+            else:
+                async with asyncio.timeout(self.options.timeout + _TIMEOUT_GRACE_SECONDS):
+                    result = await attempt
         except TimeoutError:
             result = Result(Outcome.RETRY, f"no answer within {self.options.timeout:g} s")
         except Exception:
