@@ -45,6 +45,8 @@ INNER = {
 
 #: Library -> packages that may import it; a name that ends with a dot includes its modules.
 ALLOWED = {
+    "aiohttp": ("notify.",),
+    "yarl": ("notify.",),
     "redis": ("keyspace.", "storage.redis."),
     "hiredis": ("keyspace.", "storage.redis."),
     "fakeredis": ("keyspace.",),

@@ -41,6 +41,7 @@ from zaqar_redis.auth.signed_urls import UrlSigner
 from zaqar_redis.metrics import definitions as metrics
 from zaqar_redis.metrics import sampling
 from zaqar_redis.notify.notifier import Notifier, NotifierSettings
+from zaqar_redis.notify.settings import HttpSettings
 from zaqar_redis.notify.target import TargetContext
 from zaqar_redis.notify.targets import load_targets
 from zaqar_redis.realtime.engine import Dedup
@@ -82,6 +83,7 @@ class ApiSettings(msgspec.Struct, frozen=True):
     metrics: QueueMetricsSettings | None = None
     history: HistorySettings = HistorySettings()
     notifier: NotifierSettings = NotifierSettings()
+    webhooks: HttpSettings = HttpSettings()
     admin_mode: Annotated[
         bool,
         "Serve /v2/health, /v2/pools and /v2/flavors, to everybody who can reach this service.",
@@ -181,6 +183,7 @@ class App:
                 message_service,
                 driver.messages.dead_letter,
                 self._publish if channels is not None else None,
+                settings.webhooks,
             )
         )
         self._notifier: Notifier | None = None

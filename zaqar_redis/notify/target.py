@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import Enum
 from typing import Protocol
 
+from zaqar_redis.notify.settings import HttpSettings
 from zaqar_redis.records import Message, Record, Subscription
 from zaqar_redis.service.messages import MessageService
 from zaqar_redis.service.subscription_options import SubscriptionOptions
@@ -74,13 +75,14 @@ class TargetContext(Record, frozen=True):
     dead_letter: PostDeadLetter
     #: None: this service has no channels
     publish: PublishToChannel | None = None
+    http: HttpSettings = HttpSettings()
 
 
 class Target(Protocol):
     """Delivers to subscribers whose URI has one of its schemes.
 
     A package adds one by an entry point in the group ``zaqar_redis.targets``, whose name is the
-    scheme.
+    scheme, and whose object takes a `TargetContext`.
     """
 
     @property
