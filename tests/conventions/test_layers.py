@@ -42,6 +42,7 @@ INNER = {
 
 #: Library -> packages that may import it; a name that ends with a dot includes its modules.
 ALLOWED = {
+    "aiosmtplib": ("notify.mail.smtp.",),
     "redis": ("keyspace.", "storage.redis."),
     "hiredis": ("keyspace.", "storage.redis."),
     "fakeredis": ("keyspace.",),
