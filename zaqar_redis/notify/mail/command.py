@@ -52,24 +52,43 @@ class CommandTransport:
 
     async def _run(self, content: bytes) -> tuple[int, str]:
         """Returns the status of the command, and what it has written to standard error."""
-        process = await asyncio.create_subprocess_exec(
-            *self._words,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.DEVNULL,
-            stderr=asyncio.subprocess.PIPE,
-            start_new_session=True,  # so that what it starts ends with it
-        )
+        # Not a pipe of asyncio: that would wait also for what the command leaves running, as mail
+        # programs do.  A command that writes more than the pipe takes is killed in the end.
+        said, to_say = os.pipe()
         try:
-            _, said = await asyncio.gather(
-                _feed(cast(asyncio.StreamWriter, process.stdin), content),
-                _heard(cast(asyncio.StreamReader, process.stderr)),
+            status = await self._run_with(content, to_say)
+            return status, shortened(_available(said).decode(errors="replace"))
+        finally:
+            os.close(said)
+
+    async def _run_with(self, content: bytes, stderr: int) -> int:
+        """*stderr*: is closed."""
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *self._words,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.DEVNULL,
+                stderr=stderr,
+                start_new_session=True,  # so that what it starts is killed with it
             )
-            return await process.wait(), shortened(said.decode(errors="replace"))
+        finally:
+            os.close(stderr)
+        try:
+            await _feed(cast(asyncio.StreamWriter, process.stdin), content)
+            return await process.wait()
         finally:
             if process.returncode is None:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
                 await process.wait()
+
+
+def _available(pipe: int) -> bytes:
+    os.set_blocking(pipe, False)
+    try:
+        return os.read(pipe, ANSWER_MAX)
+    except BlockingIOError:  # it is still open somewhere, and empty
+        return b""
 
 
 async def _feed(stdin: asyncio.StreamWriter, content: bytes) -> None:
@@ -80,14 +99,6 @@ async def _feed(stdin: asyncio.StreamWriter, content: bytes) -> None:
     stdin.close()
     with contextlib.suppress(ConnectionError):
         await stdin.wait_closed()
-
-
-async def _heard(stderr: asyncio.StreamReader) -> bytes:
-    """Returns the beginning of the output; reads all, as the command would hang otherwise."""
-    found = b""
-    while part := await stderr.read(8192):
-        found = (found + part)[:ANSWER_MAX]
-    return found
 
 
 def _content(mail: Mail) -> bytes:

@@ -102,9 +102,10 @@ class SmtpUnavailable(Exception):
 class SmtpConnections:
     """Connections to the mail server: a bounded number, each for one mail at a time."""
 
-    def __init__(self, settings: MailSettings) -> None:
+    def __init__(self, settings: MailSettings, idle_seconds: float = IDLE_SECONDS) -> None:
         """Raises BadConfiguration."""
         self._settings = settings
+        self._idle_seconds = idle_seconds
         self._tls = None if settings.smtp_tls == "none" else _tls_context(settings)
         self._free = asyncio.Semaphore(settings.smtp_connections)
         #: those without a mail, with when they end; the last was used last
@@ -182,7 +183,7 @@ class SmtpConnections:
             self._end(connection)
         else:
             loop = asyncio.get_running_loop()
-            timer = loop.call_later(IDLE_SECONDS, self._expire, connection)
+            timer = loop.call_later(self._idle_seconds, self._expire, connection)
             self._idle.append((connection, timer))
 
     def _expire(self, connection: aiosmtplib.SMTP) -> None:
