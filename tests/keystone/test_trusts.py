@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from threading import Thread
+from typing import Any, cast
 
 import httpx
 import pytest
@@ -16,19 +18,28 @@ from tests.support.keystone import RunningKeystone
 from zaqar_redis import conf, errors
 from zaqar_redis.auth import keystone as keystone_strategy
 from zaqar_redis.auth.keystone_trusts import KeystoneTrusts
+from zaqar_redis.notify.target import DELIVERED, Delivery, Outcome, Result
+from zaqar_redis.notify.targets.trust import TrustTarget
 from zaqar_redis.notify.trusts import TrustService
+from zaqar_redis.records import Subscription
+from zaqar_redis.service.subscription_options import SubscriptionOptions
 
 TTL = 3600
 
 
-def _client(folder: Path, keystone: RunningKeystone, **trustee: object) -> KeystoneTrusts | None:
-    """*trustee*: other options than the usual ones; None leaves one out."""
-    usual = keystone.service_options()
-    usual.pop("www_authenticate_uri")
-    groups = {
+def _service_user(keystone: RunningKeystone) -> dict[str, object]:
+    options = keystone.service_options()
+    del options["www_authenticate_uri"]
+    return options
+
+
+def _client(folder: Path, keystone: RunningKeystone, **options: object) -> KeystoneTrusts | None:
+    """*options*: of the user that is trusted, instead of the usual ones; None leaves one out."""
+    usual = _service_user(keystone)
+    groups: dict[str, dict[str, object]] = {
         "auth": {"strategy": "keystone"},
         "keystone_authtoken": keystone.service_options(),
-        "trustee": usual | trustee,
+        "trustee": usual | options,
     }
     lines = [
         line
@@ -171,7 +182,7 @@ def test_token_of_a_trust_gives_no_further_trust(
 
 
 def test_without_a_user_to_trust_it_says_why(tmp_path: Path, keystone: RunningKeystone) -> None:
-    client = _client(tmp_path, keystone, auth_type=None)
+    client = _client(tmp_path, keystone, **dict.fromkeys(_service_user(keystone)))
     assert client is None
 
     async def check(service: TrustService) -> None:
@@ -187,6 +198,17 @@ def test_request_without_a_token_of_keystone_says_why(client: KeystoneTrusts) ->
             await service.grant(None, "blue", TTL, None)
 
     _run(client, check)
+
+
+def test_wrong_password_of_the_service_is_an_outage(
+    client: KeystoneTrusts, tmp_path: Path, keystone: RunningKeystone
+) -> None:
+    blue = keystone.projects["blue"]
+    trust = client.create(keystone.token("member"), blue, TTL)
+    locked_out = _client(tmp_path, keystone, password="wrong")
+    assert locked_out is not None
+    with pytest.raises(errors.Unavailable):
+        locked_out.token(trust)
 
 
 def test_keystone_that_is_away_is_an_outage(tmp_path: Path, keystone: RunningKeystone) -> None:
@@ -210,3 +232,155 @@ def test_bad_options_are_refused_at_the_start(
 ) -> None:
     with pytest.raises(errors.BadConfiguration, match=r"\[trustee\]"):
         _client(tmp_path, keystone, **wrong)
+
+
+class Receiver(ThreadingHTTPServer):
+    """A real endpoint, which records tokens, and can refuse some of them once."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _ReceiverHandler)
+        self.uri = f"http://127.0.0.1:{self.server_port}/hook"
+        self.received: list[tuple[str, str]] = []
+        #: answers to come, before 204
+        self.statuses: list[int] = []
+
+
+class _ReceiverHandler(BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        receiver = cast(Receiver, self.server)
+        self.rfile.read(int(self.headers["Content-Length"]))
+        receiver.received.append((self.path, self.headers["X-Auth-Token"]))
+        self.send_response(receiver.statuses.pop(0) if receiver.statuses else 204)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """It is no output of tests."""
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    with Receiver() as found:
+        thread = Thread(target=found.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield found
+        found.shutdown()
+        thread.join()
+
+
+class PlainWebhooks:
+    """Posts a body to wherever it is told."""
+
+    internal = False
+
+    def __init__(self) -> None:
+        self._http = httpx.AsyncClient()
+
+    def check(self, subscriber: str, options: SubscriptionOptions) -> None:
+        if not subscriber.startswith("http"):
+            raise errors.BadRequest(why=f'"subscriber": {subscriber}')
+
+    async def start(self) -> None: ...
+
+    async def close(self) -> None:
+        await self._http.aclose()
+
+    async def deliver(self, delivery: Delivery) -> Result:
+        return await self.send(delivery, delivery.subscription.subscriber, {})
+
+    async def send(self, delivery: Delivery, uri: str, headers: Mapping[str, str]) -> Result:
+        answer = await self._http.post(uri, content=b"{}", headers=dict(headers))
+        if answer.is_success:
+            return DELIVERED
+        return Result(Outcome.REFUSED, error="refused", status=answer.status_code)
+
+
+def _delivery(uri: str, raw: dict[str, Any]) -> Delivery:
+    subscription = Subscription("subscription", "orders", uri, TTL, 0, raw)
+    options = SubscriptionOptions(raw=raw)
+    return Delivery("blue", "orders", subscription, options, id="subscription/message")
+
+
+@contextlib.asynccontextmanager
+async def _target(service: TrustService) -> AsyncIterator[TrustTarget]:
+    webhooks = PlainWebhooks()
+    try:
+        yield TrustTarget(webhooks, service)
+    finally:
+        await webhooks.close()
+
+
+def test_webhook_has_a_token_of_its_owner(
+    client: KeystoneTrusts, keystone: RunningKeystone, receiver: Receiver
+) -> None:
+    async def check(service: TrustService) -> None:
+        trust = await service.grant(keystone.token("member"), keystone.projects["blue"], TTL, None)
+        async with _target(service) as target:
+            delivery = _delivery(f"trust+{receiver.uri}", {"trust_id": trust})
+            target.check(delivery.subscription.subscriber, delivery.options)
+            assert await target.deliver(delivery) == DELIVERED
+        ((path, token),) = receiver.received
+        assert path == "/hook"
+        assert _known(keystone, token)["user"]["id"] == keystone.users["member"]
+
+    _run(client, check)
+
+
+def test_token_that_was_revoked_is_replaced_once(
+    client: KeystoneTrusts, keystone: RunningKeystone, receiver: Receiver
+) -> None:
+    async def check(service: TrustService) -> None:
+        trust = await service.grant(keystone.token("member"), keystone.projects["blue"], TTL, None)
+        revoked = await service.token(trust)
+        keystone.revoke(revoked)
+        receiver.statuses = [401, 204, 401, 401]
+        async with _target(service) as target:
+            delivery = _delivery(f"trust+{receiver.uri}", {"trust_id": trust})
+            assert await target.deliver(delivery) == DELIVERED
+            first, second = (token for _, token in receiver.received)
+            assert first == revoked
+            assert _known(keystone, second)["OS-TRUST:trust"]["id"] == trust
+            assert (await target.deliver(delivery)).status == 401
+        assert len(receiver.received) == 4
+
+    _run(client, check)
+
+
+def test_webhook_without_its_trust_is_refused_and_says_why(
+    client: KeystoneTrusts, receiver: Receiver
+) -> None:
+    async def check(service: TrustService) -> None:
+        async with _target(service) as target:
+            for raw in ({}, {"trust_id": 1}, {"trust_id": 32 * "0"}, {"trust_id": "a/b"}):
+                result = await target.deliver(_delivery(f"trust+{receiver.uri}", raw))
+                assert result.outcome is Outcome.REFUSED
+                assert "trust" in result.error
+        assert receiver.received == []
+
+    _run(client, check)
+
+
+def test_webhook_waits_while_keystone_is_away(
+    tmp_path: Path, keystone: RunningKeystone, receiver: Receiver
+) -> None:
+    client = _client(tmp_path, keystone, auth_url="http://127.0.0.1:1/v3")
+
+    async def check(service: TrustService) -> None:
+        async with _target(service) as target:
+            delivery = _delivery(f"trust+{receiver.uri}", {"trust_id": 32 * "0"})
+            assert (await target.deliver(delivery)).outcome is Outcome.RETRY
+
+    _run(client, check)
+
+
+def test_subscriber_that_could_get_nothing_is_refused(client: KeystoneTrusts) -> None:
+    async def check(service: TrustService) -> None:
+        async with _target(service) as target:
+            with pytest.raises(errors.BadRequest, match="trust_id"):
+                target.check("trust+http://a", SubscriptionOptions(raw={"trust_id": 1}))
+            with pytest.raises(errors.BadRequest, match="subscriber"):
+                target.check("trust+ftp://a", SubscriptionOptions())
+        async with _service(None) as without, _target(without) as target:
+            with pytest.raises(errors.BadRequest, match="strategy keystone"):
+                target.check("trust+http://a", SubscriptionOptions())
+
+    _run(client, check)

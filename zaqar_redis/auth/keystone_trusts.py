@@ -6,6 +6,7 @@ Only the strategy ``keystone`` imports this module: it needs the extra ``keyston
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +18,8 @@ from keystoneauth1 import loading, plugin
 from oslo_config import cfg
 
 from zaqar_redis import errors
+
+LOG = logging.getLogger(__name__)
 
 #: Stock Zaqar's name: the user that trusts are for.
 GROUP = "trustee"
@@ -110,7 +113,7 @@ class KeystoneTrusts:
     def token(self, trust_id: str) -> tuple[str, float]:
         """Returns a token by a trust, and for how many seconds it is valid."""
         with _asking(f"a token by the trust {_safe(trust_id)}"):
-            access = self._plugin(trust_id).get_access(self._session)
+            access = self._access(trust_id)
         left = (access.expires - datetime.now(UTC)).total_seconds()
         return access.auth_token, left
 
@@ -119,6 +122,14 @@ class KeystoneTrusts:
         token, _ = self.token(trust_id)
         with _asking(f"to delete the trust {trust_id}"):
             self._request("DELETE", f"/OS-TRUST/trusts/{trust_id}", token)
+
+    def _access(self, trust_id: str) -> Any:
+        try:
+            return self._plugin(trust_id).get_access(self._session)
+        except keystoneauth_errors.Unauthorized as error:
+            # That of a trust that is gone is the same as that of a wrong password: which is it?
+            self._session.get_token(self._plugin())
+            raise keystoneauth_errors.Forbidden(errors.reason(error)) from error
 
     def _token(self, token: str) -> dict[str, Any]:
         """Returns what Keystone knows of a token; roles have their ids only there."""
@@ -179,4 +190,9 @@ def _asking(what: str) -> Iterator[None]:
     except (keystoneauth_errors.Forbidden, keystoneauth_errors.NotFound) as error:
         raise errors.Forbidden(why=f"Keystone refuses {what}: {errors.reason(error)}") from error
     except keystoneauth_errors.ClientException as error:
+        LOG.warning(
+            "Keystone gives no trusts, or tokens by them: %s",
+            errors.reason(error),
+            extra={"action": "trusts_unavailable"},
+        )
         raise errors.Unavailable(why=_UNAVAILABLE) from error
