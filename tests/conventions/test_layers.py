@@ -43,6 +43,8 @@ INNER = {
 #: Library -> packages that may import it; a name that ends with a dot includes its modules.
 ALLOWED = {
     "aiosmtplib": ("notify.mail.smtp.",),
+    "aiohttp": ("notify.",),
+    "yarl": ("notify.",),
     "redis": ("keyspace.", "storage.redis."),
     "hiredis": ("keyspace.", "storage.redis."),
     "fakeredis": ("keyspace.",),

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -18,8 +18,9 @@ from tests.support.keystone import RunningKeystone
 from zaqar_redis import conf, errors
 from zaqar_redis.auth import keystone as keystone_strategy
 from zaqar_redis.auth.keystone_trusts import KeystoneTrusts
-from zaqar_redis.notify.target import DELIVERED, Delivery, Outcome, Result
-from zaqar_redis.notify.targets.trust import TrustTarget
+from zaqar_redis.notify.settings import HttpSettings
+from zaqar_redis.notify.target import Delivery, Outcome, TargetContext
+from zaqar_redis.notify.targets.trust import TrustTarget, create
 from zaqar_redis.notify.trusts import TrustService
 from zaqar_redis.records import Subscription
 from zaqar_redis.service.subscription_options import SubscriptionOptions
@@ -267,46 +268,21 @@ def receiver() -> Iterator[Receiver]:
         thread.join()
 
 
-class PlainWebhooks:
-    """Posts a body to wherever it is told."""
-
-    internal = False
-
-    def __init__(self) -> None:
-        self._http = httpx.AsyncClient()
-
-    def check(self, subscriber: str, options: SubscriptionOptions) -> None:
-        if not subscriber.startswith("http"):
-            raise errors.BadRequest(why=f'"subscriber": {subscriber}')
-
-    async def start(self) -> None: ...
-
-    async def close(self) -> None:
-        await self._http.aclose()
-
-    async def deliver(self, delivery: Delivery) -> Result:
-        return await self.send(delivery, delivery.subscription.subscriber, {})
-
-    async def send(self, delivery: Delivery, uri: str, headers: Mapping[str, str]) -> Result:
-        answer = await self._http.post(uri, content=b"{}", headers=dict(headers))
-        if answer.is_success:
-            return DELIVERED
-        return Result(Outcome.REFUSED, error="refused", status=answer.status_code)
-
-
 def _delivery(uri: str, raw: dict[str, Any]) -> Delivery:
     subscription = Subscription("subscription", "orders", uri, TTL, 0, raw)
     options = SubscriptionOptions(raw=raw)
-    return Delivery("blue", "orders", subscription, options, id="subscription/message")
+    notice = b'{"Message_Type": "Test"}'
+    return Delivery("blue", "orders", subscription, options, notice=notice, id="subscription/test")
 
 
 @contextlib.asynccontextmanager
 async def _target(service: TrustService) -> AsyncIterator[TrustTarget]:
-    webhooks = PlainWebhooks()
+    target = create(TargetContext(http=HttpSettings(("127.0.0.0/8",)), trusts=service))
+    await target.start()
     try:
-        yield TrustTarget(webhooks, service)
+        yield target
     finally:
-        await webhooks.close()
+        await target.close()
 
 
 def test_webhook_has_a_token_of_its_owner(
@@ -317,7 +293,7 @@ def test_webhook_has_a_token_of_its_owner(
         async with _target(service) as target:
             delivery = _delivery(f"trust+{receiver.uri}", {"trust_id": trust})
             target.check(delivery.subscription.subscriber, delivery.options)
-            assert await target.deliver(delivery) == DELIVERED
+            assert (await target.deliver(delivery)).outcome is Outcome.DELIVERED
         ((path, token),) = receiver.received
         assert path == "/hook"
         assert _known(keystone, token)["user"]["id"] == keystone.users["member"]
@@ -335,7 +311,7 @@ def test_token_that_was_revoked_is_replaced_once(
         receiver.statuses = [401, 204, 401, 401]
         async with _target(service) as target:
             delivery = _delivery(f"trust+{receiver.uri}", {"trust_id": trust})
-            assert await target.deliver(delivery) == DELIVERED
+            assert (await target.deliver(delivery)).outcome is Outcome.DELIVERED
             first, second = (token for _, token in receiver.received)
             assert first == revoked
             assert _known(keystone, second)["OS-TRUST:trust"]["id"] == trust

@@ -36,13 +36,8 @@ def delivery(
         project="blue",
         source="orders",
         subscription=Subscription("subscription", "orders", subscriber, 300, 0, options),
-        options=SubscriptionOptions(raw=options, timeout=timeout),
+        options=SubscriptionOptions(raw=options, timeout=timeout, batch=max(1, len(bodies))),
         messages=() if notice else messages,
         notice=json.dumps(notice).encode() if notice else b"",
         id="subscription/message-0",
     )
-
-
-def json_body(given: Delivery) -> bytes:
-    """Writes the bodies of the messages."""
-    return json.dumps([json.loads(each.body) for each in given.messages]).encode()

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.notify.deliveries import delivery, json_body
+from tests.notify.deliveries import delivery
 from tests.support import servers
 from zaqar_redis.notify.mail.settings import MailSettings
 from zaqar_redis.notify.target import DELIVERED, Delivery, Outcome, Result
@@ -30,7 +30,7 @@ def _command(folder: Path, script: str) -> str:
 
 def _deliver(command: str, given: Delivery) -> Result:
     async def run() -> Result:
-        target = MailTarget(MailSettings(smtp_command=command), json_body)
+        target = MailTarget(MailSettings(smtp_command=command))
         return await target.deliver(given)
 
     return asyncio.run(asyncio.wait_for(run(), 30))

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.notify.deliveries import delivery, json_body
+from tests.notify.deliveries import delivery
 from tests.notify.mail_server import PASSWORD, USER, RunningMailServer, mail_server
 from tests.support import servers
 from tests.support.certificates import certificate
@@ -20,6 +20,7 @@ from zaqar_redis.notify.mail.settings import MailSettings
 from zaqar_redis.notify.mail.smtp import SmtpConnections
 from zaqar_redis.notify.target import DELIVERED, Outcome
 from zaqar_redis.notify.targets.mail import MailTarget
+from zaqar_redis.service.subscription_options import SubscriptionOptions
 
 ANN, BOB = "ann@example.org", "bob@example.org"
 BOTH = f"mailto:{ANN},{BOB}"
@@ -33,7 +34,7 @@ def _plain(port: int, **settings: Any) -> MailSettings:
 
 @contextlib.asynccontextmanager
 async def _target(port: int = 0, **settings: Any) -> AsyncIterator[MailTarget]:
-    target = MailTarget(_plain(port, **settings), json_body)
+    target = MailTarget(_plain(port, **settings))
     await target.start()
     try:
         yield target
@@ -327,6 +328,9 @@ def test_subscription_that_could_never_get_a_mail_is_refused() -> None:
         with pytest.raises(errors.BadRequest, match='"subscriber"'):
             target.check("mailto:nobody", bad.options)
         assert (await target.deliver(bad)).outcome is Outcome.REFUSED
+        binary = SubscriptionOptions(format="cloudevents-binary")
+        with pytest.raises(errors.BadRequest, match="cloudevents-binary"):
+            target.check(f"mailto:{ANN}", binary)
 
     _run(check)
 
@@ -341,4 +345,4 @@ def test_subscription_that_could_never_get_a_mail_is_refused() -> None:
 )
 def test_bad_settings_are_refused_at_the_start(settings: dict[str, Any]) -> None:
     with pytest.raises(errors.BadConfiguration, match=list(settings)[-1]):
-        MailTarget(MailSettings(**settings), json_body)
+        MailTarget(MailSettings(**settings))

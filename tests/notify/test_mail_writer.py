@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.notify.deliveries import delivery, json_body
+from tests.notify.deliveries import delivery
 from zaqar_redis import errors
 from zaqar_redis.notify.mail.settings import MailSettings
 from zaqar_redis.notify.mail.writer import MailWriter
@@ -36,14 +36,20 @@ PAGE = "https://pages.example/confirm"
 
 def _written(given: Delivery, **settings: Any) -> EmailMessage:
     """Returns the mail as its reader gets it."""
-    sent = MailWriter(MailSettings(**settings), json_body).write(given).message.as_bytes()
+    sent = MailWriter(MailSettings(**settings)).write(given).message.as_bytes()
     return email.message_from_bytes(sent, EmailMessage, policy=email.policy.default)
 
 
 def test_mail_has_messages_as_json_and_its_header_fields() -> None:
     raw = {"from": "Ann Other <other@example.org>", "subject": "Grüße"}
-    mail = _written(delivery(ANN, raw, bodies=("hé", {"n": 1})))
-    assert json.loads(mail.get_content()) == ["hé", {"n": 1}]
+    mail = _written(delivery(ANN, raw, bodies=({"n": "hé"},)))
+    assert json.loads(mail.get_content()) == {
+        "id": "message-0",
+        "body": {"n": "hé"},
+        "ttl": 300,
+        "Message_Type": "Notification",
+        "queue_name": "orders",
+    }
     assert mail.get_content_type() == "text/plain"
     assert (mail["From"], mail["To"], mail["Subject"]) == (
         "Ann Other <other@example.org>",
@@ -52,6 +58,11 @@ def test_mail_has_messages_as_json_and_its_header_fields() -> None:
     )
     assert mail["Auto-Submitted"] == "auto-generated"
     assert mail["Date"].datetime is not None
+
+
+def test_one_mail_has_several_messages() -> None:
+    content = json.loads(_written(delivery(ANN, bodies=(1, 2, 3))).get_content())
+    assert [each["body"] for each in content["messages"]] == [1, 2, 3]
 
 
 def test_mail_without_options_has_the_sender_and_a_subject_of_the_service() -> None:
@@ -69,16 +80,14 @@ def test_message_id_is_the_same_in_each_attempt_and_another_for_another_delivery
 
 def test_long_bodies_have_lines_that_servers_take() -> None:
     given = delivery(ANN, bodies=("é" * 5000,))
-    mail = MailWriter(MailSettings(), json_body).write(given).message
+    mail = MailWriter(MailSettings()).write(given).message
     lines = mail.as_bytes().split(b"\r\n")
     assert max(map(len, lines)) <= 78
     assert all(line.isascii() for line in lines)
 
 
 def test_copies_are_shown_and_blind_copies_are_not() -> None:
-    mail = MailWriter(MailSettings(), json_body).write(
-        delivery(ANN + "?cc=cy@example.org&bcc=bo@example.org")
-    )
+    mail = MailWriter(MailSettings()).write(delivery(ANN + "?cc=cy@example.org&bcc=bo@example.org"))
     assert mail.recipients == ("ann@example.org", "cy@example.org", "bo@example.org")
     assert mail.message["Cc"] == "cy@example.org"
     assert b"bo@example.org" not in mail.message.as_bytes()
@@ -142,9 +151,9 @@ def test_bad_template_is_refused_at_the_start(template: dict[str, str]) -> None:
         option = f"{kind}_email_template"
         settings = msgspec.structs.replace(MailSettings(), **{option: template})
         with pytest.raises(errors.BadConfiguration, match=option):
-            MailWriter(settings, json_body)
+            MailWriter(settings)
 
 
 def test_bad_sender_of_the_service_is_refused_at_the_start() -> None:
     with pytest.raises(errors.BadConfiguration, match="smtp_sender"):
-        MailWriter(MailSettings(smtp_sender="nobody"), json_body)
+        MailWriter(MailSettings(smtp_sender="nobody"))

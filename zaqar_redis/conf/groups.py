@@ -20,6 +20,7 @@ from zaqar_redis.auth.audit import AuditSettings
 from zaqar_redis.auth.tokens import TokenSettings
 from zaqar_redis.keyspace.batch import BatchSettings
 from zaqar_redis.notify.mail.settings import MailSettings
+from zaqar_redis.notify.settings import HttpSettings
 from zaqar_redis.realtime.session.context import SessionSettings
 from zaqar_redis.realtime.session.namespaces import ChannelOptions
 from zaqar_redis.service.queue_history import HistorySettings
@@ -200,7 +201,7 @@ GROUPS: Mapping[str | None, Sequence[tuple[type[Struct], tuple[str, ...]]]] = {
         (rules.Limits, ()),
         (ApiSettings, ("message_encryption_key", "max_waiting")),
     ),
-    "notification": ((MailSettings, ()),),
+    "notification": ((HttpSettings, ()), (MailSettings, ())),
     "quota": ((QuotaSettings, ()),),
     "tracing": ((TracingSettings, ()),),
     "metrics": ((MetricsSettings, ()), (QueueMetricsSettings, ())),

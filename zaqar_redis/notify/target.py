@@ -7,6 +7,9 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import Protocol
 
+from zaqar_redis.notify.mail.settings import MailSettings
+from zaqar_redis.notify.settings import HttpSettings
+from zaqar_redis.notify.trusts import TrustService
 from zaqar_redis.records import Message, Record, Subscription
 from zaqar_redis.service.subscription_options import SubscriptionOptions
 
@@ -54,12 +57,25 @@ class Result(Record, frozen=True):
 DELIVERED = Result(Outcome.DELIVERED)
 
 
+class TargetContext(Record, frozen=True):
+    """What targets may need of the service."""
+
+    http: HttpSettings = HttpSettings()
+    mail: MailSettings = MailSettings()
+    #: its owner closes it; None: there are no trusts
+    trusts: TrustService | None = None
+
+
 class Target(Protocol):
     """Delivers to subscribers whose URI has one of its schemes.
 
     A package adds one by an entry point in the group ``zaqar_redis.targets``, whose name is the
-    scheme.
+    scheme, and whose object takes a `TargetContext`.
     """
+
+    @property
+    def internal(self) -> bool:
+        """It delivers inside this installation: always in order, and until a message expires."""
 
     def check(self, subscriber: str, options: SubscriptionOptions) -> None:
         """Raises BadRequest, naming the field, when it could never deliver there."""

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from email import policy
 from email.headerregistry import Address
 from email.message import EmailMessage
@@ -15,6 +15,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from zaqar_redis import errors
+from zaqar_redis.notify import payloads
 from zaqar_redis.notify.mail import addressing
 from zaqar_redis.notify.mail.addressing import MailAddressing
 from zaqar_redis.notify.mail.settings import MailSettings
@@ -55,9 +56,8 @@ class MailTemplate(Record, frozen=True):
 
 
 class MailWriter:
-    def __init__(self, settings: MailSettings, write_body: Callable[[Delivery], bytes]) -> None:
-        """*write_body*: writes messages as JSON.  Raises BadConfiguration."""
-        self._write_body = write_body
+    def __init__(self, settings: MailSettings) -> None:
+        """Raises BadConfiguration."""
         self._confirmation_url = settings.external_confirmation_url
         try:
             self.sender = addressing.named_address("smtp_sender", settings.smtp_sender)
@@ -83,7 +83,7 @@ class MailWriter:
         notice = msgspec.json.decode(delivery.notice or b"{}", type=dict[str, Any])
         template = self._templates.get(notice.get("Message_Type", ""))
         if template is None:
-            content = delivery.notice or self._write_body(delivery)
+            content = payloads.written(delivery).body
             subject = where.subject or f"Message in {delivery.source}"
             return _mail(delivery, where, where.sender, subject, content.decode())
         link = self._link(notice, delivery.source)

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
 from zaqar_redis import errors
 from zaqar_redis.notify.mail import addressing
@@ -13,7 +12,7 @@ from zaqar_redis.notify.mail.settings import MailSettings
 from zaqar_redis.notify.mail.smtp import SmtpTransport
 from zaqar_redis.notify.mail.transport import MailTransport
 from zaqar_redis.notify.mail.writer import MailWriter
-from zaqar_redis.notify.target import Delivery, Outcome, Result
+from zaqar_redis.notify.target import Delivery, Outcome, Result, TargetContext
 from zaqar_redis.service.subscription_options import SubscriptionOptions
 
 
@@ -21,9 +20,9 @@ class MailTarget:
     #: see `Target.internal`
     internal = False
 
-    def __init__(self, settings: MailSettings, write_body: Callable[[Delivery], bytes]) -> None:
-        """*write_body*: writes messages as JSON.  Raises BadConfiguration."""
-        self._writer = MailWriter(settings, write_body)
+    def __init__(self, settings: MailSettings) -> None:
+        """Raises BadConfiguration."""
+        self._writer = MailWriter(settings)
         self._transport: MailTransport = (
             SmtpTransport(settings)
             if settings.smtp_mode == "self_local"
@@ -32,6 +31,11 @@ class MailTarget:
 
     def check(self, subscriber: str, options: SubscriptionOptions) -> None:
         addressing.parse(subscriber, options.raw, self._writer.sender)
+        if options.format == "cloudevents-binary":
+            raise errors.BadRequest(
+                why='"options": the "format" cloudevents-binary needs the headers of HTTP; for a '
+                "mail use cloudevents."
+            )
 
     async def start(self) -> None:
         """Connections are opened when there are mails."""
@@ -52,3 +56,8 @@ class MailTarget:
             return Result(
                 Outcome.RETRY, error=f"The mail was not accepted within {seconds:g} seconds."
             )
+
+
+def create(context: TargetContext) -> MailTarget:
+    """The object of the entry point ``mailto``.  Raises BadConfiguration."""
+    return MailTarget(context.mail)

@@ -7,11 +7,10 @@ The token is that of the user who has subscribed, by a trust.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import Protocol
 
 from zaqar_redis import errors
-from zaqar_redis.notify.target import Delivery, Outcome, Result, Target
+from zaqar_redis.notify.target import Delivery, Outcome, Result, TargetContext
+from zaqar_redis.notify.targets.http import HttpTarget
 from zaqar_redis.notify.trusts import TrustService
 from zaqar_redis.service.subscription_options import SubscriptionOptions
 
@@ -19,19 +18,12 @@ _PREFIX = "trust+"
 _UNAUTHORIZED = 401
 
 
-class HeaderedWebhooks(Target, Protocol):
-    """The target of ``http`` and ``https``, as others use it."""
-
-    async def send(self, delivery: Delivery, uri: str, headers: Mapping[str, str]) -> Result:
-        """Attempts a delivery to another URI, with headers beside those of the options."""
-
-
 class TrustTarget:
     #: see `Target.internal`
     internal = False
 
-    def __init__(self, webhooks: HeaderedWebhooks, trusts: TrustService) -> None:
-        """*webhooks*: is started and closed by its owner, as *trusts* is."""
+    def __init__(self, webhooks: HttpTarget, trusts: TrustService) -> None:
+        """*webhooks*: for this target alone.  *trusts*: its owner closes it."""
         self._webhooks = webhooks
         self._trusts = trusts
 
@@ -42,10 +34,10 @@ class TrustTarget:
         self._webhooks.check(_uri(subscriber), options)
 
     async def start(self) -> None:
-        """Tokens are got when there are messages."""
+        await self._webhooks.start()
 
     async def close(self) -> None:
-        """What it uses belongs to others."""
+        await self._webhooks.close()
 
     async def deliver(self, delivery: Delivery) -> Result:
         trust = delivery.options.raw.get("trust_id")
@@ -78,3 +70,8 @@ class TrustTarget:
 
 def _uri(subscriber: str) -> str:
     return subscriber[len(_PREFIX) :]
+
+
+def create(context: TargetContext) -> TrustTarget:
+    """The object of the entry points ``trust+http`` and ``trust+https``."""
+    return TrustTarget(HttpTarget(context.http), context.trusts or TrustService(None))
