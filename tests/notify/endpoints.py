@@ -8,7 +8,7 @@ import contextlib
 import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from aiohttp.abc import AbstractResolver, ResolveResult
 
@@ -31,7 +31,7 @@ class ReceivedRequest(NamedTuple):
     body: bytes
 
 
-class Endpoint(NamedTuple):
+class WebhookEndpoint(NamedTuple):
     port: int
     received: list[ReceivedRequest]
     #: a token for each connection that was accepted, and for each that ended
@@ -45,7 +45,7 @@ class Endpoint(NamedTuple):
 @contextlib.asynccontextmanager
 async def endpoint(
     answering: Answering, host: str = "127.0.0.1", port: int = 0, tls: ssl.SSLContext | None = None
-) -> AsyncIterator[Endpoint]:
+) -> AsyncIterator[WebhookEndpoint]:
     async def serve(reader: asyncio.StreamReader, writer: Writer) -> None:
         served.append(asyncio.current_task())
         found.accepted.append(True)
@@ -57,13 +57,15 @@ async def endpoint(
                 await writer.drain()
         except (ConnectionError, asyncio.IncompleteReadError, ssl.SSLError):
             pass  # the client closed the connection
+        except asyncio.CancelledError:
+            pass  # the test has ended
         finally:
             writer.close()
             found.ended.put_nowait(True)
 
     served: list[asyncio.Task[None] | None] = []
     server = await asyncio.start_server(serve, host, port, ssl=tls)
-    found = Endpoint(server.sockets[0].getsockname()[1], [], [], asyncio.Queue())
+    found = WebhookEndpoint(server.sockets[0].getsockname()[1], [], [], asyncio.Queue())
     try:
         yield found
     finally:
@@ -140,10 +142,10 @@ MESSAGE = Message("m1", 1, 0, 60, b'{"n":1}', 1_700_000_000_123, 1_700_000_060_1
 
 
 def delivery(
-    uri: str, *messages: Message, source: str = "q", notice: bytes = b"", **options: object
+    uri: str, *messages: Message, source: str = "q", notice: bytes = b"", **options: Any
 ) -> Delivery:
     raw = options.pop("raw", {})
-    of = SubscriptionOptions(raw=raw, **options)  # type: ignore[arg-type]
+    of = SubscriptionOptions(raw=raw, **options)
     return Delivery(
         "p",
         source,

@@ -92,6 +92,11 @@ def test_names_and_public_literals_are_accepted_at_creation() -> None:
         HttpTarget(HttpSettings()).check(f"https://{host}/", SubscriptionOptions())
 
 
+def test_public_address_in_another_spelling_is_refused_at_creation() -> None:
+    with pytest.raises(errors.BadRequest, match=r"134744072 is written 8\.8\.8\.8"):
+        HttpTarget(HttpSettings()).check("http://134744072/", SubscriptionOptions())
+
+
 @pytest.mark.parametrize("host", [*_SPELLED, "localhost", "LOCALHOST.", "127%2e0.0.1"])
 def test_nothing_that_leads_to_this_machine_is_connected_to(host: str) -> None:
     async def run() -> None:

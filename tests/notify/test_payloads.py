@@ -31,11 +31,11 @@ ATTRIBUTED = msgspec.structs.replace(
 )
 
 
-def payload(*messages: Message, **options: object) -> Payload:
+def payload(*messages: Message, **options: Any) -> Payload:
     return written(delivery("http://h/", *messages, **options))
 
 
-def document(*messages: Message, **options: object) -> Any:
+def document(*messages: Message, **options: Any) -> Any:
     return json.loads(payload(*messages, **options).body)
 
 
@@ -101,6 +101,11 @@ def test_notice_is_delivered_as_it_is() -> None:
 def test_span_of_the_post_is_a_header(form: str) -> None:
     assert payload(ATTRIBUTED, format=form).headers["traceparent"] == TRACEPARENT
     assert "traceparent" not in payload(format=form).headers
+
+
+def test_span_that_is_none_is_no_header() -> None:
+    message = msgspec.structs.replace(MESSAGE, attributes={"traceparent": "x\r\nHost: y"})
+    assert payload(message).headers == {"Content-Type": "application/json"}
 
 
 def test_span_is_no_header_of_messages_of_several_spans() -> None:

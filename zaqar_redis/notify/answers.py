@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 
 import aiohttp
+from yarl import URL
 
 from zaqar_redis.notify.addresses import AddressNotAllowed
 from zaqar_redis.notify.target import Outcome, Result
@@ -29,11 +30,11 @@ class BadRedirect(Exception):
     """An endpoint redirects to where a webhook does not go; the text says why."""
 
 
-def judged(origin: str, status: int, headers: Mapping[str, str]) -> Result:
+def judged(url: URL, status: int, headers: Mapping[str, str]) -> Result:
     """Returns what an answer with this status means; other redirects were followed before."""
     if 200 <= status < 400:
         return Result(Outcome.DELIVERED, status=status)
-    error = f"{origin} answered {status}"
+    error = f"{url.origin()} answered {status}"
     if status == 410:
         return Result(Outcome.GONE, error, status)
     if 400 <= status < 500 and status not in _RETRIED:
@@ -57,11 +58,14 @@ def retry_after(value: str, now: float) -> float | None:
 def shown(data: bytes) -> str:
     """Returns the beginning of an answer's text, without control characters."""
     text = data[: 4 * _SHOWN].decode("utf-8", "replace")[:_SHOWN]
+    if text.isprintable():
+        return text
     return "".join(each if each.isprintable() or each in "\n\t" else "\ufffd" for each in text)
 
 
-def failure(error: Exception, origin: str, seconds: float) -> Result:
+def failure(error: Exception, url: URL, seconds: float) -> Result:
     """Returns what it means that there was no answer; *seconds*: the time-out of the attempt."""
+    origin = url.origin()
     # Refused certificates are ValueErrors, too.
     if isinstance(error, aiohttp.InvalidURL) or (
         isinstance(error, ValueError) and not isinstance(error, aiohttp.ClientError)
@@ -70,7 +74,7 @@ def failure(error: Exception, origin: str, seconds: float) -> Result:
     return Result(Outcome.RETRY, _described(error, origin, seconds))
 
 
-def _described(error: Exception, origin: str, seconds: float) -> str:
+def _described(error: Exception, origin: URL, seconds: float) -> str:
     match error:
         case TimeoutError():
             return f"{origin} did not answer within {seconds:g} s"

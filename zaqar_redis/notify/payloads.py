@@ -6,6 +6,7 @@ A payload is a body and the headers that say what it is; `doc/notifications.md` 
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgspec
@@ -19,6 +20,9 @@ _TOPIC = "topic:"
 _JSON = "application/json"
 #: Stock Zaqar: what ``post_data`` has where the message goes, its quotes included.
 _PLACEHOLDER = '"$zaqar_message$"'
+
+#: W3C Trace Context, 3.2; clients may post anything under that name.
+_TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}", re.ASCII)
 
 _encode = msgspec.json.Encoder().encode
 
@@ -101,4 +105,5 @@ def _source(source: str) -> str:
 def _traceparent(delivery: Delivery) -> str:
     """Returns the span that posted the messages; empty: none, or several."""
     found = {message.traceparent for message in delivery.messages}
-    return found.pop() if len(found) == 1 else ""
+    only = found.pop() if len(found) == 1 else ""
+    return only if _TRACEPARENT.fullmatch(only) else ""

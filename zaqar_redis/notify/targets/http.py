@@ -29,6 +29,7 @@ from zaqar_redis.service.subscription_options import SubscriptionOptions
 
 LOG = logging.getLogger(__name__)
 
+_SCHEMES = ("http", "https")
 #: Bytes of an answer that are read; then the connection is closed. Webhooks' answers are short, and
 #: closing costs less than reading a long one.
 ANSWER_MAX = 64 * 1024
@@ -67,7 +68,7 @@ class HttpTarget:
             host, port = url.raw_host or "", url.explicit_port
         except ValueError as error:
             raise errors.BadRequest(why=f'"subscriber": {error}.') from None
-        if url.scheme not in ("http", "https") or not host or port == 0:
+        if url.scheme not in _SCHEMES or not host or port == 0:
             raise errors.BadRequest(
                 why='"subscriber" must be a URI like https://host/path, with a host.'
             )
@@ -76,6 +77,8 @@ class HttpTarget:
             raise errors.BadRequest(
                 why=f'"subscriber": the address of {host} is not allowed, because it is not public.'
             )
+        if address is not None and address.version == 4 and host != str(address):
+            raise errors.BadRequest(why=f'"subscriber": the address {host} is written {address}.')
         _given_headers(options)
         if not isinstance(options.raw.get("post_data", ""), str):
             raise errors.BadRequest(why='"options": "post_data" must be a string.')
@@ -125,7 +128,7 @@ class HttpTarget:
         except errors.BadRequest as problem:
             return Result(Outcome.REFUSED, problem.text)
         except ValueError:
-            return Result(Outcome.REFUSED, "the URI of the subscriber cannot be used")
+            return Result(Outcome.REFUSED, "no request can be written for this subscriber")
         seconds = min(delivery.options.timeout, self._settings.max_timeout)
         result: Result | None = None
         text = bytearray()
@@ -134,7 +137,7 @@ class HttpTarget:
                 asyncio.timeout(seconds),
                 await self._answer(self._session, attempt) as answer,
             ):
-                result = answers.judged(attempt.origin, answer.status, answer.headers)
+                result = answers.judged(attempt.url, answer.status, answer.headers)
                 async for data in answer.content.iter_any():
                     text += data
                     if len(text) >= ANSWER_MAX:
@@ -142,7 +145,7 @@ class HttpTarget:
         except Exception as error:
             # The status says how it went, also when the rest of an answer never comes.
             if result is None:
-                result = answers.failure(error, attempt.origin, seconds)
+                result = answers.failure(error, attempt.url, seconds)
                 LOG.debug(
                     "a webhook got no answer",
                     extra={"action": "webhook", "error": result.error},
@@ -184,16 +187,12 @@ class _Attempt:
     def headers(self) -> dict[str, str]:
         return self._own | self._given
 
-    @property
-    def origin(self) -> str:
-        return str(self.url.origin())
-
     def redirect(self, location: str) -> None:
         """Raises BadRedirect."""
         old = self.url
         try:
             new = old.join(URL(location))
-            if new.scheme not in ("http", "https"):
+            if new.scheme not in _SCHEMES:
                 raise answers.BadRedirect("redirected to what is neither http nor https")
             new = new.with_user(None).with_fragment(None)
         except ValueError:
@@ -213,11 +212,14 @@ class _Attempt:
 
 def _attempt(delivery: Delivery, uri: str, headers: Mapping[str, str]) -> _Attempt:
     """Raises BadRequest, ValueError."""
+    url = URL(uri)
+    if url.scheme not in _SCHEMES:
+        raise ValueError(url.scheme)
     payload = payloads.written(delivery)
     options = delivery.options
     signed = signed_headers(options.secrets, delivery.id, int(time.time()), payload.body)
     given = {**_given_headers(options), **headers}
-    return _Attempt(URL(uri), payload.body, payload.headers | signed, given)
+    return _Attempt(url, payload.body, payload.headers | signed, given)
 
 
 def _given_headers(options: SubscriptionOptions) -> Mapping[str, str]:
