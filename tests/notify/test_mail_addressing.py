@@ -28,6 +28,7 @@ SENDER = Address(addr_spec="service@example.org")
             "",
         ),
         ("MAILTO:ann@localhost", ["ann@localhost"], ""),
+        ("mailto:ann@example.org,ann@example.org?cc=ann@example.org", ["ann@example.org"], ""),
     ],
 )
 def test_uri_has_its_recipients_and_its_subject(

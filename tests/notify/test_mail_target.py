@@ -105,6 +105,9 @@ def test_recipients_who_have_a_mail_do_not_get_it_again() -> None:
         for status in (451, 452):
             result = await target.deliver(delivery(BOTH))
             assert (result.outcome, result.status) == (Outcome.RETRY, status)
+        server.content_answer = "451 Later"
+        assert (await target.deliver(delivery(BOTH))).outcome is Outcome.RETRY
+        server.content_answer = ""
         assert await target.deliver(delivery(BOTH)) == DELIVERED
         assert server.recipients == [[ANN], [BOB]]
         assert server.mails[0]["Message-ID"] == server.mails[1]["Message-ID"]

@@ -44,7 +44,8 @@ class MailAddressing(Record, frozen=True):
 
     @property
     def recipients(self) -> tuple[str, ...]:
-        return (*self.to, *self.cc, *self.bcc)
+        """All of them, each once."""
+        return tuple(dict.fromkeys((*self.to, *self.cc, *self.bcc)))
 
 
 def parse(subscriber: str, options: Mapping[str, Any], sender: Address) -> MailAddressing:

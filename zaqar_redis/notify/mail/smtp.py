@@ -51,7 +51,7 @@ class SmtpTransport:
         await self._connections.close()
 
     async def _send(self, connection: aiosmtplib.SMTP, mail: Mail) -> Result:
-        before = self._accepted.pop(mail.id, frozenset())
+        before = self._accepted.get(mail.id, frozenset())
         waiting = [each for each in mail.recipients if each not in before]
         try:
             refused, _ = await connection.sendmail(mail.sender, waiting, mail.message.as_bytes())
@@ -59,18 +59,19 @@ class SmtpTransport:
         except aiosmtplib.SMTPRecipientsRefused as error:
             refusals = {each.recipient: (each.code, each.message) for each in error.recipients}
         except aiosmtplib.SMTPResponseException as error:
-            self._remember(mail, before)
             return _refused(error.code, shortened(error.message))
         result = _judged(mail, refusals)
         if result.outcome is Outcome.RETRY:
             self._remember(mail, before.union(waiting) - refusals.keys())
+        else:
+            self._accepted.pop(mail.id, None)
         return result
 
     def _remember(self, mail: Mail, accepted: frozenset[str]) -> None:
         if accepted:
-            if len(self._accepted) >= _PARTIAL_MAX:
-                del self._accepted[next(iter(self._accepted))]
             self._accepted[mail.id] = accepted
+        if len(self._accepted) > _PARTIAL_MAX:
+            del self._accepted[next(iter(self._accepted))]
 
 
 def _refused(code: int, answer: str, whom: str = "") -> Result:
