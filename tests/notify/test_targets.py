@@ -6,24 +6,29 @@ from __future__ import annotations
 from configparser import ConfigParser
 from importlib.metadata import EntryPoint
 
+import pytest
+
 from tests.conventions.files import ROOT
-from zaqar_redis import rules
-from zaqar_redis.notify.target import TargetContext
+from tests.support.targets import target_context
 from zaqar_redis.notify.targets import GROUP
 from zaqar_redis.notify.targets.http import HttpTarget
-from zaqar_redis.service.long_polls import LongPoll
-from zaqar_redis.service.messages import MessageService
-from zaqar_redis.storage.load import load
+from zaqar_redis.notify.targets.mail import MailTarget
+from zaqar_redis.notify.targets.trust import TrustTarget
 
 
-def test_http_and_https_have_one_target() -> None:
+@pytest.mark.parametrize(
+    ("schemes", "kind"),
+    [
+        (("http", "https"), HttpTarget),
+        (("mailto",), MailTarget),
+        (("trust+http", "trust+https"), TrustTarget),
+    ],
+)
+def test_schemes_of_a_kind_have_one_target(schemes: tuple[str, ...], kind: type) -> None:
     declared = ConfigParser()
     declared.read(ROOT / "setup.cfg")
     lines = declared["options.entry_points"][GROUP].split("\n")
     points = dict(line.split(" = ") for line in lines if line)
-    factories = [EntryPoint(name, points[name], GROUP).load() for name in ("http", "https")]
-    assert factories[0] is factories[1]
-    driver = load("memory://", {})
-    messages = MessageService(driver, rules.Limits(), None, LongPoll(driver.feed, 1))
-    context = TargetContext(messages, driver.messages.dead_letter)
-    assert isinstance(factories[0](context), HttpTarget)
+    factories = {EntryPoint(name, points[name], GROUP).load() for name in schemes}
+    (factory,) = factories
+    assert isinstance(factory(target_context()), kind)
