@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import re
 import uuid
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -30,8 +30,6 @@ ATTRIBUTES_MAX = 10
 CLAIM_TTL_MIN = 60
 GRACE_MIN = 60
 SUBSCRIPTION_TTL_MIN = 60
-#: API: what a subscriber may be, by the scheme of its URI; stock Zaqar's ``subscriber_types``.
-SUBSCRIBER_SCHEMES = ("http", "https", "trust+http", "trust+https", "mailto")
 #: API: of a pool.
 URI_MAX = 255
 WEIGHT_MAX = 2**32 - 1
@@ -280,14 +278,15 @@ def subscription_ttl(value: int | None, limits: Limits) -> int:
     return limits.default_subscription_ttl if value is None else value
 
 
-def subscriber(uri: str) -> str:
-    """Returns *uri*; API: of a scheme that messages can be sent to."""
-    if uri.partition(":")[0] not in SUBSCRIBER_SCHEMES or not _PRINTABLE.fullmatch(uri):
-        schemes = ", ".join(SUBSCRIBER_SCHEMES)
+def subscriber_scheme(uri: str, schemes: Collection[str]) -> str:
+    """Returns the scheme of a URI; API: one that messages can be sent to."""
+    scheme = uri.partition(":")[0]
+    if scheme not in schemes or not _PRINTABLE.fullmatch(uri):
         raise errors.BadRequest(
-            why=f'The value of "subscriber" must be a URI with one of the schemes {schemes}.'
+            why=f'The value of "subscriber" must be a URI with one of the schemes '
+            f"{', '.join(sorted(schemes))}."
         )
-    return uri
+    return scheme
 
 
 def wait(value: int | None, limits: Limits) -> int:

@@ -45,7 +45,7 @@ class NoticeRecorder:
 
 
 def _check_subscriber(uri: str, options: SubscriptionOptions) -> None:
-    rules.subscriber(uri)
+    assert uri.startswith("http:")
 
 
 class ConfirmedSubscriptions:
@@ -60,7 +60,7 @@ class ConfirmedSubscriptions:
             limits,
             QueueService(store.driver, limits, can_encrypt=False),
             _check_subscriber,
-            SubscriptionNotices(UrlSigner(key), self.recorder),
+            SubscriptionNotices(UrlSigner(key), self.recorder.send_notice),
         )
 
     def create(self, queue: str = "q") -> CreatedSubscription:

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import falcon.asgi
 import msgspec
-from msgspec import Meta
+from msgspec import Meta, Raw
 
 from zaqar_redis import errors, rules
 from zaqar_redis.api import openapi, resources, routes
@@ -42,12 +42,22 @@ from zaqar_redis.auth.policy import RELOAD_INTERVAL
 from zaqar_redis.auth.signed_urls import UrlSigner
 from zaqar_redis.metrics import definitions as metrics
 from zaqar_redis.metrics import sampling
+from zaqar_redis.notify.mail.settings import MailSettings
+from zaqar_redis.notify.notifier import Notifier, NotifierSettings
+from zaqar_redis.notify.settings import HttpSettings
+from zaqar_redis.notify.target import TargetContext
+from zaqar_redis.notify.targets import load_targets
+from zaqar_redis.notify.trusts import TrustClient, TrustService
+from zaqar_redis.realtime.engine import Dedup
+from zaqar_redis.realtime.node.project_context import ProjectContext
+from zaqar_redis.realtime.protocol.codes import CommandRejected
 from zaqar_redis.service.administration import AdministrationService
 from zaqar_redis.service.claims import ClaimService
 from zaqar_redis.service.encryption import BodyCipher
 from zaqar_redis.service.health import HealthService
 from zaqar_redis.service.long_polls import LongPoll
 from zaqar_redis.service.messages import MessageService
+from zaqar_redis.service.notices import SubscriptionNotices
 from zaqar_redis.service.overview import OperatorServices
 from zaqar_redis.service.pools import FlavorService, PoolService, RebalanceService
 from zaqar_redis.service.queue_channels import QueueChannelService
@@ -78,6 +88,9 @@ class ApiSettings(msgspec.Struct, frozen=True):
     #: None: nobody wants metrics
     metrics: QueueMetricsSettings | None = None
     history: HistorySettings = HistorySettings()
+    notifier: NotifierSettings = NotifierSettings()
+    webhooks: HttpSettings = HttpSettings()
+    mail: MailSettings = MailSettings()
     admin_mode: Annotated[
         bool,
         "Serve /v2/health, /v2/pools and /v2/flavors, to everybody who can reach this service.",
@@ -134,6 +147,7 @@ class App:
         audit: AuditLog | None = None,
         tracing: RequestTracing | None = None,
         *,
+        trusts: TrustClient | None = None,
         for_command: bool = False,
         is_stopping: Callable[[], bool] = lambda: False,
         reads_queue_metrics: Callable[[], bool] = lambda: True,
@@ -141,7 +155,8 @@ class App:
         """*channels*: creates the front end of channels.
 
         *access*: None: that of everybody.  *audit*: None: there is no audit log; else it is closed
-        with the application.  *tracing*: None: requests are no spans.  *for_command*: it serves one
+        with the application.  *tracing*: None: requests are no spans.  *trusts*: of Keystone; None:
+        there are none.  *for_command*: it serves one
         command of an operator, whom no quota limits.  *is_stopping*: whether the service was asked
         to stop, and goes on for a while.  *reads_queue_metrics*: returns whether it is this process
         that reads them.
@@ -170,8 +185,27 @@ class App:
         message_service = MessageService(driver, limits, cipher, self.long_polls, self._quotas)
         claim_service = ClaimService(driver, limits, message_service, self.long_polls)
         administration = AdministrationService(driver, limits, message_service, self._quotas)
-        subscriptions = SubscriptionService(driver, limits, queue_service, _check_subscriber)
+        notices = None
+        if settings.notifier.require_confirmation and driver.subscription_deliveries is not None:
+            notices = SubscriptionNotices(signer, driver.subscription_deliveries.send_notice)
+        subscriptions = SubscriptionService(
+            driver, limits, queue_service, self._check_subscriber, notices
+        )
         queue_channels = QueueChannelService(driver, message_service, limits)
+        self._trusts = TrustService(trusts)
+        self._targets = load_targets(
+            TargetContext(
+                message_service,
+                driver.messages.dead_letter,
+                self._publish if channels is not None else None,
+                settings.webhooks,
+                settings.mail,
+                self._trusts,
+            )
+        )
+        self._notifier: Notifier | None = None
+        if settings.notifier.in_service and not for_command:
+            self._notifier = Notifier(driver, message_service, self._targets, settings.notifier)
         self._access = access or open_access(is_admin=settings.admin_mode)
         self._operators: OperatorServices | None = None
         self._channels = channels(self._access, queue_channels) if channels is not None else None
@@ -295,6 +329,9 @@ class App:
         ]
         if self._operators is not None:
             self._operators.start()
+        if self._notifier is not None:
+            await asyncio.gather(*(target.start() for target in self._targets.values()))
+            await self._notifier.start()
         if isinstance(self._driver, PooledDriver):
             jobs = self._driver.jobs
             self._tasks.append(asyncio.create_task(self._move(jobs), name="mover"))
@@ -318,6 +355,10 @@ class App:
         for end in self._measuring_ends:
             end()
         try:
+            if self._notifier is not None:
+                await self._notifier.close()
+                await asyncio.gather(*(target.close() for target in self._targets.values()))
+            await self._trusts.close()
             if self._channels is not None:
                 await self._channels.node.close()
             for task in self._tasks:
@@ -334,6 +375,23 @@ class App:
                 self._audit_log.close()
             if self._tracing is not None:
                 await self._tracing.close()
+
+    def _check_subscriber(self, uri: str, options: SubscriptionOptions) -> None:
+        """Raises BadRequest, naming the field: a `CheckSubscriber`."""
+        scheme = rules.subscriber_scheme(uri, self._targets)
+        self._targets[scheme].check(uri, options)
+
+    async def _publish(
+        self, project: str, channel: str, data: bytes, tags: Mapping[str, str], key: str
+    ) -> None:
+        """Publishes to a channel: a `PublishToChannel`."""
+        if self._channels is None:
+            raise errors.BadRequest(why="This service has no channels.")
+        context = ProjectContext(self._channels.node, project)
+        try:
+            await context.publish(channel, Raw(data), tags=dict(tags), dedup=Dedup(key))
+        except CommandRejected as rejected:
+            raise errors.BadRequest(why=str(rejected)) from None
 
     async def _forget_admitted(self) -> None:
         while True:
@@ -366,10 +424,6 @@ class App:
                 continue
             if settled:
                 LOG.info("swept %d", settled, extra={"action": "swept"})
-
-
-def _check_subscriber(uri: str, options: SubscriptionOptions) -> None:
-    rules.subscriber(uri)
 
 
 async def _reject_socket(scope: dict[str, Any], receive: Receive, send: Send) -> None:

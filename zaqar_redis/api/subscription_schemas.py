@@ -13,7 +13,7 @@ from zaqar_redis.api.schemas import Document, Links, about
 
 _TTL = {"minimum": rules.SUBSCRIPTION_TTL_MIN}
 _Uri = Annotated[
-    str, about(f"URI of one of the schemes {', '.join(rules.SUBSCRIBER_SCHEMES)}.", minLength=1)
+    str, about("URI of a scheme that this service delivers to, e.g. https.", minLength=1)
 ]
 _Seconds = Annotated[int | UnsetType, about("Seconds from now until it ends.", **_TTL)]
 _OPTIONS = "What the kind of subscriber takes; unknown ones are kept."

@@ -7,8 +7,7 @@ confirms this subscription, which expires with it.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-from typing import Protocol
+from collections.abc import Awaitable, Callable
 
 import msgspec
 
@@ -17,20 +16,14 @@ from zaqar_redis.auth.signed_urls import UrlSigner
 from zaqar_redis.keyspace.script import ComposedVerbs, Steps, verb
 from zaqar_redis.records import Subscription
 
-
-class NoticeSender(Protocol):
-    """Delivers documents that are no messages."""
-
-    def send_notice(
-        self, project: str, queue: str, subscription: str, notice: bytes, ttl: int
-    ) -> Awaitable[bool]:
-        """Has a JSON object delivered, within *ttl* s; False: there is no such subscription."""
+#: `SubscriptionDeliveries.send_notice`
+SendNotice = Callable[[str, str, str, bytes, int], Awaitable[bool]]
 
 
 class SubscriptionNotices(ComposedVerbs):
-    def __init__(self, signer: UrlSigner, sender: NoticeSender) -> None:
+    def __init__(self, signer: UrlSigner, send: SendNotice) -> None:
         self._signer = signer
-        self._sender = sender
+        self._send_notice = send
 
     def check(self, project: str) -> None:
         """Raises BadRequest when nobody could confirm a subscription in the project."""
@@ -71,7 +64,7 @@ class SubscriptionNotices(ComposedVerbs):
             "UnsubscribeBody": {"confirmed": False},
             "queue_name": name,
         }
-        return self._sender.send_notice(
+        return self._send_notice(
             project, subscription.source, subscription.id, msgspec.json.encode(document), left
         )
 

@@ -87,7 +87,7 @@ class SubscriptionService(ComposedVerbs):
         yield self._queues.create(project, queue, {})
         for _ in range(_CREATE_TRIES):
             id: str | None = yield store.create(
-                project, queue, subscriber, ttl=seconds, options=stored
+                project, queue, subscriber, ttl=seconds, options=stored, delivers=True
             )
             if id is not None:
                 yield from self._ask_to_confirm(project, queue, id)
@@ -197,16 +197,9 @@ class SubscriptionService(ComposedVerbs):
 
     @verb
     def purge(self, project: str, queue: str) -> Steps[None]:
-        """Deletes all subscriptions of a queue."""
-        if self._driver.subscriptions is None:
-            return
-        most = self._limits.max_subscriptions_per_page
-        while True:
-            page: Page[Subscription] = yield self._store.list(project, queue, "", most)
-            for each in page.items:
-                yield self._store.delete(project, queue, each.id)
-            if len(page.items) < most:
-                return
+        """Deletes all subscriptions of a queue, and all deliveries to them."""
+        if self._driver.subscriptions is not None:
+            yield self._store.purge(project, queue)
 
     def _ask_to_confirm(self, project: str, queue: str, id: str) -> Steps[None]:
         if self._notices is None:

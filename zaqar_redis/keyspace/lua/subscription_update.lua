@@ -1,7 +1,7 @@
 -- Change what is given of a subscription; a new ttl counts from now.
 --
 -- Returns 'updated', 'missing', or 'taken': the new subscriber has one already.
---#keys subscriptions subscribers subscription_ids subscription_ends move_lock sweep_index queue
+--#keys @subscription move_lock sweep_index
 --#args now:number id subscriber ttl options confirmed paused
 -- subscriber: URI, or ''
 -- ttl: seconds, or ''
@@ -38,4 +38,5 @@ if paused == '1' or paused == '' and was_paused == '1' then
 end
 local record = {head, options ~= '' and options or own_options, own_subscriber}
 redis.call('HSET', subscriptions, id, table.concat(record, '\n'))
+note_change()
 return 'updated'

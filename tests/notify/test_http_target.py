@@ -1,0 +1,437 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Webhooks at endpoints that behave, and at those that do not."""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import socket
+import ssl
+import time
+from email.utils import formatdate
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.notify.endpoints import (
+    LOOPBACK,
+    Answering,
+    ReceivedRequest,
+    WebhookEndpoint,
+    Writer,
+    answer,
+    delivery,
+    endpoint,
+    http_target,
+    sends,
+)
+from tests.support.certificates import certificate
+from zaqar_redis import errors
+from zaqar_redis.notify.settings import HttpSettings
+from zaqar_redis.notify.target import Outcome, Result
+from zaqar_redis.notify.targets.http import ANSWER_MAX, HttpTarget
+from zaqar_redis.service.subscription_options import SubscriptionOptions
+
+
+def delivered(
+    answering: Answering, path: str = "/", **options: Any
+) -> tuple[Result, WebhookEndpoint]:
+    """Returns what came of one delivery to an endpoint."""
+
+    async def run() -> tuple[Result, WebhookEndpoint]:
+        async with endpoint(answering) as found, http_target() as target:
+            return await target.deliver(delivery(found.uri(path), **options)), found
+
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("status", "outcome"),
+    [
+        (200, Outcome.DELIVERED),
+        (204, Outcome.DELIVERED),
+        (303, Outcome.DELIVERED),
+        (304, Outcome.DELIVERED),
+        (400, Outcome.REFUSED),
+        (404, Outcome.REFUSED),
+        (408, Outcome.RETRY),
+        (410, Outcome.GONE),
+        (425, Outcome.RETRY),
+        (429, Outcome.RETRY),
+        (500, Outcome.RETRY),
+        (503, Outcome.RETRY),
+    ],
+)
+def test_status_decides_the_outcome(status: int, outcome: Outcome) -> None:
+    result, found = delivered(answer(status))
+    assert (result.outcome, result.status) == (outcome, status)
+    expected = "" if outcome is Outcome.DELIVERED else f"{found.uri('')} answered {status}"
+    assert result.error == expected
+
+
+def test_message_is_posted_to_the_path_and_query() -> None:
+    _, found = delivered(answer(200), "/a/b?c=d%20e")
+    (request,) = found.received
+    assert request.line == "POST /a/b?c=d%20e HTTP/1.1"
+    assert request.headers["content-type"] == "application/json"
+    assert request.headers["host"] == f"127.0.0.1:{found.port}"
+    assert b'"Message_Type":"Notification"' in request.body
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [("17", 17.0), ("99999999999999", 3600.0), ("soon", None), ("-1", None), ("", None)],
+)
+def test_retry_after_in_seconds_is_bounded(value: str, seconds: float | None) -> None:
+    result, _ = delivered(answer(429, f"Retry-After: {value}\r\n"))
+    assert result.retry_after == seconds
+
+
+def test_retry_after_as_a_date_is_understood() -> None:
+    date = formatdate(time.time() + 100, usegmt=True)
+    result, _ = delivered(answer(503, f"Retry-After: {date}\r\n"))
+    assert result.retry_after is not None
+    assert 90 < result.retry_after <= 100
+
+
+def test_beginning_of_an_answer_is_kept_as_text() -> None:
+    result, _ = delivered(answer(500, "", b"no \xff\x00 way" + b"!" * 5000))
+    assert result.answer.startswith("no \ufffd\ufffd way!")
+    assert len(result.answer) == 1024
+
+
+def test_compressed_answer_is_not_expanded() -> None:
+    result, found = delivered(answer(200, "Content-Encoding: gzip\r\n", b"not gzip"))
+    assert result.outcome is Outcome.DELIVERED
+    assert found.received[0].headers["accept-encoding"] == "identity"
+
+
+def test_connection_is_used_again_after_a_short_answer() -> None:
+    async def run() -> None:
+        async with endpoint(answer(200, "", b"thanks")) as found, http_target() as target:
+            for _ in range(3):
+                await target.deliver(delivery(found.uri()))
+            assert len(found.received) == 3
+            assert len(found.accepted) == 1
+
+    asyncio.run(run())
+
+
+def test_gigabyte_of_an_answer_is_not_read() -> None:
+    async def flood(request: ReceivedRequest, writer: Writer) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\n")
+        for _ in range(15_000):
+            writer.write(b"x" * ANSWER_MAX)
+            await writer.drain()
+
+    async def run() -> None:
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        async with endpoint(flood) as found, http_target() as target:
+            result = await target.deliver(delivery(found.uri()))
+            await asyncio.wait_for(found.ended.get(), 5)
+        assert result.outcome is Outcome.DELIVERED
+        assert result.answer == "x" * 1024
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000  # KiB
+
+    asyncio.run(run())
+
+
+async def _silent(request: ReceivedRequest, writer: Writer) -> None:
+    await asyncio.Event().wait()
+
+
+async def _trickling_head(request: ReceivedRequest, writer: Writer) -> None:
+    writer.write(b"HTTP/1.1 200 OK\r\n")
+    while True:
+        writer.write(b"x: y\r\n")
+        await writer.drain()
+        await asyncio.sleep(0.05)
+
+
+async def _endless_body(request: ReceivedRequest, writer: Writer) -> None:
+    writer.write(b"HTTP/1.1 503 no\r\nTransfer-Encoding: chunked\r\n\r\n")
+    while True:
+        writer.write(b"1\r\nx\r\n")
+        await writer.drain()
+        await asyncio.sleep(0.05)
+
+
+@pytest.mark.parametrize("answering", [_silent, _trickling_head])
+def test_endpoint_that_does_not_answer_in_time_is_tried_again(answering: Answering) -> None:
+    begun = time.monotonic()
+    result, found = delivered(answering, timeout=0.3)
+    assert time.monotonic() - begun < 3
+    assert result.outcome is Outcome.RETRY
+    assert result.error == f"{found.uri('')} did not answer within 0.3 s"
+
+
+def test_status_counts_when_the_rest_of_the_answer_does_not_end() -> None:
+    result, _ = delivered(_endless_body, timeout=0.3)
+    assert (result.outcome, result.status) == (Outcome.RETRY, 503)
+    assert result.answer.startswith("xx")
+
+
+def test_time_out_of_the_operator_bounds_that_of_the_subscription() -> None:
+    async def run() -> Result:
+        settings = HttpSettings(allowed_networks=LOOPBACK.allowed_networks, max_timeout=0.2)
+        async with endpoint(_silent) as found, http_target(settings) as target:
+            return await target.deliver(delivery(found.uri(), timeout=50))
+
+    assert asyncio.run(run()).error.endswith("within 0.2 s")
+
+
+@pytest.mark.parametrize(
+    ("data", "error"),
+    [
+        (b"", "closed the connection without an answer"),
+        (b"HTTP/1.1 200 OK\r\nConte", "closed the connection without an answer"),
+        (b"220 mail.example ESMTP\r\n", "did not answer as HTTP servers do"),
+        (b"\x00\xff" * 4000, "did not answer as HTTP servers do"),
+        (b"HTTP/1.1 200 OK\r\nX: " + b"y" * 100_000, "did not answer as HTTP servers do"),
+        (b"HTTP/1.1 200 OK\r\n" + b"x: y\r\n" * 100_000, "did not answer as HTTP servers do"),
+        (b"HTTP/1.1 999999 OK\r\n\r\n", "did not answer as HTTP servers do"),
+    ],
+)
+def test_answer_that_is_none_is_tried_again(data: bytes, error: str) -> None:
+    result, found = delivered(sends(data))
+    assert (result.outcome, result.status) == (Outcome.RETRY, 0)
+    assert result.error == f"{found.uri('')} {error}"
+
+
+def test_answer_that_breaks_off_counts_by_its_status() -> None:
+    result, _ = delivered(sends(b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\nabc"))
+    assert (result.outcome, result.answer) == (Outcome.DELIVERED, "abc")
+
+
+def test_closed_port_is_tried_again() -> None:
+    async def run() -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))  # nobody listens
+            uri = f"http://127.0.0.1:{probe.getsockname()[1]}"
+            async with http_target() as target:
+                result = await target.deliver(delivery(uri))
+        assert result.outcome is Outcome.RETRY
+        assert result.error == f"no connection to {uri} is possible: Connection refused"
+
+    asyncio.run(run())
+
+
+def test_target_that_is_closed_delivers_nothing() -> None:
+    target = HttpTarget(LOOPBACK)
+    result = asyncio.run(target.deliver(delivery("http://127.0.0.1:1/")))
+    assert result.outcome is Outcome.RETRY
+
+
+# -- TLS -------------------------------------------------------------------
+
+
+def _server_side(folder: Path, name: str) -> tuple[ssl.SSLContext, Path]:
+    key, own = certificate(folder, name)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(own, key)
+    return context, own
+
+
+def test_endpoint_with_a_certificate_of_the_ca_file_gets_webhooks(tmp_path: Path) -> None:
+    async def run() -> Result:
+        tls, own = _server_side(tmp_path, "endpoint")
+        settings = HttpSettings(allowed_networks=("127.0.0.0/8",), ca_file=str(own))
+        async with endpoint(answer(200), tls=tls) as found, http_target(settings) as target:
+            return await target.deliver(delivery(found.uri(scheme="https")))
+
+    assert asyncio.run(run()).outcome is Outcome.DELIVERED
+
+
+def test_certificate_that_nobody_trusts_is_named(tmp_path: Path) -> None:
+    async def run() -> None:
+        tls, _ = _server_side(tmp_path, "endpoint")
+        async with endpoint(answer(200), tls=tls) as found, http_target() as target:
+            result = await target.deliver(delivery(found.uri(scheme="https")))
+        assert result.outcome is Outcome.RETRY
+        origin = found.uri("", "https")
+        assert result.error == f"the certificate of {origin} is refused: self-signed certificate"
+        assert found.received == []
+
+    asyncio.run(run())
+
+
+def test_certificate_of_another_host_is_named(tmp_path: Path) -> None:
+    async def run() -> str:
+        tls, own = _server_side(tmp_path, "endpoint")
+        settings = HttpSettings(allowed_networks=("127.0.0.0/8",), ca_file=str(own))
+        async with (
+            endpoint(answer(200), host="127.0.0.2", tls=tls) as found,
+            http_target(settings) as target,
+        ):
+            uri = found.uri(scheme="https", host="127.0.0.2")
+            return (await target.deliver(delivery(uri))).error
+
+    assert "IP address mismatch" in asyncio.run(run())
+
+
+def test_plain_http_at_an_https_uri_is_tried_again() -> None:
+    async def run() -> Result:
+        async with endpoint(answer(200)) as found, http_target() as target:
+            return await target.deliver(delivery(found.uri(scheme="https"), timeout=0.3))
+
+    assert asyncio.run(run()).outcome is Outcome.RETRY
+
+
+def test_missing_ca_file_is_a_bad_configuration(tmp_path: Path) -> None:
+    with pytest.raises(errors.BadConfiguration, match=r"\[notification\] ca_file"):
+        asyncio.run(HttpTarget(HttpSettings(ca_file=str(tmp_path / "none"))).start())
+
+
+# -- redirects -------------------------------------------------------------
+
+
+def _redirecting(to: str, status: int = 307, times: int = 1) -> Answering:
+    left = [times]
+
+    async def answering(request: ReceivedRequest, writer: Writer) -> None:
+        left[0] -= 1
+        redirect = answer(status, f"Location: {to}\r\n", b"moved")
+        await (redirect if left[0] >= 0 else answer(200))(request, writer)
+
+    return answering
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+def test_redirected_message_is_posted_again(status: int) -> None:
+    result, found = delivered(_redirecting("/b?c", status), "/a")
+    assert result.outcome is Outcome.DELIVERED
+    first, second = found.received
+    assert second.line == "POST /b?c HTTP/1.1"
+    assert second.body == first.body
+
+
+def test_endpoint_that_redirects_to_itself_is_asked_four_times() -> None:
+    result, found = delivered(_redirecting("/", times=1000))
+    assert (result.outcome, len(found.received)) == (Outcome.RETRY, 4)
+    assert result.error == f"{found.uri('')} redirected more than 3 times"
+
+
+@pytest.mark.parametrize(
+    ("to", "error"),
+    [
+        ("ftp://127.0.0.1/", "redirected to what is neither http nor https"),
+        ("file:///etc/passwd", "redirected to what is neither http nor https"),
+        ("http://[::1", "redirected to what is no URI"),
+    ],
+)
+def test_redirect_to_something_else_than_http_is_not_followed(to: str, error: str) -> None:
+    result, found = delivered(_redirecting(to))
+    assert result.outcome is Outcome.RETRY
+    assert result.error == f"{found.uri('')} {error}"
+
+
+def test_redirect_from_https_to_http_is_not_followed(tmp_path: Path) -> None:
+    async def run() -> None:
+        tls, own = _server_side(tmp_path, "endpoint")
+        settings = HttpSettings(allowed_networks=("127.0.0.0/8",), ca_file=str(own))
+        async with (
+            endpoint(answer(200)) as plain,
+            endpoint(_redirecting(plain.uri()), tls=tls) as found,
+            http_target(settings) as target,
+        ):
+            result = await target.deliver(delivery(found.uri(scheme="https")))
+        assert result.error == f"{found.uri('', 'https')} redirected from https to http"
+        assert plain.received == []
+
+    asyncio.run(run())
+
+
+_SECRETS = {"Authorization": "Bearer t", "X-Api-Key": "k"}
+
+
+def test_headers_of_the_owner_go_to_the_same_origin() -> None:
+    _, found = delivered(_redirecting("/b"), raw={"post_headers": _SECRETS})
+    for request in found.received:
+        assert request.headers["authorization"] == "Bearer t"
+        assert request.headers["x-api-key"] == "k"
+
+
+def test_headers_of_the_owner_do_not_go_to_another_origin() -> None:
+    async def run() -> None:
+        async with (
+            endpoint(answer(200)) as other,
+            endpoint(_redirecting(other.uri())) as found,
+            http_target() as target,
+        ):
+            uri = found.uri().replace("//", "//me:password@")
+            secret = "whsec_" + "A" * 32
+            await target.deliver(
+                delivery(uri, raw={"post_headers": {"X-Api-Key": "k"}}, secrets=(secret,))
+            )
+        first, second = found.received[0].headers, other.received[0].headers
+        assert (first["authorization"], first["x-api-key"]) == ("Basic bWU6cGFzc3dvcmQ=", "k")
+        assert not {"authorization", "x-api-key"} & set(second)
+        assert second["webhook-signature"] == first["webhook-signature"]
+
+    asyncio.run(run())
+
+
+def test_error_shows_neither_password_nor_path_nor_query() -> None:
+    async def run() -> str:
+        async with endpoint(answer(500)) as found, http_target() as target:
+            uri = found.uri("/path-s3cret?token=s3cret").replace("//", "//me:s3cret@")
+            return (await target.deliver(delivery(uri))).error
+
+    assert "s3cret" not in asyncio.run(run())
+
+
+# -- what is refused -------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Host": "x"},
+        {"content-length": "1"},
+        {"Webhook-Id": "x"},
+        {"a b": "x"},
+        {"a\r\nb": "x"},
+        {"a": "x\r\nb: c"},
+        {"a": 1},
+        ["a"],
+    ],
+)
+def test_bad_headers_are_refused_at_creation_and_never_sent(headers: object) -> None:
+    options = SubscriptionOptions(raw={"post_headers": headers})
+    with pytest.raises(errors.BadRequest, match="post_headers"):
+        HttpTarget(LOOPBACK).check("http://example.com/", options)
+    result, found = delivered(answer(200), raw={"post_headers": headers})
+    assert (result.outcome, found.received) == (Outcome.REFUSED, [])
+
+
+@pytest.mark.parametrize(
+    "uri",
+    ["http:", "http:///x", "http:x", "http://h:99999/", "http://h:0/", "http://[::1", "ftp://h/"],
+)
+def test_uri_without_a_host_is_refused(uri: str) -> None:
+    with pytest.raises(errors.BadRequest, match="subscriber"):
+        HttpTarget(LOOPBACK).check(uri, SubscriptionOptions())
+
+
+@pytest.mark.parametrize(
+    "uri", ["http:", "http:///x", "http://h:99999/", "http://[::1", "ftp://h/"]
+)
+def test_uri_that_was_not_checked_is_refused_when_it_is_delivered_to(uri: str) -> None:
+    async def run() -> Result:
+        async with http_target() as target:
+            return await target.deliver(delivery(uri))
+
+    assert asyncio.run(run()).outcome is Outcome.REFUSED
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        (SubscriptionOptions(raw={"post_data": 1}), "post_data"),
+        (SubscriptionOptions(format="cloudevents-binary", batch=2), "batch"),
+    ],
+)
+def test_options_that_cannot_be_are_refused(options: SubscriptionOptions, name: str) -> None:
+    with pytest.raises(errors.BadRequest, match=name):
+        HttpTarget(LOOPBACK).check("https://example.com/", options)

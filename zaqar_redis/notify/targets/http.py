@@ -1,0 +1,265 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The target of ``http:`` and ``https:``: webhooks, by POST.
+
+Nothing that an endpoint does takes more than the time-out of the attempt and some bounded memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import logging
+import re
+import ssl
+import time
+from collections.abc import Mapping
+
+import aiohttp
+import msgspec
+from aiohttp.abc import AbstractResolver
+from yarl import URL
+
+from zaqar_redis import errors
+from zaqar_redis.notify import addresses, answers, payloads
+from zaqar_redis.notify.addresses import AddressGuard, SystemResolver
+from zaqar_redis.notify.settings import HttpSettings
+from zaqar_redis.notify.signatures import signed_headers
+from zaqar_redis.notify.target import Delivery, Outcome, Result, TargetContext
+from zaqar_redis.service.subscription_options import SubscriptionOptions
+
+LOG = logging.getLogger(__name__)
+
+_SCHEMES = ("http", "https")
+#: Bytes of an answer that are read; then the connection is closed. Webhooks' answers are short, and
+#: closing costs less than reading a long one.
+ANSWER_MAX = 64 * 1024
+#: Seconds that an idle connection is kept: less than common servers keep it (5 s), which would else
+#: close it while a request is under way.
+_KEPT = 4.0
+#: Redirects that repeat the request. RFC 9110, 15.4: after 303 the request has been received.
+_REDIRECTS = (301, 302, 307, 308)
+_HEADERS = {"User-Agent": "zaqar-redis", "Accept": "*/*", "Accept-Encoding": "identity"}
+
+#: RFC 9110, 5.6.2 and 5.5: token, and field values without control characters.
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
+_VALUE = re.compile(r"[\t\x20-\x7e\x80-\U0010ffff]*")
+#: Headers that HTTP, or this service, sets.
+_RESERVED = re.compile(
+    r"(host|content-length|transfer-encoding|connection|keep-alive|te|trailer|upgrade|expect"
+    r"|traceparent|(proxy|webhook|ce)-.*)",
+    re.IGNORECASE,
+)
+
+
+class HttpTarget:
+    #: An endpoint is outside this installation, and may be away for good.
+    internal = False
+
+    def __init__(self, settings: HttpSettings, resolver: AbstractResolver | None = None) -> None:
+        """*resolver*: of names; by default the system's.  Raises BadConfiguration."""
+        self._settings = settings
+        self._resolver = resolver
+        self._guard = AddressGuard(settings.allowed_networks)
+        self._session: aiohttp.ClientSession | None = None
+
+    def check(self, subscriber: str, options: SubscriptionOptions) -> None:
+        try:
+            url = URL(subscriber)
+            host, port = url.raw_host or "", url.explicit_port
+        except ValueError as error:
+            raise errors.BadRequest(why=f'"subscriber": {error}.') from None
+        if url.scheme not in _SCHEMES or not host or port == 0:
+            raise errors.BadRequest(
+                why='"subscriber" must be a URI like https://host/path, with a host.'
+            )
+        address = addresses.literal(host)
+        if address is not None and not self._guard.allows(address):
+            raise errors.BadRequest(
+                why=f'"subscriber": the address of {host} is not allowed, because it is not public.'
+            )
+        if address is not None and address.version == 4 and host != str(address):
+            raise errors.BadRequest(why=f'"subscriber": the address {host} is written {address}.')
+        _given_headers(options)
+        if not isinstance(options.raw.get("post_data", ""), str):
+            raise errors.BadRequest(why='"options": "post_data" must be a string.')
+        if options.format == "cloudevents-binary" and options.batch > 1:
+            raise errors.BadRequest(
+                why='"options": the "format" cloudevents-binary has one message in a request; '
+                'with a "batch" use cloudevents.'
+            )
+
+    async def start(self) -> None:
+        """Raises BadConfiguration."""
+        settings = self._settings
+        self._names = self._resolver or SystemResolver()
+        connector = aiohttp.TCPConnector(
+            resolver=self._names,
+            use_dns_cache=False,  # a connection is kept, an address is not
+            socket_factory=self._guard.open_socket,
+            ssl=_tls(settings.ca_file),
+            limit=settings.max_connections,
+            limit_per_host=settings.max_connections_per_host,
+            keepalive_timeout=_KEPT,
+        )
+        self._session = aiohttp.ClientSession(
+            connector=connector,
+            headers=_HEADERS,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            timeout=aiohttp.ClientTimeout(),  # none: that of the attempt is around it
+            auto_decompress=False,
+            trust_env=False,
+        )
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+            await self._names.close()
+            self._session = None
+
+    async def deliver(self, delivery: Delivery) -> Result:
+        return await self.send(delivery, delivery.subscription.subscriber, {})
+
+    async def send(self, delivery: Delivery, uri: str, headers: Mapping[str, str]) -> Result:
+        """Delivers to this URI, with headers that only its origin gets; raises nothing."""
+        if self._session is None:
+            return Result(Outcome.RETRY, "this process does not deliver webhooks at present")
+        try:
+            attempt = _attempt(delivery, uri, headers)
+        except errors.BadRequest as problem:
+            return Result(Outcome.REFUSED, problem.text)
+        except ValueError:
+            return Result(Outcome.REFUSED, "no request can be written for this subscriber")
+        seconds = min(delivery.options.timeout, self._settings.max_timeout)
+        result: Result | None = None
+        text = bytearray()
+        try:
+            async with (
+                asyncio.timeout(seconds),
+                await self._answer(self._session, attempt) as answer,
+            ):
+                result = answers.judged(attempt.url, answer.status, answer.headers)
+                async for data in answer.content.iter_any():
+                    text += data
+                    if len(text) >= ANSWER_MAX:
+                        break
+        except Exception as error:
+            # The status says how it went, also when the rest of an answer never comes.
+            if result is None:
+                result = answers.failure(error, attempt.url, seconds)
+                LOG.debug(
+                    "a webhook got no answer",
+                    extra={"action": "webhook", "error": result.error},
+                )
+        return msgspec.structs.replace(result, answer=answers.shown(bytes(text)))
+
+    async def _answer(
+        self, session: aiohttp.ClientSession, attempt: _Attempt
+    ) -> aiohttp.ClientResponse:
+        """Returns the last answer, of which the head was read.  Raises BadRedirect."""
+        for _ in range(self._settings.max_redirects + 1):
+            answer = await session.post(
+                attempt.url, data=attempt.body, headers=attempt.headers, allow_redirects=False
+            )
+            location = answer.headers.get("Location")
+            if answer.status not in _REDIRECTS or location is None:
+                return answer
+            answer.release()
+            attempt.redirect(location)
+        raise answers.BadRedirect(f"redirected more than {self._settings.max_redirects} times")
+
+
+def create(context: TargetContext) -> HttpTarget:
+    """The object of the entry points ``http`` and ``https``.  Raises BadConfiguration."""
+    return HttpTarget(context.http)
+
+
+class _Attempt:
+    """One request, as it is redirected."""
+
+    def __init__(self, url: URL, body: bytes, own: Mapping[str, str], given: Mapping[str, str]):
+        """*own* are the headers for every origin, *given* those for the origin of *url* only."""
+        self.url = url.with_user(None).with_fragment(None)
+        self.body = body
+        self._own = _lowered(own)
+        self._given = _credentials(url) | _lowered(given)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return self._own | self._given
+
+    def redirect(self, location: str) -> None:
+        """Raises BadRedirect."""
+        old = self.url
+        try:
+            new = old.join(URL(location))
+            if new.scheme not in _SCHEMES:
+                raise answers.BadRedirect("redirected to what is neither http nor https")
+            new = new.with_user(None).with_fragment(None)
+        except ValueError:
+            raise answers.BadRedirect("redirected to what is no URI") from None
+        if old.scheme == "https" and new.scheme == "http":
+            raise answers.BadRedirect("redirected from https to http")
+        is_upgrade = (
+            old.raw_host == new.raw_host
+            and (old.scheme, new.scheme) == ("http", "https")
+            and old.is_default_port()
+            and new.is_default_port()
+        )
+        if not (new.origin() == old.origin() or is_upgrade):
+            self._given = {}
+        self.url = new
+
+
+def _attempt(delivery: Delivery, uri: str, headers: Mapping[str, str]) -> _Attempt:
+    """Raises BadRequest, ValueError."""
+    url = URL(uri)
+    if url.scheme not in _SCHEMES:
+        raise ValueError(url.scheme)
+    payload = payloads.written(delivery)
+    options = delivery.options
+    signed = signed_headers(options.secrets, delivery.id, int(time.time()), payload.body)
+    given = {**_given_headers(options), **headers}
+    return _Attempt(url, payload.body, payload.headers | signed, given)
+
+
+def _given_headers(options: SubscriptionOptions) -> Mapping[str, str]:
+    """Returns the option ``post_headers``.  Raises BadRequest."""
+    given = options.raw.get("post_headers") or {}
+    if not isinstance(given, Mapping):
+        raise errors.BadRequest(why='"options": "post_headers" must be an object.')
+    for name, value in given.items():
+        if not _TOKEN.fullmatch(name) or _RESERVED.fullmatch(name):
+            raise errors.BadRequest(
+                why=f'"options": "post_headers" may not have the header {name[:64]!r}.'
+            )
+        if not isinstance(value, str) or not _VALUE.fullmatch(value):
+            raise errors.BadRequest(
+                why=f'"options": in "post_headers" the value of {name[:64]} must be a string '
+                "without control characters."
+            )
+    return given
+
+
+def _credentials(url: URL) -> dict[str, str]:
+    """Returns the header for what a URI has before its host: RFC 7617."""
+    if url.user is None and url.password is None:
+        return {}
+    pair = f"{url.user or ''}:{url.password or ''}".encode()
+    return {"authorization": f"Basic {base64.b64encode(pair).decode()}"}
+
+
+def _lowered(headers: Mapping[str, str]) -> dict[str, str]:
+    return {name.lower(): value for name, value in headers.items()}
+
+
+def _tls(ca_file: str | None) -> ssl.SSLContext:
+    """Raises BadConfiguration."""
+    context = ssl.create_default_context()
+    if ca_file is not None:
+        try:
+            context.load_verify_locations(ca_file)
+        except (OSError, ssl.SSLError) as error:
+            raise errors.BadConfiguration(
+                f"[notification] ca_file: {ca_file} cannot be read: {errors.reason(error)}"
+            ) from error
+    return context
