@@ -12,9 +12,11 @@ from threading import Thread
 from typing import Any, cast
 
 import httpx
+import msgspec
 import pytest
 
 from tests.support.keystone import RunningKeystone
+from tests.support.targets import target_context
 from zaqar_redis import conf, errors
 from zaqar_redis.auth import keystone as keystone_strategy
 from zaqar_redis.auth.keystone_trusts import KeystoneTrusts
@@ -277,7 +279,11 @@ def _delivery(uri: str, raw: dict[str, Any]) -> Delivery:
 
 @contextlib.asynccontextmanager
 async def _target(service: TrustService) -> AsyncIterator[TrustTarget]:
-    target = create(TargetContext(http=HttpSettings(("127.0.0.0/8",)), trusts=service))
+    target = create(
+        msgspec.structs.replace(
+            target_context(), http=HttpSettings(("127.0.0.0/8",)), trusts=service
+        )
+    )
     await target.start()
     try:
         yield target
