@@ -285,11 +285,6 @@ class Subscription(Record, frozen=True):
     confirmed: bool = False
 
 
-class Topic(Record, frozen=True):
-    name: str
-    metadata: dict[str, Any]
-
-
 class IdempotencyKey(Record, frozen=True):
     """Identifies a post, so that a retry of it is recognised."""
 

@@ -64,7 +64,6 @@ class PooledDriver:
         self.claims = RoutedClaims(self.router)
         self.administration = RoutedAdministration(self.router)
         self.subscriptions = RoutedSubscriptions(self.router)
-        self.topics = default.topics
         self.feed = RoutedFeed(self.router)
         self.live = RoutedLive(self.router)
         self.sweeper = self

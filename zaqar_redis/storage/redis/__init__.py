@@ -20,7 +20,6 @@ from zaqar_redis.storage.redis.ownership import RedisOwnership
 from zaqar_redis.storage.redis.queues import RedisQueues
 from zaqar_redis.storage.redis.subscriptions import RedisSubscriptions
 from zaqar_redis.storage.redis.sweeper import RedisSweeper
-from zaqar_redis.storage.redis.topics import RedisTopics
 from zaqar_redis.storage.redis.transfer import RedisTransfer
 
 
@@ -34,7 +33,6 @@ class RedisDriver:
         self.claims = RedisClaims(client, now, self.messages.dead_letter)
         self.administration = RedisAdministration(client, now, self.messages.dead_letter)
         self.subscriptions = RedisSubscriptions(client, now)
-        self.topics = RedisTopics(client)
         self.feed = RedisFeed(client)
         self.live = RedisLive(client, now)
         self.sweeper = RedisSweeper(client, self.queues, now)
