@@ -34,7 +34,7 @@ INNER = {
         ("jobs",),
     ),
     "storage": (
-        ("administration", "contract", "control", "figures", "transfer", "load"),
+        ("administration", "contract", "control", "deliveries", "figures", "transfer", "load"),
         ("redis",),
         ("move", "pools"),
     ),

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from zaqar_redis.records import Record
+from zaqar_redis.service.subscription_filters import SubscriptionFilter
 
 
 class DeliveryRetryPolicy(Record, frozen=True):
@@ -45,3 +46,21 @@ class SubscriptionOptions(Record, frozen=True):
     dead_letter_queue: str = ""
     #: keys that sign webhooks, ``whsec_`` and base64; the first is the newest
     secrets: tuple[str, ...] = ()
+    filter: SubscriptionFilter | None = None
+
+
+def parse(raw: Mapping[str, Any]) -> SubscriptionOptions:
+    return SubscriptionOptions(
+        raw=raw,
+        **{key: raw[key] for key in SubscriptionOptions.__struct_fields__ if key in raw},
+    )
+
+
+def retry_policy(raw: Mapping[str, Any]) -> DeliveryRetryPolicy:
+    return DeliveryRetryPolicy(**raw)
+
+
+def effective(
+    own: DeliveryRetryPolicy | None, queue: DeliveryRetryPolicy | None
+) -> DeliveryRetryPolicy:
+    return own or queue or DeliveryRetryPolicy()

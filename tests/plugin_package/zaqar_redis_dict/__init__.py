@@ -254,6 +254,8 @@ class DictDriver:
     live = None
     administration = None
     subscriptions = None
+    deliveries = None
+    subscription_deliveries = None
     sweeper = None
     transfer = None
     checker = None

@@ -1,8 +1,8 @@
 -- Remove the oldest messages of a topic that exceed the size of its history: as many as were
 -- appended, and some more, so that a lowered size takes effect soon. Topics have no claims.
-if known[7] then
+if known[8] then
     local MORE = 1000  -- a millisecond
-    local excess = redis.call('ZCARD', messages) - known[7]
+    local excess = redis.call('ZCARD', messages) - known[8]
     local removed, left = 0, math.min(excess, count + MORE)
     while left > 0 do
         local ranks = redis.call('ZRANGE', messages, 0, math.min(left, MORE) - 1)
