@@ -24,7 +24,8 @@ from zaqar_redis.notify import schedule
 from zaqar_redis.notify.circuit import Circuit
 from zaqar_redis.notify.target import Delivery, Outcome, Result, Target
 from zaqar_redis.records import Message, Subscription
-from zaqar_redis.service.subscription_options import DeliveryRetryPolicy, SubscriptionOptions
+from zaqar_redis.retry_policies import DeliveryRetryPolicy
+from zaqar_redis.service.subscription_options import SubscriptionOptions
 from zaqar_redis.storage.deliveries import DeliveryCount, EnteredMessage, PendingDelivery
 
 LOG = logging.getLogger(__name__)

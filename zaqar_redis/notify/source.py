@@ -19,14 +19,13 @@ from zaqar_redis import errors
 from zaqar_redis.notify.lane import EntryWork, Item, Lane, LaneState
 from zaqar_redis.notify.target import Result, Target
 from zaqar_redis.records import IdempotencyKey, Message, NewMessage, Subscription
+from zaqar_redis.retry_policies import DeliveryRetryPolicy, retry_policy
 from zaqar_redis.service.messages import MessageService
 from zaqar_redis.service.subscription_filters import LazyBody
 from zaqar_redis.service.subscription_options import (
-    DeliveryRetryPolicy,
     SubscriptionOptions,
     effective,
     parse,
-    retry_policy,
 )
 from zaqar_redis.storage.contract import Driver, Subscriptions
 from zaqar_redis.storage.deliveries import (
@@ -434,8 +433,10 @@ class Source:
 
     async def _queue_policy(self) -> DeliveryRetryPolicy | None:
         queue = await self._store.queues.get(self.project, self.queue)
-        stored = queue.metadata.get("_retry_policy") if queue is not None else None
-        return retry_policy(stored) if isinstance(stored, dict) else None
+        if queue is not None:
+            with contextlib.suppress(errors.BadRequest):  # of a service that knew fewer rules
+                return retry_policy(queue.metadata.get("_retry_policy"))
+        return None
 
 
 class _Settling:
