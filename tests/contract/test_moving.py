@@ -24,10 +24,11 @@ from tests.support.stores import (
     PooledContractStore,
     ProcessDied,
     WrappedClient,
+    names,
     new_messages,
     opened,
 )
-from zaqar_redis import errors
+from zaqar_redis import errors, rules
 from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.batch import BatchSettings
 from zaqar_redis.keyspace.client import AsyncClient, BlockingClient
@@ -198,6 +199,22 @@ def test_queue_moves_between_pools_and_back_to_default_pool(pools: PooledContrac
             move_queue(pools, target)
         assert pool_of(pools) == target
         assert everything(pools) == before
+
+
+def test_topic_moves_with_its_history_and_its_size(pools: PooledContractStore) -> None:
+    topic = rules.topic("t")
+    pools.run(pools.driver.queues.create(pools.project, topic, {"_history_size": 3}))
+    pools.post(*"abcd", queue=topic)
+    before = everything(pools, topic)
+    target = other(pools, topic)
+    move_queue(pools, target, topic)
+    assert pool_of(pools, topic) == target
+    assert everything(pools, topic) == before
+    pools.post("e", queue=topic)
+    assert names(pools.page(queue=topic).items) == ["c", "d", "e"]
+    listing = pools.driver.queues.list(pools.project, "", 10, None, topics=True)
+    assert [each.name for each in pools.run(listing).items] == [topic]
+    assert pools.queues().items == []
 
 
 def test_moved_queue_is_swept_in_its_new_pool(pools: PooledContractStore) -> None:

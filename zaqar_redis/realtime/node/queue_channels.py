@@ -17,20 +17,21 @@ from zaqar_redis.realtime.engine import Dedup, HistoryFilter, Position, Publishe
 from zaqar_redis.realtime.protocol import wire
 from zaqar_redis.realtime.session.namespaces import ChannelOptions, PublicationFormat
 from zaqar_redis.records import Message, PostedBatch
+from zaqar_redis.rules import TOPIC_PREFIX
 
 if TYPE_CHECKING:
     from zaqar_redis.realtime.node.node import Node
 
 LOG = logging.getLogger(__name__)
 
-#: The namespace of channels that are queues.
-NAMESPACE = "queue"
+#: The namespaces of channels that are queues, and topics.
+NAMESPACE, TOPICS = "queue", TOPIC_PREFIX.removesuffix(":")
 
 QueueWatcher = Callable[[PostedBatch | None], None]
 
 
 class QueueChannelOptions(ChannelOptions, frozen=True):
-    """Options of channels that are queues; the queue itself determines the history."""
+    """Options of channels that are queues or topics; the queue itself determines the history."""
 
     force_recovery: bool = True
     #: of a queue's name, see `rules`
@@ -69,8 +70,8 @@ class QueueChannels(Protocol):
 
 
 def queue_of_channel(channel: str) -> str:
-    """Returns the name of the queue that a channel is."""
-    return channel.removeprefix("$").partition(":")[2]
+    """Returns the name of the queue, or topic, that a channel is."""
+    return channel.removeprefix("$").removeprefix(f"{NAMESPACE}:")
 
 
 class QueueWatches:
