@@ -108,11 +108,11 @@ def _scalar_test(values: list[Any], tests: list[Test]) -> Test:
 def _with_arrays(scalar: Test, existence: frozenset[bool]) -> Test:
     def test(value: Any) -> bool:
         if type(value) is not list:
-            if scalar(value):
-                return True
-        elif any(map(scalar, elements(value))):
-            return True
-        return bool(existence) and any(map(_exists, elements(value))) in existence
+            return scalar(value) or (bool(existence) and _exists(value) in existence)
+        found = list(elements(value))
+        return any(map(scalar, found)) or (
+            bool(existence) and any(map(_exists, found)) in existence
+        )
 
     return test
 
