@@ -227,5 +227,5 @@ _OPERATORS: dict[str, _MakeTest] = {
     "numeric": _numeric,
     "cidr": _cidr,
 }
-#: Names that are no names of values.
+#: Operators, which no `$or` may have for names.
 KEYWORDS = frozenset(_OPERATORS) | {"exists"}
