@@ -37,7 +37,7 @@ INNER = {
         ("jobs",),
     ),
     "storage": (
-        ("administration", "contract", "control", "figures", "transfer", "load"),
+        ("administration", "contract", "control", "deliveries", "figures", "transfer", "load"),
         ("redis",),
         ("move", "pools"),
     ),
