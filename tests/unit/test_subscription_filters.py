@@ -243,7 +243,7 @@ REFUSED: list[tuple[Any, str]] = [
     ({"body": {"a": [{"cidr": 1}]}}, '"filter.body.a.cidr" must be a text'),
     ({"attributes": {f"a{n}": [1] for n in range(11)}}, "at most 10 names with 150 values"),
     ({"attributes": {"a": list(range(151))}}, "at most 10 names with 150 values"),
-    ({"attributes": {"a": [{"prefix": "b"}] * 21}}, '"filter.attributes.a" may have at most 20'),
+    ({"attributes": {"a": [{"prefix": "b"}] * 31}}, "150 values together, 30 of them operators"),
     ({"body": _nested(11)}, '"filter.body" may be nested at most 10 deep'),
 ]
 
@@ -260,7 +260,7 @@ def test_bad_filter_is_refused_with_its_place(value: object, text: str) -> None:
     [
         {"attributes": {f"a{n}": list(range(15)) for n in range(10)}},
         {"attributes": {"a": [2**64 - 1, -(2**63), 1e300]}},
-        {"attributes": {"a": [{"prefix": "b"}] * 20}},
+        {"attributes": {"a": [{"prefix": "b"}] * 30}},
         {"body": _nested(10)},
     ],
 )
