@@ -17,8 +17,8 @@ import pytest
 from tests.notify.endpoints import (
     LOOPBACK,
     Answering,
-    WebhookEndpoint,
     ReceivedRequest,
+    WebhookEndpoint,
     Writer,
     answer,
     delivery,
