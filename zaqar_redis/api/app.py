@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import falcon.asgi
 import msgspec
-from msgspec import Meta
+from msgspec import Meta, Raw
 
 from zaqar_redis import errors, rules
 from zaqar_redis.api import openapi, resources, routes
@@ -40,6 +40,13 @@ from zaqar_redis.auth.policy import RELOAD_INTERVAL
 from zaqar_redis.auth.signed_urls import UrlSigner
 from zaqar_redis.metrics import definitions as metrics
 from zaqar_redis.metrics import sampling
+from zaqar_redis.notify.notifier import Notifier, NotifierSettings
+from zaqar_redis.notify.settings import HttpSettings
+from zaqar_redis.notify.target import TargetContext
+from zaqar_redis.notify.targets import load_targets
+from zaqar_redis.realtime.engine import Dedup
+from zaqar_redis.realtime.node.project_context import ProjectContext
+from zaqar_redis.realtime.protocol.codes import CommandRejected
 from zaqar_redis.service.administration import AdministrationService
 from zaqar_redis.service.claims import ClaimService
 from zaqar_redis.service.encryption import BodyCipher
@@ -75,6 +82,8 @@ class ApiSettings(msgspec.Struct, frozen=True):
     #: None: nobody wants metrics
     metrics: QueueMetricsSettings | None = None
     history: HistorySettings = HistorySettings()
+    notifier: NotifierSettings = NotifierSettings()
+    webhooks: HttpSettings = HttpSettings()
     admin_mode: Annotated[
         bool,
         "Serve /v2/health, /v2/pools and /v2/flavors, to everybody who can reach this service.",
@@ -169,6 +178,17 @@ class App:
         administration = AdministrationService(driver, limits, message_service, self._quotas)
         subscriptions = SubscriptionService(driver, limits)
         queue_channels = QueueChannelService(driver, message_service, limits)
+        self._targets = load_targets(
+            TargetContext(
+                message_service,
+                driver.messages.dead_letter,
+                self._publish if channels is not None else None,
+                settings.webhooks,
+            )
+        )
+        self._notifier: Notifier | None = None
+        if settings.notifier.in_service and not for_command:
+            self._notifier = Notifier(driver, message_service, self._targets, settings.notifier)
         self._access = access or open_access(is_admin=settings.admin_mode)
         self._operators: OperatorServices | None = None
         self._channels = channels(self._access, queue_channels) if channels is not None else None
@@ -291,6 +311,9 @@ class App:
         ]
         if self._operators is not None:
             self._operators.start()
+        if self._notifier is not None:
+            await asyncio.gather(*(target.start() for target in self._targets.values()))
+            await self._notifier.start()
         if isinstance(self._driver, PooledDriver):
             jobs = self._driver.jobs
             self._tasks.append(asyncio.create_task(self._move(jobs), name="mover"))
@@ -314,6 +337,9 @@ class App:
         for end in self._measuring_ends:
             end()
         try:
+            if self._notifier is not None:
+                await self._notifier.close()
+                await asyncio.gather(*(target.close() for target in self._targets.values()))
             if self._channels is not None:
                 await self._channels.node.close()
             for task in self._tasks:
@@ -330,6 +356,18 @@ class App:
                 self._audit_log.close()
             if self._tracing is not None:
                 await self._tracing.close()
+
+    async def _publish(
+        self, project: str, channel: str, data: bytes, tags: Mapping[str, str], key: str
+    ) -> None:
+        """Publishes to a channel: a `PublishToChannel`."""
+        if self._channels is None:
+            raise errors.BadRequest(why="This service has no channels.")
+        context = ProjectContext(self._channels.node, project)
+        try:
+            await context.publish(channel, Raw(data), tags=dict(tags), dedup=Dedup(key))
+        except CommandRejected as rejected:
+            raise errors.BadRequest(why=str(rejected)) from None
 
     async def _forget_admitted(self) -> None:
         while True:

@@ -45,6 +45,8 @@ from zaqar_redis.keyspace import client as keyspace
 from zaqar_redis.keyspace import embedded
 from zaqar_redis.keyspace.batch import BatchSettings
 from zaqar_redis.metrics import telemetry
+from zaqar_redis.notify.notifier import NotifierSettings
+from zaqar_redis.notify.settings import HttpSettings
 from zaqar_redis.realtime.engine import Engine
 from zaqar_redis.realtime.engines.memory import MemoryEngine
 from zaqar_redis.realtime.engines.redis import RedisEngine
@@ -271,4 +273,6 @@ def settings(conf: cfg.ConfigOpts) -> ApiSettings:
         websocket=websocket,
         metrics=metrics,
         history=configuration.settings(conf, HistorySettings),
+        notifier=configuration.settings(conf, NotifierSettings),
+        webhooks=configuration.settings(conf, HttpSettings),
     )
