@@ -45,6 +45,7 @@ INNER = {
 
 #: Library -> packages that may import it; a name that ends with a dot includes its modules.
 ALLOWED = {
+    "aiosmtplib": ("notify.mail.smtp.",),
     "aiohttp": ("notify.",),
     "yarl": ("notify.",),
     "redis": ("keyspace.", "storage.redis."),
@@ -52,9 +53,12 @@ ALLOWED = {
     "fakeredis": ("keyspace.",),
     "falcon": ("api.", "benchmarks."),
     "http_message_signatures": ("auth.",),
-    "keystoneauth1": ("auth.keystone_tokens.",),
+    "keystoneauth1": ("auth.keystone_tokens.", "auth.keystone_trusts."),
     "keystonemiddleware": ("auth.keystone_tokens.",),
-    "oslo_config": ("auth.keystone_tokens.", "auth.policy.", "conf.", "cli.", "zaqar_plugin."),
+    "oslo_config": (
+        *("auth.keystone_tokens.", "auth.keystone_trusts.", "auth.policy."),
+        *("conf.", "cli.", "zaqar_plugin."),
+    ),
     "oslo_context": ("api.problems.",),
     "oslo_log": ("conf.logs.", "cli.service_log."),
     "oslo_policy": ("auth.policy.", "conf."),

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, field
@@ -18,6 +19,7 @@ class _ExampleSettings(Struct, frozen=True):
     level: Annotated[Literal["low", "high"], "Level."] = "low"
     names: Annotated[tuple[Literal["a", "b"], ...], "Names."] = ()
     key: Annotated[str | None, rules.SECRET, "Key."] = field(default=None, name="secret_key")
+    texts: Annotated[Mapping[str, str], "Texts."] = field(default_factory=dict)
     internal: int = 7
 
 
@@ -31,12 +33,13 @@ def _derived(kind: type[Struct]) -> dict[str, Any]:
 
 def test_field_with_a_text_becomes_an_option_of_its_type() -> None:
     derived = _derived(_ExampleSettings)
-    assert list(derived) == ["size", "level", "names", "secret_key"]
+    assert list(derived) == ["size", "level", "names", "secret_key", "texts"]
     size = derived["size"]
     assert (size.default, size.help, size.type.min, size.type.max) == (5, "Size.", 1, 9)
     assert list(derived["level"].type.choices) == ["low", "high"]
     assert list(derived["names"].type.item_type.choices) == ["a", "b"]
-    assert [option.secret for option in derived.values()] == [False, False, False, True]
+    assert derived["texts"].type('a:1,b:"2, 3: 4"') == {"a": "1", "b": "2, 3: 4"}
+    assert [option.secret for option in derived.values()] == [False, False, False, True, False]
 
 
 def test_subclass_with_another_default_keeps_bounds_and_help() -> None:
@@ -45,7 +48,7 @@ def test_subclass_with_another_default_keeps_bounds_and_help() -> None:
 
 
 def test_settings_are_filled_with_the_values_of_their_options() -> None:
-    given = {"size": 3, "level": "high", "names": ["a"], "secret_key": "x"}
+    given = {"size": 3, "level": "high", "names": ["a"], "secret_key": "x", "texts": {}}
     filled = options.fill(_ExampleSettings, given)
     assert filled == _ExampleSettings(3, "high", ("a",), "x")
 

@@ -40,10 +40,12 @@ from zaqar_redis.auth.policy import RELOAD_INTERVAL
 from zaqar_redis.auth.signed_urls import UrlSigner
 from zaqar_redis.metrics import definitions as metrics
 from zaqar_redis.metrics import sampling
+from zaqar_redis.notify.mail.settings import MailSettings
 from zaqar_redis.notify.notifier import Notifier, NotifierSettings
 from zaqar_redis.notify.settings import HttpSettings
 from zaqar_redis.notify.target import TargetContext
 from zaqar_redis.notify.targets import load_targets
+from zaqar_redis.notify.trusts import TrustClient, TrustService
 from zaqar_redis.realtime.engine import Dedup
 from zaqar_redis.realtime.node.project_context import ProjectContext
 from zaqar_redis.realtime.protocol.codes import CommandRejected
@@ -84,6 +86,7 @@ class ApiSettings(msgspec.Struct, frozen=True):
     history: HistorySettings = HistorySettings()
     notifier: NotifierSettings = NotifierSettings()
     webhooks: HttpSettings = HttpSettings()
+    mail: MailSettings = MailSettings()
     admin_mode: Annotated[
         bool,
         "Serve /v2/health, /v2/pools and /v2/flavors, to everybody who can reach this service.",
@@ -140,6 +143,7 @@ class App:
         audit: AuditLog | None = None,
         tracing: RequestTracing | None = None,
         *,
+        trusts: TrustClient | None = None,
         for_command: bool = False,
         is_stopping: Callable[[], bool] = lambda: False,
         reads_queue_metrics: Callable[[], bool] = lambda: True,
@@ -147,7 +151,8 @@ class App:
         """*channels*: creates the front end of channels.
 
         *access*: None: that of everybody.  *audit*: None: there is no audit log; else it is closed
-        with the application.  *tracing*: None: requests are no spans.  *for_command*: it serves one
+        with the application.  *tracing*: None: requests are no spans.  *trusts*: of Keystone; None:
+        there are none.  *for_command*: it serves one
         command of an operator, whom no quota limits.  *is_stopping*: whether the service was asked
         to stop, and goes on for a while.  *reads_queue_metrics*: returns whether it is this process
         that reads them.
@@ -178,12 +183,15 @@ class App:
         administration = AdministrationService(driver, limits, message_service, self._quotas)
         subscriptions = SubscriptionService(driver, limits)
         queue_channels = QueueChannelService(driver, message_service, limits)
+        self._trusts = TrustService(trusts)
         self._targets = load_targets(
             TargetContext(
                 message_service,
                 driver.messages.dead_letter,
                 self._publish if channels is not None else None,
                 settings.webhooks,
+                settings.mail,
+                self._trusts,
             )
         )
         self._notifier: Notifier | None = None
@@ -340,6 +348,7 @@ class App:
             if self._notifier is not None:
                 await self._notifier.close()
                 await asyncio.gather(*(target.close() for target in self._targets.values()))
+            await self._trusts.close()
             if self._channels is not None:
                 await self._channels.node.close()
             for task in self._tasks:

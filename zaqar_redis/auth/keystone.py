@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import logging
 import re
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +17,7 @@ from zaqar_redis.auth.strategy import CachingStrategy, Headers, StrategyContext
 
 if TYPE_CHECKING:
     from zaqar_redis.auth.keystone_tokens import TokenValidator
+    from zaqar_redis.auth.keystone_trusts import KeystoneTrusts
 
 _Credential = tuple[bytes, bytes | None]
 
@@ -85,8 +87,11 @@ class KeystoneStrategy(CachingStrategy):
 
 
 def options(conf: Any) -> dict[str, list[Any]]:
-    """Returns the options of keystonemiddleware.  Raises BadConfiguration."""
-    found: dict[str, list[Any]] = _tokens().options(conf)
+    """Returns the options of keystonemiddleware, and those of the user that can be trusted.
+
+    Raises BadConfiguration.
+    """
+    found: dict[str, list[Any]] = _tokens().options(conf) | _trusts().options(conf)
     return found
 
 
@@ -95,11 +100,27 @@ def create(context: StrategyContext) -> KeystoneStrategy:
     return KeystoneStrategy(_tokens().TokenValidator(context.conf))
 
 
+def trusts(conf: Any) -> KeystoneTrusts | None:
+    """Returns what asks Keystone for trusts; None: the group ``trustee`` names no user.
+
+    *conf*: with the `options`.  Raises BadConfiguration.
+    """
+    found: KeystoneTrusts | None = _trusts().create(conf)
+    return found
+
+
 def _tokens() -> Any:
+    return _imported("keystone_tokens")
+
+
+def _trusts() -> Any:
+    return _imported("keystone_trusts")
+
+
+def _imported(module: str) -> Any:
     try:
-        from zaqar_redis.auth import keystone_tokens
+        return importlib.import_module(f"zaqar_redis.auth.{module}")
     except ImportError as error:
         raise errors.BadConfiguration(
             f'[auth] strategy: keystone needs the extra "keystone" of this package ({error})'
         ) from error
-    return keystone_tokens

@@ -184,6 +184,7 @@ class ServicePlanner:
                 access,
                 AuditLog(audit),
                 create_tracing() if create_tracing is not None else None,
+                trusts=service_factory.trusts(conf),
                 is_stopping=is_stopping,
                 reads_queue_metrics=metrics.lock.acquire if metrics else lambda: True,
             )

@@ -22,7 +22,7 @@ from zaqar_redis.api.tracing import RequestTracing, TracingSettings
 from zaqar_redis.api.tracing import load as load_tracing
 from zaqar_redis.api.websocket.front_end import WebSocketSettings
 from zaqar_redis.auth import access as auth
-from zaqar_redis.auth import key_checks, tickets
+from zaqar_redis.auth import key_checks, keystone, tickets
 from zaqar_redis.auth.access import Access
 from zaqar_redis.auth.access_keys import AccessKeySettings, SecretSeal
 from zaqar_redis.auth.audit import AuditLog, AuditSettings, check_file
@@ -45,8 +45,10 @@ from zaqar_redis.keyspace import client as keyspace
 from zaqar_redis.keyspace import embedded
 from zaqar_redis.keyspace.batch import BatchSettings
 from zaqar_redis.metrics import telemetry
+from zaqar_redis.notify.mail.settings import MailSettings
 from zaqar_redis.notify.notifier import NotifierSettings
 from zaqar_redis.notify.settings import HttpSettings
+from zaqar_redis.notify.trusts import TrustClient
 from zaqar_redis.realtime.engine import Engine
 from zaqar_redis.realtime.engines.memory import MemoryEngine
 from zaqar_redis.realtime.engines.redis import RedisEngine
@@ -181,6 +183,13 @@ def access(conf: cfg.ConfigOpts, uri: str) -> Access:
     return auth.load(configuration.settings(conf, AuthSettings).strategy, context)
 
 
+def trusts(conf: cfg.ConfigOpts) -> TrustClient | None:
+    """Returns what asks Keystone for trusts; None: there are none.  Raises BadConfiguration."""
+    if "keystone" not in configuration.settings(conf, AuthSettings).strategy:
+        return None
+    return keystone.trusts(conf)
+
+
 def access_key_store(conf: cfg.ConfigOpts, uri: str) -> Control:
     """Returns the store of the access keys: the control store.  Raises BadConfiguration."""
     options = msgspec.structs.asdict(configuration.settings(conf, BatchSettings))
@@ -275,4 +284,5 @@ def settings(conf: cfg.ConfigOpts) -> ApiSettings:
         history=configuration.settings(conf, HistorySettings),
         notifier=configuration.settings(conf, NotifierSettings),
         webhooks=configuration.settings(conf, HttpSettings),
+        mail=configuration.settings(conf, MailSettings),
     )

@@ -19,6 +19,7 @@ from zaqar_redis.auth.access_keys import AccessKeySettings
 from zaqar_redis.auth.audit import AuditSettings
 from zaqar_redis.auth.tokens import TokenSettings
 from zaqar_redis.keyspace.batch import BatchSettings
+from zaqar_redis.notify.mail.settings import MailSettings
 from zaqar_redis.notify.notifier import NotifierSettings
 from zaqar_redis.notify.settings import HttpSettings
 from zaqar_redis.realtime.session.context import SessionSettings
@@ -202,7 +203,7 @@ GROUPS: Mapping[str | None, Sequence[tuple[type[Struct], tuple[str, ...]]]] = {
         (ApiSettings, ("message_encryption_key", "max_waiting")),
     ),
     "quota": ((QuotaSettings, ()),),
-    "notification": ((NotifierSettings, ()), (HttpSettings, ())),
+    "notification": ((NotifierSettings, ()), (HttpSettings, ()), (MailSettings, ())),
     "tracing": ((TracingSettings, ()),),
     "metrics": ((MetricsSettings, ()), (QueueMetricsSettings, ())),
     "signed_url": ((ApiSettings, ("secret_key",)),),

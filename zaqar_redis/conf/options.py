@@ -73,6 +73,8 @@ def _type(of: Any, meta: Meta) -> types.ConfigType:
         return types.Integer(**bounds)
     if of is float:
         return types.Float(**bounds)
+    if get_origin(of) is Mapping:
+        return types.Dict(types.String(quotes=True))
     if get_origin(of) is tuple:
         return types.List(item_type=_type(get_args(of)[0], meta))
     return types.String(choices=list(get_args(of)) if get_origin(of) is Literal else None)

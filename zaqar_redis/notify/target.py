@@ -7,7 +7,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import Enum
 from typing import Protocol
 
+from zaqar_redis.notify.mail.settings import MailSettings
 from zaqar_redis.notify.settings import HttpSettings
+from zaqar_redis.notify.trusts import TrustService
 from zaqar_redis.records import Message, Record, Subscription
 from zaqar_redis.service.messages import MessageService
 from zaqar_redis.service.subscription_options import SubscriptionOptions
@@ -76,6 +78,9 @@ class TargetContext(Record, frozen=True):
     #: None: this service has no channels
     publish: PublishToChannel | None = None
     http: HttpSettings = HttpSettings()
+    mail: MailSettings = MailSettings()
+    #: its owner closes it; None: there are no trusts
+    trusts: TrustService | None = None
 
 
 class Target(Protocol):

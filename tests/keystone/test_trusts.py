@@ -1,0 +1,362 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Webhooks with a token of the user who has subscribed, by trusts of a real Keystone."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any, cast
+
+import httpx
+import pytest
+
+from tests.support.keystone import RunningKeystone
+from zaqar_redis import conf, errors
+from zaqar_redis.auth import keystone as keystone_strategy
+from zaqar_redis.auth.keystone_trusts import KeystoneTrusts
+from zaqar_redis.notify.settings import HttpSettings
+from zaqar_redis.notify.target import Delivery, Outcome
+from zaqar_redis.notify.targets.trust import TrustTarget, create
+from zaqar_redis.notify.trusts import TrustService
+from zaqar_redis.records import Subscription
+from zaqar_redis.service.subscription_options import SubscriptionOptions
+
+TTL = 3600
+
+
+def _service_user(keystone: RunningKeystone) -> dict[str, object]:
+    options = keystone.service_options()
+    del options["www_authenticate_uri"]
+    return options
+
+
+def _client(folder: Path, keystone: RunningKeystone, **options: object) -> KeystoneTrusts | None:
+    """*options*: of the user that is trusted, instead of the usual ones; None leaves one out."""
+    usual = _service_user(keystone)
+    groups: dict[str, dict[str, object]] = {
+        "auth": {"strategy": "keystone"},
+        "keystone_authtoken": keystone.service_options(),
+        "trustee": usual | options,
+    }
+    lines = [
+        line
+        for group, options in groups.items()
+        for line in (f"[{group}]", *(f"{n} = {v}" for n, v in options.items() if v is not None))
+    ]
+    path = folder / "zaqar_redis.conf"
+    path.write_text("\n".join(lines))
+    return keystone_strategy.trusts(conf.load([], [str(path)]))
+
+
+@pytest.fixture(scope="module")
+def client(keystone: RunningKeystone, tmp_path_factory: pytest.TempPathFactory) -> KeystoneTrusts:
+    found = _client(tmp_path_factory.mktemp("trusts"), keystone)
+    assert found is not None
+    return found
+
+
+@contextlib.asynccontextmanager
+async def _service(client: KeystoneTrusts | None) -> AsyncIterator[TrustService]:
+    service = TrustService(client)
+    try:
+        yield service
+    finally:
+        await service.close()
+
+
+def _run(
+    client: KeystoneTrusts | None, check: Callable[[TrustService], Coroutine[Any, Any, None]]
+) -> None:
+    async def run() -> None:
+        async with _service(client) as service:
+            await check(service)
+
+    asyncio.run(asyncio.wait_for(run(), 60))
+
+
+def _known(keystone: RunningKeystone, token: str) -> dict[str, Any]:
+    """Returns what Keystone knows of a token."""
+    admin = keystone.token("admin", "admin")
+    headers = {"X-Auth-Token": admin, "X-Subject-Token": token}
+    response = httpx.get(f"{keystone.url}/auth/tokens", headers=headers, timeout=30)
+    response.raise_for_status()
+    found: dict[str, Any] = response.json()["token"]
+    return found
+
+
+def _trusts(keystone: RunningKeystone, user: str) -> list[dict[str, Any]]:
+    path = f"/OS-TRUST/trusts?trustor_user_id={keystone.users[user]}"
+    found: list[dict[str, Any]] = keystone.request("GET", path).json()["trusts"]
+    return found
+
+
+def test_trust_gives_a_token_of_its_user_until_it_is_deleted(
+    client: KeystoneTrusts, keystone: RunningKeystone
+) -> None:
+    async def check(service: TrustService) -> None:
+        blue = keystone.projects["blue"]
+        trust = await service.grant(keystone.token("member"), blue, TTL, None)
+        token = await service.token(trust)
+        known = _known(keystone, token)
+        assert known["user"]["id"] == keystone.users["member"]
+        assert known["project"]["id"] == blue
+        assert {role["name"] for role in known["roles"]} == {"member", "reader"}
+        assert known["OS-TRUST:trust"]["id"] == trust
+        (made,) = (each for each in _trusts(keystone, "member") if each["id"] == trust)
+        assert made["trustee_user_id"] == keystone.users["zaqar"]
+        assert made["expires_at"] is not None
+
+        await service.delete(trust)
+        assert trust not in [each["id"] for each in _trusts(keystone, "member")]
+        with pytest.raises(errors.Forbidden, match=trust):
+            await service.token(trust)
+
+    _run(client, check)
+
+
+def test_tokens_are_asked_for_once(client: KeystoneTrusts, keystone: RunningKeystone) -> None:
+    async def check(service: TrustService) -> None:
+        blue = keystone.projects["blue"]
+        trust = await service.grant(keystone.token("member"), blue, TTL, None)
+        tokens = await asyncio.gather(*(service.token(trust) for _ in range(20)))
+        assert {*tokens, await service.token(trust)} == {tokens[0]}
+
+    _run(client, check)
+
+
+def test_token_that_ends_soon_is_not_kept(
+    client: KeystoneTrusts, keystone: RunningKeystone
+) -> None:
+    async def check(service: TrustService) -> None:
+        blue = keystone.projects["blue"]
+        trust = await service.grant(keystone.token("member"), blue, 50, None)
+        await service.token(trust)
+        assert not service.has_token(trust)
+
+    _run(client, check)
+
+
+def test_trust_of_another_user_is_refused(
+    client: KeystoneTrusts, keystone: RunningKeystone
+) -> None:
+    async def check(service: TrustService) -> None:
+        blue = keystone.projects["blue"]
+        member = keystone.token("member")
+        trust = await service.grant(member, blue, TTL, None)
+        assert await service.grant(member, blue, TTL, trust) == trust
+        for thief in ("reader", "operator", "zaqar"):
+            with pytest.raises(errors.Forbidden):
+                await service.grant(keystone.token(thief), blue, TTL, trust)
+        for bad in ("", "no/such", "../tokens", "0" * 32):
+            with pytest.raises(errors.Forbidden):
+                await service.grant(member, blue, TTL, bad)
+
+    _run(client, check)
+
+
+def test_token_of_another_project_gives_no_trust(
+    client: KeystoneTrusts, keystone: RunningKeystone
+) -> None:
+    async def check(service: TrustService) -> None:
+        before = len(_trusts(keystone, "stranger"))
+        with pytest.raises(errors.Forbidden, match=keystone.projects["blue"]):
+            await service.grant(keystone.token("stranger"), keystone.projects["blue"], TTL, None)
+        assert len(_trusts(keystone, "stranger")) == before
+
+    _run(client, check)
+
+
+def test_token_of_a_trust_gives_no_further_trust(
+    client: KeystoneTrusts, keystone: RunningKeystone
+) -> None:
+    async def check(service: TrustService) -> None:
+        blue = keystone.projects["blue"]
+        trust = await service.grant(keystone.token("member"), blue, TTL, None)
+        with pytest.raises(errors.Forbidden, match="Keystone refuses"):
+            await service.grant(await service.token(trust), blue, TTL, None)
+
+    _run(client, check)
+
+
+def test_without_a_user_to_trust_it_says_why(tmp_path: Path, keystone: RunningKeystone) -> None:
+    client = _client(tmp_path, keystone, **dict.fromkeys(_service_user(keystone)))
+    assert client is None
+
+    async def check(service: TrustService) -> None:
+        with pytest.raises(errors.BadRequest, match=r"\[trustee\]"):
+            await service.grant(keystone.token("member"), keystone.projects["blue"], TTL, None)
+
+    _run(client, check)
+
+
+def test_request_without_a_token_of_keystone_says_why(client: KeystoneTrusts) -> None:
+    async def check(service: TrustService) -> None:
+        with pytest.raises(errors.BadRequest, match="token of Keystone"):
+            await service.grant(None, "blue", TTL, None)
+
+    _run(client, check)
+
+
+def test_wrong_password_of_the_service_is_an_outage(
+    client: KeystoneTrusts, tmp_path: Path, keystone: RunningKeystone
+) -> None:
+    blue = keystone.projects["blue"]
+    trust = client.create(keystone.token("member"), blue, TTL)
+    locked_out = _client(tmp_path, keystone, password="wrong")
+    assert locked_out is not None
+    with pytest.raises(errors.Unavailable):
+        locked_out.token(trust)
+
+
+def test_keystone_that_is_away_is_an_outage(tmp_path: Path, keystone: RunningKeystone) -> None:
+    client = _client(tmp_path, keystone, auth_url="http://127.0.0.1:1/v3")
+
+    async def check(service: TrustService) -> None:
+        with pytest.raises(errors.Unavailable):
+            await service.grant("a-token", "blue", TTL, None)
+        with pytest.raises(errors.Unavailable):
+            await service.token("0" * 32)
+        await service.delete("0" * 32)
+
+    _run(client, check)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"auth_type": "nothing"}, {"auth_url": None}, {"auth_section": "keystone_authtoken"}]
+)
+def test_bad_options_are_refused_at_the_start(
+    tmp_path: Path, keystone: RunningKeystone, wrong: dict[str, object]
+) -> None:
+    with pytest.raises(errors.BadConfiguration, match=r"\[trustee\]"):
+        _client(tmp_path, keystone, **wrong)
+
+
+class Receiver(ThreadingHTTPServer):
+    """A real endpoint, which records tokens, and can refuse some of them once."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _ReceiverHandler)
+        self.uri = f"http://127.0.0.1:{self.server_port}/hook"
+        self.received: list[tuple[str, str]] = []
+        #: answers to come, before 204
+        self.statuses: list[int] = []
+
+
+class _ReceiverHandler(BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        receiver = cast(Receiver, self.server)
+        self.rfile.read(int(self.headers["Content-Length"]))
+        receiver.received.append((self.path, self.headers["X-Auth-Token"]))
+        self.send_response(receiver.statuses.pop(0) if receiver.statuses else 204)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """It is no output of tests."""
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    with Receiver() as found:
+        thread = Thread(target=found.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield found
+        found.shutdown()
+        thread.join()
+
+
+def _delivery(uri: str, raw: dict[str, Any]) -> Delivery:
+    subscription = Subscription("subscription", "orders", uri, TTL, 0, raw)
+    options = SubscriptionOptions(raw=raw)
+    notice = b'{"Message_Type": "Test"}'
+    return Delivery("blue", "orders", subscription, options, notice=notice, id="subscription/test")
+
+
+@contextlib.asynccontextmanager
+async def _target(service: TrustService) -> AsyncIterator[TrustTarget]:
+    target = create(TargetContext(http=HttpSettings(("127.0.0.0/8",)), trusts=service))
+    await target.start()
+    try:
+        yield target
+    finally:
+        await target.close()
+
+
+def test_webhook_has_a_token_of_its_owner(
+    client: KeystoneTrusts, keystone: RunningKeystone, receiver: Receiver
+) -> None:
+    async def check(service: TrustService) -> None:
+        trust = await service.grant(keystone.token("member"), keystone.projects["blue"], TTL, None)
+        async with _target(service) as target:
+            delivery = _delivery(f"trust+{receiver.uri}", {"trust_id": trust})
+            target.check(delivery.subscription.subscriber, delivery.options)
+            assert (await target.deliver(delivery)).outcome is Outcome.DELIVERED
+        ((path, token),) = receiver.received
+        assert path == "/hook"
+        assert _known(keystone, token)["user"]["id"] == keystone.users["member"]
+
+    _run(client, check)
+
+
+def test_token_that_was_revoked_is_replaced_once(
+    client: KeystoneTrusts, keystone: RunningKeystone, receiver: Receiver
+) -> None:
+    async def check(service: TrustService) -> None:
+        trust = await service.grant(keystone.token("member"), keystone.projects["blue"], TTL, None)
+        revoked = await service.token(trust)
+        keystone.revoke(revoked)
+        receiver.statuses = [401, 204, 401, 401]
+        async with _target(service) as target:
+            delivery = _delivery(f"trust+{receiver.uri}", {"trust_id": trust})
+            assert (await target.deliver(delivery)).outcome is Outcome.DELIVERED
+            first, second = (token for _, token in receiver.received)
+            assert first == revoked
+            assert _known(keystone, second)["OS-TRUST:trust"]["id"] == trust
+            assert (await target.deliver(delivery)).status == 401
+        assert len(receiver.received) == 4
+
+    _run(client, check)
+
+
+def test_webhook_without_its_trust_is_refused_and_says_why(
+    client: KeystoneTrusts, receiver: Receiver
+) -> None:
+    async def check(service: TrustService) -> None:
+        async with _target(service) as target:
+            for raw in ({}, {"trust_id": 1}, {"trust_id": 32 * "0"}, {"trust_id": "a/b"}):
+                result = await target.deliver(_delivery(f"trust+{receiver.uri}", raw))
+                assert result.outcome is Outcome.REFUSED
+                assert "trust" in result.error
+        assert receiver.received == []
+
+    _run(client, check)
+
+
+def test_webhook_waits_while_keystone_is_away(
+    tmp_path: Path, keystone: RunningKeystone, receiver: Receiver
+) -> None:
+    client = _client(tmp_path, keystone, auth_url="http://127.0.0.1:1/v3")
+
+    async def check(service: TrustService) -> None:
+        async with _target(service) as target:
+            delivery = _delivery(f"trust+{receiver.uri}", {"trust_id": 32 * "0"})
+            assert (await target.deliver(delivery)).outcome is Outcome.RETRY
+
+    _run(client, check)
+
+
+def test_subscriber_that_could_get_nothing_is_refused(client: KeystoneTrusts) -> None:
+    async def check(service: TrustService) -> None:
+        async with _target(service) as target:
+            with pytest.raises(errors.BadRequest, match="trust_id"):
+                target.check("trust+http://a", SubscriptionOptions(raw={"trust_id": 1}))
+            with pytest.raises(errors.BadRequest, match="subscriber"):
+                target.check("trust+ftp://a", SubscriptionOptions())
+        async with _service(None) as without, _target(without) as target:
+            with pytest.raises(errors.BadRequest, match="strategy keystone"):
+                target.check("trust+http://a", SubscriptionOptions())
+
+    _run(client, check)
