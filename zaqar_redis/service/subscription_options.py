@@ -234,7 +234,8 @@ def _is_secret(text: str) -> bool:
     return text.startswith(_SECRET_PREFIX) and SECRET_BYTES_MIN <= len(key) <= SECRET_BYTES_MAX
 
 
-def _check_headers(name: str, value: object) -> None:
+def check_headers(name: str, value: object) -> None:
+    """Raises BadRequest unless the option is an object of headers that a request may have."""
     if not isinstance(value, dict):
         raise _bad(name, "an object of texts")
     for header, text in value.items():
@@ -271,7 +272,7 @@ _READ: dict[str, Callable[[Any], Any]] = {
 }
 #: Options that targets read from `SubscriptionOptions.raw`.
 _CHECKS: dict[str, Callable[[str, object], None]] = {
-    "post_headers": _check_headers,
+    "post_headers": check_headers,
     "post_data": _check_text,
     "from": _check_line,
     "subject": _check_line,
