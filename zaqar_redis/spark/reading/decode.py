@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decodes stored messages to Arrow batches, without a step of Python for each message.
+"""Decodes stored messages to Arrow batches, without a step of Python for each message but
+where attributes are read.
 
 keyspace/envelope.py has the layout.  All heads are gathered into one array, whose
 fields are then columns already; fields without a fixed offset are cut from the rest.
@@ -11,13 +12,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from zaqar_redis.errors import BadConfiguration
-from zaqar_redis.spark import columns
+from zaqar_redis.keyspace import envelope
+from zaqar_redis.records import Attributes
+from zaqar_redis.spark import attributes, columns
 from zaqar_redis.spark.reading import uuids
 from zaqar_redis.storage.redis import identity
 
@@ -314,6 +318,27 @@ def _dead_letter_from(source: MessageSource, rows: Rows, now: int) -> pa.StringA
     return _empty_to_null(_cut(rows.envelopes, np.full(len(ends), _ORIGIN), ends)).cast(pa.string())
 
 
+def _attributes(source: MessageSource, rows: Rows, now: int) -> pa.MapArray:
+    attributed = rows.heads["flags"] & _HAS_ATTRIBUTES
+    if not attributed.any():
+        return pa.nulls(len(rows.ranks), attributes.ARROW)
+    stored = zip(
+        attributed.tolist(), rows.heads["origin"].tolist(), rows.envelopes.to_pylist(), strict=True
+    )
+    found: list[Attributes | None] = []
+    for has_attributes, origin_length, raw in stored:
+        try:
+            found.append(_attributes_of(raw, origin_length) if has_attributes else None)
+        except msgspec.DecodeError as error:
+            raise InvalidEnvelope(source, int(rows.ranks[len(found)])) from error
+    return attributes.column(found)
+
+
+def _attributes_of(raw: bytes, origin_length: int) -> Attributes:
+    _, _, body = envelope.rest(raw, origin_length)
+    return envelope.with_attributes(body)[0]
+
+
 def _cut(
     stored: pa.BinaryArray, starts: NDArray[np.int64], ends: NDArray[np.int64]
 ) -> pa.BinaryArray:
@@ -372,6 +397,7 @@ _READERS: dict[str, _ColumnReader] = {
     "claim_count": _claim_count,
     "dead_letter_from": _dead_letter_from,
     "encrypted": _encrypted,
+    "attributes": _attributes,
     "checksum": _checksum,
     "record": lambda source, rows, now: rows.envelopes,
 }
