@@ -149,7 +149,10 @@ def _kinds(attributes: Attributes | None) -> list[tuple[str, dict[str, object]]]
     nothing = {"string": None, "number": None, "binary": None}
     of_type: dict[type, str] = {str: "string", int: "number", float: "number", bytes: "binary"}
     return attributes and [
-        (name, nothing | {of_type[type(value)]: str(value) if type(value) in (int, float) else value})
+        (
+            name,
+            nothing | {of_type[type(value)]: str(value) if type(value) in (int, float) else value},
+        )
         for name, value in attributes.items()
     ]
 

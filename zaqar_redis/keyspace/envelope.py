@@ -82,6 +82,12 @@ def closing(body: bytes) -> bytes:
     return _BODY.pack(_BIN32, len(body)) + body
 
 
+def body_size(tail: bytes) -> int:
+    """Returns the bytes of the body in a `tail`, with its attributes."""
+    checksum = _TAIL.size + tail[_TAIL.size - 1]
+    return len(tail) - (checksum + 2 + tail[checksum + 1] + _BODY.size)
+
+
 #: Returns created, expires, ttl, delay, flags, client, length of the origin.
 head = _HEAD.unpack_from
 

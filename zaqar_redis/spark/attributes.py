@@ -86,9 +86,7 @@ def _value(name: str, value: str | dict[str, Any] | None) -> str | int | float |
         return value
     present = {kind: each for kind, each in (value or {}).items() if each is not None}
     if len(present) != 1:
-        raise ValueError(
-            f'"attributes": {name!r} must have one of string, number and binary'
-        )
+        raise ValueError(f'"attributes": {name!r} must have one of string, number and binary')
     ((kind, found),) = present.items()
     if kind != "number":
         return found  # type: ignore[no-any-return]

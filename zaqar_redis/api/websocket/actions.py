@@ -311,7 +311,9 @@ class ActionHandlers:
             return ActionResult(f"Subscription {queue} not created.", 409)
         if uri == socket.uri:
             try:
-                await socket.begin_pushes(project, queue, id)
+                await socket.begin_pushes(
+                    project, queue, id, with_attributes=bool(body.with_attributes)
+                )
             except errors.Problem:
                 await self._subscriptions.delete(project, queue, id)
                 raise

@@ -223,10 +223,13 @@ class ApiConnection:
 
     # -- subscriptions -----------------------------------------------------
 
-    async def begin_pushes(self, project: str, queue: str, id: str) -> None:
+    async def begin_pushes(
+        self, project: str, queue: str, id: str, *, with_attributes: bool
+    ) -> None:
         if len(self._subscriptions) >= _SUBSCRIPTIONS_MAX:
             raise errors.LimitExceeded(most=_SUBSCRIPTIONS_MAX, what="subscriptions of a socket")
-        subscription = SocketSubscription(project, queue, id, self, binary=self._wants_binary)
+        encoding = PushEncoding(self._wants_binary, with_attributes)
+        subscription = SocketSubscription(project, queue, id, self, encoding)
         self._subscriptions[id] = subscription
         try:
             await self._context.pushes.add(subscription)
