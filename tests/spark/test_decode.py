@@ -148,13 +148,18 @@ def _kinds(attributes: Attributes | None) -> list[tuple[str, dict[str, object]]]
     """Returns attributes as Arrow has them."""
     nothing = {"string": None, "number": None, "binary": None}
     of_type: dict[type, str] = {str: "string", int: "number", float: "number", bytes: "binary"}
-    return attributes and [
-        (
-            name,
-            nothing | {of_type[type(value)]: str(value) if type(value) in (int, float) else value},
-        )
-        for name, value in attributes.items()
-    ]
+    return (
+        None
+        if attributes is None
+        else [
+            (
+                name,
+                nothing
+                | {of_type[type(value)]: str(value) if type(value) in (int, float) else value},
+            )
+            for name, value in attributes.items()
+        ]
+    )
 
 
 @given(messages=st.one_of(_messages(_ENVELOPES), _messages(_PLAIN)), first=_RANKS)

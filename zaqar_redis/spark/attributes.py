@@ -84,15 +84,20 @@ def given(pairs: Sequence[tuple[str, str | dict[str, Any] | None]] | None) -> At
 def _value(name: str, value: str | dict[str, Any] | None) -> str | int | float | bytes:
     if isinstance(value, str):
         return value
-    present = {kind: each for kind, each in (value or {}).items() if each is not None}
+    present: dict[str, Any] = {
+        kind: each for kind, each in (value or {}).items() if each is not None
+    }
     if len(present) != 1:
         raise ValueError(f'"attributes": {name!r} must have one of string, number and binary')
     ((kind, found),) = present.items()
-    if kind != "number":
-        return found  # type: ignore[no-any-return]
+    return _parsed(name, found) if kind == "number" else found
+
+
+def _parsed(name: str, text: str) -> int | float:
     try:
-        return _number(found)
+        number: int | float = _number(text)
     except msgspec.DecodeError as error:
         raise ValueError(
-            f'"attributes": {name!r} has {found!r}, which is no number of JSON'
+            f'"attributes": {name!r} has {text!r}, which is no number of JSON'
         ) from error
+    return number

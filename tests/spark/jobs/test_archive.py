@@ -20,6 +20,7 @@ from pyspark.sql import Row, SparkSession
 from tests.spark.jobs.archives import archive, archived, duplicates, files, ranks
 from tests.support.spark_reads import SparkTestStore
 from zaqar_redis import errors
+from zaqar_redis.records import Attributes
 from zaqar_redis.spark import columns
 from zaqar_redis.spark.jobs import archive as job
 from zaqar_redis.spark.jobs import running
@@ -259,11 +260,11 @@ def test_archive_of_a_version_without_attributes_is_continued(
         _forget_attributes(patched, format)
         archive(spark, tmp_path, store, format=format)
     # When it is continued, then readers find the attributes of new messages
-    attributes = {"kind": "ü", "n": 2**64 - 1, "price": 1e300, "photo": b"\0\xff"}
+    attributes: Attributes = {"kind": "ü", "n": 2**64 - 1, "price": 1e300, "photo": b"\0\xff"}
     store.post("new", attributes=attributes)
     archive(spark, tmp_path, store)
     messages = reading.opened(spark, str(tmp_path)).messages(store.project)
-    nothing = {"string": None, "number": None, "binary": None}
+    nothing: dict[str, Any] = {"string": None, "number": None, "binary": None}
     expected = {
         "kind": nothing | {"string": "ü"},
         "n": nothing | {"number": str(2**64 - 1)},
@@ -274,23 +275,20 @@ def test_archive_of_a_version_without_attributes_is_continued(
         None,
         {name: Row(**kinds) for name, kinds in expected.items()},
     ]
-    found = _table_column(tmp_path, format, "attributes")
-    assert sorted(found, key=bool) == [None, list(expected.items())]
+    found = _table(tmp_path, format).sort_by("rank").column("attributes").to_pylist()
+    assert found == [None, list(expected.items())]
 
 
-def _table_column(target: Path, format: str, name: str) -> list[Any]:
-    """Returns a column as readers of the format find it."""
+def _table(target: Path, format: str) -> pa.Table:
+    """Returns the rows that readers of the format find."""
     if format == "delta":
-        return DeltaTable(target).to_pyarrow_table().column(name).to_pylist()
+        return DeltaTable(target).to_pyarrow_table()
     if format == "iceberg":
         catalog = SqlCatalog("zaqar", uri=f"sqlite:///{target}/_zaqar/iceberg/catalog.db")
-        return catalog.load_table("zaqar.archive").scan().to_arrow().column(name).to_pylist()
-    return [each for file in files(target) for each in _column_of(file, name)]
-
-
-def _column_of(file: Path, name: str) -> list[Any]:
-    found = pq.ParquetFile(file).read()
-    return found.column(name).to_pylist() if name in found.column_names else [None] * len(found)
+        return catalog.load_table("zaqar.archive").scan().to_arrow()
+    return pa.concat_tables(
+        [pq.ParquetFile(file).read() for file in files(target)], promote_options="default"
+    )
 
 
 def _forget_attributes(patched: pytest.MonkeyPatch, format: str) -> None:

@@ -16,6 +16,7 @@ from tests.spark.jobs import commands
 from tests.support import servers
 from tests.support.spark_reads import BatchRead, SparkTestStore
 from zaqar_redis import errors
+from zaqar_redis.records import Attributes
 from zaqar_redis.spark.jobs import archive, replay
 from zaqar_redis.spark.jobs.archiving import settings as archiving
 from zaqar_redis.spark.jobs.replaying.settings import ReplaySettings
@@ -26,7 +27,7 @@ from zaqar_redis.storage.redis.transfer import RedisTransfer
 #: Bodies by rank: in the two epochs of the queue "q", and in "r".
 FIRST, SECOND, OTHER = list(range(1500)), list(range(1500, 2000)), ["r1", "r2", "r3"]
 #: of the messages in "r"
-ATTRIBUTES = {"kind": "ü", "n": 2**64 - 1, "price": 1e300, "photo": b"\0\xff"}
+ATTRIBUTES: Attributes = {"kind": "ü", "n": 2**64 - 1, "price": 1e300, "photo": b"\0\xff"}
 DAYS = 3
 
 
@@ -164,10 +165,10 @@ def test_target_queue_with_encryption_is_refused(archived: Archived, target: str
 
 def test_preserve_restores_the_original_queue(archived: Archived, target: str) -> None:
     store = archived.store
-    store.post("a", "b", "c", queue=target)
+    store.post("a", "b", "c", queue=target, attributes=ATTRIBUTES)
     store.remove(2, queue=target)
     archived.archive_queues(target)
-    columns = "rank,id,body,created,expires,ttl,delay,client_id"
+    columns = "rank,id,body,created,expires,ttl,delay,client_id,attributes"
     before = BatchRead(store.source(subscribe=target, columns=columns)).rows()
     with pytest.raises(JobRefused, match="already"):
         archived.replay(queues=[target], preserve=True)

@@ -39,7 +39,9 @@ class Subscriber(Protocol):
     #: its URI
     uri: str
 
-    async def begin_pushes(self, project: str, queue: str, id: str) -> None:
+    async def begin_pushes(
+        self, project: str, queue: str, id: str, *, with_attributes: bool
+    ) -> None:
         """Pushes the messages of a queue.  Raises LimitExceeded, StoreUnavailable, BadRequest."""
 
     def end_pushes(self, id: str) -> None:

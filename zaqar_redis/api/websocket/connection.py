@@ -22,7 +22,7 @@ from zaqar_redis.api.websocket import frames
 from zaqar_redis.api.websocket import schemas as docs
 from zaqar_redis.api.websocket.actions import Action, ActionResult, SocketRequest
 from zaqar_redis.api.websocket.frames import FrameRejected
-from zaqar_redis.api.websocket.pushes import QueuePushes, SocketSubscription
+from zaqar_redis.api.websocket.pushes import PushEncoding, QueuePushes, SocketSubscription
 from zaqar_redis.auth.identity import Identity
 from zaqar_redis.auth.strategy import Authenticator
 from zaqar_redis.realtime.protocol.codes import DisconnectCode
