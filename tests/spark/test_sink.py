@@ -35,7 +35,7 @@ from tests.spark.writing import (
 from tests.support.spark_reads import BatchRead, SparkTestStore, batch, columns
 from zaqar_redis import clock, errors
 from zaqar_redis.errors import BadConfiguration
-from zaqar_redis.records import Finding
+from zaqar_redis.records import Attributes, Finding
 from zaqar_redis.spark.writing.rows import BadRow
 from zaqar_redis.storage import pools
 from zaqar_redis.storage.redis.bulk.ledger import RedisLedger
@@ -114,7 +114,13 @@ def test_string_bodies_are_accepted(store: SparkTestStore) -> None:
 
 
 def test_attributes_are_written_as_they_were_read(store: SparkTestStore) -> None:
-    attributes = {"kind": "ü", "n": 2**64 - 1, "price": 1e300, "one": 1.0, "photo": b"\0\xff"}
+    attributes: Attributes = {
+        "kind": "ü",
+        "n": 2**64 - 1,
+        "price": 1e300,
+        "one": 1.0,
+        "photo": b"\0\xff",
+    }
     store.post(1, attributes=attributes)
     store.post(2)
     selected = BatchRead(store.source(subscribe="q", columns="body,attributes")).table()
