@@ -219,7 +219,13 @@ def test_invalid_columns_are_refused_at_once(
 
 
 @pytest.mark.parametrize(
-    ("name", "kind"), [("body", IntegerType()), ("ttl", DoubleType()), ("queue", BinaryType())]
+    ("name", "kind"),
+    [
+        ("body", IntegerType()),
+        ("ttl", DoubleType()),
+        ("queue", BinaryType()),
+        ("attributes", StringType()),
+    ],
 )
 def test_columns_of_wrong_type_are_refused_at_once(
     store: SparkTestStore, name: str, kind: Any
