@@ -146,20 +146,18 @@ def _expected(rank: int, stored: StoredMessage) -> dict[str, object]:
 
 def _kinds(attributes: Attributes | None) -> list[tuple[str, dict[str, object]]] | None:
     """Returns attributes as Arrow has them."""
+    if attributes is None:
+        return None
     nothing = {"string": None, "number": None, "binary": None}
-    of_type: dict[type, str] = {str: "string", int: "number", float: "number", bytes: "binary"}
-    return (
-        None
-        if attributes is None
-        else [
-            (
-                name,
-                nothing
-                | {of_type[type(value)]: str(value) if type(value) in (int, float) else value},
-            )
-            for name, value in attributes.items()
-        ]
-    )
+    kinds: dict[type, str] = {str: "string", int: "number", float: "number", bytes: "binary"}
+    return [
+        (
+            name,
+            nothing
+            | {kinds[type(value)]: repr(value) if isinstance(value, (int, float)) else value},
+        )
+        for name, value in attributes.items()
+    ]
 
 
 @given(messages=st.one_of(_messages(_ENVELOPES), _messages(_PLAIN)), first=_RANKS)

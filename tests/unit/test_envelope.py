@@ -51,7 +51,7 @@ def test_envelope_is_read_as_it_was_written(message: NewMessage, client: bytes) 
     if envelope.has_attributes(flags):
         attributes, body = envelope.with_attributes(body)
     assert (origin, checksum, body) == (message.origin, message.checksum, message.body)
-    assert attributes == message.attributes
+    assert attributes == message.attributes == envelope.attributes(stored)
 
 
 @given(uuid=st.uuids())

@@ -126,6 +126,14 @@ def with_attributes(body: bytes) -> tuple[Attributes, bytes]:
     return _decode_attributes(body[_LENGTH.size : end]), body[end:]
 
 
+def attributes(stored: bytes) -> Attributes | None:
+    """Returns the attributes in an envelope; None: it has none."""
+    *_, flags, _, origin_length = head(stored)
+    if not has_attributes(flags):
+        return None
+    return with_attributes(rest(stored, origin_length)[2])[0]
+
+
 @functools.lru_cache(maxsize=4096)  # a client posts many times
 def client_bytes(client: str) -> bytes:
     """Returns sixteen bytes for a client id: a UUID's own, or a digest of any other text."""

@@ -135,6 +135,12 @@ def projected_columns(schema: StructType, option: str | None = None) -> tuple[st
     return names
 
 
+def type_text(kind: DataType) -> str:
+    """Returns a type as users write it, whatever may be null in it."""
+    text = kind.simpleString()
+    return text if "<" in text else text.upper()  # with names of fields
+
+
 @functools.lru_cache(maxsize=8)  # a task has one
 def arrow_schema(names: tuple[str, ...]) -> pa.Schema:
     """Returns the Arrow schema of known columns."""

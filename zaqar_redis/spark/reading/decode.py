@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decodes stored messages to Arrow batches, without a step of Python for each message but
-where attributes are read.
+"""Decodes stored messages to Arrow batches, without a step of Python for each message, unless
+it has attributes that are wanted.
 
 keyspace/envelope.py has the layout.  All heads are gathered into one array, whose
 fields are then columns already; fields without a fixed offset are cut from the rest.
@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 
 from zaqar_redis.errors import BadConfiguration
 from zaqar_redis.keyspace import envelope
-from zaqar_redis.records import Attributes
 from zaqar_redis.spark import attributes, columns
 from zaqar_redis.spark.reading import uuids
 from zaqar_redis.storage.redis import identity
@@ -319,24 +318,15 @@ def _dead_letter_from(source: MessageSource, rows: Rows, now: int) -> pa.StringA
 
 
 def _attributes(source: MessageSource, rows: Rows, now: int) -> pa.MapArray:
-    attributed = rows.heads["flags"] & _HAS_ATTRIBUTES
-    if not attributed.any():
+    if not (rows.heads["flags"] & _HAS_ATTRIBUTES).any():
         return pa.nulls(len(rows.ranks), attributes.ARROW)
-    stored = zip(
-        attributed.tolist(), rows.heads["origin"].tolist(), rows.envelopes.to_pylist(), strict=True
-    )
-    found: list[Attributes | None] = []
-    for has_attributes, origin_length, raw in stored:
+    found = []
+    for rank, raw in zip(rows.ranks.tolist(), rows.envelopes.to_pylist(), strict=True):
         try:
-            found.append(_attributes_of(raw, origin_length) if has_attributes else None)
+            found.append(envelope.attributes(raw))
         except msgspec.DecodeError as error:
-            raise InvalidEnvelope(source, int(rows.ranks[len(found)])) from error
+            raise InvalidEnvelope(source, rank) from error
     return attributes.column(found)
-
-
-def _attributes_of(raw: bytes, origin_length: int) -> Attributes:
-    _, _, body = envelope.rest(raw, origin_length)
-    return envelope.with_attributes(body)[0]
 
 
 def _cut(

@@ -22,6 +22,7 @@ from zaqar_redis import errors, rules
 from zaqar_redis.keyspace import envelope
 from zaqar_redis.records import NewMessage
 from zaqar_redis.spark import attributes
+from zaqar_redis.spark.columns import type_text
 from zaqar_redis.spark.options import TTL_MAX
 
 #: ttl in seconds or -1, delay in seconds or -1, the rest of the envelope.
@@ -109,17 +110,14 @@ def accepted_columns(
     *verb* is for error texts.  Raises BadConfiguration.
     """
     what = f"what can be {verb} is " + ", ".join(
-        f"{name} {' or '.join(kind.simpleString().upper() for kind in kinds)}"
-        for name, kinds in known.items()
+        f"{name} {' or '.join(map(type_text, kinds))}" for name, kinds in known.items()
     )
     for given in schema.fields:
         if given.name not in known:
             raise errors.BadConfiguration(f'unknown column "{given.name}"; {what}: select those')
-        # By their texts, which do not say what may be null: literals of Spark may not.
-        if given.dataType.simpleString() not in {kind.simpleString() for kind in known[given.name]}:
-            raise errors.BadConfiguration(
-                f'the column "{given.name}" is {given.dataType.simpleString().upper()}; {what}'
-            )
+        kind = type_text(given.dataType)  # literals of Spark are not nullable
+        if kind not in map(type_text, known[given.name]):
+            raise errors.BadConfiguration(f'the column "{given.name}" is {kind}; {what}')
     names = tuple(schema.fieldNames())
     for name in required:
         if name not in names:
