@@ -8,7 +8,7 @@ history is the queue itself: deleted and expired messages are missing in it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Raw
@@ -62,9 +62,15 @@ class QueueChannels(Protocol):
         """Returns a page, shorter than requested from a thousand messages or about 1 MB on."""
 
     async def publish(
-        self, project: str, queue: str, data: Raw, client: str, dedup: Dedup
+        self,
+        project: str,
+        queue: str,
+        data: Raw,
+        client: str,
+        dedup: Dedup,
+        tags: Mapping[str, str],
     ) -> Published:
-        """Posts a message."""
+        """Posts a message, which gets the tags as attributes."""
 
     def publications(self, project: str, messages: Sequence[Message]) -> list[wire.Publication]: ...
 
