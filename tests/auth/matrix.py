@@ -28,6 +28,7 @@ LEAST = {
             *("home:get", "queues:get_all", "queues:get", "queues:stats"),
             *("messages:get_all", "messages:get", "claims:get", "flavors:get_all", "flavors:get"),
             *("messages:peek", "claims:get_all", "subscription:get_all", "subscription:get"),
+            *("topics:get_all", "topics:get", "topics:stats"),
             *("quotas:get", "console:session", "console:ticket"),
             *("console:overview", "console:queues", "console:history", "console:namespace"),
             "console:attributes",
@@ -43,6 +44,7 @@ LEAST = {
             *("claims:create", "claims:update", "claims:delete"),
             *("subscription:create", "subscription:update", "subscription:delete"),
             "subscription:confirm",
+            *("topics:create", "topics:update", "topics:delete", "topics:purge"),
             *("channels:publish", "channels:broadcast", "channels:history_remove", "channels:rpc"),
         ),
         MEMBER,
@@ -81,7 +83,12 @@ PUBLIC = frozenset(
 #: Of clients of channels, who have tokens of their own.
 _CHANNELS = ("/connection", "/emulation")
 
-_VALUES = {"queue": "matrix", "claim": uuid.uuid4().hex, "message": str(uuid.uuid4())}
+_VALUES = {
+    "queue": "matrix",
+    "topic": "matrix",
+    "claim": uuid.uuid4().hex,
+    "message": str(uuid.uuid4()),
+}
 
 
 def all_routes() -> list[ApiRoute]:

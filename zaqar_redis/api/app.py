@@ -28,9 +28,11 @@ from zaqar_redis.api.rest.pools import FlavorHandlers, PoolHandlers, RebalanceHa
 from zaqar_redis.api.rest.queues import QueueHandlers
 from zaqar_redis.api.rest.quotas import QuotaHandlers
 from zaqar_redis.api.rest.subscriptions import SubscriptionHandlers
+from zaqar_redis.api.rest.topics import TopicHandlers
 from zaqar_redis.api.routes import HandlerSet
 from zaqar_redis.api.server.hot_routes import HotRoutes
 from zaqar_redis.api.subscription_routes import subscription_routes
+from zaqar_redis.api.topic_routes import topic_routes
 from zaqar_redis.api.tracing import RequestTracing
 from zaqar_redis.api.websocket.actions import ActionHandlers
 from zaqar_redis.api.websocket.connection import ConnectionContext
@@ -217,10 +219,12 @@ class App:
             is_stopping,
         )
 
+        of_messages = MessageHandlers(message_service, limits, settings.enable_checksum)
+        of_queues = QueueHandlers(queue_service, subscriptions, signer, self._access.policy)
         handlers = HandlerSet(
-            messages=MessageHandlers(message_service, limits, settings.enable_checksum),
+            messages=of_messages,
             claims=ClaimHandlers(claim_service),
-            queues=QueueHandlers(queue_service, subscriptions, signer, self._access.policy),
+            queues=of_queues,
             administration=AdministrationHandlers(administration, self._access.policy),
             health=HealthHandlers(health),
             pools=PoolHandlers(PoolService(pooled), limits) if pooled else None,
@@ -228,8 +232,13 @@ class App:
             rebalance=RebalanceHandlers(RebalanceService(pooled)) if pooled else None,
             quotas=quota_handlers,
         )
+        topics = TopicHandlers(of_queues, of_messages, queue_service, message_service)
         rest = routes.rest_routes(handlers, limits, self._access.has_admins)
-        rest += subscription_routes(SubscriptionHandlers(subscriptions), "/v2/queues/{queue}")
+        rest += topic_routes(topics, limits)
+        of_subscriptions = SubscriptionHandlers(subscriptions)
+        rest += subscription_routes(of_subscriptions, "/v2/queues/{queue}")
+        of_subscriptions = SubscriptionHandlers(subscriptions, rules.topic)
+        rest += subscription_routes(of_subscriptions, "/v2/topics/{topic}")
         self._tracing = tracing
         if tracing is not None:
             rest = [tracing.trace(route) for route in rest]

@@ -42,12 +42,12 @@ _SECRET_PREFIX = "whsec_"  # noqa: S105  what a secret begins with
 #: RFC 9110: token; and visible ASCII characters with blanks and tabs between them.
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}")
 _HEADER_VALUE = re.compile(r"(?:[\x21-\x7e](?:[\t\x20-\x7e]*[\x21-\x7e])?)?")
-#: Set by the client that delivers, and by the signature: a second value would contradict it.
-_CLIENT_HEADERS = (
-    *("connection", "content-length", "expect", "host", "keep-alive", "proxy-connection"),
-    *("te", "trailer", "transfer-encoding", "upgrade"),
+#: Set by the client that delivers, by the signature and the format: others would contradict them.
+_RESERVED_HEADER = re.compile(
+    r"connection|content-length|expect|host|keep-alive|te|traceparent|trailer|transfer-encoding"
+    r"|upgrade|(ce|proxy|webhook)-.*",
+    re.IGNORECASE,
 )
-_SIGNATURE_HEADERS = "webhook-"
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029]")
 
 
@@ -234,13 +234,14 @@ def _is_secret(text: str) -> bool:
     return text.startswith(_SECRET_PREFIX) and SECRET_BYTES_MIN <= len(key) <= SECRET_BYTES_MAX
 
 
-def _check_headers(name: str, value: object) -> None:
+def check_headers(name: str, value: object) -> None:
+    """Raises BadRequest unless the option is an object of headers that a request may have."""
     if not isinstance(value, dict):
         raise _bad(name, "an object of texts")
     for header, text in value.items():
         if not _HEADER_NAME.fullmatch(header):
             raise _bad(name, f"an object of header names, which {header[:64]!r} is not")
-        if header.lower() in _CLIENT_HEADERS or header.lower().startswith(_SIGNATURE_HEADERS):
+        if _RESERVED_HEADER.fullmatch(header):
             raise _bad(name, f"without {header}, which the notifier sets itself")
         if not isinstance(text, str) or not _HEADER_VALUE.fullmatch(text):
             raise _bad(
@@ -271,7 +272,7 @@ _READ: dict[str, Callable[[Any], Any]] = {
 }
 #: Options that targets read from `SubscriptionOptions.raw`.
 _CHECKS: dict[str, Callable[[str, object], None]] = {
-    "post_headers": _check_headers,
+    "post_headers": check_headers,
     "post_data": _check_text,
     "from": _check_line,
     "subject": _check_line,

@@ -227,4 +227,4 @@ class SubscriptionService(ComposedVerbs):
 
 
 def _missing(queue: str, id: str) -> errors.NotFound:
-    return errors.NotFound(why=f"Subscription {id} for queue {queue} does not exist.")
+    return errors.NotFound(why=f"Subscription {id} for {rules.described(queue)} does not exist.")
