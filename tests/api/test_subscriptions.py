@@ -303,6 +303,23 @@ def test_subscriptions_are_deleted_with_their_queue(api: ZaqarTestClient) -> Non
     assert _new(api) != id
 
 
+def test_topic_has_subscriptions_as_a_queue_has(api: ZaqarTestClient) -> None:
+    path = "/topics/t/subscriptions"
+    created = _create(api, path=path)
+    assert created.status_code == 201
+    assert created.headers["Location"] == f"/v2{path}"
+    item = f"{path}/{created.json()['subscription_id']}"
+    assert api.get(item).json()["source"] == "t"
+    assert api.request("PATCH", item, {"ttl": 900}).status_code == 204
+    assert api.request("PUT", f"{item}/confirm", {"confirmed": True}).status_code == 204
+    (listed,) = api.get(path).json()["subscriptions"]
+    assert (listed["ttl"], listed["confirmed"]) == (900, True)
+    assert api.get("/queues").json()["queues"] == []
+    assert api.get("/queues/t/subscriptions").json()["subscriptions"] == []
+    assert api.request("DELETE", item).status_code == 204
+    refused(api.get(item), 404, "topic t")
+
+
 def _signed(rich: ZaqarTestClient, expires: datetime, *methods: str) -> dict[str, str]:
     wanted = {
         "paths": ["subscriptions"],
