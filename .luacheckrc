@@ -10,4 +10,3 @@ ignore = {
 files["**/message_drop.lua"].ignore = {"113/now", "113/leases", "113/claims"}
 files["**/message_hold.lua"].ignore = {"113/leases", "113/claims"}
 files["**/message_peek.lua"].ignore = {"113/leases"}
-files["**/subscription_delete.lua"].ignore = {"113/now"}

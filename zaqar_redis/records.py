@@ -48,6 +48,8 @@ class NewMessage(Record, frozen=True):
     #: the body is encrypted
     encrypted: bool = False
     attributes: Attributes | None = None
+    #: how often subscriptions have forwarded it from queue to queue, 15 at most
+    hops: int = 0
 
 
 class Message(Record, frozen=True):
@@ -70,6 +72,8 @@ class Message(Record, frozen=True):
     origin: str = ""
     encrypted: bool = False
     attributes: Attributes | None = None
+    #: as in `NewMessage`
+    hops: int = 0
 
     @property
     def traceparent(self) -> str:
@@ -283,6 +287,17 @@ class Subscription(Record, frozen=True):
     age: int
     options: dict[str, Any]
     confirmed: bool = False
+    #: nothing is delivered; it waits
+    paused: bool = False
+
+
+class Forwarding(Record, frozen=True):
+    """Where messages come from that a subscription forwards to another queue."""
+
+    #: identifies queue, its epoch and subscription, to the queue that gets them
+    writer: str
+    #: of the messages there, in ascending order
+    ranks: Sequence[int]
 
 
 class Topic(Record, frozen=True):

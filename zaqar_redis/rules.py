@@ -10,12 +10,13 @@ from __future__ import annotations
 import functools
 import re
 import uuid
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
 
-from zaqar_redis import errors
+from zaqar_redis import errors, retry_policies
 from zaqar_redis.records import Attributes
 
 QUEUE_NAME_MAX = 64
@@ -331,9 +332,7 @@ def queue_metadata(metadata: dict[str, Any], limits: Limits, can_encrypt: bool) 
             why='The value of "_dead_letter_queue" must be a queue name: 1 to '
             f"{QUEUE_NAME_MAX} ASCII letters, digits, underscores, dashes and dots."
         )
-    retry = metadata.get("_retry_policy")
-    if retry is not None and not isinstance(retry, dict):
-        raise errors.BadRequest(why='The value of "_retry_policy" must be an object.')
+    retry_policies.retry_policy(metadata.get("_retry_policy"))
     encrypt = metadata.get("_enable_encrypt_messages")
     if encrypt is not None and not isinstance(encrypt, bool):
         raise errors.BadRequest(why='The value of "_enable_encrypt_messages" must be a boolean.')
@@ -342,11 +341,12 @@ def queue_metadata(metadata: dict[str, Any], limits: Limits, can_encrypt: bool) 
             why='"_enable_encrypt_messages" needs the option message_encryption_key, '
             "which the operator has not set."
         )
-    if not _nested_within(metadata, NESTING_MAX):
+    if not nested_within(metadata, NESTING_MAX):
         raise errors.BadRequest(why=f"Queue metadata may be nested at most {NESTING_MAX} deep.")
 
 
-def _nested_within(value: dict[str, Any], most: int) -> bool:
+def nested_within(value: Mapping[str, Any], most: int) -> bool:
+    """Tells whether *value* has at most that many levels of objects and arrays."""
     level: list[Any] = [value]
     for _ in range(most):
         items = (

@@ -33,6 +33,7 @@ class CountedService:
         self.label = label
         self._service = MeasuredService(running.url, headers)
         self.close = self._service.close
+        self.project = self._service.headers["X-Project-ID"]
         self._processes = (*running.workers(), store.pid)
         self._load = WrkLoad(_CONNECTIONS)
 
@@ -41,6 +42,10 @@ class CountedService:
         costs = self._costs("post", f"/v2/queues/{queue}/messages", seconds, count)
         self._service.delete_queue(queue)
         return costs
+
+    def post_to(self, queue: str, seconds: int) -> Costs:
+        """Posts single messages to a queue that stays."""
+        return self._costs("post", f"/v2/queues/{queue}/messages", seconds, 1)
 
     def claim(self, seconds: int) -> Costs:
         """Claims ten messages, and deletes them by their ids: two requests."""

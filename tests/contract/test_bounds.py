@@ -33,6 +33,7 @@ from zaqar_redis.storage.redis.control import RedisJobs
 from zaqar_redis.storage.redis.dead_letters import DEAD_LETTER_WINDOW_MS
 from zaqar_redis.storage.redis.histories import RedisHistories
 from zaqar_redis.storage.redis.live import RedisLive
+from zaqar_redis.storage.redis.subscription_deliveries import RedisSubscriptionDeliveries
 from zaqar_redis.storage.redis.subscriptions import RedisSubscriptions
 from zaqar_redis.storage.redis.transfer import RedisTransfer
 
@@ -107,6 +108,28 @@ def _subscribe_to_none(store: BlockingStore, number: int) -> None:
         of.create(store.project, "q", f"http://example.org/{each:040}", ttl=60, options={}).run()
 
 
+def _enter(store: BlockingStore, number: int) -> None:
+    store.create()
+    RedisSubscriptions(store.client, store.clock).create(
+        store.project, "q", "queue:other", ttl=3600, options={}, delivers=True
+    ).run()
+    for _ in range(number):
+        store.post("", ttl=60)
+
+
+def _pend(store: BlockingStore, number: int) -> None:
+    store.create()
+    id = (
+        RedisSubscriptions(store.client, store.clock)
+        .create(store.project, "q", "queue:other", ttl=3600, options={}, delivers=True)
+        .run()
+    )
+    assert id
+    deliveries = RedisSubscriptionDeliveries(store.client, store.clock)
+    for _ in range(number):
+        deliveries.send_notice(store.project, "q", id, b'""', 60).run()
+
+
 _MESSAGE = ("messages", "bodies", "ready", "expiry")
 _SUBSCRIPTION = ("subscriptions", "subscribers", "subscription_ids", "subscription_ends")
 
@@ -125,6 +148,10 @@ SWEPT = {
     "ledger entry": BoundedRecord(_write, ("ledger", "ledger_ends"), 90 * 86_400),
     "subscription": BoundedRecord(_subscribe, _SUBSCRIPTION, 60),
     "subscription to a missing queue": BoundedRecord(_subscribe_to_none, _SUBSCRIPTION, 60),
+    "post to deliver": BoundedRecord(_enter, ("deliveries",), 60),
+    "pending delivery": BoundedRecord(
+        _pend, ("pending", "pending_ids", "pending_due", "pending_ends"), 60
+    ),
 }
 
 
@@ -154,7 +181,9 @@ def test_records_stay_within_documented_size_and_are_swept_after_expiry(
     assert blocking.command("EXISTS", *slots) == existing
     blocking.clock.tick(record.seconds - least + 1)
     _sweep(blocking)
-    slots = [blocking.key(slot) for slot in record.slots if slot != "holds"]  # of messages
+    # The first is of messages, and in the second the subscription stays.
+    others = [slot for slot in record.slots if slot not in ("holds", "pending_due")]
+    slots = [blocking.key(slot) for slot in others]
     assert blocking.command("EXISTS", *slots) == 0
     blocking.delete()
 

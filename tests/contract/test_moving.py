@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from tests.contract.conftest import BACKENDS
+from tests.contract.test_deliveries import Taker, entered, of_subscriptions, pend, state, subscribe
 from tests.contract.test_live import LiveRecorder, history_page
 from tests.support import servers
 from tests.support.stores import (
@@ -35,6 +36,7 @@ from zaqar_redis.metrics import definitions as metrics
 from zaqar_redis.pool_records import Job, Move, Pool
 from zaqar_redis.records import IdempotencyKey, LockKind, Message
 from zaqar_redis.storage.control import DEFAULT_POOL
+from zaqar_redis.storage.deliveries import DeliveryCount, SettledDeliveries
 from zaqar_redis.storage.move.copy import CopyLive, copy_messages
 from zaqar_redis.storage.move.states import STATES, MoveState, Settlement
 from zaqar_redis.storage.pools.rebalance import REBALANCE_JOB
@@ -641,3 +643,36 @@ def test_watcher_of_moved_queue_is_notified_of_a_gap_and_continues(
     assert follower.wait(2) == ["a", "b"]
     assert [message.rank for message in follower.messages] == [1, 2]
     assert [message.rank for message in history_page(pools).messages] == [1, 2]
+
+
+def test_moved_queue_keeps_its_deliveries(pools: PooledContractStore) -> None:
+    pools.create()
+    id = subscribe(pools)
+    taker = Taker(pools)
+    assert taker.take()
+    pools.post("a", "b")
+    step = taker.step()
+    waiting, failed = pend(step, id, attempts=3)
+    counts = [(id, DeliveryCount(delivered=7, error="late", status=504))]
+    taker.step(
+        SettledDeliveries(
+            [step.entries[0].id],
+            pending=[waiting],
+            failed=[failed],
+            holds=[(id, pools.clock() + 99_000)],
+            counts=counts,
+        )
+    )
+    for n in range(50):
+        pools.post(f"c{n}")
+    move_queue(pools, other(pools))
+    new = Taker(pools, "two")
+    assert new.is_due()
+    assert new.take()
+    step = new.step()
+    assert entered(step) == [f"c{n}" for n in range(50)]
+    assert step.holds == [id]
+    (found,) = new.backlog(id)
+    assert (found.id, found.attempts) == (waiting.id, 3)
+    assert (state(pools, id).delivered, state(pools, id).error) == (7, "late")
+    assert pools.run(of_subscriptions(pools).replay(pools.project, "q", id)) == 1

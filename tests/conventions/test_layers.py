@@ -12,7 +12,10 @@ from tests.conventions.files import modules
 
 #: Packages by layer, the lowest first. A package may use its own and those of lower layers.
 LAYERS = (
-    ("records", "pool_records", "figures", "rules", "errors", "clock", "rate_limiter", "runner"),
+    (
+        *("records", "pool_records", "figures", "rules", "retry_policies", "errors", "clock"),
+        *("rate_limiter", "runner"),
+    ),
     ("metrics",),
     ("keyspace", "auth"),
     ("storage", "realtime"),
@@ -34,7 +37,7 @@ INNER = {
         ("jobs",),
     ),
     "storage": (
-        ("administration", "contract", "control", "figures", "transfer", "load"),
+        ("administration", "contract", "control", "deliveries", "figures", "transfer", "load"),
         ("redis",),
         ("move", "pools"),
     ),

@@ -19,8 +19,9 @@ from zaqar_redis import conf, errors
 from zaqar_redis.auth import keystone as keystone_strategy
 from zaqar_redis.auth.keystone_trusts import KeystoneTrusts
 from zaqar_redis.notify.settings import HttpSettings
-from zaqar_redis.notify.target import Delivery, Outcome, TargetContext
-from zaqar_redis.notify.targets.trust import TrustTarget, create
+from zaqar_redis.notify.target import Delivery, Outcome
+from zaqar_redis.notify.targets.http import HttpTarget
+from zaqar_redis.notify.targets.trust import TrustTarget
 from zaqar_redis.notify.trusts import TrustService
 from zaqar_redis.records import Subscription
 from zaqar_redis.service.subscription_options import SubscriptionOptions
@@ -277,7 +278,7 @@ def _delivery(uri: str, raw: dict[str, Any]) -> Delivery:
 
 @contextlib.asynccontextmanager
 async def _target(service: TrustService) -> AsyncIterator[TrustTarget]:
-    target = create(TargetContext(http=HttpSettings(("127.0.0.0/8",)), trusts=service))
+    target = TrustTarget(HttpTarget(HttpSettings(("127.0.0.0/8",))), service)
     await target.start()
     try:
         yield target

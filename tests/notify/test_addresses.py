@@ -65,6 +65,12 @@ def test_network_that_the_operator_allows_is_allowed_in_each_form() -> None:
         assert not guard.allows(ipaddress.ip_address(address))
 
 
+def test_all_of_ipv6_does_not_include_ipv4() -> None:
+    guard = AddressGuard(["::/0"])
+    assert guard.allows(ipaddress.ip_address("::1"))
+    assert not guard.allows(ipaddress.ip_address("::ffff:127.0.0.1"))
+
+
 @pytest.mark.parametrize("network", ["10.2.0.1/16", "10.2", "localhost", "10.0.0.0/33"])
 def test_network_that_is_none_is_a_bad_configuration(network: str) -> None:
     with pytest.raises(errors.BadConfiguration, match=r"\[notification\] allowed_networks"):

@@ -280,7 +280,7 @@ def test_plain_http_at_an_https_uri_is_tried_again() -> None:
 
 def test_missing_ca_file_is_a_bad_configuration(tmp_path: Path) -> None:
     with pytest.raises(errors.BadConfiguration, match=r"\[notification\] ca_file"):
-        asyncio.run(HttpTarget(HttpSettings(ca_file=str(tmp_path / "none"))).start())
+        HttpTarget(HttpSettings(ca_file=str(tmp_path / "none")))
 
 
 # -- redirects -------------------------------------------------------------
@@ -397,12 +397,10 @@ def test_error_shows_neither_password_nor_path_nor_query() -> None:
         ["a"],
     ],
 )
-def test_bad_headers_are_refused_at_creation_and_never_sent(headers: object) -> None:
-    options = SubscriptionOptions(raw={"post_headers": headers})
-    with pytest.raises(errors.BadRequest, match="post_headers"):
-        HttpTarget(LOOPBACK).check("http://example.com/", options)
+def test_headers_that_nobody_has_checked_are_never_sent(headers: object) -> None:
     result, found = delivered(answer(200), raw={"post_headers": headers})
     assert (result.outcome, found.received) == (Outcome.REFUSED, [])
+    assert "post_headers" in result.error
 
 
 @pytest.mark.parametrize(
@@ -423,15 +421,3 @@ def test_uri_that_was_not_checked_is_refused_when_it_is_delivered_to(uri: str) -
             return await target.deliver(delivery(uri))
 
     assert asyncio.run(run()).outcome is Outcome.REFUSED
-
-
-@pytest.mark.parametrize(
-    ("options", "name"),
-    [
-        (SubscriptionOptions(raw={"post_data": 1}), "post_data"),
-        (SubscriptionOptions(format="cloudevents-binary", batch=2), "batch"),
-    ],
-)
-def test_options_that_cannot_be_are_refused(options: SubscriptionOptions, name: str) -> None:
-    with pytest.raises(errors.BadRequest, match=name):
-        HttpTarget(LOOPBACK).check("https://example.com/", options)

@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from redis.crc import key_slot
@@ -10,6 +13,7 @@ from redis.crc import key_slot
 from zaqar_redis.keyspace.keys import (
     ProjectKeys,
     QueueKeys,
+    delivery_indexes,
     idempotency_key,
     project_of,
     sweep_indexes,
@@ -24,9 +28,10 @@ QUEUES = st.tuples(TEXTS, TEXTS)
 
 
 def _keys(project: str, queue: str) -> list[bytes]:
-    """Returns all keys of a queue but the sweep index, which queues share."""
+    """Returns all keys of a queue but the indexes, which queues share."""
     keys = QueueKeys(project, queue)
-    return [getattr(keys, slot) for slot in QueueKeys.__slots__ if slot != "sweep_index"]
+    names = set(QueueKeys.__slots__) - {"sweep_index", "delivery_index"}
+    return [getattr(keys, slot) for slot in sorted(names)]
 
 
 def _tag(key: bytes) -> bytes:
@@ -55,6 +60,7 @@ def test_keys_of_a_queue_are_distinct_and_in_one_slot(queue: tuple[str, str]) ->
     assert len({_tag(key) for key in keys}) == 1
     assert all(key.count(b"{") == 1 for key in keys)
     for slot in set(QueueKeys.__slots__) - {
+        "delivery_index",
         "sweep_index",
         "reserved_epoch",
     }:  # the scripts cut its name out
@@ -62,13 +68,15 @@ def test_keys_of_a_queue_are_distinct_and_in_one_slot(queue: tuple[str, str]) ->
 
 
 @given(queue=QUEUES)
-def test_queue_and_its_sweep_index_are_in_one_slot(queue: tuple[str, str]) -> None:
+def test_queue_and_its_indexes_are_in_one_slot(queue: tuple[str, str]) -> None:
     keys = QueueKeys(*queue)
     assert key_slot(keys.sweep_index) == key_slot(keys.queue)
+    assert key_slot(keys.delivery_index) == key_slot(keys.queue)
 
 
-def test_every_slot_has_its_own_sweep_index() -> None:
-    assert [key_slot(index) for index in sweep_indexes()] == list(range(16384))
+@pytest.mark.parametrize("indexes", [sweep_indexes(), delivery_indexes()])
+def test_every_slot_has_its_own_index(indexes: Sequence[bytes]) -> None:
+    assert [key_slot(index) for index in indexes] == list(range(16384))
 
 
 @given(queue=QUEUES, project=TEXTS)

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import falcon.asgi
 import msgspec
-from msgspec import Meta
+from msgspec import Meta, Raw
 
 from zaqar_redis import errors, rules
 from zaqar_redis.api import openapi, resources, routes
@@ -40,6 +40,15 @@ from zaqar_redis.auth.policy import RELOAD_INTERVAL
 from zaqar_redis.auth.signed_urls import UrlSigner
 from zaqar_redis.metrics import definitions as metrics
 from zaqar_redis.metrics import sampling
+from zaqar_redis.notify.mail.settings import MailSettings
+from zaqar_redis.notify.notifier import Notifier, NotifierSettings
+from zaqar_redis.notify.settings import HttpSettings
+from zaqar_redis.notify.target import TargetContext
+from zaqar_redis.notify.targets import load_targets
+from zaqar_redis.notify.trusts import TrustService
+from zaqar_redis.realtime.engine import Dedup
+from zaqar_redis.realtime.node.project_context import ProjectContext
+from zaqar_redis.realtime.protocol.codes import CommandRejected
 from zaqar_redis.service.administration import AdministrationService
 from zaqar_redis.service.claims import ClaimService
 from zaqar_redis.service.encryption import BodyCipher
@@ -75,6 +84,9 @@ class ApiSettings(msgspec.Struct, frozen=True):
     #: None: nobody wants metrics
     metrics: QueueMetricsSettings | None = None
     history: HistorySettings = HistorySettings()
+    notifier: NotifierSettings = NotifierSettings()
+    webhooks: HttpSettings = HttpSettings()
+    mail: MailSettings = MailSettings()
     admin_mode: Annotated[
         bool,
         "Serve /v2/health, /v2/pools and /v2/flavors, to everybody who can reach this service.",
@@ -131,6 +143,7 @@ class App:
         audit: AuditLog | None = None,
         tracing: RequestTracing | None = None,
         *,
+        trusts: TrustService | None = None,
         for_command: bool = False,
         is_stopping: Callable[[], bool] = lambda: False,
         reads_queue_metrics: Callable[[], bool] = lambda: True,
@@ -138,9 +151,11 @@ class App:
         """*channels*: creates the front end of channels.
 
         *access*: None: that of everybody.  *audit*: None: there is no audit log; else it is closed
-        with the application.  *tracing*: None: requests are no spans.  *for_command*: it serves one
-        command of an operator, whom no quota limits.  *is_stopping*: whether the service was asked
-        to stop, and goes on for a while.  *reads_queue_metrics*: returns whether it is this process
+        with the application.  *tracing*: None: requests are no spans.
+
+        *trusts*: None: there are none; else they are closed with the application.  *for_command*:
+        it serves one command of an operator, whom no quota limits.  *is_stopping*: whether the
+        service was asked to stop, and goes on for a while.  *reads_queue_metrics*: returns whether it is this process
         that reads them.
         """
         limits = settings.limits
@@ -169,6 +184,20 @@ class App:
         administration = AdministrationService(driver, limits, message_service, self._quotas)
         subscriptions = SubscriptionService(driver, limits)
         queue_channels = QueueChannelService(driver, message_service, limits)
+        self.trusts = trusts or TrustService(None)
+        self._targets = load_targets(
+            TargetContext(
+                message_service,
+                driver.messages.dead_letter,
+                self._publish if channels is not None else None,
+                settings.webhooks,
+                settings.mail,
+                self.trusts,
+            )
+        )
+        self._notifier: Notifier | None = None
+        if settings.notifier.in_service and not for_command:
+            self._notifier = Notifier(driver, message_service, self._targets, settings.notifier)
         self._access = access or open_access(is_admin=settings.admin_mode)
         self._operators: OperatorServices | None = None
         self._channels = channels(self._access, queue_channels) if channels is not None else None
@@ -291,6 +320,9 @@ class App:
         ]
         if self._operators is not None:
             self._operators.start()
+        if self._notifier is not None:
+            await asyncio.gather(*(target.start() for target in self._targets.values()))
+            await self._notifier.start()
         if isinstance(self._driver, PooledDriver):
             jobs = self._driver.jobs
             self._tasks.append(asyncio.create_task(self._move(jobs), name="mover"))
@@ -314,6 +346,10 @@ class App:
         for end in self._measuring_ends:
             end()
         try:
+            if self._notifier is not None:
+                await self._notifier.close()
+                await asyncio.gather(*(target.close() for target in self._targets.values()))
+            await self.trusts.close()
             if self._channels is not None:
                 await self._channels.node.close()
             for task in self._tasks:
@@ -330,6 +366,18 @@ class App:
                 self._audit_log.close()
             if self._tracing is not None:
                 await self._tracing.close()
+
+    async def _publish(
+        self, project: str, channel: str, data: bytes, tags: Mapping[str, str], key: str
+    ) -> None:
+        """Publishes to a channel: a `PublishToChannel`."""
+        if self._channels is None:
+            raise errors.BadRequest(why="This service has no channels.")
+        context = ProjectContext(self._channels.node, project)
+        try:
+            await context.publish(channel, Raw(data), tags=dict(tags), dedup=Dedup(key))
+        except CommandRejected as rejected:
+            raise errors.BadRequest(why=str(rejected)) from None
 
     async def _forget_admitted(self) -> None:
         while True:

@@ -9,7 +9,7 @@ import contextlib
 import logging
 import ssl
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
 import msgspec
@@ -45,8 +45,14 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger(__name__)
 
-#: Returns the application of a worker, from a function that tells whether the service stops.
-CreateApp = Callable[[Callable[[], bool]], App]
+
+class CreateApp(Protocol):
+    def __call__(self, is_stopping: Callable[[], bool], *, notifies: bool | None = None) -> App:
+        """Returns the application of a worker.
+
+        *is_stopping* tells whether the service stops; *notifies* whether the worker delivers to
+        subscribers, None: as the options say.
+        """
 
 
 class Serve(ShellCommand):
@@ -166,15 +172,19 @@ class ServicePlanner:
         process = configuration.settings(conf, ProcessSettings)
         metrics = self.metrics
 
-        def create_app(is_stopping: Callable[[], bool]) -> App:
+        def create_app(is_stopping: Callable[[], bool], *, notifies: bool | None = None) -> App:
             access = service_factory.access(conf, uri)
+            notifier = settings.notifier
+            if notifies is not None:
+                notifier = msgspec.structs.replace(notifier, in_service=notifies)
             return App(
                 create(),
-                settings,
+                msgspec.structs.replace(settings, notifier=notifier),
                 channels,
                 access,
                 AuditLog(audit),
                 create_tracing() if create_tracing is not None else None,
+                trusts=service_factory.trusts(conf),
                 is_stopping=is_stopping,
                 reads_queue_metrics=metrics.lock.acquire if metrics else lambda: True,
             )

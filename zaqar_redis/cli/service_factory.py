@@ -22,7 +22,7 @@ from zaqar_redis.api.tracing import RequestTracing, TracingSettings
 from zaqar_redis.api.tracing import load as load_tracing
 from zaqar_redis.api.websocket.front_end import WebSocketSettings
 from zaqar_redis.auth import access as auth
-from zaqar_redis.auth import key_checks, tickets
+from zaqar_redis.auth import key_checks, keystone, tickets
 from zaqar_redis.auth.access import Access
 from zaqar_redis.auth.access_keys import AccessKeySettings, SecretSeal
 from zaqar_redis.auth.audit import AuditLog, AuditSettings, check_file
@@ -45,6 +45,11 @@ from zaqar_redis.keyspace import client as keyspace
 from zaqar_redis.keyspace import embedded
 from zaqar_redis.keyspace.batch import BatchSettings
 from zaqar_redis.metrics import telemetry
+from zaqar_redis.notify.mail.settings import MailSettings
+from zaqar_redis.notify.notifier import NotifierSettings
+from zaqar_redis.notify.settings import HttpSettings
+from zaqar_redis.notify.targets.mail import MailTarget
+from zaqar_redis.notify.trusts import TrustService
 from zaqar_redis.realtime.engine import Engine
 from zaqar_redis.realtime.engines.memory import MemoryEngine
 from zaqar_redis.realtime.engines.redis import RedisEngine
@@ -68,7 +73,7 @@ def problems(conf: cfg.ConfigOpts) -> list[str]:
     Invalid values of single options are left to `zaqar_redis.conf.problems`.
     """
     found: list[str] = []
-    for part in (_server, _store, _access, _channels, _metrics, tracing):
+    for part in (_server, _store, _access, _channels, _metrics, _targets, tracing):
         try:
             part(conf)
         except cfg.Error:
@@ -101,6 +106,11 @@ def _store(conf: cfg.ConfigOpts) -> None:
 
 def _channels(conf: cfg.ConfigOpts) -> None:
     channels(conf, _uri(conf))
+
+
+def _targets(conf: cfg.ConfigOpts) -> None:
+    MailTarget(configuration.settings(conf, MailSettings))
+    trusts(conf)
 
 
 def _metrics(conf: cfg.ConfigOpts) -> None:
@@ -177,6 +187,12 @@ def access(conf: cfg.ConfigOpts, uri: str) -> Access:
         conf, partial(configuration.settings, conf), partial(access_key_store, conf, uri)
     )
     return auth.load(configuration.settings(conf, AuthSettings).strategy, context)
+
+
+def trusts(conf: cfg.ConfigOpts) -> TrustService:
+    """Returns what gets trusts of Keystone, if the options say how.  Raises BadConfiguration."""
+    has_keystone = "keystone" in configuration.settings(conf, AuthSettings).strategy
+    return TrustService(keystone.trusts(conf) if has_keystone else None)
 
 
 def access_key_store(conf: cfg.ConfigOpts, uri: str) -> Control:
@@ -271,4 +287,7 @@ def settings(conf: cfg.ConfigOpts) -> ApiSettings:
         websocket=websocket,
         metrics=metrics,
         history=configuration.settings(conf, HistorySettings),
+        notifier=configuration.settings(conf, NotifierSettings),
+        webhooks=configuration.settings(conf, HttpSettings),
+        mail=configuration.settings(conf, MailSettings),
     )

@@ -21,12 +21,7 @@ Origins = Mapping[tuple[str | None, str], str]
 def add_to(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--bind", metavar="HOST:PORT", help="address to listen on (127.0.0.1:8888)")
     parser.add_argument("--workers", type=_workers, metavar="N", help="worker processes (1)")
-    parser.add_argument(
-        "--storage",
-        metavar="URI",
-        help="the store: embedded://[/directory], redis://host, rediss://host, "
-        f"unix:///socket or memory:// ({target.URI_VARIABLE}; embedded://)",
-    )
+    add_store_to(parser)
     parser.add_argument(
         "--admin",
         action="store_true",
@@ -38,6 +33,19 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="allow other addresses than loopback without authentication",
     )
+    add_files_to(parser)
+
+
+def add_store_to(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--storage",
+        metavar="URI",
+        help="the store: embedded://[/directory], redis://host, rediss://host, "
+        f"unix:///socket or memory:// ({target.URI_VARIABLE}; embedded://)",
+    )
+
+
+def add_files_to(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--config-file",
         action="append",

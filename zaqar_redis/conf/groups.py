@@ -20,6 +20,7 @@ from zaqar_redis.auth.audit import AuditSettings
 from zaqar_redis.auth.tokens import TokenSettings
 from zaqar_redis.keyspace.batch import BatchSettings
 from zaqar_redis.notify.mail.settings import MailSettings
+from zaqar_redis.notify.notifier import NotifierSettings
 from zaqar_redis.notify.settings import HttpSettings
 from zaqar_redis.realtime.session.context import SessionSettings
 from zaqar_redis.realtime.session.namespaces import ChannelOptions
@@ -201,8 +202,8 @@ GROUPS: Mapping[str | None, Sequence[tuple[type[Struct], tuple[str, ...]]]] = {
         (rules.Limits, ()),
         (ApiSettings, ("message_encryption_key", "max_waiting")),
     ),
-    "notification": ((HttpSettings, ()), (MailSettings, ())),
     "quota": ((QuotaSettings, ()),),
+    "notification": ((NotifierSettings, ()), (HttpSettings, ()), (MailSettings, ())),
     "tracing": ((TracingSettings, ()),),
     "metrics": ((MetricsSettings, ()), (QueueMetricsSettings, ())),
     "signed_url": ((ApiSettings, ("secret_key",)),),

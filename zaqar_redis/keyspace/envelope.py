@@ -9,7 +9,8 @@
  10     uint64    expires, ms since the epoch
  19     uint32    ttl, seconds
  24     uint32    delay, seconds
- 29     uint8     flags: 1 = the body is encrypted; 2 = there are attributes
+ 29     uint8     flags: 1 = the body is encrypted; 2 = there are attributes; the
+                  four high bits: how often it was forwarded
  31     bin8      client, 16 bytes
  49     str8      origin: the queue that a dead letter came from
  51+o   bin8      checksum: MD5 of the body, or empty
@@ -43,6 +44,7 @@ _BODY = struct.Struct(">BI")
 _ARRAY, _UINT64, _UINT32 = 0x99, 0xCF, 0xCE
 _UINT8, _BIN8, _STR8, _BIN32 = 0xCC, 0xC4, 0xD9, 0xC6
 _ENCRYPTED, _HAS_ATTRIBUTES = 1, 2
+_HOPS_SHIFT = 4
 _LENGTH = struct.Struct(">I")
 _encode_attributes = msgspec.msgpack.Encoder().encode
 _decode_attributes = msgspec.msgpack.Decoder(dict[str, Any]).decode
@@ -56,9 +58,11 @@ def front(created: int, expires: int, ttl: int, delay: int) -> bytes:
 
 def tail(draft: NewMessage, client: bytes) -> bytes:
     """Returns the part of the envelope behind the delay."""
-    if not (draft.origin or draft.checksum or draft.encrypted or draft.attributes):  # mostly
+    if not (
+        draft.origin or draft.checksum or draft.encrypted or draft.attributes or draft.hops
+    ):  # mostly
         return opening(client) + closing(draft.body)
-    flags, body = draft.encrypted * _ENCRYPTED, draft.body
+    flags, body = draft.encrypted * _ENCRYPTED | draft.hops << _HOPS_SHIFT, draft.body
     if draft.attributes:
         flags |= _HAS_ATTRIBUTES
         attributes = _encode_attributes(draft.attributes)
@@ -112,6 +116,10 @@ def is_encrypted(flags: int) -> bool:
 
 def has_attributes(flags: int) -> bool:
     return bool(flags & _HAS_ATTRIBUTES)
+
+
+def hops(flags: int) -> int:
+    return flags >> _HOPS_SHIFT
 
 
 def with_attributes(body: bytes) -> tuple[Attributes, bytes]:

@@ -44,6 +44,10 @@ class QueueKeys(SentKeys):
         "dead_letters",
         "dead_letters_old",
         "delayed",
+        "deliveries",
+        "delivery_index",
+        "delivery_lease",
+        "delivery_states",
         "expiry",
         "feed",
         "holds",
@@ -55,6 +59,10 @@ class QueueKeys(SentKeys):
         "live",
         "messages",
         "move_lock",
+        "pending",
+        "pending_due",
+        "pending_ends",
+        "pending_ids",
         "queue",
         "ready",
         "reserved_epoch",
@@ -116,8 +124,25 @@ class QueueKeys(SentKeys):
         self.subscription_ids = f"{tag}:subscription_ids".encode()
         #: zset: ids of subscriptions, by expiry
         self.subscription_ends = f"{tag}:subscription_ends".encode()
+        #: stream: what was posted and is yet to be dispatched to the subscriptions
+        self.deliveries = f"{tag}:deliveries".encode()
+        #: hash: <subscription> <rank> -> a delivery that is tried again, waits, or was given up
+        self.pending = f"{tag}:pending".encode()
+        #: zset, score 0: those that are not given up
+        self.pending_ids = f"{tag}:pending_ids".encode()
+        #: zset: those that are tried again, and subscriptions whose others wait, by when
+        self.pending_due = f"{tag}:pending_due".encode()
+        #: zset: all of them, by the expiry of the message
+        self.pending_ends = f"{tag}:pending_ends".encode()
+        #: hash: <subscription> and what -> how its deliveries go
+        self.delivery_states = f"{tag}:delivery_states".encode()
+        #: string with an expiry: the notifier that delivers
+        self.delivery_lease = f"{tag}:delivery_lease".encode()
+        slot = _slot(of_queue)
+        #: zset of all queues in this one's slot with deliveries, by when the next is due
+        self.delivery_index = slot_indexes(_DELIVERY_INDEX)[slot]
         #: zset of all queues in this one's slot, by when they are to be swept next
-        self.sweep_index = sweep_indexes()[_slot(of_queue)]
+        self.sweep_index = slot_indexes(_SWEEP_INDEX)[slot]
         #: string: the move lock, while the queue moves between stores
         self.move_lock = f"{tag}:gate".encode()
         #: string with an expiry: the reserved epoch of a queue that does not exist
@@ -133,6 +158,12 @@ _MESSAGE = ("messages", "bodies", "ready", "claimed", "delayed", "expiry", "hold
 #: What is stored of messages and claims.
 _CONTENT = (*_MESSAGE, "claims", "leases", "spent")
 
+#: What is stored of deliveries to the subscribers of a queue.
+_DELIVERIES = (
+    *("deliveries", "pending", "pending_ids", "pending_due", "pending_ends"),
+    "delivery_states",
+)
+
 #: Keys of a queue that many scripts name together, as ``@name`` (see `script`).
 GROUPS = {
     "message": _MESSAGE,
@@ -144,11 +175,18 @@ GROUPS = {
         *("idempotency", "idempotency_old", "dead_letters", "dead_letters_old"),
         *("ledger", "ledger_ends"),
         *("subscriptions", "subscribers", "subscription_ids", "subscription_ends"),
+        *_DELIVERIES,
+    ),
+    "deliveries": _DELIVERIES,
+    #: what lua/shared/subscription.lua needs
+    "subscription": (
+        *("queue", "subscriptions", "subscribers", "subscription_ids", "subscription_ends"),
+        *("pending", "pending_due", "delivery_states", "delivery_index"),
     ),
     #: what lua/shared/append.lua needs
     "append": (
         *("queue", "messages", "bodies", "ready", "delayed", "expiry"),
-        *("move_lock", "reserved_epoch", "sweep_index"),
+        *("move_lock", "reserved_epoch", "sweep_index", "deliveries", "delivery_index"),
     ),
 }
 
@@ -283,8 +321,8 @@ def _slot(tag: bytes) -> int:
 
 
 @functools.cache
-def sweep_indexes() -> tuple[bytes, ...]:
-    """Returns the sweep index of each slot: the zset of its queues by their next sweep.
+def slot_indexes(prefix: bytes) -> tuple[bytes, ...]:
+    """Returns an index of each slot: a zset of queues in it, by a time.
 
     There is one for each slot, so that the scripts of a queue may write to it.  Its tag
     is the smallest number that is in this slot.
@@ -292,14 +330,27 @@ def sweep_indexes() -> tuple[bytes, ...]:
     found: dict[int, bytes] = {}
     for number in itertools.count():
         tag = b"%d" % number
-        found.setdefault(_slot(tag), _SWEEP_INDEX + b"{%b}" % tag)
+        found.setdefault(_slot(tag), prefix + b"{%b}" % tag)
         if len(found) == _SLOTS:
             return tuple(found[slot] for slot in range(_SLOTS))
     raise AssertionError("numbers do not end")
 
 
+def sweep_indexes() -> tuple[bytes, ...]:
+    """Returns the sweep index of each slot: its queues by their next sweep."""
+    return slot_indexes(_SWEEP_INDEX)
+
+
+def delivery_indexes() -> tuple[bytes, ...]:
+    """Returns the delivery index of each slot: its queues by their next delivery."""
+    return slot_indexes(_DELIVERY_INDEX)
+
+
 _CHANNELS = b"zr:channel:"
 _SWEEP_INDEX = b"zr:due:"
+_DELIVERY_INDEX = b"zr:deliveries:"
+#: PUB/SUB channel: queues with the first delivery that is due, by their names in the catalogue.
+DELIVERIES = b"zr:deliveries"
 #: PUB/SUB channel of all nodes, and prefix of those of single nodes.
 NODES = b"zr:nodes"
 _RESERVED_EPOCH = b"zr:unborn:"
@@ -346,7 +397,8 @@ def queue_tag(key: bytes) -> bytes | None:
 
 def is_service_key(key: bytes) -> bool:
     """Returns whether a key that is no queue's belongs to the service."""
-    prefixes = (_LIST, _TOPICS, _CHANNELS, _RESERVED_EPOCH, _SWEEP_INDEX, ControlKeys.prefix)
+    indexes = (_SWEEP_INDEX, _DELIVERY_INDEX)
+    prefixes = (_LIST, _TOPICS, _CHANNELS, _RESERVED_EPOCH, *indexes, ControlKeys.prefix)
     return key in (SWEEPER, OWNER) or key.startswith(prefixes)
 
 

@@ -110,6 +110,29 @@ RECOVERIES = Counter(
     known=("recovered", "lost"),
 )
 
+# Subscriptions of queues and topics
+
+NOTIFICATIONS = Counter(
+    "notifications",
+    "Attempts to deliver messages to subscribers. delivered; retry: tried again later; refused: "
+    "given up at once; gone: the subscription has ended.",
+    ("target", "outcome"),
+)
+NOTIFIED = Counter("notified_messages", "Messages delivered to subscribers.", ("target",))
+NOTIFICATION_DURATIONS = DurationHistogram(
+    "notification_duration_seconds",
+    "Time that an attempt to deliver messages to a subscriber takes.",
+    ("target",),
+)
+CIRCUITS_OPENED = Counter(
+    "notification_circuits_opened",
+    "Times that a subscriber failed so often that it got a pause.",
+    ("target",),
+)
+NOTIFIED_SOURCES = Gauge(
+    "notification_sources", "Queues and topics whose messages the process delivers at the moment."
+)
+
 # Moves
 
 MOVES_RUNNING = Gauge("moves_running", "Queues that are being moved to another pool.")

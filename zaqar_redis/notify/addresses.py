@@ -78,10 +78,10 @@ class AddressGuard:
             ) from error
 
     def allows(self, address: Address) -> bool:
-        if any(address in network for network in self._allowed):
-            return True
         if (embedded := _embedded(address)) is not None:
             return self.allows(embedded)
+        if any(address in network for network in self._allowed):
+            return True
         return not any(address in network for network in _FORBIDDEN)
 
     def open_socket(self, info: tuple[int, int, int, str, tuple[Any, ...]]) -> socket.socket:

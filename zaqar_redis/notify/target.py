@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import Enum
 from typing import Protocol
 
@@ -11,7 +11,9 @@ from zaqar_redis.notify.mail.settings import MailSettings
 from zaqar_redis.notify.settings import HttpSettings
 from zaqar_redis.notify.trusts import TrustService
 from zaqar_redis.records import Message, Record, Subscription
+from zaqar_redis.service.messages import MessageService
 from zaqar_redis.service.subscription_options import SubscriptionOptions
+from zaqar_redis.storage.contract import PostDeadLetter
 
 
 class Outcome(Enum):
@@ -34,10 +36,15 @@ class Delivery(Record, frozen=True):
     options: SubscriptionOptions
     #: in order, decrypted; none if it is a notice
     messages: Sequence[Message] = ()
+    #: the same as they are stored, and the epoch of the source
+    originals: Sequence[Message] = ()
+    epoch: str = ""
     #: a JSON object that is delivered as it is: a request to confirm, or a test
     notice: bytes = b""
     #: identifies the delivery, the same in each attempt: id of the subscription and of a message
     id: str = ""
+    #: it was given up before, and is not in order any more
+    replayed: bool = False
 
 
 class Result(Record, frozen=True):
@@ -57,9 +64,19 @@ class Result(Record, frozen=True):
 DELIVERED = Result(Outcome.DELIVERED)
 
 
+#: Publishes to a channel: project, channel, data, tags, idempotency key.  Raises BadRequest when
+#: the channel does not take it, and Unavailable.
+PublishToChannel = Callable[[str, str, bytes, Mapping[str, str], str], Awaitable[None]]
+
+
 class TargetContext(Record, frozen=True):
     """What targets may need of the service."""
 
+    messages: MessageService
+    #: posts what is not in order any more, once
+    dead_letter: PostDeadLetter
+    #: None: this service has no channels
+    publish: PublishToChannel | None = None
     http: HttpSettings = HttpSettings()
     mail: MailSettings = MailSettings()
     #: its owner closes it; None: there are no trusts

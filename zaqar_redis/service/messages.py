@@ -11,7 +11,15 @@ import msgspec
 from zaqar_redis import errors, rules
 from zaqar_redis.keyspace.script import ComposedVerbs, Steps, verb
 from zaqar_redis.metrics.definitions import CLAIMED, CLAIMS, POSTED
-from zaqar_redis.records import ClaimResult, IdempotencyKey, Message, NewMessage, Page, PostResult
+from zaqar_redis.records import (
+    ClaimResult,
+    Forwarding,
+    IdempotencyKey,
+    Message,
+    NewMessage,
+    Page,
+    PostResult,
+)
 from zaqar_redis.service.encryption import BodyCipher
 from zaqar_redis.service.long_polls import LongPoll
 from zaqar_redis.service.quota_enforcer import QuotaEnforcer
@@ -84,6 +92,22 @@ class MessageService(ComposedVerbs):
                 elif meter is not None:
                     meter.take_back(queue, len(drafts), size, is_new=is_new)
                 return posted
+
+    @verb
+    def forward(
+        self, project: str, queue: str, forwarded: Sequence[NewMessage], by: Forwarding
+    ) -> Steps[None]:
+        """Appends messages of another queue as they are, once; encrypts them if this one wants it.
+
+        Raises BadRequest when the queue does not take messages so large.
+        """
+        try:
+            yield self._store.forward(project, queue, forwarded, by=by)
+        except errors.EncryptionRequired:
+            plain = [message for message in forwarded if not message.encrypted]
+            encrypted = iter(self._encrypted(project, plain))
+            forwarded = [each if each.encrypted else next(encrypted) for each in forwarded]
+            yield self._store.forward(project, queue, forwarded, by=by)
 
     @verb
     def list(

@@ -3,23 +3,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Literal
+import base64
+import binascii
+import re
+import secrets as random_secrets
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, get_args
 
+import msgspec
+
+from zaqar_redis import errors, rules
 from zaqar_redis.records import Record
+from zaqar_redis.retry_policies import DeliveryRetryPolicy, retry_policy
+from zaqar_redis.service.subscription_filters import SubscriptionFilter, compile_filter
 
+Format = Literal["zaqar", "cloudevents", "cloudevents-binary"]
 
-class DeliveryRetryPolicy(Record, frozen=True):
-    """When an attempt to deliver follows another; names and defaults are stock Zaqar's."""
+#: Bytes of all options as JSON: as much as the metadata of a queue by default.  A notifier has the
+#: options of all subscriptions of its queues in memory.
+OPTIONS_BYTES_MAX = 64 * 1024
+#: With messages of 256 KiB that is a request of 25 MiB; many servers accept less.
+BATCH_MAX = 100
+#: Requests at a time to one subscriber: a slow one holds so many connections of a notifier.
+CONCURRENCY_MAX = 64
+#: Messages a second: one in a quarter of an hour, and more than a notifier delivers.
+RATE_MIN, RATE_MAX = 0.001, 1_000_000
+#: Seconds: an attempt occupies a connection for as long.
+TIMEOUT_MIN, TIMEOUT_MAX = 0.1, 60.0
+#: Standard Webhooks: bytes of a key.
+SECRET_BYTES_MIN, SECRET_BYTES_MAX = 24, 64
+#: Standard Webhooks: two are valid at once while they rotate.
+SECRETS_MAX = 2
 
-    retries_with_no_delay: int = 3
-    minimum_delay_retries: int = 3
-    #: seconds, as the next
-    minimum_delay: int = 5
-    maximum_delay: int = 30
-    maximum_delay_retries: int = 3
-    retry_backoff_function: Literal["linear", "arithmetic", "geometric", "exponential"] = "linear"
-    ignore_subscription_override: bool = False
+#: Stands for a secret where options are shown, and for the stored one in an update.
+HIDDEN = "***"
+_SECRET_PREFIX = "whsec_"  # noqa: S105  what a secret begins with
+
+#: RFC 9110: token; and visible ASCII characters with blanks and tabs between them.
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}")
+_HEADER_VALUE = re.compile(r"(?:[\x21-\x7e](?:[\t\x20-\x7e]*[\x21-\x7e])?)?")
+#: Set by the client that delivers, and by the signature: a second value would contradict it.
+_CLIENT_HEADERS = (
+    *("connection", "content-length", "expect", "host", "keep-alive", "proxy-connection"),
+    *("te", "trailer", "transfer-encoding", "upgrade"),
+)
+_SIGNATURE_HEADERS = "webhook-"
+_CONTROL = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029]")
 
 
 class SubscriptionOptions(Record, frozen=True):
@@ -29,8 +58,10 @@ class SubscriptionOptions(Record, frozen=True):
     raw: Mapping[str, Any] = {}
     #: None: the queue's, else the default
     retry_policy: DeliveryRetryPolicy | None = None
+    #: None: the subscription wants all messages
+    filter: SubscriptionFilter | None = None
     #: how a message is written
-    format: Literal["zaqar", "cloudevents", "cloudevents-binary"] = "zaqar"
+    format: Format = "zaqar"
     #: messages in one request at most; 1: each by itself, not in a list
     batch: int = 1
     #: a message waits until the one before it was delivered, or given up
@@ -45,3 +76,205 @@ class SubscriptionOptions(Record, frozen=True):
     dead_letter_queue: str = ""
     #: keys that sign webhooks, ``whsec_`` and base64; the first is the newest
     secrets: tuple[str, ...] = ()
+
+
+def parse(options: Mapping[str, Any]) -> SubscriptionOptions:
+    """Returns the options checked.  Raises BadRequest that names the option and its limit.
+
+    null is as good as absent.  API: unknown options are accepted, for targets that know them.
+    """
+    _check_size(options)
+    known = {name: read(options[name]) for name, read in _READ.items() if _has(options, name)}
+    for name, check in _CHECKS.items():
+        if _has(options, name):
+            check(name, options[name])
+    if _has(options, "_retry_policy"):
+        known["retry_policy"] = retry_policy(options["_retry_policy"])
+    parsed = SubscriptionOptions(raw=options, **known)
+    if parsed.format == "cloudevents-binary" and parsed.batch > 1:
+        raise _bad("batch", 'at most 1 with the format "cloudevents-binary"')
+    return parsed
+
+
+def new_secret() -> str:
+    """Returns a new key for signatures."""
+    key = random_secrets.token_bytes(SECRET_BYTES_MIN)
+    return _SECRET_PREFIX + base64.b64encode(key).decode()
+
+
+def with_hidden_secrets(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns options as they may be shown: with ``***`` for each secret."""
+    shown = dict(options)
+    if "secrets" in options:
+        shown["secrets"] = [HIDDEN for _ in _stored_secrets(options)]
+    return shown
+
+
+def with_stored_secrets(options: Mapping[str, Any], stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the options of an update, with the secrets that it does not name.
+
+    Without ``secrets`` the stored ones stay.  The first ``***`` stands for the newest of them, the
+    second for the one before: ``[new, "***"]`` rotates.  One that stands for none is left as it
+    is, and `parse` refuses it.
+    """
+    filled = dict(options)
+    known = iter(_stored_secrets(stored))
+    given = options.get("secrets")
+    if given is None:
+        filled.pop("secrets", None)
+        return filled | ({"secrets": kept} if (kept := list(known)) else {})
+    if isinstance(given, list):
+        filled["secrets"] = [next(known, HIDDEN) if each == HIDDEN else each for each in given]
+    return filled
+
+
+def effective(
+    subscription: DeliveryRetryPolicy | None, queue: DeliveryRetryPolicy | None
+) -> DeliveryRetryPolicy:
+    """Returns the policy that a subscription's deliveries go by.
+
+    API: its own, unless one of the two policies says ``ignore_subscription_override``; then that
+    of the queue.  Where there is none, the default.
+    """
+    ignored = any(
+        policy and policy.ignore_subscription_override for policy in (subscription, queue)
+    )
+    chosen = queue if ignored else subscription or queue
+    return chosen or DeliveryRetryPolicy()
+
+
+def _stored_secrets(options: Mapping[str, Any]) -> list[Any]:
+    """Subscriptions of stock Zaqar may have anything there."""
+    stored = options.get("secrets")
+    return stored if isinstance(stored, list) else []
+
+
+def _has(options: Mapping[str, Any], name: str) -> bool:
+    return options.get(name) is not None
+
+
+def _bad(name: str, must_be: str) -> errors.BadRequest:
+    return errors.BadRequest(why=f'The value of "{name}" in "options" must be {must_be}.')
+
+
+def _check_size(options: Mapping[str, Any]) -> None:
+    if not rules.nested_within(options, rules.NESTING_MAX):
+        raise errors.BadRequest(why=f'"options" may be nested at most {rules.NESTING_MAX} deep.')
+    if len(msgspec.json.encode(options)) > OPTIONS_BYTES_MAX:
+        raise errors.BadRequest(why=f'"options" may have at most {OPTIONS_BYTES_MAX} bytes.')
+
+
+def _format(value: object) -> Format:
+    if value not in get_args(Format):
+        raise _bad("format", f"one of {', '.join(get_args(Format))}")
+    return value  # type: ignore[return-value]
+
+
+def _integer(name: str, most: int) -> Callable[[object], int]:
+    def read(value: object) -> int:
+        if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
+            raise _bad(name, f"an integer between 1 and {most}")
+        return value
+
+    return read
+
+
+def _ordered(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise _bad("ordered", "a boolean")
+    return value
+
+
+def _is_number(value: object, least: float, most: float) -> bool:
+    return type(value) in (int, float) and least <= value <= most  # type: ignore[operator]
+
+
+def _rate(value: Any) -> float:
+    if not _is_number(value, RATE_MIN, RATE_MAX) and not _is_number(value, 0, 0):
+        raise _bad("rate", f"0, or a number of messages a second from {RATE_MIN} to {RATE_MAX}")
+    return float(value)
+
+
+def _timeout(value: Any) -> float:
+    if not _is_number(value, TIMEOUT_MIN, TIMEOUT_MAX):
+        raise _bad("timeout", f"a number between {TIMEOUT_MIN} and {TIMEOUT_MAX} seconds")
+    return float(value)
+
+
+def _dead_letter_queue(value: object) -> str:
+    if not isinstance(value, str) or not rules.is_queue_name(value):
+        raise _bad(
+            "dead_letter_queue",
+            f"a queue name: 1 to {rules.QUEUE_NAME_MAX} ASCII letters, digits, underscores, dashes "
+            "and dots",
+        )
+    return value
+
+
+def _secrets(value: object) -> tuple[str, ...]:
+    if not isinstance(value, list) or not 1 <= len(value) <= SECRETS_MAX:
+        raise _bad("secrets", f"a list of 1 to {SECRETS_MAX} keys")
+    if HIDDEN in value:
+        raise _bad("secrets", f"new keys; there are fewer stored ones than {HIDDEN} stands for")
+    for each in value:
+        if not isinstance(each, str) or not _is_secret(each):
+            raise _bad(
+                "secrets",
+                f"a list of texts: {_SECRET_PREFIX} and {SECRET_BYTES_MIN} to {SECRET_BYTES_MAX} "
+                "bytes in base64",
+            )
+    return tuple(value)
+
+
+def _is_secret(text: str) -> bool:
+    try:
+        key = base64.b64decode(text.removeprefix(_SECRET_PREFIX), validate=True)
+    except (binascii.Error, ValueError):
+        return False
+    return text.startswith(_SECRET_PREFIX) and SECRET_BYTES_MIN <= len(key) <= SECRET_BYTES_MAX
+
+
+def check_headers(name: str, value: object) -> None:
+    """Raises BadRequest unless the option is an object of headers that a request may have."""
+    if not isinstance(value, dict):
+        raise _bad(name, "an object of texts")
+    for header, text in value.items():
+        if not _HEADER_NAME.fullmatch(header):
+            raise _bad(name, f"an object of header names, which {header[:64]!r} is not")
+        if header.lower() in _CLIENT_HEADERS or header.lower().startswith(_SIGNATURE_HEADERS):
+            raise _bad(name, f"without {header}, which the notifier sets itself")
+        if not isinstance(text, str) or not _HEADER_VALUE.fullmatch(text):
+            raise _bad(
+                name, f"an object of texts; that of {header} must have printable ASCII characters"
+            )
+
+
+def _check_text(name: str, value: object) -> None:
+    if not isinstance(value, str):
+        raise _bad(name, "a text")
+
+
+def _check_line(name: str, value: object) -> None:
+    if not isinstance(value, str) or _CONTROL.search(value):
+        raise _bad(name, "a text without line breaks and control characters")
+
+
+_READ: dict[str, Callable[[Any], Any]] = {
+    "filter": compile_filter,
+    "format": _format,
+    "batch": _integer("batch", BATCH_MAX),
+    "ordered": _ordered,
+    "concurrency": _integer("concurrency", CONCURRENCY_MAX),
+    "rate": _rate,
+    "timeout": _timeout,
+    "dead_letter_queue": _dead_letter_queue,
+    "secrets": _secrets,
+}
+#: Options that targets read from `SubscriptionOptions.raw`.
+_CHECKS: dict[str, Callable[[str, object], None]] = {
+    "post_headers": check_headers,
+    "post_data": _check_text,
+    "from": _check_line,
+    "subject": _check_line,
+    "trust_id": _check_line,
+}

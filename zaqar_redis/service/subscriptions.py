@@ -76,13 +76,6 @@ class SubscriptionService(ComposedVerbs):
 
     @verb
     def purge(self, project: str, queue: str) -> Steps[None]:
-        """Deletes all subscriptions of a queue."""
-        if self._driver.subscriptions is None:
-            return
-        most = self._limits.max_subscriptions_per_page
-        while True:
-            page: Page[Subscription] = yield self._store.list(project, queue, "", most)
-            for each in page.items:
-                yield self._store.delete(project, queue, each.id)
-            if len(page.items) < most:
-                return
+        """Deletes all subscriptions of a queue, and all deliveries to them."""
+        if self._driver.subscriptions is not None:
+            yield self._store.purge(project, queue)

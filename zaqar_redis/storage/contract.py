@@ -20,6 +20,7 @@ from zaqar_redis.records import (
     CheckResult,
     Claim,
     ClaimResult,
+    Forwarding,
     HistoryPage,
     IdempotencyKey,
     Message,
@@ -34,6 +35,7 @@ from zaqar_redis.records import (
     Topic,
 )
 from zaqar_redis.storage.administration import Administration
+from zaqar_redis.storage.deliveries import Deliveries, SubscriptionDeliveries
 from zaqar_redis.storage.figures import StoreFigures
 from zaqar_redis.storage.transfer import Transfer
 
@@ -120,6 +122,15 @@ class Messages(Protocol):
         *message* has a TTL; *client* is that of the original message.
         """
 
+    def forward(
+        self, project: str, queue: str, forwarded: Sequence[NewMessage], *, by: Forwarding
+    ) -> Awaitable[None]:
+        """Appends messages of another queue, in order, but for those that it has appended.
+
+        They have TTLs, and are as they were stored there.  Raises BadRequest when they are larger
+        than the queue allows, and EncryptionRequired.
+        """
+
     def list(
         self,
         project: str,
@@ -164,9 +175,20 @@ class Subscriptions(Protocol):
     """Subscribers of a queue, to which its messages are sent.  The queue need not exist."""
 
     def create(
-        self, project: str, queue: str, subscriber: str, *, ttl: int, options: dict[str, Any]
+        self,
+        project: str,
+        queue: str,
+        subscriber: str,
+        *,
+        ttl: int,
+        options: dict[str, Any],
+        delivers: bool = False,
     ) -> Awaitable[str | None]:
-        """Subscribes for *ttl* seconds; returns the id, or None when the subscriber has one."""
+        """Subscribes for *ttl* seconds; returns the id, or None when the subscriber has one.
+
+        *delivers*: posts are entered for delivery from now on (`deliveries`); then the queue must
+        exist, else it raises NotFound.
+        """
 
     def get(self, project: str, queue: str, id: str) -> Awaitable[Subscription | None]:
         """Returns the subscription, or None."""
@@ -197,7 +219,10 @@ class Subscriptions(Protocol):
         """
 
     def delete(self, project: str, queue: str, id: str) -> Awaitable[None]:
-        """Deletes the subscription.  Idempotent."""
+        """Deletes the subscription; what waits for it is not delivered any more.  Idempotent."""
+
+    def purge(self, project: str, queue: str) -> Awaitable[None]:
+        """Deletes all subscriptions of the queue, and all deliveries.  Idempotent."""
 
 
 class Topics(Protocol):
@@ -399,6 +424,14 @@ class Driver(Store, Protocol):
     @property
     def subscriptions(self) -> Subscriptions | None:
         """None: the store has none."""
+
+    @property
+    def deliveries(self) -> Deliveries | None:
+        """None: no messages are delivered to subscribers, or only those that it consists of do."""
+
+    @property
+    def subscription_deliveries(self) -> SubscriptionDeliveries | None:
+        """None: no messages are delivered to subscribers."""
 
     @property
     def topics(self) -> Topics: ...

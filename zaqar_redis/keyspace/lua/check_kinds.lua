@@ -1,14 +1,15 @@
 -- The move lock of a queue, whether the queue itself exists, and which of its keys have the
 -- wrong type: {move lock or '', 1 or 0, key...}.
---#keys @queue move_lock stages reserved_epoch sweep_index
+--#keys @queue move_lock stages reserved_epoch sweep_index delivery_index delivery_lease
 
 local kinds = {
     hash = {queue, bodies, holds, claims, idempotency, idempotency_old, dead_letters,
-        dead_letters_old, ledger, subscriptions, subscribers, stages},
+        dead_letters_old, ledger, subscriptions, subscribers, stages, pending, delivery_states},
     zset = {messages, ready, claimed, delayed, expiry, leases, ledger_ends, subscription_ids,
-        subscription_ends, sweep_index},
+        subscription_ends, sweep_index, pending_ids, pending_due, pending_ends, delivery_index},
     list = {spent},
-    string = {move_lock, reserved_epoch},
+    string = {move_lock, reserved_epoch, delivery_lease},
+    stream = {deliveries},
 }
 local wrong = {}
 for kind, keys in pairs(kinds) do

@@ -1,6 +1,7 @@
 -- Check the queue itself, after its messages: {what, how often; of each finding}.
 --#keys queue messages claims leases idempotency idempotency_old dead_letters dead_letters_old
 --#keys ledger ledger_ends move_lock sweep_index expiry claimed delayed subscription_ends
+--#keys deliveries pending_ends
 --#args now:number epoch repair:flag
 -- epoch: for a queue that has lost its own
 --#include move_lock now findings next_sweep

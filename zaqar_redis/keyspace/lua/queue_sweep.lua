@@ -1,9 +1,9 @@
 -- Sweep a queue that nobody uses, a bounded step at a time, and note when to sweep it again.
 --
 -- Returns how much was settled; less than 100 (see SETTLE): nothing is left to do.
---#keys @queue move_lock sweep_index
+--#keys @queue move_lock sweep_index delivery_index delivery_lease
 --#args now:number
---#include move_lock now settle subscription next_sweep
+--#include move_lock now settle subscription next_sweep expired_deliveries
 
 local settled = settle()
 if redis.call('EXISTS', leases) == 0 then
@@ -13,6 +13,6 @@ local ends = next_record_expiry()
 if ends and ends <= now then
     settled = settled + forget_expired_records()
 end
-settled = settled + forget_subscriptions()
+settled = settled + forget_subscriptions() + forget_expired_deliveries()
 schedule(next_sweep_time())
 return settled

@@ -1,10 +1,14 @@
 -- Subscribe, unless the subscriber has subscribed to the queue already.
 --
--- Returns 1, or 0 when it has.
---#keys subscriptions subscribers subscription_ids subscription_ends move_lock sweep_index queue
---#args now:number id subscriber ttl:number options
+-- Returns 1, 0 when it has, or -1 when the queue does not exist and a notifier is to deliver.
+--#keys @subscription move_lock sweep_index
+--#args now:number id subscriber ttl:number options delivers:flag
+-- delivers: a notifier delivers to it, so posts to the queue are entered
 --#include move_lock now subscription
 
+if delivers and redis.call('HEXISTS', queue, 'epoch') == 0 then
+    return -1
+end
 forget_subscriptions()
 local existing = redis.call('HGET', subscribers, subscriber)
 if existing and tonumber(redis.call('ZSCORE', subscription_ends, existing)) <= now then
@@ -18,4 +22,8 @@ redis.call('ZADD', subscription_ids, 0, id)
 redis.call('ZADD', subscription_ends, now + ttl * 1000, id)
 local soonest, noted = now + ttl * 1000, redis.call('HGET', queue, 'due')
 --#include note_sweep
+-- Not 1: when all are deleted and others follow, it must not be what it was before.
+if delivers and redis.call('HSETNX', queue, 'subscribed', now) == 0 then
+    note_change()
+end
 return 1

@@ -1,7 +1,7 @@
 -- Change what is given of a subscription; a new ttl counts from now.
 --
 -- Returns 'updated', 'missing', or 'taken': the new subscriber has one already.
---#keys subscriptions subscribers subscription_ids subscription_ends move_lock sweep_index queue
+--#keys @subscription move_lock sweep_index
 --#args now:number id subscriber ttl options confirmed
 -- subscriber: URI, or ''
 -- ttl: seconds, or ''
@@ -35,4 +35,5 @@ end
 local head = own_ttl .. ' ' .. (confirmed ~= '' and confirmed or was_confirmed)
 local record = {head, options ~= '' and options or own_options, own_subscriber}
 redis.call('HSET', subscriptions, id, table.concat(record, '\n'))
+note_change()
 return 'updated'

@@ -1,8 +1,8 @@
--- Read which queues are to be swept now: '<project>/<queue>' of each, by index.
+-- Read which queues are due, to be swept or for deliveries: '<project>/<queue>' of each, by index.
 --
--- The keys are sweep indexes, each of one slot: in a cluster one a call.
+-- The keys are indexes, each of one slot: in a cluster one a call.
 --#args now:number limit:number
--- KEYS[1...]: zset: queues of the slot by their next sweep; of each slot
+-- KEYS[1...]: zset: queues of the slot by when they are due; of each slot
 --#include now
 
 -- In a store of few queues most do not exist; one EXISTS of all costs a tenth of reading each.

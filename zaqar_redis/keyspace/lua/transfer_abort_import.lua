@@ -2,7 +2,7 @@
 --
 -- The queue may have been in this store before: for a while the move lock keeps out callers
 -- whose route is old, who would create another one here.
---#keys @queue move_lock sweep_index
+--#keys @queue move_lock sweep_index delivery_index
 --#args token ttl_ms:number
 -- ttl_ms: ms until the move lock expires; 0: none is left
 

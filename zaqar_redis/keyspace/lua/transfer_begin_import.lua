@@ -1,7 +1,7 @@
 -- Begin to import a queue: take the move lock, and delete what an earlier attempt left.
 --
 -- Returns 1, or 0 when the queue exists in this store already.
---#keys @queue move_lock sweep_index
+--#keys @queue move_lock sweep_index delivery_index
 --#args token
 
 local kind = string.match(redis.call('GET', move_lock) or '', '^%a*')

@@ -22,6 +22,7 @@ from zaqar_redis.storage.pools.controllers import (
     RoutedClaims,
     RoutedMessages,
     RoutedQueues,
+    RoutedSubscriptionDeliveries,
     RoutedSubscriptions,
 )
 from zaqar_redis.storage.pools.rebalance import Rebalancer
@@ -46,6 +47,7 @@ class PooledDriver:
     """The store of all queues: each is in the default pool or in one of the others."""
 
     transfer = None
+    deliveries = None
     ownership = None
     figures = None
 
@@ -64,6 +66,7 @@ class PooledDriver:
         self.claims = RoutedClaims(self.router)
         self.administration = RoutedAdministration(self.router)
         self.subscriptions = RoutedSubscriptions(self.router)
+        self.subscription_deliveries = RoutedSubscriptionDeliveries(self.router)
         self.topics = default.topics
         self.feed = RoutedFeed(self.router)
         self.live = RoutedLive(self.router)

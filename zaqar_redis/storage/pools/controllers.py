@@ -14,6 +14,7 @@ from zaqar_redis.records import (
     Claim,
     ClaimResult,
     ClaimSummary,
+    Forwarding,
     IdempotencyKey,
     Message,
     NewMessage,
@@ -29,6 +30,7 @@ from zaqar_redis.records import (
 from zaqar_redis.storage.administration import Administration
 from zaqar_redis.storage.contract import Driver, Store
 from zaqar_redis.storage.control import DEFAULT_POOL, Catalogue
+from zaqar_redis.storage.deliveries import DeliveryState
 from zaqar_redis.storage.pools.pool_stores import Route
 from zaqar_redis.storage.pools.router import Router
 
@@ -244,6 +246,16 @@ class RoutedMessages:
             project, queue, message, client=client, idempotency_key=idempotency_key
         )
 
+    def forward(
+        self, project: str, queue: str, forwarded: Sequence[NewMessage], *, by: Forwarding
+    ) -> Verb[None]:
+        return self._router.route(
+            project,
+            queue,
+            lambda driver: driver.messages.forward(project, queue, forwarded, by=by),
+            make=True,
+        )
+
     def list(self, project: str, queue: str, **what: Any) -> Verb[Page[Message]]:
         return self._router.route(
             project, queue, lambda driver: driver.messages.list(project, queue, **what)
@@ -294,15 +306,11 @@ class RoutedSubscriptions:
     def __init__(self, router: Router[Any, Any]) -> None:
         self._router = router
 
-    def create(
-        self, project: str, queue: str, subscriber: str, *, ttl: int, options: dict[str, Any]
-    ) -> Verb[str | None]:
+    def create(self, project: str, queue: str, subscriber: str, **how: Any) -> Verb[str | None]:
         return self._router.route(
             project,
             queue,
-            lambda driver: driver.subscriptions.create(
-                project, queue, subscriber, ttl=ttl, options=options
-            ),
+            lambda driver: driver.subscriptions.create(project, queue, subscriber, **how),
             make=True,
         )
 
@@ -329,6 +337,43 @@ class RoutedSubscriptions:
     def delete(self, project: str, queue: str, id: str) -> Verb[None]:
         return self._router.route(
             project, queue, lambda driver: driver.subscriptions.delete(project, queue, id)
+        )
+
+    def purge(self, project: str, queue: str) -> Verb[None]:
+        return self._router.route(
+            project, queue, lambda driver: driver.subscriptions.purge(project, queue)
+        )
+
+
+class RoutedSubscriptionDeliveries:
+    def __init__(self, router: Router[Any, Any]) -> None:
+        self._router = router
+
+    def send_notice(
+        self, project: str, queue: str, subscription: str, notice: bytes, ttl: int
+    ) -> Verb[bool]:
+        return self._route(
+            project,
+            queue,
+            lambda store: store.send_notice(project, queue, subscription, notice, ttl),
+        )
+
+    def resume(self, project: str, queue: str, subscription: str) -> Verb[None]:
+        return self._route(project, queue, lambda store: store.resume(project, queue, subscription))
+
+    def replay(self, project: str, queue: str, subscription: str) -> Verb[int]:
+        return self._route(project, queue, lambda store: store.replay(project, queue, subscription))
+
+    def states(
+        self, project: str, queue: str, subscriptions: Sequence[str]
+    ) -> Verb[Sequence[DeliveryState]]:
+        return self._route(
+            project, queue, lambda store: store.states(project, queue, subscriptions)
+        )
+
+    def _route(self, project: str, queue: str, act: Callable[[Any], Any]) -> Verb[Any]:
+        return self._router.route(
+            project, queue, lambda driver: act(driver.subscription_deliveries)
         )
 
 

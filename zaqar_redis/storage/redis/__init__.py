@@ -12,12 +12,14 @@ from zaqar_redis.storage.contract import PostDeadLetter
 from zaqar_redis.storage.redis.administration import RedisAdministration
 from zaqar_redis.storage.redis.checker import RedisChecker
 from zaqar_redis.storage.redis.claims import RedisClaims
+from zaqar_redis.storage.redis.deliveries import RedisDeliveries
 from zaqar_redis.storage.redis.feed import RedisFeed
 from zaqar_redis.storage.redis.figures import RedisFigures
 from zaqar_redis.storage.redis.live import RedisLive
 from zaqar_redis.storage.redis.messages import RedisMessages
 from zaqar_redis.storage.redis.ownership import RedisOwnership
 from zaqar_redis.storage.redis.queues import RedisQueues
+from zaqar_redis.storage.redis.subscription_deliveries import RedisSubscriptionDeliveries
 from zaqar_redis.storage.redis.subscriptions import RedisSubscriptions
 from zaqar_redis.storage.redis.sweeper import RedisSweeper
 from zaqar_redis.storage.redis.topics import RedisTopics
@@ -34,6 +36,8 @@ class RedisDriver:
         self.claims = RedisClaims(client, now, self.messages.dead_letter)
         self.administration = RedisAdministration(client, now, self.messages.dead_letter)
         self.subscriptions = RedisSubscriptions(client, now)
+        self.deliveries = RedisDeliveries(client, now)
+        self.subscription_deliveries = RedisSubscriptionDeliveries(client, now)
         self.topics = RedisTopics(client)
         self.feed = RedisFeed(client)
         self.live = RedisLive(client, now)
@@ -53,6 +57,7 @@ class RedisDriver:
     async def close(self) -> None:
         await self.feed.close()
         await self.live.close()
+        await self.deliveries.close()
         await self._client.close()
 
     async def ping(self) -> None:

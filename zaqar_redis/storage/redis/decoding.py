@@ -39,6 +39,19 @@ def messages(now: int, epoch: bytes, flat: Sequence[Any]) -> list[Message]:
     return [message(now, prefix, int(rank), stored, hold) for rank, stored, hold in triples]
 
 
+def posted(payload: bytes) -> tuple[str, list[tuple[Message, bytes]]]:
+    """Decodes what shared/append.lua publishes: the epoch, and each message with its envelope."""
+    epoch_part, _, rest = payload.partition(b":")
+    first, _, packed = rest.partition(b":")
+    epoch = epoch_part.decode()
+    prefix = identity.prefix(epoch)
+    return epoch, [
+        # The message is just posted: its age is 0.
+        (message(envelope.head(stored)[0], prefix, rank, stored, None), stored)
+        for rank, stored in enumerate(envelope.split(packed), int(first))
+    ]
+
+
 def message(now: int, prefix: str, rank: int, stored: bytes, hold: bytes | None) -> Message:
     created, expires, ttl, delay, flags, client, origin_length = envelope.head(stored)
     origin, checksum, body = envelope.rest(stored, origin_length)
@@ -62,4 +75,5 @@ def message(now: int, prefix: str, rank: int, stored: bytes, hold: bytes | None)
         origin,
         envelope.is_encrypted(flags),
         attributes,
+        envelope.hops(flags),
     )

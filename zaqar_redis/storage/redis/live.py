@@ -7,7 +7,7 @@ from typing import Any
 
 from zaqar_redis import errors
 from zaqar_redis.clock import Clock
-from zaqar_redis.keyspace import envelope, keys
+from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.client import AsyncClient
 from zaqar_redis.keyspace.script import Script, Steps, verb
 from zaqar_redis.records import HistoryPage, PostedBatch
@@ -76,18 +76,10 @@ class RedisLive:
 
 def _posted_batch(payload: bytes) -> PostedBatch | None:
     """Decodes what shared/append.lua publishes; None for the numbers of the feed."""
-    epoch_part, colon, rest = payload.partition(b":")
-    if not colon:
+    if b":" not in payload:
         return None
-    first, _, packed = rest.partition(b":")
-    epoch = epoch_part.decode()
-    prefix = identity.prefix(epoch)
-    found = [
-        # The message is just posted: its age is 0.
-        decoding.message(envelope.head(stored)[0], prefix, rank, stored, None)
-        for rank, stored in enumerate(envelope.split(packed), int(first))
-    ]
-    return PostedBatch(epoch, found)
+    epoch, found = decoding.posted(payload)
+    return PostedBatch(epoch, [message for message, _ in found])
 
 
 def _ignore(_: object) -> None:

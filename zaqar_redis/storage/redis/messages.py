@@ -12,7 +12,15 @@ from zaqar_redis import errors
 from zaqar_redis.clock import Clock
 from zaqar_redis.keyspace import envelope, keys
 from zaqar_redis.keyspace.script import Script, Steps, Verb, verb
-from zaqar_redis.records import ClaimResult, IdempotencyKey, Message, NewMessage, Page, PostResult
+from zaqar_redis.records import (
+    ClaimResult,
+    Forwarding,
+    IdempotencyKey,
+    Message,
+    NewMessage,
+    Page,
+    PostResult,
+)
 from zaqar_redis.storage.contract import PostDeadLetter
 from zaqar_redis.storage.redis import dead_letters, decoding, identity, posting
 
@@ -67,6 +75,12 @@ class RedisMessages:
         return dead_letters.post_dead_letter(
             self._now(), project, queue, message, client, idempotency_key
         )
+
+    @verb
+    def forward(
+        self, project: str, queue: str, forwarded: Sequence[NewMessage], *, by: Forwarding
+    ) -> Steps[None]:
+        yield from posting.forward(self._now(), project, queue, forwarded, by)
 
     @verb
     def list(

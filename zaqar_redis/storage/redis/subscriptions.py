@@ -20,6 +20,7 @@ _FIND = Script("subscription_find")
 _LIST = Script("subscription_list")
 _UPDATE = Script("subscription_update")
 _DELETE = Script("subscription_delete")
+_PURGE = Script("subscription_purge")
 
 
 class RedisSubscriptions:
@@ -29,7 +30,14 @@ class RedisSubscriptions:
 
     @verb
     def create(
-        self, project: str, queue: str, subscriber: str, *, ttl: int, options: dict[str, Any]
+        self,
+        project: str,
+        queue: str,
+        subscriber: str,
+        *,
+        ttl: int,
+        options: dict[str, Any],
+        delivers: bool = False,
     ) -> Steps[str | None]:
         id = str(uuid.uuid4())
         created = yield _CREATE(
@@ -39,7 +47,10 @@ class RedisSubscriptions:
             subscriber=subscriber,
             ttl=ttl,
             options=msgspec.json.encode(options),
+            delivers=int(delivers),
         )
+        if created < 0:
+            raise errors.NotFound(why=f"The queue {queue} does not exist: create it first.")
         return id if created else None
 
     @verb
@@ -89,7 +100,11 @@ class RedisSubscriptions:
 
     @verb
     def delete(self, project: str, queue: str, id: str) -> Steps[None]:
-        yield _DELETE(keys.of_queue(project, queue), id=id)
+        yield _DELETE(keys.of_queue(project, queue), now=self._now(), id=id)
+
+    @verb
+    def purge(self, project: str, queue: str) -> Steps[None]:
+        yield _PURGE(keys.of_queue(project, queue))
 
     def _load(self, project: str, queue: str, id: str) -> Steps[Subscription | None]:
         now, *found = yield _GET(keys.of_queue(project, queue), now=self._now(), id=id)

@@ -27,7 +27,8 @@ from zaqar_redis.keyspace.script import Call, Script
 from zaqar_redis.storage.contract import ProgressCallback
 from zaqar_redis.storage.redis.queues import RedisQueues
 
-_LIST = Script("sweep_list")
+#: also used to list queues with deliveries that are due
+LIST = Script("sweep_list")
 
 #: Keys that Redis reads in one SCAN: a millisecond or so.
 _SCAN = 1000
@@ -65,7 +66,7 @@ class RedisSweeper:
         indexes = keys.sweep_indexes()
         for at in range(0, len(indexes), _INDEXES):
             page = indexes[at : at + _INDEXES]
-            found = await self._client.call(Call(_LIST, tuple(page), (self._now(), _LIMIT)))
+            found = await self._client.call(Call(LIST, tuple(page), (self._now(), _LIMIT)))
             settled += await self._step(found, unfinished, on_progress)
             if found and turn:  # while there is work, no other process begins a round
                 await self._client.command("SET", keys.SWEEPER, os.getpid(), "PX", _ms(turn))

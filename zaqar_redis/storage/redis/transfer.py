@@ -34,6 +34,9 @@ _KEEP = Script("transfer_import_terms")
 _SCAN = Script("transfer_export_records")
 _REMEMBER = Script("transfer_import_records")
 _SUBSCRIBE = Script("transfer_import_subscriptions")
+_DELIVERIES = Script("transfer_export_deliveries")
+_ENTER = Script("transfer_import_deliveries")
+_PEND = Script("transfer_import_pending")
 _SETTINGS = Script("transfer_export_settings")
 _COMPLETE = Script("transfer_import_settings")
 _SEAL = Script("transfer_seal")
@@ -46,6 +49,8 @@ _TOMBSTONE_TTL_MS = 300 * 1000
 _MOVE_LOCK_TTL_MS = 10_000
 #: Messages, claims or records in a chunk: a few milliseconds of Redis' time.
 _PAGE = 1000
+#: Entries for delivery in a chunk: some may have the messages of a large post.
+_ENTRIES = 20
 #: Values of a message in the script's answer.
 _INDEX_WIDTH = 6
 
@@ -55,10 +60,20 @@ _TERM_KEYS = {
     "claims": ("leases", "claims"),
     "ledger": ("ledger_ends", "ledger"),
     "subscriptions": ("subscription_ends", "subscriptions"),
+    "pending": ("pending_ends", "pending"),
 }
 #: Kinds that are records in generations: hashes that are copied as they are.
-_RECORDS = ("idempotency", "idempotency_old", "dead_letters", "dead_letters_old")
-_KINDS = ("index", *_TERM_KEYS, *_RECORDS, "settings")
+_RECORDS = (
+    *("idempotency", "idempotency_old", "dead_letters", "dead_letters_old"),
+    "delivery_states",
+)
+_KINDS = ("index", *_TERM_KEYS, *_RECORDS, "deliveries", "settings")
+_IMPORTS = {
+    "messages": _WRITE,
+    "subscriptions": _SUBSCRIBE,
+    "pending": _PEND,
+    "deliveries": _ENTER,
+}
 _AFTER = {kind: f"{next_kind}:0" for kind, next_kind in itertools.pairwise(_KINDS)}
 
 
@@ -124,6 +139,13 @@ class RedisTransfer:
         if kind == "settings":
             fields = yield _SETTINGS(of_queue, token=token, lease=_MOVE_LOCK_TTL_MS)
             return TransferChunk(kind=kind, items=fields)
+        if kind == "deliveries":
+            entries = yield _DELIVERIES(
+                of_queue, token=token, lease=_MOVE_LOCK_TTL_MS, after=position, limit=_ENTRIES
+            )
+            more = len(entries) == 2 * _ENTRIES
+            next_cursor = f"{kind}:{entries[-2].decode()}" if more else _AFTER[kind]
+            return TransferChunk(kind=kind, items=entries, next_cursor=next_cursor)
         if kind in _RECORDS:
             cursor, records = yield _SCAN(
                 keys.RecordKeys(of_queue, kind),
@@ -156,10 +178,8 @@ class RedisTransfer:
             yield _COMPLETE(of_queue, *items, token=token)
         elif chunk.kind == "queue":
             yield _COMPLETE(of_queue, *_new(chunk.after, *items), token=token)
-        elif items and chunk.kind == "messages":
-            yield _WRITE(of_queue, *items, token=token)
-        elif items and chunk.kind == "subscriptions":
-            yield _SUBSCRIBE(of_queue, *items, token=token)
+        elif items and chunk.kind in _IMPORTS:
+            yield _IMPORTS[chunk.kind](of_queue, *items, token=token)
         elif items and chunk.kind in _RECORDS:
             yield _REMEMBER(keys.RecordKeys(of_queue, chunk.kind), *items, token=token)
         elif items:

@@ -55,11 +55,23 @@ for from = 1, count, BATCH do
     if #at_once > 0 then
         redis.call('ZADD', ready, unpack(at_once))
     end
-    if has_subscribers then
+    if has_subscribers or known[7] then
         local parts = {string.format('%s:%.0f:', known[1] or epoch, first + from - 1)}
         for place = 2, #envelopes, 2 do
             parts[#parts + 1] = envelopes[place]
         end
-        redis.call('PUBLISH', queue .. ':live', table.concat(parts))
+        local posted = table.concat(parts)
+        if has_subscribers then
+            redis.call('PUBLISH', queue .. ':live', posted)
+        end
+        if known[7] then
+            redis.call('XADD', deliveries, '*', 'posted', posted)
+        end
     end
+end
+-- When there were entries before, the notifier that has them reads until there are none.
+if known[7] and redis.call('XLEN', deliveries) == math.ceil(count / BATCH) then
+    local name = string.sub(queue, 5, -2)
+    redis.call('ZADD', delivery_index, 'LT', now, name)
+    redis.call('PUBLISH', 'zr:deliveries', name)
 end

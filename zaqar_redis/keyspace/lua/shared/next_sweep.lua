@@ -1,14 +1,18 @@
 -- When the queue is to be swept next.
---#include expiring_records
+--#include expiring_records oldest_entry
 
 -- Returns the time as text, or false.
 local function next_sweep_time()
     local soonest = next_record_expiry()
-    for _, ends in ipairs({expiry, delayed, claimed, leases, subscription_ends}) do
+    for _, ends in ipairs({expiry, delayed, claimed, leases, subscription_ends, pending_ends}) do
         local at = tonumber(redis.call('ZRANGE', ends, 0, 0, 'WITHSCORES')[2])
         if at and (not soonest or at < soonest) then
             soonest = at
         end
+    end
+    local oldest = expiry_of_oldest_entry()
+    if oldest and (not soonest or oldest < soonest) then
+        soonest = oldest
     end
     return soonest and string.format('%.0f', soonest)
 end

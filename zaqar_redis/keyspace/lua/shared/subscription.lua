@@ -1,5 +1,15 @@
 -- The end of subscriptions.
---#include subscriber
+--#include subscriber wake_notifier
+
+-- Posts to a queue with this field are entered for delivery; notifiers read the subscriptions
+-- again when it has changed.
+local function note_change()
+    if redis.call('EXISTS', subscription_ids) == 0 then
+        redis.call('HDEL', queue, 'subscribed')
+    elseif redis.call('HEXISTS', queue, 'subscribed') == 1 then
+        redis.call('HINCRBY', queue, 'subscribed', 1)
+    end
+end
 
 -- Returns 1, or 0 when it does not exist.
 local function unsubscribe(id)
@@ -10,7 +20,15 @@ local function unsubscribe(id)
     redis.call('HDEL', subscribers, subscriber_of(record))
     redis.call('HDEL', subscriptions, id)
     redis.call('ZREM', subscription_ids, id)
-    return redis.call('ZREM', subscription_ends, id)
+    redis.call('HDEL', delivery_states, id .. ' delivered', id .. ' failed', id .. ' retried',
+        id .. ' last')
+    if redis.call('EXISTS', pending) == 1 then  -- a notifier removes what waits for it
+        redis.call('ZADD', pending_due, now, id)
+        wake_notifier(now)
+    end
+    redis.call('ZREM', subscription_ends, id)
+    note_change()
+    return 1
 end
 
 -- Delete the expired ones, a bounded number at once.

@@ -1,0 +1,445 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every store guarantees for deliveries to the subscribers of its queues."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.support.stores import TTL, ContractStore, PooledContractStore, names
+from zaqar_redis import errors
+from zaqar_redis.records import Forwarding, NewMessage
+from zaqar_redis.storage.contract import Driver
+from zaqar_redis.storage.deliveries import (
+    Deliveries,
+    DeliveryCount,
+    DeliveryState,
+    DeliveryStep,
+    PendingDelivery,
+    SettledDeliveries,
+    SubscriptionDeliveries,
+)
+
+LEASE_MS = 30_000
+HOOK = "http://example.org/hook"
+NOTHING = SettledDeliveries()
+
+
+class Taker:
+    """A notifier that has taken the queue "q", as the store sees it."""
+
+    def __init__(self, store: ContractStore, token: str = "one") -> None:
+        self._store = store
+        self._token = token
+        self.after = b"0"
+
+    @property
+    def _deliveries(self) -> Deliveries:
+        (driver,) = [each for each in _stores(self._store) if _has_queue(self._store, each)]
+        assert driver.deliveries
+        return driver.deliveries
+
+    def take(self) -> bool:
+        store = self._store
+        return store.run(self._deliveries.take(store.project, "q", self._token, LEASE_MS))
+
+    def maybe_step(self, settled: SettledDeliveries = NOTHING) -> DeliveryStep | None:
+        store = self._store
+        step = store.run(
+            self._deliveries.step(
+                *(store.project, "q", self._token, LEASE_MS, settled),
+                after=self.after,
+                limit=100,
+                due_limit=100,
+            )
+        )
+        if step is not None and step.entries:
+            self.after = step.entries[-1].id
+        return step
+
+    def step(self, settled: SettledDeliveries = NOTHING) -> DeliveryStep:
+        found = self.maybe_step(settled)
+        assert found is not None
+        return found
+
+    def backlog(self, subscription: str, after: str = "") -> Sequence[PendingDelivery]:
+        store = self._store
+        return store.run(self._deliveries.backlog(store.project, "q", subscription, after, 100))
+
+    def release(self) -> None:
+        store = self._store
+        store.run(self._deliveries.release(store.project, "q", self._token))
+
+    def is_due(self) -> bool:
+        deliveries = self._deliveries
+
+        async def found() -> list[tuple[str, str]]:
+            return [each async for each in deliveries.due()]
+
+        return (self._store.project, "q") in self._store.run(found())
+
+
+def _stores(store: ContractStore) -> list[Driver]:
+    if isinstance(store, PooledContractStore):
+        found = store.run(store.driver.stores()).values()
+        return [each for each in found if each is not None]
+    return [store.driver]
+
+
+def _has_queue(store: ContractStore, driver: Driver) -> bool:
+    try:
+        return store.run(driver.queues.get(store.project, "q")) is not None
+    except errors.MoveLocked:
+        return False
+
+
+def of_subscriptions(store: ContractStore) -> SubscriptionDeliveries:
+    assert store.driver.subscription_deliveries
+    return store.driver.subscription_deliveries
+
+
+def subscribe(store: ContractStore, subscriber: str = HOOK, ttl: int = 600, **how: Any) -> str:
+    assert store.driver.subscriptions
+    id = store.run(
+        store.driver.subscriptions.create(
+            store.project, "q", subscriber, ttl=ttl, options={}, **{"delivers": True, **how}
+        )
+    )
+    assert id
+    return id
+
+
+def state(store: ContractStore, id: str) -> DeliveryState:
+    (found,) = store.run(of_subscriptions(store).states(store.project, "q", [id]))
+    return found
+
+
+@pytest.fixture
+def subscription(store: ContractStore) -> str:
+    store.create()
+    return subscribe(store)
+
+
+@pytest.fixture
+def taker(store: ContractStore, subscription: str) -> Taker:
+    taker = Taker(store)
+    assert taker.take()
+    return taker
+
+
+def entered(step: DeliveryStep) -> list[str]:
+    return [
+        name for entry in step.entries for name in names(each.message for each in entry.messages)
+    ]
+
+
+def pend(step: DeliveryStep, id: str, **fields: Any) -> list[PendingDelivery]:
+    """Returns the messages of a step as pending deliveries."""
+    return [
+        PendingDelivery(
+            id,
+            f"{stored.message.rank:016d}",
+            stored.message.expires,
+            entry.epoch,
+            stored,
+            **fields,
+        )
+        for entry in step.entries
+        for stored in entry.messages
+    ]
+
+
+def test_posts_are_entered_in_order_each_once(store: ContractStore, taker: Taker) -> None:
+    store.post("a", "b")
+    store.post("c")
+    step = taker.step()
+    assert entered(step) == ["a", "b", "c"]
+    assert [len(entry.messages) for entry in step.entries] == [2, 1]
+    assert step.version
+    assert entered(taker.step()) == []
+    taker.after = b"0"
+    assert entered(taker.step(SettledDeliveries([step.entries[0].id]))) == ["c"]
+
+
+def test_large_post_is_entered_in_parts(store: ContractStore, taker: Taker) -> None:
+    store.post_many(2500)
+    assert taker.is_due()
+    step = taker.step()
+    assert entered(step) == [str(n) for n in range(2500)]
+    assert len(step.entries) == 3
+
+
+@pytest.mark.parametrize("delivers", [False, True])
+def test_posts_are_entered_only_for_subscriptions_that_notifiers_serve(
+    store: ContractStore, delivers: bool
+) -> None:
+    store.create()
+    subscribe(store, delivers=delivers)
+    store.post("a")
+    taker = Taker(store)
+    assert taker.is_due() == delivers
+    assert taker.take()
+    assert entered(taker.step()) == ["a"] * delivers
+
+
+def test_posts_are_not_entered_after_the_last_subscription_ended(
+    store: ContractStore, subscription: str
+) -> None:
+    assert store.driver.subscriptions
+    store.run(store.driver.subscriptions.delete(store.project, "q", subscription))
+    store.post("a")
+    assert not Taker(store).is_due()
+
+
+def test_subscription_for_deliveries_needs_its_queue(store: ContractStore) -> None:
+    with pytest.raises(errors.NotFound):
+        subscribe(store)
+
+
+@pytest.mark.parametrize("change", ["create", "update", "delete"])
+def test_version_changes_with_the_subscriptions(
+    store: ContractStore, taker: Taker, subscription: str, change: str
+) -> None:
+    assert store.driver.subscriptions
+    other = subscribe(store, "http://example.org/other")
+    before = taker.step().version
+    if change == "create":
+        subscribe(store, "http://example.org/third")
+    elif change == "update":
+        store.run(store.driver.subscriptions.update(store.project, "q", subscription, ttl=900))
+    else:
+        store.run(store.driver.subscriptions.delete(store.project, "q", other))
+    assert taker.step().version not in (before, 0)
+
+
+def test_queue_has_one_notifier_until_its_lease_ends(store: ContractStore, taker: Taker) -> None:
+    other = Taker(store, "other")
+    assert not other.take()
+    assert other.maybe_step() is None
+    # A lease ends by the clock of Redis, which no test can set.
+    taker.release()
+    assert other.take()
+    assert taker.maybe_step() is None
+
+
+def test_what_is_not_settled_is_due_again_after_a_release(
+    store: ContractStore, taker: Taker
+) -> None:
+    store.post("a")
+    taker.step()
+    taker.release()
+    assert taker.is_due()
+    other = Taker(store, "other")
+    assert other.take()
+    step = other.step()
+    assert entered(step) == ["a"]
+    other.step(SettledDeliveries([step.entries[0].id]))
+    other.release()
+    assert not other.is_due()
+
+
+def test_pending_delivery_is_read_when_it_is_due(
+    store: ContractStore, taker: Taker, subscription: str
+) -> None:
+    store.post("a", "b")
+    step = taker.step()
+    now = store.clock()
+    soon, late = pend(step, subscription, attempts=2, status=503, error="busy: ☃")
+    soon = msgspec.structs.replace(soon, due=now + 5000)
+    late = msgspec.structs.replace(late, due=now + 9000)
+    after = taker.step(SettledDeliveries([step.entries[0].id], pending=[soon, late]))
+    assert (after.due, after.next_due) == ([], now + 5000)
+    assert state(store, subscription).pending == 2
+    store.clock.tick(5)
+    (read,) = taker.step().due
+    assert (read.id, read.attempts, read.status, read.error) == (soon.id, 2, 503, "busy: ☃")
+    assert read.stored is not None
+    assert names([read.stored.message]) == ["a"]
+    assert taker.step().due == []  # it has been handed out
+    taker.step(SettledDeliveries(made=[read.id]))
+    assert state(store, subscription).pending == 1
+
+
+def test_waiting_deliveries_are_read_in_order_when_their_subscription_is_due(
+    store: ContractStore, taker: Taker, subscription: str
+) -> None:
+    other = subscribe(store, "http://example.org/other")
+    store.post_many(12)
+    step = taker.step()
+    waiting = [*pend(step, subscription), *pend(step, other)]
+    now = store.clock()
+    taker.step(
+        SettledDeliveries(
+            [entry.id for entry in step.entries],
+            pending=waiting,
+            holds=[(subscription, now + 1000), (other, now + 60_000)],
+        )
+    )
+    store.clock.tick(1)
+    step = taker.step()
+    assert (step.due, step.holds) == ([], [subscription])
+    found = taker.backlog(subscription)
+    assert [names([each.stored.message]) for each in found if each.stored] == [
+        [str(n)] for n in range(12)
+    ]
+    assert [each.id for each in taker.backlog(subscription, found[9].id)] == [
+        each.id for each in found[10:]
+    ]
+    taker.step(SettledDeliveries(made=[each.id for each in found], holds=[(subscription, None)]))
+    assert taker.backlog(subscription) == []
+    assert len(taker.backlog(other)) == 12
+
+
+def test_state_counts_deliveries_and_shows_the_last_failure(
+    store: ContractStore, taker: Taker, subscription: str
+) -> None:
+    assert state(store, subscription) == DeliveryState()
+    count = DeliveryCount(delivered=3, failed=1, retried=2, error="gone ☃", status=404)
+    taker.step(SettledDeliveries(counts=[(subscription, count)]))
+    taker.step(SettledDeliveries(counts=[(subscription, DeliveryCount(delivered=1))]))
+    assert state(store, subscription) == DeliveryState(4, 1, 2, 0, store.clock(), "gone ☃", 404)
+
+
+def test_failed_delivery_is_tried_again_by_a_replay(
+    store: ContractStore, taker: Taker, subscription: str
+) -> None:
+    store.post("a", "b")
+    step = taker.step()
+    counts = [(subscription, DeliveryCount(failed=2))]
+    taker.step(
+        SettledDeliveries([step.entries[0].id], failed=pend(step, subscription), counts=counts)
+    )
+    assert (state(store, subscription).failed, state(store, subscription).pending) == (2, 0)
+    taker.release()
+    replay = of_subscriptions(store).replay
+    assert store.run(replay(store.project, "q", subscription)) == 2
+    assert store.run(replay(store.project, "q", subscription)) == 0
+    assert (state(store, subscription).failed, state(store, subscription).pending) == (0, 2)
+    assert taker.is_due()
+    assert taker.take()
+    assert taker.step().holds == [subscription]
+    assert [each.replayed for each in taker.backlog(subscription)] == [True, True]
+
+
+def test_notice_is_due_at_once(store: ContractStore, taker: Taker, subscription: str) -> None:
+    send = of_subscriptions(store).send_notice
+    assert store.run(send(store.project, "q", subscription, b'{"a": 1}', 60))
+    (notice,) = taker.step().due
+    assert (notice.notice, notice.stored, notice.expires) == (
+        b'{"a": 1}',
+        None,
+        store.clock() + 60_000,
+    )
+    assert not store.run(send(store.project, "q", "unknown", b"{}", 60))
+
+
+@pytest.mark.parametrize("end", ["delete", "purge", "expire"])
+def test_what_waits_for_a_subscription_that_ends_is_due_to_be_dropped(
+    store: ContractStore, taker: Taker, subscription: str, end: str
+) -> None:
+    assert store.driver.subscriptions
+    subscriptions = store.driver.subscriptions
+    store.post("a")
+    step = taker.step()
+    taker.step(SettledDeliveries([step.entries[0].id], pending=pend(step, subscription)))
+    if end == "delete":
+        store.run(subscriptions.delete(store.project, "q", subscription))
+    elif end == "purge":
+        store.run(subscriptions.purge(store.project, "q"))
+        assert taker.backlog(subscription) == []
+        return
+    else:
+        store.clock.tick(601)
+        store.sweep(0)
+    step = taker.step()
+    assert (step.version, step.holds) == (0, [subscription])
+
+
+@pytest.mark.parametrize("end", ["delete", "purge"])
+def test_purged_and_deleted_queue_has_no_deliveries(
+    store: ContractStore, taker: Taker, subscription: str, end: str
+) -> None:
+    store.post("a", "b")
+    step = taker.step()
+    taker.step(SettledDeliveries(pending=pend(step, subscription)[:1]))
+    queues = store.driver.queues
+    store.run((queues.delete if end == "delete" else queues.purge)(store.project, "q"))
+    store.create()
+    other = Taker(store, "other" if end == "delete" else "one")
+    assert other.take()
+    assert entered(other.step()) == []
+    assert other.backlog(subscription) == []
+
+
+def test_deliveries_that_nobody_makes_expire_with_their_messages(
+    store: ContractStore, taker: Taker, subscription: str
+) -> None:
+    store.post("a")
+    step = taker.step()
+    pending = pend(step, subscription)
+    taker.step(SettledDeliveries([step.entries[0].id], pending=pending, failed=pending))
+    store.post("b")
+    taker.release()
+    store.clock.tick(TTL + 1)
+    assert store.sweep(0)
+    other = Taker(store, "other")
+    assert other.take()
+    assert entered(other.step()) == []
+    assert other.backlog(subscription) == []
+
+
+# -- forwarding ------------------------------------------------------------------------------
+
+
+def forward(store: ContractStore, *ranks: int, writer: str = "w", **fields: Any) -> None:
+    messages = [NewMessage(b'"%d"' % rank, ttl=TTL, delay=0, **fields) for rank in ranks]
+    store.run(
+        store.driver.messages.forward(store.project, "q", messages, by=Forwarding(writer, ranks))
+    )
+
+
+def test_forwarded_message_is_appended_once(store: ContractStore) -> None:
+    forward(store, 3, 7)
+    forward(store, 3, 7)
+    forward(store, 3, 7, 8, 9)
+    forward(store, 7, writer="other")
+    assert store.visible() == ["3", "7", "8", "9", "7"]
+
+
+def test_forwarded_message_is_as_it_was(store: ContractStore) -> None:
+    forward(store, 1, attributes={"a": 1}, checksum=b"c" * 16, hops=3)
+    (found,) = store.page().items
+    assert (found.attributes, found.checksum, found.hops) == ({"a": 1}, b"c" * 16, 3)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "error"),
+    [
+        ({"_max_messages_post_size": 2}, errors.BadRequest),
+        ({"_enable_encrypt_messages": True}, errors.EncryptionRequired),
+    ],
+)
+def test_forwarded_message_that_a_queue_does_not_take_changes_nothing(
+    store: ContractStore, metadata: dict[str, Any], error: type[Exception]
+) -> None:
+    store.create(**metadata)
+    with pytest.raises(error):
+        forward(store, 1)
+    assert store.counts() == (0, 0, 0)
+
+
+def test_subscribed_queue_enters_forwarded_messages(store: ContractStore, taker: Taker) -> None:
+    forward(store, 1, 2)
+    assert entered(taker.step()) == ["1", "2"]
+
+
+def test_dead_letter_is_entered(store: ContractStore, taker: Taker) -> None:
+    store.create("jobs", _dead_letter_queue="q", _max_claim_count=1)
+    store.post("a", queue="jobs")
+    store.claim(queue="jobs")
+    store.clock.tick(100)
+    store.claim(queue="jobs")
+    assert entered(taker.step()) == ["a"]

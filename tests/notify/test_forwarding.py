@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Subscriptions of queues to queues: each message arrives once and in order, whoever dies."""
+
+from __future__ import annotations
+
+import functools
+import random
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.contract.test_deliveries import state, subscribe
+from tests.support import servers
+from tests.support.notifiers import notifier
+from tests.support.stores import ContractStore, opened
+
+#: A process that was killed is replaced soon.
+OPTIONS = {"notification": {"lease": 1}}
+
+
+@pytest.fixture
+def server() -> Iterator[servers.RedisServer]:
+    with servers.redis_server(fsync="always") as server:
+        yield server
+
+
+@pytest.fixture
+def store(server: servers.RedisServer, project: str) -> Iterator[ContractStore]:
+    with opened(server.uri, project) as store:
+        store.clock.now = round(time.time() * 1000)  # processes share the store's
+        store.create()
+        yield store
+
+
+def test_killed_notifiers_forward_each_message_once_and_in_order(
+    server: servers.RedisServer, store: ContractStore
+) -> None:
+    chosen = random.Random(18)
+    targets = ["copy1", "copy2", "copy3"]
+    for target in targets:
+        subscribe(store, f"queue:{target}", ttl=3600)
+    with notifier(server.uri, OPTIONS) as one, notifier(server.uri, OPTIONS) as other:
+        posted = 0
+        for _ in range(6):
+            for _ in range(chosen.randrange(1, 40)):
+                number = chosen.randrange(1, 30)
+                store.post(*(str(n) for n in range(posted, posted + number)))
+                posted += number
+            chosen.choice([one, other]).restart()
+        expected = [str(n) for n in range(posted)]
+        for target in targets:
+            arrived = functools.partial(store.listed, target)
+            servers.wait_for(lambda: len(arrived()) >= posted, "all messages")  # noqa: B023
+            assert arrived() == expected
+
+
+def test_killed_store_loses_and_doubles_no_delivery(
+    server: servers.RedisServer, store: ContractStore
+) -> None:
+    subscribe(store, "queue:copy", ttl=3600)
+    with notifier(server.uri, OPTIONS):
+        for n in range(100):
+            store.post(str(n))
+        server.stop()
+        server.start()
+        store.wait_until_back()
+        store.post("100")
+        expected = [str(n) for n in range(101)]
+        servers.wait_for(lambda: len(store.listed("copy")) >= 101, "all messages")
+        assert store.listed("copy") == expected
+
+
+def test_loop_of_subscriptions_ends_and_says_so(
+    server: servers.RedisServer, store: ContractStore
+) -> None:
+    id = subscribe(store, "queue:q", ttl=3600)
+    with notifier(server.uri, OPTIONS):
+        store.post("a")
+        servers.wait_for(lambda: state(store, id).failed == 1, "the end of the loop")
+        assert store.visible() == ["a"] * 9
+        assert "loop" in state(store, id).error
+
+
+def test_message_that_the_other_queue_does_not_take_fails_alone(
+    server: servers.RedisServer, store: ContractStore
+) -> None:
+    store.create("small", _max_messages_post_size=50)
+    id = subscribe(store, "queue:small", ttl=3600)
+    store.post("a", "x" * 100, "b")
+    with notifier(server.uri, OPTIONS) as running:
+        servers.wait_for(lambda: store.listed("small") == ["a", "b"], "the small ones")
+        servers.wait_for(lambda: state(store, id).failed == 1, "the failure")
+        assert "too large" in state(store, id).error
+        store.run(store.driver.queues.delete(store.project, "small"))
+        assert store.driver.subscription_deliveries
+        replay = store.driver.subscription_deliveries.replay
+        assert store.run(replay(store.project, "q", id)) == 1
+        servers.wait_for(lambda: len(store.listed("small")) == 1, "the replayed one")
+        assert running.stop() == 0
+    assert state(store, id).pending == 0

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``zaqar-redis notify``: a process that delivers to subscribers, beside the service."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import logging
+import signal
+
+from zaqar_redis.cli import service_options
+from zaqar_redis.cli.base import ShellCommand
+from zaqar_redis.cli.serve import CreateApp, ServicePlanner
+
+LOG = logging.getLogger(__name__)
+
+
+class Notify(ShellCommand):
+    """Deliver messages to the subscribers of queues and topics.
+
+    The service does so itself, unless [notification] in_service is off. Any number of these
+    processes may run, on any machine; each queue is served by one of them at a time. Example:
+
+        zaqar-redis notify --storage redis://localhost/0
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        service_options.add_store_to(parser)
+        service_options.add_files_to(parser)
+        parser.set_defaults(bind=None, workers=None, admin=False, insecure=False, adopt=False)
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> int:
+        with contextlib.ExitStack() as stack:
+            planner = ServicePlanner(parsed_args, stack)
+            asyncio.run(_serve(planner.first().create))
+        return 0
+
+
+async def _serve(create: CreateApp) -> None:
+    """Delivers until it is asked to stop."""
+    stopping = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stopping.set)
+    app = create(stopping.is_set, notifies=True)
+    await app.process_startup(None, None)
+    LOG.info("notifier started", extra={"action": "start"})
+    try:
+        await stopping.wait()
+    finally:
+        LOG.info("notifier stops", extra={"action": "stop"})
+        await app.process_shutdown(None, None)

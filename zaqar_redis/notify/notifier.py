@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The notifier: finds queues with deliveries that are due, and delivers for some of them.
+
+Any number of notifiers work side by side, in services and in processes of their own.  Each queue
+is served by one of them at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+from collections import deque
+from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from zaqar_redis import errors
+from zaqar_redis.metrics import definitions as metrics
+from zaqar_redis.notify.lane import Lane
+from zaqar_redis.notify.source import Source
+from zaqar_redis.notify.target import Target
+from zaqar_redis.service.messages import MessageService
+from zaqar_redis.storage.contract import Driver
+from zaqar_redis.storage.pools import PooledDriver
+
+LOG = logging.getLogger(__name__)
+
+#: Seconds between looks for queues that are due, and that no hint has named.
+_LOOK_SECONDS = 5.0
+#: Deliveries to stores at a time: more would make others wait for them.
+_INTERNAL_ATTEMPTS = 32
+
+
+class NotifierSettings(msgspec.Struct, frozen=True):
+    in_service: Annotated[
+        bool,
+        "Deliver to subscribers in the workers of the service, too. Off: only zaqar-redis notify "
+        "does.",
+    ] = True
+    max_attempts: Annotated[
+        int,
+        Meta(ge=1, le=10_000),
+        "Maximum number of deliveries by HTTP and mail that one process attempts at a time.",
+    ] = 256
+    max_sources: Annotated[
+        int,
+        Meta(ge=1, le=100_000),
+        "Maximum number of queues and topics that one process delivers for at a time; each has up "
+        "to 10 000 deliveries in memory.",
+    ] = 500
+    lease: Annotated[
+        float,
+        Meta(ge=1, le=300),
+        "Seconds after which the queues of a process that has died are served by another one.",
+    ] = 10.0
+    require_confirmation: Annotated[
+        bool,
+        "Deliver messages only to subscribers that have confirmed their subscription.",
+    ] = False
+
+
+class DeliverySlots:
+    """The attempts of a process: so many at a time, those of stores counted by themselves."""
+
+    def __init__(self, most: int) -> None:
+        self._most = {False: most, True: _INTERNAL_ATTEMPTS}
+        self._running = {False: 0, True: 0}
+        self._waiting: dict[bool, deque[Lane]] = {False: deque(), True: deque()}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def may_begin(self, lane: Lane) -> bool:
+        internal = lane.is_internal
+        if self._running[internal] < self._most[internal]:
+            return True
+        if not lane.waits:
+            lane.waits = True
+            self._waiting[internal].append(lane)
+        return False
+
+    def begin(self, attempt: Coroutine[Any, Any, None], *, internal: bool) -> None:
+        self._running[internal] += 1
+        task = asyncio.create_task(attempt, name="delivery")
+        self._tasks.add(task)
+        task.add_done_callback(partial(self._on_done, internal))
+
+    def _on_done(self, internal: bool, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._running[internal] -= 1
+        if not task.cancelled() and task.exception() is not None:
+            LOG.error(
+                "a delivery failed", exc_info=task.exception(), extra={"action": "delivery_failed"}
+            )
+        waiting = self._waiting[internal]
+        while waiting and self._running[internal] < self._most[internal]:
+            lane = waiting.popleft()
+            lane.waits = False
+            lane.pump()
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+class Notifier:
+    def __init__(
+        self,
+        driver: Driver,
+        messages: MessageService,
+        targets: Mapping[str, Target],
+        settings: NotifierSettings,
+    ) -> None:
+        """*targets* by the schemes that they deliver to."""
+        self.driver = driver
+        self.messages = messages
+        self.runner = DeliverySlots(settings.max_attempts)
+        self.requires_confirmation = settings.require_confirmation
+        self.lease_ms = round(settings.lease * 1000)
+        self._targets = targets
+        self._settings = settings
+        self._sources: dict[tuple[Driver, str, str], tuple[Source, asyncio.Task[None]]] = {}
+        #: stores that are watched
+        self._watched: set[Driver] = set()
+        self._looking: asyncio.Task[None] | None = None
+        self._is_stopping = False
+        self._end_measuring: Callable[[], None] = lambda: None
+
+    def target(self, subscriber: str) -> Target | None:
+        return self._targets.get(subscriber.partition(":")[0])
+
+    async def start(self) -> None:
+        self._looking = asyncio.create_task(self._look(), name="notifier")
+        self._end_measuring = metrics.NOTIFIED_SOURCES.follow(lambda: len(self._sources))
+
+    async def close(self, grace: float = 10.0) -> None:
+        """Begins nothing new, and waits *grace* seconds for attempts that are under way."""
+        self._is_stopping = True
+        self._end_measuring()
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.gather(self._looking, return_exceptions=True)
+        running = [*self._sources.values()]
+        for source, _ in running:
+            source.stop()
+        tasks = [task for _, task in running]
+        if tasks:
+            await asyncio.wait(tasks, timeout=grace)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self.runner.close()
+
+    async def _look(self) -> None:
+        while True:
+            for store in await self._stores():
+                try:
+                    await self._look_in(store)
+                except errors.Unavailable:
+                    continue  # the others still have deliveries
+                except Exception:  # the service goes on, and the next look tries again
+                    LOG.exception("a notifier failed", extra={"action": "notifier_failed"})
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    async def _stores(self) -> list[Driver]:
+        if not isinstance(self.driver, PooledDriver):
+            return [self.driver]
+        try:
+            return [each for each in (await self.driver.stores()).values() if each is not None]
+        except errors.Unavailable:
+            return [*self._watched]
+
+    async def _look_in(self, store: Driver) -> None:
+        if store.deliveries is None:
+            return
+        if store not in self._watched:
+            self._watched.add(store)
+            await store.deliveries.watch(partial(self._on_hint, store))
+        async for project, queue in store.deliveries.due():
+            self._on_hint(store, project, queue)
+
+    def _on_hint(self, store: Driver, project: str, queue: str) -> None:
+        key = store, project, queue
+        known = self._sources.get(key)
+        if known is not None:
+            known[0].hint()
+        elif len(self._sources) < self._settings.max_sources and not self._is_stopping:
+            token = f"{os.getpid()}-{os.urandom(8).hex()}"
+            source = Source(self, store, project, queue, token)
+            task = asyncio.create_task(source.run(), name=f"deliveries of {queue}")
+            self._sources[key] = source, task
+            task.add_done_callback(partial(self._on_end, key))
+
+    def _on_end(self, key: tuple[Driver, str, str], task: asyncio.Task[None]) -> None:
+        source, _ = self._sources.pop(key)
+        with contextlib.suppress(asyncio.CancelledError):
+            if error := task.exception():
+                LOG.error(
+                    "deliveries failed", exc_info=error, extra={"action": "deliveries_failed"}
+                )
+            elif source.was_hinted:  # as it was about to end
+                self._on_hint(*key)

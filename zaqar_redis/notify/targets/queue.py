@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The target of ``queue:<name>``: another queue of the project, in any pool, exactly once."""
+
+from __future__ import annotations
+
+from zaqar_redis import errors, rules
+from zaqar_redis.notify.target import DELIVERED, Delivery, Outcome, Result, TargetContext
+from zaqar_redis.records import Forwarding, IdempotencyKey, Message, NewMessage
+from zaqar_redis.service.subscription_options import SubscriptionOptions
+
+_SCHEME = "queue:"
+#: Queues through which a message may pass: more are a loop of subscriptions.
+_HOPS_MAX = 8
+#: Milliseconds for which a replayed message is recognised.
+_REPLAY_WINDOW_MS = 24 * 3600 * 1000
+
+
+class QueueTarget:
+    internal = True
+
+    def __init__(self, context: TargetContext) -> None:
+        self._messages = context.messages
+        self._dead_letter = context.dead_letter
+
+    def check(self, subscriber: str, options: SubscriptionOptions) -> None:
+        try:
+            rules.queue_name(subscriber.removeprefix(_SCHEME))
+        except errors.BadQueue as problem:
+            raise errors.BadRequest(why=f'"subscriber": {problem}') from None
+
+    async def start(self) -> None:
+        pass
+
+    async def close(self) -> None:
+        pass
+
+    async def deliver(self, delivery: Delivery) -> Result:
+        queue = delivery.subscription.subscriber.removeprefix(_SCHEME)
+        if any(message.hops >= _HOPS_MAX for message in delivery.originals):
+            why = f"it has gone through {_HOPS_MAX} queues: subscriptions form a loop"
+            return Result(Outcome.REFUSED, why)
+        try:
+            if delivery.replayed:
+                await self._replay(delivery, queue)
+            else:
+                await self._forward(delivery, queue)
+        except errors.Unavailable as problem:
+            return Result(Outcome.RETRY, f"the queue {queue} is unavailable: {problem}")
+        except errors.Problem as problem:
+            return Result(Outcome.REFUSED, f"the queue {queue}: {problem}")
+        return DELIVERED
+
+    async def _forward(self, delivery: Delivery, queue: str) -> None:
+        source = (delivery.project, delivery.source, delivery.epoch, delivery.subscription.id)
+        await self._messages.forward(
+            delivery.project,
+            queue,
+            [_forwarded(message) for message in delivery.originals],
+            Forwarding("\n".join(source), [message.rank for message in delivery.originals]),
+        )
+
+    async def _replay(self, delivery: Delivery, queue: str) -> None:
+        """Posts a message that is older than those that were forwarded since."""
+        (message,) = delivery.originals
+        key = IdempotencyKey(f"replayed {delivery.id}", b"", _REPLAY_WINDOW_MS)
+        await self._dead_letter(
+            delivery.project,
+            queue,
+            _forwarded(message),
+            client=message.client,
+            idempotency_key=key,
+        )
+
+
+def _forwarded(message: Message) -> NewMessage:
+    return NewMessage(
+        body=message.body,
+        ttl=message.ttl,
+        delay=0,
+        checksum=message.checksum,
+        encrypted=message.encrypted,
+        attributes=message.attributes,
+        hops=message.hops + 1,
+    )

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Deliveries in Redis: a stream of entries for each queue, and its pending deliveries."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Sequence
+from typing import Any
+
+from zaqar_redis.clock import Clock
+from zaqar_redis.keyspace import keys
+from zaqar_redis.keyspace.client import AsyncClient
+from zaqar_redis.keyspace.script import Argument, Call, Script, Steps, verb
+from zaqar_redis.storage.deliveries import (
+    DeliveryCount,
+    DeliveryEntry,
+    DeliveryListener,
+    DeliveryStep,
+    EnteredMessage,
+    PendingDelivery,
+    SettledDeliveries,
+)
+from zaqar_redis.storage.redis import decoding, sweeper
+from zaqar_redis.storage.redis.feed import PubSubChannels
+from zaqar_redis.storage.redis.pending_records import (
+    ERROR_MAX,
+    FAILED,
+    WAITS,
+    decoded,
+    encoded,
+    state_fields,
+)
+
+_TAKE = Script("delivery_take")
+_STEP = Script("delivery_step")
+_RELEASE = Script("delivery_release")
+_BACKLOG = Script("delivery_backlog")
+
+#: Indexes read in one call: a fraction of a millisecond.
+_INDEXES = 256
+#: Queues read of an index at once.
+_LIMIT = 100
+
+
+class RedisDeliveries:
+    def __init__(self, client: AsyncClient, now: Clock) -> None:
+        self.client: Any = client
+        self._now = now
+        self._channels = PubSubChannels[bytes](client, bytes, b"")
+
+    async def close(self) -> None:
+        await self._channels.close()
+
+    async def watch(self, listener: DeliveryListener) -> None:
+        def on_message(name: bytes) -> None:
+            if name:  # else some were missed: they are found in the index
+                listener(*keys.queue_of(name))
+
+        await self._channels.watch(keys.DELIVERIES, on_message)
+
+    async def due(self) -> AsyncIterator[tuple[str, str]]:
+        indexes = keys.delivery_indexes()
+        for at in range(0, len(indexes), _INDEXES):
+            page = indexes[at : at + _INDEXES]
+            for name in await self.client.call(
+                Call(sweeper.LIST, tuple(page), (self._now(), _LIMIT))
+            ):
+                yield keys.queue_of(name)
+
+    @verb
+    def take(self, project: str, queue: str, token: str, lease_ms: int) -> Steps[bool]:
+        taken = yield _TAKE(
+            keys.of_queue(project, queue), now=self._now(), token=token, lease=lease_ms
+        )
+        return bool(taken)
+
+    @verb
+    def step(
+        self,
+        project: str,
+        queue: str,
+        token: str,
+        lease_ms: int,
+        settled: SettledDeliveries,
+        *,
+        after: bytes,
+        limit: int,
+        due_limit: int,
+    ) -> Steps[DeliveryStep | None]:
+        answer = yield _STEP(
+            keys.of_queue(project, queue),
+            *_settling(settled),
+            now=self._now(),
+            token=token,
+            lease=lease_ms,
+            after=after,
+            limit=limit,
+            due_limit=due_limit,
+        )
+        if not answer:
+            return None
+        now, version, entries, due, *next_due = answer
+        pairs = list(zip(due[::2], due[1::2], strict=True))
+        return DeliveryStep(
+            now=now,
+            version=int(version or 0),
+            entries=[_entry(*each) for each in zip(entries[::2], entries[1::2], strict=True)],
+            due=[decoded(now, id, record) for id, record in pairs if record is not None],
+            holds=[id.decode() for id, _ in pairs if b" " not in id],
+            next_due=next_due[0] if next_due else None,
+        )
+
+    @verb
+    def backlog(
+        self, project: str, queue: str, subscription: str, after: str, limit: int
+    ) -> Steps[Sequence[PendingDelivery]]:
+        now, flat = yield _BACKLOG(
+            keys.of_queue(project, queue),
+            now=self._now(),
+            id=subscription,
+            after=after,
+            limit=limit,
+        )
+        return [decoded(now, id, record) for id, record in zip(flat[::2], flat[1::2], strict=True)]
+
+    @verb
+    def release(self, project: str, queue: str, token: str) -> Steps[None]:
+        yield _RELEASE(keys.of_queue(project, queue), now=self._now(), token=token)
+
+
+def _settling(settled: SettledDeliveries) -> list[Argument]:
+    """Returns the lists of `delivery_step`, each behind its length."""
+    stored = [(each, WAITS, "" if each.due is None else each.due) for each in settled.pending]
+    stored += [(each, FAILED, "failed") for each in settled.failed]
+    counts, last = _count_fields(settled.counts)
+    holds = [(id, "" if until is None else until) for id, until in settled.holds]
+    return [
+        *_list(settled.entries),
+        *_list(settled.made),
+        *_rows((each.id, due, each.expires, encoded(each, kind)) for each, kind, due in stored),
+        *_rows(holds),
+        *_rows(counts),
+        *_rows(last),
+    ]
+
+
+def _count_fields(
+    counts: Iterable[tuple[str, DeliveryCount]],
+) -> tuple[list[tuple[str, int]], list[tuple[str, str]]]:
+    added: list[tuple[str, int]] = []
+    last: list[tuple[str, str]] = []
+    for id, count in counts:
+        changes = (count.delivered, count.failed, count.retried)
+        added += [(field, n) for field, n in zip(state_fields(id), changes, strict=False) if n]
+        if count.error:
+            last.append((f"{id} last", f"{count.status} {count.error[:ERROR_MAX]}"))
+    return added, last
+
+
+def _list(values: Sequence[Argument]) -> tuple[Argument, ...]:
+    return (len(values), *values)
+
+
+def _rows(rows: Iterable[tuple[Argument, ...]]) -> list[Argument]:
+    found = list(rows)
+    return [len(found), *(value for row in found for value in row)]
+
+
+def _entry(id: bytes, posted: bytes) -> DeliveryEntry:
+    epoch, messages = decoding.posted(posted)
+    return DeliveryEntry(id, epoch, [EnteredMessage(*each) for each in messages])

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The deliveries to single subscriptions, in Redis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from zaqar_redis.clock import Clock
+from zaqar_redis.keyspace import keys
+from zaqar_redis.keyspace.script import RedisCommand, Script, Steps, verb
+from zaqar_redis.storage.deliveries import DeliveryState, PendingDelivery
+from zaqar_redis.storage.redis import identity, pending_records
+
+_ENQUEUE = Script("delivery_enqueue")
+_REPLAY = Script("delivery_replay")
+
+#: Deliveries that were given up read in one step of a replay: a millisecond of Redis' time.
+_REPLAY_STEP = 200
+
+
+class RedisSubscriptionDeliveries:
+    def __init__(self, client: Any, now: Clock) -> None:
+        self.client = client
+        self._now = now
+
+    @verb
+    def send_notice(
+        self, project: str, queue: str, subscription: str, notice: bytes, ttl: int
+    ) -> Steps[bool]:
+        now = yield from self._time()
+        expires = now + ttl * 1000
+        key = f"notice-{identity.new_claim()}"
+        pending = PendingDelivery(subscription, key, expires, notice=notice, due=now)
+        return (yield from self._enqueue(project, queue, subscription, pending))
+
+    @verb
+    def resume(self, project: str, queue: str, subscription: str) -> Steps[None]:
+        yield from self._enqueue(project, queue, subscription, None)
+
+    @verb
+    def replay(self, project: str, queue: str, subscription: str) -> Steps[int]:
+        cursor: bytes = b"0"
+        total = 0
+        while True:
+            cursor, count = yield _REPLAY(
+                keys.of_queue(project, queue),
+                now=self._now(),
+                id=subscription,
+                cursor=cursor,
+                limit=_REPLAY_STEP,
+            )
+            total += int(count)
+            if cursor == b"0":
+                return total
+
+    @verb
+    def states(
+        self, project: str, queue: str, subscriptions: Sequence[str]
+    ) -> Steps[Sequence[DeliveryState]]:
+        of_queue = keys.of_queue(project, queue)
+        answers = yield [
+            command
+            for id in subscriptions
+            for command in (
+                RedisCommand("HMGET", of_queue.delivery_states, *pending_records.state_fields(id)),
+                RedisCommand("ZLEXCOUNT", of_queue.pending_ids, f"[{id} ", f"({id}!"),
+            )
+        ]
+        return [_state(*each) for each in zip(answers[::2], answers[1::2], strict=True)]
+
+    def _time(self) -> Steps[int]:
+        now = self._now()
+        if now:
+            return now
+        seconds, micros = yield RedisCommand("TIME")
+        return int(seconds) * 1000 + int(micros) // 1000
+
+    def _enqueue(
+        self, project: str, queue: str, subscription: str, pending: PendingDelivery | None
+    ) -> Steps[bool]:
+        known = yield _ENQUEUE(
+            keys.of_queue(project, queue),
+            now=self._now(),
+            id=subscription,
+            key=pending.key if pending else "",
+            ends=pending.expires if pending else 0,
+            record=pending_records.encoded(pending, pending_records.WAITS) if pending else b"",
+        )
+        return bool(known)
+
+
+def _state(fields: Sequence[bytes | None], pending: int) -> DeliveryState:
+    *counts, last = fields
+    delivered, failed, retried = (int(count or 0) for count in counts)
+    at, status, error = (last or b"0 0 ").split(b" ", 2)
+    return DeliveryState(delivered, failed, retried, pending, int(at), error.decode(), int(status))
