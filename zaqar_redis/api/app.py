@@ -155,8 +155,8 @@ class App:
 
         *trusts*: None: there are none; else they are closed with the application.  *for_command*:
         it serves one command of an operator, whom no quota limits.  *is_stopping*: whether the
-        service was asked to stop, and goes on for a while.  *reads_queue_metrics*: returns whether it is this process
-        that reads them.
+        service was asked to stop, and goes on for a while.  *reads_queue_metrics*: returns whether
+        it is this process that reads them.
         """
         limits = settings.limits
         self.settings = settings
