@@ -14,6 +14,7 @@ import pytest
 from hypothesis import settings
 
 from tests.support import servers, spark_classes
+from tests.support.collector import Collector
 
 # No deadline: on a shared machine the duration of one example means nothing. CI runs the
 # same examples each time, so that a failure is due to the change that is tested.
@@ -62,6 +63,14 @@ def service(redis_server: servers.RedisServer) -> Iterator[servers.RunningServic
     """A service with default options, shared like its Redis."""
     with servers.service(redis_server.uri) as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def collector() -> Iterator[Collector]:
+    """A collector of OpenTelemetry."""
+    started = Collector()
+    yield started
+    started.close()
 
 
 @pytest.fixture(scope="module")

@@ -78,6 +78,11 @@ class BadQueue(BadRequest):
     code, title = 1107, "Invalid queue identification"
 
 
+class BadTopic(BadRequest):
+    message = "{why}"
+    code, title = 1109, "Invalid topic identification"
+
+
 class BadContentType(BadRequest):
     message = "The content type application/x-www-form-urlencoded is not accepted."
     code, title = 1108, "Invalid Content-Type"

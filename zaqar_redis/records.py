@@ -300,11 +300,6 @@ class Forwarding(Record, frozen=True):
     ranks: Sequence[int]
 
 
-class Topic(Record, frozen=True):
-    name: str
-    metadata: dict[str, Any]
-
-
 class IdempotencyKey(Record, frozen=True):
     """Identifies a post, so that a retry of it is recognised."""
 

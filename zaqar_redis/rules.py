@@ -20,6 +20,10 @@ from zaqar_redis import errors, retry_policies
 from zaqar_redis.records import Attributes
 
 QUEUE_NAME_MAX = 64
+#: A topic is stored as the queue of this prefix and its name: no queue of a client has a colon.
+TOPIC_PREFIX = "topic:"
+#: Messages of a topic's history: some 600 MB of one Redis, if they are small.
+HISTORY_SIZE_MAX = 1_000_000
 PROJECT_MAX = 256
 KEY_USER_MAX = 255
 TTL_MIN = 60
@@ -154,6 +158,29 @@ def queue_name(name: str) -> str:
             why="Queue names may only contain ASCII letters, digits, underscores, dashes and dots."
         )
     return name
+
+
+def topic(name: str) -> str:
+    """Returns the queue that the topic *name* is stored as; API: it is named as queues are.
+
+    Raises BadTopic.
+    """
+    if not is_queue_name(name):
+        raise errors.BadTopic(
+            why=f"Topic names must have 1 to {QUEUE_NAME_MAX} ASCII letters, digits, underscores, "
+            "dashes and dots."
+        )
+    return TOPIC_PREFIX + name
+
+
+def is_topic(queue: str) -> bool:
+    """Returns whether the queue is a topic."""
+    return queue.startswith(TOPIC_PREFIX)
+
+
+def described(queue: str) -> str:
+    """Returns how errors name a queue or topic: *queue q* or *topic t*."""
+    return f"topic {queue.removeprefix(TOPIC_PREFIX)}" if is_topic(queue) else f"queue {queue}"
 
 
 def key_user(name: str) -> str:
@@ -303,6 +330,8 @@ RESERVED = (
     "_max_claim_count",
     "_enable_encrypt_messages",
 )
+#: Those of topics.
+RESERVED_OF_TOPICS = RESERVED[:3]
 
 
 def queue_metadata(metadata: dict[str, Any], limits: Limits, can_encrypt: bool) -> None:
@@ -320,12 +349,7 @@ def queue_metadata(metadata: dict[str, Any], limits: Limits, can_encrypt: bool) 
         "_idempotency_window": (1, limits.max_idempotency_window),
     }
     for name, (least, most) in ranges.items():
-        value = metadata.get(name)
-        if value is None:
-            continue
-        if not isinstance(value, int) or isinstance(value, bool):
-            raise errors.BadRequest(why=f'The value of "{name}" must be an integer.')
-        within(name, value, least, most)
+        _check_integer(metadata, name, least, most)
     dead = metadata.get("_dead_letter_queue")
     if dead not in (None, "") and not (isinstance(dead, str) and is_queue_name(dead)):
         raise errors.BadRequest(
@@ -343,6 +367,21 @@ def queue_metadata(metadata: dict[str, Any], limits: Limits, can_encrypt: bool) 
         )
     if not nested_within(metadata, NESTING_MAX):
         raise errors.BadRequest(why=f"Queue metadata may be nested at most {NESTING_MAX} deep.")
+
+
+def topic_metadata(metadata: dict[str, Any], limits: Limits, can_encrypt: bool) -> None:
+    """Raises BadRequest for reserved attributes that topics cannot have."""
+    queue_metadata(metadata, limits, can_encrypt)
+    _check_integer(metadata, "_history_size", 1, HISTORY_SIZE_MAX)
+
+
+def _check_integer(metadata: dict[str, Any], name: str, least: int, most: int) -> None:
+    value = metadata.get(name)
+    if value is None:
+        return
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise errors.BadRequest(why=f'The value of "{name}" must be an integer.')
+    within(name, value, least, most)
 
 
 def nested_within(value: Mapping[str, Any], most: int) -> bool:

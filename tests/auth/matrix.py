@@ -28,6 +28,7 @@ LEAST = {
             *("home:get", "queues:get_all", "queues:get", "queues:stats"),
             *("messages:get_all", "messages:get", "claims:get", "flavors:get_all", "flavors:get"),
             *("messages:peek", "claims:get_all"),
+            *("topics:get_all", "topics:get", "topics:stats"),
             *("quotas:get", "console:session", "console:ticket"),
             *("console:overview", "console:queues", "console:history", "console:namespace"),
             "console:attributes",
@@ -41,6 +42,7 @@ LEAST = {
             *("queues:create", "queues:update", "queues:delete", "queues:purge", "queues:share"),
             *("messages:create", "messages:delete", "messages:delete_all", "messages:move"),
             *("claims:create", "claims:update", "claims:delete"),
+            *("topics:create", "topics:update", "topics:delete", "topics:purge"),
             *("channels:publish", "channels:broadcast", "channels:history_remove", "channels:rpc"),
         ),
         MEMBER,
@@ -79,7 +81,12 @@ PUBLIC = frozenset(
 #: Of clients of channels, who have tokens of their own.
 _CHANNELS = ("/connection", "/emulation")
 
-_VALUES = {"queue": "matrix", "claim": uuid.uuid4().hex, "message": str(uuid.uuid4())}
+_VALUES = {
+    "queue": "matrix",
+    "topic": "matrix",
+    "claim": uuid.uuid4().hex,
+    "message": str(uuid.uuid4()),
+}
 
 
 def all_routes() -> list[ApiRoute]:

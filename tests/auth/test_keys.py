@@ -174,6 +174,23 @@ def test_rights_restrict_queues_and_actions(
         assert answer.json()["title"] == "Not authorized"
 
 
+def test_rights_for_topics_and_queues_are_separate(
+    client: KeyClient, operator: KeyOperator, project: str
+) -> None:
+    of_topics, of_queues, of_all = (
+        operator.create("--right", f"{pattern}:messages:*", project=project)
+        for pattern in ("topic:*orders", "t*orders", "*")
+    )
+    for key, status_of_topic, status_of_queue in (
+        (of_topics, 201, 403),
+        (of_queues, 403, 201),
+        (of_all, 201, 201),
+    ):
+        for kind, status in (("topics", status_of_topic), ("queues", status_of_queue)):
+            path = f"/v2/{kind}/the-orders/messages"
+            assert client.request("POST", path, key, json=MESSAGES).status_code == status
+
+
 def test_key_cannot_sign_urls_for_more_than_its_rights(
     client: KeyClient, operator: KeyOperator
 ) -> None:

@@ -54,6 +54,16 @@ def test_keys_are_created_shown_rotated_and_deleted(shell: CommandLine) -> None:
     assert shell.shown("key", "list") == []
 
 
+def test_right_for_topics_has_their_prefix(shell: CommandLine) -> None:
+    for right, queues, action in (
+        ("topic:news-*:messages:create", "topic:news-*", "messages:create"),
+        ("topic:messages:create", "topic", "messages:create"),
+        ("topic:*:*:*", "topic:*", "*:*"),
+    ):
+        created = shell.shown("key", "create", "u", "--right", right)
+        assert created["rights"] == [{"queues": queues, "actions": [action]}]
+
+
 def test_keys_are_listed_by_project_without_secrets(shell: CommandLine) -> None:
     created = [shell.shown("key", "create", "u", "--project", each) for each in ("a", "b", "a")]
     assert {key["id"] for key in shell.shown("key", "list", "--project", "a")} == {

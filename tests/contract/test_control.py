@@ -323,6 +323,10 @@ def test_names_of_a_project_in_a_pool_come_in_pages_without_deleted_ones(
     assert page("q05", 3) == (["q06"], "")
     assert page("q03a", 100) == (names[4:], "")
     assert page("q06", 1) == ([], "")
+    operator.assign("topic:t", "a")
+    operator.assign("topic-1", "a")
+    assert page("q06", 1) == (["topic-1"], "topic-1")
+    assert page("topic-1", 1) == ([], "topic:t")
 
 
 def test_deleted_queue_keeps_its_catalogue_entry_for_a_while(operator: ControlStoreHarness) -> None:

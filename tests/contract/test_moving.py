@@ -24,10 +24,11 @@ from tests.support.stores import (
     PooledContractStore,
     ProcessDied,
     WrappedClient,
+    names,
     new_messages,
     opened,
 )
-from zaqar_redis import errors
+from zaqar_redis import errors, rules
 from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.batch import BatchSettings
 from zaqar_redis.keyspace.client import AsyncClient, BlockingClient
@@ -198,6 +199,22 @@ def test_queue_moves_between_pools_and_back_to_default_pool(pools: PooledContrac
             move_queue(pools, target)
         assert pool_of(pools) == target
         assert everything(pools) == before
+
+
+def test_topic_moves_with_its_history_and_its_size(pools: PooledContractStore) -> None:
+    topic = rules.topic("t")
+    pools.run(pools.driver.queues.create(pools.project, topic, {"_history_size": 3}))
+    pools.post(*"abcd", queue=topic)
+    before = everything(pools, topic)
+    target = other(pools, topic)
+    move_queue(pools, target, topic)
+    assert pool_of(pools, topic) == target
+    assert everything(pools, topic) == before
+    pools.post("e", queue=topic)
+    assert names(pools.page(queue=topic).items) == ["c", "d", "e"]
+    listing = pools.driver.queues.list(pools.project, "", 10, None, topics=True)
+    assert [each.name for each in pools.run(listing).items] == [topic]
+    assert pools.queues().items == []
 
 
 def test_moved_queue_is_swept_in_its_new_pool(pools: PooledContractStore) -> None:
@@ -388,45 +405,83 @@ class _WaitBeforeScript(WrappedClient):
         return await super().call(call)
 
 
+class _FilledQueue:
+    """A queue that is to move from *source* to *target*, and what it has."""
+
+    def __init__(self, store: PooledContractStore) -> None:
+        fill(store, 100)
+        self._store = store
+        self._content = everything(store)
+        self.source, self.target = str(pool_of(store)), other(store)
+
+    def assert_settled(self, settlement: Settlement) -> None:
+        """The queue is whole, in the pool that the settlement says, and can move again."""
+        store = self._store
+        assert pool_of(store) == (self.target if settlement is Settlement.FINISH else self.source)
+        assert everything(store) == self._content
+        assert store.run(store.driver.control.catalogue.moves()) == []
+        assert move_queue(store, other(store)) > 100
+
+
+def _interrupted(
+    store: PooledContractStore,
+    queue: _FilledQueue,
+    script: str,
+    interrupt: Callable[[], Awaitable[object]],
+) -> None:
+    """Moves with a mover before whose *script* something else is done."""
+    waits = [interrupt]
+    with (
+        _movers_client(store, lambda client: _WaitBeforeScript(client, script, waits)),
+        contextlib.suppress(errors.MoveLocked),
+    ):
+        store.run(store.driver.mover.move(store.project, "q", queue.source, queue.target))
+    assert waits == []
+
+
 @pytest.mark.parametrize("state", STATES, ids=lambda state: state.name)
 def test_move_that_another_process_settles_loses_nothing(
     pools: PooledContractStore, state: MoveState
 ) -> None:
-    fill(pools, 100)
-    before = everything(pools)
-    source, target = pool_of(pools), other(pools)
-    assert source
-    mover = pools.driver.mover
-    waits: list[Callable[[], Awaitable[object]]] = [mover.settle_all]
-    script = _NEXT_SCRIPT[state.name]
-    with (
-        _movers_client(pools, lambda client: _WaitBeforeScript(client, script, waits)),
-        contextlib.suppress(errors.MoveLocked),
-    ):
-        pools.run(mover.move(pools.project, "q", source, target))
-    assert waits == []
-    finished = state.settlement is Settlement.FINISH
-    assert pool_of(pools) == (target if finished else source)
-    assert everything(pools) == before
-    assert pools.run(pools.driver.control.catalogue.moves()) == []
-    assert move_queue(pools, other(pools)) > 100
+    queue = _FilledQueue(pools)
+    _interrupted(pools, queue, _NEXT_SCRIPT[state.name], pools.driver.mover.settle_all)
+    queue.assert_settled(state.settlement)
 
 
 @pytest.mark.parametrize("state", STATES, ids=lambda state: state.name)
 def test_move_left_in_a_state_is_settled_as_the_table_says(
     pools: PooledContractStore, state: MoveState
 ) -> None:
-    fill(pools, 100)
-    before = everything(pools)
-    source, target = pool_of(pools), other(pools)
-    assert source
-    assert _dies(pools, source, target, _NEXT_SCRIPT[state.name], 0)
-    assert [_lock_kind(pools, source), _lock_kind(pools, target)] == [state.source, state.target]
+    queue = _FilledQueue(pools)
+    assert _dies(pools, queue.source, queue.target, _NEXT_SCRIPT[state.name], 0)
+    locks = [_lock_kind(pools, queue.source), _lock_kind(pools, queue.target)]
+    assert locks == [state.source, state.target]
     pools.run(pools.driver.mover.settle_all())
-    finished = state.settlement is Settlement.FINISH
-    assert pool_of(pools) == (target if finished else source)
-    assert everything(pools) == before
-    assert pools.run(pools.driver.control.catalogue.moves()) == []
+    queue.assert_settled(state.settlement)
+
+
+async def _withdraw(store: PooledContractStore) -> None:
+    """Withdraws the move on record, and does no more: as a process that dies then."""
+    catalogue = store.driver.control.catalogue
+    [(_, move)] = [found for found in await catalogue.moves() if found[0].project == store.project]
+    assert await catalogue.withdraw(store.project, "q", move.token)
+
+
+def test_withdrawn_move_is_not_committed(pools: PooledContractStore) -> None:
+    queue = _FilledQueue(pools)
+    _interrupted(pools, queue, "transfer_seal", lambda: _withdraw(pools))
+    queue.assert_settled(Settlement.UNDO)
+
+
+def test_sealed_move_that_was_withdrawn_is_undone(pools: PooledContractStore) -> None:
+    # Given a mover that dies when it has sealed the queue, after the move was withdrawn
+    queue = _FilledQueue(pools)
+    assert _dies(pools, queue.source, queue.target, "move_commit", 0)
+    pools.run(_withdraw(pools))
+    assert _lock_kind(pools, queue.source) is LockKind.GONE
+    # When another process settles it, then the queue is in use where it was
+    pools.run(pools.driver.mover.settle_all())
+    queue.assert_settled(Settlement.UNDO)
 
 
 def _lock_kind(store: PooledContractStore, pool: str) -> LockKind | None:

@@ -31,7 +31,10 @@ LAYER = {package: layer for layer, packages in enumerate(LAYERS) for package in 
 INNER = {
     "realtime": (("engine", "protocol"), ("engines", "session"), ("node",)),
     "spark": (
-        ("options", "columns", "offsets", "stores", "permissions", "task", "task_progress"),
+        (
+            *("options", "attributes", "columns", "offsets", "stores", "permissions", "task"),
+            "task_progress",
+        ),
         ("reading", "writing", "queue_restore"),
         ("source",),
         ("jobs",),

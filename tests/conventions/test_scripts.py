@@ -28,7 +28,6 @@ from zaqar_redis.keyspace.keys import (
     QueueKeys,
     RecordKeys,
     TermKeys,
-    TopicKeys,
 )
 from zaqar_redis.keyspace.script import Script
 
@@ -46,7 +45,6 @@ KINDS = (
     RecordKeys,
     RoleKeys,
     TermKeys,
-    TopicKeys,
 )
 NAMES = sorted(path.stem for path in LUA.glob("*.lua"))
 

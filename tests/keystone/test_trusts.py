@@ -12,16 +12,17 @@ from threading import Thread
 from typing import Any, cast
 
 import httpx
+import msgspec
 import pytest
 
 from tests.support.keystone import RunningKeystone
+from tests.support.targets import target_context
 from zaqar_redis import conf, errors
 from zaqar_redis.auth import keystone as keystone_strategy
 from zaqar_redis.auth.keystone_trusts import KeystoneTrusts
 from zaqar_redis.notify.settings import HttpSettings
 from zaqar_redis.notify.target import Delivery, Outcome
-from zaqar_redis.notify.targets.http import HttpTarget
-from zaqar_redis.notify.targets.trust import TrustTarget
+from zaqar_redis.notify.targets.trust import TrustTarget, create
 from zaqar_redis.notify.trusts import TrustService
 from zaqar_redis.records import Subscription
 from zaqar_redis.service.subscription_options import SubscriptionOptions
@@ -278,7 +279,11 @@ def _delivery(uri: str, raw: dict[str, Any]) -> Delivery:
 
 @contextlib.asynccontextmanager
 async def _target(service: TrustService) -> AsyncIterator[TrustTarget]:
-    target = TrustTarget(HttpTarget(HttpSettings(("127.0.0.0/8",))), service)
+    target = create(
+        msgspec.structs.replace(
+            target_context(), http=HttpSettings(("127.0.0.0/8",)), trusts=service
+        )
+    )
     await target.start()
     try:
         yield target

@@ -29,13 +29,6 @@ _SENT = {"otlp_interval": 1}
 
 
 @pytest.fixture(scope="module")
-def collector() -> Iterator[Collector]:
-    collector = Collector()
-    yield collector
-    collector.close()
-
-
-@pytest.fixture(scope="module")
 def measured(
     redis_server: servers.RedisServer, collector: Collector
 ) -> Iterator[tuple[servers.RunningService, Scraper]]:

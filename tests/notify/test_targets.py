@@ -9,21 +9,26 @@ from importlib.metadata import EntryPoint
 import pytest
 
 from tests.conventions.files import ROOT
-from zaqar_redis.notify.targets import GROUP, http, mail, trust
+from tests.support.targets import target_context
+from zaqar_redis.notify.targets import GROUP
+from zaqar_redis.notify.targets.http import HttpTarget
+from zaqar_redis.notify.targets.mail import MailTarget
+from zaqar_redis.notify.targets.trust import TrustTarget
 
 
 @pytest.mark.parametrize(
-    ("schemes", "create"),
+    ("schemes", "kind"),
     [
-        (("http", "https"), http.create),
-        (("mailto",), mail.create),
-        (("trust+http", "trust+https"), trust.create),
+        (("http", "https"), HttpTarget),
+        (("mailto",), MailTarget),
+        (("trust+http", "trust+https"), TrustTarget),
     ],
 )
-def test_schemes_of_a_kind_have_one_target(schemes: tuple[str, ...], create: object) -> None:
+def test_schemes_of_a_kind_have_one_target(schemes: tuple[str, ...], kind: type) -> None:
     declared = ConfigParser()
     declared.read(ROOT / "setup.cfg")
     lines = declared["options.entry_points"][GROUP].split("\n")
     points = dict(line.split(" = ") for line in lines if line)
     factories = {EntryPoint(name, points[name], GROUP).load() for name in schemes}
-    assert factories == {create}
+    (factory,) = factories
+    assert isinstance(factory(target_context()), kind)

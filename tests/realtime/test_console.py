@@ -141,12 +141,23 @@ def test_posted_messages_appear_in_queue_tail(
     signed_in(writer, service, project, "queues/orders?tab=messages")
     writer.get_by_label("Data, as JSON").fill('{"from": "the box"}')
     writer.get_by_label("TTL in seconds").fill("120")
+    given = writer.get_by_label("Attributes, as JSON")
+    given.fill('{"kind": }')
+    writer.get_by_role("button", name="Post").click()
+    expect(writer.locator(".publish [role=status]")).to_contain_text("That is no JSON")
+    given.fill('{"kind": "<b>", "n": 18446744073709551615, "photo": {"binary": "AP8="}}')
     writer.get_by_role("button", name="Post").click()
     expect(writer.locator(".publish [role=status]")).to_contain_text("Posted: ")
+    writer.get_by_role("row").nth(2).get_by_role("button", name="Show").click()
+    attributes = writer.get_by_role("dialog").locator("dl").last
+    assert attributes.inner_text().split() == [
+        *("kind", '"<b>"', "n", "18446744073709551615", "photo", '{"binary":"AP8="}')
+    ]
     post(api, "orders", MARKUP, {MARKUP: 1})
     expect(page.locator(".feed li")).to_have_count(3)
     assert tail_messages(page) == [{"from": "the box"}, MARKUP, {MARKUP: 1}]
-    expect(page.locator(".feed li").last).to_contain_text(re.compile("#2 .*id .*ttl 120"))
+    noted = re.compile("#2 .*kind <b> .*id .*ttl 120")
+    expect(page.locator(".feed li").last).to_contain_text(noted)
     listed = api("GET", "/v2/queues/orders/messages?echo=true").json()["messages"]
     assert [message["ttl"] for message in listed] == [300, 120, 300, 300]
 

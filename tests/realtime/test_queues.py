@@ -166,13 +166,42 @@ def test_publishing_to_the_channel_posts_a_message(
 
     asyncio.run(scenario())
     refused = [
-        call_server_api(service, "publish", channel=f"queue:{queue}", data=1, tags={"a": "b"}),
+        call_server_api(service, "publish", channel=f"queue:{queue}", data=1, skip_history=True),
         call_server_api(service, "publish", channel=f"queue:{queue}", data=1, version=1),
         call_server_api(service, "history_remove", channel=f"queue:{queue}"),
         call_server_api(service, "publish", channel="queue:no name", data=1),
         call_server_api(service, "publish", channel=f"queue:{queue}", data="x" * 300_000),
+        call_server_api(service, "publish", channel=f"queue:{queue}", data=1, tags={"a b": "c"}),
+        call_server_api(
+            service, "publish", channel=f"queue:{queue}", data=1, tags={"a": "x" * 300_000}
+        ),
     ]
-    assert [each["error"]["code"] for each in refused] == [108, 108, 108, 107, 107]
+    assert [each["error"]["code"] for each in refused] == [108, 108, 108, 107, 107, 107, 107]
+
+
+def test_tags_of_a_publication_are_attributes_of_its_message(
+    service: servers.RunningService, queue: str
+) -> None:
+    async def scenario() -> None:
+        async with SdkClient(service, "ann") as ann:
+            _, recorder = await ann.subscribe(f"queue:{queue}", {})
+            given = {"channel": f"queue:{queue}", "data": 1, "idempotency_key": "k"}
+            first = call_server_api(service, "publish", **given, tags={"kind": "order", "n": "1"})
+            again = call_server_api(service, "publish", **given, tags={"n": "1", "kind": "order"})
+            other = call_server_api(service, "publish", **given, tags={"kind": "other"})
+            assert first == again
+            assert first["result"]["offset"] == 1
+            assert other["error"]["code"] == 107
+            await until(lambda: len(recorder.publications) == 1, "it")
+            tags = recorder.publications[0].tags
+            assert {name: tags[name] for name in ("kind", "n")} == {"kind": "order", "n": "1"}
+            listed = await QueueRestClient(service).request(
+                "GET", f"/queues/{queue}/messages?echo=true&with_attributes=true"
+            )
+            (message,) = listed["messages"]
+            assert message["attributes"] == {"kind": "order", "n": "1"}
+
+    asyncio.run(scenario())
 
 
 def test_subscriber_of_encrypted_queue_gets_plain_bodies(

@@ -19,13 +19,6 @@ QUEUE = "/v2/queues/{queue}"
 
 
 @pytest.fixture(scope="module")
-def collector() -> Iterator[Collector]:
-    collector = Collector()
-    yield collector
-    collector.close()
-
-
-@pytest.fixture(scope="module")
 def traced(redis_server: servers.RedisServer, collector: Collector) -> Iterator[str]:
     """The URL of a service whose requests are spans."""
     options = {"tracing": {"enabled": True}}

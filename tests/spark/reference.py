@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from zaqar_redis.spark.columns import COLUMNS
+from zaqar_redis.spark.columns import COLUMNS, type_text
 from zaqar_redis.spark.options import BATCH, OPTIONS, SINK, STREAM, WRITE
 
 _SHORT = {BATCH: "batch read", STREAM: "stream read", WRITE: "batch write", SINK: "stream write"}
@@ -35,7 +35,7 @@ def column_table() -> str:
     rows = [
         (
             f"`{column.name}`",
-            column.spark.simpleString().upper(),
+            type_text(column.spark),
             column.about if column.default else f"{column.about}; only when asked for",
         )
         for column in COLUMNS

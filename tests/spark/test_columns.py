@@ -27,7 +27,7 @@ def test_arrow_types_match_the_spark_types() -> None:
 
 def test_default_schema_omits_rarely_used_columns() -> None:
     left_out = set(_ALL.names) - set(columns.default_schema().names)
-    assert left_out == {"checksum", "record"}
+    assert left_out == {"attributes", "checksum", "record"}
 
 
 def test_claim_columns_are_known_columns() -> None:

@@ -18,7 +18,7 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.worker.plan_data_source_read import records_to_arrow_batches
 
 from zaqar_redis.keyspace import envelope
-from zaqar_redis.records import Message, NewMessage
+from zaqar_redis.records import Attributes, Message, NewMessage
 from zaqar_redis.spark import columns
 from zaqar_redis.spark.reading import decode
 from zaqar_redis.spark.reading.partition_reader import ReadSpec
@@ -54,6 +54,10 @@ def _stored(
     return head + envelope.tail(NewMessage(body, **rest), client)
 
 
+_ATTRIBUTES: list[Attributes] = [
+    {"a": "x" * 700},
+    {"kind": "ü", "n": -3, "large": 2**64 - 1, "price": 1e300, "photo": bytes(range(256))},
+]
 _TIMES = st.integers(_NOW - 100, _NOW + 100)
 _SECONDS = st.integers(0, 2**32 - 1)
 _ENVELOPES = st.builds(
@@ -67,7 +71,7 @@ _ENVELOPES = st.builds(
     checksum=st.sampled_from([b"", b"0123456789abcdef"]),
     origin=st.sampled_from(["", "a", "Q" * 64, "warteschlange-ü"]),
     encrypted=st.booleans(),
-    attributes=st.sampled_from([None, None, {"traceparent": "00-trace"}, {"a": "x" * 700}]),
+    attributes=st.sampled_from([None, None, {"traceparent": "00-trace"}, *_ATTRIBUTES]),
 )
 _PLAIN = st.builds(_stored, st.binary(max_size=300), expires=_TIMES)
 _HOLDS = st.builds(
@@ -134,9 +138,26 @@ def _expected(rank: int, stored: StoredMessage) -> dict[str, object]:
         "claim_count": message.claim_count,
         "dead_letter_from": message.origin or None,
         "encrypted": message.encrypted,
+        "attributes": _kinds(message.attributes),
         "checksum": message.checksum or None,
         "record": raw,
     }
+
+
+def _kinds(attributes: Attributes | None) -> list[tuple[str, dict[str, object]]] | None:
+    """Returns attributes as Arrow has them."""
+    if attributes is None:
+        return None
+    nothing = {"string": None, "number": None, "binary": None}
+    kinds: dict[type, str] = {str: "string", int: "number", float: "number", bytes: "binary"}
+    return [
+        (
+            name,
+            nothing
+            | {kinds[type(value)]: repr(value) if isinstance(value, (int, float)) else value},
+        )
+        for name, value in attributes.items()
+    ]
 
 
 @given(messages=st.one_of(_messages(_ENVELOPES), _messages(_PLAIN)), first=_RANKS)
@@ -258,6 +279,13 @@ def test_invalid_envelope_is_reported_with_its_rank(raw: bytes) -> None:
     with pytest.raises(decode.InvalidEnvelope) as raised:
         _batch([*good, StoredMessage(raw), *good], first=40)
     assert str(raised.value) == "message 43 of acme/orders is no envelope of this service"
+
+
+def test_invalid_attributes_are_reported_with_their_rank() -> None:
+    good, raw = _stored(attributes={"a": 1}), bytearray(_stored(attributes={"a": 1}))
+    raw[62] = 0xC0  # no map
+    with pytest.raises(decode.InvalidEnvelope, match=r"^message 3 of acme/orders"):
+        _batch([StoredMessage(_stored()), StoredMessage(good), StoredMessage(bytes(raw))])
 
 
 def test_first_invalid_envelope_is_reported() -> None:

@@ -24,11 +24,11 @@ from zaqar_redis.storage.redis.transfer import RedisTransfer
 
 COLUMNS = (
     "rank,created,expires,body,ttl,delay,epoch,claim_count,client_id,dead_letter_from,"
-    "checksum,encrypted"
+    "checksum,encrypted,attributes"
 )
 EVERYTHING = (
     "rank,id,epoch,body,created,expires,ttl,delay,client_id,claim_count,dead_letter_from,"
-    "checksum,encrypted,record"
+    "checksum,encrypted,attributes,record"
 )
 
 
@@ -75,7 +75,7 @@ def fill_with_history(store: SparkTestStore) -> None:
     store.post(*range(20), delay=0)
     drafts = [
         NewMessage(b'"letter"', checksum=bytes(range(16)), origin="orders"),
-        NewMessage(b"\x00\xff", encrypted=True),
+        NewMessage(b"\x00\xff", encrypted=True, attributes={"n": 2**64 - 1, "photo": b"\xff"}),
     ]
     tails = [(3000, 0, envelope.tail(draft, b"client-of-16-byt")) for draft in drafts]
     RedisLedger(store.client, clock.store).append(

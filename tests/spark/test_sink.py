@@ -35,7 +35,7 @@ from tests.spark.writing import (
 from tests.support.spark_reads import BatchRead, SparkTestStore, batch, columns
 from zaqar_redis import clock, errors
 from zaqar_redis.errors import BadConfiguration
-from zaqar_redis.records import Finding
+from zaqar_redis.records import Attributes, Finding
 from zaqar_redis.spark.writing.rows import BadRow
 from zaqar_redis.storage import pools
 from zaqar_redis.storage.redis.bulk.ledger import RedisLedger
@@ -113,6 +113,43 @@ def test_string_bodies_are_accepted(store: SparkTestStore) -> None:
     assert store.bodies() == ["é", None]
 
 
+def test_attributes_are_written_as_they_were_read(store: SparkTestStore) -> None:
+    attributes: Attributes = {
+        "kind": "ü",
+        "n": 2**64 - 1,
+        "price": 1e300,
+        "one": 1.0,
+        "photo": b"\0\xff",
+    }
+    store.post(1, attributes=attributes)
+    store.post(2)
+    selected = BatchRead(store.source(subscribe="q", columns="body,attributes")).table()
+    (given,) = selected.combine_chunks().to_batches()
+    post(store, given, queue="copy")
+    records = [
+        BatchRead(store.source(subscribe=queue, columns="attributes,body")).rows()
+        for queue in ("q", "copy")
+    ]
+    assert records[0] == records[1]
+    assert dict(records[1][0]["attributes"])["one"]["number"] == "1.0"
+
+
+def test_attributes_may_be_a_map_of_strings(store: SparkTestStore) -> None:
+    kind = pa.map_(pa.string(), pa.field("value", pa.string(), nullable=False))
+    values = [[("kind", "order"), ("n", "1")], [], None]
+    given = pa.RecordBatch.from_arrays(
+        [pa.array([b"1", b"2", b"3"]), pa.array(values, kind)], ["body", "attributes"]
+    )
+    post(store, given, queue="q")
+    nothing = {"string": None, "number": None, "binary": None}
+    found = batch(store.source(subscribe="q", columns="attributes"))
+    assert [row["attributes"] for row in found] == [
+        [("kind", nothing | {"string": "order"}), ("n", nothing | {"string": "1"})],
+        None,
+        None,
+    ]
+
+
 def test_queue_column_routes_each_row(store: SparkTestStore) -> None:
     given = rows("1", "2", "3", "4", queue=["a", "b", "a", "a"])
     post(store, given, delivery="staged", putSize=2)
@@ -138,12 +175,27 @@ def test_queue_column_routes_each_row(store: SparkTestStore) -> None:
         ({"delay": 901}, 'the column "delay" is 901'),
         ({"queue": None}, 'the column "queue" has None, which is no name'),
         ({"queue": "a b"}, "the column \"queue\" has 'a b', which is no name"),
+        ({"attributes": {"a b": {"string": ""}}}, "\"attributes\": the name 'a b' must have"),
+        ({"attributes": {f"a{n}": {"string": ""} for n in range(11)}}, '"attributes" has 11 names'),
+        ({"attributes": {"a": None}}, "\"attributes\": 'a' must have one of string, number"),
+        ({"attributes": {"a": {}}}, "\"attributes\": 'a' must have one of"),
+        ({"attributes": {"a": {"string": "", "binary": b""}}}, "\"attributes\": 'a' must have one"),
+        (
+            {"attributes": {"a": {"number": "1 2"}}},
+            "\"attributes\": 'a' has '1 2', which is no num",
+        ),
+        ({"attributes": {"a": {"number": "nan"}}}, "\"attributes\": 'a' has 'nan', which is no"),
+        ({"attributes": {"a": {"number": str(2**64)}}}, '"attributes": a must be a number of 64'),
+        (
+            {"attributes": {"a": {"string": "x" * 100}}},
+            'the column "body" has 110 bytes with its attributes; at most 100',
+        ),
     ],
 )
 def test_invalid_row_is_named(store: SparkTestStore, given: dict[str, Any], why: str) -> None:
-    good = {"body": "1", "ttl": 60, "delay": 0, "queue": "q"}
+    good = {"body": "1", "ttl": 60, "delay": 0, "queue": "q", "attributes": None}
     bad = good | given
-    others = {name: [good[name], bad[name]] for name in ("ttl", "delay", "queue")}
+    others = {name: [good[name], bad[name]] for name in ("ttl", "delay", "queue", "attributes")}
     with pytest.raises(BadRow, match=f"^row 2 of its task: {why}"):
         post(store, rows("1", bad["body"], **others), maxMessageSize=100)
 
@@ -167,7 +219,13 @@ def test_invalid_columns_are_refused_at_once(
 
 
 @pytest.mark.parametrize(
-    ("name", "kind"), [("body", IntegerType()), ("ttl", DoubleType()), ("queue", BinaryType())]
+    ("name", "kind"),
+    [
+        ("body", IntegerType()),
+        ("ttl", DoubleType()),
+        ("queue", BinaryType()),
+        ("attributes", StringType()),
+    ],
 )
 def test_columns_of_wrong_type_are_refused_at_once(
     store: SparkTestStore, name: str, kind: Any

@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 from tests.support.spark_reads import pickled
 from zaqar_redis.keyspace.client import BlockingClient
 from zaqar_redis.keyspace.script import Call
-from zaqar_redis.spark import task
+from zaqar_redis.spark import attributes, task
 from zaqar_redis.spark.writing.sink import WriteCommitMessage
 
 _TYPES = {
@@ -24,6 +24,7 @@ _TYPES = {
     "queue": pa.string(),
     "ttl": pa.int32(),
     "delay": pa.int32(),
+    "attributes": attributes.ARROW,
 }
 #: The rows of one task.
 Rows = Iterable[pa.RecordBatch]

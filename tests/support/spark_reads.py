@@ -27,7 +27,7 @@ from tests.support.blocking import ProjectStore
 from tests.support.stores import CLIENT, TTL
 from zaqar_redis import clock
 from zaqar_redis.keyspace import envelope
-from zaqar_redis.records import NewMessage, Watermarks
+from zaqar_redis.records import Attributes, NewMessage, Watermarks
 from zaqar_redis.spark.source import ZaqarDataSource
 from zaqar_redis.storage.redis.bulk.ledger import RedisLedger
 
@@ -46,15 +46,22 @@ class SparkTestStore(ProjectStore):
         super().__init__(uri, project, clock.store)
 
     def post(
-        self, *bodies: Any, queue: str = "q", ttl: int = TTL, delay: int = -1, ago: float = 0
+        self,
+        *bodies: Any,
+        queue: str = "q",
+        ttl: int = TTL,
+        delay: int = -1,
+        ago: float = 0,
+        attributes: Attributes | None = None,
     ) -> None:
         """Posts JSON values, as if *ago* seconds ago."""
         now = clock.store if not ago else lambda: round((time.time() - ago) * 1000)
         ledger = RedisLedger(self.client, now)
-        for first in range(0, len(bodies), _CHUNK):
+        messages = [NewMessage(json.dumps(body).encode(), attributes=attributes) for body in bodies]
+        for first in range(0, len(messages), _CHUNK):
             chunk = [
-                (ttl, delay, envelope.tail(NewMessage(json.dumps(body).encode()), _client()))
-                for body in bodies[first : first + _CHUNK]
+                (ttl, delay, envelope.tail(message, _client()))
+                for message in messages[first : first + _CHUNK]
             ]
             ledger.append(
                 self.project, queue, chunk, size=0, default_ttl=TTL, encrypted=False

@@ -286,6 +286,7 @@ class ContractStore:
         hide: str | None = None,
         claimed: bool = False,
         delayed: bool = False,
+        reverse: bool = False,
     ) -> Page[Message]:
         return self.run(
             self.driver.messages.list(
@@ -296,6 +297,7 @@ class ContractStore:
                 hide_client=hide,
                 include_claimed=claimed,
                 include_delayed=delayed,
+                reverse=reverse,
             )
         )
 

@@ -41,15 +41,17 @@ MESSAGES = st.builds(
 
 @given(message=MESSAGES, client=st.binary(min_size=16, max_size=16))
 def test_envelope_is_read_as_it_was_written(message: NewMessage, client: bytes) -> None:
-    stored = bytes(_HEAD_SIZE) + envelope.tail(message, client)
+    tail = envelope.tail(message, client)
+    stored = bytes(_HEAD_SIZE) + tail
     *_, flags, who, origin_length = envelope.head(stored)
     assert (envelope.is_encrypted(flags), who) == (message.encrypted, client)
     origin, checksum, body = envelope.rest(stored, origin_length)
+    assert envelope.body_size(tail) == len(body)
     attributes = None
     if envelope.has_attributes(flags):
         attributes, body = envelope.with_attributes(body)
     assert (origin, checksum, body) == (message.origin, message.checksum, message.body)
-    assert attributes == message.attributes
+    assert attributes == message.attributes == envelope.attributes(stored)
 
 
 @given(uuid=st.uuids())

@@ -15,6 +15,7 @@ from zaqar_redis.keyspace.keys import (
     QueueKeys,
     delivery_indexes,
     idempotency_key,
+    lists_topics,
     project_of,
     sweep_indexes,
 )
@@ -81,12 +82,15 @@ def test_every_slot_has_its_own_index(indexes: Sequence[bytes]) -> None:
 
 @given(queue=QUEUES, project=TEXTS)
 def test_list_of_a_project_is_no_key_of_a_queue(queue: tuple[str, str], project: str) -> None:
-    assert ProjectKeys(project).queues not in _keys(*queue)
+    assert not {ProjectKeys(project).queues, ProjectKeys(project).topics} & {*_keys(*queue)}
 
 
 @given(project=TEXTS)
 def test_project_is_read_from_the_key_of_its_list(project: str) -> None:
-    assert project_of(ProjectKeys(project).queues) == project
+    of_project = ProjectKeys(project)
+    assert project_of(of_project.queues) == project_of(of_project.topics) == project
+    assert lists_topics(of_project.topics)
+    assert not lists_topics(of_project.queues)
 
 
 @given(one=st.text(max_size=30), other=st.text(max_size=30))

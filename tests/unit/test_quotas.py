@@ -104,6 +104,17 @@ def test_without_quotas_everything_is_let_through() -> None:
     run(test)
 
 
+def test_topics_use_the_quotas_of_queues() -> None:
+    async def test(worker: QuotaWorker) -> None:
+        await worker.post(b"12", b"345")
+        await worker.post(b"6", queue=rules.topic("t"))
+        found = await worker.measured()
+        assert (found.queues, found.messages) == (2, 3)
+        await refused(worker.create(rules.topic("u")), "queues", 2, 2)
+
+    run(test, queues=2)
+
+
 def test_requests_beyond_the_rate_are_refused_until_there_is_a_token() -> None:
     async def test(worker: QuotaWorker) -> None:
         assert worker.let_through() == 10

@@ -62,6 +62,24 @@ def test_queues_and_messages(services: tuple[RestClient, RestClient]) -> None:
     assert one.ask("GET", "/queues")["queues"] == []
 
 
+def test_topics(services: tuple[RestClient, RestClient]) -> None:
+    one, other = services
+    metadata = {"colour": "grün", "_default_message_ttl": 300}
+    one.ask("PUT", "/topics/news", metadata)
+    one.ask("PUT", "/queues/news")
+    shown = other.ask("GET", "/topics/news")
+    assert {name: shown[name] for name in metadata} == metadata
+    for service in services:
+        assert [each["name"] for each in service.ask("GET", "/topics")["topics"]] == ["news"]
+        assert [each["name"] for each in service.ask("GET", "/queues")["queues"]] == ["news"]
+        stats = service.ask("GET", "/topics/news/stats")["messages"]
+        assert (stats["free"], stats["claimed"], stats["total"]) == (0, 0, 0)
+    other.ask("DELETE", "/topics/news")
+    assert one.ask("GET", "/topics")["topics"] == []
+    assert [each["name"] for each in one.ask("GET", "/queues")["queues"]] == ["news"]
+    one.ask("DELETE", "/queues/news")
+
+
 def test_delays(services: tuple[RestClient, RestClient]) -> None:
     one, other = services
     one.ask("PUT", "/queues/late", {"_default_message_delay": 300})

@@ -79,6 +79,29 @@ def test_push_keeps_the_encoding_of_its_subscription(
         assert sorted(isinstance(frame, bytes) for frame in frames) == [False, True]
 
 
+def test_attributes_are_pushed_to_those_who_asked(
+    service: servers.RunningService, project: str
+) -> None:
+    attributes = {"kind": "order", "price": 9.5, "photo": {"binary": "AP8="}}
+    with (
+        api_peer(service, project) as stock,
+        api_peer(service, project) as one,
+        api_peer(service, project, binary=True) as two,
+        api_peer(service, project) as poster,
+    ):
+        _subscribe(stock)
+        for peer in (one, two):
+            _subscribe(peer, with_attributes=True)
+        messages = [{"body": 1, "ttl": 60, "attributes": attributes}, {"body": 2, "ttl": 60}]
+        poster.ask("message_post", queue_name="q", messages=messages)
+        for peer, expected in ((stock, None), (one, attributes), (two, attributes)):
+            pushes = [peer.receive(), peer.receive()]
+            assert [(each["body"], each.get("attributes")) for each in pushes] == [
+                (1, expected),
+                (2, None),
+            ]
+
+
 def test_message_posted_over_rest_is_pushed_with_its_delay(
     service: servers.RunningService, project: str
 ) -> None:

@@ -27,8 +27,10 @@ from zaqar_redis.api.rest.messages import MessageHandlers
 from zaqar_redis.api.rest.pools import FlavorHandlers, PoolHandlers, RebalanceHandlers
 from zaqar_redis.api.rest.queues import QueueHandlers
 from zaqar_redis.api.rest.quotas import QuotaHandlers
+from zaqar_redis.api.rest.topics import TopicHandlers
 from zaqar_redis.api.routes import HandlerSet
 from zaqar_redis.api.server.hot_routes import HotRoutes
+from zaqar_redis.api.topic_routes import topic_routes
 from zaqar_redis.api.tracing import RequestTracing
 from zaqar_redis.api.websocket.actions import ActionHandlers
 from zaqar_redis.api.websocket.connection import ConnectionContext
@@ -45,7 +47,7 @@ from zaqar_redis.notify.notifier import Notifier, NotifierSettings
 from zaqar_redis.notify.settings import HttpSettings
 from zaqar_redis.notify.target import TargetContext
 from zaqar_redis.notify.targets import load_targets
-from zaqar_redis.notify.trusts import TrustService
+from zaqar_redis.notify.trusts import TrustClient, TrustService
 from zaqar_redis.realtime.engine import Dedup
 from zaqar_redis.realtime.node.project_context import ProjectContext
 from zaqar_redis.realtime.protocol.codes import CommandRejected
@@ -143,7 +145,7 @@ class App:
         audit: AuditLog | None = None,
         tracing: RequestTracing | None = None,
         *,
-        trusts: TrustService | None = None,
+        trusts: TrustClient | None = None,
         for_command: bool = False,
         is_stopping: Callable[[], bool] = lambda: False,
         reads_queue_metrics: Callable[[], bool] = lambda: True,
@@ -151,12 +153,11 @@ class App:
         """*channels*: creates the front end of channels.
 
         *access*: None: that of everybody.  *audit*: None: there is no audit log; else it is closed
-        with the application.  *tracing*: None: requests are no spans.
-
-        *trusts*: None: there are none; else they are closed with the application.  *for_command*:
-        it serves one command of an operator, whom no quota limits.  *is_stopping*: whether the
-        service was asked to stop, and goes on for a while.  *reads_queue_metrics*: returns whether
-        it is this process that reads them.
+        with the application.  *tracing*: None: requests are no spans.  *trusts*: of Keystone; None:
+        there are none.  *for_command*: it serves one
+        command of an operator, whom no quota limits.  *is_stopping*: whether the service was asked
+        to stop, and goes on for a while.  *reads_queue_metrics*: returns whether it is this process
+        that reads them.
         """
         limits = settings.limits
         self.settings = settings
@@ -184,7 +185,7 @@ class App:
         administration = AdministrationService(driver, limits, message_service, self._quotas)
         subscriptions = SubscriptionService(driver, limits)
         queue_channels = QueueChannelService(driver, message_service, limits)
-        self.trusts = trusts or TrustService(None)
+        self._trusts = TrustService(trusts)
         self._targets = load_targets(
             TargetContext(
                 message_service,
@@ -192,7 +193,7 @@ class App:
                 self._publish if channels is not None else None,
                 settings.webhooks,
                 settings.mail,
-                self.trusts,
+                self._trusts,
             )
         )
         self._notifier: Notifier | None = None
@@ -209,10 +210,12 @@ class App:
             is_stopping,
         )
 
+        of_messages = MessageHandlers(message_service, limits, settings.enable_checksum)
+        of_queues = QueueHandlers(queue_service, subscriptions, signer, self._access.policy)
         handlers = HandlerSet(
-            messages=MessageHandlers(message_service, limits, settings.enable_checksum),
+            messages=of_messages,
             claims=ClaimHandlers(claim_service),
-            queues=QueueHandlers(queue_service, subscriptions, signer, self._access.policy),
+            queues=of_queues,
             administration=AdministrationHandlers(administration, self._access.policy),
             health=HealthHandlers(health),
             pools=PoolHandlers(PoolService(pooled), limits) if pooled else None,
@@ -220,7 +223,9 @@ class App:
             rebalance=RebalanceHandlers(RebalanceService(pooled)) if pooled else None,
             quotas=quota_handlers,
         )
+        topics = TopicHandlers(of_queues, of_messages, queue_service, message_service)
         rest = routes.rest_routes(handlers, limits, self._access.has_admins)
+        rest += topic_routes(topics, limits)
         self._tracing = tracing
         if tracing is not None:
             rest = [tracing.trace(route) for route in rest]
@@ -349,7 +354,7 @@ class App:
             if self._notifier is not None:
                 await self._notifier.close()
                 await asyncio.gather(*(target.close() for target in self._targets.values()))
-            await self.trusts.close()
+            await self._trusts.close()
             if self._channels is not None:
                 await self._channels.node.close()
             for task in self._tasks:

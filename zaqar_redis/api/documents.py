@@ -17,7 +17,7 @@ from urllib.parse import quote_plus
 
 import msgspec
 
-from zaqar_redis import errors
+from zaqar_redis import errors, rules
 from zaqar_redis.api import schemas
 from zaqar_redis.api.pool_schemas import PoolChangeIn, PoolIn
 from zaqar_redis.api.schemas import LinkOut, MessageOut, PostIn, PurgeIn
@@ -135,8 +135,15 @@ def _checksum(body: bytes) -> bytes:
 # -- out -------------------------------------------------------------------
 
 
+def path_of(queue: str) -> str:
+    """Returns the path of a queue, or of the topic that it is."""
+    if rules.is_topic(queue):
+        return f"/v2/topics/{queue.removeprefix(rules.TOPIC_PREFIX)}"
+    return f"/v2/queues/{queue}"
+
+
 def posted(queue: str, ids: Sequence[str]) -> bytes:
-    base = f"/v2/queues/{queue}/messages/"
+    base = f"{path_of(queue)}/messages/"
     return encode(schemas.PostedOut([base + id for id in ids]))
 
 
@@ -145,7 +152,7 @@ def message(queue: str, record: Message, with_attributes: bool | None) -> bytes:
 
 
 def shown_message(queue: str, record: Message, with_attributes: bool | None) -> MessageOut:
-    return _message(f"/v2/queues/{queue}/messages/", record, with_attributes)
+    return _message(f"{path_of(queue)}/messages/", record, with_attributes)
 
 
 def messages(queue: str, records: Sequence[Message], with_attributes: bool | None) -> bytes:
@@ -196,7 +203,7 @@ def stats(queue: str, record: Stats, detailed: bool) -> bytes:
 
 
 def _end(queue: str, end: Message) -> schemas.EndOut:
-    return schemas.EndOut(f"/v2/queues/{queue}/messages/{end.id}", end.age, iso(end.created))
+    return schemas.EndOut(f"{path_of(queue)}/messages/{end.id}", end.age, iso(end.created))
 
 
 def queue_page(
@@ -217,6 +224,20 @@ def queue_page(
             item.unavailable, item.metadata = record.unavailable, msgspec.UNSET
     unavailable = list(page.unavailable) if partial else msgspec.UNSET
     return encode(schemas.QueuePageOut(items, links, count or msgspec.UNSET, unavailable))
+
+
+def topic_page(
+    page: PartialPage, shown: Sequence[dict[str, Any]] | None, links: list[LinkOut]
+) -> bytes:
+    """*shown*: the metadata of each topic."""
+    items = [
+        schemas.TopicOut(record.name.removeprefix(rules.TOPIC_PREFIX), path_of(record.name))
+        for record in page.items
+    ]
+    if shown is not None:
+        for item, attributes in zip(items, shown, strict=True):
+            item.metadata = attributes
+    return encode(schemas.TopicPageOut(items, links))
 
 
 def next_link(path: str, query: msgspec.Struct, marker: str) -> list[LinkOut]:
@@ -243,7 +264,7 @@ def _written(value: str | int | bool) -> str:
 def _messages(
     queue: str, records: Sequence[Message], with_attributes: bool | None
 ) -> list[MessageOut]:
-    base = f"/v2/queues/{queue}/messages/"
+    base = f"{path_of(queue)}/messages/"
     return [_message(base, record, with_attributes) for record in records]
 
 

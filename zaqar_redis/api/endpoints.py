@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from zaqar_redis import errors
+from zaqar_redis import errors, rules
 from zaqar_redis.api import documents
 from zaqar_redis.api.exchange import JSON, Answer, Request
 from zaqar_redis.api.queries import QueryReader
@@ -33,8 +33,8 @@ class Endpoint:
         self.answered = HTTP_REQUESTS.by_status(route.method, route.path)
         self.durations = HTTP_DURATIONS.by_status(route.method, route.path)
         self._handler = route.handler
-        #: whether the first parameter of its path is the name of a queue
-        self.is_of_queue = "{queue}" in route.path
+        #: what makes the first parameter of its path the name of a queue; None: it names none
+        self.queue_prefix = _queue_prefix(route.path)
         self._body = route.body
         #: bytes of a body on the fast path, which reads it before it asks the guard
         self.size_max = route.body.size_max if route.body and not route.guard else _UNGUARDED_MAX
@@ -57,6 +57,12 @@ class Endpoint:
             else:
                 request.document = body.default
         return self._handler(request, *params)
+
+
+def _queue_prefix(path: str) -> str | None:
+    if "{queue}" in path:
+        return ""
+    return rules.TOPIC_PREFIX if "{topic}" in path else None
 
 
 def request_ids() -> Iterator[str]:

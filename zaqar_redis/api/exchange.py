@@ -10,13 +10,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from zaqar_redis.auth.identity import NOBODY, Identity
+from zaqar_redis.rules import TOPIC_PREFIX
 
 if TYPE_CHECKING:
     from zaqar_redis.api.tracing import RequestSpan
 
 #: What oslo.middleware takes for the id of a request of another service.
 _GLOBAL_ID = re.compile(r"req-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_OF_QUEUE = re.compile(r"/v2/queues/([^/]+)")
+_OF_QUEUE = re.compile(r"/v2/(?:queues/|(topics)/)([^/]+)")
 
 QueryT = TypeVar("QueryT")
 DocumentT = TypeVar("DocumentT")
@@ -88,9 +89,11 @@ class Request(abc.ABC, Generic[QueryT, DocumentT]):
 
     @property
     def queue(self) -> str:
-        """The queue that the path names, or ''."""
+        """The queue that the path names, or ''; of a topic that which it is."""
         found = _OF_QUEUE.match(self.path)
-        return found[1] if found else ""
+        if found is None:
+            return ""
+        return f"{TOPIC_PREFIX}{found[2]}" if found[1] else found[2]
 
     @property
     def global_id(self) -> str:

@@ -40,7 +40,7 @@ def _value(text: str, **schema: Any) -> dict[str, Any]:
     return {"description": text, "required": True, "schema": {"type": "string"} | schema}
 
 
-_NAMED = ("queue", "pool", "flavor")
+_NAMED = ("queue", "topic", "pool", "flavor")
 _NAME = {"maxLength": rules.QUEUE_NAME_MAX, "pattern": rules.QUEUE_NAME_PATTERN}
 _PROJECT = {"minLength": 1, "maxLength": rules.PROJECT_MAX}
 _KEY = {"minLength": 1, "maxLength": rules.IDEMPOTENCY_KEY_MAX, "pattern": "^[!-~]+$"}

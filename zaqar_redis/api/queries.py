@@ -54,6 +54,11 @@ class DetailedPageQuery(PageQuery, frozen=True, kw_only=True):
     detailed: _Detailed = None
 
 
+class TopicListQuery(DetailedPageQuery, frozen=True, kw_only=True):
+    name: Annotated[str | None, about("Only topics whose name contains this.")] = None
+    filters: Annotated[dict[str, str], about("Every other parameter: as for queues.")] = {}
+
+
 class QueueListQuery(DetailedPageQuery, frozen=True, kw_only=True):
     name: Annotated[str | None, about("Only queues whose name contains this.")] = None
     with_count: Annotated[bool | None, about("Say how many queues the project has.")] = None
@@ -85,6 +90,15 @@ class MessageListQuery(MessageQuery, frozen=True, kw_only=True):
     limit: MessageLimit = None
     echo: Annotated[bool | None, about("Those posted with this `Client-ID` too.")] = None
     include_claimed: Annotated[bool | None, about("Claimed messages too.")] = None
+    include_delayed: Annotated[bool | None, about("Delayed messages too.")] = None
+    wait: _Wait = None
+
+
+class TopicMessagesQuery(MessageQuery, frozen=True, kw_only=True):
+    ids: Annotated[list[str] | None, about("Get these, and ignore the rest.", **_IDS)] = None
+    marker: Marker = None
+    limit: MessageLimit = None
+    reverse: Annotated[bool | None, about("Newest first; `wait` is ignored.")] = None
     include_delayed: Annotated[bool | None, about("Delayed messages too.")] = None
     wait: _Wait = None
 

@@ -124,12 +124,14 @@ class RequestMiddleware:
             self._checks.check_head(req.method, request)
         if not resource.public:
             action = route.action if route else None
-            queue, project = params.get("queue"), params.get("project")
+            queue, project = _queue_of(params), params.get("project")
             admission = self._checks.admit(request, action, queue, project)
             if admission is not None:
                 await admission
             if "queue" in params:
                 rules.queue_name(params["queue"])
+            elif "topic" in params:
+                rules.topic(params["topic"])
 
     async def process_response(
         self,
@@ -172,6 +174,13 @@ def install(app: falcon.asgi.App[Any, Any], routes: Iterable[ApiRoute]) -> None:
         app.add_route(path, RouteResource(path, of_path))
     for kind in (Exception, falcon.HTTPError, falcon.HTTPStatus):  # the last that fits is used
         app.add_error_handler(kind, _answer_error)
+
+
+def _queue_of(params: dict[str, Any]) -> str | None:
+    """Returns the queue that a path names; rights name topics by it, too."""
+    if "topic" in params:
+        return f"{rules.TOPIC_PREFIX}{params['topic']}"
+    return params.get("queue")
 
 
 def _check_credentials(headers: Iterable[tuple[bytes, bytes]]) -> None:

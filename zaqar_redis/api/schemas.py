@@ -135,6 +135,12 @@ _WINDOW = _attribute(
     minimum=1,
     maximum="limits.max_idempotency_window",
 )
+_HISTORY = _attribute(
+    "integer",
+    "Messages that are kept, at most: older ones are deleted.  Else as many as live.",
+    minimum=1,
+    maximum=rules.HISTORY_SIZE_MAX,
+)
 #: Those that the service uses, by name.
 ATTRIBUTES = _RESERVED | {"_idempotency_window": _WINDOW}
 
@@ -154,6 +160,21 @@ ShownMetadata = Annotated[
             name: {"type": each["type"][0] if "default" in each else each["type"]}
             for name, each in _RESERVED.items()
         },
+    ),
+]
+TopicMetadata = Annotated[
+    dict[str, Any],
+    about(
+        "Anything, and these attributes.  null is as good as absent.",
+        properties=ATTRIBUTES | {"_history_size": _HISTORY},
+    ),
+]
+ShownTopicMetadata = Annotated[
+    dict[str, Any],
+    about(
+        "The reserved attributes have their defaults.",
+        required=rules.RESERVED_OF_TOPICS,
+        properties={name: {"type": "integer"} for name in rules.RESERVED_OF_TOPICS},
     ),
 ]
 _VALUED = {
@@ -184,7 +205,7 @@ Count = Annotated[int, about(minimum=0)]
 _PositiveCount = Annotated[int, about(minimum=1)]
 Path = Annotated[str, about(pattern="^/v2/")]
 _MessagePath = Annotated[
-    str, about(pattern="^/v2/queues/[^/]+/messages/[^/?]+([?]claim_id=[0-9a-f]+)?$")
+    str, about(pattern="^/v2/(queues|topics)/[^/]+/messages/[^/?]+([?]claim_id=[0-9a-f]+)?$")
 ]
 _Ttl = Annotated[int, about("Seconds.", minimum=1)]
 _Age = Annotated[int, about("Seconds since it was posted.", minimum=0)]
@@ -240,6 +261,17 @@ class QueuePageOut(Document):
         list[str] | UnsetType,
         about("With `partial`: stores that could not be read; there may be more queues in them."),
     ] = UNSET
+
+
+class TopicOut(Document):
+    name: str
+    href: Annotated[str, about(pattern="^/v2/topics/[^/]+$")]
+    metadata: ShownTopicMetadata | UnsetType = UNSET
+
+
+class TopicPageOut(Document):
+    topics: list[TopicOut]
+    links: Links
 
 
 class EndOut(Document):

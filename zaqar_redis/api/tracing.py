@@ -150,11 +150,11 @@ class _TracedHandler(ComposedVerbs):
         self._tracing = tracing
         self._route = route
         self._handler = route.handler
-        self._is_of_queue = "{queue}" in route.path
+        self._is_named = "{queue}" in route.path or "{topic}" in route.path
 
     @verb
     def answer(self, request: Request[Any, Any], *params: str) -> Steps[Answer]:
-        span = self._tracing.begin(self._route, request, params[0] if self._is_of_queue else "")
+        span = self._tracing.begin(self._route, request, params[0] if self._is_named else "")
         request.span = span
         try:
             answer: Answer = yield self._handler(request, *params)

@@ -19,7 +19,7 @@ _OF_NO_PROJECT = (NONE, API_KEY)
 class Right(Record, frozen=True):
     """What an identity may do, beside what its roles allow: some actions on some queues."""
 
-    #: a glob of queues' names
+    #: a glob of queues' names; of those of topics if it begins as they do, and of all if it is *
     queues: str
     #: globs of policy rules, e.g. ``messages:*``
     actions: tuple[str, ...]

@@ -25,6 +25,7 @@ from oslo_config import cfg
 
 from zaqar_redis import errors
 from zaqar_redis.auth.identity import Identity
+from zaqar_redis.rules import is_topic
 
 if TYPE_CHECKING:
     from oslo_policy import policy
@@ -283,9 +284,15 @@ def _why(identity: Identity, action: str, project: str) -> str:
 
 def _has_right(identity: Identity, action: str, queue: str | None) -> bool:
     return any(
-        _matches(right.actions, action) and (queue is None or fnmatchcase(queue, right.queues))
+        _matches(right.actions, action) and (queue is None or _covers(right.queues, queue))
         for right in identity.rights
     )
+
+
+def _covers(pattern: str, queue: str) -> bool:
+    # "*orders" is about queues, and not about the topic "orders", which is stored as one.
+    same_kind = pattern == "*" or is_topic(pattern) == is_topic(queue)
+    return same_kind and fnmatchcase(queue, pattern)
 
 
 @functools.lru_cache(maxsize=4096)

@@ -75,7 +75,7 @@ class ChannelCommand(ServerApiCommand):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        parser.add_argument("channel", help="its name; queue:NAME is a queue")
+        parser.add_argument("channel", help="its name; queue:NAME is a queue, topic:NAME a topic")
         return parser
 
 

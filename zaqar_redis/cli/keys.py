@@ -309,8 +309,14 @@ class DeleteKey(OneKeyCommand, DestructiveCommand):
 
 
 def parse_right(text: str) -> Right:
-    """Parses ``QUEUES:ACTION[,ACTION]``.  Raises ArgumentTypeError."""
-    queues, _, actions = text.partition(":")
+    """Parses ``QUEUES:ACTION[,ACTION]`` or ``topic:TOPICS:ACTION[,ACTION]``.
+
+    An action has a colon, too: ``topic:messages:create`` is about a queue of that name.  Raises
+    ArgumentTypeError.
+    """
+    is_of_topics = text.startswith(rules.TOPIC_PREFIX) and text.partition(",")[0].count(":") == 3
+    prefix = rules.TOPIC_PREFIX if is_of_topics else ""
+    queues, _, actions = text.removeprefix(prefix).partition(":")
     if len(queues) > rules.QUEUE_NAME_MAX or not _QUEUE_GLOB.fullmatch(queues):
         raise argparse.ArgumentTypeError(
             f'"{queues}" is no pattern of queue names: write e.g. orders-*:messages:create'
@@ -321,7 +327,7 @@ def parse_right(text: str) -> Right:
             raise argparse.ArgumentTypeError(
                 f'there is no action "{action}"; there are e.g. messages:create, claims:*'
             )
-    return Right(queues, tuple(actions.split(",")))
+    return Right(prefix + queues, tuple(actions.split(",")))
 
 
 def parse_expiry(text: str) -> int:

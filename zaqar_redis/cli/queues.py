@@ -258,4 +258,4 @@ class DeleteQueue(QueueCommand, DeleteResource):
     """
 
     def question(self, parsed: argparse.Namespace) -> str:
-        return f"Delete the queue {parsed.name} and its messages"
+        return f"Delete the {self.noun} {parsed.name} and its messages"

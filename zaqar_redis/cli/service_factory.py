@@ -49,7 +49,7 @@ from zaqar_redis.notify.mail.settings import MailSettings
 from zaqar_redis.notify.notifier import NotifierSettings
 from zaqar_redis.notify.settings import HttpSettings
 from zaqar_redis.notify.targets.mail import MailTarget
-from zaqar_redis.notify.trusts import TrustService
+from zaqar_redis.notify.trusts import TrustClient
 from zaqar_redis.realtime.engine import Engine
 from zaqar_redis.realtime.engines.memory import MemoryEngine
 from zaqar_redis.realtime.engines.redis import RedisEngine
@@ -189,10 +189,11 @@ def access(conf: cfg.ConfigOpts, uri: str) -> Access:
     return auth.load(configuration.settings(conf, AuthSettings).strategy, context)
 
 
-def trusts(conf: cfg.ConfigOpts) -> TrustService:
-    """Returns what gets trusts of Keystone, if the options say how.  Raises BadConfiguration."""
-    has_keystone = "keystone" in configuration.settings(conf, AuthSettings).strategy
-    return TrustService(keystone.trusts(conf) if has_keystone else None)
+def trusts(conf: cfg.ConfigOpts) -> TrustClient | None:
+    """Returns what asks Keystone for trusts; None: there are none.  Raises BadConfiguration."""
+    if "keystone" not in configuration.settings(conf, AuthSettings).strategy:
+        return None
+    return keystone.trusts(conf)
 
 
 def access_key_store(conf: cfg.ConfigOpts, uri: str) -> Control:

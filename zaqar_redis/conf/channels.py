@@ -50,7 +50,8 @@ def _values(conf: cfg.ConfigOpts) -> dict[str, ChannelOptions]:
 
 
 def _option_types(conf: cfg.ConfigOpts) -> dict[str, type[ChannelOptions]]:
-    """Returns the type of the options by namespace; the namespace of queues always exists."""
-    return dict.fromkeys(conf[CHANNELS].namespaces, ChannelOptions) | {
-        queue_channels.NAMESPACE: queue_channels.QueueChannelOptions
-    }
+    """Returns the type of the options by namespace; those of queues and topics always exist."""
+    names = queue_channels.NAMESPACE, queue_channels.TOPICS
+    return dict.fromkeys(conf[CHANNELS].namespaces, ChannelOptions) | dict.fromkeys(
+        names, queue_channels.QueueChannelOptions
+    )

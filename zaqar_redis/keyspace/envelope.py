@@ -86,6 +86,12 @@ def closing(body: bytes) -> bytes:
     return _BODY.pack(_BIN32, len(body)) + body
 
 
+def body_size(tail: bytes) -> int:
+    """Returns the bytes of the body in a `tail`, with its attributes."""
+    checksum = _TAIL.size + tail[_TAIL.size - 1]
+    return len(tail) - (checksum + 2 + tail[checksum + 1] + _BODY.size)
+
+
 #: Returns created, expires, ttl, delay, flags, client, length of the origin.
 head = _HEAD.unpack_from
 
@@ -126,6 +132,14 @@ def with_attributes(body: bytes) -> tuple[Attributes, bytes]:
     """Returns the attributes that are before a body, and the body."""
     end = _LENGTH.size + _LENGTH.unpack_from(body)[0]
     return _decode_attributes(body[_LENGTH.size : end]), body[end:]
+
+
+def attributes(stored: bytes) -> Attributes | None:
+    """Returns the attributes in an envelope; None: it has none."""
+    *_, flags, _, origin_length = head(stored)
+    if not has_attributes(flags):
+        return None
+    return with_attributes(rest(stored, origin_length)[2])[0]
 
 
 @functools.lru_cache(maxsize=4096)  # a client posts many times

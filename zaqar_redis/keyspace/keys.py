@@ -18,6 +18,7 @@ from binascii import crc_hqx
 from urllib.parse import quote, unquote
 
 from zaqar_redis.keyspace.control_keys import ControlKeys
+from zaqar_redis.rules import is_topic
 
 #: Queues, projects or channels whose keys are cached.  Those of a queue are some 2 KB, and half a
 #: kilobyte more for each script that was called with them; both grow with the length of its name.
@@ -256,24 +257,17 @@ def ledger(name: str) -> str:
 class ProjectKeys:
     """The keys of one project."""
 
-    __slots__ = ("queues",)
+    __slots__ = ("queues", "topics")
 
     def __init__(self, project: str) -> None:
         #: zset, score 0: queue names, paged by name
         self.queues = _LIST + quote(project, safe="").encode()
+        #: zset, score 0: names of the queues that are topics
+        self.topics = self.queues + _OF_TOPICS
 
-
-class TopicKeys:
-    """The keys of one project's topics."""
-
-    __slots__ = ("topic_names", "topics")
-
-    def __init__(self, project: str) -> None:
-        tag = f"{quote(project, safe='')}"
-        #: hash: name -> metadata as JSON
-        self.topics = _TOPICS + f"{{{tag}}}".encode()
-        #: zset, score 0: names of topics
-        self.topic_names = _TOPICS + f"{{{tag}}}:names".encode()
+    def list_of(self, queue: str) -> bytes:
+        """Returns the list that has a queue."""
+        return self.topics if is_topic(queue) else self.queues
 
 
 class ChannelKeys:
@@ -354,10 +348,11 @@ DELIVERIES = b"zr:deliveries"
 #: PUB/SUB channel of all nodes, and prefix of those of single nodes.
 NODES = b"zr:nodes"
 _RESERVED_EPOCH = b"zr:unborn:"
-_TOPICS = b"zr:topics:"
 _LIST = b"zr:queues:"
+#: Behind the name of a project, in which a colon is encoded.
+_OF_TOPICS = b":topics"
 
-#: Every project's list, for SCAN.
+#: Every project's lists, for SCAN.
 LISTS = _LIST + b"*"
 
 #: All keys of this service, for SCAN.
@@ -374,8 +369,13 @@ of_project = functools.lru_cache(maxsize=_CACHE_SIZE)(ProjectKeys)
 
 
 def project_of(listing: bytes) -> str:
-    """Returns the project of a list of queues, by its key."""
-    return unquote(listing.removeprefix(_LIST).decode())
+    """Returns the project of a list of queues or topics, by its key."""
+    return unquote(listing.removeprefix(_LIST).removesuffix(_OF_TOPICS).decode())
+
+
+def lists_topics(listing: bytes) -> bool:
+    """Returns whether the key of a list is that of topics."""
+    return listing.endswith(_OF_TOPICS)
 
 
 @functools.cache
@@ -398,13 +398,16 @@ def queue_tag(key: bytes) -> bytes | None:
 def is_service_key(key: bytes) -> bool:
     """Returns whether a key that is no queue's belongs to the service."""
     indexes = (_SWEEP_INDEX, _DELIVERY_INDEX)
-    prefixes = (_LIST, _TOPICS, _CHANNELS, _RESERVED_EPOCH, *indexes, ControlKeys.prefix)
+    prefixes = (_LIST, _CHANNELS, _RESERVED_EPOCH, *indexes, ControlKeys.prefix)
     return key in (SWEEPER, OWNER) or key.startswith(prefixes)
 
 
 def entry(project: str, queue: str) -> bytes:
-    """Returns the name of a queue in the catalogue."""
-    return f"{quote(project, safe='')}/{quote(queue, safe='')}".encode()
+    """Returns the name of a queue in the catalogue.
+
+    The colon of topics stays, so that names and entries have the same order.
+    """
+    return f"{quote(project, safe='')}/{quote(queue, safe=':')}".encode()
 
 
 def queue_of(entry: bytes) -> tuple[str, str]:

@@ -23,7 +23,7 @@ class HttpSettings(Struct, frozen=True):
     ] = 64
     max_timeout: Annotated[
         float,
-        Meta(gt=0),
+        Meta(ge=0.1),
         "Seconds that one request to an endpoint may take, with its redirects, whatever the "
         "subscription says.",
     ] = 60.0

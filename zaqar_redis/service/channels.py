@@ -253,8 +253,7 @@ def _resources(request: Any) -> Sequence[str]:
 
 def resource(channel: str) -> str:
     """Returns the name of a channel, or that of the queue which it is."""
-    name = channel.removeprefix("$")
-    return name.removeprefix(f"{queue_channels.NAMESPACE}:")
+    return queue_channels.queue_of_channel(channel)
 
 
 def _payload(data: Raw, b64: str) -> Raw:

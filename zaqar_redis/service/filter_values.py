@@ -7,6 +7,7 @@ its elements does.
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 import operator
 from collections.abc import Callable, Iterator
@@ -16,9 +17,6 @@ import msgspec
 
 from zaqar_redis import errors
 
-#: Operators of a name: each is tried with every element of an array, and bodies may have arrays of
-#: some hundred thousand elements.
-OPERATORS_MAX = 20
 #: Integers that attributes can hold.
 NUMBER_MIN, NUMBER_MAX = -(2**63), 2**64 - 1
 
@@ -55,8 +53,6 @@ def compile_values(listed: list[Any], place: str) -> Test:
     texts are no numbers.  Of binary values only ``exists`` knows.
     """
     operators = [each for each in listed if isinstance(each, dict)]
-    if len(operators) > OPERATORS_MAX:
-        raise errors.BadRequest(why=f'"{place}" may have at most {OPERATORS_MAX} operators.')
     values = [_plain(each, place) for each in listed if not isinstance(each, dict)]
     tests, existence = _compile_operators(operators, place)
     return _with_arrays(_scalar_test(values, tests), existence)
@@ -108,11 +104,11 @@ def _scalar_test(values: list[Any], tests: list[Test]) -> Test:
 def _with_arrays(scalar: Test, existence: frozenset[bool]) -> Test:
     def test(value: Any) -> bool:
         if type(value) is not list:
-            if scalar(value):
-                return True
-        elif any(map(scalar, elements(value))):
-            return True
-        return bool(existence) and any(map(_exists, elements(value))) in existence
+            return scalar(value) or (bool(existence) and _exists(value) in existence)
+        found = list(elements(value))
+        return any(map(scalar, found)) or (
+            bool(existence) and any(map(_exists, found)) in existence
+        )
 
     return test
 
@@ -211,12 +207,18 @@ def _cidr(operand: object, place: str) -> Test:
         raise bad_value(place, "a network such as 10.0.0.0/24") from None
 
     def test(value: Any) -> bool:
-        try:
-            return type(value) is str and ipaddress.ip_address(value) in network
-        except ValueError:
-            return False
+        address = _address(value) if type(value) is str else None
+        return address is not None and address in network
 
     return test
+
+
+@functools.lru_cache(maxsize=1024)  # each network of a filter asks for the same one
+def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(text)
+    except ValueError:
+        return None
 
 
 _OPERATORS: dict[str, _MakeTest] = {
@@ -227,5 +229,5 @@ _OPERATORS: dict[str, _MakeTest] = {
     "numeric": _numeric,
     "cidr": _cidr,
 }
-#: Names that are no names of values.
+#: Operators, which no `$or` may have for names.
 KEYWORDS = frozenset(_OPERATORS) | {"exists"}

@@ -123,7 +123,9 @@ class MessageService(ComposedVerbs):
         include_delayed: bool,
         wait: int | None,
         watch_disconnect: Callable[[], asyncio.Event],
+        reverse: bool = False,
     ) -> Steps[Page[Message]]:
+        """*reverse*: newest first, without waiting."""
         most = rules.limit(limit, self._limits.max_messages_per_page)
         seconds = rules.wait(wait, self._limits)
 
@@ -136,9 +138,10 @@ class MessageService(ComposedVerbs):
                 hide_client=None if echo else client,
                 include_claimed=include_claimed,
                 include_delayed=include_delayed,
+                reverse=reverse,
             )
 
-        if not seconds:
+        if not seconds or reverse:
             page: Page[Message] = yield fetch()
         else:
             page = yield self._long_polls.poll(
@@ -226,7 +229,7 @@ def count_claimed(result: ClaimResult) -> None:
 
 
 def missing(message: str, queue: str) -> errors.NotFound:
-    return errors.NotFound(why=f"Message {message} is not in the queue {queue}.")
+    return errors.NotFound(why=f"Message {message} is not in the {rules.described(queue)}.")
 
 
 def _has_items(page: Page[Message]) -> bool:

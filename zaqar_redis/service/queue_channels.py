@@ -6,8 +6,9 @@ from __future__ import annotations
 import base64
 import hashlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+import msgspec
 from msgspec import Raw
 
 from zaqar_redis import errors, rules
@@ -70,26 +71,33 @@ class QueueChannelService:
         return self.publications(project, found), Position(page.rank, page.epoch)
 
     async def publish(
-        self, project: str, queue: str, data: Raw, client: str, dedup: Dedup
+        self,
+        project: str,
+        queue: str,
+        data: Raw,
+        client: str,
+        dedup: Dedup,
+        tags: Mapping[str, str],
     ) -> Published:
         if dedup.version:
             raise CommandRejected(codes.NOT_AVAILABLE)
         body = bytes(data)
-        if len(body) > self._limits.max_messages_post_size:
+        given = body + msgspec.json.encode(tags, order="sorted") if tags else body
+        if len(given) > self._limits.max_messages_post_size:
             raise CommandRejected(codes.BAD_REQUEST)
         idempotency_key = None
         if dedup.key:
             # The same key with other content is refused: it is not a repetition.
-            digest = hashlib.blake2b(body, digest_size=16).digest()
+            digest = hashlib.blake2b(given, digest_size=16).digest()
             window = self._limits.idempotency_window * 1000
             idempotency_key = IdempotencyKey(f"channel {dedup.key}", digest, window)
         try:
             posted = await self._messages.post(
                 project,
                 queue,
-                [NewMessage(body=body)],
+                [NewMessage(body=body, attributes=tags or None)],
                 client=client,
-                size=len(body),
+                size=len(given),
                 idempotency_key=idempotency_key,
             )
         except errors.Unavailable:

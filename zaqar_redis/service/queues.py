@@ -42,7 +42,7 @@ class QueueService(ComposedVerbs):
 
         Raises QuotaExceeded.
         """
-        self._check(metadata)
+        self._check(queue, metadata)
         quotas, is_new = self._quotas, False
         meter = quotas.meter(project) if quotas is not None and quotas.limits_storage else None
         if meter is not None:
@@ -59,7 +59,7 @@ class QueueService(ComposedVerbs):
     def get(self, project: str, queue: str) -> Steps[dict[str, Any]]:
         """Returns the metadata with defaults; only defaults when the queue does not exist."""
         found: Queue | None = yield self._store.get(project, queue)
-        return self.shown(found.metadata if found else {})
+        return self.shown(queue, found.metadata if found else {})
 
     @verb
     def find(self, project: str, queue: str) -> Steps[Queue | None]:
@@ -75,12 +75,12 @@ class QueueService(ComposedVerbs):
         for _ in range(_PATCH_TRIES):
             found: Queue | None = yield self._store.get(project, queue)
             if found is None:
-                raise errors.NotFound(why=f"Queue {queue} does not exist.")
+                raise errors.NotFound(why=f"The {rules.described(queue)} does not exist.")
             metadata = patches.apply(found.metadata, changes)
-            self._check(metadata)
+            self._check(queue, metadata)
             if (yield self._store.update(project, found, metadata)):
-                return self.shown(metadata)
-        raise errors.Conflict(why=f"Queue {queue} is being changed by others.")
+                return self.shown(queue, metadata)
+        raise errors.Conflict(why=f"The {rules.described(queue)} is being changed by others.")
 
     @verb
     def delete(self, project: str, queue: str) -> Steps[None]:
@@ -96,15 +96,17 @@ class QueueService(ComposedVerbs):
         metadata: dict[str, str],
         *,
         partial: bool = False,
+        topics: bool = False,
     ) -> Steps[PartialPage]:
         """Returns queues whose name contains *name* and whose metadata has *metadata*.
 
-        *partial*: also while stores of pools are unavailable; of queues in these only names are
-        known, so that none of them has *metadata*.
+        *topics*: those that are topics, in the place of all others.  *partial*: also while stores
+        of pools are unavailable; of queues in these only names are known, so that none of them has
+        *metadata*.
         """
 
         def wanted(queue: Queue) -> bool:
-            return name in queue.name and all(
+            return name in queue.name.removeprefix(rules.TOPIC_PREFIX) and all(
                 key in queue.metadata and _equals(queue.metadata[key], text)
                 for key, text in metadata.items()
             )
@@ -115,7 +117,7 @@ class QueueService(ComposedVerbs):
         if partial and self._pooled is not None:
             found: PartialPage = yield self._pooled.list_partially(project, marker, most, chosen)
             return found
-        page: Page[Queue] = yield self._store.list(project, marker, most, chosen)
+        page: Page[Queue] = yield self._store.list(project, marker, most, chosen, topics=topics)
         return PartialPage(page.items, page.marker)
 
     @verb
@@ -132,7 +134,7 @@ class QueueService(ComposedVerbs):
     def purge(self, project: str, queue: str) -> Steps[None]:
         yield self._store.purge(project, queue)
 
-    def shown(self, metadata: dict[str, Any]) -> dict[str, Any]:
+    def shown(self, queue: str, metadata: dict[str, Any]) -> dict[str, Any]:
         """Returns the metadata, with defaults for reserved attributes that are not set."""
         limits = self._limits
         defaults = {
@@ -144,10 +146,12 @@ class QueueService(ComposedVerbs):
             "_max_claim_count": None,
             "_enable_encrypt_messages": False,
         }
-        return metadata | {name: metadata.get(name) or defaults[name] for name in rules.RESERVED}
+        names = rules.RESERVED_OF_TOPICS if rules.is_topic(queue) else rules.RESERVED
+        return metadata | {name: metadata.get(name) or defaults[name] for name in names}
 
-    def _check(self, metadata: dict[str, Any]) -> None:
-        rules.queue_metadata(metadata, self._limits, self._can_encrypt)
+    def _check(self, queue: str, metadata: dict[str, Any]) -> None:
+        check = rules.topic_metadata if rules.is_topic(queue) else rules.queue_metadata
+        check(metadata, self._limits, self._can_encrypt)
         try:
             size = len(msgspec.json.encode(metadata))
         except (OverflowError, RecursionError):

@@ -26,6 +26,9 @@ from zaqar_redis.service.filter_values import (
 NAMES_MAX = 10
 #: Values of all names together: SNS' bound of combinations.
 VALUES_MAX = 150
+#: Operators of all names together.  Each is tried with every element of an array, and a body may
+#: have a hundred thousand: half a second, in which a notifier does nothing else.
+OPERATORS_MAX = 30
 #: Levels of objects and alternatives in a policy: each costs a call for every message.
 DEPTH_MAX = 10
 
@@ -108,6 +111,7 @@ class _Compiler:
         self._nested = nested
         self._names = 0
         self._values = 0
+        self._operators = 0
 
     def compile(self, policy: object) -> _Policy:
         return self._object(policy, self._place, 1)
@@ -131,7 +135,7 @@ class _Compiler:
         if not isinstance(value, list) or not value:
             must_be = "a list of values, or an object" if self._nested else "a list of values"
             raise bad_value(place, must_be)
-        self._count(len(value))
+        self._count(value)
         return _named_test(name, compile_values(value, place))
 
     def _alternatives(self, value: object, place: str, depth: int) -> _Policy:
@@ -149,13 +153,14 @@ class _Compiler:
             ]
         )
 
-    def _count(self, values: int) -> None:
+    def _count(self, values: list[Any]) -> None:
         self._names += 1
-        self._values += values
-        if self._names > NAMES_MAX or self._values > VALUES_MAX:
+        self._values += len(values)
+        self._operators += sum(isinstance(each, dict) for each in values)
+        if self._names > NAMES_MAX or self._values > VALUES_MAX or self._operators > OPERATORS_MAX:
             raise errors.BadRequest(
                 why=f'"{self._place}" may have at most {NAMES_MAX} names with {VALUES_MAX} values '
-                "together."
+                f"together, {OPERATORS_MAX} of them operators."
             )
 
 

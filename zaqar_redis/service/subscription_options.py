@@ -42,12 +42,12 @@ _SECRET_PREFIX = "whsec_"  # noqa: S105  what a secret begins with
 #: RFC 9110: token; and visible ASCII characters with blanks and tabs between them.
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}")
 _HEADER_VALUE = re.compile(r"(?:[\x21-\x7e](?:[\t\x20-\x7e]*[\x21-\x7e])?)?")
-#: Set by the client that delivers, and by the signature: a second value would contradict it.
-_CLIENT_HEADERS = (
-    *("connection", "content-length", "expect", "host", "keep-alive", "proxy-connection"),
-    *("te", "trailer", "transfer-encoding", "upgrade"),
+#: Set by the client that delivers, by the signature and the format: others would contradict them.
+_RESERVED_HEADER = re.compile(
+    r"connection|content-length|expect|host|keep-alive|te|traceparent|trailer|transfer-encoding"
+    r"|upgrade|(ce|proxy|webhook)-.*",
+    re.IGNORECASE,
 )
-_SIGNATURE_HEADERS = "webhook-"
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029]")
 
 
@@ -241,7 +241,7 @@ def check_headers(name: str, value: object) -> None:
     for header, text in value.items():
         if not _HEADER_NAME.fullmatch(header):
             raise _bad(name, f"an object of header names, which {header[:64]!r} is not")
-        if header.lower() in _CLIENT_HEADERS or header.lower().startswith(_SIGNATURE_HEADERS):
+        if _RESERVED_HEADER.fullmatch(header):
             raise _bad(name, f"without {header}, which the notifier sets itself")
         if not isinstance(text, str) or not _HEADER_VALUE.fullmatch(text):
             raise _bad(

@@ -59,7 +59,9 @@ class SubscriptionService(ComposedVerbs):
         """Raises NotFound."""
         found: Subscription | None = yield self._store.get(project, queue, id)
         if found is None:
-            raise errors.NotFound(why=f"Subscription {id} for queue {queue} does not exist.")
+            raise errors.NotFound(
+                why=f"Subscription {id} for {rules.described(queue)} does not exist."
+            )
         return found
 
     @verb

@@ -24,6 +24,7 @@ _PAGE = 100
 
 
 class StoredUsage(NamedTuple):
+    #: and topics
     queues: int = 0
     messages: int = 0
     #: of stored messages
@@ -33,16 +34,19 @@ class StoredUsage(NamedTuple):
 async def measure(queues: Queues, project: str) -> StoredUsage:
     """Reads what a project stores.  Raises StoreUnavailable."""
     number = messages = size = 0
-    after = ""
+    after, topics = "", False
     while True:
-        page = await queues.list(project, after, _PAGE, None)
+        page = await queues.list(project, after, _PAGE, None, topics=topics)
         for found in await asyncio.gather(*(queues.size(project, q.name) for q in page.items)):
             messages += found.messages
             size += found.bytes
         number += len(page.items)
-        if len(page.items) < _PAGE:
+        if len(page.items) == _PAGE:
+            after = page.marker
+        elif not topics:
+            after, topics = "", True
+        else:
             return StoredUsage(number, messages, size)
-        after = page.marker
 
 
 class UsageMeter:

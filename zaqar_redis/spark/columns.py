@@ -21,6 +21,7 @@ from pyspark.sql.types import (
 )
 
 from zaqar_redis.errors import BadConfiguration
+from zaqar_redis.spark import attributes
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 
@@ -76,6 +77,15 @@ COLUMNS = (
     _number("claim_count", "how often it was claimed"),
     _text("dead_letter_from", "queue that it came from as a dead letter; null: it is none"),
     MessageColumn("encrypted", BooleanType(), pa.bool_(), "whether the body is encrypted"),
+    # Not by default: Spark can neither compare maps nor write them to CSV, and queries that
+    # take all columns do so today.
+    MessageColumn(
+        "attributes",
+        attributes.SPARK,
+        attributes.ARROW,
+        "attributes by name, each a string, a number as JSON text, or bytes; null: it has none",
+        default=False,
+    ),
     _binary("checksum", "MD5 of the body, 16 bytes; null: it has none", default=False),
     _binary("record", "the message as it is stored, see keyspace/envelope.py", default=False),
 )
@@ -123,6 +133,12 @@ def projected_columns(schema: StructType, option: str | None = None) -> tuple[st
         if not field.nullable:
             raise BadConfiguration(f'the column "{field.name}" must be nullable in the schema')
     return names
+
+
+def type_text(kind: DataType) -> str:
+    """Returns a type as users write it, whatever may be null in it."""
+    text = kind.simpleString()
+    return text if "<" in text else text.upper()  # with names of fields
 
 
 @functools.lru_cache(maxsize=8)  # a task has one

@@ -258,8 +258,8 @@ OPTIONS: tuple[Option, ...] = (
     Option("writeId", (WRITE,), _group, None, "names a batch write for `ledger` and `staged`: "
            "again with the same name, it writes what is missing"),
     Option("putSize", _WRITES, _int(1, _CHUNK_MAX), "500", "messages in one trip to Redis"),
-    Option("maxMessageSize", _WRITES, _bytes, str(_BODY_MAX), "bytes of one body; as "
-           "the service's `max_messages_post_size`"),
+    Option("maxMessageSize", _WRITES, _bytes, str(_BODY_MAX), "bytes of one body "
+           "with its attributes; as the service's `max_messages_post_size`"),
     Option("ttl", _WRITES, _int(rules.TTL_MIN, TTL_MAX), None, "seconds that messages live, "
            "where no column `ttl` says so; else the queue's default, else an hour"),
     Option("clientId", _WRITES, _text, "zaqar-redis-spark", "who posts; a UUID, or any text"),

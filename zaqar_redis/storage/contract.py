@@ -32,7 +32,6 @@ from zaqar_redis.records import (
     QueueSize,
     Stats,
     Subscription,
-    Topic,
 )
 from zaqar_redis.storage.administration import Administration
 from zaqar_redis.storage.deliveries import Deliveries, SubscriptionDeliveries
@@ -41,7 +40,11 @@ from zaqar_redis.storage.transfer import Transfer
 
 
 class Queues(Protocol):
-    """Queues by name.  They exist from creation or the first post to deletion."""
+    """Queues by name.  They exist from creation or the first post to deletion.
+
+    A topic is a queue whose name has the prefix `rules.TOPIC_PREFIX`.  The setting `_history_size`
+    in its metadata bounds how many messages it has: a post deletes the oldest beyond.
+    """
 
     def create(self, project: str, queue: str, metadata: dict[str, Any]) -> Awaitable[bool]:
         """Creates a queue; returns False, and changes nothing, when it exists."""
@@ -59,15 +62,22 @@ class Queues(Protocol):
         """Deletes the queue, its messages and its claims.  Idempotent."""
 
     def list(
-        self, project: str, after: str, limit: int, wanted: Callable[[Queue], bool] | None
+        self,
+        project: str,
+        after: str,
+        limit: int,
+        wanted: Callable[[Queue], bool] | None,
+        *,
+        topics: bool = False,
     ) -> Awaitable[Page[Queue]]:
         """Returns up to *limit* queues in order of name, behind the name *after*.
 
-        Only those for which *wanted*, if given, returns True.
+        Only those for which *wanted*, if given, returns True.  *topics*: only those that are
+        topics (`rules.is_topic`), in the place of all others.
         """
 
     def count(self, project: str) -> Awaitable[int]:
-        """Returns how many queues the project has."""
+        """Returns how many queues the project has, without topics."""
 
     def stats(self, project: str, queue: str) -> Awaitable[Stats]:
         """Returns counts, oldest and newest message; zeros when the queue does not exist."""
@@ -141,10 +151,12 @@ class Messages(Protocol):
         hide_client: str | None,
         include_claimed: bool,
         include_delayed: bool,
+        reverse: bool = False,
     ) -> Awaitable[Page[Message]]:
         """Returns up to *limit* messages behind the id *after*, oldest first.
 
-        A page is short only at the end of the queue.  The message of the id need not
+        *reverse*: newest first, and those that are older than *after*.  A page is short only at
+        the end of the queue.  The message of the id need not
         exist any more; for an id that is not of this queue the page is empty.
         """
 
@@ -223,25 +235,6 @@ class Subscriptions(Protocol):
 
     def purge(self, project: str, queue: str) -> Awaitable[None]:
         """Deletes all subscriptions of the queue, and all deliveries.  Idempotent."""
-
-
-class Topics(Protocol):
-    """Topics by name: metadata, and nothing else yet."""
-
-    def create(self, project: str, topic: str, metadata: dict[str, Any]) -> Awaitable[bool]:
-        """Creates a topic; returns False, and changes nothing, when it exists."""
-
-    def get(self, project: str, topic: str) -> Awaitable[dict[str, Any] | None]:
-        """Returns the metadata, or None."""
-
-    def update(self, project: str, topic: str, metadata: dict[str, Any]) -> Awaitable[bool]:
-        """Replaces all metadata; returns False when there is no such topic."""
-
-    def delete(self, project: str, topic: str) -> Awaitable[None]:
-        """Deletes the topic.  Idempotent."""
-
-    def list(self, project: str, after: str, limit: int) -> Awaitable[Page[Topic]]:
-        """Returns up to *limit* topics in order of name, behind the name *after*."""
 
 
 class PostDeadLetter(Protocol):
@@ -432,9 +425,6 @@ class Driver(Store, Protocol):
     @property
     def subscription_deliveries(self) -> SubscriptionDeliveries | None:
         """None: no messages are delivered to subscribers."""
-
-    @property
-    def topics(self) -> Topics: ...
 
     @property
     def feed(self) -> Feed | None:

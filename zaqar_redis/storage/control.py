@@ -135,9 +135,9 @@ class Catalogue(Protocol):
     def names(self, project: str, pool: str, after: str, limit: int) -> Awaitable[Page[str]]:
         """Returns queues of a project in a pool, in order of name, behind the name *after*.
 
-        Without those that are marked as deleted: a page may be short, or empty, and still have a
-        marker to go on from.  A queue whose creation failed may be among them, and those of the
-        default pool that are older than the catalogue are not.
+        Without topics, and those that are marked as deleted: a page may be short, or empty, and
+        still have a marker to go on from.  A queue whose creation failed may be among them, and
+        those of the default pool that are older than the catalogue are not.
         """
 
     def count(self, pool: str) -> Awaitable[int]:

@@ -13,6 +13,7 @@ from zaqar import storage
 from zaqar.storage import errors as storage_errors
 
 from zaqar_redis.records import Message, Page, Queue
+from zaqar_redis.rules import TOPIC_PREFIX
 from zaqar_redis.zaqar_plugin.listing import filtered
 from zaqar_redis.zaqar_plugin.stores import run_verb
 
@@ -141,18 +142,17 @@ class MessageQueueStage:
         return {"messages": counts}
 
 
-class MessageTopicStage:
-    """The messages' part for topics, which have no messages yet: the controller does it all."""
-
-    def __init__(self, driver: Any, control_driver: Any) -> None:
-        self._topics = control_driver.topic_controller
+class MessageTopicStage(MessageQueueStage):
+    """The same of topics."""
 
     def delete(self, name: str, project: str | None = None) -> None:
-        """Does nothing: topics have no messages."""
+        super().delete(f"{TOPIC_PREFIX}{name}", project)
 
     def stats(self, name: str, project: str | None = None) -> dict[str, Any]:
-        found: dict[str, Any] = self._topics._stats(name, project)
-        return found
+        try:
+            return super().stats(f"{TOPIC_PREFIX}{name}", project)
+        except storage_errors.QueueDoesNotExist:
+            raise storage_errors.TopicDoesNotExist(name, project) from None
 
 
 def _end(message: Message) -> dict[str, Any]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Topics for stock Zaqar."""
+"""Topics for stock Zaqar: queues with a prefix in their names."""
 
 from __future__ import annotations
 
@@ -9,12 +9,18 @@ from typing import Any
 from zaqar import storage
 from zaqar.storage import errors as storage_errors
 
-from zaqar_redis.records import Page, Topic
+from zaqar_redis.records import Page, Queue
+from zaqar_redis.rules import TOPIC_PREFIX
 from zaqar_redis.zaqar_plugin.listing import filtered
+from zaqar_redis.zaqar_plugin.queues import QueueController
 from zaqar_redis.zaqar_plugin.stores import run_verb
 
 
 class TopicController(storage.Topic):
+    def __init__(self, driver: Any) -> None:
+        super().__init__(driver)
+        self._queues: QueueController = driver.queue_controller
+
     def _list(
         self,
         project: str | None = None,
@@ -24,38 +30,50 @@ class TopicController(storage.Topic):
         detailed: bool = False,
         name: str | None = None,
     ) -> Iterator[Any]:
-        def page(after: str, most: int) -> Page[Topic]:
-            return run_verb(self.driver.stores.default.topics.list(project or "", after, most))
+        def page(after: str, most: int) -> Page[Queue]:
+            found = run_verb(
+                self.driver.stores.queues.list(
+                    project or "", _stored(after), most, None, topics=True
+                )
+            )
+            return Page([_named(topic) for topic in found.items])
 
         return filtered(page, kfilter, marker, limit, detailed, name)
 
     def _get(self, name: str, project: str | None = None) -> dict[str, Any]:
-        return run_verb(self.driver.stores.default.topics.get(project or "", name)) or {}
+        return self._queues._get(_stored(name), project)
 
     def get_metadata(self, name: str, project: str | None = None) -> dict[str, Any]:
-        metadata = run_verb(self.driver.stores.default.topics.get(project or "", name))
-        if metadata is None:
-            raise storage_errors.TopicDoesNotExist(name, project)
-        return metadata
+        try:
+            return self._queues.get_metadata(_stored(name), project)
+        except storage_errors.QueueDoesNotExist:
+            raise storage_errors.TopicDoesNotExist(name, project) from None
 
     def set_metadata(self, name: str, metadata: dict[str, Any], project: str | None = None) -> None:
-        if not run_verb(self.driver.stores.default.topics.update(project or "", name, metadata)):
-            raise storage_errors.TopicDoesNotExist(name, project)
+        try:
+            self._queues.set_metadata(_stored(name), metadata, project)
+        except storage_errors.QueueDoesNotExist:
+            raise storage_errors.TopicDoesNotExist(name, project) from None
 
     def _create(
         self, name: str, metadata: dict[str, Any] | None = None, project: str | None = None
     ) -> bool:
-        return run_verb(
-            self.driver.stores.default.topics.create(project or "", name, metadata or {})
-        )
+        return self._queues._create(_stored(name), metadata, project)
 
     def _exists(self, name: str, project: str | None = None) -> bool:
-        return run_verb(self.driver.stores.default.topics.get(project or "", name)) is not None
+        return self._queues._exists(_stored(name), project)
 
     def _delete(self, name: str, project: str | None = None) -> None:
-        run_verb(self.driver.stores.default.topics.delete(project or "", name))
+        self._queues._delete(_stored(name), project)
 
-    def _stats(self, name: str, project: str | None = None) -> dict[str, Any]:
-        if not self._exists(name, project):
-            raise storage_errors.TopicDoesNotExist(name, project)
-        return {"messages": {"total": 0, "claimed": 0, "free": 0}}
+    def _stats(self, name: str, project: str | None = None) -> None:
+        """Does nothing: the pipeline's stage counts the messages."""
+
+
+def _stored(name: str) -> str:
+    return f"{TOPIC_PREFIX}{name}"
+
+
+def _named(topic: Queue) -> Queue:
+    """Returns the topic by the name that stock Zaqar knows."""
+    return Queue(topic.name.removeprefix(TOPIC_PREFIX), topic.metadata)

@@ -28,6 +28,7 @@ from zaqar_redis.records import (
     QueueSize,
     Stats,
 )
+from zaqar_redis.rules import is_topic
 from zaqar_redis.storage.contract import PostDeadLetter
 
 QueueAddress = tuple[str, str]
@@ -75,18 +76,24 @@ class DictQueues:
         self._store.pop((project, queue), None)
 
     async def list(
-        self, project: str, after: str, limit: int, wanted: Callable[[Queue], bool] | None
+        self,
+        project: str,
+        after: str,
+        limit: int,
+        wanted: Callable[[Queue], bool] | None,
+        *,
+        topics: bool = False,
     ) -> Page[Queue]:
         queues = [
             Queue(name=name, metadata=kept.metadata)
             for (owner, name), kept in sorted(self._store.items(), key=lambda item: item[0])
-            if owner == project and name > after
+            if owner == project and name > after and is_topic(name) == topics
         ]
         items = [queue for queue in queues if wanted is None or wanted(queue)][:limit]
         return Page(items=items, marker=items[-1].name if items else "")
 
     async def count(self, project: str) -> int:
-        return sum(owner == project for owner, _ in self._store)
+        return sum(owner == project and not is_topic(name) for owner, name in self._store)
 
     async def stats(self, project: str, queue: str) -> Stats:
         kept = self._store.get((project, queue))
@@ -161,13 +168,15 @@ class DictMessages:
         hide_client: str | None,
         include_claimed: bool,
         include_delayed: bool,
+        reverse: bool = False,
     ) -> Page[Message]:
         kept = self._store.get((project, queue), DictQueue({}))
         last = kept.messages.get(after or "")
+        stored = [*kept.messages.values()]
         items = [
             message
-            for message in kept.messages.values()
-            if (last is None or message.rank > last.rank)
+            for message in (reversed(stored) if reverse else stored)
+            if (last is None or (message.rank < last.rank if reverse else message.rank > last.rank))
             and (hide_client is None or message.client != hide_client.encode())
             and (include_claimed or message.claim_id is None)
         ][:limit]
@@ -245,6 +254,8 @@ class DictDriver:
     live = None
     administration = None
     subscriptions = None
+    deliveries = None
+    subscription_deliveries = None
     sweeper = None
     transfer = None
     checker = None

@@ -13,15 +13,18 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
+from deltalake import DeltaTable
+from pyiceberg.catalog.sql import SqlCatalog
+from pyspark.sql import Row, SparkSession
 
 from tests.spark.jobs.archives import archive, archived, duplicates, files, ranks
 from tests.support.spark_reads import SparkTestStore
 from zaqar_redis import errors
+from zaqar_redis.records import Attributes
 from zaqar_redis.spark import columns
 from zaqar_redis.spark.jobs import archive as job
 from zaqar_redis.spark.jobs import running
-from zaqar_redis.spark.jobs.archiving import compaction, layout, lock, reading, tables
+from zaqar_redis.spark.jobs.archiving import compaction, delta, layout, lock, reading, tables
 from zaqar_redis.spark.jobs.archiving.files import HadoopFolder
 from zaqar_redis.spark.jobs.archiving.plan import ArchivePlanner
 from zaqar_redis.spark.jobs.archiving.settings import ArchiveSettings
@@ -241,6 +244,62 @@ def test_archive_in_another_hadoop_file_system_is_complete(
     assert (archived(report), len(files(tmp_path / "a"))) == (30, 1)
     assert reading.opened(spark, target).messages(store.project).count() == 30
     assert not (tmp_path / "a/_zaqar/lock").exists()
+
+
+@pytest.mark.parametrize("format", tables.FORMATS)
+def test_archive_of_a_version_without_attributes_is_continued(
+    spark: SparkSession,
+    store: SparkTestStore,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    format: str,
+) -> None:
+    # Given an archive whose files and table have no such column
+    store.post("old")
+    with monkeypatch.context() as patched:
+        _forget_attributes(patched, format)
+        archive(spark, tmp_path, store, format=format)
+    # When it is continued, then readers find the attributes of new messages
+    attributes: Attributes = {"kind": "ü", "n": 2**64 - 1, "price": 1e300, "photo": b"\0\xff"}
+    store.post("new", attributes=attributes)
+    archive(spark, tmp_path, store)
+    messages = reading.opened(spark, str(tmp_path)).messages(store.project)
+    nothing: dict[str, Any] = {"string": None, "number": None, "binary": None}
+    expected = {
+        "kind": nothing | {"string": "ü"},
+        "n": nothing | {"number": str(2**64 - 1)},
+        "price": nothing | {"number": "1e+300"},
+        "photo": nothing | {"binary": b"\0\xff"},
+    }
+    assert [row.attributes for row in messages.orderBy("rank").collect()] == [
+        None,
+        {name: Row(**kinds) for name, kinds in expected.items()},
+    ]
+    found = _table(tmp_path, format).sort_by("rank").column("attributes").to_pylist()
+    assert found == [None, list(expected.items())]
+
+
+def _table(target: Path, format: str) -> pa.Table:
+    """Returns the rows that readers of the format find."""
+    if format == "delta":
+        return DeltaTable(target).to_pyarrow_table()
+    if format == "iceberg":
+        catalog = SqlCatalog("zaqar", uri=f"sqlite:///{target}/_zaqar/iceberg/catalog.db")
+        return catalog.load_table("zaqar.archive").scan().to_arrow()
+    return pa.concat_tables(
+        [pq.ParquetFile(file).read() for file in files(target)], promote_options="default"
+    )
+
+
+def _forget_attributes(patched: pytest.MonkeyPatch, format: str) -> None:
+    """Makes the job archive as an older version did."""
+    names = layout.COLUMNS[:-1]
+    schema = columns.schema_of(",".join(names))
+    patched.setattr(layout, "COLUMNS", names)
+    patched.setattr(layout, "SCHEMA", schema)
+    if format == "delta":
+        place = delta._SCHEMA.get_field_index("attributes")
+        patched.setattr(delta, "_SCHEMA", delta._SCHEMA.remove(place))
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ def test_audit_accepts_later_posts_and_deletions(
     spark: SparkSession, store: SparkTestStore, tmp_path: Path, format: str
 ) -> None:
     store.post(*range(20))
-    store.post(*range(3), queue="r")
+    store.post(*range(3), queue="r", attributes={"kind": "order", "n": 1})
     archive(spark, tmp_path, store, "q,r", format=format)
     store.remove(3, 4)
     store.post(*range(5))
@@ -109,7 +109,7 @@ def test_audit_lists_missing_duplicate_and_changed_messages(
     # Given an archive of three queues, each with another fault
     target = tmp_path / "a"
     for queue in ("missing", "double", "changed"):
-        store.post(*range(10), queue=queue)
+        store.post(*range(10), queue=queue, attributes={"kind": "order"})
     archive(spark, target, store, "missing,double,changed")
     by_queue = {file.parts[-3].partition("=")[2]: file for file in files(target)}
     found = {queue: pq.ParquetFile(file).read() for queue, file in by_queue.items()}
@@ -117,7 +117,12 @@ def test_audit_lists_missing_duplicate_and_changed_messages(
     shutil.copy(by_queue["double"], by_queue["double"].with_name("copy.parquet"))
     bodies = pa.array([b'"x"', *found["changed"].column("body").to_pylist()[1:]], pa.binary())
     place = found["changed"].schema.get_field_index("body")
-    _rewritten(by_queue["changed"], found["changed"].set_column(place, "body", bodies))
+    changed = found["changed"].set_column(place, "body", bodies)
+    attributes = changed.column("attributes").to_pylist()
+    attributes[1] = [("kind", {"number": "1"})]
+    place, kind = changed.num_columns - 1, changed.column("attributes").type
+    changed = changed.set_column(place, "attributes", pa.array(attributes, kind))
+    _rewritten(by_queue["changed"], changed)
     # When it is audited, then each fault is listed with its message id
     listing = tmp_path / "found.csv"
     report = audit(spark, target, store, listing)
@@ -125,7 +130,7 @@ def test_audit_lists_missing_duplicate_and_changed_messages(
     queues = report.details["queues"]
     assert queues["missing"]["missing"] == 2
     assert queues["double"]["rows in the archive"] == 20
-    assert queues["changed"]["changed"] == 1
+    assert queues["changed"]["changed"] == 2
     with listing.open() as file:
         rows = list(csv.DictReader(file))
     assert [(row["finding"], row["rank"]) for row in rows if row["queue"] == "missing"] == [
@@ -139,7 +144,7 @@ def test_audit_lists_missing_duplicate_and_changed_messages(
         "rank": "1",
         "id": store.ids("changed")[1],
     }
-    assert len(rows) == report.details["listed"]["findings"] == 13
+    assert len(rows) == report.details["listed"]["findings"] == 14
     lines = tmp_path / "found.jsonl"
     report = audit(spark, target, store, lines, subscribe="missing")
     assert [json.loads(line)["rank"] for line in lines.read_text().splitlines()] == [1, 2]

@@ -91,9 +91,15 @@ def test_redriven_dead_letters_are_unchanged(spark: SparkSession, store: SparkTe
     store.create()
     post_dead_letters(store, "sealed", encrypted=True)
     post_dead_letters(store, "checked", checksum=bytes(range(16)))
-    columns = "rank,body,encrypted,checksum,client_id,ttl"
+    attributes = {"kind": "order", "n": 2**64 - 1, "price": 0.5, "photo": b"\xff"}
+    post_dead_letters(store, "attributed", attributes=attributes)
+    columns = "rank,body,encrypted,checksum,attributes,client_id,ttl"
     before = BatchRead(store.source(subscribe=DEAD, columns=columns)).rows()
-    assert run_redrive(spark, store) == {"moved": 2}
+    assert run_redrive(spark, store, where="attributes.n.number IS NULL") == {
+        "moved": 2,
+        "filtered": 1,
+    }
+    assert run_redrive(spark, store) == {"moved": 1}
     assert BatchRead(store.source(subscribe="q", columns=columns)).rows() == before
 
 

@@ -16,6 +16,7 @@ from tests.spark.jobs import commands
 from tests.support import servers
 from tests.support.spark_reads import BatchRead, SparkTestStore
 from zaqar_redis import errors
+from zaqar_redis.records import Attributes
 from zaqar_redis.spark.jobs import archive, replay
 from zaqar_redis.spark.jobs.archiving import settings as archiving
 from zaqar_redis.spark.jobs.replaying.settings import ReplaySettings
@@ -25,6 +26,8 @@ from zaqar_redis.storage.redis.transfer import RedisTransfer
 
 #: Bodies by rank: in the two epochs of the queue "q", and in "r".
 FIRST, SECOND, OTHER = list(range(1500)), list(range(1500, 2000)), ["r1", "r2", "r3"]
+#: of the messages in "r"
+ATTRIBUTES: Attributes = {"kind": "ü", "n": 2**64 - 1, "price": 1e300, "photo": b"\0\xff"}
 DAYS = 3
 
 
@@ -58,7 +61,7 @@ def archived(
     store = SparkTestStore(redis_server.uri, f"project-{uuid.uuid4()}")
     result = Archived(spark, store, tmp_path_factory.mktemp("archive"))
     store.post(*FIRST, ago=DAYS * 86400, ttl=DAYS * 86400 + 3600)
-    store.post(*OTHER, queue="r")
+    store.post(*OTHER, queue="r", attributes=ATTRIBUTES)
     result.archive_queues("q", "r")
     store.delete()
     store.post(*SECOND)
@@ -110,17 +113,17 @@ def test_replay_without_target_writes_to_the_original_queues(archived: Archived)
     assert elsewhere.bodies("r") == before["r"] + OTHER
 
 
-def test_replayed_messages_keep_body_ttl_delay_and_client(archived: Archived, target: str) -> None:
-    store = archived.store
+def test_replayed_messages_are_as_they_were(archived: Archived, target: str) -> None:
+    store, kept = archived.store, ("ttl", "delay", "client_id", "body", "attributes")
     archived.replay(queues=["r"], target=target)
     assert archived.replay(queues=["r"], target=f"{target}-b", ttl=90).good
     was, now, short = (
-        BatchRead(store.source(subscribe=queue)).rows() for queue in ("r", target, f"{target}-b")
+        BatchRead(store.source(subscribe=queue, columns=",".join((*kept, "created")))).rows()
+        for queue in ("r", target, f"{target}-b")
     )
+    assert dict(now[0]["attributes"])["n"]["number"] == str(2**64 - 1)
     for old, new, brief in zip(was, now, short, strict=False):
-        assert [new[name] for name in ("ttl", "delay", "client_id", "body")] == [
-            old[name] for name in ("ttl", "delay", "client_id", "body")
-        ]
+        assert [new[name] for name in kept] == [old[name] for name in kept]
         assert new["created"] > old["created"]
         assert brief["ttl"] == 90
 
@@ -162,10 +165,10 @@ def test_target_queue_with_encryption_is_refused(archived: Archived, target: str
 
 def test_preserve_restores_the_original_queue(archived: Archived, target: str) -> None:
     store = archived.store
-    store.post("a", "b", "c", queue=target)
+    store.post("a", "b", "c", queue=target, attributes=ATTRIBUTES)
     store.remove(2, queue=target)
     archived.archive_queues(target)
-    columns = "rank,id,body,created,expires,ttl,delay,client_id"
+    columns = "rank,id,body,created,expires,ttl,delay,client_id,attributes"
     before = BatchRead(store.source(subscribe=target, columns=columns)).rows()
     with pytest.raises(JobRefused, match="already"):
         archived.replay(queues=[target], preserve=True)

@@ -58,7 +58,9 @@ export class QueueMessages {
       publishBox({ title: "Post a message", verb: "Post", session, rule: "messages:create",
         send: (text, form) => this.#post(text, form) },
       number("TTL in seconds", { name: "ttl", min: "60" }),
-      number("Delay in seconds", { name: "delay", min: "0" })));
+      number("Delay in seconds", { name: "delay", min: "0" }),
+      make("label", {}, "Attributes, as JSON ", make("input", { name: "attributes",
+        spellcheck: "false", autocomplete: "off", placeholder: '{"kind": "order"}' }))));
   }
 
   open(params) {
@@ -164,11 +166,15 @@ export class QueueMessages {
     announce(`${isCopy ? "Copied" : "Moved"}: ${count(result.moved.length)}.${left}`);
   }
 
-  async #post(text, { elements: { ttl, delay } }) {
+  async #post(text, { elements: { ttl, delay, attributes } }) {
     // What is left empty is as the queue or the service says.
     const given = [ttl, delay].filter(({ value }) => value !== "")
       .map(({ name, value }) => `, "${name}": ${Number(value)}`);
-    // The text itself: parsed by JavaScript, its numbers would have 53 bits.
+    // The texts themselves: parsed by JavaScript, their numbers would have 53 bits.
+    if (attributes.value.trim()) {
+      JSON.parse(attributes.value);
+      given.push(`, "attributes": ${attributes.value}`);
+    }
     const body = `{"messages": [{"body": ${text}${given.join("")}}]}`;
     const path = `${pathOf(this.name)}/messages`;
     const posted = await this.context.server.queues("POST", path, body);
@@ -191,9 +197,14 @@ function showMessage(message) {
   const facts = { State: stateOf(message), Claim: message.claim ?? "–",
     Age: duration(message.age), TTL: duration(message.ttl), Claims: count(message.claim_count),
     "Dead letter from": message.dead_letter_from ?? "–" };
-  show(message.id,
-    make("dl", { class: "facts" }, ...Object.entries(facts).flatMap(([name, text]) =>
-      [make("dt", {}, name), make("dd", {}, text)])),
+  const attributes = Object.entries(message.attributes ?? {})
+    .map(([name, value]) => [name, JSON.stringify(value)]);
+  show(message.id, list(Object.entries(facts)),
+    ...(attributes.length ? [make("h3", {}, "Attributes"), list(attributes)] : []),
     make("pre", { tabindex: "0", "aria-label": "Body" },
       beginning(JSON.stringify(message.body, null, 2), WHOLE)));
 }
+
+const list = (pairs) =>
+  make("dl", { class: "facts" }, ...pairs.flatMap(([name, text]) =>
+    [make("dt", {}, name), make("dd", {}, text)]));

@@ -46,7 +46,7 @@ def _resource(template: str, allow: list[str], hints: dict[str, Any] | None = No
 
 
 def _home(admin: bool, pooling: bool) -> bytes:
-    queue = "/queues/{queue_name}"
+    queue, topic = "/queues/{queue_name}", "/topics/{topic_name}"
     accept = {"accept-post": ["application/json"]}
     patch = {"accept-patch": ["application/openstack-messaging-v2.0-json-patch"]}
     resources = {
@@ -69,6 +69,15 @@ def _home(admin: bool, pooling: bool) -> bytes:
         "rel/post_claim": _resource(f"{queue}/claims{{?limit,wait}}", ["POST"], accept),
         "rel/patch_claim": _resource(f"{queue}/claims/{{claim_id}}", ["PATCH"], accept),
         "rel/delete_claim": _resource(f"{queue}/claims/{{claim_id}}", ["DELETE"]),
+        "rel/topics": _resource("/topics{?marker,limit,detailed,name}", ["GET"]),
+        "rel/topic": _resource(topic, ["GET", "PUT", "PATCH", "DELETE"], patch),
+        "rel/topic_stats": _resource(f"{topic}/stats", ["GET"]),
+        "rel/topic_purge": _resource(f"{topic}/purge", ["POST"], accept),
+        "rel/topic_messages": _resource(
+            f"{topic}/messages{{?limit,marker,reverse,include_delayed,wait}}", ["GET"]
+        ),
+        "rel/publish_messages": _resource(f"{topic}/messages", ["POST"], accept),
+        "rel/topic_message": _resource(f"{topic}/messages/{{message_id}}", ["GET", "DELETE"]),
         "rel/ping": _resource("/ping", ["GET", "HEAD"]),
     }
     if pooling:

@@ -15,10 +15,11 @@ from zaqar_redis.api.queries import (
     MessageDeleteQuery,
     MessageListQuery,
     MessageQuery,
+    TopicMessagesQuery,
 )
 from zaqar_redis.api.schemas import PostIn
 from zaqar_redis.keyspace.script import ComposedVerbs, Steps, verb
-from zaqar_redis.records import IdempotencyKey
+from zaqar_redis.records import IdempotencyKey, Message, Page
 from zaqar_redis.service.messages import MessageService, missing
 
 #: W3C Trace Context, of any version whose header is as long as the first one's.
@@ -59,7 +60,7 @@ class MessageHandlers(ComposedVerbs):
 
         A header with every id of a large post is longer than HTTP clients accept.
         """
-        path = f"/v2/queues/{queue}/messages"
+        path = f"{documents.path_of(queue)}/messages"
         return (
             f"{path}?ids={','.join(ids)}"
             if len(ids) <= self._limits.max_messages_per_page
@@ -85,12 +86,7 @@ class MessageHandlers(ComposedVerbs):
         """
         query = request.query
         if query.ids is not None:
-            found = yield self._messages.get(request.project, queue, query.ids)
-            if not found:
-                raise errors.NotFound(why=f"None of these messages is in the queue {queue}.")
-            if request.span is not None:
-                request.span.add_links(found)
-            return Answer(documents.messages(queue, found, query.with_attributes))
+            return (yield from self._by_ids(request, queue, query.ids))
         page = yield self._messages.list(
             request.project,
             queue,
@@ -103,10 +99,41 @@ class MessageHandlers(ComposedVerbs):
             wait=query.wait,
             watch_disconnect=request.watch_disconnect,
         )
+        return _page(request, queue, page)
+
+    @verb
+    def history(self, request: Request[TopicMessagesQuery, None], queue: str) -> Steps[Answer]:
+        """Lists messages of a topic, whoever has posted them, or gets some by their ids."""
+        query = request.query
+        if query.ids is not None:
+            return (yield from self._by_ids(request, queue, query.ids))
+        page = yield self._messages.list(
+            request.project,
+            queue,
+            client=request.client,
+            marker=query.marker,
+            limit=query.limit,
+            echo=True,
+            include_claimed=False,
+            include_delayed=bool(query.include_delayed),
+            wait=query.wait,
+            watch_disconnect=request.watch_disconnect,
+            reverse=bool(query.reverse),
+        )
+        return _page(request, queue, page)
+
+    def _by_ids(
+        self,
+        request: Request[MessageListQuery, None] | Request[TopicMessagesQuery, None],
+        queue: str,
+        ids: Sequence[str],
+    ) -> Steps[Answer]:
+        found = yield self._messages.get(request.project, queue, ids)
+        if not found:
+            raise errors.NotFound(why=f"None of these messages is in the {rules.described(queue)}.")
         if request.span is not None:
-            request.span.add_links(page.items)
-        links = documents.next_link(request.path, query, page.marker)
-        return Answer(documents.message_page(queue, page.items, links, query.with_attributes))
+            request.span.add_links(found)
+        return Answer(documents.messages(queue, found, request.query.with_attributes))
 
     @verb
     def delete_many(self, request: Request[MessageDeleteQuery, None], queue: str) -> Steps[Answer]:
@@ -148,6 +175,18 @@ class MessageHandlers(ComposedVerbs):
             request.span.add_links((yield self._messages.get(request.project, queue, [message])))
         yield self._messages.delete(request.project, queue, message, request.query.claim_id)
         return DONE
+
+
+def _page(
+    request: Request[MessageListQuery, None] | Request[TopicMessagesQuery, None],
+    queue: str,
+    page: Page[Message],
+) -> Answer:
+    if request.span is not None:
+        request.span.add_links(page.items)
+    query = request.query
+    links = documents.next_link(request.path, query, page.marker)
+    return Answer(documents.message_page(queue, page.items, links, query.with_attributes))
 
 
 def _traceparent(request: Request[None, PostIn]) -> str:

@@ -65,7 +65,7 @@ class QueueHandlers(ComposedVerbs):
             partial=bool(query.partial),
         )
         count = (yield self._queues.count(project)) if query.with_count else None
-        shown = [self._queues.shown(queue.metadata) for queue in page.items]
+        shown = [self._queues.shown(queue.name, queue.metadata) for queue in page.items]
         links = documents.next_link(request.path, query, page.marker)
         return Answer(
             documents.queue_page(
@@ -86,7 +86,7 @@ class QueueHandlers(ComposedVerbs):
         """
         self._policy.authorize_metadata(request.identity, request.project, request.document)
         created = yield self._queues.create(request.project, queue, request.document)
-        location = ("location", f"/v2/queues/{queue}")
+        location = ("location", documents.path_of(queue))
         return Answer(status=201 if created else 204, headers=(location,))
 
     @verb

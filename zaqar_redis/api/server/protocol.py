@@ -239,7 +239,8 @@ class HttpProtocol(HttpToolsProtocol):
             if route.guard is not None:
                 admission = route.guard(request, route.action)
             elif not route.public:
-                queue = request.params[0] if endpoint.is_of_queue else None
+                prefix = endpoint.queue_prefix
+                queue = None if prefix is None else prefix + request.params[0]
                 admission = checks.admit(request, route.action, queue)
             if admission is None:
                 verb = endpoint(request, request.params)

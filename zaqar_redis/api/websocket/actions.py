@@ -39,7 +39,9 @@ class Subscriber(Protocol):
     #: its URI
     uri: str
 
-    async def begin_pushes(self, project: str, queue: str, id: str) -> None:
+    async def begin_pushes(
+        self, project: str, queue: str, id: str, *, with_attributes: bool
+    ) -> None:
         """Pushes the messages of a queue.  Raises LimitExceeded, StoreUnavailable, BadRequest."""
 
     def end_pushes(self, id: str) -> None:
@@ -311,7 +313,9 @@ class ActionHandlers:
             return ActionResult(f"Subscription {queue} not created.", 409)
         if uri == socket.uri:
             try:
-                await socket.begin_pushes(project, queue, id)
+                await socket.begin_pushes(
+                    project, queue, id, with_attributes=bool(body.with_attributes)
+                )
             except errors.Problem:
                 await self._subscriptions.delete(project, queue, id)
                 raise

@@ -22,7 +22,7 @@ from zaqar_redis.api.websocket import frames
 from zaqar_redis.api.websocket import schemas as docs
 from zaqar_redis.api.websocket.actions import Action, ActionResult, SocketRequest
 from zaqar_redis.api.websocket.frames import FrameRejected
-from zaqar_redis.api.websocket.pushes import QueuePushes, SocketSubscription
+from zaqar_redis.api.websocket.pushes import PushEncoding, QueuePushes, SocketSubscription
 from zaqar_redis.auth.identity import Identity
 from zaqar_redis.auth.strategy import Authenticator
 from zaqar_redis.realtime.protocol.codes import DisconnectCode
@@ -223,10 +223,13 @@ class ApiConnection:
 
     # -- subscriptions -----------------------------------------------------
 
-    async def begin_pushes(self, project: str, queue: str, id: str) -> None:
+    async def begin_pushes(
+        self, project: str, queue: str, id: str, *, with_attributes: bool
+    ) -> None:
         if len(self._subscriptions) >= _SUBSCRIPTIONS_MAX:
             raise errors.LimitExceeded(most=_SUBSCRIPTIONS_MAX, what="subscriptions of a socket")
-        subscription = SocketSubscription(project, queue, id, self, binary=self._wants_binary)
+        encoding = PushEncoding(self._wants_binary, with_attributes)
+        subscription = SocketSubscription(project, queue, id, self, encoding)
         self._subscriptions[id] = subscription
         try:
             await self._context.pushes.add(subscription)

@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import logging
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from msgspec import UNSET, Raw
 
+from zaqar_redis.api import documents
 from zaqar_redis.api.websocket import frames
 from zaqar_redis.api.websocket.schemas import PushOut
-from zaqar_redis.records import PostedBatch
+from zaqar_redis.records import Message, PostedBatch
 from zaqar_redis.service.messages import MessageService
 from zaqar_redis.service.subscriptions import SubscriptionService
 
@@ -21,24 +22,34 @@ class PushTarget(Protocol):
     def push(self, frame: bytes) -> None: ...
 
 
+class PushEncoding(NamedTuple):
+    """How a subscriber gets messages."""
+
+    #: MessagePack, not JSON
+    binary: bool
+    with_attributes: bool
+
+
 class SocketSubscription:
     """A subscription whose subscriber is a socket."""
 
-    __slots__ = ("binary", "id", "project", "queue", "target")
+    __slots__ = ("encoding", "id", "project", "queue", "target")
 
     def __init__(
-        self, project: str, queue: str, id: str, target: PushTarget, *, binary: bool
+        self, project: str, queue: str, id: str, target: PushTarget, encoding: PushEncoding
     ) -> None:
-        """*binary*: whether it gets MessagePack."""
         self.project = project
         self.queue = queue
         self.id = id
         self.target = target
-        self.binary = binary
+        self.encoding = encoding
 
 
 class QueueSubscribers:
-    """The subscriptions of this process to one queue: each message is encoded once for all."""
+    """The subscriptions of this process to one queue.
+
+    Each message is encoded once for all with the same encoding.
+    """
 
     __slots__ = ("_messages", "project", "queue", "subscriptions")
 
@@ -57,17 +68,26 @@ class QueueSubscribers:
         except Exception:  # only this queue fails: others share the connection
             LOG.exception("messages of a queue cannot be read", extra={"action": "unreadable"})
             return
-        pushes = [
-            PushOut(each.id, Raw(each.body), each.ttl, self.queue, each.delay or UNSET)
-            for each in messages
-        ]
-        encoded: dict[bool, list[bytes]] = {}
+        attributed = any(each.attributes for each in messages)
+        encoded: dict[PushEncoding, list[bytes]] = {}
         for subscription in tuple(self.subscriptions):
-            binary = subscription.binary
-            if binary not in encoded:
-                encoded[binary] = [frames.encode(push, binary) for push in pushes]
-            for frame in encoded[binary]:
+            binary, asked = subscription.encoding
+            encoding = PushEncoding(binary, asked and attributed)
+            if encoding not in encoded:
+                encoded[encoding] = [self._frame(each, encoding) for each in messages]
+            for frame in encoded[encoding]:
                 subscription.target.push(frame)
+
+    def _frame(self, message: Message, encoding: PushEncoding) -> bytes:
+        push = PushOut(
+            message.id,
+            Raw(message.body),
+            message.ttl,
+            self.queue,
+            message.delay or UNSET,
+            documents.shown_attributes(message, encoding.with_attributes),
+        )
+        return frames.encode(push, encoding.binary)
 
 
 class QueuePushes:

@@ -79,6 +79,8 @@ class PushOut(Document):
     ttl: int
     queue_name: str
     delay: int | UnsetType = UNSET
+    #: if the subscription asked for them
+    attributes: AttributesOut = UNSET
     type: Literal["Notification"] = field(default="Notification", name="Message_Type")
 
 
@@ -157,6 +159,8 @@ class SubscriptionCreateIn(QueueIn, kw_only=True):
     subscriber: str | None = None
     ttl: int | None = None
     options: dict[str, Any] = field(default_factory=dict)
+    #: of the socket's pushes
+    with_attributes: bool | None = None
 
 
 class SubscriptionListIn(QueueIn, kw_only=True):

@@ -1,10 +1,11 @@
--- Read a page of messages in rank order, without those the caller hides.
+-- Read a page of messages in rank order, or backwards, without those the caller hides.
 --
 -- Returns {now, epoch, ms until something hidden may become visible or false if unknown, the
 -- rank scanned last or false when the end was reached, then rank, envelope and hold
 -- (or false) of each}; {now, false} when there is no such queue.
 --#keys queue @message claims leases move_lock
 --#args now:number after limit:number client also_held:flag also_later:flag
+--#args backwards:flag
 -- after: rank to go on behind
 -- client: whose messages to hide, or ''
 --#include move_lock now envelope settle
@@ -24,9 +25,13 @@ end
 local source = (also_held or also_later) and messages or ready
 local page = {now, epoch, false, false}
 local found, scanned, step = 0, 0, limit
+local range, far_end = 'ZRANGEBYSCORE', '+inf'
+if backwards then
+    range, far_end = 'ZREVRANGEBYSCORE', '-inf'
+end
 while found < limit and scanned < SCAN do
     step = math.min(step, SCAN)
-    local ranks = redis.call('ZRANGEBYSCORE', source, '(' .. after, '+inf', 'LIMIT', 0, step)
+    local ranks = redis.call(range, source, '(' .. after, far_end, 'LIMIT', 0, step)
     if #ranks == 0 then
         page[3] = found == 0 and next_visible_in()
         return page

@@ -28,7 +28,7 @@ if idempotency_key ~= '' and known[1] then
 end
 --#include admit
 local values, skip = ARGV, rest - 1
---#include append
+--#include append trim
 if idempotency_key ~= '' then
     local records, records_old = idempotency, idempotency_old
     local own = redis.call('HGET', queue, 'window')

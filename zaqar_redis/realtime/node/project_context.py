@@ -87,11 +87,11 @@ class ProjectContext:
         if not options.accepts(given):
             raise CommandRejected(codes.BAD_REQUEST)
         if (queues := self._queues_of(options)) is not None:
-            if tags or not keep_history:
+            if not keep_history:
                 raise CommandRejected(codes.NOT_AVAILABLE)
             client = info.client if info is not None else self.node
             published = await queues.publish(
-                self.project, queue_of_channel(channel), data, client, dedup or Dedup()
+                self.project, queue_of_channel(channel), data, client, dedup or Dedup(), tags or {}
             )
         else:
             payload = packing.pack_publication(given, round(time.time() * 1000), info, tags, delta)

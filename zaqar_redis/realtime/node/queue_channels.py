@@ -8,7 +8,7 @@ history is the queue itself: deleted and expired messages are missing in it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Raw
@@ -17,20 +17,21 @@ from zaqar_redis.realtime.engine import Dedup, HistoryFilter, Position, Publishe
 from zaqar_redis.realtime.protocol import wire
 from zaqar_redis.realtime.session.namespaces import ChannelOptions, PublicationFormat
 from zaqar_redis.records import Message, PostedBatch
+from zaqar_redis.rules import TOPIC_PREFIX
 
 if TYPE_CHECKING:
     from zaqar_redis.realtime.node.node import Node
 
 LOG = logging.getLogger(__name__)
 
-#: The namespace of channels that are queues.
-NAMESPACE = "queue"
+#: The namespaces of channels that are queues, and topics.
+NAMESPACE, TOPICS = "queue", TOPIC_PREFIX.removesuffix(":")
 
 QueueWatcher = Callable[[PostedBatch | None], None]
 
 
 class QueueChannelOptions(ChannelOptions, frozen=True):
-    """Options of channels that are queues; the queue itself determines the history."""
+    """Options of channels that are queues or topics; the queue itself determines the history."""
 
     force_recovery: bool = True
     #: of a queue's name, see `rules`
@@ -61,16 +62,22 @@ class QueueChannels(Protocol):
         """Returns a page, shorter than requested from a thousand messages or about 1 MB on."""
 
     async def publish(
-        self, project: str, queue: str, data: Raw, client: str, dedup: Dedup
+        self,
+        project: str,
+        queue: str,
+        data: Raw,
+        client: str,
+        dedup: Dedup,
+        tags: Mapping[str, str],
     ) -> Published:
-        """Posts a message."""
+        """Posts a message, which gets the tags as attributes."""
 
     def publications(self, project: str, messages: Sequence[Message]) -> list[wire.Publication]: ...
 
 
 def queue_of_channel(channel: str) -> str:
-    """Returns the name of the queue that a channel is."""
-    return channel.removeprefix("$").partition(":")[2]
+    """Returns the name of the queue, or topic, that a channel is."""
+    return channel.removeprefix("$").removeprefix(f"{NAMESPACE}:")
 
 
 class QueueWatches:

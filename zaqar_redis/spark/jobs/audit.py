@@ -6,10 +6,11 @@
 Archived messages that are no longer live are no findings: they were deleted, or they
 expired.  The next run of archive adds live ones behind the rank up to which their queue is
 archived.  The exit code is 1 when a live message before that rank is not in the archive, when
-the archive has a message more than once or with another body than the live one, and when
+the archive has a message more than once or with other content than the live one, and when
 files of the archive are missing or differ from what was archived.
 
-Messages are identified by queue, epoch and rank, bodies compared by xxhash64.
+Messages are identified by queue, epoch and rank; their content, body and attributes, is
+compared by xxhash64.
 """
 
 from __future__ import annotations

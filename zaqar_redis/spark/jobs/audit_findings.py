@@ -18,7 +18,7 @@ from zaqar_redis.spark import columns
 from zaqar_redis.spark.offsets import QueueOffset
 
 _KEY = ("queue", "epoch", "rank")
-_LIVE = ("queue", "epoch", "rank", "id", "body")
+_LIVE = ("queue", "epoch", "rank", "id", "body", "attributes")
 _OFFSETS = StructType(
     [
         StructField("queue", StringType()),
@@ -60,7 +60,7 @@ def compare(
     """
     rows = [(queue, entry["epoch"], entry["offset"]) for queue, entry in reached.items()]
     in_archive = (
-        archived.select(*_KEY, "id", "expires", F.xxhash64("body").alias("hash"))
+        archived.select(*_KEY, "id", "expires", _hash().alias("hash"))
         .groupBy(*_KEY)
         .agg(
             F.count("*").alias("copies"),
@@ -70,7 +70,7 @@ def compare(
             F.max("hash").alias("most"),
         )
     )
-    in_store = live.select(*_KEY, "id", F.xxhash64("body").alias("live_hash"))
+    in_store = live.select(*_KEY, "id", _hash().alias("live_hash"))
     both = in_archive.join(in_store, list(_KEY), "full_outer")
     known = both.join(F.broadcast(spark.createDataFrame(rows, _OFFSETS)), "queue", "left")
     same = (
@@ -88,6 +88,11 @@ def compare(
         same.alias("same"),
         below.alias("below"),
     )
+
+
+def _hash() -> Column:
+    # Spark hashes no maps, as equal ones may differ in order; these have that of the message.
+    return F.xxhash64("body", F.map_entries("attributes"))
 
 
 def count_findings(messages: DataFrame, now: float) -> dict[str, dict[str, Any]]:

@@ -17,7 +17,7 @@ from zaqar_redis import clock
 from zaqar_redis.keyspace import envelope
 from zaqar_redis.rate_limiter import RateLimiter
 from zaqar_redis.records import NewMessage
-from zaqar_redis.spark import columns
+from zaqar_redis.spark import attributes, columns
 from zaqar_redis.spark.jobs.tasks import OutcomeCounts, chunks
 from zaqar_redis.spark.reading import claims
 from zaqar_redis.spark.reading.claims import ClaimPartition, CountedClaim
@@ -26,7 +26,7 @@ from zaqar_redis.spark.task_progress import report_progress
 from zaqar_redis.storage.redis.bulk.dead_letters import RedisDeadLetters
 from zaqar_redis.storage.redis.messages import RedisMessages
 
-SCHEMA = columns.schema_of(",".join([*columns.default_schema().names, "checksum"]))
+SCHEMA = columns.schema_of(",".join([*columns.default_schema().names, "attributes", "checksum"]))
 
 #: Outcomes of a dead letter.
 MOVED, ALREADY_THERE, FILTERED, NO_ORIGIN = "moved", "already there", "filtered", "no origin"
@@ -168,7 +168,11 @@ class RedriveTask:
 
 
 def _dead_letter(row: dict[str, Any]) -> _DeadLetter:
-    body: bytes = row["body"]
-    new_message = NewMessage(body=body, checksum=row["checksum"] or b"", encrypted=row["encrypted"])
+    new_message = NewMessage(
+        body=row["body"],
+        checksum=row["checksum"] or b"",
+        encrypted=row["encrypted"],
+        attributes=attributes.given(row["attributes"]),
+    )
     tail = envelope.tail(new_message, envelope.client_bytes(row["client_id"]))
-    return _DeadLetter(row["id"], row["ttl"], tail, len(body))
+    return _DeadLetter(row["id"], row["ttl"], tail, envelope.body_size(tail))

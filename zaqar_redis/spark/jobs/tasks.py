@@ -110,7 +110,7 @@ def by_queue(counts: OutcomeCounts) -> dict[str, dict[str, int]]:
 class _Sized(Protocol):
     @property
     def size(self) -> int:
-        """Bytes of the body."""
+        """Bytes of the body with its attributes."""
 
 
 M = TypeVar("M", bound=_Sized)

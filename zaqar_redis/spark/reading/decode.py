@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decodes stored messages to Arrow batches, without a step of Python for each message.
+"""Decodes stored messages to Arrow batches, without a step of Python for each message, unless
+it has attributes that are wanted.
 
 keyspace/envelope.py has the layout.  All heads are gathered into one array, whose
 fields are then columns already; fields without a fixed offset are cut from the rest.
@@ -11,13 +12,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from zaqar_redis.errors import BadConfiguration
-from zaqar_redis.spark import columns
+from zaqar_redis.keyspace import envelope
+from zaqar_redis.spark import attributes, columns
 from zaqar_redis.spark.reading import uuids
 from zaqar_redis.storage.redis import identity
 
@@ -314,6 +317,18 @@ def _dead_letter_from(source: MessageSource, rows: Rows, now: int) -> pa.StringA
     return _empty_to_null(_cut(rows.envelopes, np.full(len(ends), _ORIGIN), ends)).cast(pa.string())
 
 
+def _attributes(source: MessageSource, rows: Rows, now: int) -> pa.MapArray:
+    if not (rows.heads["flags"] & _HAS_ATTRIBUTES).any():
+        return pa.nulls(len(rows.ranks), attributes.ARROW)
+    found = []
+    for rank, raw in zip(rows.ranks.tolist(), rows.envelopes.to_pylist(), strict=True):
+        try:
+            found.append(envelope.attributes(raw))
+        except msgspec.DecodeError as error:
+            raise InvalidEnvelope(source, rank) from error
+    return attributes.column(found)
+
+
 def _cut(
     stored: pa.BinaryArray, starts: NDArray[np.int64], ends: NDArray[np.int64]
 ) -> pa.BinaryArray:
@@ -372,6 +387,7 @@ _READERS: dict[str, _ColumnReader] = {
     "claim_count": _claim_count,
     "dead_letter_from": _dead_letter_from,
     "encrypted": _encrypted,
+    "attributes": _attributes,
     "checksum": _checksum,
     "record": lambda source, rows, now: rows.envelopes,
 }

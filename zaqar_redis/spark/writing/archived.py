@@ -23,6 +23,7 @@ from pyspark.sql.types import (
 from zaqar_redis import rules
 from zaqar_redis.keyspace import envelope
 from zaqar_redis.records import NewMessage
+from zaqar_redis.spark import attributes
 from zaqar_redis.spark.writing import rows
 from zaqar_redis.spark.writing.rows import BadRow
 
@@ -41,6 +42,7 @@ COLUMNS: dict[str, tuple[DataType, ...]] = {
     "dead_letter_from": _TEXT,
     "checksum": (BinaryType(),),
     "encrypted": (BooleanType(),),
+    "attributes": (attributes.SPARK_STRINGS, attributes.SPARK),
 }
 REQUIRED = ("rank", "created", "expires", "body")
 
@@ -67,7 +69,7 @@ class ArchivedMessage(NamedTuple):
     claims: int
     #: `envelope.tail`
     tail: bytes
-    #: bytes of the body
+    #: bytes of the body with its attributes
     size: int
     encrypted: bool
 
@@ -100,15 +102,20 @@ def _values(column: pa.Array) -> Sequence[Any]:
 
 def _message(values: tuple[Any, ...], client: bytes) -> ArchivedMessage:
     rank, created, expires, body, ttl, delay, epoch, claims, *rest = values
-    who, origin, checksum, encrypted = rest
+    who, origin, checksum, encrypted, given = rest
     for name, value in (("rank", rank), ("created", created), ("expires", expires)):
         if value is None:
             raise ValueError(f'the column "{name}" is null')
     body = body.encode() if isinstance(body, str) else body
     _check(body, encrypted, epoch, origin, checksum)
     new_message = NewMessage(
-        body=body, checksum=checksum or b"", origin=origin or "", encrypted=bool(encrypted)
+        body=body,
+        checksum=checksum or b"",
+        origin=origin or "",
+        encrypted=bool(encrypted),
+        attributes=attributes.given(given),
     )
+    tail = envelope.tail(new_message, client if who is None else envelope.client_bytes(who))
     lived = max(0, expires - created) // 1000 if ttl is None else ttl
     return ArchivedMessage(
         rank=rows.within("rank", rank, 1, _RANK_MAX),
@@ -118,8 +125,8 @@ def _message(values: tuple[Any, ...], client: bytes) -> ArchivedMessage:
         delay=rows.within("delay", delay or 0, 0, _SECONDS_MAX),
         epoch=epoch,
         claims=rows.within("claim_count", claims or 0, 0, _SECONDS_MAX),
-        tail=envelope.tail(new_message, client if who is None else envelope.client_bytes(who)),
-        size=len(body),
+        tail=tail,
+        size=envelope.body_size(tail),
         encrypted=new_message.encrypted,
     )
 

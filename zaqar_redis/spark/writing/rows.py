@@ -20,6 +20,9 @@ from pyspark.sql.types import (
 
 from zaqar_redis import errors, rules
 from zaqar_redis.keyspace import envelope
+from zaqar_redis.records import NewMessage
+from zaqar_redis.spark import attributes
+from zaqar_redis.spark.columns import type_text
 from zaqar_redis.spark.options import TTL_MAX
 
 #: ttl in seconds or -1, delay in seconds or -1, the rest of the envelope.
@@ -36,6 +39,7 @@ COLUMNS: dict[str, tuple[DataType, ...]] = {
     "queue": _TEXT,
     "ttl": _NUMBER,
     "delay": _NUMBER,
+    "attributes": (attributes.SPARK_STRINGS, attributes.SPARK),
 }
 
 _JSON = msgspec.json.Decoder(msgspec.Raw)
@@ -62,7 +66,7 @@ class RowEncoding:
     client: bytes
     #: messages of a chunk
     size: int
-    #: bytes of a body
+    #: bytes of a body with its attributes
     body_max: int
 
 
@@ -74,7 +78,7 @@ class RowChunk:
     by_queue: dict[str, list[EncodedMessage]] = field(default_factory=dict)
     rows: int = 0
     size: int = 0
-    #: bytes of the largest body by queue
+    #: bytes of the largest body with its attributes by queue
     largest: dict[str, int] = field(default_factory=dict)
 
     def add(self, queue: str, message: EncodedMessage, size: int) -> None:
@@ -106,16 +110,14 @@ def accepted_columns(
     *verb* is for error texts.  Raises BadConfiguration.
     """
     what = f"what can be {verb} is " + ", ".join(
-        f"{name} {' or '.join(kind.simpleString().upper() for kind in kinds)}"
-        for name, kinds in known.items()
+        f"{name} {' or '.join(map(type_text, kinds))}" for name, kinds in known.items()
     )
     for given in schema.fields:
         if given.name not in known:
             raise errors.BadConfiguration(f'unknown column "{given.name}"; {what}: select those')
-        if given.dataType not in known[given.name]:
-            raise errors.BadConfiguration(
-                f'the column "{given.name}" is {given.dataType.simpleString().upper()}; {what}'
-            )
+        kind = type_text(given.dataType)  # literals of Spark are not nullable
+        if kind not in map(type_text, known[given.name]):
+            raise errors.BadConfiguration(f'the column "{given.name}" is {kind}; {what}')
     names = tuple(schema.fieldNames())
     for name in required:
         if name not in names:
@@ -144,7 +146,7 @@ def chunks(encoding: RowEncoding, batches: Iterable[pa.RecordBatch]) -> Iterator
 
 
 def _rows(columns: tuple[str, ...], batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
-    """Returns body, queue, ttl, delay of each row; None where the column is missing."""
+    """Returns the values of `COLUMNS` in each row; None where the column is missing."""
     nothing = [None] * batch.num_rows
     of = {name: batch.column(index).to_pylist() for index, name in enumerate(columns)}
     return zip(*[of.get(name, nothing) for name in COLUMNS], strict=True)
@@ -153,25 +155,30 @@ def _rows(columns: tuple[str, ...], batch: pa.RecordBatch) -> Iterator[tuple[Any
 def _message(
     encoding: RowEncoding, opening: bytes, values: tuple[Any, ...], row: int
 ) -> tuple[str, EncodedMessage, int]:
-    body, queue, ttl, delay = values
+    body, queue, ttl, delay, given = values
     body = body.encode() if isinstance(body, str) else body
     try:
-        _check_body(body, encoding.body_max)
+        if body is None:
+            raise ValueError('the column "body" is null')
+        tail, size = opening + envelope.closing(body), len(body)
+        if given:
+            message = NewMessage(body, attributes=attributes.given(given))
+            tail = envelope.tail(message, encoding.client)
+            size = envelope.body_size(tail)
+        _check_body(body, size, encoding.body_max)
         name = encoding.queue if encoding.queue is not None else _queue(queue)
         lifetime = encoding.ttl if ttl is None else within("ttl", ttl, rules.TTL_MIN, TTL_MAX)
         late = -1 if delay is None else within("delay", delay, 0, _LIMITS.max_message_delay)
     except ValueError as error:
         raise BadRow(f"row {row} of its task: {error}") from error
-    tail = opening + envelope.closing(body)
-    return name, (-1 if lifetime is None else lifetime, late, tail), len(body)
+    return name, (-1 if lifetime is None else lifetime, late, tail), size
 
 
-def _check_body(body: bytes | None, most: int) -> None:
-    if body is None:
-        raise ValueError('the column "body" is null')
-    if len(body) > most:
+def _check_body(body: bytes, size: int, most: int) -> None:
+    if size > most:
+        what = "" if size == len(body) else " with its attributes"
         raise ValueError(
-            f'the column "body" has {len(body)} bytes; at most {most} are allowed '
+            f'the column "body" has {size} bytes{what}; at most {most} are allowed '
             '(option "maxMessageSize")'
         )
     check_json(body)

@@ -67,7 +67,6 @@ class PooledDriver:
         self.administration = RoutedAdministration(self.router)
         self.subscriptions = RoutedSubscriptions(self.router)
         self.subscription_deliveries = RoutedSubscriptionDeliveries(self.router)
-        self.topics = default.topics
         self.feed = RoutedFeed(self.router)
         self.live = RoutedLive(self.router)
         self.sweeper = self

@@ -77,10 +77,16 @@ class RoutedQueues(ComposedVerbs):
 
     @verb
     def list(
-        self, project: str, after: str, limit: int, wanted: Callable[[Queue], bool] | None
+        self,
+        project: str,
+        after: str,
+        limit: int,
+        wanted: Callable[[Queue], bool] | None,
+        *,
+        topics: bool = False,
     ) -> Steps[Page[Queue]]:
         stores = yield from self._stores(project)
-        cursors = [_Cursor(store.driver, after) for store in stores]
+        cursors = [_Cursor(store.driver, after, topics=topics) for store in stores]
         return (yield from _merge(cursors, project, limit, wanted))
 
     @verb
@@ -143,15 +149,18 @@ class RoutedQueues(ComposedVerbs):
 class _Cursor(ComposedVerbs):
     """A cursor over the queues of one store, with those that were read."""
 
-    def __init__(self, driver: Store, after: str) -> None:
+    def __init__(self, driver: Store, after: str, *, topics: bool = False) -> None:
         self._driver = driver
+        self._topics = topics
         self.after = after
         self.has_more = True
         self.queues: list[Queue] = []
 
     @verb
     def read(self, project: str, limit: int, wanted: Callable[[Queue], bool] | None) -> Steps[None]:
-        page = yield self._driver.queues.list(project, self.after, limit, wanted)
+        page = yield self._driver.queues.list(
+            project, self.after, limit, wanted, topics=self._topics
+        )
         self.queues += page.items
         self.has_more = len(page.items) == limit
         self.after = page.marker

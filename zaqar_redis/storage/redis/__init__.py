@@ -22,7 +22,6 @@ from zaqar_redis.storage.redis.queues import RedisQueues
 from zaqar_redis.storage.redis.subscription_deliveries import RedisSubscriptionDeliveries
 from zaqar_redis.storage.redis.subscriptions import RedisSubscriptions
 from zaqar_redis.storage.redis.sweeper import RedisSweeper
-from zaqar_redis.storage.redis.topics import RedisTopics
 from zaqar_redis.storage.redis.transfer import RedisTransfer
 
 
@@ -38,7 +37,6 @@ class RedisDriver:
         self.subscriptions = RedisSubscriptions(client, now)
         self.deliveries = RedisDeliveries(client, now)
         self.subscription_deliveries = RedisSubscriptionDeliveries(client, now)
-        self.topics = RedisTopics(client)
         self.feed = RedisFeed(client)
         self.live = RedisLive(client, now)
         self.sweeper = RedisSweeper(client, self.queues, now)

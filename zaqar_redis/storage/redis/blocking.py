@@ -13,7 +13,6 @@ from zaqar_redis.storage.redis.messages import RedisMessages
 from zaqar_redis.storage.redis.pools import RedisFlavors, RedisPools
 from zaqar_redis.storage.redis.queues import RedisQueues
 from zaqar_redis.storage.redis.subscriptions import RedisSubscriptions
-from zaqar_redis.storage.redis.topics import RedisTopics
 from zaqar_redis.storage.redis.transfer import RedisTransfer
 
 
@@ -26,7 +25,6 @@ class BlockingRedisStore:
         self.messages = messages(client, clock.store)
         self.claims = RedisClaims(client, clock.store, self.messages.dead_letter)
         self.subscriptions = RedisSubscriptions(client, clock.store)
-        self.topics = RedisTopics(client)
         self.transfer = RedisTransfer(client)
 
     def route_dead_letters(self, dead_letter: PostDeadLetter) -> None:

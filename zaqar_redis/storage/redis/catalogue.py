@@ -12,6 +12,7 @@ from zaqar_redis.keyspace import control_keys, keys
 from zaqar_redis.keyspace.script import RedisCommand, Script, Steps, verb
 from zaqar_redis.pool_records import CatalogueEntry, Move, QueueLocation
 from zaqar_redis.records import Page
+from zaqar_redis.rules import is_topic
 from zaqar_redis.storage.control import DEFAULT_POOL
 from zaqar_redis.storage.redis import identity
 
@@ -139,7 +140,11 @@ class RedisCatalogue:
         deleted = yield RedisCommand("ZMSCORE", control_keys.CONTROL.deleted, *entries)
         names = [keys.queue_of(entry)[1] for entry in entries]
         return Page(
-            items=[name for name, at in zip(names, deleted, strict=True) if at is None],
+            items=[
+                name
+                for name, at in zip(names, deleted, strict=True)
+                if at is None and not is_topic(name)
+            ],
             marker=names[-1] if len(entries) == limit else "",
         )
 

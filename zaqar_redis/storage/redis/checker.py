@@ -88,7 +88,7 @@ class RedisChecker:
                     yield CheckResult(findings=(Finding(what=what),))
         async for page in self._scan(keys.LISTS):
             for listing in page:
-                async for checked in self._check_names(keys.project_of(listing), repair):
+                async for checked in self._check_names(listing, repair):
                     yield checked
 
     async def _scan(self, pattern: bytes) -> AsyncIterator[set[bytes]]:
@@ -163,18 +163,18 @@ class RedisChecker:
         return messages, [_finding(what, count, repair) for what, count in sorted(found.items())]
 
     async def _listed(self, project: str, queue: str, repair: bool) -> list[Finding]:
-        listing = keys.of_project(project).queues
+        listing = keys.of_project(project).list_of(queue)
         if await self._client.command("ZSCORE", listing, queue) is not None:
             return []
         if repair:
             await self._queues.relist(project, queue)
         return [Finding(what="it is not listed", damage=False, mended=repair)]
 
-    async def _check_names(self, project: str, repair: bool) -> AsyncIterator[CheckResult]:
+    async def _check_names(self, listing: bytes, repair: bool) -> AsyncIterator[CheckResult]:
         """Yields names in a project's list without a queue."""
-        after = ""
+        project, topics, after = keys.project_of(listing), keys.lists_topics(listing), ""
         while True:
-            names = await self._queues.names(project, after, _NAMES)
+            names = await self._queues.names(project, after, _NAMES, topics=topics)
             for name in names:
                 if not await self._exists(project, name):
                     if repair:

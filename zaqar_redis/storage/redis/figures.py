@@ -70,7 +70,8 @@ class RedisFigures:
                 "SCAN", cursor, "MATCH", keys.LISTS, "COUNT", _SCAN
             )
             for listing in found:
-                yield keys.project_of(listing)
+                if not keys.lists_topics(listing):
+                    yield keys.project_of(listing)
             if cursor == b"0":
                 return
 

@@ -25,6 +25,8 @@ from zaqar_redis.storage.contract import PostDeadLetter
 from zaqar_redis.storage.redis import dead_letters, decoding, identity, posting
 
 _LIST = Script("message_list")
+#: Greater than any rank.
+_BEHIND_ALL = 2**53
 #: also used to copy messages
 GET = Script("message_get")
 _DELETE = Script("message_delete")
@@ -93,8 +95,11 @@ class RedisMessages:
         hide_client: str | None,
         include_claimed: bool,
         include_delayed: bool,
+        reverse: bool = False,
     ) -> Steps[Page[Message]]:
-        epoch, rank = identity.parse_message_id(after) if after is not None else ("", 0)
+        epoch, rank = "", _BEHIND_ALL if reverse else 0
+        if after is not None:
+            epoch, rank = identity.parse_message_id(after)
         found: list[Message] = []
         while True:
             now, current_epoch, *page = yield _LIST(
@@ -105,6 +110,7 @@ class RedisMessages:
                 client=envelope.client_bytes(hide_client) if hide_client is not None else b"",
                 also_held=int(include_claimed),
                 also_later=int(include_delayed),
+                backwards=int(reverse),
             )
             if current_epoch is None or (after is not None and current_epoch.decode() != epoch):
                 return Page(items=[])

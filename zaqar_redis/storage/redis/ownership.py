@@ -36,13 +36,13 @@ class RedisOwnership:
                 "SCAN", cursor, "MATCH", keys.LISTS, "COUNT", _SCAN
             )
             for listing in found:
-                async for page in self._project(keys.project_of(listing)):
+                async for page in self._names(listing):
                     yield page
             if cursor == b"0":
                 return
 
-    async def _project(self, project: str) -> AsyncIterator[tuple[str, Sequence[str]]]:
-        after = ""
-        while names := await self._queues.names(project, after, _PAGE):
+    async def _names(self, listing: bytes) -> AsyncIterator[tuple[str, Sequence[str]]]:
+        project, topics, after = keys.project_of(listing), keys.lists_topics(listing), ""
+        while names := await self._queues.names(project, after, _PAGE, topics=topics):
             yield project, names
             after = names[-1]

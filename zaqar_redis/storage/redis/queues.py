@@ -14,6 +14,7 @@ from zaqar_redis.clock import Clock
 from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.script import RedisCommand, Script, Steps, verb
 from zaqar_redis.records import Page, Queue, QueueSize, Stats
+from zaqar_redis.rules import is_topic
 from zaqar_redis.storage.redis import decoding, identity
 
 _CREATE = Script("queue_create")
@@ -70,12 +71,19 @@ class RedisQueues:
 
     @verb
     def list(
-        self, project: str, after: str, limit: int, wanted: Callable[[Queue], bool] | None
+        self,
+        project: str,
+        after: str,
+        limit: int,
+        wanted: Callable[[Queue], bool] | None,
+        *,
+        topics: bool = False,
     ) -> Steps[Page[Queue]]:
         found: list[Queue] = []
         step = _LIST_STEP if wanted else limit
+        listing = _listing(project, topics=topics)
         while len(found) < limit:
-            names = yield RedisCommand.page(keys.of_project(project).queues, after, step)
+            names = yield RedisCommand.page(listing, after, step)
             found_names = [name.decode() for name in names]
             # A queue that is being moved still exists, and is listed once.
             stored = yield [_read(project, name) for name in found_names]
@@ -128,9 +136,11 @@ class RedisQueues:
         yield _PURGE(keys.of_queue(project, queue))
 
     @verb
-    def names(self, project: str, after: str, limit: int) -> Steps[Sequence[str]]:
-        """Returns names in the project's list behind *after*, whether the queues exist or not."""
-        names = yield RedisCommand.page(keys.of_project(project).queues, after, limit)
+    def names(
+        self, project: str, after: str, limit: int, *, topics: bool = False
+    ) -> Steps[Sequence[str]]:
+        """Returns names in a list of the project behind *after*, whether they exist or not."""
+        names = yield RedisCommand.page(_listing(project, topics=topics), after, limit)
         return [name.decode() for name in names]
 
     @verb
@@ -155,16 +165,21 @@ def add_to_list(project: str, queue: str) -> Steps[None]:
     the store is unavailable now.
     """
     with contextlib.suppress(errors.Unavailable):
-        yield RedisCommand("ZADD", keys.of_project(project).queues, 0, queue)
+        yield RedisCommand("ZADD", keys.of_project(project).list_of(queue), 0, queue)
         yield RedisCommand("HDEL", keys.of_queue(project, queue).queue, "unlisted")
 
 
 def remove_from_list(project: str, queue: str) -> Steps[None]:
-    names = keys.of_project(project).queues
+    names = keys.of_project(project).list_of(queue)
     yield RedisCommand("ZREM", names, queue)
     metadata, _ = yield _read(project, queue)
     if metadata is not None:  # created again, and perhaps listed, before it was removed
         yield RedisCommand("ZADD", names, 0, queue)
+
+
+def _listing(project: str, *, topics: bool) -> bytes:
+    of_project = keys.of_project(project)
+    return of_project.topics if topics else of_project.queues
 
 
 def _read(project: str, queue: str) -> RedisCommand:
@@ -191,8 +206,11 @@ def queue_settings(queue: str, metadata: dict[str, Any]) -> list[str | int]:
         ("max_claims", "_max_claim_count"),
         ("dead_ttl", "_dead_letter_queue_messages_ttl"),
         ("window", "_idempotency_window"),
+        ("history", "_history_size"),
     ):
         value = metadata.get(attribute)
+        if name == "history" and not is_topic(queue):
+            continue
         if isinstance(value, int) and value:
             fields += (name, int(value))
     dead_queue = metadata.get("_dead_letter_queue")

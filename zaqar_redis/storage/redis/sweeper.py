@@ -109,14 +109,15 @@ class RedisSweeper:
                 "SCAN", cursor, "MATCH", keys.LISTS, "COUNT", _SCAN
             )
             for listing in found:
-                settled += await self._sweep_project(keys.project_of(listing), on_progress)
+                settled += await self._sweep_list(listing, on_progress)
             if cursor == b"0":
                 return settled
 
-    async def _sweep_project(self, project: str, on_progress: ProgressCallback) -> int:
+    async def _sweep_list(self, listing: bytes, on_progress: ProgressCallback) -> int:
+        project, topics = keys.project_of(listing), keys.lists_topics(listing)
         settled, after = 0, ""
         while True:
-            page = await self._queues.list(project, after, _PAGE, None)
+            page = await self._queues.list(project, after, _PAGE, None, topics=topics)
             for queue in page.items:
                 with contextlib.suppress(errors.MoveLocked):  # being moved, swept in its new store
                     while step := await self._queues.sweep(project, queue.name):

@@ -29,6 +29,7 @@ class DeltaFormat:
         last = table.transaction_version(self._writer)
         if last is not None and last >= manifest.number:
             return
+        _add_missing_columns(table)
         compaction = bool(manifest.replaced)
         live = set(self.files()) if compaction else set()
         table.create_write_transaction(
@@ -53,6 +54,14 @@ class DeltaFormat:
     def _table(self) -> DeltaTable:
         schema, folders = Schema.from_arrow(_SCHEMA), list(layout.FOLDERS)
         return DeltaTable.create(self._uri, schema, mode="ignore", partition_by=folders)
+
+
+def _add_missing_columns(table: DeltaTable) -> None:
+    """Gives the table of an older version the columns that it does not have."""
+    known = {field.name for field in table.schema().fields}
+    missing = [field for field in Schema.from_arrow(_SCHEMA).fields if field.name not in known]
+    if missing:
+        table.alter.add_columns(missing)
 
 
 def _added(file: ArchiveFile, *, changes: bool) -> AddAction:

@@ -38,7 +38,7 @@ class IcebergFormat:
         self._catalog = _catalog(files, head.catalog)
 
     def commit(self, manifest: Manifest) -> None:
-        table = self._table()
+        table = self._table_to_write()
         if int(table.properties.get(_CHANGE, -1)) >= manifest.number:
             return
         with table.transaction() as transaction:
@@ -78,6 +78,15 @@ class IcebergFormat:
                 spec.add_field("project", IdentityTransform(), "project_name")
                 spec.add_field("queue", IdentityTransform(), "queue_name")
                 spec.add_field("created", DayTransform(), "created_day")
+        return table
+
+    def _table_to_write(self) -> Table:
+        """Returns the table; one of an older version gets the columns that it does not have."""
+        table = self._table()
+        ours = columns.arrow_schema(layout.COLUMNS)
+        if not {*ours.names} <= {*table.schema().column_names}:
+            with table.update_schema() as schema:
+                schema.union_by_name(ours)
         return table
 
     def _made(self) -> Table:

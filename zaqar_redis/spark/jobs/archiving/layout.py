@@ -19,11 +19,15 @@ from pyspark.sql.types import DateType, StructField, StructType
 
 from zaqar_redis.spark import columns
 
-#: Columns that are archived, without claims: these have ended when somebody reads it.
-COLUMNS = tuple(
-    column.name
-    for column in columns.COLUMNS
-    if column.default and column.name not in columns.CLAIM_COLUMNS
+#: Columns that are archived, without claims: these have ended when somebody reads it.  Files
+#: of versions that knew no attributes have none, which is as good as null.
+COLUMNS = (
+    *(
+        column.name
+        for column in columns.COLUMNS
+        if column.default and column.name not in columns.CLAIM_COLUMNS
+    ),
+    "attributes",
 )
 #: Schema of the files.
 SCHEMA: StructType = columns.schema_of(",".join(COLUMNS))

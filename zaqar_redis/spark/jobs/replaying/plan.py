@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 _COLUMNS = (
     *("queue", "epoch", "rank", "created", "expires", "body", "ttl", "delay", "client_id"),
-    *("dead_letter_from", "encrypted"),
+    *("dead_letter_from", "encrypted", "attributes"),
 )
 
 

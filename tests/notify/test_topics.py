@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Topics with subscriptions: each subscriber gets every message, however short the history is."""
+
+from __future__ import annotations
+
+from tests.support import servers
+from tests.support.notifiers import notifier
+from tests.support.stores import opened
+from zaqar_redis import rules
+
+
+def test_published_messages_reach_every_subscribed_queue(
+    redis_server: servers.RedisServer, project: str
+) -> None:
+    topic, targets = rules.topic("news"), ["one", "two"]
+    expected = [str(number) for number in range(30)]
+    with opened(redis_server.uri, project) as store:
+        store.clock.now = 0  # processes share the store's
+        queues, subscriptions = store.driver.queues, store.driver.subscriptions
+        assert subscriptions
+        store.run(queues.create(project, topic, {"_history_size": 1}))
+        for target in targets:
+            subscriber = f"queue:{target}"
+            created = subscriptions.create(
+                project, topic, subscriber, ttl=600, options={}, delivers=True
+            )
+            assert store.run(created)
+        for number in expected:
+            store.post(number, queue=topic)
+        with notifier(redis_server.uri):
+            for target in targets:
+                servers.wait_for(lambda: store.listed(target) == expected, "all")  # noqa: B023
+        assert store.listed(topic) == expected[-1:]
+        assert [queue.name for queue in store.queues().items] == targets
