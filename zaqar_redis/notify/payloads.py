@@ -89,10 +89,9 @@ def _message(message: Message) -> dict[str, Any]:
 
 
 def _kind(source: str) -> dict[str, Any]:
-    if rules.is_topic(source):
-        name = source.removeprefix(rules.TOPIC_PREFIX)
-        return {"Message_Type": "Notification", "topic_name": name}
-    return {"Message_Type": "Notification", "queue_name": source}
+    name = source.removeprefix(rules.TOPIC_PREFIX)
+    kind = "topic_name" if rules.is_topic(source) else "queue_name"
+    return {"Message_Type": "Notification", kind: name}
 
 
 def _traceparent(delivery: Delivery) -> str:
