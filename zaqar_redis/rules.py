@@ -181,6 +181,13 @@ def described(queue: str) -> str:
     return f"topic {queue.removeprefix(TOPIC_PREFIX)}" if is_topic(queue) else f"queue {queue}"
 
 
+def path_of(queue: str) -> str:
+    """Returns the path of a queue in the API, or of the topic that it is."""
+    if is_topic(queue):
+        return f"/v2/topics/{queue.removeprefix(TOPIC_PREFIX)}"
+    return f"/v2/queues/{queue}"
+
+
 def key_user(name: str) -> str:
     """Returns the name of the person or program that uses an access key."""
     if not (0 < len(name) <= KEY_USER_MAX and name.isprintable()):

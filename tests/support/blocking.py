@@ -71,7 +71,7 @@ class ProjectStore:
         if not ranks:
             return []
         stored = self.command("HMGET", self.key("bodies", queue), *ranks)
-        return [json.loads(each[58:]) for each in stored]
+        return [json.loads(_body(each)) for each in stored]
 
     def last_rank(self, queue: str = "q") -> int:
         """Returns the highest rank ever assigned."""
@@ -140,3 +140,10 @@ class BlockingStore(ProjectStore):
 
     def remove(self, *ids: str) -> None:
         self.messages.delete(self.project, "q", ids, claims=None, force=True).run()
+
+
+def _body(stored: bytes) -> bytes:
+    """Returns the body in an envelope."""
+    *_, flags, _, origin_length = envelope.head(stored)
+    body = envelope.rest(stored, origin_length)[2]
+    return envelope.with_attributes(body)[1] if envelope.has_attributes(flags) else body

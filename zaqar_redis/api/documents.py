@@ -159,15 +159,8 @@ def _checksum(body: bytes) -> bytes:
 # -- out -------------------------------------------------------------------
 
 
-def path_of(queue: str) -> str:
-    """Returns the path of a queue, or of the topic that it is."""
-    if rules.is_topic(queue):
-        return f"/v2/topics/{queue.removeprefix(rules.TOPIC_PREFIX)}"
-    return f"/v2/queues/{queue}"
-
-
 def posted(queue: str, ids: Sequence[str]) -> bytes:
-    base = f"{path_of(queue)}/messages/"
+    base = f"{rules.path_of(queue)}/messages/"
     return encode(schemas.PostedOut([base + id for id in ids]))
 
 
@@ -176,7 +169,7 @@ def message(queue: str, record: Message, with_attributes: bool | None) -> bytes:
 
 
 def shown_message(queue: str, record: Message, with_attributes: bool | None) -> MessageOut:
-    return _message(f"{path_of(queue)}/messages/", record, with_attributes)
+    return _message(f"{rules.path_of(queue)}/messages/", record, with_attributes)
 
 
 def messages(queue: str, records: Sequence[Message], with_attributes: bool | None) -> bytes:
@@ -227,7 +220,7 @@ def stats(queue: str, record: Stats, detailed: bool) -> bytes:
 
 
 def _end(queue: str, end: Message) -> schemas.EndOut:
-    return schemas.EndOut(f"{path_of(queue)}/messages/{end.id}", end.age, iso(end.created))
+    return schemas.EndOut(f"{rules.path_of(queue)}/messages/{end.id}", end.age, iso(end.created))
 
 
 def queue_page(
@@ -268,7 +261,7 @@ def topic_page(
 ) -> bytes:
     """*shown*: the metadata of each topic."""
     items = [
-        schemas.TopicOut(record.name.removeprefix(rules.TOPIC_PREFIX), path_of(record.name))
+        schemas.TopicOut(record.name.removeprefix(rules.TOPIC_PREFIX), rules.path_of(record.name))
         for record in page.items
     ]
     if shown is not None:
@@ -301,7 +294,7 @@ def _written(value: str | int | bool) -> str:
 def _messages(
     queue: str, records: Sequence[Message], with_attributes: bool | None
 ) -> list[MessageOut]:
-    base = f"{path_of(queue)}/messages/"
+    base = f"{rules.path_of(queue)}/messages/"
     return [_message(base, record, with_attributes) for record in records]
 
 

@@ -48,6 +48,7 @@ from zaqar_redis.metrics import telemetry
 from zaqar_redis.notify.mail.settings import MailSettings
 from zaqar_redis.notify.notifier import NotifierSettings
 from zaqar_redis.notify.settings import HttpSettings
+from zaqar_redis.notify.targets.mail import MailTarget
 from zaqar_redis.notify.trusts import TrustClient
 from zaqar_redis.realtime.engine import Engine
 from zaqar_redis.realtime.engines.memory import MemoryEngine
@@ -72,7 +73,7 @@ def problems(conf: cfg.ConfigOpts) -> list[str]:
     Invalid values of single options are left to `zaqar_redis.conf.problems`.
     """
     found: list[str] = []
-    for part in (_server, _store, _access, _channels, _metrics, tracing):
+    for part in (_server, _store, _access, _channels, _metrics, _targets, tracing):
         try:
             part(conf)
         except cfg.Error:
@@ -105,6 +106,11 @@ def _store(conf: cfg.ConfigOpts) -> None:
 
 def _channels(conf: cfg.ConfigOpts) -> None:
     channels(conf, _uri(conf))
+
+
+def _targets(conf: cfg.ConfigOpts) -> None:
+    MailTarget(configuration.settings(conf, MailSettings))
+    trusts(conf)
 
 
 def _metrics(conf: cfg.ConfigOpts) -> None:

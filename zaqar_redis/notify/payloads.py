@@ -11,12 +11,11 @@ from typing import Any
 
 import msgspec
 
+from zaqar_redis import rules
 from zaqar_redis.notify import events
 from zaqar_redis.notify.target import Delivery
 from zaqar_redis.records import Message, Record
 
-#: Before the name of a topic in the name of the queue that it is stored as.
-_TOPIC = "topic:"
 _JSON = "application/json"
 #: Stock Zaqar: what ``post_data`` has where the message goes, its quotes included.
 _PLACEHOLDER = '"$zaqar_message$"'
@@ -52,7 +51,7 @@ def _document(delivery: Delivery) -> Payload:
     if delivery.options.format == "zaqar":
         shown = _notification(delivery) if single else _notifications(delivery)
         return Payload(_encode(shown), {"Content-Type": _JSON})
-    base = _source(delivery.source)
+    base = rules.path_of(delivery.source)
     if not single:
         shown_all = [events.event(delivery.project, base, each) for each in delivery.messages]
         return Payload(_encode(shown_all), {"Content-Type": events.BATCH})
@@ -90,16 +89,9 @@ def _message(message: Message) -> dict[str, Any]:
 
 
 def _kind(source: str) -> dict[str, Any]:
-    if source.startswith(_TOPIC):
-        return {"Message_Type": "Notification", "topic_name": source.removeprefix(_TOPIC)}
-    return {"Message_Type": "Notification", "queue_name": source}
-
-
-def _source(source: str) -> str:
-    """Returns the path of a queue or topic in the API."""
-    if source.startswith(_TOPIC):
-        return f"/v2/topics/{source.removeprefix(_TOPIC)}"
-    return f"/v2/queues/{source}"
+    name = source.removeprefix(rules.TOPIC_PREFIX)
+    kind = "topic_name" if rules.is_topic(source) else "queue_name"
+    return {"Message_Type": "Notification", kind: name}
 
 
 def _traceparent(delivery: Delivery) -> str:

@@ -60,7 +60,7 @@ class MessageHandlers(ComposedVerbs):
 
         A header with every id of a large post is longer than HTTP clients accept.
         """
-        path = f"{documents.path_of(queue)}/messages"
+        path = f"{rules.path_of(queue)}/messages"
         return (
             f"{path}?ids={','.join(ids)}"
             if len(ids) <= self._limits.max_messages_per_page

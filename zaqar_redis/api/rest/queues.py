@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from zaqar_redis import rules
 from zaqar_redis.api import documents
 from zaqar_redis.api.exchange import DONE, Answer, Request
 from zaqar_redis.api.queries import QueueListQuery, StatsQuery
@@ -86,7 +87,7 @@ class QueueHandlers(ComposedVerbs):
         """
         self._policy.authorize_metadata(request.identity, request.project, request.document)
         created = yield self._queues.create(request.project, queue, request.document)
-        location = ("location", documents.path_of(queue))
+        location = ("location", rules.path_of(queue))
         return Answer(status=201 if created else 204, headers=(location,))
 
     @verb

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The target of ``queue:<name>``: another queue of the project, in any pool, exactly once."""
+"""The target of ``queue:<name>`` and ``topic:<name>`` of the project, in any pool: exactly once."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class QueueTarget:
 
     def check(self, subscriber: str, options: SubscriptionOptions) -> None:
         try:
-            rules.queue_name(subscriber.removeprefix(_SCHEME))
-        except errors.BadQueue as problem:
+            _target_of(subscriber)
+        except (errors.BadQueue, errors.BadTopic) as problem:
             raise errors.BadRequest(why=f'"subscriber": {problem}') from None
 
     async def start(self) -> None:
@@ -35,7 +35,7 @@ class QueueTarget:
         pass
 
     async def deliver(self, delivery: Delivery) -> Result:
-        queue = delivery.subscription.subscriber.removeprefix(_SCHEME)
+        queue = _target_of(delivery.subscription.subscriber)
         if any(message.hops >= _HOPS_MAX for message in delivery.originals):
             why = f"it has gone through {_HOPS_MAX} queues: subscriptions form a loop"
             return Result(Outcome.REFUSED, why)
@@ -45,9 +45,9 @@ class QueueTarget:
             else:
                 await self._forward(delivery, queue)
         except errors.Unavailable as problem:
-            return Result(Outcome.RETRY, f"the queue {queue} is unavailable: {problem}")
+            return Result(Outcome.RETRY, f"the {rules.described(queue)} is unavailable: {problem}")
         except errors.Problem as problem:
-            return Result(Outcome.REFUSED, f"the queue {queue}: {problem}")
+            return Result(Outcome.REFUSED, f"the {rules.described(queue)}: {problem}")
         return DELIVERED
 
     async def _forward(self, delivery: Delivery, queue: str) -> None:
@@ -70,6 +70,13 @@ class QueueTarget:
             client=message.client,
             idempotency_key=key,
         )
+
+
+def _target_of(subscriber: str) -> str:
+    """Returns the queue, or the topic as it is stored.  Raises BadQueue and BadTopic."""
+    if rules.is_topic(subscriber):
+        return rules.topic(subscriber.removeprefix(rules.TOPIC_PREFIX))
+    return rules.queue_name(subscriber.removeprefix(_SCHEME))
 
 
 def _forwarded(message: Message) -> NewMessage:
