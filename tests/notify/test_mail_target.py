@@ -15,7 +15,9 @@ from tests.notify.deliveries import delivery
 from tests.notify.mail_server import PASSWORD, USER, RunningMailServer, mail_server
 from tests.support import servers
 from tests.support.certificates import certificate
+from zaqar_redis import conf as configuration
 from zaqar_redis import errors
+from zaqar_redis.cli import service_factory
 from zaqar_redis.notify.mail.settings import MailSettings
 from zaqar_redis.notify.mail.smtp import SmtpConnections
 from zaqar_redis.notify.target import DELIVERED, Outcome
@@ -349,3 +351,10 @@ def test_subscription_that_could_never_get_a_mail_is_refused() -> None:
 def test_bad_settings_are_refused_at_the_start(settings: dict[str, Any]) -> None:
     with pytest.raises(errors.BadConfiguration, match=list(settings)[-1]):
         MailTarget(MailSettings(**settings))
+
+
+def test_bad_options_of_mails_keep_the_service_from_starting(tmp_path: Path) -> None:
+    file = tmp_path / "zaqar_redis.conf"
+    file.write_text("[notification]\nsmtp_sender = nobody\n")
+    found = service_factory.problems(configuration.load([], [str(file)]))
+    assert [each.split(":")[0] for each in found] == ["[notification] smtp_sender"]
