@@ -339,7 +339,7 @@ class App:
         if self._operators is not None:
             self._operators.start()
         if self._notifier is not None:
-            await asyncio.gather(*(target.start() for target in self._targets.values()))
+            await asyncio.gather(*(target.start() for target in {*self._targets.values()}))
             await self._notifier.start()
         if isinstance(self._driver, PooledDriver):
             jobs = self._driver.jobs
@@ -366,7 +366,7 @@ class App:
         try:
             if self._notifier is not None:
                 await self._notifier.close()
-                await asyncio.gather(*(target.close() for target in self._targets.values()))
+                await asyncio.gather(*(target.close() for target in {*self._targets.values()}))
             await self._trusts.close()
             if self._channels is not None:
                 await self._channels.node.close()
