@@ -70,6 +70,8 @@ class MergedMetrics(Collector):
                 for name, rows in definitions.snapshot().items()
                 if not definitions.METRICS[name].per_worker
             }
+            if any(slot.is_own for slot in self._slots.values()):
+                own = {}  # it reports what it has counted, as workers do
             found: list[Snapshot] = [self._ended, own]
             ages = []
             for slot in self._slots.values():

@@ -9,6 +9,7 @@ no memory.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 from collections import deque
 from collections.abc import Coroutine, Sequence
@@ -334,7 +335,7 @@ class Lane:
             [item.stored.message for item in chunk if item.stored is not None],
             first.epoch,
             first.notice,
-            f"{subscription.id}.{first.message.id if first.message is not None else first.key}",
+            f"{subscription.id}.{_name(chunk)}",
             first.is_replayed,
         )
 
@@ -476,3 +477,15 @@ class Lane:
             "queue": self._owner.queue,
             "subscription": self.subscription.id,
         }
+
+
+def _name(chunk: Sequence[Item]) -> str:
+    """Returns what names these deliveries among those of the subscription, in each attempt.
+
+    Others may be with them in the next attempt.  That gets another name: a receiver that has had
+    the first one would else think that it has had all of them.
+    """
+    names = [item.message.id if item.message is not None else item.key for item in chunk]
+    if len(names) == 1:
+        return names[0]
+    return hashlib.blake2b(" ".join(names).encode(), digest_size=16).hexdigest()
