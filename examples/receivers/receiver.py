@@ -46,7 +46,7 @@ def confirm(request: dict[str, Any]) -> None:
     urllib.request.urlopen(confirmation, timeout=5).close()  # noqa: S310
 
 
-class Receiver(BaseHTTPRequestHandler):
+class WebhookReceiver(BaseHTTPRequestHandler):
     timeout = 10  # seconds that a client may take
 
     def do_POST(self) -> None:
@@ -76,4 +76,4 @@ if __name__ == "__main__":
     with closing(sqlite3.connect(DATABASE)) as database, database:
         database.execute("CREATE TABLE IF NOT EXISTS webhooks (id TEXT PRIMARY KEY)")
         database.execute("CREATE TABLE IF NOT EXISTS messages (id TEXT, body TEXT)")
-    ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Receiver).serve_forever()
+    ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), WebhookReceiver).serve_forever()
