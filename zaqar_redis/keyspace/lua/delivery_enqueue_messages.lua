@@ -26,7 +26,9 @@ for place = rest, #ARGV, 3 do
 end
 if count > 0 then
 --#include note_sweep
-    redis.call('HINCRBY', delivery_states, id .. ' failed', -given_up)
+    if given_up > 0 then
+        redis.call('HINCRBY', delivery_states, id .. ' failed', -given_up)
+    end
     redis.call('ZADD', pending_due, now, id)
     wake_notifier(now)
 end
