@@ -56,9 +56,11 @@ class ReplayService(ComposedVerbs):
             raise errors.BadRequest(why='"history": only topics have one.')
         if after is not None and not rules.is_message_id(after):
             raise errors.BadRequest(why='"after" must be the id of a message.')
+        left = HISTORY_MAX if limit is None else limit
+        rules.within("limit", left, 1, HISTORY_MAX)
         found: Subscription = yield self._subscriptions.get_reachable(project, topic, id)
         options = subscription_options.parse(found.options)
-        count, left = 0, limit or HISTORY_MAX
+        count = 0
         while left:
             page: Page[Message] = yield self._store.list(
                 project,
