@@ -349,6 +349,16 @@ def test_stored_messages_are_delivered_once_more(
     assert {each.epoch for each in found} == {first.epoch}
 
 
+def test_subscription_that_goes_on_while_its_notifier_finds_nothing_is_due(
+    store: ContractStore, taker: Taker, subscription: str
+) -> None:
+    nothing_waits = SettledDeliveries(holds=[(subscription, None)])
+    store.run(of_subscriptions(store).resume(store.project, "q", subscription))
+    assert taker.step(nothing_waits).holds == [subscription]
+    step = taker.step(nothing_waits)
+    assert (step.holds, step.next_due) == ([], None)
+
+
 def test_notice_is_due_at_once(store: ContractStore, taker: Taker, subscription: str) -> None:
     send = of_subscriptions(store).send_notice
     assert store.run(send(store.project, "q", subscription, b'{"a": 1}', 60))

@@ -18,7 +18,7 @@ from tests.api.client import ZaqarTestClient
 from tests.support import servers
 
 
-class Receiver:
+class AnsweringEndpoint:
     """An endpoint that answers with a status, and has kept what it got since."""
 
     def __init__(self, port: int) -> None:
@@ -31,7 +31,7 @@ class Receiver:
 
 
 @pytest.fixture
-def receiver() -> Iterator[Receiver]:
+def receiver() -> Iterator[AnsweringEndpoint]:
     class _Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
@@ -44,7 +44,7 @@ def receiver() -> Iterator[Receiver]:
             pass
 
     with ThreadingHTTPServer(("127.0.0.1", 0), _Handler) as server:
-        found = Receiver(server.server_port)
+        found = AnsweringEndpoint(server.server_port)
         thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
         thread.start()
         yield found
@@ -70,7 +70,7 @@ def api(running: servers.RunningService) -> Iterator[ZaqarTestClient]:
 
 class _Subscription:
     def __init__(
-        self, api: ZaqarTestClient, receiver: Receiver, source: str, **options: object
+        self, api: ZaqarTestClient, receiver: AnsweringEndpoint, source: str, **options: object
     ) -> None:
         self._api = api
         self._source = source
@@ -99,7 +99,7 @@ class _Subscription:
 
 
 def test_test_message_is_signed_and_its_answer_is_shown(
-    api: ZaqarTestClient, receiver: Receiver
+    api: ZaqarTestClient, receiver: AnsweringEndpoint
 ) -> None:
     subscription = _Subscription(api, receiver, "queues/q", batch=10, filter={"body": {"n": [1]}})
     tested = subscription.ask("test")
@@ -118,7 +118,7 @@ def test_test_message_is_signed_and_its_answer_is_shown(
 
 
 def test_what_was_given_up_is_delivered_by_a_replay(
-    api: ZaqarTestClient, receiver: Receiver
+    api: ZaqarTestClient, receiver: AnsweringEndpoint
 ) -> None:
     receiver.status = 404  # it is given up at once
     subscription = _Subscription(api, receiver, "queues/q")
@@ -142,21 +142,22 @@ def test_what_was_given_up_is_delivered_by_a_replay(
     assert subscription.ask("replay") == {"replayed": 0}
 
 
-def test_messages_of_a_paused_subscription_are_delivered_as_soon_as_it_goes_on(
-    api: ZaqarTestClient, receiver: Receiver
+def test_messages_of_a_paused_subscription_are_delivered_as_soon_as_it_goes_on_each_once(
+    api: ZaqarTestClient, receiver: AnsweringEndpoint
 ) -> None:
     subscription = _Subscription(api, receiver, "queues/q", ordered=True)
-    subscription.pause(paused=True)
-    subscription.post(1, 2, 3)
-    servers.wait_for(lambda: subscription.deliveries()["pending"] == 3, "all to wait")
-    assert receiver.got == []
-    subscription.pause(paused=False)
-    servers.wait_for(lambda: len(receiver.got) == 3, "all messages", 10)
-    assert receiver.bodies() == [1, 2, 3]
+    for last in (3, 6, 9, 12):
+        subscription.pause(paused=True)
+        subscription.post(last - 2, last - 1, last)
+        servers.wait_for(lambda: subscription.deliveries()["pending"] == 3, "all to wait")
+        assert len(receiver.got) == last - 3
+        subscription.pause(paused=False)
+        servers.wait_for(lambda: subscription.deliveries()["pending"] == 0, "all messages", 10)
+    assert receiver.bodies() == [*range(1, 13)]
 
 
 def test_history_of_a_topic_is_delivered_once_more_to_one_subscription(
-    api: ZaqarTestClient, receiver: Receiver
+    api: ZaqarTestClient, receiver: AnsweringEndpoint
 ) -> None:
     before = _Subscription(api, receiver, "topics/t", filter={"attributes": {"odd": [1]}})
     ids = before.post(*range(0, 120, 2), attributes={"odd": 0})
