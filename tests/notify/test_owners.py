@@ -156,6 +156,34 @@ def test_messages_of_a_paused_subscription_are_delivered_as_soon_as_it_goes_on_e
     assert receiver.bodies() == [*range(1, 13)]
 
 
+def test_what_waits_does_not_reach_a_new_subscriber_that_has_not_confirmed(
+    receiver: AnsweringEndpoint,
+) -> None:
+    options: dict[str, dict[str, object]] = {
+        "notification": {"allowed_networks": "127.0.0.0/8", "require_confirmation": True},
+        "signed_url": {"secret_key": "a key of tests"},
+    }
+    with (
+        servers.redis_server() as server,
+        servers.service(server.uri, options=options) as service,
+        httpx.Client(timeout=30) as http,
+    ):
+        api = ZaqarTestClient(http, service.url, uuid.uuid4().hex)
+        subscription = _Subscription(api, receiver, "queues/q")
+        confirm = f"{subscription.path}/confirm"
+        assert api.request("PUT", confirm, {"confirmed": True}).status_code == 204
+        subscription.pause(paused=True)
+        subscription.post(1, 2)
+        servers.wait_for(lambda: subscription.deliveries()["pending"] == 2, "both to wait")
+        new = {"subscriber": f"{receiver.uri}new", "paused": False}
+        assert api.request("PATCH", subscription.path, new).status_code == 204
+        assert api.request("POST", f"{subscription.path}/test").status_code == 409
+        servers.wait_for(lambda: subscription.deliveries()["pending"] == 0, "nothing to wait")
+        servers.wait_for(lambda: len(receiver.got) == 2, "both requests to confirm")
+    kinds = {json.loads(body)["Message_Type"] for _, body in receiver.got}
+    assert kinds == {"SubscriptionConfirmation"}
+
+
 def test_history_of_a_topic_is_delivered_once_more_to_one_subscription(
     api: ZaqarTestClient, receiver: AnsweringEndpoint
 ) -> None:

@@ -355,8 +355,10 @@ class Source:
             decrypted = self._decrypted(pending.stored.message)
         self._outstanding += 1
         item = Item(pending.epoch, pending.stored, decrypted, pending=pending)
-        readable = pending.stored is None or decrypted is not None
-        if lane is None or not readable:
+        deliverable = pending.stored is None or decrypted is not None
+        if lane is not None and not self._is_live(lane.subscription):
+            deliverable = pending.stored is None  # its subscriber is another one, or has left
+        if lane is None or not deliverable:
             self.end_item(item)
         elif not lane.offer_pending(item):
             self._outstanding -= 1  # it has it already
