@@ -179,7 +179,7 @@ def test_what_waits_does_not_reach_a_new_subscriber_that_has_not_confirmed(
         assert api.request("PATCH", subscription.path, new).status_code == 204
         assert api.request("POST", f"{subscription.path}/test").status_code == 409
         servers.wait_for(lambda: subscription.deliveries()["pending"] == 0, "nothing to wait")
-        servers.wait_for(lambda: len(receiver.got) == 2, "both requests to confirm")
+        servers.wait_for(lambda: len(receiver.got) >= 2, "both requests to confirm")
     kinds = {json.loads(body)["Message_Type"] for _, body in receiver.got}
     assert kinds == {"SubscriptionConfirmation"}
 
