@@ -233,6 +233,14 @@ class Lane:
         """Goes behind what another notifier has stored: the store says when that is due."""
         self.state = LaneState.HELD
 
+    @property
+    def first_unstored(self) -> str | None:
+        """The first pending delivery that the store has not got yet; None: it has all.
+
+        Those behind it are not read before it: they would be delivered before it.
+        """
+        return min(self._unstored, default=None)
+
     def note_stored(self, pending: PendingDelivery) -> None:
         self._unstored.discard(pending.id)
         if self.is_catching_up and pending.due is None and pending.id <= self.position:
@@ -259,8 +267,7 @@ class Lane:
             self._owner.end_item(item)
             return True
         if item.pending.id in self._unstored:
-            self._reads_again = True  # as it will be
-            return False
+            return False  # it is read as it will be
         if item.pending.id in self._read:
             return False
         if self.state is LaneState.HELD and not item.notice:

@@ -406,8 +406,11 @@ class Source:
                 lane.end_backlog()
                 self._wake.set()
                 continue
-            lane.position = page[-1].id
+            first = lane.first_unstored
             for pending in page:
+                if first is not None and pending.id >= first:
+                    break
+                lane.position = pending.id
                 if pending.due is None or pending.due <= self.now():
                     self._offer_pending(pending)
             self._wake.set()
