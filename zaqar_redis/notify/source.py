@@ -301,6 +301,7 @@ class Source:
                 await asyncio.sleep(_OUTAGE_PAUSE_SECONDS)
                 continue
             if step is None:
+                self.was_hinted = True  # after a purge nobody has it
                 return None
             for pending in settled.pending:
                 if pending.subscription in self._lanes:
