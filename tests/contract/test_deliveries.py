@@ -447,6 +447,20 @@ def test_next_notifier_learns_for_whom_something_waits(
     assert taker.step().holds == [subscription]  # the other one has its time
 
 
+def test_replay_before_a_hold_ends_is_due(
+    store: ContractStore, taker: Taker, subscription: str
+) -> None:
+    store.post("a")
+    step = taker.step()
+    taker.step(SettledDeliveries([step.entries[0].id], failed=pend(step, subscription)))
+    assert store.run(of_subscriptions(store).replay(store.project, "q", subscription)) == 1
+    ended = SettledDeliveries(holds=[(subscription, None)])
+    assert taker.step(ended).holds == [subscription]
+    taker.step(ended)
+    taker.release()
+    assert not taker.is_due()
+
+
 def test_resumed_subscription_is_due(store: ContractStore, taker: Taker, subscription: str) -> None:
     assert store.driver.subscriptions
     update = store.driver.subscriptions.update

@@ -377,8 +377,10 @@ class Lane:
             result = Result(Outcome.RETRY, "the service failed to make the attempt")
         metrics.NOTIFICATION_DURATIONS.add(perf_counter_ns() - begun, self._scheme)
         metrics.NOTIFICATIONS.add(self._scheme, result.outcome.value)
-        await self._settle(chunk, result, subscription)
-        self._running -= 1
+        try:
+            await self._settle(chunk, result, subscription)
+        finally:
+            self._running -= 1
         self.pump()
 
     def _delivery(self, chunk: Sequence[Item]) -> Delivery:
@@ -504,13 +506,12 @@ class Lane:
         self._end_hold()
 
     def _give_up(self, item: Item, result: Result) -> None:
-        id = self.subscription.id
-        self._owner.count(id, DeliveryCount(failed=1, error=result.error, status=result.status))
         LOG.info(
             "a delivery is given up",
             extra=self._about("delivery_given_up") | {"error": result.error},
         )
         if item.message is None or item.expires <= self._owner.now():
+            self._count_failed(result)
             self._end(item)
         elif self.options.dead_letter_queue:
             self._running += 1
@@ -518,7 +519,12 @@ class Lane:
         else:
             self._keep_failed(item, result)
 
+    def _count_failed(self, result: Result) -> None:
+        count = DeliveryCount(failed=1, error=result.error, status=result.status)
+        self._owner.count(self.subscription.id, count)
+
     def _keep_failed(self, item: Item, result: Result) -> None:
+        self._count_failed(result)
         pending = PendingDelivery(
             self.subscription.id,
             item.key,
@@ -550,6 +556,7 @@ class Lane:
             )
             self._keep_failed(item, result)
         else:
+            self._count_failed(result)
             self._end(item)
         self._running -= 1
         self.pump()
