@@ -13,6 +13,7 @@ import pytest
 
 from tests.contract.test_deliveries import state
 from tests.notify.fault_endpoint import FaultEndpoint, fault_endpoint
+from tests.notify.mail_server import running_mail_server
 from tests.support import servers
 from tests.support.notifiers import notifier
 from tests.support.stores import ContractStore, PooledContractStore, opened
@@ -206,3 +207,20 @@ def test_slow_subscribers_of_a_queue_delay_no_other_one(
             ),
             "the one that has changed",
         )
+
+
+def test_greylisted_mails_survive_a_killed_notifier(
+    server: servers.RedisServer, store: ContractStore
+) -> None:
+    with running_mail_server() as mails:
+        mails.answers["ann@example.org"] = ["450 4.2.0 greylisted"] * 4
+        subscribe(store, "mailto:ann@example.org", timeout=5)
+        smtp = {"smtp_mode": "self_local", "smtp_host": "127.0.0.1", "smtp_tls": "none"}
+        options = {"notification": {**OPTIONS["notification"], **smtp, "smtp_port": mails.port}}
+        with notifier(server.uri, options) as running:
+            post(store, 0, 10)
+            servers.wait_for(lambda: not mails.answers["ann@example.org"], "the refusals")
+            running.restart()
+            servers.wait_for(
+                lambda: len({mail["Message-ID"] for mail in mails.mails}) == 10, "all mails"
+            )
