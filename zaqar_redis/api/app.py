@@ -69,6 +69,7 @@ from zaqar_redis.service.queues import QueueService
 from zaqar_redis.service.quota_enforcer import QuotaEnforcer
 from zaqar_redis.service.quotas import QuotaService, QuotaSettings
 from zaqar_redis.service.subscription_options import SubscriptionOptions
+from zaqar_redis.service.subscription_trusts import SubscriptionTrusts
 from zaqar_redis.service.subscriptions import SubscriptionService
 from zaqar_redis.storage.contract import Driver
 from zaqar_redis.storage.pools import PooledDriver
@@ -190,11 +191,16 @@ class App:
         notices = None
         if settings.notifier.require_confirmation and driver.subscription_deliveries is not None:
             notices = SubscriptionNotices(signer, driver.subscription_deliveries.send_notice)
+        self._trusts = TrustService(trusts)
         subscriptions = SubscriptionService(
-            driver, limits, queue_service, self._check_subscriber, notices
+            driver,
+            limits,
+            queue_service,
+            self._check_subscriber,
+            notices,
+            None if trusts is None else SubscriptionTrusts(self._trusts),
         )
         queue_channels = QueueChannelService(driver, message_service, limits)
-        self._trusts = TrustService(trusts)
         self._targets = load_targets(
             TargetContext(
                 message_service,

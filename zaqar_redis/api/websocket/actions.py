@@ -17,7 +17,7 @@ from msgspec import UNSET, Raw, Struct
 from zaqar_redis import errors, rules
 from zaqar_redis.api import documents
 from zaqar_redis.api.exchange import Request
-from zaqar_redis.api.rest.subscriptions import longest
+from zaqar_redis.api.rest.subscriptions import keystone_token, longest
 from zaqar_redis.api.routes import ApiRoute
 from zaqar_redis.api.websocket import schemas as docs
 from zaqar_redis.auth.policy import PolicyEnforcer
@@ -297,7 +297,9 @@ class ActionHandlers:
         secret = ""
         try:
             if body.subscriber:
-                created = await self._subscriptions.create(project, queue, body.subscriber, **given)
+                created = await self._subscriptions.create(
+                    project, queue, body.subscriber, token=keystone_token(request), **given
+                )
                 id, secret, is_new = created.id, created.secret, created.is_new
             else:
                 id = await self._subscriptions.create_for_socket(
@@ -339,6 +341,7 @@ class ActionHandlers:
             body.queue,
             body.subscription,
             longest=longest(request),
+            token=keystone_token(request),
             **documents.subscription_changes(body),
         )
         return ActionResult(f"Subscription {body.subscription} updated.", 204)
