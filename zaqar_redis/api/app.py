@@ -395,6 +395,13 @@ class App:
         """Raises BadRequest, naming the field: a `CheckSubscriber`."""
         scheme = rules.subscriber_scheme(uri, self._targets)
         self._targets[scheme].check(uri, options)
+        must_confirm = self.settings.notifier.require_confirmation
+        if must_confirm and scheme == "mailto" and not self.settings.mail.external_confirmation_url:
+            raise errors.BadRequest(
+                why='A "subscriber" with mailto: cannot confirm here, as it must: the operator has '
+                "not set [notification] external_confirmation_url, the page that links in mails "
+                "lead to."
+            )
 
     async def _publish(
         self, project: str, channel: str, data: bytes, tags: Mapping[str, str], key: str

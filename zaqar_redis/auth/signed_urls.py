@@ -29,7 +29,9 @@ TOPIC_RESOURCES = ("messages", "subscriptions")
 class SignedUrl(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The fields that a client with a pre-signed URL sends."""
 
-    paths: Annotated[list[Annotated[str, Meta(pattern="^/v2/(queues|topics)/")]], Meta(min_length=1)]
+    paths: Annotated[
+        list[Annotated[str, Meta(pattern="^/v2/(queues|topics)/")]], Meta(min_length=1)
+    ]
     methods: Annotated[list[str], Meta(min_length=1)]
     project: str
     expires: Annotated[str, Meta(description="In UTC.", pattern=r"^[-0-9]{10}T[:0-9]{8}$")]
@@ -59,11 +61,9 @@ class UrlSigner:
         self.check_signable(project)
         wanted = ["messages"] if paths is None else paths
         allowed = ["GET"] if methods is None else methods
-        place = rules.path_of(queue)
-        is_topic = queue.startswith(rules.TOPIC_PREFIX)
-        _check_among("paths", wanted, TOPIC_RESOURCES if is_topic else RESOURCES)
+        _check_among("paths", wanted, TOPIC_RESOURCES if rules.is_topic(queue) else RESOURCES)
         _check_among("methods", allowed, METHODS)
-        signed_paths = sorted(f"{place}/{path}" for path in set(wanted))
+        signed_paths = sorted(f"{rules.path_of(queue)}/{path}" for path in set(wanted))
         return self._signed(signed_paths, sorted(set(allowed)), project, self._expiry(expires))
 
     def sign(self, project: str, path: str, method: str, seconds: int) -> SignedUrl:
