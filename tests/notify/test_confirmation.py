@@ -184,7 +184,8 @@ def test_webhook_gets_messages_from_its_confirmation_to_its_end(
     post_seen("after")
     client.answer(second, second["SubscribeBody"])
     post_seen("again")
-    assert bodies("/hook") == ["between", "again"]
+    # At least once: a message may come twice.
+    assert list(dict.fromkeys(bodies("/hook"))) == ["between", "again"]
 
 
 def test_mail_address_confirms_by_the_link_to_the_page_of_the_operator(
