@@ -16,7 +16,7 @@ from tests.support.keystone import PASSWORD, REGION, RunningKeystone
 from tests.websocket.peers import api_peer
 
 
-class Subscriber:
+class TrustingSubscriber:
     """A user, with what has subscribed to a queue."""
 
     def __init__(self, api: TokenClient, keystone: RunningKeystone, queue: str, uri: str) -> None:
@@ -26,6 +26,10 @@ class Subscriber:
         self.uri = uri
         self._api = api
         self._path = f"/queues/{queue}/subscriptions"
+
+    def another(self, path: str) -> TrustingSubscriber:
+        """Returns the same user with another subscriber."""
+        return TrustingSubscriber(self._api, self.keystone, self.queue, self.uri + path)
 
     def ask(
         self, method: str, id: str = "", token: str = "", *, status: int, **document: Any
@@ -58,12 +62,12 @@ class Subscriber:
 @pytest.fixture
 def subscriber(
     hot: TokenClient, keystone: RunningKeystone, receiver: TokenReceiver, queue: str
-) -> Subscriber:
-    return Subscriber(hot, keystone, queue, f"trust+{receiver.uri}")
+) -> TrustingSubscriber:
+    return TrustingSubscriber(hot, keystone, queue, f"trust+{receiver.uri}")
 
 
 def test_webhook_gets_a_token_of_its_subscriber_as_long_as_it_has_subscribed(
-    subscriber: Subscriber, receiver: TokenReceiver
+    subscriber: TrustingSubscriber, receiver: TokenReceiver
 ) -> None:
     id = subscriber.create()
     first = subscriber.options(id)
@@ -85,7 +89,9 @@ def test_webhook_gets_a_token_of_its_subscriber_as_long_as_it_has_subscribed(
     assert second["trust_id"] not in subscriber.trusts()
 
 
-def test_change_of_options_as_they_are_shown_renews_the_trust(subscriber: Subscriber) -> None:
+def test_change_of_options_as_they_are_shown_renews_the_trust(
+    subscriber: TrustingSubscriber,
+) -> None:
     id = subscriber.create(timeout=5)
     shown = subscriber.options(id)
     subscriber.ask("PATCH", id, status=204, options=shown | {"timeout": 6})
@@ -95,7 +101,9 @@ def test_change_of_options_as_they_are_shown_renews_the_trust(subscriber: Subscr
     assert shown["trust_id"] not in subscriber.trusts()
 
 
-def test_another_user_who_changes_it_gives_a_trust_of_theirs(subscriber: Subscriber) -> None:
+def test_another_user_who_changes_it_gives_a_trust_of_theirs(
+    subscriber: TrustingSubscriber,
+) -> None:
     id = subscriber.create()
     mine = subscriber.options(id)["trust_id"]
     operator = subscriber.keystone.token("operator")
@@ -104,7 +112,7 @@ def test_another_user_who_changes_it_gives_a_trust_of_theirs(subscriber: Subscri
     assert mine not in subscriber.trusts()
 
 
-def test_trust_ends_with_the_last_subscriber_that_needs_it(subscriber: Subscriber) -> None:
+def test_trust_ends_with_the_last_subscriber_that_needs_it(subscriber: TrustingSubscriber) -> None:
     id = subscriber.create()
     trust = subscriber.options(id)["trust_id"]
     plain = subscriber.uri.removeprefix("trust+")
@@ -113,10 +121,8 @@ def test_trust_ends_with_the_last_subscriber_that_needs_it(subscriber: Subscribe
     assert trust not in subscriber.trusts()
 
 
-def test_trust_that_was_given_is_kept(subscriber: Subscriber, receiver: TokenReceiver) -> None:
-    granting = Subscriber(
-        subscriber._api, subscriber.keystone, subscriber.queue, f"{subscriber.uri}/of"
-    )
+def test_trust_that_was_given_is_kept(subscriber: TrustingSubscriber) -> None:
+    granting = subscriber.another("/of")
     trust = granting.options(granting.create())["trust_id"]
     id = subscriber.create(trust_id=trust, trust_granted=True)
     assert "trust_granted" not in subscriber.options(id)
@@ -126,7 +132,9 @@ def test_trust_that_was_given_is_kept(subscriber: Subscriber, receiver: TokenRec
     assert trust in subscriber.trusts()
 
 
-def test_trust_of_another_user_is_refused_and_nothing_is_created(subscriber: Subscriber) -> None:
+def test_trust_of_another_user_is_refused_and_nothing_is_created(
+    subscriber: TrustingSubscriber,
+) -> None:
     id = subscriber.create()
     trust, thief = subscriber.options(id)["trust_id"], subscriber.keystone.token("operator")
     asked: dict[str, Any] = {"subscriber": f"{subscriber.uri}/thief", "ttl": 600}
@@ -143,11 +151,9 @@ def test_trust_of_another_user_is_refused_and_nothing_is_created(subscriber: Sub
     assert trust in subscriber.trusts()
 
 
-def test_what_is_refused_leaves_no_trust(subscriber: Subscriber) -> None:
+def test_what_is_refused_leaves_no_trust(subscriber: TrustingSubscriber) -> None:
     id = subscriber.create()
-    second = Subscriber(
-        subscriber._api, subscriber.keystone, subscriber.queue, f"{subscriber.uri}/second"
-    ).create()
+    second = subscriber.another("/second").create()
     before = subscriber.trusts()
     asked: dict[str, Any] = {"subscriber": subscriber.uri, "ttl": 600}
     assert subscriber.ask("POST", status=201, **asked)["subscription_id"] == id  # unconfirmed
@@ -156,7 +162,7 @@ def test_what_is_refused_leaves_no_trust(subscriber: Subscriber) -> None:
     assert subscriber.trusts() == before
 
 
-def test_token_that_keystone_has_revoked_gives_no_trust(subscriber: Subscriber) -> None:
+def test_token_that_keystone_has_revoked_gives_no_trust(subscriber: TrustingSubscriber) -> None:
     subscriber.ask("GET", status=200)  # the service knows the token
     subscriber.keystone.revoke(subscriber.token)
     asked: dict[str, Any] = {"subscriber": subscriber.uri, "ttl": 600}
@@ -165,7 +171,7 @@ def test_token_that_keystone_has_revoked_gives_no_trust(subscriber: Subscriber) 
 
 
 def test_socket_subscribes_changes_and_deletes(
-    subscriber: Subscriber, beside: servers.RunningService
+    subscriber: TrustingSubscriber, beside: servers.RunningService
 ) -> None:
     with api_peer(beside, subscriber.keystone.projects["blue"]) as peer:
         peer.ask("authenticate", {"X-Auth-Token": subscriber.token})
@@ -183,7 +189,7 @@ def test_socket_subscribes_changes_and_deletes(
 
 
 def test_zaqarclient_subscribes_with_a_token(
-    subscriber: Subscriber, beside: servers.RunningService, receiver: TokenReceiver
+    subscriber: TrustingSubscriber, beside: servers.RunningService, receiver: TokenReceiver
 ) -> None:
     own: dict[str, Any] = {
         "os_auth_url": subscriber.keystone.url,
@@ -208,7 +214,7 @@ def test_zaqarclient_subscribes_with_a_token(
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")
 def test_openstacksdk_subscribes_with_a_token(
-    subscriber: Subscriber, beside: servers.RunningService, receiver: TokenReceiver
+    subscriber: TrustingSubscriber, beside: servers.RunningService, receiver: TokenReceiver
 ) -> None:
     auth = {
         "auth_url": subscriber.keystone.url,
