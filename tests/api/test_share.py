@@ -260,3 +260,21 @@ def test_any_method_may_be_signed(rich: ZaqarTestClient) -> None:
     rich.send("q", 1)
     answer = _use(rich, signed, "DELETE", "/queues/q/messages?pop=1")
     assert answer.status_code == 200
+
+
+def test_share_of_a_topic_opens_its_messages_and_subscriptions(rich: ZaqarTestClient) -> None:
+    document = {"paths": ["messages", "subscriptions"], "methods": ["GET", "POST"]}
+    signed = rich.request("POST", "/topics/t/share", document).json()
+    assert signed["paths"] == ["/v2/topics/t/messages", "/v2/topics/t/subscriptions"]
+    assert _sign(signed) == signed
+    guest = rich.another_client()
+    assert _use(guest, signed, "POST", "/topics/t/messages").status_code == 201
+    listed = _use(guest, signed, "GET", "/topics/t/messages").json()["messages"]
+    assert [each["body"] for each in listed] == [1]
+    assert _use(guest, signed, "GET", "/topics/t/subscriptions").status_code == 200
+    for path in ("/topics/t", "/topics/tt/messages", "/queues/t/messages"):
+        _refused(_use(guest, signed, "GET", path))
+
+
+def test_claims_of_a_topic_cannot_be_shared(rich: ZaqarTestClient) -> None:
+    refused(rich.request("POST", "/topics/t/share", {"paths": ["claims"]}), 400, "claims")

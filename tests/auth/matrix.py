@@ -44,7 +44,7 @@ LEAST = {
             *("claims:create", "claims:update", "claims:delete"),
             *("subscription:create", "subscription:update", "subscription:delete"),
             *("subscription:confirm", "subscription:replay", "subscription:test"),
-            *("topics:create", "topics:update", "topics:delete", "topics:purge"),
+            *("topics:create", "topics:update", "topics:delete", "topics:purge", "topics:share"),
             *("channels:publish", "channels:broadcast", "channels:history_remove", "channels:rpc"),
         ),
         MEMBER,

@@ -6,11 +6,13 @@ from __future__ import annotations
 import socket
 import uuid
 from collections.abc import Iterator
+from threading import Thread
 from typing import Any
 
 import httpx
 import pytest
 
+from tests.keystone.receivers import TokenReceiver
 from tests.support import servers
 from tests.support.keystone import RunningKeystone
 from tests.support.keystone import keystone as running_keystone
@@ -44,6 +46,8 @@ def _options(keystone: RunningKeystone, **more: object) -> dict[str, dict[str, o
     return {
         "DEFAULT": {"admin_mode": True},
         "auth": {"strategy": "keystone"},
+        "trustee": keystone.trustee_options(),
+        "notification": {"allowed_networks": "127.0.0.0/8"},
         "keystone_authtoken": keystone.service_options() | _IMPATIENT | more,
     }
 
@@ -127,3 +131,13 @@ def hot(http: httpx.Client, beside: servers.RunningService) -> TokenClient:
 @pytest.fixture
 def queue() -> str:
     return f"queue-{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture
+def receiver() -> Iterator[TokenReceiver]:
+    with TokenReceiver() as found:
+        thread = Thread(target=found.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield found
+        found.shutdown()
+        thread.join()

@@ -5,16 +5,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
-from threading import Thread
-from typing import Any, cast
+from typing import Any
 
-import httpx
 import msgspec
 import pytest
 
+from tests.keystone.receivers import TokenReceiver
 from tests.support.keystone import RunningKeystone
 from tests.support.targets import target_context
 from zaqar_redis import conf, errors
@@ -30,15 +28,9 @@ from zaqar_redis.service.subscription_options import SubscriptionOptions
 TTL = 3600
 
 
-def _service_user(keystone: RunningKeystone) -> dict[str, object]:
-    options = keystone.service_options()
-    del options["www_authenticate_uri"]
-    return options
-
-
 def _client(folder: Path, keystone: RunningKeystone, **options: object) -> KeystoneTrusts | None:
     """*options*: of the user that is trusted, instead of the usual ones; None leaves one out."""
-    usual = _service_user(keystone)
+    usual = keystone.trustee_options()
     groups: dict[str, dict[str, object]] = {
         "auth": {"strategy": "keystone"},
         "keystone_authtoken": keystone.service_options(),
@@ -80,22 +72,6 @@ def _run(
     asyncio.run(asyncio.wait_for(run(), 60))
 
 
-def _known(keystone: RunningKeystone, token: str) -> dict[str, Any]:
-    """Returns what Keystone knows of a token."""
-    admin = keystone.token("admin", "admin")
-    headers = {"X-Auth-Token": admin, "X-Subject-Token": token}
-    response = httpx.get(f"{keystone.url}/auth/tokens", headers=headers, timeout=30)
-    response.raise_for_status()
-    found: dict[str, Any] = response.json()["token"]
-    return found
-
-
-def _trusts(keystone: RunningKeystone, user: str) -> list[dict[str, Any]]:
-    path = f"/OS-TRUST/trusts?trustor_user_id={keystone.users[user]}"
-    found: list[dict[str, Any]] = keystone.request("GET", path).json()["trusts"]
-    return found
-
-
 def test_trust_gives_a_token_of_its_user_until_it_is_deleted(
     client: KeystoneTrusts, keystone: RunningKeystone
 ) -> None:
@@ -103,17 +79,17 @@ def test_trust_gives_a_token_of_its_user_until_it_is_deleted(
         blue = keystone.projects["blue"]
         trust = await service.grant(keystone.token("member"), blue, TTL, None)
         token = await service.token(trust)
-        known = _known(keystone, token)
+        known = keystone.token_document(token)
         assert known["user"]["id"] == keystone.users["member"]
         assert known["project"]["id"] == blue
         assert {role["name"] for role in known["roles"]} == {"member", "reader"}
         assert known["OS-TRUST:trust"]["id"] == trust
-        (made,) = (each for each in _trusts(keystone, "member") if each["id"] == trust)
+        (made,) = (each for each in keystone.trusts("member") if each["id"] == trust)
         assert made["trustee_user_id"] == keystone.users["zaqar"]
         assert made["expires_at"] is not None
 
         await service.delete(trust)
-        assert trust not in [each["id"] for each in _trusts(keystone, "member")]
+        assert trust not in [each["id"] for each in keystone.trusts("member")]
         with pytest.raises(errors.Forbidden, match=trust):
             await service.token(trust)
 
@@ -164,10 +140,10 @@ def test_token_of_another_project_gives_no_trust(
     client: KeystoneTrusts, keystone: RunningKeystone
 ) -> None:
     async def check(service: TrustService) -> None:
-        before = len(_trusts(keystone, "stranger"))
+        before = len(keystone.trusts("stranger"))
         with pytest.raises(errors.Forbidden, match=keystone.projects["blue"]):
             await service.grant(keystone.token("stranger"), keystone.projects["blue"], TTL, None)
-        assert len(_trusts(keystone, "stranger")) == before
+        assert len(keystone.trusts("stranger")) == before
 
     _run(client, check)
 
@@ -185,7 +161,7 @@ def test_token_of_a_trust_gives_no_further_trust(
 
 
 def test_without_a_user_to_trust_it_says_why(tmp_path: Path, keystone: RunningKeystone) -> None:
-    client = _client(tmp_path, keystone, **dict.fromkeys(_service_user(keystone)))
+    client = _client(tmp_path, keystone, **dict.fromkeys(keystone.trustee_options()))
     assert client is None
 
     async def check(service: TrustService) -> None:
@@ -237,39 +213,6 @@ def test_bad_options_are_refused_at_the_start(
         _client(tmp_path, keystone, **wrong)
 
 
-class Receiver(ThreadingHTTPServer):
-    """A real endpoint, which records tokens, and can refuse some of them once."""
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _ReceiverHandler)
-        self.uri = f"http://127.0.0.1:{self.server_port}/hook"
-        self.received: list[tuple[str, str]] = []
-        #: answers to come, before 204
-        self.statuses: list[int] = []
-
-
-class _ReceiverHandler(BaseHTTPRequestHandler):
-    def do_POST(self) -> None:
-        receiver = cast(Receiver, self.server)
-        self.rfile.read(int(self.headers["Content-Length"]))
-        receiver.received.append((self.path, self.headers["X-Auth-Token"]))
-        self.send_response(receiver.statuses.pop(0) if receiver.statuses else 204)
-        self.end_headers()
-
-    def log_message(self, *_: object) -> None:
-        """It is no output of tests."""
-
-
-@pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    with Receiver() as found:
-        thread = Thread(target=found.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        yield found
-        found.shutdown()
-        thread.join()
-
-
 def _delivery(uri: str, raw: dict[str, Any]) -> Delivery:
     subscription = Subscription("subscription", "orders", uri, TTL, 0, raw)
     options = SubscriptionOptions(raw=raw)
@@ -292,7 +235,7 @@ async def _target(service: TrustService) -> AsyncIterator[TrustTarget]:
 
 
 def test_webhook_has_a_token_of_its_owner(
-    client: KeystoneTrusts, keystone: RunningKeystone, receiver: Receiver
+    client: KeystoneTrusts, keystone: RunningKeystone, receiver: TokenReceiver
 ) -> None:
     async def check(service: TrustService) -> None:
         trust = await service.grant(keystone.token("member"), keystone.projects["blue"], TTL, None)
@@ -302,13 +245,13 @@ def test_webhook_has_a_token_of_its_owner(
             assert (await target.deliver(delivery)).outcome is Outcome.DELIVERED
         ((path, token),) = receiver.received
         assert path == "/hook"
-        assert _known(keystone, token)["user"]["id"] == keystone.users["member"]
+        assert keystone.token_document(token)["user"]["id"] == keystone.users["member"]
 
     _run(client, check)
 
 
 def test_token_that_was_revoked_is_replaced_once(
-    client: KeystoneTrusts, keystone: RunningKeystone, receiver: Receiver
+    client: KeystoneTrusts, keystone: RunningKeystone, receiver: TokenReceiver
 ) -> None:
     async def check(service: TrustService) -> None:
         trust = await service.grant(keystone.token("member"), keystone.projects["blue"], TTL, None)
@@ -320,7 +263,7 @@ def test_token_that_was_revoked_is_replaced_once(
             assert (await target.deliver(delivery)).outcome is Outcome.DELIVERED
             first, second = (token for _, token in receiver.received)
             assert first == revoked
-            assert _known(keystone, second)["OS-TRUST:trust"]["id"] == trust
+            assert keystone.token_document(second)["OS-TRUST:trust"]["id"] == trust
             assert (await target.deliver(delivery)).status == 401
         assert len(receiver.received) == 4
 
@@ -328,7 +271,7 @@ def test_token_that_was_revoked_is_replaced_once(
 
 
 def test_webhook_without_its_trust_is_refused_and_says_why(
-    client: KeystoneTrusts, receiver: Receiver
+    client: KeystoneTrusts, receiver: TokenReceiver
 ) -> None:
     async def check(service: TrustService) -> None:
         async with _target(service) as target:
@@ -342,7 +285,7 @@ def test_webhook_without_its_trust_is_refused_and_says_why(
 
 
 def test_webhook_waits_while_keystone_is_away(
-    tmp_path: Path, keystone: RunningKeystone, receiver: Receiver
+    tmp_path: Path, keystone: RunningKeystone, receiver: TokenReceiver
 ) -> None:
     client = _client(tmp_path, keystone, auth_url="http://127.0.0.1:1/v3")
 

@@ -224,6 +224,26 @@ class RunningKeystone:
             "project_domain_id": "default",
         }
 
+    def trustee_options(self) -> dict[str, object]:
+        """Returns the options of the group ``trustee`` for a service beside it."""
+        options = self.service_options()
+        del options["www_authenticate_uri"]
+        return options
+
+    def token_document(self, token: str) -> dict[str, Any]:
+        """Returns what it knows of a token."""
+        headers = {"X-Auth-Token": self._admin_token, "X-Subject-Token": token}
+        response = self._http.get(f"{self.url}/auth/tokens", headers=headers)
+        response.raise_for_status()
+        found: dict[str, Any] = response.json()["token"]
+        return found
+
+    def trusts(self, user: str) -> list[dict[str, Any]]:
+        """Returns the trusts that a user has made."""
+        path = f"/OS-TRUST/trusts?trustor_user_id={self.users[user]}"
+        found: list[dict[str, Any]] = self.request("GET", path).json()["trusts"]
+        return found
+
 
 def _program(name: str) -> str:
     return str(Path(sys.executable).with_name(name))

@@ -102,6 +102,35 @@ def test_attributes_are_pushed_to_those_who_asked(
             ]
 
 
+def test_sockets_get_what_their_filters_want(service: servers.RunningService, project: str) -> None:
+    orders = {"filter": {"attributes": {"kind": ["order"]}}}
+    urgent = {"filter": {"body": {"urgent": [True]}}}
+    with (
+        api_peer(service, project) as first,
+        api_peer(service, project, binary=True) as second,
+        api_peer(service, project) as third,
+        api_peer(service, project) as poster,
+    ):
+        _subscribe(first, options=orders)
+        _subscribe(second, options=urgent)
+        _subscribe(third)
+        bodies = [{"n": 1, "urgent": True}, {"n": 2}, "3"]
+        messages: list[dict[str, object]] = [{"body": each, "ttl": 60} for each in bodies]
+        messages[1]["attributes"] = {"kind": "order"}
+        assert poster.ask("message_post", queue_name="q", messages=messages).status == 201
+        assert [third.receive()["body"] for _ in bodies] == bodies
+        assert _pushes_before(first) == ([bodies[1]], 200)
+        assert _pushes_before(second) == ([bodies[0]], 200)
+
+
+def test_bad_filter_of_a_socket_is_refused(peer: ApiPeer) -> None:
+    options = {"filter": {"colour": ["blue"]}}
+    refused = peer.ask("subscription_create", queue_name="q", options=options)
+    assert refused.status == 400
+    assert "filter" in refused.body["error"]
+    assert _subscriptions(peer) == []
+
+
 def test_message_posted_over_rest_is_pushed_with_its_delay(
     service: servers.RunningService, project: str
 ) -> None:

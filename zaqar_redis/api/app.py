@@ -71,6 +71,7 @@ from zaqar_redis.service.quota_enforcer import QuotaEnforcer
 from zaqar_redis.service.quotas import QuotaService, QuotaSettings
 from zaqar_redis.service.replays import ReplayService
 from zaqar_redis.service.subscription_options import SubscriptionOptions
+from zaqar_redis.service.subscription_trusts import SubscriptionTrusts
 from zaqar_redis.service.subscriptions import SubscriptionService
 from zaqar_redis.storage.contract import Driver
 from zaqar_redis.storage.pools import PooledDriver
@@ -192,11 +193,16 @@ class App:
         notices = None
         if settings.notifier.require_confirmation and driver.subscription_deliveries is not None:
             notices = SubscriptionNotices(signer, driver.subscription_deliveries.send_notice)
+        self._trusts = TrustService(trusts)
         subscriptions = SubscriptionService(
-            driver, limits, queue_service, self._check_subscriber, notices
+            driver,
+            limits,
+            queue_service,
+            self._check_subscriber,
+            notices,
+            None if trusts is None else SubscriptionTrusts(self._trusts),
         )
         queue_channels = QueueChannelService(driver, message_service, limits)
-        self._trusts = TrustService(trusts)
         self._targets = load_targets(
             TargetContext(
                 message_service,
@@ -394,6 +400,13 @@ class App:
         """Raises BadRequest, naming the field: a `CheckSubscriber`."""
         scheme = rules.subscriber_scheme(uri, self._targets)
         self._targets[scheme].check(uri, options)
+        must_confirm = self.settings.notifier.require_confirmation
+        if must_confirm and scheme == "mailto" and not self.settings.mail.external_confirmation_url:
+            raise errors.BadRequest(
+                why='A "subscriber" with mailto: cannot confirm here, as it must: the operator has '
+                "not set [notification] external_confirmation_url, the page that links in mails "
+                "lead to."
+            )
 
     async def _publish(
         self, project: str, channel: str, data: bytes, tags: Mapping[str, str], key: str

@@ -83,6 +83,13 @@ class ShareIn(Struct, forbid_unknown_fields=True):
     ] = None
 
 
+class TopicShareIn(ShareIn, forbid_unknown_fields=True):
+    paths: Annotated[
+        list[str] | None,
+        about("Else its messages.", items={"enum": signed_urls.TOPIC_RESOURCES}, minItems=1),
+    ] = None
+
+
 # -- metadata of queues: any object, with attributes that the service uses -
 
 

@@ -12,6 +12,7 @@ from zaqar_redis.api import schemas as docs
 from zaqar_redis.api.rest.queues import PATCH
 from zaqar_redis.api.rest.topics import TopicHandlers
 from zaqar_redis.api.routes import ApiRoute, Body, delete, get, patch, post, put
+from zaqar_redis.auth.signed_urls import SignedUrl
 
 
 def topic_routes(topics: TopicHandlers, limits: rules.Limits) -> Iterator[ApiRoute]:
@@ -55,6 +56,14 @@ def topic_routes(topics: TopicHandlers, limits: rules.Limits) -> Iterator[ApiRou
         answers={200: docs.StatsOut},
     )
     yield post(f"{topic}/purge", topics.purge, "topics:purge", body=purge)
+    yield post(
+        f"{topic}/share",
+        topics.share,
+        "topics:share",
+        body=Body(docs.TopicShareIn, "A share"),
+        answers={200: SignedUrl},
+        needs_store=False,
+    )
     yield post(
         f"{topic}/messages",
         topics.publish,

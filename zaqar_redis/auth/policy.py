@@ -73,7 +73,7 @@ _WRITING = {
     "messages": ("create", "delete", "delete_all", "move"),
     "claims": ("create", "update", "delete"),
     "subscription": ("create", "update", "delete", "confirm", "replay", "test"),
-    "topics": ("create", "update", "delete", "purge"),
+    "topics": ("create", "update", "delete", "purge", "share"),
     "channels": ("publish", "broadcast", "history_remove", "rpc"),
 }
 _ADMINISTRATION = {

@@ -16,18 +16,22 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from zaqar_redis import errors
+from zaqar_redis import errors, rules
 
 _DAY = timedelta(days=1)
 _FORMAT = "%Y-%m-%dT%H:%M:%S"
 METHODS = ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")
 RESOURCES = ("claims", "messages", "subscriptions")
+#: Nobody claims messages of a topic.
+TOPIC_RESOURCES = ("messages", "subscriptions")
 
 
 class SignedUrl(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The fields that a client with a pre-signed URL sends."""
 
-    paths: Annotated[list[Annotated[str, Meta(pattern="^/v2/queues/")]], Meta(min_length=1)]
+    paths: Annotated[
+        list[Annotated[str, Meta(pattern="^/v2/(queues|topics)/")]], Meta(min_length=1)
+    ]
     methods: Annotated[list[str], Meta(min_length=1)]
     project: str
     expires: Annotated[str, Meta(description="In UTC.", pattern=r"^[-0-9]{10}T[:0-9]{8}$")]
@@ -53,13 +57,13 @@ class UrlSigner:
         methods: Sequence[str] | None,
         expires: str | None,
     ) -> SignedUrl:
-        """Returns a signature for paths of a queue.  Raises BadRequest."""
+        """Returns a signature for paths of a queue or topic.  Raises BadRequest."""
         self.check_signable(project)
         wanted = ["messages"] if paths is None else paths
         allowed = ["GET"] if methods is None else methods
-        _check_among("paths", wanted, RESOURCES)
+        _check_among("paths", wanted, TOPIC_RESOURCES if rules.is_topic(queue) else RESOURCES)
         _check_among("methods", allowed, METHODS)
-        signed_paths = sorted(f"/v2/queues/{queue}/{path}" for path in set(wanted))
+        signed_paths = sorted(f"{rules.path_of(queue)}/{path}" for path in set(wanted))
         return self._signed(signed_paths, sorted(set(allowed)), project, self._expiry(expires))
 
     def sign(self, project: str, path: str, method: str, seconds: int) -> SignedUrl:

@@ -111,6 +111,12 @@ def _channels(conf: cfg.ConfigOpts) -> None:
 def _targets(conf: cfg.ConfigOpts) -> None:
     MailTarget(configuration.settings(conf, MailSettings))
     trusts(conf)
+    must_confirm = configuration.settings(conf, NotifierSettings).require_confirmation
+    if must_confirm and not configuration.settings(conf, ApiSettings).signing_key:
+        raise errors.BadConfiguration(
+            "[notification] require_confirmation: subscribers confirm by pre-signed URLs; set "
+            "[signed_url] secret_key"
+        )
 
 
 def _metrics(conf: cfg.ConfigOpts) -> None:

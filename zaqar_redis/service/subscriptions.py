@@ -9,10 +9,11 @@ from typing import Any
 from zaqar_redis import errors, rules
 from zaqar_redis.keyspace.script import ComposedVerbs, Steps, verb
 from zaqar_redis.records import Page, Record, Subscription
-from zaqar_redis.service import subscription_options
+from zaqar_redis.service import subscription_options, subscription_trusts
 from zaqar_redis.service.notices import SubscriptionNotices
 from zaqar_redis.service.queues import QueueService
 from zaqar_redis.service.subscription_options import SubscriptionOptions
+from zaqar_redis.service.subscription_trusts import SubscriptionTrusts
 from zaqar_redis.storage.contract import Driver, Live, Subscriptions
 from zaqar_redis.storage.deliveries import DeliveryState, SubscriptionDeliveries
 
@@ -44,13 +45,15 @@ class SubscriptionService(ComposedVerbs):
         queues: QueueService,
         check_subscriber: CheckSubscriber,
         notices: SubscriptionNotices | None = None,
+        trusts: SubscriptionTrusts | None = None,
     ) -> None:
-        """*notices*: None: subscribers need not confirm."""
+        """*notices*: None: subscribers need not confirm.  *trusts*: None: there are none."""
         self._driver = driver
         self._limits = limits
         self._queues = queues
         self._check_subscriber = check_subscriber
         self._notices = notices
+        self._trusts = trusts
 
     @property
     def live(self) -> Live:
@@ -82,31 +85,47 @@ class SubscriptionService(ComposedVerbs):
         ttl: int | None,
         options: dict[str, Any],
         longest: int | None = None,
+        token: str | None = None,
     ) -> Steps[CreatedSubscription]:
         """Subscribes; asks to confirm it, also a subscriber that had subscribed and has not.
 
-        *longest*: seconds after which it ends in any case.  API: creates the queue if it does
-        not exist.  Raises SubscriberTaken for one that has confirmed, QuotaExceeded.
+        *longest*: seconds after which it ends in any case.  *token*: of Keystone, of whoever sends
+        the request.  API: creates the queue if it does not exist.
+        Raises SubscriberTaken for one that has confirmed, QuotaExceeded.
         """
-        stored = self._checked(subscriber, options, {})
+        stored = self._checked(subscriber, options)
         if self._notices is not None:
             self._notices.check(project)
-        seconds, store = self._seconds(ttl, longest), self._store
-        yield self._queues.create(project, queue, {})
+        seconds = self._seconds(ttl, longest)
+        granted = yield from self._granted(project, subscriber, stored, token, seconds)
+        try:
+            yield self._queues.create(project, queue, {})
+            created = yield from self._create(project, queue, subscriber, seconds, granted)
+        except errors.Problem as problem:
+            yield from self._end_trust_after(problem, subscriber, granted)
+            raise
+        yield from self._ask_to_confirm(project, queue, created.id)
+        if not created.is_new:
+            yield from self._end_trust(subscriber, granted)
+            return created
+        is_given = options.get("secrets") is not None
+        secrets = [] if is_given else granted.get("secrets", [])
+        return CreatedSubscription(created.id, *secrets)
+
+    def _create(
+        self, project: str, queue: str, subscriber: str, seconds: int, options: dict[str, Any]
+    ) -> Steps[CreatedSubscription]:
+        store = self._store
         for _ in range(_CREATE_TRIES):
             id: str | None = yield store.create(
-                project, queue, subscriber, ttl=seconds, options=stored, delivers=True
+                project, queue, subscriber, ttl=seconds, options=options, delivers=True
             )
             if id is not None:
-                yield from self._ask_to_confirm(project, queue, id)
-                is_given = options.get("secrets") is not None
-                secrets = [] if is_given else stored.get("secrets", [])
-                return CreatedSubscription(id, *secrets)
+                return CreatedSubscription(id)
             found: Subscription | None = yield store.find(project, queue, subscriber)
             if found is not None and found.confirmed:
                 raise errors.SubscriberTaken(subscriber=subscriber)
             if found is not None:
-                yield from self._ask_to_confirm(project, queue, found.id)
                 return CreatedSubscription(found.id, is_new=False)
         raise errors.Conflict(why=f'"{subscriber}" is being subscribed and deleted by others.')
 
@@ -159,8 +178,9 @@ class SubscriptionService(ComposedVerbs):
         options: dict[str, Any] | None = None,
         paused: bool | None = None,
         longest: int | None = None,
+        token: str | None = None,
     ) -> Steps[None]:
-        """Changes what is given; the TTL counts from now.  *longest*: as `create`.
+        """Changes what is given; the TTL counts from now.  *longest*, *token*: as `create`.
 
         A new subscriber has to confirm.  Raises NotFound, SubscriberTaken.
         """
@@ -171,22 +191,31 @@ class SubscriptionService(ComposedVerbs):
             SOCKET
         ):
             raise errors.BadRequest(why='The subscriber is a socket: only its "ttl" can change.')
-        if subscriber is not None or options is not None:
+        renewed = seconds is not None and subscription_trusts.needs_trust(uri)
+        if subscriber is not None or options is not None or renewed:
             given = found.options if options is None else options
-            options = self._checked(uri, given, found.options)
+            options = self._checked(uri, given, found)
+            left = max(1, found.ttl - found.age) if seconds is None else seconds
+            options = yield from self._granted(project, uri, options, token, left)
         must_confirm = self._notices is not None and uri != found.subscriber
-        done = yield self._store.update(
-            project,
-            queue,
-            id,
-            subscriber=subscriber,
-            ttl=seconds,
-            options=options,
-            confirmed=False if must_confirm else None,
-            paused=paused,
-        )
-        if not done:
-            raise _missing(queue, id)
+        try:
+            done = yield self._store.update(
+                project,
+                queue,
+                id,
+                subscriber=subscriber,
+                ttl=seconds,
+                options=options,
+                confirmed=False if must_confirm else None,
+                paused=paused,
+            )
+            if not done:
+                raise _missing(queue, id)
+        except errors.Problem as problem:
+            yield from self._end_trust_after(problem, uri, options or {})
+            raise
+        if options is not None:
+            yield from self._end_trust(found.subscriber, found.options)
         if must_confirm:
             yield from self._ask_to_confirm(project, queue, id)
         if paused is False and self._driver.subscription_deliveries is not None:
@@ -229,7 +258,12 @@ class SubscriptionService(ComposedVerbs):
 
     @verb
     def delete(self, project: str, queue: str, id: str) -> Steps[None]:
+        found: Subscription | None = None
+        if self._trusts is not None:
+            found = yield self._store.get(project, queue, id)
         yield self._store.delete(project, queue, id)
+        if found is not None:
+            yield from self._end_trust(found.subscriber, found.options)
 
     @verb
     def purge(self, project: str, queue: str) -> Steps[None]:
@@ -244,18 +278,43 @@ class SubscriptionService(ComposedVerbs):
         if found is not None:
             yield self._notices.ask_to_confirm(project, found)
 
+    def _granted(
+        self, project: str, subscriber: str, options: dict[str, Any], token: str | None, ttl: int
+    ) -> Steps[dict[str, Any]]:
+        """Returns the options with the trust that the subscriber needs, if any."""
+        if self._trusts is None:
+            return options
+        granted: dict[str, Any] = yield self._trusts.grant(
+            project, subscriber, options, token=token, ttl=ttl
+        )
+        return granted
+
+    def _end_trust(self, subscriber: str, options: dict[str, Any]) -> Steps[None]:
+        if self._trusts is not None:
+            yield self._trusts.end(subscriber, options)
+
+    def _end_trust_after(
+        self, problem: errors.Problem, subscriber: str, options: dict[str, Any]
+    ) -> Steps[None]:
+        """Ends the trust of options that were not stored; nobody knows that after an outage."""
+        if not isinstance(problem, errors.Unavailable):
+            yield from self._end_trust(subscriber, options)
+
     def _seconds(self, ttl: int | None, longest: int | None) -> int:
         seconds = rules.subscription_ttl(ttl, self._limits)
         return seconds if longest is None else min(seconds, longest)
 
     def _checked(
-        self, subscriber: str, options: dict[str, Any], known: dict[str, Any]
+        self, subscriber: str, options: dict[str, Any], found: Subscription | None = None
     ) -> dict[str, Any]:
         """Returns the options to store; webhooks always have a secret.  Raises BadRequest.
 
-        *known*: those that are stored.
+        *found*: the subscription that they are for; None: it is a new one.
         """
+        known = {} if found is None else found.options
         stored = subscription_options.with_stored_secrets(options, known)
+        before = "" if found is None else found.subscriber
+        stored = subscription_trusts.without_granted(stored, before, known)
         if subscriber.partition(":")[0] in _WEBHOOKS and "secrets" not in stored:
             stored["secrets"] = [subscription_options.new_secret()]
         self._check_subscriber(subscriber, subscription_options.parse(stored))

@@ -59,6 +59,7 @@ class SubscriptionHandlers:
             ttl=None if given.ttl is UNSET else given.ttl,
             options=given.options,
             longest=longest(request),
+            token=keystone_token(request),
         )
         document = CreatedSubscriptionOut(created.id, created.secret or UNSET)
         # API: not the path of the subscription
@@ -98,6 +99,7 @@ class SubscriptionHandlers:
             self._stored(source),
             subscription,
             longest=longest(request),
+            token=keystone_token(request),
             **documents.subscription_changes(request.document),
         )
         return _changed(request)
@@ -169,6 +171,11 @@ def longest(request: Request[Any, Any]) -> int | None:
     """
     expires = request.header(b"url-expires")
     return None if expires is None else signed_urls.seconds_left(expires)
+
+
+def keystone_token(request: Request[Any, Any]) -> str | None:
+    """Returns the token of Keystone that a request was admitted with; None: it was not."""
+    return request.header(b"x-auth-token") if request.identity.strategy == "keystone" else None
 
 
 def _changed(request: Request[Any, Any]) -> Answer:

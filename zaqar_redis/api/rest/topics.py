@@ -16,7 +16,7 @@ from zaqar_redis.api.exchange import DONE, Answer, Request
 from zaqar_redis.api.queries import MessageQuery, StatsQuery, TopicListQuery, TopicMessagesQuery
 from zaqar_redis.api.rest.messages import MessageHandlers
 from zaqar_redis.api.rest.queues import QueueHandlers
-from zaqar_redis.api.schemas import PostIn, PurgeIn
+from zaqar_redis.api.schemas import PostIn, PurgeIn, ShareIn
 from zaqar_redis.keyspace.script import ComposedVerbs, Steps, verb
 from zaqar_redis.service.messages import MessageService
 from zaqar_redis.service.queues import QueueService
@@ -85,6 +85,10 @@ class TopicHandlers(ComposedVerbs):
         Deletes all messages and all subscriptions; keeps the topic.
         """
         return self._queue_handlers.purge(request, rules.topic(topic))
+
+    def share(self, request: Request[None, ShareIn], topic: str) -> Awaitable[Answer]:
+        """Creates a pre-signed URL, as for a queue."""
+        return self._queue_handlers.share(request, rules.topic(topic))
 
     def publish(self, request: Request[None, PostIn], topic: str) -> Awaitable[Answer]:
         """Publishes messages.

@@ -17,14 +17,16 @@ from msgspec import UNSET, Raw, Struct
 from zaqar_redis import errors, rules
 from zaqar_redis.api import documents
 from zaqar_redis.api.exchange import Request
-from zaqar_redis.api.rest.subscriptions import longest
+from zaqar_redis.api.rest.subscriptions import keystone_token, longest
 from zaqar_redis.api.routes import ApiRoute
 from zaqar_redis.api.websocket import schemas as docs
 from zaqar_redis.auth.policy import PolicyEnforcer
 from zaqar_redis.records import Message
+from zaqar_redis.service import subscription_options
 from zaqar_redis.service.claims import ClaimService
 from zaqar_redis.service.messages import MessageService, missing
 from zaqar_redis.service.queues import QueueService
+from zaqar_redis.service.subscription_filters import SubscriptionFilter
 from zaqar_redis.service.subscriptions import SubscriptionService
 
 
@@ -40,9 +42,18 @@ class Subscriber(Protocol):
     uri: str
 
     async def begin_pushes(
-        self, project: str, queue: str, id: str, *, with_attributes: bool
+        self,
+        project: str,
+        queue: str,
+        id: str,
+        *,
+        wanted: SubscriptionFilter | None,
+        with_attributes: bool,
     ) -> None:
-        """Pushes the messages of a queue.  Raises LimitExceeded, StoreUnavailable, BadRequest."""
+        """Pushes the messages of a queue.  Raises LimitExceeded, StoreUnavailable, BadRequest.
+
+        *wanted*: which of them; None: all.
+        """
 
     def end_pushes(self, id: str) -> None:
         """Pushes no more for a subscription, if this socket is its subscriber."""
@@ -294,12 +305,15 @@ class ActionHandlers:
     ) -> ActionResult:
         project, queue, socket = request.project, body.queue, request.subscriber
         given: Any = {"ttl": body.ttl, "options": body.options, "longest": longest(request)}
-        secret = ""
+        secret, wanted = "", None
         try:
             if body.subscriber:
-                created = await self._subscriptions.create(project, queue, body.subscriber, **given)
+                created = await self._subscriptions.create(
+                    project, queue, body.subscriber, token=keystone_token(request), **given
+                )
                 id, secret, is_new = created.id, created.secret, created.is_new
             else:
+                wanted = subscription_options.parse(body.options).filter
                 id = await self._subscriptions.create_for_socket(
                     project, queue, socket.uri, **given
                 )
@@ -311,7 +325,11 @@ class ActionHandlers:
         if not body.subscriber:
             try:
                 await socket.begin_pushes(
-                    project, queue, id, with_attributes=bool(body.with_attributes)
+                    project,
+                    queue,
+                    id,
+                    wanted=wanted,
+                    with_attributes=bool(body.with_attributes),
                 )
             except errors.Problem:
                 await self._subscriptions.delete(project, queue, id)
@@ -339,6 +357,7 @@ class ActionHandlers:
             body.queue,
             body.subscription,
             longest=longest(request),
+            token=keystone_token(request),
             **documents.subscription_changes(body),
         )
         return ActionResult(f"Subscription {body.subscription} updated.", 204)

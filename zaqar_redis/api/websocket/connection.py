@@ -27,6 +27,7 @@ from zaqar_redis.auth.identity import Identity
 from zaqar_redis.auth.strategy import Authenticator
 from zaqar_redis.realtime.protocol.codes import DisconnectCode
 from zaqar_redis.service.quota_enforcer import QuotaEnforcer
+from zaqar_redis.service.subscription_filters import SubscriptionFilter
 from zaqar_redis.service.subscriptions import SOCKET, SubscriptionService
 
 LOG = logging.getLogger(__name__)
@@ -224,12 +225,18 @@ class ApiConnection:
     # -- subscriptions -----------------------------------------------------
 
     async def begin_pushes(
-        self, project: str, queue: str, id: str, *, with_attributes: bool
+        self,
+        project: str,
+        queue: str,
+        id: str,
+        *,
+        wanted: SubscriptionFilter | None,
+        with_attributes: bool,
     ) -> None:
         if len(self._subscriptions) >= _SUBSCRIPTIONS_MAX:
             raise errors.LimitExceeded(most=_SUBSCRIPTIONS_MAX, what="subscriptions of a socket")
         encoding = PushEncoding(self._wants_binary, with_attributes)
-        subscription = SocketSubscription(project, queue, id, self, encoding)
+        subscription = SocketSubscription(project, queue, id, self, encoding, wanted)
         self._subscriptions[id] = subscription
         try:
             await self._context.pushes.add(subscription)

@@ -13,6 +13,7 @@ from zaqar_redis.api.websocket import frames
 from zaqar_redis.api.websocket.schemas import PushOut
 from zaqar_redis.records import Message, PostedBatch
 from zaqar_redis.service.messages import MessageService
+from zaqar_redis.service.subscription_filters import LazyBody, SubscriptionFilter
 from zaqar_redis.service.subscriptions import SubscriptionService
 
 LOG = logging.getLogger(__name__)
@@ -33,22 +34,30 @@ class PushEncoding(NamedTuple):
 class SocketSubscription:
     """A subscription whose subscriber is a socket."""
 
-    __slots__ = ("encoding", "id", "project", "queue", "target")
+    __slots__ = ("encoding", "filter", "id", "project", "queue", "target")
 
     def __init__(
-        self, project: str, queue: str, id: str, target: PushTarget, encoding: PushEncoding
+        self,
+        project: str,
+        queue: str,
+        id: str,
+        target: PushTarget,
+        encoding: PushEncoding,
+        filter: SubscriptionFilter | None = None,
     ) -> None:
+        """*filter*: which messages it wants; None: all."""
         self.project = project
         self.queue = queue
         self.id = id
         self.target = target
         self.encoding = encoding
+        self.filter = filter
 
 
 class QueueSubscribers:
     """The subscriptions of this process to one queue.
 
-    Each message is encoded once for all with the same encoding.
+    Each message is decoded once for all filters, and encoded once for all with the same encoding.
     """
 
     __slots__ = ("_messages", "project", "queue", "subscriptions")
@@ -69,14 +78,19 @@ class QueueSubscribers:
             LOG.exception("messages of a queue cannot be read", extra={"action": "unreadable"})
             return
         attributed = any(each.attributes for each in messages)
-        encoded: dict[PushEncoding, list[bytes]] = {}
+        bodies = [LazyBody(each.body) for each in messages]
+        encoded: dict[PushEncoding, dict[int, bytes]] = {}
         for subscription in tuple(self.subscriptions):
             binary, asked = subscription.encoding
             encoding = PushEncoding(binary, asked and attributed)
-            if encoding not in encoded:
-                encoded[encoding] = [self._frame(each, encoding) for each in messages]
-            for frame in encoded[encoding]:
-                subscription.target.push(frame)
+            frames_of = encoded.setdefault(encoding, {})
+            wanted = subscription.filter
+            for number, message in enumerate(messages):
+                if wanted and not wanted.matches(message.attributes, bodies[number]):
+                    continue
+                if number not in frames_of:
+                    frames_of[number] = self._frame(message, encoding)
+                subscription.target.push(frames_of[number])
 
     def _frame(self, message: Message, encoding: PushEncoding) -> bytes:
         push = PushOut(

@@ -32,7 +32,8 @@ class RedisSubscriptionDeliveries:
     ) -> Steps[bool]:
         now = yield from self._time()
         expires = now + ttl * 1000
-        key = f"notice-{identity.new_claim()}"
+        # Keys of messages are numbers, which come later: who reads on from this one finds them.
+        key = f"!notice-{identity.new_claim()}"
         pending = PendingDelivery(subscription, key, expires, notice=notice, due=now)
         return (yield from self._enqueue(project, queue, subscription, pending))
 
