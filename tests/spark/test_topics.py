@@ -3,17 +3,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
 import pytest
+from pyspark.sql import SparkSession
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from tests.spark.conftest import Start
 from tests.spark.writing import BatchWrite, StreamWrite, rows, schema_of, write_all
+from tests.support import servers
 from tests.support.spark_reads import SparkTestStore, batch, values
 from zaqar_redis.errors import BadConfiguration
+from zaqar_redis.spark.jobs import archive, migrate, replay, running
+from zaqar_redis.spark.jobs.archiving.settings import ArchiveSettings
+from zaqar_redis.spark.jobs.replaying.settings import ReplaySettings
 from zaqar_redis.spark.writing.rows import BadRow
 
 NEWS = "topic:news"
 BODY = StructType([StructField("body", BinaryType())])
+
+
+@pytest.fixture
+def other_server() -> Iterator[servers.RedisServer]:
+    with servers.redis_server() as server:
+        yield server
 
 
 def create(store: SparkTestStore, name: str = "news", **metadata: int) -> None:
@@ -105,3 +120,49 @@ def test_column_of_a_sink_for_queues_may_not_name_a_topic(store: SparkTestStore)
     given = rows("1", queue=[NEWS])
     with pytest.raises(BadRow, match="no name of a queue"):
         write_all(StreamWrite(store.source(), schema_of(given)), [given])
+
+
+def test_topic_is_archived_and_restored(
+    spark: SparkSession, store: SparkTestStore, tmp_path: Path
+) -> None:
+    create(store)
+    store.post(1, 2, queue=NEWS)
+    store.post("other", queue="news")
+    before = store.ids(NEWS)
+    where = {"uri": store.uri, "project": store.project}
+    source = where | {"kind": "topic", "subscribe": "news"}
+    archive.archive(spark, str(tmp_path), source, ArchiveSettings(quiet=True, compact=False))
+    store.delete(NEWS)
+    settings = ReplaySettings(queues=[NEWS], preserve=True, quiet=True)
+    replay.replay(spark, str(tmp_path), where, settings)
+    assert (store.bodies(NEWS), store.ids(NEWS)) == ([1, 2], before)
+    assert store.bodies("news") == ["other"]
+
+
+def test_migration_takes_topics_along(
+    spark: SparkSession, store: SparkTestStore, other_server: servers.RedisServer
+) -> None:
+    create(store)
+    store.post(1, queue=NEWS)
+    store.post(2, queue="q")
+    before = store.ids(NEWS)
+    code = running.main(
+        migrate,
+        [
+            *("--pattern", ".*", "--to-storage", other_server.uri, "--no-progress"),
+            *("--storage", store.uri, "--project", store.project),
+        ],
+    )
+    assert code == 0
+    with closing(SparkTestStore(other_server.uri, store.project)) as target:
+        assert target.ids(NEWS) == before
+        assert target.bodies("q") == [2]
+        moved_back = running.main(
+            migrate,
+            [
+                *("--topic", "news", "--to-storage", store.uri, "--no-progress"),
+                *("--storage", target.uri, "--project", store.project),
+            ],
+        )
+    assert moved_back == 0
+    assert store.ids(NEWS) == before

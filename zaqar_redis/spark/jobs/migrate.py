@@ -43,7 +43,7 @@ from zaqar_redis.spark.jobs.migrating.migration import (
 )
 from zaqar_redis.spark.jobs.progress import progress_bar
 from zaqar_redis.spark.jobs.report import JobReport
-from zaqar_redis.spark.options import BATCH, QUEUE, TOPIC, SourceOptions
+from zaqar_redis.spark.options import BATCH, SourceOptions
 from zaqar_redis.spark.stores import StoreConfig, StoreConnections, store_config
 
 NAME = "migrate"
@@ -68,10 +68,7 @@ class MigrationScope:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     # While a queue is frozen, its clients wait for this job.
     parser.set_defaults(priority=session.NORMAL)
-    which = arguments.add_queues(parser)
-    which.add_argument(
-        "--topic", action="append", metavar="TOPIC", help="a topic; may be given more than once"
-    )
+    which = arguments.add_queues(parser, topics=True)
     which.add_argument("--from-pool", metavar="POOL", help="the project's queues in this pool")
     to = parser.add_mutually_exclusive_group(required=True)
     to.add_argument(
@@ -163,12 +160,9 @@ def _target(parsed: argparse.Namespace) -> StoreConfig | None:
 
 def _names(parsed: argparse.Namespace) -> tuple[str, ...] | None:
     """Returns the queues or topics that are named, as they are stored; None: none are."""
-    named = {QUEUE: parsed.queue, TOPIC: parsed.topic}
-    for kind, names in named.items():
-        if names is not None:
-            options = SourceOptions(BATCH, {"kind": kind, "subscribe": ",".join(names)})
-            return tuple(options["subscribe"])
-    return None
+    if not (parsed.queue or parsed.topic):
+        return None
+    return tuple(SourceOptions(BATCH, arguments.source_options(parsed))["subscribe"])
 
 
 def _pattern(pattern: str) -> str:
