@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from zaqar_redis import errors
 from zaqar_redis.figures import QueueFigures, StoreStatus
+from zaqar_redis.keyspace.client import CommandRefused
 from zaqar_redis.storage.contract import Driver
 from zaqar_redis.storage.control import DEFAULT_POOL
 from zaqar_redis.storage.deliveries import Deliveries
@@ -188,6 +189,8 @@ async def ask_driver(kind: StoreKind, name: str, driver: Driver) -> StoreReport:
         return report
     try:
         return replace(report, late=await _late_deliveries(driver.deliveries))
+    except CommandRefused:  # a user who may not run scripts: nothing is known of deliveries
+        return report
     except Exception as error:  # as in `_store`
         return StoreReport(kind, name, False, _why(error))
 

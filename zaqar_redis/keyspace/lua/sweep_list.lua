@@ -10,9 +10,9 @@
 if redis.call('EXISTS', unpack(KEYS)) == 0 then
     return {}
 end
-local found = {}
+local found, last = {}, now - late
 for _, index in ipairs(KEYS) do
-    for _, queue in ipairs(redis.call('ZRANGEBYSCORE', index, '-inf', now - late, 'LIMIT', 0, limit)) do
+    for _, queue in ipairs(redis.call('ZRANGEBYSCORE', index, '-inf', last, 'LIMIT', 0, limit)) do
         found[#found + 1] = queue
     end
 end
