@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
+from argparse import ArgumentParser
 from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
@@ -14,11 +14,10 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 from tests.spark.conftest import Start
 from tests.spark.writing import BatchWrite, StreamWrite, rows, schema_of, write_all
 from tests.support import servers
-from tests.support.spark_reads import SparkTestStore, batch, values
+from tests.support.spark_reads import BatchRead, SparkTestStore, batch, values
 from zaqar_redis.errors import BadConfiguration
-from zaqar_redis.spark.jobs import archive, migrate, replay, running
-from zaqar_redis.spark.jobs.archiving.settings import ArchiveSettings
-from zaqar_redis.spark.jobs.replaying.settings import ReplaySettings
+from zaqar_redis.spark.jobs import archive, arguments, migrate, running
+from zaqar_redis.spark.options import BATCH, SourceOptions
 from zaqar_redis.spark.writing.rows import BadRow
 
 NEWS = "topic:news"
@@ -122,21 +121,28 @@ def test_column_of_a_sink_for_queues_may_not_name_a_topic(store: SparkTestStore)
         write_all(StreamWrite(store.source(), schema_of(given)), [given])
 
 
-def test_topic_is_archived_and_restored(
-    spark: SparkSession, store: SparkTestStore, tmp_path: Path
-) -> None:
+def test_topic_is_restored_with_its_ids(store: SparkTestStore) -> None:
     create(store)
     store.post(1, 2, queue=NEWS)
-    store.post("other", queue="news")
     before = store.ids(NEWS)
-    where = {"uri": store.uri, "project": store.project}
-    source = where | {"kind": "topic", "subscribe": "news"}
-    archive.archive(spark, str(tmp_path), source, ArchiveSettings(quiet=True, compact=False))
+    names = "body,rank,epoch,created,expires"
+    read = BatchRead(store.source(kind="topic", subscribe="news", columns=names))
+    found = read.table().to_batches()
     store.delete(NEWS)
-    settings = ReplaySettings(queues=[NEWS], preserve=True, quiet=True)
-    replay.replay(spark, str(tmp_path), where, settings)
+    source = store.source(kind="topic", queue="news", preserve=True)
+    write_all(BatchWrite(source, read.schema), found)
     assert (store.bodies(NEWS), store.ids(NEWS)) == ([1, 2], before)
-    assert store.bodies("news") == ["other"]
+
+
+def test_archive_reads_topics_that_its_arguments_name() -> None:
+    parser = ArgumentParser()
+    arguments.add_common(parser)
+    archive.add_arguments(parser)
+    parsed = parser.parse_args(["--topic", "news", "--topic", "sport", "lake"])
+    options = SourceOptions(BATCH, arguments.source_options(parsed))
+    assert options["subscribe"] == (NEWS, "topic:sport")
+    again = {"kind": "topic", "subscribe": ",".join(options["subscribe"])}
+    assert SourceOptions(BATCH, again)["subscribe"] == options["subscribe"]
 
 
 def test_migration_takes_topics_along(
