@@ -135,6 +135,17 @@ def test_subscriber_that_ends_it_is_told(subscriptions: ConfirmedSubscriptions) 
     assert subscriptions.kinds() == ["SubscriptionConfirmation", "UnsubscribeConfirmation"]
 
 
+def test_nothing_may_be_sent_to_a_subscriber_before_it_confirms(
+    subscriptions: ConfirmedSubscriptions,
+) -> None:
+    store, id = subscriptions.store, subscriptions.create().id
+    get = subscriptions.service.get_reachable
+    with pytest.raises(errors.Conflict, match="not confirmed"):
+        store.run(get(store.project, "q", id))
+    subscriptions.confirm(id, True)
+    assert store.run(get(store.project, "q", id)).id == id
+
+
 def test_new_subscriber_of_a_confirmed_subscription_must_confirm(
     subscriptions: ConfirmedSubscriptions,
 ) -> None:

@@ -320,6 +320,51 @@ def test_topic_has_subscriptions_as_a_queue_has(api: ZaqarTestClient) -> None:
     refused(api.get(item), 404, "topic t")
 
 
+def test_details_say_how_deliveries_go(api: ZaqarTestClient) -> None:
+    id = _new(api, "mailto:a@example.org")
+    nothing = {"delivered": 0, "failed": 0, "retried": 0, "pending": 0, "last_failure": None}
+    assert api.get(f"{PATH}/{id}", detailed="true").json()["deliveries"] == nothing
+    (listed,) = _listed(api, detailed="true")
+    assert listed["deliveries"] == nothing
+    assert "deliveries" not in _shown(api, id)
+    assert api.get("/queues/none/subscriptions", detailed="true").json()["subscriptions"] == []
+
+
+def test_replay_of_a_queue_has_no_history(api: ZaqarTestClient) -> None:
+    path = f"{PATH}/{_new(api)}/replay"
+    assert api.request("POST", path).json() == {"replayed": 0}
+    refused(api.request("POST", path, {"history": True}), 400, "history")
+
+
+@pytest.mark.parametrize(
+    ("document", "word"),
+    [
+        ({"history": 1}, "history"),
+        ({"after": "x"}, "history"),
+        ({"limit": 5}, "history"),
+        ({"history": True, "after": "x"}, "after"),
+        ({"history": True, "limit": 0}, "limit"),
+        ({"history": True, "limit": 10_001}, "limit"),
+    ],
+)
+def test_wrong_replay_is_refused(api: ZaqarTestClient, document: dict[str, Any], word: str) -> None:
+    path = "/topics/t/subscriptions"
+    id = _create(api, path=path).json()["subscription_id"]
+    refused(api.request("POST", f"{path}/{id}/replay", document), 400, word)
+
+
+@pytest.mark.parametrize("action", ["replay", "test"])
+def test_replay_and_test_of_a_missing_subscription_are_refused(
+    api: ZaqarTestClient, action: str
+) -> None:
+    refused(api.request("POST", f"{PATH}/{uuid.UUID(int=0)}/{action}"), 404)
+
+
+def test_test_of_a_subscriber_inside_the_service_is_refused(api: ZaqarTestClient) -> None:
+    id = _new(api, "queue:other")
+    refused(api.request("POST", f"{PATH}/{id}/test"), 400, "queue:")
+
+
 def _signed(rich: ZaqarTestClient, expires: datetime, *methods: str) -> dict[str, str]:
     wanted = {
         "paths": ["subscriptions"],

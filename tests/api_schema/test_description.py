@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -13,12 +12,6 @@ import httpx
 from tests.api_schema import description
 from tests.support import servers
 from zaqar_redis import rules
-from zaqar_redis.api import openapi
-from zaqar_redis.api.rest.subscriptions import SubscriptionHandlers
-from zaqar_redis.api.subscription_routes import subscription_routes
-from zaqar_redis.service.queues import QueueService
-from zaqar_redis.service.subscriptions import SubscriptionService
-from zaqar_redis.storage import pools
 
 METHODS = {"get", "head", "put", "post", "patch", "delete"}
 
@@ -69,22 +62,6 @@ def test_every_operation_has_a_distinct_id_and_a_summary() -> None:
     found = [operation for *_, operation in operations(description.document())]
     assert all(operation["summary"] for operation in found)
     assert len({operation["operationId"] for operation in found}) == len(found)
-
-
-def test_routes_of_topics_by_the_handlers_of_queues_have_ids_of_their_own() -> None:
-    driver = pools.create("unix:///nowhere", "unix:///nowhere", {})
-    queues = QueueService(driver, rules.Limits(), can_encrypt=False)
-    service = SubscriptionService(driver, rules.Limits(), queues, lambda uri, options: None)
-    routes = [
-        *subscription_routes(SubscriptionHandlers(service), "/v2/queues/{queue}"),
-        *subscription_routes(
-            SubscriptionHandlers(service, lambda name: rules.TOPIC_PREFIX + name),
-            "/v2/topics/{topic}",
-        ),
-    ]
-    document = json.loads(openapi.document(routes, rules.Limits()))
-    ids = [operation["operationId"] for *_, operation in operations(document)]
-    assert len(set(ids)) == len(routes)
 
 
 def test_every_read_but_a_ping_has_a_document() -> None:

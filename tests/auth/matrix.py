@@ -43,7 +43,7 @@ LEAST = {
             *("messages:create", "messages:delete", "messages:delete_all", "messages:move"),
             *("claims:create", "claims:update", "claims:delete"),
             *("subscription:create", "subscription:update", "subscription:delete"),
-            "subscription:confirm",
+            *("subscription:confirm", "subscription:replay", "subscription:test"),
             *("topics:create", "topics:update", "topics:delete", "topics:purge"),
             *("channels:publish", "channels:broadcast", "channels:history_remove", "channels:rpc"),
         ),

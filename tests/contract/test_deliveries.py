@@ -336,6 +336,41 @@ def test_failed_delivery_is_tried_again_by_a_replay(
     assert [each.replayed for each in taker.backlog(subscription)] == [True, True]
 
 
+def test_stored_messages_are_delivered_once_more(
+    store: ContractStore, taker: Taker, subscription: str
+) -> None:
+    store.post("a", delay=5, attributes={"n": 1})
+    store.post("b", "c")
+    first, second = taker.step().entries
+    waiting, given_up = pend(DeliveryStep(0, 1, [second], [], [], None), subscription)
+    counts = [(subscription, DeliveryCount(failed=1))]
+    taker.step(SettledDeliveries([first.id, second.id], (), [waiting], [given_up], counts=counts))
+    taker.release()
+    messages = store.page(delayed=True).items
+    enqueue = of_subscriptions(store).enqueue_messages
+    assert store.run(enqueue(store.project, "q", subscription, messages)) == 2
+    assert store.run(enqueue(store.project, "q", subscription, messages)) == 0
+    assert store.run(enqueue(store.project, "q", "none", messages)) == 0
+    assert (state(store, subscription).failed, state(store, subscription).pending) == (0, 3)
+    assert taker.is_due()
+    assert taker.take()
+    assert taker.step().holds == [subscription]
+    found = taker.backlog(subscription)
+    assert [each.replayed for each in found] == [True, False, True]
+    assert [each.stored for each in found] == [*first.messages, *second.messages]
+    assert {each.epoch for each in found} == {first.epoch}
+
+
+def test_subscription_that_goes_on_while_its_notifier_finds_nothing_is_due(
+    store: ContractStore, taker: Taker, subscription: str
+) -> None:
+    nothing_waits = SettledDeliveries(holds=[(subscription, None)])
+    store.run(of_subscriptions(store).resume(store.project, "q", subscription))
+    assert taker.step(nothing_waits).holds == [subscription]
+    step = taker.step(nothing_waits)
+    assert (step.holds, step.next_due) == ([], None)
+
+
 def test_notice_is_due_at_once(store: ContractStore, taker: Taker, subscription: str) -> None:
     send = of_subscriptions(store).send_notice
     assert store.run(send(store.project, "q", subscription, b'{"a": 1}', 60))

@@ -11,6 +11,7 @@ import pytest
 
 from tests.support import servers
 from tests.support.metrics import Scraper, measured_service
+from tests.support.notifiers import notifier
 from zaqar_redis.metrics import definitions
 from zaqar_redis.metrics.merged import all_labels
 
@@ -187,3 +188,14 @@ def test_clients_that_send_nothing_do_not_hold_up_others(
     finally:
         for each in silent:
             each.close()
+
+
+def test_notifier_serves_metrics_of_its_own(redis_server: servers.RedisServer) -> None:
+    port = servers.free_port()
+    with notifier(redis_server.uri, {"metrics": {"port": port}}):
+        scraper = Scraper(port)
+        scraper.wait_for("store_up", 1, store=redis_server.uri, worker="1")
+        scraper.wait_for("workers", 1)
+        assert scraper.value("log_events_total", level="info") > 0
+        assert scraper.value("build_info") == 1
+        assert scraper.value("notification_sources") == 0

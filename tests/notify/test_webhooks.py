@@ -56,3 +56,42 @@ def test_messages_reach_a_webhook_in_a_network_that_the_operator_allows(
         for id, body in zip(ids, "ab", strict=True)
     ]
     assert sorted(documents, key=str) == sorted(expected, key=str)
+
+
+def test_batch_and_its_messages_by_themselves_have_different_webhook_ids(project: str) -> None:
+    # A receiver that has recorded the id of a batch must not take a part of it for done.
+    ids: list[str] = []
+    delivered: list[str] = []
+
+    class _OneByOne(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            document = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            ids.append(self.headers["webhook-id"])
+            bodies = [message["body"] for message in document["messages"]]
+            delivered.extend(bodies if len(bodies) == 1 else [])
+            self.send_response(204 if len(bodies) == 1 else 400)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), _OneByOne) as endpoint:
+        Thread(target=endpoint.serve_forever, args=[0.05], daemon=True).start()
+        with servers.redis_server() as server, opened(server.uri, project) as store:
+            store.clock.now = round(time.time() * 1000)
+            store.create()
+            hook = f"http://127.0.0.1:{endpoint.server_port}/"
+            options = {"batch": 10, "ordered": True}
+            assert store.driver.subscriptions
+            store.run(
+                store.driver.subscriptions.create(
+                    project, "q", hook, ttl=600, options=options, delivers=True
+                )
+            )
+            store.post("a", "b", "c")
+            with notifier(server.uri, {"notification": {"allowed_networks": "127.0.0.0/8"}}):
+                servers.wait_for(lambda: len(delivered) == 3, "all messages", 20)
+        endpoint.shutdown()
+    assert delivered == ["a", "b", "c"]
+    assert len(ids) > 3
+    assert len(set(ids)) == len(ids)

@@ -72,7 +72,14 @@ class TlsService:
         return False
 
     def reload(self) -> None:
+        """Returns when the service has done it, or refused to."""
+        before = self._reloads()
         self.process.send_signal(signal.SIGHUP)
+        servers.wait_for(lambda: self._reloads() > before, "the reload")
+
+    def _reloads(self) -> int:
+        log = self.log()
+        return log.count("new workers serve") + log.count("not reloaded")
 
 
 def _install(folder: Path, name: str) -> None:

@@ -48,7 +48,8 @@ from zaqar_redis.notify.mail.settings import MailSettings
 from zaqar_redis.notify.notifier import Notifier, NotifierSettings
 from zaqar_redis.notify.settings import HttpSettings
 from zaqar_redis.notify.target import TargetContext
-from zaqar_redis.notify.targets import load_targets
+from zaqar_redis.notify.targets import TargetLifecycle, load_targets
+from zaqar_redis.notify.tester import SubscriptionTester
 from zaqar_redis.notify.trusts import TrustClient, TrustService
 from zaqar_redis.realtime.engine import Dedup
 from zaqar_redis.realtime.node.project_context import ProjectContext
@@ -68,6 +69,7 @@ from zaqar_redis.service.queue_metrics import QueueMetrics, QueueMetricsSettings
 from zaqar_redis.service.queues import QueueService
 from zaqar_redis.service.quota_enforcer import QuotaEnforcer
 from zaqar_redis.service.quotas import QuotaService, QuotaSettings
+from zaqar_redis.service.replays import ReplayService
 from zaqar_redis.service.subscription_options import SubscriptionOptions
 from zaqar_redis.service.subscriptions import SubscriptionService
 from zaqar_redis.storage.contract import Driver
@@ -205,6 +207,7 @@ class App:
                 self._trusts,
             )
         )
+        self._target_lifecycle = TargetLifecycle(self._targets)
         self._notifier: Notifier | None = None
         if settings.notifier.in_service and not for_command:
             self._notifier = Notifier(driver, message_service, self._targets, settings.notifier)
@@ -235,9 +238,11 @@ class App:
         topics = TopicHandlers(of_queues, of_messages, queue_service, message_service)
         rest = routes.rest_routes(handlers, limits, self._access.has_admins)
         rest += topic_routes(topics, limits)
-        of_subscriptions = SubscriptionHandlers(subscriptions)
+        replays = ReplayService(driver.messages, message_service, subscriptions)
+        tester = SubscriptionTester(subscriptions, self._targets, self._target_lifecycle.start)
+        of_subscriptions = SubscriptionHandlers(subscriptions, replays, tester)
         rest += subscription_routes(of_subscriptions, "/v2/queues/{queue}")
-        of_subscriptions = SubscriptionHandlers(subscriptions, rules.topic)
+        of_subscriptions = SubscriptionHandlers(subscriptions, replays, tester, rules.topic)
         rest += subscription_routes(of_subscriptions, "/v2/topics/{topic}")
         self._tracing = tracing
         if tracing is not None:
@@ -339,7 +344,7 @@ class App:
         if self._operators is not None:
             self._operators.start()
         if self._notifier is not None:
-            await asyncio.gather(*(target.start() for target in {*self._targets.values()}))
+            await self._target_lifecycle.start()
             await self._notifier.start()
         if isinstance(self._driver, PooledDriver):
             jobs = self._driver.jobs
@@ -366,7 +371,7 @@ class App:
         try:
             if self._notifier is not None:
                 await self._notifier.close()
-                await asyncio.gather(*(target.close() for target in {*self._targets.values()}))
+            await self._target_lifecycle.close()
             await self._trusts.close()
             if self._channels is not None:
                 await self._channels.node.close()

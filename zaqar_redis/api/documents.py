@@ -21,7 +21,12 @@ from zaqar_redis import errors, rules
 from zaqar_redis.api import schemas
 from zaqar_redis.api.pool_schemas import PoolChangeIn, PoolIn
 from zaqar_redis.api.schemas import LinkOut, MessageOut, PostIn, PurgeIn
-from zaqar_redis.api.subscription_schemas import SubscriptionChangeIn, SubscriptionOut
+from zaqar_redis.api.subscription_schemas import (
+    DeliveriesOut,
+    DeliveryFailureOut,
+    SubscriptionChangeIn,
+    SubscriptionOut,
+)
 from zaqar_redis.records import (
     Attributes,
     Claim,
@@ -32,6 +37,7 @@ from zaqar_redis.records import (
     Subscription,
 )
 from zaqar_redis.service import subscription_options
+from zaqar_redis.storage.deliveries import DeliveryState
 
 T = TypeVar("T")
 
@@ -243,7 +249,7 @@ def queue_page(
     return encode(schemas.QueuePageOut(items, links, count or msgspec.UNSET, unavailable))
 
 
-def subscription(record: Subscription) -> SubscriptionOut:
+def subscription(record: Subscription, state: DeliveryState | None = None) -> SubscriptionOut:
     return SubscriptionOut(
         id=record.id,
         source=record.source.removeprefix(rules.TOPIC_PREFIX),
@@ -253,7 +259,15 @@ def subscription(record: Subscription) -> SubscriptionOut:
         options=subscription_options.with_hidden_secrets(record.options),
         confirmed=record.confirmed,
         paused=record.paused or msgspec.UNSET,
+        deliveries=msgspec.UNSET if state is None else _deliveries(state),
     )
+
+
+def _deliveries(state: DeliveryState) -> DeliveriesOut:
+    failure = None
+    if state.failed_at:
+        failure = DeliveryFailureOut(iso(state.failed_at), state.status, state.error)
+    return DeliveriesOut(state.delivered, state.failed, state.retried, state.pending, failure)
 
 
 def topic_page(

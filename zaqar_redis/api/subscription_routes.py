@@ -43,6 +43,7 @@ def subscription_routes(subscriptions: SubscriptionHandlers, source: str) -> Ite
         subscription,
         subscriptions.get,
         "subscription:get",
+        query=schemas.SubscriptionQuery,
         answers={200: schemas.SubscriptionOut},
         problems=missing,
     )
@@ -60,4 +61,19 @@ def subscription_routes(subscriptions: SubscriptionHandlers, source: str) -> Ite
         "subscription:confirm",
         body=confirmation,
         problems=missing,
+    )
+    yield post(
+        f"{subscription}/replay",
+        subscriptions.replay,
+        "subscription:replay",
+        body=Body(schemas.ReplayIn, "A replay", default=schemas.ReplayIn()),
+        answers={200: schemas.ReplayOut},
+        problems=(*missing, errors.Conflict),
+    )
+    yield post(
+        f"{subscription}/test",
+        subscriptions.test,
+        "subscription:test",
+        answers={200: schemas.SubscriptionTestOut},
+        problems=(*missing, errors.Conflict),
     )

@@ -9,7 +9,8 @@ from msgspec import UNSET, Struct, UnsetType
 
 from zaqar_redis import rules
 from zaqar_redis.api.queries import Marker
-from zaqar_redis.api.schemas import Document, Links, about
+from zaqar_redis.api.schemas import Count, Document, Links, about
+from zaqar_redis.service.replays import HISTORY_MAX
 
 _TTL = {"minimum": rules.SUBSCRIPTION_TTL_MIN}
 _Uri = Annotated[
@@ -19,7 +20,15 @@ _Seconds = Annotated[int | UnsetType, about("Seconds from now until it ends.", *
 _OPTIONS = "What the kind of subscriber takes; unknown ones are kept."
 
 
+_Detailed = Annotated[bool | None, about("How deliveries go, too.")]
+
+
+class SubscriptionQuery(Struct, frozen=True, kw_only=True):
+    detailed: _Detailed = None
+
+
 class SubscriptionListQuery(Struct, frozen=True, kw_only=True):
+    detailed: _Detailed = None
     marker: Marker = None
     limit: Annotated[
         int | None,
@@ -54,12 +63,61 @@ class ConfirmationIn(Struct):
     confirmed: bool
 
 
+class ReplayIn(Struct):
+    history: Annotated[
+        bool,
+        about(
+            "The history of the topic, as far as the filter wants it, instead of what was given up."
+        ),
+    ] = False
+    after: Annotated[
+        str | UnsetType, about("With `history`: id of the message behind which it begins.")
+    ] = UNSET
+    limit: Annotated[
+        int | UnsetType,
+        about(
+            f"With `history`: messages that are read; else {HISTORY_MAX}.",
+            minimum=1,
+            maximum=HISTORY_MAX,
+        ),
+    ] = UNSET
+
+
 class CreatedSubscriptionOut(Document):
     subscription_id: str
     secret: Annotated[
         str | UnsetType,
         about("Signs what a webhook gets, if the request has named none.  It is shown once."),
     ] = UNSET
+
+
+class DeliveryFailureOut(Document):
+    at: Annotated[str, about(format="date-time")]
+    status: Annotated[int, about("Of the answer; 0: there was none.", minimum=0)]
+    error: str
+
+
+class DeliveriesOut(Document):
+    delivered: Count
+    failed: Annotated[int, about("Given up.", minimum=0)]
+    retried: Annotated[int, about("Attempts that failed and were made again.", minimum=0)]
+    pending: Annotated[int, about("They wait, or are tried again.", minimum=0)]
+    last_failure: Annotated[DeliveryFailureOut | None, about("null: there was none.")]
+
+
+class ReplayOut(Document):
+    replayed: Annotated[int, about("Deliveries that are to be made again.", minimum=0)]
+    marker: Annotated[
+        str | UnsetType, about("The `after` of the next request; absent: there is no more.")
+    ] = UNSET
+
+
+class SubscriptionTestOut(Document):
+    outcome: Annotated[str, about("delivered, retry, refused or gone.")]
+    status: Annotated[int, about("Of the answer; 0: there was none.", minimum=0)]
+    error: Annotated[str, about("What went wrong; empty: nothing.")]
+    seconds: Annotated[float, about("That the attempt took.", minimum=0)]
+    answer: Annotated[str, about("The beginning of the answer's text.")]
 
 
 class SubscriptionOut(Document):
@@ -71,6 +129,7 @@ class SubscriptionOut(Document):
     options: Annotated[dict[str, Any], about("Secrets are shown as ***.")]
     confirmed: bool
     paused: Annotated[bool | UnsetType, about("Absent if it is not.")] = UNSET
+    deliveries: Annotated[DeliveriesOut | UnsetType, about("With `detailed`.")] = UNSET
 
 
 class SubscriptionPageOut(Document):

@@ -72,7 +72,7 @@ _WRITING = {
     "queues": ("create", "update", "delete", "purge", "share"),
     "messages": ("create", "delete", "delete_all", "move"),
     "claims": ("create", "update", "delete"),
-    "subscription": ("create", "update", "delete", "confirm"),
+    "subscription": ("create", "update", "delete", "confirm", "replay", "test"),
     "topics": ("create", "update", "delete", "purge"),
     "channels": ("publish", "broadcast", "history_remove", "rpc"),
 }

@@ -8,10 +8,14 @@ import asyncio
 import contextlib
 import logging
 import signal
+from typing import TYPE_CHECKING
 
 from zaqar_redis.cli import service_options
 from zaqar_redis.cli.base import ShellCommand
 from zaqar_redis.cli.serve import CreateApp, ServicePlanner
+
+if TYPE_CHECKING:
+    from zaqar_redis.cli.serve_metrics import ServiceMetrics
 
 LOG = logging.getLogger(__name__)
 
@@ -35,20 +39,22 @@ class Notify(ShellCommand):
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         with contextlib.ExitStack() as stack:
             planner = ServicePlanner(parsed_args, stack)
-            asyncio.run(_serve(planner.first().create))
+            plan = planner.first()
+            asyncio.run(_serve(plan.create, planner.metrics))
         return 0
 
 
-async def _serve(create: CreateApp) -> None:
+async def _serve(create: CreateApp, metrics: ServiceMetrics | None) -> None:
     """Delivers until it is asked to stop."""
     stopping = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
     app = create(stopping.is_set, notifies=True)
-    await app.process_startup(None, None)
-    LOG.info("notifier started", extra={"action": "start"})
-    try:
-        await stopping.wait()
-    finally:
-        LOG.info("notifier stops", extra={"action": "stop"})
-        await app.process_shutdown(None, None)
+    async with metrics.of_this_process() if metrics else contextlib.nullcontext():
+        await app.process_startup(None, None)
+        LOG.info("notifier started", extra={"action": "start"})
+        try:
+            await stopping.wait()
+        finally:
+            LOG.info("notifier stops", extra={"action": "stop"})
+            await app.process_shutdown(None, None)

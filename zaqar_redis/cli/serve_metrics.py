@@ -1,14 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The metrics of ``zaqar-redis serve``: gunicorn's hooks for what its workers count."""
+"""The metrics of ``zaqar-redis serve``: gunicorn's hooks for what its workers count.
+
+A process without workers, like ``zaqar-redis notify``, is its own only worker.
+"""
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
 from zaqar_redis.conf.groups import MetricsSettings
 from zaqar_redis.metrics import definitions
 from zaqar_redis.metrics.log_events import count_log_events
 from zaqar_redis.metrics.merged import MergedMetrics
+from zaqar_redis.metrics.reporter import WorkerReporter
 from zaqar_redis.metrics.server import MetricsServer
 from zaqar_redis.metrics.shared import WorkerLock
 
@@ -41,6 +47,20 @@ class ServiceMetrics:
             "post_fork": self._after_fork,
             "on_exit": self._on_exit,
         }
+
+    @contextlib.asynccontextmanager
+    async def of_this_process(self) -> AsyncIterator[None]:
+        """Serves and sends what this process counts, which has no workers."""
+        slot = self._merged.open_slot()
+        slot.begin()
+        reporter = WorkerReporter(slot)
+        reporter.start()
+        self._on_ready(None)
+        try:
+            yield
+        finally:
+            await reporter.stop()
+            self._on_exit(None)
 
     def count_log_events(self) -> None:
         """Counts the events of the log, which has just begun."""

@@ -65,12 +65,7 @@ class MergedMetrics(Collector):
         with self._guard:
             self._close_ended()
             definitions.WORKERS.set(len(self._slots))
-            own = {
-                name: rows
-                for name, rows in definitions.snapshot().items()
-                if not definitions.METRICS[name].per_worker
-            }
-            found: list[Snapshot] = [self._ended, own]
+            found: list[Snapshot] = [self._ended, self._own()]
             ages = []
             for slot in self._slots.values():
                 last, age = slot.read()
@@ -79,6 +74,16 @@ class MergedMetrics(Collector):
         merged = dict(_merge(found))
         merged[definitions.WORKER_AGE.name] = ages
         return merged
+
+    def _own(self) -> Snapshot:
+        """Returns what this process has counted; nothing if it is a worker and reports that."""
+        if any(slot.is_own for slot in self._slots.values()):
+            return {}
+        return {
+            name: rows
+            for name, rows in definitions.snapshot().items()
+            if not definitions.METRICS[name].per_worker
+        }
 
     def collect(self) -> Iterator[Family]:
         """Yields all metrics, as Prometheus' library wants them."""

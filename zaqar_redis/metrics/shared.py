@@ -63,6 +63,11 @@ class WorkerSlot:
         _START.pack_into(self._memory, 0, 0, os.getpid())
 
     @property
+    def is_own(self) -> bool:
+        """Whether this process is the worker."""
+        return bool(_START.unpack_from(self._memory)[1] == os.getpid())
+
+    @property
     def has_ended(self) -> bool:
         """Whether the worker is gone, and was waited for."""
         _, pid = _START.unpack_from(self._memory)

@@ -9,6 +9,7 @@ no memory.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 from collections import deque
 from collections.abc import Coroutine, Sequence
@@ -161,7 +162,7 @@ class Lane:
         self.waits = False
         #: attempts under way
         self._running = 0
-        #: ids of pending deliveries in memory
+        #: ids of pending deliveries that it has, or that the store does not know to be done
         self._read: set[str] = set()
         #: id of the pending delivery that was read last
         self.position = ""
@@ -227,9 +228,14 @@ class Lane:
         self.pump()
         return True
 
+    def forget(self, id: str) -> None:
+        """Takes a pending delivery when it is read again: the store knows what became of it."""
+        self._read.discard(id)
+
     def catch_up(self) -> None:
         """Delivers what waits; for a lane that was held, or has something to replay."""
         if self.subscription.paused:
+            self._owner.hold(self.subscription.id, None)
             return
         if self.state is LaneState.CATCHING_UP:
             self._reads_again = True
@@ -253,7 +259,7 @@ class Lane:
         """Delivers nothing any more: the subscription is gone."""
         self._has_ended = True
         for item in self._items:
-            self._end(item)
+            self._owner.end_item(item)
         self.abandon()
 
     def abandon(self) -> int:
@@ -334,7 +340,7 @@ class Lane:
             [item.stored.message for item in chunk if item.stored is not None],
             first.epoch,
             first.notice,
-            f"{subscription.id}.{first.message.id if first.message is not None else first.key}",
+            f"{subscription.id}.{_name(chunk)}",
             first.is_replayed,
         )
 
@@ -343,12 +349,12 @@ class Lane:
             if self._circuit.record_success():
                 LOG.info("the endpoint answers again", extra=self._about("circuit_closed"))
             for item in chunk:
-                self._end(item)
+                self._owner.end_item(item)
             self._owner.count(self.subscription.id, DeliveryCount(delivered=len(chunk)))
             metrics.NOTIFIED.add(self._scheme, by=len(chunk))
         elif result.outcome is Outcome.GONE:
             for item in chunk:
-                self._end(item)
+                self._owner.end_item(item)
             self.end()
             await self._owner.end_subscription(self, result)
         elif result.outcome is Outcome.REFUSED and len(chunk) > 1:
@@ -415,13 +421,7 @@ class Lane:
             changes |= {"status": result.status, "error": result.error}
         self._owner.store(msgspec.structs.replace(base, **changes), failed=False)
         self.unsettled += 1
-        self._read.discard(base.id)
         item.pending = None  # it stays
-        self._owner.end_item(item)
-
-    def _end(self, item: Item) -> None:
-        if item.pending is not None:
-            self._read.discard(item.pending.id)
         self._owner.end_item(item)
 
     def _give_up(self, item: Item, result: Result) -> None:
@@ -432,7 +432,7 @@ class Lane:
             extra=self._about("delivery_given_up") | {"error": result.error},
         )
         if item.message is None or item.expires <= self._owner.now():
-            self._end(item)
+            self._owner.end_item(item)
         elif self.options.dead_letter_queue:
             self._running += 1
             self._owner.begin(self._dead_letter(item, result), internal=True)
@@ -450,9 +450,7 @@ class Lane:
             error=result.error,
         )
         self._owner.store(pending, failed=True)
-        if item.pending is not None:
-            self._read.discard(item.pending.id)
-            item.pending = None  # it stays, as one that failed
+        item.pending = None  # it stays, as one that failed
         self._owner.end_item(item)
 
     async def _dead_letter(self, item: Item, result: Result) -> None:
@@ -465,7 +463,7 @@ class Lane:
             )
             self._keep_failed(item, result)
         else:
-            self._end(item)
+            self._owner.end_item(item)
         self._running -= 1
         self.pump()
 
@@ -476,3 +474,15 @@ class Lane:
             "queue": self._owner.queue,
             "subscription": self.subscription.id,
         }
+
+
+def _name(chunk: Sequence[Item]) -> str:
+    """Returns what names these deliveries among those of the subscription, in each attempt.
+
+    Others may be with them in the next attempt.  That gets another name: a receiver that has had
+    the first one would else think that it has had all of them.
+    """
+    names = [item.message.id if item.message is not None else item.key for item in chunk]
+    if len(names) == 1:
+        return names[0]
+    return hashlib.blake2b(" ".join(names).encode(), digest_size=16).hexdigest()

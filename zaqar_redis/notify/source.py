@@ -289,10 +289,18 @@ class Source:
             for id, number in unsettled.items():
                 if id in self._lanes:
                     self._lanes[id].unsettled -= number
+            self._forget(settled)
             if not self._settlement.is_large:
                 return step
             # More was done than one step settles: what this one has read comes first.
             await self._take_in(step)
+
+    def _forget(self, settled: SettledDeliveries) -> None:
+        stored = (each.id for each in (*settled.pending, *settled.failed))
+        for id in (*settled.made, *stored):
+            lane = self._lanes.get(id.partition(" ")[0])
+            if lane is not None:
+                lane.forget(id)
 
     def _room(self) -> int:
         """Returns how many entries may be read now."""
@@ -347,8 +355,10 @@ class Source:
             decrypted = self._decrypted(pending.stored.message)
         self._outstanding += 1
         item = Item(pending.epoch, pending.stored, decrypted, pending=pending)
-        readable = pending.stored is None or decrypted is not None
-        if lane is None or not readable:
+        deliverable = pending.stored is None or decrypted is not None
+        if lane is not None and not self._is_live(lane.subscription):
+            deliverable = pending.stored is None  # its subscriber is another one, or has left
+        if lane is None or not deliverable:
             self.end_item(item)
         elif not lane.offer_pending(item):
             self._outstanding -= 1  # it has it already

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from zaqar_redis import errors, rules
@@ -14,6 +14,7 @@ from zaqar_redis.service.notices import SubscriptionNotices
 from zaqar_redis.service.queues import QueueService
 from zaqar_redis.service.subscription_options import SubscriptionOptions
 from zaqar_redis.storage.contract import Driver, Live, Subscriptions
+from zaqar_redis.storage.deliveries import DeliveryState, SubscriptionDeliveries
 
 #: Of the URIs of sockets, which no client can give.
 SOCKET = "websocket:"
@@ -63,6 +64,13 @@ class SubscriptionService(ComposedVerbs):
         if self._driver.subscriptions is None:
             raise errors.BadRequest(why="The store of this service has no subscriptions.")
         return self._driver.subscriptions
+
+    @property
+    def deliveries(self) -> SubscriptionDeliveries:
+        """Raises BadRequest when the store delivers to no subscribers."""
+        if self._driver.subscription_deliveries is None:
+            raise errors.BadRequest(why="The store of this service delivers to no subscribers.")
+        return self._driver.subscription_deliveries
 
     @verb
     def create(
@@ -181,6 +189,34 @@ class SubscriptionService(ComposedVerbs):
             raise _missing(queue, id)
         if must_confirm:
             yield from self._ask_to_confirm(project, queue, id)
+        if paused is False and self._driver.subscription_deliveries is not None:
+            yield self.deliveries.resume(project, queue, id)
+
+    @verb
+    def states(
+        self, project: str, queue: str, subscriptions: Sequence[Subscription]
+    ) -> Steps[Sequence[DeliveryState]]:
+        """Returns how deliveries to each go."""
+        if not subscriptions:
+            return ()
+        ids = [each.id for each in subscriptions]
+        found: Sequence[DeliveryState] = yield self.deliveries.states(project, queue, ids)
+        return found
+
+    @verb
+    def get_reachable(self, project: str, queue: str, id: str) -> Steps[Subscription]:
+        """Returns a subscription that messages may be delivered to.
+
+        Raises NotFound; BadRequest for a socket; Conflict for one that is to confirm first.
+        """
+        found: Subscription = yield self.get(project, queue, id)
+        if found.subscriber.startswith(SOCKET):
+            raise errors.BadRequest(
+                why="The subscriber is a socket: it gets messages only as they are posted."
+            )
+        if self._notices is not None and not found.confirmed:
+            raise errors.Conflict(why=f"The subscriber has not confirmed subscription {id}.")
+        return found
 
     @verb
     def confirm(self, project: str, queue: str, id: str, *, confirmed: bool) -> Steps[None]:

@@ -181,6 +181,14 @@ class SubscriptionDeliveries(Protocol):
     def replay(self, project: str, queue: str, subscription: str) -> Awaitable[int]:
         """Has deliveries tried again that were given up; returns how many."""
 
+    def enqueue_messages(
+        self, project: str, queue: str, subscription: str, messages: Sequence[Message]
+    ) -> Awaitable[int]:
+        """Has stored messages of the queue delivered once more, in one step; returns how many.
+
+        They are as `Messages.list` returns them.  Not counted: those that wait to be delivered.
+        """
+
     def states(
         self, project: str, queue: str, subscriptions: Sequence[str]
     ) -> Awaitable[Sequence[DeliveryState]]:

@@ -3,31 +3,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from msgspec import UNSET
 
+from zaqar_redis import errors
 from zaqar_redis.api import documents
 from zaqar_redis.api.exchange import DONE, Answer, Request
 from zaqar_redis.api.subscription_schemas import (
     ConfirmationIn,
     CreatedSubscriptionOut,
+    ReplayIn,
+    ReplayOut,
     SubscriptionChangeIn,
     SubscriptionIn,
     SubscriptionListQuery,
     SubscriptionPageOut,
+    SubscriptionQuery,
+    SubscriptionTestOut,
 )
 from zaqar_redis.auth import signed_urls
+from zaqar_redis.notify.tester import SubscriptionTester
+from zaqar_redis.service.replays import ReplayService
 from zaqar_redis.service.subscriptions import SubscriptionService
+from zaqar_redis.storage.deliveries import DeliveryState
 
 
 class SubscriptionHandlers:
     def __init__(
-        self, subscriptions: SubscriptionService, stored: Callable[[str], str] = str
+        self,
+        subscriptions: SubscriptionService,
+        replays: ReplayService,
+        tester: SubscriptionTester,
+        stored: Callable[[str], str] = str,
     ) -> None:
         """*stored*: from the name in the path to that of the queue."""
         self._subscriptions = subscriptions
+        self._replays = replays
+        self._tester = tester
         self._stored = stored
 
     async def create(self, request: Request[None, SubscriptionIn], source: str) -> Answer:
@@ -52,18 +66,24 @@ class SubscriptionHandlers:
 
     async def list(self, request: Request[SubscriptionListQuery, None], source: str) -> Answer:
         """Lists subscriptions, by id."""
-        query = request.query
-        page = await self._subscriptions.list(
-            request.project, self._stored(source), query.marker, query.limit
-        )
+        query, queue = request.query, self._stored(source)
+        page = await self._subscriptions.list(request.project, queue, query.marker, query.limit)
         links = documents.next_link(request.path, query, page.marker)
-        shown = [documents.subscription(each) for each in page.items]
+        states: Sequence[DeliveryState | None] = [None] * len(page.items)
+        if query.detailed:
+            states = await self._subscriptions.states(request.project, queue, page.items)
+        shown = list(map(documents.subscription, page.items, states))
         return Answer(documents.encode(SubscriptionPageOut(shown, links)))
 
-    async def get(self, request: Request[None, None], source: str, subscription: str) -> Answer:
+    async def get(
+        self, request: Request[SubscriptionQuery, None], source: str, subscription: str
+    ) -> Answer:
         """Shows a subscription."""
-        found = await self._subscriptions.get(request.project, self._stored(source), subscription)
-        return Answer(documents.encode(documents.subscription(found)))
+        queue, state = self._stored(source), None
+        found = await self._subscriptions.get(request.project, queue, subscription)
+        if request.query.detailed:
+            [state] = await self._subscriptions.states(request.project, queue, [found])
+        return Answer(documents.encode(documents.subscription(found, state)))
 
     async def update(
         self, request: Request[None, SubscriptionChangeIn], source: str, subscription: str
@@ -102,6 +122,44 @@ class SubscriptionHandlers:
             confirmed=request.document.confirmed,
         )
         return _changed(request)
+
+    async def replay(
+        self, request: Request[None, ReplayIn], source: str, subscription: str
+    ) -> Answer:
+        """Delivers again what was given up.
+
+        With `history` what the topic has kept, instead.
+        """
+        given, queue = request.document, self._stored(source)
+        if given.history:
+            found = await self._replays.history(
+                request.project,
+                queue,
+                subscription,
+                after=None if given.after is UNSET else given.after,
+                limit=None if given.limit is UNSET else given.limit,
+            )
+        elif given.after is not UNSET or given.limit is not UNSET:
+            raise errors.BadRequest(why='"after" and "limit" need "history": true.')
+        else:
+            found = await self._replays.failed(request.project, queue, subscription)
+        return Answer(documents.encode(ReplayOut(found.replayed, found.marker or UNSET)))
+
+    async def test(self, request: Request[None, None], source: str, subscription: str) -> Answer:
+        """Sends a test message, signed, once.
+
+        Answers when the subscriber has answered, or its time is up.
+        """
+        tested = await self._tester.test(request.project, self._stored(source), subscription)
+        result = tested.result
+        document = SubscriptionTestOut(
+            result.outcome.value,
+            result.status,
+            result.error,
+            round(tested.seconds, 3),
+            result.answer,
+        )
+        return Answer(documents.encode(document))
 
 
 def longest(request: Request[Any, Any]) -> int | None:

@@ -64,7 +64,10 @@ end
 from, to = next_list(2)
 for place = from, to, 2 do
     if ARGV[place + 1] == '' then
-        redis.call('ZREM', pending_due, ARGV[place])
+        -- One that is due was resumed or replayed meanwhile.
+        if tonumber(redis.call('ZSCORE', pending_due, ARGV[place]) or 0) > now then
+            redis.call('ZREM', pending_due, ARGV[place])
+        end
     else
         redis.call('ZADD', pending_due, ARGV[place + 1], ARGV[place])
     end

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -23,3 +24,24 @@ def load_targets(context: TargetContext) -> Mapping[str, Target]:
     # One target may have several schemes.
     made = {factory: factory(context) for factory in set(factories.values())}
     return {name: made[factory] for name, factory in factories.items()}
+
+
+class TargetLifecycle:
+    """Starts the targets of a process once, when they are first needed, and closes them."""
+
+    def __init__(self, targets: Mapping[str, Target]) -> None:
+        self._targets = {*targets.values()}
+        self._starting = asyncio.Lock()
+        self._started = False
+
+    async def start(self) -> None:
+        async with self._starting:
+            if not self._started:
+                await asyncio.gather(*(target.start() for target in self._targets))
+                self._started = True
+
+    async def close(self) -> None:
+        async with self._starting:
+            if self._started:
+                self._started = False
+                await asyncio.gather(*(target.close() for target in self._targets))

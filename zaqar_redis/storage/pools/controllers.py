@@ -373,6 +373,15 @@ class RoutedSubscriptionDeliveries:
     def replay(self, project: str, queue: str, subscription: str) -> Verb[int]:
         return self._route(project, queue, lambda store: store.replay(project, queue, subscription))
 
+    def enqueue_messages(
+        self, project: str, queue: str, subscription: str, messages: Sequence[Message]
+    ) -> Verb[int]:
+        return self._route(
+            project,
+            queue,
+            lambda store: store.enqueue_messages(project, queue, subscription, messages),
+        )
+
     def states(
         self, project: str, queue: str, subscriptions: Sequence[str]
     ) -> Verb[Sequence[DeliveryState]]:

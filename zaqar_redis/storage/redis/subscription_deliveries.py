@@ -7,12 +7,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from zaqar_redis.clock import Clock
-from zaqar_redis.keyspace import keys
-from zaqar_redis.keyspace.script import RedisCommand, Script, Steps, verb
-from zaqar_redis.storage.deliveries import DeliveryState, PendingDelivery
+from zaqar_redis.keyspace import envelope, keys
+from zaqar_redis.keyspace.script import Argument, RedisCommand, Script, Steps, verb
+from zaqar_redis.records import Message, NewMessage
+from zaqar_redis.storage.deliveries import DeliveryState, EnteredMessage, PendingDelivery
 from zaqar_redis.storage.redis import identity, pending_records
 
 _ENQUEUE = Script("delivery_enqueue")
+_ENQUEUE_MESSAGES = Script("delivery_enqueue_messages")
 _REPLAY = Script("delivery_replay")
 
 #: Deliveries that were given up read in one step of a replay: a millisecond of Redis' time.
@@ -55,6 +57,20 @@ class RedisSubscriptionDeliveries:
                 return total
 
     @verb
+    def enqueue_messages(
+        self, project: str, queue: str, subscription: str, messages: Sequence[Message]
+    ) -> Steps[int]:
+        rest: list[Argument] = []
+        for message in messages:
+            pending = _replayed(subscription, message)
+            record = pending_records.encoded(pending, pending_records.WAITS)
+            rest += (pending.key, pending.expires, record)
+        count = yield _ENQUEUE_MESSAGES(
+            keys.of_queue(project, queue), *rest, now=self._now(), id=subscription
+        )
+        return int(count)
+
+    @verb
     def states(
         self, project: str, queue: str, subscriptions: Sequence[str]
     ) -> Steps[Sequence[DeliveryState]]:
@@ -88,6 +104,23 @@ class RedisSubscriptionDeliveries:
             record=pending_records.encoded(pending, pending_records.WAITS) if pending else b"",
         )
         return bool(known)
+
+
+def _replayed(subscription: str, message: Message) -> PendingDelivery:
+    epoch, rank = identity.parse_message_id(message.id)
+    draft = NewMessage(
+        body=message.body,
+        checksum=message.checksum,
+        origin=message.origin,
+        encrypted=message.encrypted,
+        attributes=message.attributes,
+        hops=message.hops,
+    )
+    front = envelope.front(message.created, message.expires, message.ttl, message.delay)
+    stored = EnteredMessage(message, front + envelope.tail(draft, message.client))
+    return PendingDelivery(
+        subscription, f"{rank:016d}", message.expires, epoch, stored, replayed=True
+    )
 
 
 def _state(fields: Sequence[bytes | None], pending: int) -> DeliveryState:

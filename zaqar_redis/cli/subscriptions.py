@@ -1,0 +1,326 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``zaqar-redis subscription …``, for those of queues and of topics."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from cliff.lister import Lister
+from cliff.show import ShowOne
+
+from zaqar_redis.cli.api import ApiClient, CommandFailed
+from zaqar_redis.cli.base import (
+    Column,
+    Row,
+    Table,
+    bounded_int,
+    json_object,
+    resource_name,
+    table,
+)
+from zaqar_redis.cli.messages import parse_body
+from zaqar_redis.cli.resources import (
+    DeleteResource,
+    NamedResourceCommand,
+    ResourceCommand,
+    ShowResource,
+)
+
+#: Messages of a history that one request reads.
+_HISTORY_STEP = 10_000
+_COUNTS = ("delivered", "failed", "retried", "pending")
+
+
+class SubscriptionSourceCommand(ResourceCommand):
+    """Base of the commands for the subscriptions of a queue or topic."""
+
+    noun = "subscription"
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        source = parser.add_mutually_exclusive_group(required=True)
+        source.add_argument("--queue", type=resource_name, help="that of this queue")
+        source.add_argument("--topic", type=resource_name, help="that of this topic")
+        return parser
+
+    def collection(self, parsed: argparse.Namespace) -> str:
+        """Returns the path of the subscriptions, below ``/v2``."""
+        source = f"/queues/{parsed.queue}" if parsed.queue else f"/topics/{parsed.topic}"
+        return f"{source}/{self.plural}"
+
+
+class SubscriptionCommand(SubscriptionSourceCommand, NamedResourceCommand):
+    """Base of the commands for one subscription."""
+
+    argument = "id"
+
+    def path(self, parsed: argparse.Namespace) -> str:
+        return f"{self.collection(parsed)}/{parsed.name}"
+
+
+class ListSubscription(SubscriptionSourceCommand, Lister):
+    """List the subscriptions to a queue or topic, by id.
+
+    Example: zaqar-redis subscription list --queue orders --detailed
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument("--detailed", action="store_true", help="with how deliveries go")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
+        counts = _COUNTS if parsed_args.detailed else ()
+        shown = ("id", "subscriber", "ttl", "age", "confirmed", "paused", *counts)
+        query = {"detailed": True} if parsed_args.detailed else {}
+        with self.open_api(parsed_args) as api:
+            found = api.list_items(self.collection(parsed_args), self.plural, **query)
+            return table(shown, map(_flat, found), parsed_args)
+
+
+def _flat(subscription: dict[str, Any]) -> dict[str, Any]:
+    deliveries: dict[str, Any] = subscription.get("deliveries", {})
+    return {"paused": False} | subscription | deliveries
+
+
+class ShowSubscription(SubscriptionCommand, ShowResource):
+    """Show a subscription, and how deliveries to it go.
+
+    Example: zaqar-redis subscription show 5b1c0c7e-9d5e-4f0a-8a43-1f3d6f5a2b90 --topic news
+    """
+
+    def shown(self, api: ApiClient, parsed: argparse.Namespace) -> tuple[Row, Row]:
+        document = api.request("GET", self.path(parsed), detailed=True)
+        columns = (
+            *("id", "source", "subscriber", "ttl", "age", "confirmed", "paused"),
+            Column("options", as_text=json.dumps),
+            *_COUNTS,
+            Column("last_failure", as_text=lambda failure: json.dumps(failure) if failure else ""),
+        )
+        names, [values] = table(columns, [_flat(document)], parsed)
+        return names, values
+
+
+def _option(text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not (name and equals):
+        raise argparse.ArgumentTypeError(f"{text!r} must be NAME=JSON")
+    return name, parse_body(value)
+
+
+def _filter(text: str) -> dict[str, Any]:
+    if text.lstrip().startswith("{"):
+        return json_object(text)
+    try:
+        return json_object(Path(text).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise argparse.ArgumentTypeError(f"cannot read {text}: {error}") from error
+
+
+def _add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--ttl", type=int, metavar="SECONDS", help="from now until it ends")
+    parser.add_argument(
+        "--option",
+        type=_option,
+        action="append",
+        default=[],
+        metavar="NAME=JSON",
+        help="an option, e.g. timeout=5; what is no JSON is a text; may be repeated",
+    )
+    parser.add_argument(
+        "--filter", type=_filter, metavar="FILE|JSON", help="which messages are wanted"
+    )
+    parser.add_argument("--batch", type=int, metavar="N", help="messages in one request at most")
+    parser.add_argument(
+        "--ordered",
+        action="store_true",
+        default=None,
+        help="a message waits for the one before it",
+    )
+    parser.add_argument(
+        "--dead-letter-queue",
+        type=resource_name,
+        metavar="QUEUE",
+        help="for messages that were given up",
+    )
+
+
+def _options(parsed: argparse.Namespace) -> dict[str, Any]:
+    """Returns the options that are given."""
+    given = {
+        name: getattr(parsed, name) for name in ("filter", "batch", "ordered", "dead_letter_queue")
+    }
+    return dict(parsed.option) | {name: value for name, value in given.items() if value is not None}
+
+
+class CreateSubscription(SubscriptionSourceCommand, ShowOne):
+    """Subscribe; shows the id, and once the secret that signs what a webhook gets.
+
+    Creates the queue or topic if it is missing. Example:
+
+        zaqar-redis subscription create https://example.org/hook --queue orders --ttl 86400 \\
+            --filter '{"attributes": {"kind": ["refund"]}}' --option timeout=5
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument("subscriber", help="its URI, e.g. https://example.org/hook")
+        _add_options(parser)
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, Row]:
+        document = {"subscriber": parsed_args.subscriber, "options": _options(parsed_args)}
+        if parsed_args.ttl is not None:
+            document["ttl"] = parsed_args.ttl
+        with self.open_api(parsed_args) as api:
+            created = api.request("POST", self.collection(parsed_args), document)
+        shown = {"id": created["subscription_id"], **created}
+        del shown["subscription_id"]
+        return tuple(shown), tuple(shown.values())
+
+
+class UpdateSubscription(ShowSubscription):
+    """Change a subscription, and show it.
+
+    Options that are not given stay; null removes one. Example:
+
+        zaqar-redis subscription update ID --queue orders --ttl 86400 --option timeout=null
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument("--subscriber", metavar="URI", help="in the place of the one it has")
+        _add_options(parser)
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, Row]:
+        given = {"subscriber": parsed_args.subscriber, "ttl": parsed_args.ttl}
+        changes = {name: value for name, value in given.items() if value is not None}
+        options, path = _options(parsed_args), self.path(parsed_args)
+        if not changes and not options:
+            raise CommandFailed("nothing to change: give --subscriber, --ttl or an option")
+        with self.open_api(parsed_args) as api:
+            if options:
+                stored = api.request("GET", path)["options"] | options
+                changes["options"] = {
+                    name: value for name, value in stored.items() if value is not None
+                }
+            api.request("PATCH", path, changes)
+            return self.shown(api, parsed_args)
+
+
+class DeleteSubscription(SubscriptionCommand, DeleteResource):
+    """End a subscription; what waits for it is not delivered.
+
+    Example: zaqar-redis subscription delete ID --queue orders --yes
+    """
+
+
+class ConfirmSubscription(SubscriptionCommand):
+    """Confirm a subscription in the place of its subscriber, or take that back.
+
+    Example: zaqar-redis subscription confirm ID --queue orders
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument("--undo", action="store_true", help="it is not confirmed any more")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        with self.open_api(parsed_args) as api:
+            document = {"confirmed": not parsed_args.undo}
+            api.request("PUT", f"{self.path(parsed_args)}/confirm", document)
+
+
+class PauseSubscription(SubscriptionCommand):
+    """Have the messages of a subscription wait.
+
+    Example: zaqar-redis subscription pause ID --queue orders
+    """
+
+    paused = True
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        with self.open_api(parsed_args) as api:
+            api.request("PATCH", self.path(parsed_args), {"paused": self.paused})
+
+
+class ResumeSubscription(PauseSubscription):
+    """Have the messages of a subscription that was paused delivered.
+
+    Example: zaqar-redis subscription resume ID --queue orders
+    """
+
+    paused = False
+
+
+class ReplaySubscription(SubscriptionCommand, ShowOne):
+    """Have deliveries made again: those that were given up, or the history of a topic.
+
+    Shows how many are made again. Example:
+
+        zaqar-redis subscription replay ID --topic news --history --limit 1000
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            "--history", action="store_true", help="what the topic has kept, by the filter"
+        )
+        parser.add_argument(
+            "--after", metavar="ID", help="with --history: only what is behind this message"
+        )
+        parser.add_argument(
+            "--limit",
+            type=bounded_int(1, 1_000_000),
+            metavar="N",
+            help="with --history: messages that are read (all)",
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, Row]:
+        path = f"{self.path(parsed_args)}/replay"
+        if not parsed_args.history and (parsed_args.after or parsed_args.limit):
+            raise CommandFailed("--after and --limit need --history")
+        with self.open_api(parsed_args) as api:
+            if parsed_args.history:
+                replayed = _replay_history(api, path, parsed_args.after, parsed_args.limit)
+            else:
+                replayed = api.request("POST", path)["replayed"]
+        return ("replayed",), (replayed,)
+
+
+def _replay_history(api: ApiClient, path: str, after: str | None, limit: int | None) -> int:
+    """Returns how many deliveries are made again."""
+    replayed = 0
+    while limit is None or limit:
+        document: dict[str, Any] = {"history": True}
+        document |= {"after": after} if after else {}
+        read = _HISTORY_STEP if limit is None else min(limit, _HISTORY_STEP)
+        answer = api.request("POST", path, document | {"limit": read})
+        replayed += answer["replayed"]
+        after = answer.get("marker")
+        if not after:
+            break
+        limit = limit and limit - read
+    return replayed
+
+
+class TestSubscription(SubscriptionCommand, ShowOne):
+    """Send a signed test message to a subscriber, once, and show how it answers.
+
+    Exits with 1 when it was not delivered. Example:
+
+        zaqar-redis subscription test ID --queue orders
+    """
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Row, Row]:
+        with self.open_api(parsed_args) as api:
+            result = api.request("POST", f"{self.path(parsed_args)}/test")
+        if result["outcome"] != "delivered":
+            self.exit_code = 1
+        return tuple(result), tuple(result.values())

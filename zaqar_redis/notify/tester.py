@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Test messages: one delivery to a subscriber, at once, whose result its owner sees.
+
+Nothing is stored, nothing is tried again, and what waits for the subscription is left alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Awaitable, Callable, Mapping
+from time import perf_counter
+
+import msgspec
+
+from zaqar_redis import errors, rules
+from zaqar_redis.notify.target import Delivery, Outcome, Result, Target
+from zaqar_redis.records import Record, Subscription
+from zaqar_redis.service import subscription_options
+from zaqar_redis.service.subscriptions import SubscriptionService
+
+#: Tests of a process at a time; others wait.
+_CONCURRENT = 16
+#: Seconds beyond the time-out of an attempt: targets end it themselves.
+_GRACE_SECONDS = 5.0
+
+
+class TestedDelivery(Record, frozen=True):
+    result: Result
+    #: that the attempt took
+    seconds: float
+
+
+class SubscriptionTester:
+    def __init__(
+        self,
+        subscriptions: SubscriptionService,
+        targets: Mapping[str, Target],
+        start_targets: Callable[[], Awaitable[None]],
+    ) -> None:
+        """*targets* by scheme; *start_targets*: starts them, unless they are started."""
+        self._subscriptions = subscriptions
+        self._targets = targets
+        self._start_targets = start_targets
+        self._slots = asyncio.Semaphore(_CONCURRENT)
+
+    async def test(self, project: str, source: str, id: str) -> TestedDelivery:
+        """Delivers a test message.
+
+        Raises BadRequest for a subscriber inside this installation, and what
+        `SubscriptionService.get_reachable` does.
+        """
+        subscription = await self._subscriptions.get_reachable(project, source, id)
+        scheme = subscription.subscriber.partition(":")[0]
+        target = self._targets.get(scheme)
+        if target is None or target.internal:
+            raise errors.BadRequest(
+                why=f"A test needs a subscriber outside this service, not one of {scheme}:."
+            )
+        await self._start_targets()
+        delivery = _delivery(project, source, subscription)
+        async with self._slots:
+            begun = perf_counter()
+            try:
+                async with asyncio.timeout(delivery.options.timeout + _GRACE_SECONDS):
+                    result = await target.deliver(delivery)
+            except TimeoutError:
+                why = f"no answer within {delivery.options.timeout:g} s"
+                result = Result(Outcome.RETRY, why)
+            return TestedDelivery(result, perf_counter() - begun)
+
+
+def _delivery(project: str, source: str, subscription: Subscription) -> Delivery:
+    name = source.removeprefix(rules.TOPIC_PREFIX)
+    kind = "queue" if name == source else "topic"
+    notice = {
+        "Message_Type": "Test",
+        "Message": f"This is a test of a subscription to the {kind} {name}.",
+        f"{kind}_name": name,
+    }
+    return Delivery(
+        project,
+        source,
+        subscription,
+        subscription_options.parse(subscription.options),
+        notice=msgspec.json.encode(notice),
+        id=f"{subscription.id}.test-{uuid.uuid4()}",
+    )
