@@ -69,6 +69,10 @@ class Taker:
         store = self._store
         return store.run(self._deliveries.backlog(store.project, "q", subscription, after, 100))
 
+    def waiting(self, limit: int = 100) -> Sequence[str]:
+        store = self._store
+        return store.run(self._deliveries.waiting(store.project, "q", "", limit))
+
     def release(self) -> None:
         store = self._store
         store.run(self._deliveries.release(store.project, "q", self._token))
@@ -436,6 +440,87 @@ def test_deliveries_that_nobody_makes_expire_with_their_messages(
     assert other.take()
     assert entered(other.step()) == []
     assert other.backlog(subscription) == []
+
+
+def test_entry_expires_with_the_last_of_its_messages(
+    store: ContractStore, taker: Taker, subscription: str
+) -> None:
+    update = store.driver.subscriptions
+    assert update
+    store.run(update.update(store.project, "q", subscription, ttl=10 * TTL))
+    messages = [NewMessage(b'"a"', ttl=60, delay=0), NewMessage(b'"b"', ttl=5 * TTL, delay=0)]
+    store.run(
+        store.driver.messages.post(
+            store.project, "q", messages, client="", default_ttl=TTL, size=0, idempotency_key=None
+        )
+    )
+    store.clock.tick(2 * TTL)
+    store.sweep(0)
+    assert entered(taker.step()) == ["a", "b"]
+    store.clock.tick(4 * TTL)
+    store.sweep(0)
+    taker.after = b"0"
+    assert entered(taker.step()) == []
+
+
+def test_purge_takes_the_queue_from_its_notifier(store: ContractStore, taker: Taker) -> None:
+    store.post("a")
+    taker.step()
+    store.run(store.driver.queues.purge(store.project, "q"))
+    store.post("b")
+    assert taker.maybe_step() is None
+    other = Taker(store, "other")
+    assert other.take()
+    assert entered(other.step()) == ["b"]
+
+
+def test_next_notifier_learns_for_whom_something_waits(
+    store: ContractStore, taker: Taker, subscription: str
+) -> None:
+    other = subscribe(store, "http://example.org/other")
+    subscribe(store, "http://example.org/idle")
+    store.post("a", "b")
+    step = taker.step()
+    late = store.clock() + 60_000
+    taker.step(
+        SettledDeliveries(
+            [step.entries[0].id],
+            pending=[*pend(step, subscription), *pend(step, other)],
+            holds=[(other, late)],
+        )
+    )
+    assert taker.waiting() == sorted([subscription, other])
+    assert taker.waiting(1) == [min(subscription, other)]
+    assert taker.step().holds == [subscription]  # the other one has its time
+
+
+def test_replay_before_a_hold_ends_is_due(
+    store: ContractStore, taker: Taker, subscription: str
+) -> None:
+    store.post("a")
+    step = taker.step()
+    taker.step(SettledDeliveries([step.entries[0].id], failed=pend(step, subscription)))
+    assert store.run(of_subscriptions(store).replay(store.project, "q", subscription)) == 1
+    ended = SettledDeliveries(holds=[(subscription, None)])
+    assert taker.step(ended).holds == [subscription]
+    taker.step(ended)
+    taker.release()
+    assert not taker.is_due()
+
+
+def test_resumed_subscription_is_due(store: ContractStore, taker: Taker, subscription: str) -> None:
+    assert store.driver.subscriptions
+    update = store.driver.subscriptions.update
+    store.run(update(store.project, "q", subscription, paused=True))
+    store.post("a")
+    step = taker.step()
+    taker.step(SettledDeliveries([step.entries[0].id], pending=pend(step, subscription)))
+    taker.release()
+    assert not taker.is_due()
+    store.run(update(store.project, "q", subscription, paused=False))
+    assert taker.is_due()
+    assert taker.take()
+    assert taker.step().holds == [subscription]
 
 
 # -- forwarding ------------------------------------------------------------------------------

@@ -700,6 +700,26 @@ def test_watcher_of_moved_queue_is_notified_of_a_gap_and_continues(
     assert [message.rank for message in history_page(pools).messages] == [1, 2]
 
 
+@pytest.mark.parametrize("attempts", [0, 127, 128, 70_000])
+def test_delivery_that_is_tried_again_is_due_after_a_move(
+    pools: PooledContractStore, attempts: int
+) -> None:
+    pools.create()
+    id = subscribe(pools)
+    pools.post("a", "b")
+    taker = Taker(pools)
+    assert taker.take()
+    step = taker.step()
+    waiting, late = pend(step, id, attempts=attempts)
+    late = msgspec.structs.replace(late, due=pools.clock() + 99_000)
+    taker.step(SettledDeliveries([step.entries[0].id], pending=[waiting, late]))
+    move_queue(pools, other(pools))
+    new = Taker(pools, "two")
+    assert new.take()
+    step = new.step()
+    assert ([each.id for each in step.due], step.holds) == ([late.id], [id])
+
+
 def test_moved_queue_keeps_its_deliveries(pools: PooledContractStore) -> None:
     pools.create()
     id = subscribe(pools)

@@ -7,10 +7,11 @@ import asyncio
 import contextlib
 import email.policy
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from email.message import EmailMessage
 from email.parser import BytesParser
 from pathlib import Path
+from threading import Thread
 from typing import cast
 
 from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
@@ -103,3 +104,19 @@ async def mail_server(
         found.close_connections()
         server.close()
         await server.wait_closed()
+
+
+@contextlib.contextmanager
+def running_mail_server() -> Iterator[RunningMailServer]:
+    """The same in a thread, for tests that block."""
+    with asyncio.Runner() as runner:
+        loop = runner.get_loop()
+        thread = Thread(target=loop.run_forever)
+        thread.start()
+        opened = mail_server()
+        try:
+            yield asyncio.run_coroutine_threadsafe(opened.__aenter__(), loop).result(10)
+        finally:
+            asyncio.run_coroutine_threadsafe(opened.__aexit__(None, None, None), loop).result(10)
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join()

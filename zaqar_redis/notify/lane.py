@@ -31,14 +31,17 @@ from zaqar_redis.storage.deliveries import DeliveryCount, EnteredMessage, Pendin
 
 LOG = logging.getLogger(__name__)
 
-#: Messages of a lane in memory: enough to keep the fastest endpoint busy while more are read.
-_ITEMS_MAX = 1000
+#: Pending deliveries that are read at once.
+_PAGE = 200
 #: Seconds beyond an attempt's time-out after which its target is broken: they end it themselves.
 _TIMEOUT_GRACE_SECONDS = 5.0
 #: Messages in one delivery to a store: a millisecond or so of its time.
 _INTERNAL_BATCH = 100
 #: Seconds between attempts to deliver inside the installation: they double up to the second.
 _INTERNAL_RETRY_SECONDS, _INTERNAL_RETRY_MAX_SECONDS = 0.5, 15.0
+
+#: Milliseconds until a dead letter is posted again to a store that was away.
+_DEAD_LETTER_PAUSE_MS = 1000
 
 
 class LaneState(Enum):
@@ -136,7 +139,11 @@ class LaneOwner(Protocol):
     async def dead_letter(self, lane: Lane, item: Item, result: Result) -> None:
         """Posts a message that was given up to the dead-letter queue.  Raises Unavailable."""
 
-    async def end_subscription(self, lane: Lane, result: Result) -> None: ...
+    async def end_subscription(self, subscription: Subscription) -> bool:
+        """Ends it, unless it has another subscriber meanwhile; returns whether it has ended."""
+
+    def items_max(self, *, internal: bool) -> int:
+        """Returns how many messages a lane may have in memory."""
 
 
 class Lane:
@@ -149,14 +156,10 @@ class Lane:
         target: Target,
     ) -> None:
         self._owner = owner
-        self._target = target
-        self._scheme = subscription.subscriber.partition(":")[0]
         self.subscription = subscription
         self.options = options
         self._policy = policy
-        internal = target.internal
-        self._batch = _INTERNAL_BATCH if internal else options.batch
-        self._in_order = options.ordered or internal
+        self._set_target(target)
         self._items: deque[Item] = deque()
         #: it waits until the process may make another attempt
         self.waits = False
@@ -166,8 +169,10 @@ class Lane:
         self._read: set[str] = set()
         #: id of the pending delivery that was read last
         self.position = ""
-        #: pending deliveries that the store has not got yet: it may look empty
-        self.unsettled = 0
+        #: ids of pending deliveries that the store has not got yet, or as they were before
+        self._unstored: set[str] = set()
+        #: the store knows when what waits is due
+        self._is_due = False
         self.state = LaneState.FLOWING
         #: something was added before the position meanwhile
         self._reads_again = False
@@ -180,17 +185,28 @@ class Lane:
             self.state = LaneState.HELD
 
     def adopt(
-        self, subscription: Subscription, options: SubscriptionOptions, policy: DeliveryRetryPolicy
+        self,
+        subscription: Subscription,
+        options: SubscriptionOptions,
+        policy: DeliveryRetryPolicy,
+        target: Target,
     ) -> None:
-        """Goes on with the subscription as it is now."""
+        """Goes on with the subscription as it is now; what it has goes to a new subscriber."""
         was_paused = self.subscription.paused
+        if subscription.subscriber != self.subscription.subscriber:
+            self._circuit = Circuit()
         self.subscription, self.options, self._policy = subscription, options, policy
-        if not self._target.internal:
-            self._batch, self._in_order = options.batch, options.ordered
+        self._set_target(target)
         if subscription.paused:
             self._hold(None)
         elif was_paused:
             self.catch_up()
+
+    def _set_target(self, target: Target) -> None:
+        self._target = target
+        self._scheme = self.subscription.subscriber.partition(":")[0]
+        self._batch = _INTERNAL_BATCH if target.internal else self.options.batch
+        self._in_order = self.options.ordered or target.internal
 
     @property
     def is_internal(self) -> bool:
@@ -199,14 +215,44 @@ class Lane:
     @property
     def wants_more(self) -> bool:
         """Whether waiting deliveries are to be read."""
-        return self.state is LaneState.CATCHING_UP and len(self._items) < _ITEMS_MAX // 2
+        return self.is_catching_up and len(self._items) <= self._items_max // 2
+
+    @property
+    def is_catching_up(self) -> bool:
+        return self.state is LaneState.CATCHING_UP
+
+    @property
+    def page(self) -> int:
+        """How many waiting deliveries are to be read at once."""
+        return min(_PAGE, self._items_max)
+
+    @property
+    def _items_max(self) -> int:
+        return self._owner.items_max(internal=self._target.internal)
+
+    def wait(self) -> None:
+        """Goes behind what another notifier has stored: the store says when that is due."""
+        self.state = LaneState.HELD
+
+    @property
+    def first_unstored(self) -> str | None:
+        """The first pending delivery that the store has not got yet; None: it has all.
+
+        Those behind it are not read before it: they would be delivered before it.
+        """
+        return min(self._unstored, default=None)
+
+    def note_stored(self, pending: PendingDelivery) -> None:
+        self._unstored.discard(pending.id)
+        if self.is_catching_up and pending.due is None and pending.id <= self.position:
+            self._reads_again = True
 
     def offer(self, item: Item) -> None:
         """Takes a new message."""
         if self._has_ended:
             self._owner.end_item(item)
             return
-        if self.state is LaneState.FLOWING and len(self._items) < _ITEMS_MAX:
+        if self.state is LaneState.FLOWING and len(self._items) < self._items_max:
             self._items.append(item)
             self.pump()
             return
@@ -218,6 +264,11 @@ class Lane:
     def offer_pending(self, item: Item) -> bool:
         """Takes a delivery that was pending; returns False when it has it already."""
         assert item.pending is not None  # noqa: S101  # that is what it is for
+        if self._has_ended:
+            self._owner.end_item(item)
+            return True
+        if item.pending.id in self._unstored:
+            return False  # it is read as it will be
         if item.pending.id in self._read:
             return False
         if self.state is LaneState.HELD and not item.notice:
@@ -231,6 +282,7 @@ class Lane:
     def forget(self, id: str) -> None:
         """Takes a pending delivery when it is read again: the store knows what became of it."""
         self._read.discard(id)
+        self._end_hold()
 
     def catch_up(self) -> None:
         """Delivers what waits; for a lane that was held, or has something to replay."""
@@ -244,15 +296,21 @@ class Lane:
         self.pump()
 
     def _begin_backlog(self) -> None:
-        self.state, self.position = LaneState.CATCHING_UP, ""
+        self.state, self.position, self._is_due = LaneState.CATCHING_UP, "", True
         self._owner.read_backlog(self)
 
     def end_backlog(self) -> None:
         """Goes on with what comes: nothing waits behind the position any more."""
         if self._reads_again:
             self._reads_again, self.position = False, ""
-        elif not self.unsettled:
+        elif not self._unstored:
             self.state = LaneState.FLOWING
+            self._end_hold()
+
+    def _end_hold(self) -> None:
+        """Nothing is due any more; while something is being delivered, another may have to."""
+        if self._is_due and self.state is LaneState.FLOWING and not self._read:
+            self._is_due = False
             self._owner.hold(self.subscription.id, None)
 
     def end(self) -> None:
@@ -310,6 +368,7 @@ class Lane:
 
     async def _attempt(self, chunk: Sequence[Item]) -> None:
         begun = perf_counter_ns()
+        subscription = self.subscription
         try:
             attempt = self._target.deliver(self._delivery(chunk))
             if self._target.internal:  # stores have time-outs of their own
@@ -324,8 +383,10 @@ class Lane:
             result = Result(Outcome.RETRY, "the service failed to make the attempt")
         metrics.NOTIFICATION_DURATIONS.add(perf_counter_ns() - begun, self._scheme)
         metrics.NOTIFICATIONS.add(self._scheme, result.outcome.value)
-        self._running -= 1
-        await self._settle(chunk, result)
+        try:
+            await self._settle(chunk, result, subscription)
+        finally:
+            self._running -= 1
         self.pump()
 
     def _delivery(self, chunk: Sequence[Item]) -> Delivery:
@@ -344,7 +405,10 @@ class Lane:
             first.is_replayed,
         )
 
-    async def _settle(self, chunk: Sequence[Item], result: Result) -> None:
+    async def _settle(
+        self, chunk: Sequence[Item], result: Result, subscription: Subscription
+    ) -> None:
+        """*subscription*: as it was when the attempt began."""
         if result.outcome is Outcome.DELIVERED:
             if self._circuit.record_success():
                 LOG.info("the endpoint answers again", extra=self._about("circuit_closed"))
@@ -352,15 +416,20 @@ class Lane:
                 self._owner.end_item(item)
             self._owner.count(self.subscription.id, DeliveryCount(delivered=len(chunk)))
             metrics.NOTIFIED.add(self._scheme, by=len(chunk))
-        elif result.outcome is Outcome.GONE:
+        elif self._has_ended:
             for item in chunk:
                 self._owner.end_item(item)
-            self.end()
-            await self._owner.end_subscription(self, result)
+        elif result.outcome is Outcome.GONE:
+            if await self._owner.end_subscription(subscription):
+                self.end()
+                for item in chunk:
+                    self._owner.end_item(item)
+            else:
+                self._retry(chunk, result)
         elif result.outcome is Outcome.REFUSED and len(chunk) > 1:
-            for item in reversed(chunk):
+            for item in chunk:
                 item.alone = True
-                self._items.appendleft(item)
+            self._put_back(chunk)
         elif result.outcome is Outcome.REFUSED:
             self._give_up(chunk[0], result)
         else:
@@ -384,7 +453,7 @@ class Lane:
                 latest = max(latest, delay)
                 due = None if self._in_order else self._owner.now() + round(delay * 1000)
                 self._put_off(item, due, result)
-        self._items.extendleft(reversed(again))
+        self._put_back(again)
         # Attempts that were under way when it opened say nothing new.
         pause = 0.0 if self.state is LaneState.HELD else self._circuit.record_failure()
         if pause:
@@ -394,8 +463,16 @@ class Lane:
                 pause,
                 extra=self._about("circuit_opened") | {"error": result.error},
             )
-        if pause or (latest and self._in_order):
+        if (pause or (latest and self._in_order)) and not self.subscription.paused:
             self._hold(self._owner.now() + round(max(pause, latest) * 1000))
+
+    def _put_back(self, items: Sequence[Item]) -> None:
+        """Has items tried next; or, when the lane is held, with all that waits."""
+        if self.state is LaneState.HELD:
+            for item in items:
+                self._put_off(item, None)
+        else:
+            self._items.extendleft(reversed(items))
 
     def _delay(self, item: Item, result: Result) -> float | None:
         """Returns the seconds until the next attempt; None: there is none."""
@@ -406,7 +483,7 @@ class Lane:
 
     def _hold(self, until: int | None) -> None:
         """Delivers nothing until that time of the store; None: until it is resumed."""
-        self.state = LaneState.HELD
+        self.state, self._is_due = LaneState.HELD, until is not None
         self._owner.hold(self.subscription.id, until)
         while self._items:
             self._put_off(self._items.popleft(), None)
@@ -420,18 +497,18 @@ class Lane:
         if result is not None:
             changes |= {"status": result.status, "error": result.error}
         self._owner.store(msgspec.structs.replace(base, **changes), failed=False)
-        self.unsettled += 1
+        self._unstored.add(base.id)
         item.pending = None  # it stays
         self._owner.end_item(item)
+        self.forget(base.id)  # `_unstored` has it
 
     def _give_up(self, item: Item, result: Result) -> None:
-        id = self.subscription.id
-        self._owner.count(id, DeliveryCount(failed=1, error=result.error, status=result.status))
         LOG.info(
             "a delivery is given up",
             extra=self._about("delivery_given_up") | {"error": result.error},
         )
         if item.message is None or item.expires <= self._owner.now():
+            self._count_failed(result)
             self._owner.end_item(item)
         elif self.options.dead_letter_queue:
             self._running += 1
@@ -439,7 +516,12 @@ class Lane:
         else:
             self._keep_failed(item, result)
 
+    def _count_failed(self, result: Result) -> None:
+        count = DeliveryCount(failed=1, error=result.error, status=result.status)
+        self._owner.count(self.subscription.id, count)
+
     def _keep_failed(self, item: Item, result: Result) -> None:
+        self._count_failed(result)
         pending = PendingDelivery(
             self.subscription.id,
             item.key,
@@ -456,13 +538,21 @@ class Lane:
     async def _dead_letter(self, item: Item, result: Result) -> None:
         try:
             await self._owner.dead_letter(self, item, result)
-        except errors.Problem as problem:
+        except errors.Unavailable:  # given up again later
+            if self._in_order and self.state is not LaneState.HELD:
+                self._items.appendleft(item)
+                self._hold(self._owner.now() + _DEAD_LETTER_PAUSE_MS)
+            else:
+                due = None if self._in_order else self._owner.now() + _DEAD_LETTER_PAUSE_MS
+                self._put_off(item, due)
+        except Exception as problem:
             LOG.warning(
                 "the dead-letter queue of a subscription takes nothing",
                 extra=self._about("dead_letter_failed") | {"error": errors.reason(problem)},
             )
             self._keep_failed(item, result)
         else:
+            self._count_failed(result)
             self._owner.end_item(item)
         self._running -= 1
         self.pump()

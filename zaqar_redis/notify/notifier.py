@@ -30,7 +30,7 @@ from zaqar_redis.storage.pools import PooledDriver
 
 LOG = logging.getLogger(__name__)
 
-#: Seconds between looks for queues that are due, and that no hint has named.
+#: Seconds between looks for queues that are due, and that no hint has named, at most.
 _LOOK_SECONDS = 5.0
 #: Deliveries to stores at a time: more would make others wait for them.
 _INTERNAL_ATTEMPTS = 32
@@ -164,7 +164,7 @@ class Notifier:
                     continue  # the others still have deliveries
                 except Exception:  # the service goes on, and the next look tries again
                     LOG.exception("a notifier failed", extra={"action": "notifier_failed"})
-            await asyncio.sleep(_LOOK_SECONDS)
+            await asyncio.sleep(min(_LOOK_SECONDS, self._settings.lease))
 
     async def _stores(self) -> list[Driver]:
         if not isinstance(self.driver, PooledDriver):

@@ -11,12 +11,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections import Counter
 from collections.abc import Coroutine, Sequence
 from typing import Any, Protocol
 
 from zaqar_redis import errors
-from zaqar_redis.notify.lane import EntryWork, Item, Lane, LaneState
+from zaqar_redis.notify.lane import EntryWork, Item, Lane
 from zaqar_redis.notify.target import Result, Target
 from zaqar_redis.records import IdempotencyKey, Message, NewMessage, Subscription
 from zaqar_redis.retry_policies import DeliveryRetryPolicy, retry_policy
@@ -47,8 +46,12 @@ _STEP_SECONDS = 0.004
 _SETTLE_MIN, _SETTLE_MAX = 100, 1000
 #: Deliveries in memory: some megabytes, and enough for all attempts of a process.
 _OUTSTANDING_MAX = 10_000
+#: Of these, of one subscription: enough to keep the fastest endpoint busy while more are read.
+_LANE_MAX = 1000
 #: Entries, and pending deliveries, that are read at once.
-_ENTRIES, _DUE, _PAGE = 64, 200, 200
+_ENTRIES, _DUE, _DROPPED = 64, 200, 200
+#: Subscriptions whose backlogs are read between two steps: the lease must not end meanwhile.
+_BACKLOGS = 64
 #: Subscriptions that are read at once.
 _SUBSCRIPTIONS = 500
 #: Seconds between attempts to reach the store.
@@ -98,7 +101,7 @@ class Source:
         self._lease_ms = context.lease_ms
         self._lanes: dict[str, Lane] = {}
         #: those that read what waits for them
-        self._reading: set[Lane] = set()
+        self._reading: dict[Lane, None] = {}
         self._version = 0
         self._after = b"0"
         self._outstanding = 0
@@ -174,16 +177,29 @@ class Source:
             idempotency_key=key,
         )
 
-    async def end_subscription(self, lane: Lane, result: Result) -> None:
+    async def end_subscription(self, subscription: Subscription) -> bool:
+        key = (self.project, self.queue, subscription.id)
+        try:
+            found = await self._subscriptions.get(*key)
+            if found is not None and found.subscriber != subscription.subscriber:
+                return False
+            await self._subscriptions.delete(*key)
+        except errors.Problem:
+            return False
         LOG.warning(
             "a subscription ends: its endpoint is gone",
-            extra={"action": "subscription_gone", "subscription": lane.subscription.id},
+            extra={"action": "subscription_gone", "subscription": subscription.id},
         )
-        with contextlib.suppress(errors.Problem):  # else the next delivery ends it
-            await self._subscriptions.delete(self.project, self.queue, lane.subscription.id)
+        return True
+
+    def items_max(self, *, internal: bool) -> int:
+        # Internal ones are fast, and many.
+        if internal:
+            return _LANE_MAX
+        return max(1, min(_LANE_MAX, _OUTSTANDING_MAX // (2 * max(1, len(self._lanes)))))
 
     def read_backlog(self, lane: Lane) -> None:
-        self._reading.add(lane)
+        self._reading[lane] = None
         self._wake.set()
 
     # -- the source's own --------------------------------------------------------------------
@@ -255,7 +271,7 @@ class Source:
         if step.entries and self._room():
             return
         seconds = min(_LINGER_SECONDS, self._lease_ms / 3000)
-        if step.next_due is not None:
+        if step.next_due is not None and not self._is_stopping:
             seconds = min(seconds, max(0.0, (step.next_due - self.now()) / 1000))
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
@@ -265,7 +281,7 @@ class Source:
 
     async def _step(self) -> DeliveryStep | None:
         while True:
-            settled, unsettled = self._settlement.take()
+            settled = self._settlement.take()
             self.was_hinted = False
             try:
                 step = await self._deliveries.step(
@@ -285,46 +301,48 @@ class Source:
                 await asyncio.sleep(_OUTAGE_PAUSE_SECONDS)
                 continue
             if step is None:
+                self.was_hinted = True  # after a purge nobody has it
                 return None
-            for id, number in unsettled.items():
-                if id in self._lanes:
-                    self._lanes[id].unsettled -= number
-            self._forget(settled)
+            self._note_settled(settled)
             if not self._settlement.is_large:
                 return step
             # More was done than one step settles: what this one has read comes first.
             await self._take_in(step)
 
-    def _forget(self, settled: SettledDeliveries) -> None:
-        stored = (each.id for each in (*settled.pending, *settled.failed))
-        for id in (*settled.made, *stored):
+    def _note_settled(self, settled: SettledDeliveries) -> None:
+        for pending in settled.pending:
+            if pending.subscription in self._lanes:
+                self._lanes[pending.subscription].note_stored(pending)
+        for id in (*settled.made, *(each.id for each in settled.failed)):
             lane = self._lanes.get(id.partition(" ")[0])
             if lane is not None:
                 lane.forget(id)
 
     def _room(self) -> int:
         """Returns how many entries may be read now."""
-        if self._is_stopping or self._outstanding >= _OUTSTANDING_MAX:
+        most = max(_OUTSTANDING_MAX, 4 * len(self._lanes))
+        if self._is_stopping or self._outstanding >= most:
             return 0
-        room = (_OUTSTANDING_MAX - self._outstanding) // max(1, len(self._lanes))
+        room = (most - self._outstanding) // max(1, len(self._lanes))
         return max(1, min(_ENTRIES, room))
 
     async def _take_in(self, step: DeliveryStep) -> None:
         self._clock_offset = step.now - self._loop.time() * 1000
+        if self._is_stopping:
+            return  # what it has read is not settled, and due again
         if step.version != self._version or (step.version and not self._lanes):
             await self._load(step.version)
         for entry in step.entries:
             self._after = entry.id
             self._dispatch(entry)
-        for pending in step.due:
-            self._offer_pending(pending)
         for id in step.holds:
             if id in self._lanes:
                 self._lanes[id].catch_up()
             else:
                 await self._drop_backlog(id)
-        if not self._is_stopping:
-            await self._read_backlogs()
+        for pending in step.due:
+            self._offer_pending(pending)
+        await self._read_backlogs()
 
     def _dispatch(self, entry: DeliveryEntry) -> None:
         work = EntryWork(entry.id)
@@ -384,31 +402,39 @@ class Source:
         return subscription.confirmed or not self._context.requires_confirmation
 
     async def _read_backlogs(self) -> None:
-        self._reading = {lane for lane in self._reading if lane.state is LaneState.CATCHING_UP}
-        for lane in tuple(self._reading):
-            if not lane.wants_more:
-                continue
+        self._reading = {lane: None for lane in self._reading if lane.is_catching_up}
+        wanting = [lane for lane in self._reading if lane.wants_more]
+        if len(wanting) > _BACKLOGS:
+            self._wake.set()
+        for lane in wanting[:_BACKLOGS]:
+            del self._reading[lane]
+            self._reading[lane] = None  # the last one the next time
             page = await self._deliveries.backlog(
-                self.project, self.queue, lane.subscription.id, lane.position, _PAGE
+                self.project, self.queue, lane.subscription.id, lane.position, lane.page
             )
             if not page:
                 lane.end_backlog()
+                self._wake.set()
                 continue
-            lane.position = page[-1].id
+            first = lane.first_unstored
             for pending in page:
+                if first is not None and pending.id >= first:
+                    break
+                lane.position = pending.id
                 if pending.due is None or pending.due <= self.now():
                     self._offer_pending(pending)
             self._wake.set()
 
     async def _drop_backlog(self, subscription: str) -> None:
         """Deletes what waits for a subscription that does not exist any more."""
-        page = await self._deliveries.backlog(self.project, self.queue, subscription, "", _PAGE)
+        page = await self._deliveries.backlog(self.project, self.queue, subscription, "", _DROPPED)
         self._settlement.made += [pending.id for pending in page]
         self.hold(subscription, self.now() if page else None)
 
     async def _load(self, version: int) -> None:
         """Reads the subscriptions, which have changed."""
         policy = await self._queue_policy()
+        waiting = await self._waiting() if version and not self._version else set()
         found: dict[str, Lane] = {}
         after = ""
         while version:
@@ -416,6 +442,8 @@ class Source:
             for subscription in page.items:
                 lane = self._lane(subscription, policy)
                 if lane is not None:
+                    if subscription.id in waiting:
+                        lane.wait()
                     found[subscription.id] = lane
             after = page.marker
             if len(page.items) < _SUBSCRIPTIONS:
@@ -434,12 +462,20 @@ class Source:
             options = SubscriptionOptions(raw=subscription.options)
         chosen = effective(options.retry_policy, policy)
         lane = self._lanes.get(subscription.id)
-        if lane is None or lane.subscription.subscriber != subscription.subscriber:
-            if lane is not None:
-                lane.end()
+        if lane is None:
             return Lane(self, subscription, options, chosen, target)
-        lane.adopt(subscription, options, chosen)
+        lane.adopt(subscription, options, chosen, target)
         return lane
+
+    async def _waiting(self) -> set[str]:
+        """Returns the subscriptions with deliveries that another notifier left to be made."""
+        found: list[str] = []
+        while True:
+            after = found[-1] if found else ""
+            page = await self._deliveries.waiting(self.project, self.queue, after, _SUBSCRIPTIONS)
+            found += page
+            if len(page) < _SUBSCRIPTIONS:
+                return set(found)
 
     async def _queue_policy(self) -> DeliveryRetryPolicy | None:
         queue = await self._store.queues.get(self.project, self.queue)
@@ -482,8 +518,8 @@ class _Settling:
         lists: Sequence[Sequence[Any]] = (self.entries, self.made, self.pending, self.failed)
         return any(len(each) > _SETTLE_MAX for each in lists)
 
-    def take(self) -> tuple[SettledDeliveries, Counter[str]]:
-        """Returns what a step settles, and how many pending ones of each subscription.
+    def take(self) -> SettledDeliveries:
+        """Returns what a step settles.
 
         An entry is settled with what was stored of it, or after that.
         """
@@ -498,8 +534,7 @@ class _Settling:
         counted = [*self._counts][:_SETTLE_MAX]
         counts = [(id, DeliveryCount(*self._counts.pop(id))) for id in counted]
         self.done = 0
-        settled = SettledDeliveries(entries, made, pending, failed, holds, counts)
-        return settled, Counter(each.subscription for each in pending)
+        return SettledDeliveries(entries, made, pending, failed, holds, counts)
 
     def put_back(self, settled: SettledDeliveries) -> None:
         """Takes back what a step has not settled."""

@@ -158,6 +158,12 @@ class Deliveries(Protocol):
         entries, *due_limit* of pending deliveries.  None: the lease was lost, and nothing changed.
         """
 
+    def waiting(self, project: str, queue: str, after: str, limit: int) -> Awaitable[Sequence[str]]:
+        """Returns subscriptions with pending deliveries that were not given up, behind an id.
+
+        What waits for them without a time is due from now on.
+        """
+
     def backlog(
         self, project: str, queue: str, subscription: str, after: str, limit: int
     ) -> Awaitable[Sequence[PendingDelivery]]:

@@ -63,13 +63,10 @@ if soonest then
 end
 from, to = next_list(2)
 for place = from, to, 2 do
-    if ARGV[place + 1] == '' then
-        -- One that is due was resumed or replayed meanwhile.
-        if tonumber(redis.call('ZSCORE', pending_due, ARGV[place]) or 0) > now then
-            redis.call('ZREM', pending_due, ARGV[place])
-        end
-    else
+    if ARGV[place + 1] ~= '' then
         redis.call('ZADD', pending_due, ARGV[place + 1], ARGV[place])
+    elseif tonumber(redis.call('ZSCORE', pending_due, ARGV[place]) or 0) > now then
+        redis.call('ZREM', pending_due, ARGV[place])  -- else it was replayed or resumed meanwhile
     end
 end
 from, to = next_list(2)

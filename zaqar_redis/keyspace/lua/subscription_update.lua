@@ -38,5 +38,9 @@ if paused == '1' or paused == '' and was_paused == '1' then
 end
 local record = {head, options ~= '' and options or own_options, own_subscriber}
 redis.call('HSET', subscriptions, id, table.concat(record, '\n'))
+if paused == '0' and was_paused == '1' then
+    redis.call('ZADD', pending_due, now, id)
+    wake_notifier(now)
+end
 note_change()
 return 'updated'

@@ -34,6 +34,7 @@ _TAKE = Script("delivery_take")
 _STEP = Script("delivery_step")
 _RELEASE = Script("delivery_release")
 _BACKLOG = Script("delivery_backlog")
+_WAITING = Script("delivery_waiting")
 
 #: Indexes read in one call: a fraction of a millisecond.
 _INDEXES = 256
@@ -108,6 +109,13 @@ class RedisDeliveries:
             holds=[id.decode() for id, _ in pairs if b" " not in id],
             next_due=next_due[0] if next_due else None,
         )
+
+    @verb
+    def waiting(self, project: str, queue: str, after: str, limit: int) -> Steps[Sequence[str]]:
+        ids = yield _WAITING(
+            keys.of_queue(project, queue), now=self._now(), after=after, limit=limit
+        )
+        return [id.decode() for id in ids]
 
     @verb
     def backlog(

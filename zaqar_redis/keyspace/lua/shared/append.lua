@@ -9,6 +9,7 @@ local has_subscribers = redis.call('PUBLISH', queue .. ':feed', count) > 0
 local usual_ttl = tonumber(known[2]) or default_ttl
 local usual_delay = tonumber(known[3]) or 0
 local ttl, delay, head, expires
+local latest = 0  -- expiry
 local soonest, noted = nil, known[6]  -- for note_sweep.lua, which follows
 for from = 1, count, BATCH do
     local by_rank, by_expiry, envelopes = {}, {}, {}
@@ -27,6 +28,7 @@ for from = 1, count, BATCH do
             local ends = now + ttl * 1000
             head = head_of(now, ends, ttl, delay)
             expires = string.format('%.0f', ends)
+            latest = math.max(latest, ends)
             if delay > 0 and delay < ttl then
                 ends = now + delay * 1000
             end
@@ -65,7 +67,7 @@ for from = 1, count, BATCH do
             redis.call('PUBLISH', queue .. ':live', posted)
         end
         if known[7] then
-            redis.call('XADD', deliveries, '*', 'posted', posted)
+            redis.call('XADD', deliveries, '*', string.format('%.0f', latest), posted)
         end
     end
 end
