@@ -14,6 +14,7 @@ from zaqar_redis.keyspace import control_keys, keys
 from zaqar_redis.pool_records import Move, Pool
 from zaqar_redis.records import Finding, LockKind, MoveLock
 from zaqar_redis.storage.control import DEFAULT_POOL
+from zaqar_redis.storage.deliveries import DeliveryCount, PendingDelivery, SettledDeliveries
 
 SERVERS = ("redis", "valkey")
 
@@ -155,6 +156,88 @@ def test_damaged_subscriptions_are_found_and_repaired(
     known = populated.run(of_store.find(populated.project, "q", HOOK))
     assert (known is not None) == left
     assert len(populated.run(of_store.list(populated.project, "q", "", 10)).items) == int(left)
+
+
+@pytest.fixture
+def delivering(server_uri: str, project: str) -> Iterator[ContractStore]:
+    """A store with an empty queue."""
+    with opened(server_uri, project) as store:
+        store.reset()
+        store.create()
+        yield store
+        store.reset()
+
+
+PENDING: list[tuple[Callable[[ContractStore], Any], str]] = [
+    (drop("pending"), "keys of pending deliveries do not agree"),
+    (drop("pending_ids"), "keys of pending deliveries do not agree"),
+    (drop("pending_due"), "keys of pending deliveries do not agree"),
+    (drop("pending_ends"), "keys of pending deliveries do not agree"),
+    (do("HSET", "pending", "x 1", "nonsense"), "keys of pending deliveries do not agree"),
+    (do("ZADD", "pending_due", "5", "x 1"), "keys of pending deliveries do not agree"),
+    (do("HDEL", "queue", "subscribed"), "not delivered to its subscriptions"),
+    (drop("queue"), "not delivered to its subscriptions"),
+    (drop("delivery_index"), "do not know when to deliver"),
+]
+
+
+@pytest.mark.parametrize(("damage", "text"), PENDING)
+def test_damaged_deliveries_are_found_and_repaired(
+    delivering: ContractStore, damage: Callable[[ContractStore], Any], text: str
+) -> None:
+    id = _with_deliveries(delivering)
+    assert findings(delivering) == []
+    damage(delivering)
+    found = findings(delivering)
+    assert text in " | ".join(finding.what for finding in found)
+    assert all(finding.mended for finding in findings(delivering, repair=True))
+    assert findings(delivering) == []
+    assert _is_due(delivering)
+    delivering.post("delivered", delay=0)
+    (entries,) = delivering.command("XLEN", key_of(delivering, "deliveries"))
+    (kept,) = delivering.command("HEXISTS", key_of(delivering, "pending"), f"{id} x")
+    assert (entries, bool(kept)) == (2, damage is not PENDING[0][0])
+
+
+def test_deliveries_to_a_paused_subscription_are_no_finding(delivering: ContractStore) -> None:
+    id = _with_deliveries(delivering)
+    assert delivering.driver.subscriptions
+    delivering.run(delivering.driver.subscriptions.update(delivering.project, "q", id, paused=True))
+    delivering.command("DEL", key_of(delivering, "pending_due"))
+    assert findings(delivering) == []
+
+
+def _with_deliveries(store: ContractStore) -> str:
+    """Returns a subscription with a pending delivery and a failed one; a post is entered too."""
+    driver = store.driver
+    assert driver.subscriptions
+    assert driver.deliveries
+    where = store.project, "q"
+    id = store.run(driver.subscriptions.create(*where, HOOK, ttl=600, options={}, delivers=True))
+    assert id
+    store.post("entered", delay=0)
+    expires = store.clock() + 600_000
+    settled = SettledDeliveries(
+        pending=[PendingDelivery(id, "x", expires, notice=b"{}", due=expires)],
+        failed=[PendingDelivery(id, "y", expires, notice=b"{}")],
+        counts=[(id, DeliveryCount(failed=1, retried=1))],
+    )
+    store.run(driver.deliveries.take(*where, "t", 30_000))
+    store.run(
+        driver.deliveries.step(*where, "t", 30_000, settled, after=b"0", limit=9, due_limit=9)
+    )
+    store.run(driver.deliveries.release(*where, "t"))
+    return id
+
+
+def _is_due(store: ContractStore) -> bool:
+    deliveries = store.driver.deliveries
+    assert deliveries
+
+    async def found() -> list[tuple[str, str]]:
+        return [each async for each in deliveries.due()]
+
+    return (store.project, "q") in store.run(found())
 
 
 #: Damage that only an operator can judge.

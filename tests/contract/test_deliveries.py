@@ -77,11 +77,11 @@ class Taker:
         store = self._store
         store.run(self._deliveries.release(store.project, "q", self._token))
 
-    def is_due(self) -> bool:
+    def is_due(self, late_ms: int = 0) -> bool:
         deliveries = self._deliveries
 
         async def found() -> list[tuple[str, str]]:
-            return [each async for each in deliveries.due()]
+            return [each async for each in deliveries.due(late_ms)]
 
         return (self._store.project, "q") in self._store.run(found())
 
@@ -154,6 +154,18 @@ def pend(step: DeliveryStep, id: str, **fields: Any) -> list[PendingDelivery]:
         for entry in step.entries
         for stored in entry.messages
     ]
+
+
+@pytest.mark.usefixtures("subscription")
+def test_deliveries_that_nobody_takes_are_late(store: ContractStore) -> None:
+    taker = Taker(store)
+    store.post("a")
+    assert taker.is_due()
+    assert not taker.is_due(late_ms=60_000)
+    store.clock.tick(61)
+    assert taker.is_due(late_ms=60_000)
+    assert taker.take()
+    assert not taker.is_due(late_ms=60_000)
 
 
 def test_posts_are_entered_in_order_each_once(store: ContractStore, taker: Taker) -> None:

@@ -15,9 +15,8 @@ from zaqar import bootstrap
 
 from tests.support import servers
 from tests.support.command_line import CommandLine
-from zaqar_redis.records import Message
+from zaqar_redis.records import Message, NewMessage
 from zaqar_redis.storage import pools
-from zaqar_redis.storage.contract import Driver
 
 T = TypeVar("T")
 
@@ -130,13 +129,32 @@ class ImportedStore:
 
     def __init__(self, uri: str, runner: asyncio.Runner) -> None:
         self._runner = runner
-        self.driver: Driver = pools.create(uri, uri, {})
+        self.driver = pools.create(uri, uri, {})
 
     def run(self, awaitable: Awaitable[T]) -> T:
         async def awaited() -> T:
             return await awaitable
 
         return self._runner.run(awaited())
+
+    def delivers(self, project: str, queue: str) -> bool:
+        """Posts a message; returns whether notifiers find that it is to be delivered."""
+
+        async def is_due() -> bool:
+            await self.driver.messages.post(
+                project,
+                queue,
+                [NewMessage(b"1")],
+                client=CLIENT,
+                default_ttl=3600,
+                size=1,
+                idempotency_key=None,
+            )
+            store = (await self.driver.router.find(project, queue)).driver
+            assert store.deliveries
+            return (project, queue) in [each async for each in store.deliveries.due()]
+
+        return self._runner.run(is_due())
 
     def messages(self, project: str, queue: str, everything: bool = True) -> Sequence[Message]:
         page = self.run(

@@ -227,6 +227,7 @@ def test_subscriptions_are_imported_with_ids_and_options(
     found_by_name = ours.run(stored.find("shop", "orders", hooks[7]))
     assert found_by_name
     assert found_by_name.id == ids[7]
+    assert ours.delivers("shop", "orders")
     harness.check()
 
 

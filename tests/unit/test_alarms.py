@@ -133,6 +133,17 @@ def test_memory_of_a_store_that_is_nearly_full_names_its_largest_queues() -> Non
     assert list(store_alarms(STORE, largest)) == []
 
 
+def test_deliveries_that_nobody_makes_raise_an_alarm_that_names_queues() -> None:
+    late = [("shop", "orders"), ("shop", "topic:news"), ("a", "b"), ("c", "d")]
+    (alarm,) = store_alarms(replace(STORE, late=late))
+    assert alarm.severity == "warning"
+    assert alarm.text == (
+        "Store p1 has deliveries to subscribers that nobody has made for more than a minute, of "
+        "queue orders of shop, topic news of shop, queue b of a and at least 1 more."
+    )
+    assert "zaqar-redis notify" in alarm.remedy
+
+
 def test_persistence_that_is_not_known_raises_no_alarm() -> None:
     assert [text for _, text in of_status(aof=False, settings=None) if "persist" in text] == []
 

@@ -16,6 +16,7 @@ from zaqar_redis.figures import (
     StoreStatus,
 )
 from zaqar_redis.realtime.node.control import NodeReport
+from zaqar_redis.rules import described
 from zaqar_redis.service.queue_alarms import duration
 from zaqar_redis.service.stores import StoreReport
 
@@ -34,6 +35,8 @@ _LATENCY_INFO, _LATENCY_WARNING = 10.0, 100.0
 _SNAPSHOT_OLD = 2 * 3600
 #: Milliseconds for which the event loop of a node may stand still.
 _LAG_MAX = 500.0
+#: Queues with late deliveries that an alarm names.
+_LATE_NAMED = 3
 _STORES = {"queues": "Store", "control": "The control store", "channels": "The store of channels"}
 
 #: What is wrong with a store, behind its name, and what to do.
@@ -74,6 +77,14 @@ def _findings(report: StoreReport, largest: Sequence[LargeQueue]) -> Iterator[_F
         )
         return
     yield from _times(report)
+    if report.late:
+        yield (
+            "warning",
+            f"has deliveries to subscribers that nobody has made for more than a minute, of "
+            f"{_late_queues(report.late)}.",
+            "Start `zaqar-redis notify`, or look at the log of the notifiers that should run, and "
+            "whether they reach this store; see doc/notifications.md.",
+        )
     status = report.status
     if status is None:
         return
@@ -328,6 +339,12 @@ def node_alarms(
             "stands still or has lost its store.",
             "If it should run, look at its log, and restart it.",
         )
+
+
+def _late_queues(late: Sequence[tuple[str, str]]) -> str:
+    named = [f"{described(queue)} of {project}" for project, queue in late[:_LATE_NAMED]]
+    more = len(late) - len(named)
+    return ", ".join(named) + (f" and at least {more} more" if more else "")
 
 
 def _large_queue(queue: LargeQueue) -> str:

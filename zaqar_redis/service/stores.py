@@ -16,8 +16,10 @@ from msgspec.structs import replace
 
 from zaqar_redis import errors
 from zaqar_redis.figures import QueueFigures, StoreStatus
+from zaqar_redis.keyspace.client import CommandRefused
 from zaqar_redis.storage.contract import Driver
 from zaqar_redis.storage.control import DEFAULT_POOL
+from zaqar_redis.storage.deliveries import Deliveries
 from zaqar_redis.storage.figures import StoreFigures
 from zaqar_redis.storage.pools import PooledDriver
 
@@ -30,6 +32,12 @@ _PAGE = 200
 _FRESH = 1.0
 #: Round trips that are timed: one alone may meet a fork, or another request of this process.
 _PINGS = 5
+
+#: Milliseconds for which deliveries may be due that no notifier has taken: each looks far more
+#: often, and takes whatever is due.
+_LATE_MS = 60_000
+#: Queues with such deliveries that are counted.
+_LATE_MAX = 100
 
 #: What a Redis is used for; one may be for several.
 StoreKind = Literal["queues", "control", "channels"]
@@ -82,6 +90,8 @@ class StoreReport(Struct, frozen=True):
     queues: int | None = None
     #: None: it does not say
     status: StoreStatus | None = None
+    #: project and queue or topic of those with deliveries that nobody makes; a hundred at most
+    late: Sequence[tuple[str, str]] = ()
 
 
 class StoreMonitor:
@@ -174,7 +184,24 @@ class StoreMonitor:
 async def ask_driver(kind: StoreKind, name: str, driver: Driver) -> StoreReport:
     """Asks a store of queues how it is.  Raises nothing: what goes wrong is in the report."""
     status = driver.figures.status if driver.figures is not None else None
-    return await _ask(kind, name, driver.ping, status)
+    report = await _ask(kind, name, driver.ping, status)
+    if kind != "queues" or driver.deliveries is None or not report.available:
+        return report
+    try:
+        return replace(report, late=await _late_deliveries(driver.deliveries))
+    except CommandRefused:  # a user who may not run scripts: nothing is known of deliveries
+        return report
+    except Exception as error:  # as in `_store`
+        return StoreReport(kind, name, False, _why(error))
+
+
+async def _late_deliveries(deliveries: Deliveries) -> Sequence[tuple[str, str]]:
+    found: list[tuple[str, str]] = []
+    async for each in deliveries.due(_LATE_MS):
+        found.append(each)
+        if len(found) == _LATE_MAX:
+            break
+    return found
 
 
 async def _ask(

@@ -55,8 +55,8 @@ def _number(name: str, about: str) -> MessageColumn:
 
 COLUMNS = (
     _text("project", "project of the queue"),
-    _text("queue", "name of the queue"),
-    _text("kind", 'what it was read from: "queue"'),
+    _text("queue", "name of the queue; of the topic `news` it is `topic:news`"),
+    _text("kind", 'what it was read from: "queue" or "topic"'),
     _text("pool", "pool that the queue was read from"),
     _text("id", "id of the message, as the API gives it"),
     MessageColumn(

@@ -31,6 +31,7 @@ _ALL = (*_READS, *_WRITES)
 
 EARLIEST, LATEST = "earliest", "latest"
 BROWSE, CLAIM = "browse", "claim"
+QUEUE, TOPIC = "queue", "topic"
 LEDGER, STAGED, NONE = "ledger", "staged", "none"
 
 #: A Lua script can unpack some 8000 values; a message is three of them.
@@ -104,19 +105,20 @@ def _bytes(text: str) -> int:
 
 
 def _queues(text: str) -> tuple[str, ...]:
-    names = tuple(dict.fromkeys(name.strip() for name in text.split(",")))
-    for name in names:
-        _queue(name)
-    return names
+    return tuple(name.strip() for name in text.split(","))
 
 
-def _queue(text: str) -> str:
-    if not rules.is_queue_name(text):
+def stored_name(kind: str, name: str) -> str:
+    """Returns the queue that a name means: of the topic ``news`` it is ``topic:news``, as which
+    it may be given, too.  Raises ValueError.
+    """
+    plain = name.removeprefix(rules.TOPIC_PREFIX) if kind == TOPIC else name
+    if not rules.is_queue_name(plain):
         raise ValueError(
-            f'"{text}" is no name of a queue: 1 to {rules.QUEUE_NAME_MAX} ASCII letters, '
+            f'"{name}" is no name of a {kind}: 1 to {rules.QUEUE_NAME_MAX} ASCII letters, '
             "digits, underscores, dashes and dots"
         )
-    return text
+    return rules.topic(plain) if kind == TOPIC else plain
 
 
 def _pattern(text: str) -> re.Pattern[str]:
@@ -179,10 +181,15 @@ def _positions(text: str) -> OffsetPositions:
         ) from error
 
 
-def _by_queue(positions: dict[str, OffsetPosition], project: str) -> dict[str, OffsetPosition]:
-    """Returns positions by queue name, without the project that checkpoints prefix."""
-    own = offsets.key(project, "")
-    return {key.removeprefix(own): position for key, position in positions.items()}
+def _by_queue(
+    positions: dict[str, OffsetPosition], project: str, kind: str
+) -> dict[str, OffsetPosition]:
+    """Returns positions by stored name, without the project that checkpoints prefix."""
+    own, prefix = offsets.key(project, ""), rules.TOPIC_PREFIX if kind == TOPIC else ""
+    return {
+        prefix + key.removeprefix(own).removeprefix(prefix): position
+        for key, position in positions.items()
+    }
 
 
 def _position(value: Any) -> OffsetPosition:
@@ -204,7 +211,9 @@ OPTIONS: tuple[Option, ...] = (
     Option("controlUri", _ALL, _text, None, "the control store, which knows pools; `uri` if none "
            "is given"),
     Option("project", _ALL, _project, "default", "whose queues"),
-    Option("kind", _ALL, _choice("queue"), "queue", "what is read or written"),
+    Option("kind", _ALL, _choice(QUEUE, TOPIC), QUEUE, "what is read or written, and what "
+           "other options name: queues, or topics (their history; not with `claim`). The topic "
+           "`news` is `topic:news` in columns and checkpoints"),
     Option("timeout", _ALL, _seconds(0.1, 600), "10s", "for an answer of Redis, and for a "
            "connection; an unreachable store is retried for three times as long, then the task "
            "fails"),
@@ -251,7 +260,7 @@ OPTIONS: tuple[Option, ...] = (
            "stay claimed after the stream died; it is renewed while it lives"),
     Option("claimGrace", (STREAM,), _seconds(60, 43200), "60s", "with `claim`: how much longer "
            "than their claim messages live at least"),
-    Option("queue", _WRITES, _queue, None, "where to write; without it, a column `queue` says so"),
+    Option("queue", _WRITES, _text, None, "where to write; without it, a column `queue` says so"),
     Option("delivery", _WRITES, _choice(LEDGER, STAGED, NONE), None, "`ledger` (default of a "
            "stream): what was written is not written again; `staged`: nothing is seen before all "
            "tasks are done; `none` (default of a batch): at least once"),
@@ -295,11 +304,26 @@ class SourceOptions:
             if use in option.uses and option.name not in self._values:
                 default = option.default
                 self._values[option.name] = _read(option, default) if default is not None else None
-            if option.read is _positions and isinstance(self._values.get(option.name), dict):
-                self._values[option.name] = _by_queue(self._values[option.name], self["project"])
+        for option in OPTIONS:
+            if self._values.get(option.name) is not None:
+                self._values[option.name] = self._resolved(option, self._values[option.name])
 
     def __getitem__(self, name: str) -> Any:
         return self._values[name]
+
+    def _resolved(self, option: Option, value: Any) -> Any:
+        """Returns the value of an option, with stored names if it names queues."""
+        kind = self["kind"]
+        try:
+            if option.read is _queues:
+                return tuple(dict.fromkeys(stored_name(kind, name) for name in value))
+            if option.name == "queue":
+                return stored_name(kind, value)
+            if option.read is _positions and isinstance(value, dict):
+                return _by_queue(value, self["project"], kind)
+        except ValueError as error:
+            raise errors.BadConfiguration(f'option "{option.name}": {error}') from error
+        return value
 
     def exactly_one_of(self, *names: str) -> str:
         """Returns the one of these that is given.  Raises BadConfiguration unless just one is."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class ZaqarDataSource(DataSource):
-    """Queues as tables and streams.  doc/spark.md has the options and the columns.
+    """Queues, and topics, as tables and streams.  doc/spark.md has the options and the columns.
 
     Everything here raises `errors.BadConfiguration`, before any task starts, when an
     option, a column or the store cannot be used.
@@ -50,11 +50,16 @@ class ZaqarDataSource(DataSource):
         return kind(config, options, columns.projected_columns(schema, options["columns"]))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        from zaqar_redis import errors
         from zaqar_redis.spark import columns
-        from zaqar_redis.spark.options import CLAIM, STREAM
+        from zaqar_redis.spark.options import CLAIM, STREAM, TOPIC
         from zaqar_redis.spark.reading import browse_stream, claim_stream
 
         options, config = self._opened(STREAM)
+        if options["kind"] == TOPIC and options["consume"] == CLAIM:
+            raise errors.BadConfiguration(
+                'option "consume": topics have no claims; read their history with browse'
+            )
         kind = (
             claim_stream.ClaimReader if options["consume"] == CLAIM else browse_stream.BrowseReader
         )

@@ -191,13 +191,13 @@ class StoreConnections:
         """Returns the URI of a pool.  Raises StoreUnavailable when the pool does not exist."""
         return self._router.stores.get(pool).run().driver.location.uri
 
-    def queues(self) -> list[str]:
-        """Returns the names of all queues of the project, sorted."""
+    def queues(self, *, topics: bool = False) -> list[str]:
+        """Returns the names of all queues of the project, or of all *topics*, sorted."""
         queues = RoutedQueues(self._router)
         found: list[str] = []
         after = ""
         while True:
-            page = queues.list(self.config.project, after, _PAGE, None).run()
+            page = queues.list(self.config.project, after, _PAGE, None, topics=topics).run()
             found += [queue.name for queue in page.items]
             if len(page.items) < _PAGE:
                 return found

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from zaqar_redis.keyspace import envelope
 from zaqar_redis.pool_records import TransferChunk
 from zaqar_redis.records import NewMessage, Queue
+from zaqar_redis.service.subscriptions import SOCKET
 from zaqar_redis.zaqar_import import layout
 from zaqar_redis.zaqar_import.layout import InvalidStockData, Values
 from zaqar_redis.zaqar_import.source import StockStore
@@ -63,7 +64,8 @@ class QueueReader:
             yield TransferChunk(kind=CLAIMS, items=self._claims(page))
         async for page in self._source.subscriptions(*where):
             yield TransferChunk(kind=SUBSCRIPTIONS, items=self._subscriptions(page))
-        yield TransferChunk(kind="queue", items=[self._queue], after=self._rank)
+        delivers = any(not each.startswith(SOCKET) for each in self._subscribers)
+        yield TransferChunk(kind="queue", items=[self._queue, "", delivers], after=self._rank)
 
     def _messages(self, page: StockPage) -> TransferChunk | None:
         before, items = self._rank, list[Any]()

@@ -1,10 +1,11 @@
 -- Check the queue itself, after its messages: {what, how often; of each finding}.
 --#keys queue messages claims leases idempotency idempotency_old dead_letters dead_letters_old
 --#keys ledger ledger_ends move_lock sweep_index expiry claimed delayed subscription_ends
---#keys deliveries pending_ends
+--#keys subscription_ids deliveries pending_due pending_ends delivery_states delivery_lease
+--#keys delivery_index
 --#args now:number epoch repair:flag
 -- epoch: for a queue that has lost its own
---#include move_lock now findings next_sweep
+--#include move_lock now findings next_sweep wake_notifier
 
 local stray = false
 local last_rank = tonumber(redis.call('ZRANGE', messages, -1, -1)[1] or 0)
@@ -15,6 +16,9 @@ if not (known[1] and known[2] and known[3]) then
         if repair then
             redis.call('HSET', queue, 'epoch', known[1] or epoch, 'created', known[2] or now,
                 'metadata', known[3] or '{}', 'unlisted', 1)
+            if redis.call('EXISTS', subscription_ids) == 1 then
+                redis.call('HSETNX', queue, 'subscribed', now)
+            end
         end
     elseif redis.call('EXISTS', claims, leases, ledger, ledger_ends, unpack(generations)) > 0 then
         note('stray')
@@ -38,6 +42,26 @@ for _, generation in ipairs(generations) do
         if repair then  -- nobody knows when they would expire
             redis.call('UNLINK', generation)
         end
+    end
+end
+if redis.call('EXISTS', delivery_states) == 1 and redis.call('EXISTS', subscription_ids) == 1
+    and redis.call('HEXISTS', queue, 'subscribed') == 0 then
+    note('subscribed')
+    if repair then
+        redis.call('HSET', queue, 'subscribed', now)
+    end
+end
+local next_due = redis.call('ZRANGE', pending_due, 0, 0, 'WITHSCORES')[2]
+if redis.call('XLEN', deliveries) > 0 then
+    next_due = now
+end
+local delivery_noted = redis.call('ZSCORE', delivery_index, string.sub(queue, 5, -2))
+if next_due and not (delivery_noted and (redis.call('EXISTS', delivery_lease) == 1
+    or tonumber(delivery_noted) <= math.max(now, tonumber(next_due)))) then
+    note('delivery')
+    if repair then
+        redis.call('ZREM', delivery_index, string.sub(queue, 5, -2))
+        wake_notifier(next_due)
     end
 end
 local soonest = next_sweep_time()

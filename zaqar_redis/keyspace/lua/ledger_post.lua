@@ -22,7 +22,7 @@ if last and (last > batch or (last == batch and part >= chunk)) then
 end
 --#include admit
 local values, skip = ARGV, rest - 1
---#include append
+--#include append trim
 write_entry(epoch, batch, chunk, digest)
 soonest = math.min(soonest, now + window)
 --#include note_sweep

@@ -24,7 +24,7 @@ end
 if #values == 0 then
     return {'posted', redis.call('HEXISTS', queue, 'unlisted')}
 end
---#include admit append
+--#include admit append trim
 write_entry(epoch, tonumber(ARGV[#ARGV - 2]), 0, '0')
 soonest = math.min(soonest, now + window)
 --#include note_sweep

@@ -16,6 +16,6 @@ if not packed then
 end
 --#include admit
 local values, skip = cmsgpack.unpack(packed), 0
---#include append note_sweep
+--#include append trim note_sweep
 redis.call('HDEL', stages, field)
 return {'posted', unlisted}

@@ -1,7 +1,8 @@
 -- Read which queues are due, to be swept or for deliveries: '<project>/<queue>' of each, by index.
 --
 -- The keys are indexes, each of one slot: in a cluster one a call.
---#args now:number limit:number
+--#args now:number limit:number late:number
+-- late: for how long they have been due, ms
 -- KEYS[1...]: zset: queues of the slot by when they are due; of each slot
 --#include now
 
@@ -9,9 +10,9 @@
 if redis.call('EXISTS', unpack(KEYS)) == 0 then
     return {}
 end
-local found = {}
+local found, last = {}, now - late
 for _, index in ipairs(KEYS) do
-    for _, queue in ipairs(redis.call('ZRANGEBYSCORE', index, '-inf', now, 'LIMIT', 0, limit)) do
+    for _, queue in ipairs(redis.call('ZRANGEBYSCORE', index, '-inf', last, 'LIMIT', 0, limit)) do
         found[#found + 1] = queue
     end
 end

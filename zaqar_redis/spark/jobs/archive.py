@@ -42,7 +42,7 @@ NAME = "archive"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("target", metavar="TARGET", help="folder or URI of the archive")
-    arguments.add_queues(parser)
+    arguments.add_queues(parser, topics=True)
     parser.add_argument(
         "--format",
         choices=tables.FORMATS,

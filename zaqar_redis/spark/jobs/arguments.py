@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from zaqar_redis import errors, rules
 from zaqar_redis.spark.jobs.session import LOW, NORMAL
+from zaqar_redis.spark.options import TOPIC
 
 T = TypeVar("T")
 
@@ -105,6 +106,11 @@ def queue_name(queue: str) -> None:
         raise ValueError(f'"{queue}" is no name of a queue')
 
 
+def stored_name(queue: str) -> None:
+    """Checks a name as archives have it."""
+    queue_name(queue.removeprefix(rules.TOPIC_PREFIX))
+
+
 def _declared(settings: type[Any]) -> list[Field[Any]]:
     return [each for each in fields(settings) if each.metadata]
 
@@ -145,9 +151,12 @@ def add_common(parser: argparse.ArgumentParser) -> None:
 
 
 def add_queues(
-    parser: argparse.ArgumentParser, default: str | None = None
+    parser: argparse.ArgumentParser, default: str | None = None, *, topics: bool = False
 ) -> argparse._MutuallyExclusiveGroup:
-    """Adds the arguments that select queues; *default* says which, where none need be given."""
+    """Adds the arguments that select queues, or *topics*; *default* says which, where none need
+    be given.
+    """
+    parser.set_defaults(topic=None)
     one = parser.add_mutually_exclusive_group(required=default is None)
     one.add_argument(
         "--queue",
@@ -155,6 +164,10 @@ def add_queues(
         metavar="QUEUE",
         help="a queue; may be given more than once" + (f" ({default})" if default else ""),
     )
+    if topics:
+        one.add_argument(
+            "--topic", action="append", metavar="TOPIC", help="a topic; may be given more than once"
+        )
     one.add_argument(
         "--pattern",
         help=f"{'all ' if default is None else ''}queues whose whole name matches, "
@@ -174,6 +187,8 @@ def source_options(parsed: argparse.Namespace) -> dict[str, str]:
     options = store_options(parsed)
     if parsed.queue:
         options["subscribe"] = ",".join(parsed.queue)
+    if parsed.topic:
+        options |= {"kind": TOPIC, "subscribe": ",".join(parsed.topic)}
     if parsed.pattern is not None:
         options["subscribePattern"] = parsed.pattern
     return options

@@ -57,7 +57,9 @@ WAIT = 60.0
 class MigrationScope:
     """Which queues: just one of these is given."""
 
+    #: as they are stored: the topic ``news`` is ``topic:news``
     queues: Sequence[str] | None = None
+    #: of the same names
     pattern: str | None = None
     #: the project's queues in this pool
     pool: str | None = None
@@ -66,7 +68,7 @@ class MigrationScope:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     # While a queue is frozen, its clients wait for this job.
     parser.set_defaults(priority=session.NORMAL)
-    which = arguments.add_queues(parser)
+    which = arguments.add_queues(parser, topics=True)
     which.add_argument("--from-pool", metavar="POOL", help="the project's queues in this pool")
     to = parser.add_mutually_exclusive_group(required=True)
     to.add_argument(
@@ -88,18 +90,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def check(parsed: argparse.Namespace) -> None:
     _target(parsed)
-    if parsed.queue is not None:
-        _checked(parsed.queue)
+    _names(parsed)
     if parsed.pattern is not None:
         _pattern(parsed.pattern)
 
 
 def run(spark: SparkSession, parsed: argparse.Namespace) -> JobReport:
-    options = SourceOptions(BATCH, arguments.source_options(parsed))
+    options = SourceOptions(BATCH, arguments.store_options(parsed))
     return migrate(
         spark,
         store_config(options),
-        MigrationScope(parsed.queue, parsed.pattern, parsed.from_pool),
+        MigrationScope(_names(parsed), parsed.pattern, parsed.from_pool),
         to_pool=parsed.to_pool,
         to=_target(parsed),
         copy=parsed.copy,
@@ -129,7 +130,7 @@ def migrate(
         raise errors.BadConfiguration("exactly one of --to-pool and --to-storage must be given")
     if copy and to is None:
         raise errors.BadConfiguration("--copy: within one store a queue is in one pool only")
-    names = None if chosen.queues is None else _checked(chosen.queues)
+    names = None if chosen.queues is None else tuple(chosen.queues)
     pattern = None if chosen.pattern is None else _pattern(chosen.pattern)
     with (
         StoreConnections(config) as stores,
@@ -157,8 +158,11 @@ def _target(parsed: argparse.Namespace) -> StoreConfig | None:
         raise errors.BadConfiguration(f"--to-storage: {error}") from error
 
 
-def _checked(queues: Sequence[str]) -> tuple[str, ...]:
-    return tuple(SourceOptions(BATCH, {"subscribe": ",".join(queues)})["subscribe"])
+def _names(parsed: argparse.Namespace) -> tuple[str, ...] | None:
+    """Returns the queues or topics that are named, as they are stored; None: none are."""
+    if not (parsed.queue or parsed.topic):
+        return None
+    return tuple(SourceOptions(BATCH, arguments.source_options(parsed))["subscribe"])
 
 
 def _pattern(pattern: str) -> str:

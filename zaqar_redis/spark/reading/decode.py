@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from zaqar_redis import rules
 from zaqar_redis.errors import BadConfiguration
 from zaqar_redis.keyspace import envelope
 from zaqar_redis.spark import attributes, columns
@@ -371,7 +372,7 @@ def _claim_count(source: MessageSource, rows: Rows, now: int) -> pa.Int32Array:
 _READERS: dict[str, _ColumnReader] = {
     "project": _constant(lambda source: source.project),
     "queue": _constant(lambda source: source.queue),
-    "kind": _constant(lambda source: "queue"),
+    "kind": _constant(lambda source: "topic" if rules.is_topic(source.queue) else "queue"),
     "pool": _constant(lambda source: source.pool),
     "id": _id,
     "rank": lambda source, rows, now: pa.array(rows.ranks),

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from zaqar_redis import clock, errors
+from zaqar_redis import clock, errors, rules
 from zaqar_redis.keyspace.client import CommandRefused
 from zaqar_redis.keyspace.uris import redact_password
 from zaqar_redis.records import Watermarks
@@ -16,6 +16,7 @@ from zaqar_redis.spark.options import (
     EARLIEST,
     EARLIEST_OFFSET,
     LATEST_OFFSET,
+    TOPIC,
     OffsetPosition,
     OffsetPositions,
     SourceOptions,
@@ -43,6 +44,8 @@ class QueueSelection:
     def __init__(self, options: SourceOptions, stores: StoreConnections) -> None:
         self._options = options
         self._stores = stores
+        self._kind = options["kind"]
+        self._topics = self._kind == TOPIC
         self._pattern = options["subscribePattern"]
         options.exactly_one_of("subscribe", "subscribePattern")
         self._names: Sequence[str] = options["subscribe"] or ()
@@ -50,14 +53,16 @@ class QueueSelection:
 
     def names(self) -> Sequence[str]:
         if self._pattern is not None and time.monotonic() > self._listed_at + _REDISCOVERY_SECONDS:
-            self._names = [name for name in self._stores.queues() if self._pattern.fullmatch(name)]
+            listed = self._stores.queues(topics=self._topics)
+            self._names = [name for name in listed if self.matches(name)]
             self._listed_at = time.monotonic()
         return self._names
 
     def matches(self, queue: str) -> bool:
         """Returns whether the queue would be read, if it existed."""
         if self._pattern is not None:
-            return self._pattern.fullmatch(queue) is not None
+            plain = queue.removeprefix(rules.TOPIC_PREFIX)
+            return rules.is_topic(queue) == self._topics and bool(self._pattern.fullmatch(plain))
         return queue in self._names
 
     def snapshots(self) -> list[QueueSnapshot]:
@@ -76,7 +81,7 @@ class QueueSelection:
                     tried.add(snapshot.location.uri)
             elif self._pattern is None:
                 raise errors.BadConfiguration(
-                    f'option "subscribe": there is no queue "{queue}" in the project '
+                    f'option "subscribe": there is no {self._kind} "{queue}" in the project '
                     f'"{self._stores.config.project}"'
                 )
         return found

@@ -23,7 +23,7 @@ from zaqar_redis.keyspace import envelope
 from zaqar_redis.records import NewMessage
 from zaqar_redis.spark import attributes
 from zaqar_redis.spark.columns import type_text
-from zaqar_redis.spark.options import TTL_MAX
+from zaqar_redis.spark.options import TTL_MAX, stored_name
 
 #: ttl in seconds or -1, delay in seconds or -1, the rest of the envelope.
 EncodedMessage = tuple[int, int, bytes]
@@ -58,6 +58,8 @@ class RowEncoding:
     """How rows become messages; serialized to tasks."""
 
     columns: tuple[str, ...]
+    #: what the column ``queue`` names
+    kind: str
     #: the queue to write to; None: the column ``queue`` names it
     queue: str | None
     #: seconds, where the column has none; None: the queue's default
@@ -166,7 +168,7 @@ def _message(
             tail = envelope.tail(message, encoding.client)
             size = envelope.body_size(tail)
         _check_body(body, size, encoding.body_max)
-        name = encoding.queue if encoding.queue is not None else _queue(queue)
+        name = encoding.queue if encoding.queue is not None else _queue(encoding.kind, queue)
         lifetime = encoding.ttl if ttl is None else within("ttl", ttl, rules.TTL_MIN, TTL_MAX)
         late = -1 if delay is None else within("delay", delay, 0, _LIMITS.max_message_delay)
     except ValueError as error:
@@ -197,10 +199,13 @@ def check_json(body: bytes) -> None:
         ) from error
 
 
-def _queue(name: str | None) -> str:
-    if name is None or not rules.is_queue_name(name):
-        raise ValueError(f'the column "queue" has {name!r}, which is no name of a queue')
-    return name
+def _queue(kind: str, name: str | None) -> str:
+    try:
+        return stored_name(kind, name or "")
+    except ValueError as error:
+        raise ValueError(
+            f'the column "queue" has {name!r}, which is no name of a {kind}'
+        ) from error
 
 
 def within(name: str, value: int, least: int, most: int) -> int:

@@ -79,6 +79,7 @@ def write_plan(
         )
     encoding = RowEncoding(
         columns=rows.checked_columns(schema, options["queue"]),
+        kind=options["kind"],
         queue=options["queue"],
         ttl=options["ttl"],
         client=envelope.client_bytes(options["clientId"]),

@@ -26,6 +26,7 @@ _MESSAGES = Script("check_messages")
 _STRAYS = Script("check_strays")
 _TERMS = Script("check_terms")
 _SUBSCRIPTIONS = Script("check_subscriptions")
+_DELIVERIES = Script("check_deliveries")
 _QUEUE = Script("check_queue")
 
 #: Keys that Redis reads in one SCAN, and messages in one script: milliseconds.
@@ -38,10 +39,13 @@ _NAMES = 100
 _PARTS = ("bodies", "ready", "claimed", "delayed", "expiry", "holds")
 _TERM_KEYS = (("leases", "claims"), ("ledger_ends", "ledger"))
 _SUBSCRIBED = ("subscriptions", "subscribers", "subscription_ids", "subscription_ends")
+#: The records first: what the others have is removed when there is none.
+_PENDING = ("pending", "pending_ids", "pending_due", "pending_ends")
 
 #: By the scripts' name of a finding: its text, and whether it can be repaired.
 _TEXTS = {
     "body": ("{count} messages have no body; they are lost", True),
+    "delivery": ("notifiers do not know when to deliver its messages", True),
     "due": ("the sweeper does not know when to sweep it", True),
     "envelope": ("{count} messages cannot be read", False),
     "expiry": ("{count} messages expire at another time than stored in them", True),
@@ -51,8 +55,10 @@ _TEXTS = {
     "message": ("{count} messages are stored, but not in the queue", True),
     "nowhere": ("{count} messages are neither claimable nor claimed nor delayed", True),
     "order": ("{count} messages are out of order", True),
+    "pending": ("{count} times, keys of pending deliveries do not agree", True),
     "rank": ("the next messages would get the ranks of others", True),
     "stray": ("{count} entries are of messages that do not exist", True),
+    "subscribed": ("its messages are not delivered to its subscriptions", True),
     "subscriber": ("{count} subscriptions could not be found by name or in order", True),
     "subscription": ("{count} subscriptions are incomplete", True),
     "term": ("{count} claims or ledger entries lack their expiry time, or the reverse", True),
@@ -156,6 +162,8 @@ class RedisChecker:
                 await scan(_TERMS, keys.TermKeys(of_queue, *names), side=side)
         for which in _SUBSCRIBED:
             await scan(_SUBSCRIPTIONS, of_queue, which=which)
+        for which in _PENDING:
+            await scan(_DELIVERIES, of_queue, which=which)
         counts = await call(
             _QUEUE(of_queue, now=self._now(), epoch=identity.new_epoch(), repair=flag)
         )

@@ -58,12 +58,12 @@ class RedisDeliveries:
 
         await self._channels.watch(keys.DELIVERIES, on_message)
 
-    async def due(self) -> AsyncIterator[tuple[str, str]]:
+    async def due(self, late_ms: int = 0) -> AsyncIterator[tuple[str, str]]:
         indexes = keys.delivery_indexes()
         for at in range(0, len(indexes), _INDEXES):
             page = indexes[at : at + _INDEXES]
             for name in await self.client.call(
-                Call(sweeper.LIST, tuple(page), (self._now(), _LIMIT))
+                Call(sweeper.LIST, tuple(page), (self._now(), _LIMIT, late_ms))
             ):
                 yield keys.queue_of(name)
 

@@ -66,7 +66,7 @@ class RedisSweeper:
         indexes = keys.sweep_indexes()
         for at in range(0, len(indexes), _INDEXES):
             page = indexes[at : at + _INDEXES]
-            found = await self._client.call(Call(LIST, tuple(page), (self._now(), _LIMIT)))
+            found = await self._client.call(Call(LIST, tuple(page), (self._now(), _LIMIT, 0)))
             settled += await self._step(found, unfinished, on_progress)
             if found and turn:  # while there is work, no other process begins a round
                 await self._client.command("SET", keys.SWEEPER, os.getpid(), "PX", _ms(turn))

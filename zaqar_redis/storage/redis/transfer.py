@@ -201,9 +201,15 @@ class RedisTransfer:
         yield from remove_from_list(project, queue)
 
 
-def _new(rank: int, queue: Queue, epoch: str = "") -> list[Argument]:
-    """Returns the fields of a queue from a store of another kind; without *epoch*, a new one."""
+def _new(rank: int, queue: Queue, epoch: str = "", delivers: bool = False) -> list[Argument]:
+    """Returns the fields of a queue from a store of another kind; without *epoch*, a new one.
+
+    *delivers*: notifiers are to deliver to its subscriptions.
+    """
+    # As a time, as if it had been subscribed to at once: see subscription_create.lua.
+    subscribed = ("subscribed", max(1, queue.created)) if delivers else ()
     return [
+        *subscribed,
         *("epoch", epoch or identity.new_epoch(), "created", queue.created, "rank", rank),
         *("metadata", msgspec.json.encode(queue.metadata)),
         *queue_settings(queue.name, queue.metadata),

@@ -35,7 +35,7 @@ class ArchivePlanner:
         """
         names = self._selection.names()
         for queue in sorted(reached.keys() - set(names)):
-            if self._pattern is not None and self._pattern.fullmatch(queue):
+            if self._pattern is not None and self._selection.matches(queue):
                 self._gone(queue, reached[queue])
         found = [self._range(queue, reached.get(queue)) for queue in names]
         return [each for each in found if each is not None and each.messages]

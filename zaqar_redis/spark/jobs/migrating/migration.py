@@ -217,6 +217,7 @@ async def _names(
     if scope.pattern is not None:
         pattern = re.compile(scope.pattern)
         names = await asyncio.to_thread(stores.queues)
+        names += await asyncio.to_thread(stores.queues, topics=True)
         return [name for name in names if pattern.fullmatch(name)]
     found: list[str] = []
     after, pool = "", scope.pool or DEFAULT_POOL

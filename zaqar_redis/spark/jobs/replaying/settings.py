@@ -45,12 +45,12 @@ class ReplaySettings:
 
     #: queues of the archive; None: all of the project
     queues: Sequence[str] | None = argument(
-        "a queue; may be given more than once",
+        "a queue, or a topic as topic:NAME; may be given more than once",
         flag="--queue",
         action="append",
         metavar="QUEUE",
         group=_WHAT,
-        check=arguments.queue_name,
+        check=arguments.stored_name,
     )
     date_from: date | None = argument("first day, in UTC", **_DAY)  # noqa: RUF009  # a field
     rank_from: int | None = argument("first rank", **_RANK)
