@@ -360,6 +360,8 @@ EVERYTHING = b"zr:*"
 
 #: string with an expiry: the process that sweeps at the moment
 SWEEPER = b"zr:sweeper"
+#: string with an expiry: the process that has read the delivery indexes last
+NOTIFIER = b"zr:notifier"
 #: string: the installation that the store belongs to
 OWNER = b"zr:owner"
 
@@ -399,7 +401,7 @@ def is_service_key(key: bytes) -> bool:
     """Returns whether a key that is no queue's belongs to the service."""
     indexes = (_SWEEP_INDEX, _DELIVERY_INDEX)
     prefixes = (_LIST, _CHANNELS, _RESERVED_EPOCH, *indexes, ControlKeys.prefix)
-    return key in (SWEEPER, OWNER) or key.startswith(prefixes)
+    return key in (SWEEPER, NOTIFIER, OWNER) or key.startswith(prefixes)
 
 
 def entry(project: str, queue: str) -> bytes:

@@ -121,6 +121,7 @@ class Notifier:
         self.runner = DeliverySlots(settings.max_attempts)
         self.requires_confirmation = settings.require_confirmation
         self.lease_ms = round(settings.lease * 1000)
+        self._look_seconds = min(_LOOK_SECONDS, settings.lease)
         self._targets = targets
         self._settings = settings
         self._sources: dict[tuple[Driver, str, str], tuple[Source, asyncio.Task[None]]] = {}
@@ -164,7 +165,7 @@ class Notifier:
                     continue  # the others still have deliveries
                 except Exception:  # the service goes on, and the next look tries again
                     LOG.exception("a notifier failed", extra={"action": "notifier_failed"})
-            await asyncio.sleep(min(_LOOK_SECONDS, self._settings.lease))
+            await asyncio.sleep(self._look_seconds)
 
     async def _stores(self) -> list[Driver]:
         if not isinstance(self.driver, PooledDriver):
@@ -180,7 +181,8 @@ class Notifier:
         if store not in self._watched:
             self._watched.add(store)
             await store.deliveries.watch(partial(self._on_hint, store))
-        async for project, queue in store.deliveries.due():
+        # One process at a time is enough: what it has no room for is due the next time, too.
+        async for project, queue in store.deliveries.due(turn=self._look_seconds / 2):
             self._on_hint(store, project, queue)
 
     def _on_hint(self, store: Driver, project: str, queue: str) -> None:

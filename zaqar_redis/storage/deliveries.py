@@ -131,10 +131,11 @@ class Deliveries(Protocol):
     def watch(self, listener: DeliveryListener) -> Awaitable[None]:
         """Calls *listener* with queues when something is due; hints may be lost."""
 
-    def due(self, late_ms: int = 0) -> AsyncIterator[tuple[str, str]]:
+    def due(self, late_ms: int = 0, *, turn: float = 0) -> AsyncIterator[tuple[str, str]]:
         """Yields project and queue of those with deliveries that are due.
 
-        With *late_ms*: that have been due for so long, and no notifier has taken them.
+        With *late_ms*: that have been due for so long, and no notifier has taken them.  *turn*:
+        none, if another process has asked with one within so many seconds.
         """
 
     def take(self, project: str, queue: str, token: str, lease_ms: int) -> Awaitable[bool]:
