@@ -126,7 +126,7 @@ class SubscriptionOut(Document):
     subscriber: str
     ttl: Annotated[int, about("Seconds.", minimum=1)]
     age: Annotated[int, about("Seconds since its TTL was set.", minimum=0)]
-    options: Annotated[dict[str, Any], about("Secrets are shown as ***.")]
+    options: Annotated[dict[str, Any], about("Secrets are shown as `***`.")]
     confirmed: bool
     paused: Annotated[bool | UnsetType, about("Absent if it is not.")] = UNSET
     deliveries: Annotated[DeliveriesOut | UnsetType, about("With `detailed`.")] = UNSET
