@@ -46,6 +46,7 @@ ALIASES = {
     "zset": {"claimed", "delayed", "ready", "expiry"},
     "found": {"subscriptions", "subscribers"},
     "ids": {"subscription_ids", "subscription_ends"},
+    "listing": {"pending_ids", "pending_due", "pending_ends"},
     "ends": {"expiry", "delayed", "claimed", "leases", "subscription_ends"},
 }
 #: Commands that take no key; a channel is none.

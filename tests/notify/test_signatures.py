@@ -60,10 +60,10 @@ def test_replay_outside_the_tolerance_is_refused(age: int, what: str) -> None:
         Webhook(NEW).verify(_BODY, _signed(age))
 
 
-@pytest.mark.parametrize(
-    "change", [{"webhook-id": "other"}, {"webhook-timestamp": str(int(time.time()) - 9)}]
-)
-def test_changed_header_is_noticed(change: dict[str, str]) -> None:
+@pytest.mark.parametrize("name", ["webhook-id", "webhook-timestamp"])
+def test_changed_header_is_noticed(name: str) -> None:
+    # Not a parameter: tests may run long after they were collected.
+    change = {name: {"webhook-id": "other"}.get(name, str(int(time.time()) - 9))}
     with pytest.raises(WebhookVerificationError, match="No matching signature"):
         Webhook(NEW).verify(_BODY, _signed(0) | change)
 

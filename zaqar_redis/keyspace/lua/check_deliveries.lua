@@ -51,16 +51,16 @@ local function check_pending(id, record)
     end
 end
 
-local ids = ({pending_ids = pending_ids, pending_due = pending_due,
+local listing = ({pending_ids = pending_ids, pending_due = pending_due,
     pending_ends = pending_ends})[which]
-local page = ids and redis.call('ZSCAN', ids, cursor, 'COUNT', limit)
+local page = listing and redis.call('ZSCAN', listing, cursor, 'COUNT', limit)
     or redis.call('HSCAN', pending, cursor, 'COUNT', limit)
 for at = 1, #page[2], 2 do
     local id = page[2][at]
-    if not ids then
+    if not listing then
         check_pending(id, page[2][at + 1])
     elseif string.find(id, ' ', 1, true) and redis.call('HEXISTS', pending, id) == 0 then
-        fix('ZREM', ids, id)
+        fix('ZREM', listing, id)
     end
 end
 return {page[1], findings()}
