@@ -205,9 +205,11 @@ def test_mail_address_confirms_by_the_link_to_the_page_of_the_operator(
     client.answer({name: given[short] for name, short in names.items()}, {"confirmed": True})
     assert client.is_confirmed(id)
     client.post("after")
-    servers.wait_for(lambda: len(mails.mails) == 2, "the mail with the message")
-    assert json.loads(mails.mails[1].get_content())["body"] == "after"
-    assert mails.recipients == [["ann@example.org"]] * 2
+    # One that was posted just before may come, too: the notifier decides when it reads it.
+    servers.wait_for(
+        lambda: any('"after"' in mail.get_content() for mail in mails.mails), "the message"
+    )
+    assert all(each == ["ann@example.org"] for each in mails.recipients)
 
 
 def test_mail_address_that_could_not_confirm_is_refused(project: str) -> None:
