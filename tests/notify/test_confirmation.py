@@ -78,9 +78,8 @@ def mails() -> Iterator[RunningMailServer]:
 
 
 @pytest.fixture(scope="module")
-def confirming(
-    redis_server: servers.RedisServer, mails: RunningMailServer
-) -> Iterator[servers.RunningService]:
+def confirming(mails: RunningMailServer) -> Iterator[servers.RunningService]:
+    """A service with a Redis of its own: no notifier with other options delivers for it."""
     options: dict[str, dict[str, object]] = {
         "signed_url": {"secret_key": KEY},
         "notification": {
@@ -93,7 +92,10 @@ def confirming(
             "smtp_tls": "none",
         },
     }
-    with servers.service(redis_server.uri, options=options) as running:
+    with (
+        servers.redis_server() as redis,
+        servers.service(redis.uri, options=options) as running,
+    ):
         yield running
 
 

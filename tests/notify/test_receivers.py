@@ -54,12 +54,16 @@ class RunningReceiver(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def service(redis_server: servers.RedisServer) -> Iterator[servers.RunningService]:
+def service() -> Iterator[servers.RunningService]:
+    """A service with a Redis of its own: no notifier with other options delivers for it."""
     options: dict[str, dict[str, object]] = {
         "signed_url": {"secret_key": "a secret for tests"},
         "notification": {"allowed_networks": "127.0.0.0/8", "require_confirmation": True},
     }
-    with servers.service(redis_server.uri, options=options) as running:
+    with (
+        servers.redis_server() as redis,
+        servers.service(redis.uri, options=options) as running,
+    ):
         yield running
 
 
