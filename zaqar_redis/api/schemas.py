@@ -150,6 +150,11 @@ _HISTORY = _attribute(
 )
 #: Those that the service uses, by name.
 ATTRIBUTES = _RESERVED | {"_idempotency_window": _WINDOW}
+_OF_CLAIMS = ("_dead_letter_queue", "_dead_letter_queue_messages_ttl", "_max_claim_count")
+#: Those of topics that have an effect.
+TOPIC_ATTRIBUTES = {name: each for name, each in ATTRIBUTES.items() if name not in _OF_CLAIMS} | {
+    "_history_size": _HISTORY
+}
 
 Metadata = Annotated[
     dict[str, Any],

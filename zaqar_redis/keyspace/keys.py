@@ -205,6 +205,7 @@ class FigureKeys:
         "leases",
         "messages",
         "queue",
+        "subscription_ends",
     )
 
     def __init__(self, project: str, queue: str) -> None:
@@ -218,6 +219,7 @@ class FigureKeys:
         self.holds = tag + b":holds"
         self.claims = tag + b":claims"
         self.leases = tag + b":leases"
+        self.subscription_ends = tag + b":subscription_ends"
 
 
 class TermKeys:
