@@ -86,7 +86,7 @@ def furnish(request: Request) -> None:
     request("PUT", "/v2/queues/orders", json=route)
     wanted = {"filter": {"body": {"item": ["tea"]}}}
     subscribe(request, "queues/orders", "https://hooks.shop.example/orders", options=wanted)
-    subscribe(request, "queues/orders", "topic:orders-log")
+    subscribe(request, "queues/orders", "topic:orders.log")
     subscribe(request, "topics/prices", "https://hooks.shop.example/prices")
     prices = [{"body": {"item": "tea", "price": price}, "ttl": 300} for price in (3, 4, 5)]
     request("POST", "/v2/topics/prices/messages", json={"messages": prices})

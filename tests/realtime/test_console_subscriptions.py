@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Subscriptions and topics in the console, each act to its end: at a real endpoint, in the store."""
+"""Subscriptions and topics in the console, each act to its end at an endpoint or in the store."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
 from standardwebhooks import Webhook
 
 from tests.realtime.console_pages import KEY, Request, api_of, post, signed_in, subscribe
@@ -22,16 +22,6 @@ OPTIONS: dict[str, dict[str, object]] = {
 }
 #: Seconds; the page polls every two or three, and machines are shared.
 expect.set_options(timeout=15_000)
-#: One attempt, and what fails is given up.
-ONCE = {
-    "_retry_policy": {
-        "retries_with_no_delay": 0,
-        "minimum_delay_retries": 0,
-        "minimum_delay": 1,
-        "maximum_delay": 11,
-        "maximum_delay_retries": 0,
-    }
-}
 
 
 @pytest.fixture
@@ -61,6 +51,13 @@ def subscriptions(api: Request, source: str) -> list[dict[str, Any]]:
     return found
 
 
+def deliveries(row: Locator, *counts: int) -> None:
+    """Expects what was delivered, has failed, and is pending; before them are age and TTL."""
+    expect(row.locator("td.number")).to_have_text(
+        [re.compile(" "), re.compile(" "), *map(str, counts)]
+    )
+
+
 def test_webhook_is_subscribed_tested_paused_replayed_and_deleted(
     page: Page,
     service: servers.RunningService,
@@ -81,7 +78,7 @@ def test_webhook_is_subscribed_tested_paused_replayed_and_deleted(
     press(page, "Subscribe")
     expect(dialog.get_by_role("alert")).to_contain_text("batch")
     assert subscriptions(api, "queues/orders") == []
-    options = ONCE | {"filter": {"body": {"n": [1, 12345678901234567890]}}}
+    options = {"filter": {"body": {"n": [1, 12345678901234567890]}}}
     dialog.get_by_label("Options, as a JSON object").fill(json.dumps(options))
     press(page, "Subscribe")
     expect(page.get_by_role("heading", name="Save the secret now")).to_be_visible()
@@ -92,20 +89,20 @@ def test_webhook_is_subscribed_tested_paused_replayed_and_deleted(
 
     row = page.locator("tbody tr")
     expect(row).to_contain_text([re.compile(f"{re.escape(receiver.uri)}.*delivers.*yes.*10 min")])
-    receiver.status = 507
+    receiver.status = 404  # it refuses: nothing is tried again
     press(page, "Test")
     press(page, "Send")
-    expect(page.get_by_role("dialog")).to_contain_text("507")
+    expect(page.get_by_role("dialog")).to_contain_text("404")
     expect(page.get_by_role("dialog").get_by_label("Answer")).to_have_text("no room")
     [(headers, body)] = receiver.got
     assert Webhook(secret).verify(body, headers)["Message_Type"] == "Test"
     press(page, "Close")
 
     post(api, "orders", {"n": 1}, {"n": 2})
-    failure = re.compile(r"0\D*1\D*0.* answered 507")
-    expect(row).to_contain_text([failure])
+    deliveries(row, 0, 1, 0)
+    expect(row).to_contain_text(["answered 404"])
     press(page, "Show")
-    expect(page.get_by_role("dialog")).to_contain_text("507")
+    expect(page.get_by_role("dialog")).to_contain_text("404")
     expect(page.get_by_role("dialog").get_by_label("Options")).to_contain_text('"***"')
     assert secret not in page.content()
     press(page, "Close")
@@ -115,9 +112,10 @@ def test_webhook_is_subscribed_tested_paused_replayed_and_deleted(
     press(page, "Replay")
     press(page, "Replay")
     done(page, "Messages that are delivered once more: 1.")
-    expect(row).to_contain_text([re.compile(r"0\D*0\D*1.* answered 507")])
+    deliveries(row, 0, 0, 1)
     press(page, "Resume")
-    expect(row).to_contain_text([re.compile(r"delivers.*1\D*0\D*0.* answered 507")])
+    deliveries(row, 1, 0, 0)
+    expect(row).to_contain_text(["delivers"])
     assert receiver.bodies()[1:] == [{"n": 1}, {"n": 1}]
     press(page, "Delete")
     press(page, "Delete")
@@ -187,12 +185,11 @@ def test_topic_is_created_followed_read_purged_and_deleted(
     expect(bodies).to_have_text(["3", '"tea"'])
 
     page.get_by_role("link", name="Subscriptions").click()
-    expect(rows).to_contain_text([re.compile(r"queue:copies.*5\D*0\D*0")])
+    deliveries(rows, 5, 0, 0)
     press(page, "Replay")
     page.get_by_label("The history of the topic instead").check()
     press(page, "Replay")
     done(page, "Messages that are delivered once more: 2.")
-    expect(rows).to_contain_text([re.compile(r"queue:copies.*[57]\D*0\D*0")])
     page.get_by_role("link", name="Topics").first.click()
     expect(page.get_by_role("row", name="prices")).to_contain_text(re.compile(r"prices2.*1$"))
     page.get_by_role("link", name="prices").click()

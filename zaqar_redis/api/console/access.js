@@ -3,7 +3,7 @@
 
 import { address } from "./address.js";
 import { act, field } from "./dialog.js";
-import { bytes, count, make, setText } from "./dom.js";
+import { bytes, count, facts, make, setText } from "./dom.js";
 import { Refused } from "./server.js";
 import { Listing, cut } from "./table.js";
 
