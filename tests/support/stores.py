@@ -15,16 +15,15 @@ from redis.asyncio.connection import AbstractConnection
 
 from tests.support.clock import ManualClock
 from zaqar_redis import errors
+from zaqar_redis.check_records import CheckResult, Finding
 from zaqar_redis.keyspace import client as keyspace
 from zaqar_redis.keyspace.batch import BatchSettings
 from zaqar_redis.keyspace.script import Call, RedisCommand
 from zaqar_redis.pool_records import Pool
 from zaqar_redis.records import (
     Attributes,
-    CheckResult,
     ClaimResult,
     ClaimSummary,
-    Finding,
     IdempotencyKey,
     Message,
     NewMessage,

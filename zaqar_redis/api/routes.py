@@ -21,7 +21,7 @@ from zaqar_redis.api.rest.pools import FlavorHandlers, PoolHandlers, RebalanceHa
 from zaqar_redis.api.rest.queues import PATCH, QueueHandlers
 from zaqar_redis.api.rest.quotas import QuotaHandlers
 from zaqar_redis.auth.signed_urls import SignedUrl
-from zaqar_redis.records import StoreHealth
+from zaqar_redis.check_records import StoreHealth
 
 #: Bytes of documents without a limit of their own: claims, purges, shares, pools, flavors.
 _SMALL = 64 * 1024

@@ -26,7 +26,7 @@ from zaqar_redis.service.subscription_options import (
     effective,
     parse,
 )
-from zaqar_redis.storage.contract import Driver, Subscriptions
+from zaqar_redis.storage.contract import Driver
 from zaqar_redis.storage.deliveries import (
     Deliveries,
     DeliveryCount,
@@ -35,6 +35,7 @@ from zaqar_redis.storage.deliveries import (
     PendingDelivery,
     SettledDeliveries,
 )
+from zaqar_redis.storage.subscriptions import Subscriptions
 
 LOG = logging.getLogger(__name__)
 

@@ -14,8 +14,9 @@ from zaqar_redis.service.notices import SubscriptionNotices
 from zaqar_redis.service.queues import QueueService
 from zaqar_redis.service.subscription_options import SubscriptionOptions
 from zaqar_redis.service.subscription_trusts import SubscriptionTrusts
-from zaqar_redis.storage.contract import Driver, Live, Subscriptions
+from zaqar_redis.storage.contract import Driver, Live
 from zaqar_redis.storage.deliveries import DeliveryState, SubscriptionDeliveries
+from zaqar_redis.storage.subscriptions import Subscriptions
 
 #: Of the URIs of sockets, which no client can give.
 SOCKET = "websocket:"
