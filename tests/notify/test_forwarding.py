@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import functools
 import random
 import time
 from collections.abc import Iterator
@@ -50,9 +49,8 @@ def test_killed_notifiers_forward_each_message_once_and_in_order(
             chosen.choice([one, other]).restart()
         expected = [str(n) for n in range(posted)]
         for target in targets:
-            arrived = functools.partial(store.listed, target)
-            servers.wait_for(lambda: len(arrived()) >= posted, "all messages")  # noqa: B023
-            assert arrived() == expected
+            store.wait_for_messages(posted, queue=target)
+            assert store.listed(target) == expected
 
 
 def test_killed_store_loses_and_doubles_no_delivery(
@@ -67,7 +65,7 @@ def test_killed_store_loses_and_doubles_no_delivery(
         store.wait_until_back()
         store.post("100")
         expected = [str(n) for n in range(101)]
-        servers.wait_for(lambda: len(store.listed("copy")) >= 101, "all messages")
+        store.wait_for_messages(101, queue="copy")
         assert store.listed("copy") == expected
 
 

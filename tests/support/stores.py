@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import msgspec
 from redis.asyncio.connection import AbstractConnection
 
+from tests.support import servers
 from tests.support.clock import ManualClock
 from zaqar_redis import errors
 from zaqar_redis.check_records import CheckResult, Finding
@@ -314,6 +315,9 @@ class ContractStore:
             if len(page.items) < 500:
                 return found
             after = page.marker
+
+    def wait_for_messages(self, number: int, queue: str) -> None:
+        servers.wait_for(lambda: len(self.listed(queue)) >= number, f"all messages in {queue}")
 
     def get(self, *ids: str, queue: str = "q") -> list[Message]:
         return list(self.run(self.driver.messages.get(self.project, queue, ids)))
