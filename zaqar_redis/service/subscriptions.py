@@ -219,8 +219,6 @@ class SubscriptionService(ComposedVerbs):
             yield from self._end_trust(found.subscriber, found.options)
         if must_confirm:
             yield from self._ask_to_confirm(project, queue, id)
-        if paused is False and self._driver.subscription_deliveries is not None:
-            yield self.deliveries.resume(project, queue, id)
 
     @verb
     def states(

@@ -282,9 +282,6 @@ class RoutedSubscriptionDeliveries:
             lambda store: store.send_notice(project, queue, subscription, notice, ttl),
         )
 
-    def resume(self, project: str, queue: str, subscription: str) -> Verb[None]:
-        return self._route(project, queue, lambda store: store.resume(project, queue, subscription))
-
     def replay(self, project: str, queue: str, subscription: str) -> Verb[int]:
         return self._route(project, queue, lambda store: store.replay(project, queue, subscription))
 
