@@ -42,10 +42,11 @@ def parse_body(text: str) -> Any:
         return text  # plain text is a body as well
 
 
-def _attribute(text: str) -> tuple[str, Any]:
+def parse_assignment(text: str, form: str = "NAME=VALUE") -> tuple[str, Any]:
+    """Parses an argument of this *form*: a name, and what is JSON or else plain text."""
     name, equals, value = text.partition("=")
     if not (name and equals):
-        raise argparse.ArgumentTypeError(f"{text!r} must be NAME=VALUE")
+        raise argparse.ArgumentTypeError(f"{text!r} must be {form}")
     return name, parse_body(value)
 
 
@@ -81,7 +82,7 @@ class PostMessage(QueueCommand, Lister):
         parser.add_argument(
             "--attribute",
             action="append",
-            type=_attribute,
+            type=parse_assignment,
             metavar="NAME=VALUE",
             help='of each message: JSON (a number, a text, or {"binary": BASE64}), or else a text; '
             "may be repeated",
