@@ -38,7 +38,6 @@ from zaqar_redis.storage.deliveries import (
     PendingDelivery,
     SettledDeliveries,
 )
-from zaqar_redis.storage.subscriptions import Subscriptions
 
 LOG = logging.getLogger(__name__)
 
