@@ -31,24 +31,6 @@ def endpoint() -> Iterator[FaultEndpoint]:
         yield endpoint
 
 
-@pytest.fixture
-def server() -> Iterator[servers.RedisServer]:
-    with servers.redis_server(fsync="always") as server:
-        yield server
-
-
-@pytest.fixture
-def store(server: servers.RedisServer, project: str) -> Iterator[ContractStore]:
-    with opened(server.uri, project) as store:
-        prepare(store)
-        yield store
-
-
-def prepare(store: ContractStore) -> None:
-    store.clock.now = round(time.time() * 1000)  # processes share the store's
-    store.create()
-
-
 def subscribe(store: ContractStore, subscriber: str, **options: Any) -> str:
     assert store.driver.subscriptions
     id = store.run(
@@ -139,7 +121,7 @@ def test_queue_that_moves_between_pools_delivers_all(
         opened(f"pooled://{server.uri}|{one.uri}|{two.uri}", project) as store,
     ):
         assert isinstance(store, PooledContractStore)
-        prepare(store)
+        store.create_for_processes()
         subscribe(store, endpoint.uri("/flaky"))
         subscribe(store, endpoint.uri("/flaky-ordered"), ordered=True)
         subscribe(store, endpoint.uri("/away"))

@@ -4,32 +4,14 @@
 from __future__ import annotations
 
 import random
-import time
-from collections.abc import Iterator
-
-import pytest
 
 from tests.contract.test_deliveries import state, subscribe
 from tests.support import servers
 from tests.support.notifiers import notifier
-from tests.support.stores import ContractStore, opened
+from tests.support.stores import ContractStore
 
 #: A process that was killed is replaced soon.
 OPTIONS = {"notification": {"lease": 1}}
-
-
-@pytest.fixture
-def server() -> Iterator[servers.RedisServer]:
-    with servers.redis_server(fsync="always") as server:
-        yield server
-
-
-@pytest.fixture
-def store(server: servers.RedisServer, project: str) -> Iterator[ContractStore]:
-    with opened(server.uri, project) as store:
-        store.clock.now = round(time.time() * 1000)  # processes share the store's
-        store.create()
-        yield store
 
 
 def test_killed_notifiers_forward_each_message_once_and_in_order(

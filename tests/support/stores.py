@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import time
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Any, TypeVar
@@ -315,6 +316,11 @@ class ContractStore:
             if len(page.items) < 500:
                 return found
             after = page.marker
+
+    def create_for_processes(self) -> None:
+        """Creates the queue "q" at the time of the processes that share the store."""
+        self.clock.now = round(time.time() * 1000)
+        self.create()
 
     def wait_for_messages(self, number: int, queue: str) -> None:
         servers.wait_for(lambda: len(self.listed(queue)) >= number, f"all messages in {queue}")
