@@ -50,7 +50,7 @@ class NotifierSettings(msgspec.Struct, frozen=True):
         int,
         Meta(ge=1, le=100_000),
         "Maximum number of queues and topics that one process delivers for at a time; each has up "
-        "to 10 000 deliveries in memory.",
+        "to 10 000 deliveries in memory, and all of them 128 MiB of messages.",
     ] = 500
     lease: Annotated[
         float,
