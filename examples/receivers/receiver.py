@@ -42,8 +42,8 @@ def confirm(request: dict[str, Any]) -> None:
     headers["Client-ID"] = "3381af92-2b9e-11e3-b191-71861300734c"  # any UUID
     headers["Content-Type"] = "application/json"
     url, body = ZAQAR_URL + request["URL-Paths"], json.dumps(request["SubscribeBody"]).encode()
-    confirmation = urllib.request.Request(url, body, headers, method="PUT")  # noqa: S310  ours
-    urllib.request.urlopen(confirmation, timeout=5).close()  # noqa: S310  a scheme that we chose
+    confirmation = urllib.request.Request(url, body, headers, method="PUT")  # noqa: S310  our own URL
+    urllib.request.urlopen(confirmation, timeout=5).close()  # noqa: S310  as above
 
 
 class WebhookReceiver(BaseHTTPRequestHandler):
