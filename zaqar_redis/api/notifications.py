@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 
 from msgspec import Raw
@@ -30,6 +31,8 @@ from zaqar_redis.service.subscription_options import SubscriptionOptions
 from zaqar_redis.service.subscription_trusts import SubscriptionTrusts
 from zaqar_redis.service.subscriptions import SubscriptionService
 from zaqar_redis.storage.contract import Driver
+
+LOG = logging.getLogger(__name__)
 
 
 class Notifications:
@@ -97,9 +100,17 @@ class Notifications:
         await self._trusts.close()
 
     def _check_subscriber(self, uri: str, options: SubscriptionOptions) -> None:
-        """Raises BadRequest, naming the field: a `CheckSubscriber`."""
+        """Raises BadRequest, naming the field, and Unavailable: a `CheckSubscriber`."""
         scheme = rules.subscriber_scheme(uri, self._targets.schemes)
-        target = self._targets.find(uri)
+        try:
+            target = self._targets.find(uri)
+        except errors.BadConfiguration as error:
+            LOG.error(
+                "nobody can subscribe with this scheme",
+                extra={"action": "target_failed", "error": errors.reason(error)},
+            )
+            why = f"This service cannot deliver to {scheme}: at present; its log says why."
+            raise errors.Unavailable(why=why) from error
         if target is not None:
             target.check(uri, options)
         settings = self._settings

@@ -8,7 +8,9 @@ from collections.abc import Callable, Collection
 from importlib.metadata import entry_points
 
 from stevedore import DriverManager
+from stevedore.exception import NoMatches
 
+from zaqar_redis import errors
 from zaqar_redis.notify.target import Target, TargetContext
 
 GROUP = "zaqar_redis.targets"
@@ -38,7 +40,12 @@ class Targets:
         found = self._found.get(scheme)
         if found is not None or scheme not in self.schemes:
             return found
-        factory: TargetFactory = DriverManager(GROUP, scheme).driver
+        try:
+            factory: TargetFactory = DriverManager(GROUP, scheme).driver
+        except (ImportError, NoMatches) as error:
+            raise errors.BadConfiguration(
+                f"the target of {scheme}: cannot be imported: {errors.reason(error)}"
+            ) from error
         if factory not in self._made:
             self._made[factory] = factory(self._context)
         self._found[scheme] = self._made[factory]
