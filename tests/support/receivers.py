@@ -7,8 +7,9 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
 from typing import Any
+
+from tests.support import servers
 
 
 class AnsweringEndpoint:
@@ -37,10 +38,6 @@ def answering_endpoint() -> Iterator[AnsweringEndpoint]:
         def log_message(self, format: str, *args: object) -> None:
             pass
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Handler) as server:
+    with servers.http_server(ThreadingHTTPServer(("127.0.0.1", 0), _Handler)) as server:
         found = AnsweringEndpoint(server.server_port)
-        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-        thread.start()
         yield found
-        server.shutdown()
-        thread.join()
