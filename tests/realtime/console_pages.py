@@ -67,7 +67,6 @@ VIEWS = (
     "topics",
     "topics/prices",
     "topics/prices?tab=history",
-    "topics/prices?tab=subscriptions",
     "topics/prices?tab=settings",
     "channels",
     "channels/news",

@@ -3,7 +3,7 @@
 
 import { address } from "./address.js";
 import { act, field, show } from "./dialog.js";
-import { announce, button, count, duration, facts, make } from "./dom.js";
+import { announce, button, count, duration, facts, make, setText } from "./dom.js";
 import { beginning } from "./feed.js";
 import { markerOf, nounOf, pathOf } from "./server.js";
 import { MarkerPager, Table } from "./table.js";
@@ -102,22 +102,25 @@ export class Subscriptions {
 
   async #replay(id) {
     const history = make("input", { type: "checkbox", name: "history" });
+    const status = make("p", { class: "hint", role: "status" });
     let replayed = 0;
     const isDone = await this.context.ask({ title: "Replay", verb: "Replay",
       text: `${this.#found.get(id).subscriber} gets what was given up once more, as far as it lives.`,
       content: this.kind !== "topics" ? []
-        : [make("label", { class: "check" }, history, " The history of the topic instead")],
-      work: async () => {
+        : [make("label", { class: "check" }, history, " The history of the topic instead"), status],
+      work: async (form) => {
         replayed = 0;
-        for (let after = ""; after !== undefined;) {
+        // Until all is replayed, or the dialog is closed.
+        for (let after = ""; after !== undefined && form.isConnected;) {
           const asked = history.checked ? { history: true, ...(after && { after }) } : {};
           const result = await this.#send("POST", `/${id}/replay`, asked);
           replayed += result.replayed;
           after = result.marker;
+          setText(status, `${count(replayed)} so far.`);
         }
       },
       done: "Done." });
-    if (isDone) announce(`Messages that are delivered once more: ${count(replayed)}.`);
+    if (isDone || replayed) announce(`Messages that are delivered once more: ${count(replayed)}.`);
   }
 
   #delete(id) {

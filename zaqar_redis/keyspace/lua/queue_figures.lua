@@ -2,9 +2,9 @@
 -- not counted, and not settled either. So a move lock is no obstacle.
 --
 -- Returns {now, epoch, created, dead-letter queue, total, expired but stored, claimed, delayed,
--- subscriptions, last rank, the counters (false: 0)}, then when the oldest message was created, its bytes, the
--- claim that holds it, when that was created or renewed, and its client or ''; of these what there
--- is. {now, false} when there is no such queue.
+-- subscriptions, last rank, the counters (false: 0)}, then when the oldest message was created, its
+-- bytes, the claim that holds it, when that was created or renewed, and its client or ''; of these
+-- what there is. {now, false} when there is no such queue.
 --#keys queue messages bodies claimed delayed expiry holds claims leases subscription_ends
 --#args now:number
 --#include now envelope claim_record
