@@ -14,15 +14,14 @@ from time import perf_counter
 import msgspec
 
 from zaqar_redis import errors, rules
-from zaqar_redis.notify.target import Delivery, Outcome, Result, Target
+from zaqar_redis.notify.attempt import attempt
+from zaqar_redis.notify.target import Delivery, Result, Target
 from zaqar_redis.records import Record, Subscription
 from zaqar_redis.service import subscription_options
 from zaqar_redis.service.subscriptions import SubscriptionService
 
 #: Tests of a process at a time; others wait.
 _CONCURRENT = 16
-#: Seconds beyond the time-out of an attempt: targets end it themselves.
-_GRACE_SECONDS = 5.0
 
 
 class TestedDelivery(Record, frozen=True):
@@ -61,12 +60,7 @@ class SubscriptionTester:
         delivery = _delivery(project, source, subscription)
         async with self._slots:
             begun = perf_counter()
-            try:
-                async with asyncio.timeout(delivery.options.timeout + _GRACE_SECONDS):
-                    result = await target.deliver(delivery)
-            except TimeoutError:
-                why = f"no answer within {delivery.options.timeout:g} s"
-                result = Result(Outcome.RETRY, why)
+            result = await attempt(target, delivery)
             return TestedDelivery(result, perf_counter() - begun)
 
 

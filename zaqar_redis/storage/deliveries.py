@@ -23,6 +23,11 @@ class EnteredMessage(Record, frozen=True):
     message: Message
     envelope: bytes
 
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return len(self.envelope)
+
 
 class DeliveryEntry(Record, frozen=True):
     """The messages of one post, or a part of a large one, in order."""
@@ -57,6 +62,11 @@ class PendingDelivery(Record, frozen=True):
     @property
     def id(self) -> str:
         return f"{self.subscription} {self.key}"
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return len(self.notice) if self.stored is None else self.stored.size
 
 
 class DeliveryCount(Record, frozen=True):

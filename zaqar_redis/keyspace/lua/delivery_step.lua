@@ -79,7 +79,7 @@ for place = from, to, 2 do
         string.format('%.0f ', now) .. ARGV[place + 1])
 end
 
-local BYTES = 1024 * 1024  -- of entries in one answer: a millisecond or two of Redis' time
+local BYTES = 1024 * 1024  -- of each in one answer: a millisecond or two of Redis' time
 local entries, bytes = {}, 0
 while #entries < 2 * limit and bytes < BYTES do
     local page = redis.call('XRANGE', deliveries, '(' .. after, '+', 'COUNT', 8)
@@ -96,10 +96,16 @@ end
 -- What is read is due again when the notifier dies.
 local due = redis.call('ZRANGEBYSCORE', pending_due, '-inf', now, 'LIMIT', 0, due_limit)
 local found = {}
+bytes = 0
 for place, id in ipairs(due) do
+    local record = redis.call('HGET', pending, id)
     redis.call('ZADD', pending_due, now + lease, id)
     found[2 * place - 1] = id
-    found[2 * place] = redis.call('HGET', pending, id)
+    found[2 * place] = record
+    bytes = bytes + (record and #record or 0)
+    if bytes >= BYTES then
+        break
+    end
 end
 local next_due = redis.call('ZRANGE', pending_due, 0, 0, 'WITHSCORES')[2]
 return {now, redis.call('HGET', queue, 'subscribed'), entries, found,
