@@ -85,9 +85,12 @@ class NotifiedStore:
 
     async def delivered(self, queue: str) -> None:
         """Waits until all that was posted to the queue is delivered."""
-        entries = keys.of_queue(self._project, queue).deliveries
-        while await self.client.command("XLEN", entries):  # noqa: ASYNC110  # a key of Redis
+        of = keys.of_queue(self._project, queue)
+        while await self._length("XLEN", of.deliveries) or await self._length("HLEN", of.pending):
             await asyncio.sleep(0.005)
+
+    async def _length(self, command: str, key: bytes) -> int:
+        return int(await self.client.command(command, key))
 
     async def delete(self, *queues: str) -> None:
         await self.each([self.driver.queues.delete(self._project, queue) for queue in queues])

@@ -72,6 +72,7 @@ class WebhookDelivery:
         rates: list[list[float]] = [[], []]
         costs: list[list[float]] = [[], []]
         shares: list[list[float]] = [[], []]
+        sizes: list[list[float]] = [[], []]
         for number, order in in_turns([0, 1], self._given.rounds, first=0):
             for place in order:
                 endpoint.reset()
@@ -79,13 +80,15 @@ class WebhookDelivery:
                 used = contenders[place]()
                 share = (cpu_seconds(endpoint.pid) - before) / endpoint.seconds()
                 if number:
-                    rates[place].append(endpoint.counts.requests / endpoint.seconds())
-                    costs[place].append(used / requests * 1e6)
+                    rates[place].append(endpoint.counts.messages / endpoint.seconds())
+                    costs[place].append(used / endpoint.counts.messages * 1e6)
+                    sizes[place].append(endpoint.counts.messages / endpoint.counts.requests)
                     shares[place].append(100 * share)
-                    print_progress(f"http, {batch}, {place}: {rates[place][-1]:.0f} requests/s")
+                    print_progress(f"http, {batch}, {place}: {rates[place][-1]:.0f} messages/s")
         part = f"http, {batch} each"
-        self._found.add(part, "requests/s", *rates, target=_TARGET)
+        self._found.add(part, "messages/s", *rates, target=_TARGET)
         self._found.add(part, "CPU µs of the sender", *costs)
+        self._found.add(part, "messages in a request", *sizes)
         self._found.add(part, "endpoint, % of a core", *shares)
 
 
