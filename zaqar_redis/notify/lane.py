@@ -84,6 +84,7 @@ class Lane:
         self._circuit = Circuit()
         self._pace = Pace(options.rate)
         self._timer: asyncio.TimerHandle | None = None
+        self._pumps_soon = False
         if subscription.paused:
             self.state = LaneState.HELD
 
@@ -119,9 +120,18 @@ class Lane:
     @property
     def wants_more(self) -> bool:
         """Whether waiting deliveries are to be read."""
-        if not self.is_catching_up or self._held > self._items_max // 2:
-            return False
-        return not self._held or self._held_bytes <= self._owner.bytes_max() // 2
+        return self.is_catching_up and not self.is_half_full
+
+    @property
+    def is_flowing(self) -> bool:
+        return self.state is LaneState.FLOWING
+
+    @property
+    def is_half_full(self) -> bool:
+        """Whether it has enough to do while more is read."""
+        return self._held > self._items_max // 2 or (
+            self._held > 0 and self._held_bytes > self._owner.bytes_max() // 2
+        )
 
     @property
     def is_catching_up(self) -> bool:
@@ -156,7 +166,7 @@ class Lane:
             self._end_item(item)
         elif self.state is LaneState.FLOWING and fits:
             self._items.append(item)
-            self.pump()
+            self._pump_soon()
         else:
             self._put_behind(item)
 
@@ -178,7 +188,7 @@ class Lane:
         elif fits or item.notice:
             self.backlog.take(pending.id)
             self._items.append(item)
-            self.pump()
+            self._pump_soon()
         else:
             self._put_behind(item)
         return True
@@ -248,6 +258,16 @@ class Lane:
         self._held_bytes -= sum(item.size for item in self._items)
         self._items.clear()
         return number
+
+    def _pump_soon(self) -> None:
+        """Begins attempts when all that is offered at once is there: it goes in one batch."""
+        if not self._pumps_soon:
+            self._pumps_soon = True
+            asyncio.get_running_loop().call_soon(self._pump_offered)
+
+    def _pump_offered(self) -> None:
+        self._pumps_soon = False
+        self.pump()
 
     def pump(self) -> None:
         """Begins attempts, as many as may be under way."""
