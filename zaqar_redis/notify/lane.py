@@ -272,8 +272,7 @@ class Lane:
     def pump(self) -> None:
         """Begins attempts, as many as may be under way."""
         self._timer = None
-        limit = 1 if self._in_order or not self._circuit.is_closed else self.options.concurrency
-        while self._items and self._running < limit and self._owner.may_begin(self):
+        while self._items and self._running < self._limit and self._owner.may_begin(self):
             if wait := self._pace.wait():
                 self._timer = asyncio.get_running_loop().call_later(wait, self.pump)
                 return
@@ -281,6 +280,11 @@ class Lane:
             if chunk:
                 self._running += 1
                 self._owner.begin(self._attempt(chunk), internal=self._target.internal)
+
+    @property
+    def _limit(self) -> int:
+        """Attempts that may be under way."""
+        return 1 if self._in_order or not self._circuit.is_closed else self.options.concurrency
 
     def _next_chunk(self) -> list[Item]:
         """Removes what goes into one attempt; nothing when it has expired."""
@@ -301,13 +305,24 @@ class Lane:
         return chunk
 
     async def _attempt(self, chunk: Sequence[Item]) -> None:
-        subscription = self.subscription
-        result = await attempt(self._target, self._delivery(chunk))
-        try:
-            await self._settle(chunk, result, subscription)
-        finally:
-            self._running -= 1
-        self.pump()
+        # A task for each attempt would take a tenth of its time.
+        while chunk:
+            subscription = self.subscription
+            result = await attempt(self._target, self._delivery(chunk))
+            try:
+                await self._settle(chunk, result, subscription)
+            finally:
+                self._running -= 1
+            chunk = self._following_chunk()
+            self.pump()
+
+    def _following_chunk(self) -> Sequence[Item]:
+        """Returns what a task goes on with; nothing: its turn is over."""
+        if self._running >= self._limit or not self._owner.may_go_on(self) or self._pace.wait():
+            return ()
+        chunk = self._next_chunk()
+        self._running += bool(chunk)
+        return chunk
 
     def _delivery(self, chunk: Sequence[Item]) -> Delivery:
         first = chunk[0]

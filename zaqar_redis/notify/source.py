@@ -116,6 +116,9 @@ class Source:
     def may_begin(self, lane: Lane) -> bool:
         return self._context.slots.may_begin(lane)
 
+    def may_go_on(self, lane: Lane) -> bool:
+        return self._context.slots.may_go_on(lane)
+
     def end_item(self, item: Item) -> None:
         self._outstanding -= 1
         if item.pending is not None:
