@@ -59,7 +59,7 @@ class PostsElsewhere:
                 connection.close()
         for percent, target in ((50, None), (99, _TARGET)):
             values = [[_at(each, percent) for each in side] for side in delays]
-            self._found.add("elsewhere", f"p{percent}, ms", *values, target=target)
+            self._found.add("elsewhere", f"p{percent}, ms", values, target=target)
 
     async def _round(
         self, store: NotifiedStore, connections: list[HttpConnection], topic: str

@@ -33,14 +33,16 @@ class PairedFigures:
         self,
         part: str,
         what: str,
-        first: Sequence[float],
-        second: Sequence[float],
+        pair: Sequence[Sequence[float]],
         target: tuple[str, float] | None = None,
     ) -> None:
-        """Adds a row.  *target*: a sign and a limit for the median of the ratios."""
-        ratios = [
-            later / earlier for earlier, later in zip(first, second, strict=False) if earlier
-        ]
+        """Adds a row.
+
+        *pair*: values of the first and of the second contender, round by round.  *target*: a sign
+        and a limit for the median of the ratios.
+        """
+        first, second = pair
+        ratios = [later / earlier for earlier, later in zip(first, second, strict=False) if earlier]
         if not ratios:  # interrupted in the first round
             return
         medians = [f"{report.spread(each).median:.1f}" for each in (first, second)]

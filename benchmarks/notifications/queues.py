@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import threading
@@ -63,7 +62,7 @@ class QueueDelivery:
         for label in ("one", "many"):
             for place, what in enumerate(COSTS):
                 pairs = [[cost[place] for cost in costs[each]] for each in ("none", label)]
-                self._found.add("posts", f"{label}: {what}", *pairs, target=_LIMITS.get(what))
+                self._found.add("posts", f"{label}: {what}", pairs, target=_LIMITS.get(what))
 
     def _compare(
         self,
@@ -84,8 +83,8 @@ class QueueDelivery:
                         rates[place].append(done / seconds)
                         costs[place].append((cpu_seconds(os.getpid()) - before) / done * 1e6)
                         print_progress(f"{part}, {place}: {rates[place][-1]:.0f}/s")
-        self._found.add(part, "messages/s", *rates, target=_FORWARDED)
-        self._found.add(part, "CPU µs of this process", *costs)
+        self._found.add(part, "messages/s", rates, target=_FORWARDED)
+        self._found.add(part, "CPU µs of this process", costs)
 
     def _forwarding(self, store: NotifiedStore) -> tuple[MeasuredPart, MeasuredPart]:
         hundreds = round(self._given.seconds * 300)
@@ -130,8 +129,6 @@ class QueueDelivery:
             return len(targets), time.perf_counter() - begun
 
         return straight, fanned_out
-
-
 
 
 @contextlib.contextmanager

@@ -97,7 +97,7 @@ class BesideStock:
                 for side in (ours, batched):
                     what = f"{subscriptions} subscriptions, {side.label}: messages/s"
                     pair = rates[stock.label], rates[side.label]
-                    self._found.add("stock", what, *pair, target=_TARGET)
+                    self._found.add("stock", what, pair, target=_TARGET)
 
     async def _round(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Sequence
 from typing import Any, TypeVar
 
 from tests.support import servers
@@ -57,7 +57,7 @@ class NotifiedStore:
         await self.driver.queues.create(self._project, queue, {})
 
     async def subscribe(
-        self, queue: str, subscribers: Sequence[str], options: Mapping[str, Any] | None = None
+        self, queue: str, subscribers: Sequence[str], options: dict[str, Any] | None = None
     ) -> None:
         await self.create(queue)
         await self.each(
@@ -86,11 +86,9 @@ class NotifiedStore:
     async def delivered(self, queue: str) -> None:
         """Waits until all that was posted to the queue is delivered."""
         of = keys.of_queue(self._project, queue)
-        while await self._length("XLEN", of.deliveries) or await self._length("HLEN", of.pending):
-            await asyncio.sleep(0.005)
-
-    async def _length(self, command: str, key: bytes) -> int:
-        return int(await self.client.command(command, key))
+        for command, key in (("XLEN", of.deliveries), ("HLEN", of.pending)):
+            while await self.client.command(command, key):  # noqa: ASYNC110  # a key of Redis
+                await asyncio.sleep(0.005)
 
     async def delete(self, *queues: str) -> None:
         await self.each([self.driver.queues.delete(self._project, queue) for queue in queues])
