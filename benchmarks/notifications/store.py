@@ -15,7 +15,7 @@ from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.batch import BatchSettings
 from zaqar_redis.notify.notifier import Notifier, NotifierSettings
 from zaqar_redis.notify.target import TargetContext
-from zaqar_redis.notify.targets.queue import QueueTarget
+from zaqar_redis.notify.targets import Targets
 from zaqar_redis.records import NewMessage
 from zaqar_redis.service.long_polls import LongPoll
 from zaqar_redis.service.messages import MessageService
@@ -80,8 +80,8 @@ class NotifiedStore:
 
     def notifier(self) -> Notifier:
         messages = MessageService(self.driver, rules.Limits(), None, LongPoll(self.driver.feed, 1))
-        target = QueueTarget(TargetContext(messages, self.driver.messages.dead_letter))
-        return Notifier(self.driver, messages, {"queue": target}, NotifierSettings())
+        targets = Targets(TargetContext(messages, self.driver.messages.dead_letter))
+        return Notifier(self.driver, messages, targets, NotifierSettings())
 
     async def delivered(self, queue: str) -> None:
         """Waits until all that was posted to the queue is delivered."""

@@ -19,7 +19,8 @@ import pytest
 from tests.notify.mail_server import RunningMailServer, mail_server
 from tests.support import servers
 from zaqar_redis import conf as configuration
-from zaqar_redis.api.app import ApiSettings, App
+from zaqar_redis.api.app import App
+from zaqar_redis.api.settings import ApiSettings
 from zaqar_redis.cli import service_factory
 from zaqar_redis.notify.notifier import NotifierSettings
 from zaqar_redis.storage.load import load

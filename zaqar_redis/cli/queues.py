@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -31,8 +31,8 @@ from zaqar_redis.cli.resources import (
     ShowResource,
 )
 
-#: Claims that are counted: some ten requests.
-_CLAIMS_MAX = 200
+#: Claims, and subscriptions, that are counted: some ten requests.
+_COUNTED_MAX = 200
 
 
 class QueueCommand(NamedResourceCommand):
@@ -148,7 +148,7 @@ def _pointer(name: str) -> str:
 
 
 class InspectQueue(QueueCommand, ShowOne):
-    """Show all about a queue at once: messages by state, rates, claims, dead letters, metadata.
+    """Show all about a queue at once: messages, rates, claims, dead letters, deliveries, metadata.
 
     The rates are those of the seconds that --seconds names, for which the command waits; the
     totals are since the queue was created. Example:
@@ -176,7 +176,9 @@ class InspectQueue(QueueCommand, ShowOne):
                 api.sleep(parsed_args.seconds)
             document = api.queue_stats(parsed_args.name)
             seconds = time.monotonic() - began
-            claims = list(islice(api.list_linked(f"{path}/claims", "claims"), _CLAIMS_MAX))
+            claims = list(islice(api.list_linked(f"{path}/claims", "claims"), _COUNTED_MAX))
+            listed = api.list_items(f"{path}/subscriptions", "subscriptions", detailed=True)
+            subscriptions = list(islice(listed, _COUNTED_MAX))
         counts, totals = document["messages"], document["counters"]
         shown: dict[str, Any] = {
             **{name: counts[name] for name in ("total", "free", "claimed", "delayed")},
@@ -187,10 +189,14 @@ class InspectQueue(QueueCommand, ShowOne):
         if parsed_args.seconds:
             for name, rate in counter_rates(before, document, seconds).items():
                 shown[f"{name}_per_second"] = round(rate, 1)
-        shown["claims"] = f"{_CLAIMS_MAX} or more" if len(claims) == _CLAIMS_MAX else len(claims)
+        shown["claims"] = _counted(claims)
         shown["next_claim_ends_in"] = claims[0]["ttl"] - claims[0]["age"] if claims else None
         shown["dead_letter_queue"] = metadata["_dead_letter_queue"]
         shown["max_claim_count"] = metadata["_max_claim_count"]
+        shown["subscriptions"] = _counted(subscriptions)
+        shown["subscriptions_paused"] = sum(each.get("paused", False) for each in subscriptions)
+        for name in ("pending", "failed"):
+            shown[f"deliveries_{name}"] = sum(each["deliveries"][name] for each in subscriptions)
         shown["metadata"] = metadata
         columns: Columns = [
             *list(shown)[:-1],
@@ -198,6 +204,10 @@ class InspectQueue(QueueCommand, ShowOne):
         ]
         names, [values] = table(columns, [shown], parsed_args)
         return names, values
+
+
+def _counted(found: Sequence[object]) -> str | int:
+    return f"{_COUNTED_MAX} or more" if len(found) == _COUNTED_MAX else len(found)
 
 
 class ShowQueue(QueueCommand, ShowResource):

@@ -75,20 +75,21 @@ class MessageMemory:
     def __init__(self, most: int = _MEMORY_MAX) -> None:
         """*most*: bytes."""
         self._most = most
-        self._used = 0
+        #: bytes
+        self.used = 0
 
     @property
     def has_room(self) -> bool:
         """Whether more messages may be read."""
-        return self._used < self._most
+        return self.used < self._most
 
     @property
     def lane_max(self) -> int:
         """Bytes that one lane may have."""
-        return max(0, self._most - self._used) // _LANE_PART
+        return max(0, self._most - self.used) // _LANE_PART
 
     def take(self, size: int) -> None:
-        self._used += size
+        self.used += size
 
     def give_back(self, size: int) -> None:
-        self._used -= size
+        self.used -= size

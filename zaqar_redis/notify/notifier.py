@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Annotated
 
@@ -24,6 +24,7 @@ from zaqar_redis.notify.leased_queue import LeasedQueue
 from zaqar_redis.notify.limits import DeliverySlots, MessageMemory
 from zaqar_redis.notify.source import Source
 from zaqar_redis.notify.target import Target
+from zaqar_redis.notify.targets import Targets
 from zaqar_redis.service.messages import MessageService
 from zaqar_redis.storage.contract import Driver
 from zaqar_redis.storage.pools import PooledDriver
@@ -49,7 +50,7 @@ class NotifierSettings(msgspec.Struct, frozen=True):
         int,
         Meta(ge=1, le=100_000),
         "Maximum number of queues and topics that one process delivers for at a time; each has up "
-        "to 10 000 deliveries in memory.",
+        "to 10 000 deliveries in memory, and all of them 128 MiB of messages.",
     ] = 500
     lease: Annotated[
         float,
@@ -67,10 +68,9 @@ class Notifier:
         self,
         driver: Driver,
         messages: MessageService,
-        targets: Mapping[str, Target],
+        targets: Targets,
         settings: NotifierSettings,
     ) -> None:
-        """*targets* by the schemes that they deliver to."""
         self.driver = driver
         self.messages = messages
         self.slots = DeliverySlots(settings.max_attempts)
@@ -88,7 +88,14 @@ class Notifier:
         self._end_measuring: Callable[[], None] = lambda: None
 
     def target(self, subscriber: str) -> Target | None:
-        return self._targets.get(subscriber.partition(":")[0])
+        try:
+            return self._targets.find(subscriber)
+        except errors.BadConfiguration as error:
+            LOG.error(
+                "subscribers of a scheme get nothing",
+                extra={"action": "target_failed", "error": errors.reason(error)},
+            )
+            return None
 
     async def start(self) -> None:
         self._looking = asyncio.create_task(self._look(), name="notifier")

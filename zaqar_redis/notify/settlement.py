@@ -12,7 +12,7 @@ from zaqar_redis.storage.deliveries import DeliveryCount, PendingDelivery, Settl
 _STEP_MAX, _STEP_BYTES = 1000, 1024 * 1024
 
 
-class Settlement:
+class DeliverySettlement:
     def __init__(self) -> None:
         self.entries: list[bytes] = []
         self.made: list[str] = []

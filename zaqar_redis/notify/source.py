@@ -20,7 +20,7 @@ from zaqar_redis.notify.items import EntryWork, Item
 from zaqar_redis.notify.lane import Lane
 from zaqar_redis.notify.leased_queue import LeasedQueue
 from zaqar_redis.notify.limits import DeliverySlots, MessageMemory
-from zaqar_redis.notify.settlement import Settlement
+from zaqar_redis.notify.settlement import DeliverySettlement
 from zaqar_redis.notify.target import Result, Target
 from zaqar_redis.records import IdempotencyKey, Message, NewMessage, Subscription
 from zaqar_redis.retry_policies import DeliveryRetryPolicy
@@ -103,7 +103,7 @@ class Source:
         self._is_stopping = False
         #: since it last read
         self.was_hinted = False
-        self._settlement = Settlement()
+        self._settlement = DeliverySettlement()
 
     # -- what lanes call --------------------------------------------------------------------
 

@@ -54,6 +54,7 @@ class HttpTarget:
         # True: aiohttp's context, which it has made anyway.
         self._tls = True if settings.ca_file is None else _tls(settings.ca_file)
         self._session: aiohttp.ClientSession | None = None
+        self._is_closed = False
 
     def check(self, subscriber: str, options: SubscriptionOptions) -> None:
         try:
@@ -73,7 +74,7 @@ class HttpTarget:
         if address is not None and address.version == 4 and host != str(address):
             raise errors.BadRequest(why=f'"subscriber": the address {host} is written {address}.')
 
-    async def start(self) -> None:
+    def _open(self) -> aiohttp.ClientSession:
         settings = self._settings
         self._names = self._resolver or SystemResolver()
         connector = aiohttp.TCPConnector(
@@ -85,7 +86,7 @@ class HttpTarget:
             limit_per_host=settings.max_connections_per_host,
             keepalive_timeout=_KEPT,
         )
-        self._session = aiohttp.ClientSession(
+        return aiohttp.ClientSession(
             connector=connector,
             headers=_HEADERS,
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -95,6 +96,7 @@ class HttpTarget:
         )
 
     async def close(self) -> None:
+        self._is_closed = True
         if self._session is not None:
             await self._session.close()
             await self._names.close()
@@ -105,8 +107,10 @@ class HttpTarget:
 
     async def send(self, delivery: Delivery, uri: str, headers: Mapping[str, str]) -> Result:
         """Delivers to this URI, with headers that only its origin gets; raises nothing."""
+        if self._is_closed:
+            return Result(Outcome.RETRY, "this process does not deliver webhooks any more")
         if self._session is None:
-            return Result(Outcome.RETRY, "this process does not deliver webhooks at present")
+            self._session = self._open()
         try:
             attempt = _attempt(delivery, uri, headers)
         except errors.BadRequest as problem:
