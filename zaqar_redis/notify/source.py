@@ -91,6 +91,7 @@ class Source:
         self._after = b"0"
         #: entries that were read, and wait for room
         self._unread: deque[DeliveryEntry] = deque()
+        self._unread_bytes = 0
         #: event loop's time; None: a lane has room
         self._full_since: float | None = None
         self._outstanding = 0
@@ -218,7 +219,7 @@ class Source:
     def stop(self) -> None:
         """Ends soon: begins nothing new, and settles what is done."""
         self._is_stopping = True
-        self._unread.clear()  # they are not settled, and due again
+        self._drop_unread()
         for lane in self._lanes.values():
             self._outstanding -= lane.abandon()
         self._wake.set()
@@ -322,13 +323,9 @@ class Source:
             if lane is not None:
                 lane.forget(id)
 
-    @property
-    def _outstanding_max(self) -> int:
-        return max(_OUTSTANDING_MAX, 4 * len(self._lanes))
-
     def _room(self) -> int:
         """Returns how many entries may be read now."""
-        most = self._outstanding_max
+        most = max(_OUTSTANDING_MAX, 4 * len(self._lanes))
         if self._is_stopping or self._outstanding >= most or self._settlement.is_large:
             return 0
         if not self._context.memory.has_room:
@@ -342,12 +339,8 @@ class Source:
             return  # what it has read is not settled, and due again
         if step.version != self._version or (step.version and not self._lanes):
             await self._load(step.version)
-        for entry in step.entries:
-            self._after = entry.id
-            self._take_memory(entry.size)
-            self._unread.append(entry)
-        while self._unread and self._may_dispatch():
-            self._dispatch(self._unread.popleft())
+        self._unread.extend(step.entries)
+        self._dispatch_unread()
         for id in step.holds:
             if id in self._lanes:
                 self._lanes[id].catch_up()
@@ -357,8 +350,25 @@ class Source:
             self._offer_pending(pending, Lane.offer_due)
         await self._read_backlogs()
 
+    def _dispatch_unread(self) -> None:
+        self._give_back(self._unread_bytes)  # what is dispatched is counted by itself
+        while self._unread and self._may_dispatch():
+            entry = self._unread.popleft()
+            self._after = entry.id
+            self._dispatch(entry)
+        self._unread_bytes = sum(entry.size for entry in self._unread)
+        self._take_memory(self._unread_bytes)
+        if self._is_stopping or not self._context.memory.has_room:
+            self._drop_unread()
+
+    def _drop_unread(self) -> None:
+        """Forgets what it has not dispatched, which is read again."""
+        self._unread.clear()
+        self._give_back(self._unread_bytes)
+        self._unread_bytes = 0
+
     def _may_dispatch(self) -> bool:
-        if self._outstanding >= self._outstanding_max or self._settlement.is_large:
+        if not self._room():
             return False
         states = (lane.is_half_full for lane in self._lanes.values() if lane.is_flowing)
         # None is flowing: what comes is stored anyway.
@@ -372,6 +382,7 @@ class Source:
     def _dispatch(self, entry: DeliveryEntry) -> None:
         work = EntryWork(entry.id, entry.size)
         work.left = 1  # until all lanes have got it
+        self._take_memory(work.size)
         for stored in entry.messages:
             decrypted = self._decrypted(stored.message)
             if decrypted is None:
