@@ -81,7 +81,9 @@ class BesideStock:
             store = deployment.redis_server(stack)
             service = stack.enter_context(servers.service(store.uri, options=LOOPBACK))
             ours = NotifyingService("zaqar-redis", service.port, 4000)
-            batched = NotifyingService("batches", service.port, 8000, {"batch": BATCH_MAX})
+            batched = NotifyingService(
+                "zaqar-redis, batches", service.port, 8000, {"batch": BATCH_MAX}
+            )
             endpoint = WebhookEndpoint204(stack)
             runner = stack.enter_context(asyncio.Runner())
             for subscriptions in (1, 10):
@@ -95,7 +97,7 @@ class BesideStock:
                             rates[side.label].append(rate)
                             print_progress(f"{subscriptions}, {side.label}: {rate:.0f}/s")
                 for side in (ours, batched):
-                    what = f"{subscriptions} subscriptions, {side.label}: messages/s"
+                    what = f"subscriptions: {subscriptions}, {side.label}, messages/s"
                     pair = rates[stock.label], rates[side.label]
                     self._found.add("stock", what, pair, target=_TARGET)
 
