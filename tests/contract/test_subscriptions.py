@@ -10,7 +10,7 @@ import pytest
 from tests.support.stores import STRANGE_IDS, ContractStore, findings
 from zaqar_redis import errors
 from zaqar_redis.records import Page, Subscription
-from zaqar_redis.storage.contract import Subscriptions
+from zaqar_redis.storage.subscriptions import Subscriptions
 
 HOOK = "http://example.org/hook"
 

@@ -55,12 +55,8 @@ class _DocumentHandler(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def receiver() -> Iterator[DocumentReceiver]:
-    with DocumentReceiver() as found:
-        thread = Thread(target=found.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
+    with servers.http_server(DocumentReceiver()) as found:
         yield found
-        found.shutdown()
-        thread.join()
 
 
 @pytest.fixture(scope="module")

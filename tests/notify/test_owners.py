@@ -7,7 +7,6 @@ import json
 import uuid
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
 from typing import Any
 
 import httpx
@@ -43,13 +42,9 @@ def receiver() -> Iterator[AnsweringEndpoint]:
         def log_message(self, format: str, *args: object) -> None:
             pass
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Handler) as server:
+    with servers.http_server(ThreadingHTTPServer(("127.0.0.1", 0), _Handler)) as server:
         found = AnsweringEndpoint(server.server_port)
-        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-        thread.start()
         yield found
-        server.shutdown()
-        thread.join()
 
 
 @pytest.fixture(scope="module")

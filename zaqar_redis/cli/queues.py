@@ -41,7 +41,24 @@ class QueueCommand(NamedResourceCommand):
     noun = argument = "queue"
 
 
-class ListQueue(ListResource):
+class ListNamedResource(ListResource):
+    """Base of the commands that list queues or topics."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument("--name", help="only those whose name contains this")
+        parser.add_argument("--detailed", action="store_true", help="with their metadata")
+        return parser
+
+    def shown(self, parsed: argparse.Namespace) -> Columns:
+        return ("name", Column("metadata", as_text=json.dumps)) if parsed.detailed else ("name",)
+
+    def chosen(self, parsed: argparse.Namespace) -> dict[str, object]:
+        """Returns the query."""
+        return {"name": parsed.name, "detailed": parsed.detailed}
+
+
+class ListQueue(ListNamedResource):
     """List the queues of a project, by name.
 
     While a store is away, its queues are listed with its name, as far as their names are known, and
@@ -52,24 +69,16 @@ class ListQueue(ListResource):
 
     noun = "queue"
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument("--name", help="only those whose name contains this")
-        parser.add_argument("--detailed", action="store_true", help="with their metadata")
-        return parser
-
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
-        detailed = parsed_args.detailed
-        metadata = (Column("metadata", as_text=json.dumps),) if detailed else ()
         unavailable: set[str] = set()
         with self.open_api(parsed_args) as api:
-            query = {"name": parsed_args.name, "detailed": detailed}
-            found = list(api.list_queues(unavailable, **query))
+            found = list(api.list_queues(unavailable, **self.chosen(parsed_args)))
+        shown = self.shown(parsed_args)
         if not unavailable:
-            return table(("name", *metadata), found, parsed_args)
+            return table(shown, found, parsed_args)
         self.warn_incomplete(stores_away(unavailable))
         marked = ({"unavailable": "", **queue} for queue in found)
-        return table(("name", *metadata, "unavailable"), marked, parsed_args)
+        return table((*shown, "unavailable"), marked, parsed_args)
 
 
 def stores_away(names: Collection[str]) -> str:

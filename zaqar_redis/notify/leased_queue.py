@@ -9,13 +9,14 @@ from collections.abc import AsyncIterator, Sequence
 from zaqar_redis import errors
 from zaqar_redis.records import Subscription
 from zaqar_redis.retry_policies import DeliveryRetryPolicy, retry_policy
-from zaqar_redis.storage.contract import Queues, Subscriptions
+from zaqar_redis.storage.contract import Queues
 from zaqar_redis.storage.deliveries import (
     Deliveries,
     DeliveryStep,
     PendingDelivery,
     SettledDeliveries,
 )
+from zaqar_redis.storage.subscriptions import Subscriptions
 
 #: Subscriptions that are read at once.
 _SUBSCRIPTIONS = 500

@@ -14,8 +14,9 @@ from zaqar_redis.service.notices import SubscriptionNotices
 from zaqar_redis.service.queues import QueueService
 from zaqar_redis.service.subscription_options import SubscriptionOptions
 from zaqar_redis.service.subscription_trusts import SubscriptionTrusts
-from zaqar_redis.storage.contract import Driver, Live, Subscriptions
+from zaqar_redis.storage.contract import Driver, Live
 from zaqar_redis.storage.deliveries import DeliveryState, SubscriptionDeliveries
+from zaqar_redis.storage.subscriptions import Subscriptions
 
 #: Of the URIs of sockets, which no client can give.
 SOCKET = "websocket:"
@@ -218,8 +219,6 @@ class SubscriptionService(ComposedVerbs):
             yield from self._end_trust(found.subscriber, found.options)
         if must_confirm:
             yield from self._ask_to_confirm(project, queue, id)
-        if paused is False and self._driver.subscription_deliveries is not None:
-            yield self.deliveries.resume(project, queue, id)
 
     @verb
     def states(

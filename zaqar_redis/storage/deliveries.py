@@ -197,9 +197,6 @@ class SubscriptionDeliveries(Protocol):
     ) -> Awaitable[bool]:
         """Has a JSON object delivered, within *ttl* s; False: there is no such subscription."""
 
-    def resume(self, project: str, queue: str, subscription: str) -> Awaitable[None]:
-        """Has what waits for a subscription delivered."""
-
     def replay(self, project: str, queue: str, subscription: str) -> Awaitable[int]:
         """Has deliveries tried again that were given up; returns how many."""
 

@@ -3,7 +3,7 @@
 -- Returns {} when it has lost the queue, and has changed nothing; else {now, version of the
 -- subscriptions or false, {id, entry; of each}, {id, record or false; of each that is due}, when
 -- the next one is due or false}.
---#keys queue @deliveries delivery_lease delivery_index sweep_index move_lock
+--#keys queue subscriptions @deliveries delivery_lease delivery_index sweep_index move_lock
 --#args now:number token lease:number after limit:number due_limit:number rest...
 -- after: entry that was read last
 -- limit: entries
@@ -69,14 +69,22 @@ for place = from, to, 2 do
         redis.call('ZREM', pending_due, ARGV[place])  -- else it was replayed or resumed meanwhile
     end
 end
-from, to = next_list(2)
-for place = from, to, 2 do
-    redis.call('HINCRBY', delivery_states, ARGV[place], ARGV[place + 1])
+-- Attempts may end after their subscriptions: nobody would delete the states of these.
+local function is_subscription(field)
+    return redis.call('HEXISTS', subscriptions, string.match(field, '^[^ ]*')) == 1
 end
 from, to = next_list(2)
 for place = from, to, 2 do
-    redis.call('HSET', delivery_states, ARGV[place],
-        string.format('%.0f ', now) .. ARGV[place + 1])
+    if is_subscription(ARGV[place]) then
+        redis.call('HINCRBY', delivery_states, ARGV[place], ARGV[place + 1])
+    end
+end
+from, to = next_list(2)
+for place = from, to, 2 do
+    if is_subscription(ARGV[place]) then
+        redis.call('HSET', delivery_states, ARGV[place],
+            string.format('%.0f ', now) .. ARGV[place + 1])
+    end
 end
 
 local BYTES = 1024 * 1024  -- of each in one answer: a millisecond or two of Redis' time
