@@ -43,7 +43,7 @@ class PairedFigures:
         """
         first, second = pair
         ratios = [later / earlier for earlier, later in zip(first, second, strict=False) if earlier]
-        if not ratios:  # interrupted in the first round
+        if not ratios:  # rounds so short that nothing was counted
             return
         medians = [f"{report.spread(each).median:.1f}" for each in (first, second)]
         self._rows.append([part, what, *medians, *figures(ratios, 2), *_judged(ratios, target)])
