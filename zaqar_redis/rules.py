@@ -70,6 +70,12 @@ class Limits(msgspec.Struct, frozen=True):
     max_subscriptions_per_page: Annotated[
         int, _PAGE, "Maximum number of subscriptions in one listing."
     ] = 20
+    max_subscriptions: Annotated[
+        int,
+        Meta(ge=1, le=1_000_000),
+        "Maximum number of subscriptions of one queue or topic. Who delivers for it has all of "
+        "them in memory: 10 000 take 30 MB, and their options.",
+    ] = 20_000
     max_queue_metadata: Annotated[
         int, Meta(ge=2, le=2**30), "Maximum size of a queue's metadata, in bytes."
     ] = 64 * 1024

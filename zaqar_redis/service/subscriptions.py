@@ -92,7 +92,7 @@ class SubscriptionService(ComposedVerbs):
 
         *longest*: seconds after which it ends in any case.  *token*: of Keystone, of whoever sends
         the request.  API: creates the queue if it does not exist.
-        Raises SubscriberTaken for one that has confirmed, QuotaExceeded.
+        Raises SubscriberTaken for one that has confirmed, TooManySubscriptions, QuotaExceeded.
         """
         stored = self._checked(subscriber, options)
         if self._notices is not None:
@@ -119,7 +119,13 @@ class SubscriptionService(ComposedVerbs):
         store = self._store
         for _ in range(_CREATE_TRIES):
             id: str | None = yield store.create(
-                project, queue, subscriber, ttl=seconds, options=options, delivers=True
+                project,
+                queue,
+                subscriber,
+                ttl=seconds,
+                options=options,
+                delivers=True,
+                most=self._limits.max_subscriptions,
             )
             if id is not None:
                 return CreatedSubscription(id)

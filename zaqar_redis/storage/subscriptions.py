@@ -24,11 +24,13 @@ class Subscriptions(Protocol):
         ttl: int,
         options: dict[str, Any],
         delivers: bool = False,
+        most: int | None = None,
     ) -> Awaitable[str | None]:
         """Subscribes for *ttl* seconds; returns the id, or None when the subscriber has one.
 
         *delivers*: posts are entered for delivery from now on (`deliveries`); then the queue must
-        exist, else it raises NotFound.
+        exist, else it raises NotFound.  *most*: subscriptions that the queue may have; it raises
+        TooManySubscriptions beyond them.
         """
 
     def get(self, project: str, queue: str, id: str) -> Awaitable[Subscription | None]:
