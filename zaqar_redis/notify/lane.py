@@ -84,6 +84,7 @@ class Lane:
         self._circuit = Circuit()
         self._pace = Pace(options.rate)
         self._timer: asyncio.TimerHandle | None = None
+        self._pumps_soon = False
         if subscription.paused:
             self.state = LaneState.HELD
 
@@ -119,9 +120,18 @@ class Lane:
     @property
     def wants_more(self) -> bool:
         """Whether waiting deliveries are to be read."""
-        if not self.is_catching_up or self._held > self._items_max // 2:
-            return False
-        return not self._held or self._held_bytes <= self._owner.bytes_max() // 2
+        return self.is_catching_up and not self.is_half_full
+
+    @property
+    def is_flowing(self) -> bool:
+        return self.state is LaneState.FLOWING
+
+    @property
+    def is_half_full(self) -> bool:
+        """Whether it has enough to do while more is read."""
+        return self._held > self._items_max // 2 or (
+            self._held > 0 and self._held_bytes > self._owner.bytes_max() // 2
+        )
 
     @property
     def is_catching_up(self) -> bool:
@@ -156,7 +166,7 @@ class Lane:
             self._end_item(item)
         elif self.state is LaneState.FLOWING and fits:
             self._items.append(item)
-            self.pump()
+            self._pump_soon()
         else:
             self._put_behind(item)
 
@@ -178,7 +188,7 @@ class Lane:
         elif fits or item.notice:
             self.backlog.take(pending.id)
             self._items.append(item)
-            self.pump()
+            self._pump_soon()
         else:
             self._put_behind(item)
         return True
@@ -249,11 +259,20 @@ class Lane:
         self._items.clear()
         return number
 
+    def _pump_soon(self) -> None:
+        """Begins attempts when all that is offered at once is there: it goes in one batch."""
+        if not self._pumps_soon:
+            self._pumps_soon = True
+            asyncio.get_running_loop().call_soon(self._pump_offered)
+
+    def _pump_offered(self) -> None:
+        self._pumps_soon = False
+        self.pump()
+
     def pump(self) -> None:
         """Begins attempts, as many as may be under way."""
         self._timer = None
-        limit = 1 if self._in_order or not self._circuit.is_closed else self.options.concurrency
-        while self._items and self._running < limit and self._owner.may_begin(self):
+        while self._items and self._running < self._limit and self._owner.may_begin(self):
             if wait := self._pace.wait():
                 self._timer = asyncio.get_running_loop().call_later(wait, self.pump)
                 return
@@ -261,6 +280,11 @@ class Lane:
             if chunk:
                 self._running += 1
                 self._owner.begin(self._attempt(chunk), internal=self._target.internal)
+
+    @property
+    def _limit(self) -> int:
+        """Attempts that may be under way."""
+        return 1 if self._in_order or not self._circuit.is_closed else self.options.concurrency
 
     def _next_chunk(self) -> list[Item]:
         """Removes what goes into one attempt; nothing when it has expired."""
@@ -281,13 +305,24 @@ class Lane:
         return chunk
 
     async def _attempt(self, chunk: Sequence[Item]) -> None:
-        subscription = self.subscription
-        result = await attempt(self._target, self._delivery(chunk))
-        try:
-            await self._settle(chunk, result, subscription)
-        finally:
-            self._running -= 1
-        self.pump()
+        # A task for each attempt would take a tenth of its time.
+        while chunk:
+            subscription = self.subscription
+            result = await attempt(self._target, self._delivery(chunk))
+            try:
+                await self._settle(chunk, result, subscription)
+            finally:
+                self._running -= 1
+            chunk = self._following_chunk()
+            self.pump()
+
+    def _following_chunk(self) -> Sequence[Item]:
+        """Returns what a task goes on with; nothing: its turn is over."""
+        if self._running >= self._limit or not self._owner.may_go_on(self) or self._pace.wait():
+            return ()
+        chunk = self._next_chunk()
+        self._running += bool(chunk)
+        return chunk
 
     def _delivery(self, chunk: Sequence[Item]) -> Delivery:
         first = chunk[0]

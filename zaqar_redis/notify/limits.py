@@ -41,6 +41,9 @@ class DeliverySlots:
             self._waiting[internal].append(lane)
         return False
 
+    def may_go_on(self, lane: Lane) -> bool:
+        return not self._waiting[lane.is_internal]
+
     def begin(self, attempt: Coroutine[Any, Any, None], *, internal: bool) -> None:
         self._running[internal] += 1
         task = asyncio.create_task(attempt, name="delivery")

@@ -28,6 +28,9 @@ class LaneOwner(Protocol):
     def may_begin(self, lane: Lane) -> bool:
         """Returns whether the process may make another attempt now; else `Lane.pump` is called."""
 
+    def may_go_on(self, lane: Lane) -> bool:
+        """Returns whether a task may make another attempt: no other lane waits for its slot."""
+
     def end_item(self, item: Item) -> None:
         """Notes that a delivery was made, was stored as pending, or needs not be made."""
 

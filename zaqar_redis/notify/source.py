@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
@@ -55,6 +56,9 @@ _LANE_MAX = 2000
 _ENTRIES, _DUE, _DROPPED = 64, 200, 200
 #: Subscriptions whose backlogs are read between two steps: the lease must not end meanwhile.
 _BACKLOGS = 64
+#: Seconds for which entries wait for lanes that are full: fast ones have room again before, and
+#: what they would get is not stored and read once more.
+_FULL_SECONDS = 1.0
 #: Seconds between attempts to reach the store.
 _OUTAGE_PAUSE_SECONDS = 0.5
 #: Milliseconds for which a dead-letter queue recognises a message.
@@ -85,6 +89,11 @@ class Source:
         self._reading: dict[Lane, None] = {}
         self._version = 0
         self._after = b"0"
+        #: entries that were read, and wait for room
+        self._unread: deque[DeliveryEntry] = deque()
+        self._unread_bytes = 0
+        #: event loop's time; None: a lane has room
+        self._full_since: float | None = None
         self._outstanding = 0
         #: bytes of the messages that it has in memory
         self._size = 0
@@ -107,6 +116,9 @@ class Source:
 
     def may_begin(self, lane: Lane) -> bool:
         return self._context.slots.may_begin(lane)
+
+    def may_go_on(self, lane: Lane) -> bool:
+        return self._context.slots.may_go_on(lane)
 
     def end_item(self, item: Item) -> None:
         self._outstanding -= 1
@@ -207,6 +219,7 @@ class Source:
     def stop(self) -> None:
         """Ends soon: begins nothing new, and settles what is done."""
         self._is_stopping = True
+        self._drop_unread()
         for lane in self._lanes.values():
             self._outstanding -= lane.abandon()
         self._wake.set()
@@ -250,7 +263,7 @@ class Source:
             if step is None:
                 return False
             await self._take_in(step)
-            if self._outstanding or step.entries or step.due or step.holds:
+            if self._outstanding or self._unread or step.entries or step.due or step.holds:
                 idle_since = self._loop.time()
             elif self._is_stopping or self._loop.time() - idle_since >= _LINGER_SECONDS:
                 if self._settlement.is_empty:
@@ -262,7 +275,7 @@ class Source:
 
     async def _pause(self, step: DeliveryStep) -> None:
         """Waits for something to do, and then a little for more."""
-        if step.entries and self._room():
+        if step.entries and not self._unread and self._room():
             return
         seconds = min(_LINGER_SECONDS, self._leased.lease_ms / 3000)
         if step.next_due is not None and self._room():
@@ -280,7 +293,10 @@ class Source:
             try:
                 room = self._room()
                 step = await self._leased.step(
-                    settled, after=self._after, limit=room, due_limit=_DUE if room else 0
+                    settled,
+                    after=self._after,
+                    limit=0 if self._unread else room,
+                    due_limit=_DUE if room else 0,
                 )
             except errors.MoveLocked:
                 raise
@@ -323,11 +339,8 @@ class Source:
             return  # what it has read is not settled, and due again
         if step.version != self._version or (step.version and not self._lanes):
             await self._load(step.version)
-        for entry in step.entries:
-            if not self._room():
-                break  # it is read again
-            self._after = entry.id
-            self._dispatch(entry)
+        self._unread.extend(step.entries)
+        self._dispatch_unread()
         for id in step.holds:
             if id in self._lanes:
                 self._lanes[id].catch_up()
@@ -337,8 +350,37 @@ class Source:
             self._offer_pending(pending, Lane.offer_due)
         await self._read_backlogs()
 
+    def _dispatch_unread(self) -> None:
+        self._give_back(self._unread_bytes)  # what is dispatched is counted by itself
+        while self._unread and self._may_dispatch():
+            entry = self._unread.popleft()
+            self._after = entry.id
+            self._dispatch(entry)
+        self._unread_bytes = sum(entry.size for entry in self._unread)
+        self._take_memory(self._unread_bytes)
+        if self._is_stopping or not self._context.memory.has_room:
+            self._drop_unread()
+
+    def _drop_unread(self) -> None:
+        """Forgets what it has not dispatched, which is read again."""
+        self._unread.clear()
+        self._give_back(self._unread_bytes)
+        self._unread_bytes = 0
+
+    def _may_dispatch(self) -> bool:
+        if not self._room():
+            return False
+        states = (lane.is_half_full for lane in self._lanes.values() if lane.is_flowing)
+        # None is flowing: what comes is stored anyway.
+        if not next(states, False) or not all(states):
+            self._full_since = None
+            return True
+        now = self._loop.time()
+        self._full_since = self._full_since or now
+        return now - self._full_since > _FULL_SECONDS
+
     def _dispatch(self, entry: DeliveryEntry) -> None:
-        work = EntryWork(entry.id, sum(each.size for each in entry.messages))
+        work = EntryWork(entry.id, entry.size)
         work.left = 1  # until all lanes have got it
         self._take_memory(work.size)
         for stored in entry.messages:

@@ -36,6 +36,11 @@ class DeliveryEntry(Record, frozen=True):
     epoch: str
     messages: Sequence[EnteredMessage]
 
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return sum(each.size for each in self.messages)
+
 
 class PendingDelivery(Record, frozen=True):
     """A delivery of one message, or of a notice, to one subscription."""
