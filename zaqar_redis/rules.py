@@ -330,10 +330,15 @@ def subscription_ttl(value: int | None, limits: Limits) -> int:
 def subscriber_scheme(uri: str, schemes: Collection[str]) -> str:
     """Returns the scheme of a URI; API: one that messages can be sent to."""
     scheme = uri.partition(":")[0]
-    if scheme not in schemes or not _PRINTABLE.fullmatch(uri):
+    if scheme not in schemes:
         raise errors.BadRequest(
             why=f'The value of "subscriber" must be a URI with one of the schemes '
             f"{', '.join(sorted(schemes))}."
+        )
+    if not _PRINTABLE.fullmatch(uri):
+        raise errors.BadRequest(
+            why='The URI in "subscriber" must be ASCII without spaces and control characters: '
+            "others are written as %20 and so on, and a host in its form xn--..."
         )
     return scheme
 

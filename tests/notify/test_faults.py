@@ -204,3 +204,13 @@ def test_greylisted_mails_survive_a_killed_notifier(
             servers.wait_for(
                 lambda: len({mail["Message-ID"] for mail in mails.mails}) == 10, "all mails"
             )
+
+
+def test_loop_of_dead_letter_queues_ends(
+    server: servers.RedisServer, store: ContractStore, endpoint: FaultEndpoint
+) -> None:
+    id = subscribe(store, endpoint.uri("/refused"), dead_letter_queue="q")
+    with notifier(server.uri, OPTIONS):
+        store.post("a")
+        servers.wait_for(lambda: state(store, id).failed == 9, "the end of the loop")
+        assert store.visible() == ["a"] * 9

@@ -21,7 +21,7 @@ from zaqar_redis.notify.lane import Lane
 from zaqar_redis.notify.leased_queue import LeasedQueue
 from zaqar_redis.notify.limits import DeliverySlots, MessageMemory
 from zaqar_redis.notify.settlement import DeliverySettlement
-from zaqar_redis.notify.target import Result, Target
+from zaqar_redis.notify.target import HOPS_MAX, Result, Target
 from zaqar_redis.records import IdempotencyKey, Message, NewMessage, Subscription
 from zaqar_redis.retry_policies import DeliveryRetryPolicy
 from zaqar_redis.service.messages import MessageService
@@ -160,6 +160,8 @@ class Source:
         self._settlement.add(subscription, count)
 
     async def dead_letter(self, lane: Lane, message: Message, result: Result) -> None:
+        if message.hops >= HOPS_MAX:  # its dead-letter queue has a subscription that fails, too
+            raise errors.BadRequest(why=f"it has gone through {HOPS_MAX} queues: they form a loop")
         reason: dict[str, str | int] = {
             "delivery-subscription": lane.subscription.id,
             "delivery-error": result.error,
@@ -173,6 +175,7 @@ class Source:
             origin=self.queue,
             encrypted=message.encrypted,
             attributes={**(message.attributes or {}), **reason},
+            hops=message.hops + 1,
         )
         key = IdempotencyKey(
             key=f"undelivered {lane.subscription.id} {message.id}",
@@ -192,7 +195,12 @@ class Source:
         if has_ended:
             LOG.warning(
                 "a subscription ends: its endpoint is gone",
-                extra={"action": "subscription_gone", "subscription": subscription.id},
+                extra={
+                    "action": "subscription_gone",
+                    "project": self.project,
+                    "queue": self.queue,
+                    "subscription": subscription.id,
+                },
             )
         return has_ended
 

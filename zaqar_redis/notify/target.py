@@ -15,6 +15,9 @@ from zaqar_redis.service.messages import MessageService
 from zaqar_redis.service.subscription_options import SubscriptionOptions
 from zaqar_redis.storage.contract import PostDeadLetter
 
+#: Queues through which a message may pass: more are a loop of subscriptions.
+HOPS_MAX = 8
+
 
 class Outcome(Enum):
     DELIVERED = "delivered"

@@ -3,13 +3,17 @@
 
 from __future__ import annotations
 
-from zaqar_redis import errors
+from zaqar_redis import errors, rules
 from zaqar_redis.notify.target import DELIVERED, Delivery, Outcome, Result, TargetContext
+from zaqar_redis.realtime.node.queue_channels import NAMESPACE
 from zaqar_redis.service.subscription_options import SubscriptionOptions
 
 _SCHEME = "channel:"
 #: Centrifugo's limit of names.
 _NAME_MAX = 255
+#: Channels that are queues and topics. Their targets count the queues that a message has passed
+#: through, and end a loop.
+_QUEUES = (f"{NAMESPACE}:", rules.TOPIC_PREFIX)
 
 
 class ChannelTarget:
@@ -19,9 +23,15 @@ class ChannelTarget:
         self._publish = context.publish
 
     def check(self, subscriber: str, options: SubscriptionOptions) -> None:
-        if not 0 < len(subscriber.removeprefix(_SCHEME)) <= _NAME_MAX:
+        channel = subscriber.removeprefix(_SCHEME)
+        if not 0 < len(channel) <= _NAME_MAX:
             raise errors.BadRequest(
                 why=f'"subscriber": the name of the channel must have 1 to {_NAME_MAX} characters.'
+            )
+        queue = channel.removeprefix("$")
+        if queue.startswith(_QUEUES):
+            raise errors.BadRequest(
+                why=f'"subscriber": the channel {channel} is a queue or a topic; subscribe {queue}.'
             )
         if self._publish is None:
             raise errors.BadRequest(why='"subscriber": this service has no channels.')

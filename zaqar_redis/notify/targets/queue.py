@@ -4,13 +4,18 @@
 from __future__ import annotations
 
 from zaqar_redis import errors, rules
-from zaqar_redis.notify.target import DELIVERED, Delivery, Outcome, Result, TargetContext
+from zaqar_redis.notify.target import (
+    DELIVERED,
+    HOPS_MAX,
+    Delivery,
+    Outcome,
+    Result,
+    TargetContext,
+)
 from zaqar_redis.records import Forwarding, IdempotencyKey, Message, NewMessage
 from zaqar_redis.service.subscription_options import SubscriptionOptions
 
 _SCHEME = "queue:"
-#: Queues through which a message may pass: more are a loop of subscriptions.
-_HOPS_MAX = 8
 #: Milliseconds for which a replayed message is recognised.
 _REPLAY_WINDOW_MS = 24 * 3600 * 1000
 
@@ -33,8 +38,8 @@ class QueueTarget:
 
     async def deliver(self, delivery: Delivery) -> Result:
         queue = _target_of(delivery.subscription.subscriber)
-        if any(message.hops >= _HOPS_MAX for message in delivery.originals):
-            why = f"it has gone through {_HOPS_MAX} queues: subscriptions form a loop"
+        if any(message.hops >= HOPS_MAX for message in delivery.originals):
+            why = f"it has gone through {HOPS_MAX} queues: subscriptions form a loop"
             return Result(Outcome.REFUSED, why)
         try:
             if delivery.replayed:
