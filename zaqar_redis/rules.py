@@ -343,6 +343,11 @@ def subscriber_scheme(uri: str, schemes: Collection[str]) -> str:
     return scheme
 
 
+def is_own_subscriber(uri: str) -> bool:
+    """Returns whether a subscriber is of the project itself: there is nobody who can confirm."""
+    return uri.startswith(("queue:", TOPIC_PREFIX, "channel:"))
+
+
 def wait(value: int | None, limits: Limits) -> int:
     within("wait", value, 0, limits.max_wait, " seconds")
     return value or 0

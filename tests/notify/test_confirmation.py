@@ -244,3 +244,18 @@ def test_confirmation_without_a_key_keeps_the_service_from_starting(
     found = service_factory.problems(configuration.load([], [str(file)]))
     expected = [] if key else ["[notification] require_confirmation"]
     assert [each.split(":")[0] for each in found] == expected
+
+
+def test_queue_of_the_project_gets_messages_without_confirmation(
+    confirming: servers.RunningService, http: httpx.Client, project: str
+) -> None:
+    client = ConfirmingClient(http, confirming.url, project, "/v2/queues/orders")
+    client.subscribe("queue:copy")
+    client.post("first")
+    path = f"{confirming.url}/v2/queues/copy/messages"
+    headers = {"Client-ID": str(uuid.uuid4()), "X-Project-ID": project}
+
+    def bodies() -> list[str]:
+        return [each["body"] for each in http.get(path, headers=headers).json()["messages"]]
+
+    servers.wait_for(lambda: bodies() == ["first"], "the copy")

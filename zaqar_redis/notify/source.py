@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
-from zaqar_redis import errors
+from zaqar_redis import errors, rules
 from zaqar_redis.notify.items import EntryWork, Item
 from zaqar_redis.notify.lane import Lane
 from zaqar_redis.notify.leased_queue import LeasedQueue
@@ -444,7 +444,11 @@ class Source:
             return None
 
     def _is_live(self, subscription: Subscription) -> bool:
-        return subscription.confirmed or not self._context.requires_confirmation
+        return (
+            subscription.confirmed
+            or not self._context.requires_confirmation
+            or rules.is_own_subscriber(subscription.subscriber)
+        )
 
     async def _read_backlogs(self) -> None:
         self._reading = {lane: None for lane in self._reading if lane.is_catching_up}

@@ -95,8 +95,9 @@ class SubscriptionService(ComposedVerbs):
         Raises SubscriberTaken for one that has confirmed, TooManySubscriptions, QuotaExceeded.
         """
         stored = self._checked(subscriber, options)
-        if self._notices is not None:
-            self._notices.check(project)
+        notices = self._notices_to(subscriber)
+        if notices is not None:
+            notices.check(project)
         seconds = self._seconds(ttl, longest)
         granted = yield from self._granted(project, subscriber, stored, token, seconds)
         try:
@@ -105,7 +106,8 @@ class SubscriptionService(ComposedVerbs):
         except errors.Problem as problem:
             yield from self._end_trust_after(problem, subscriber, granted)
             raise
-        yield from self._ask_to_confirm(project, queue, created.id)
+        if notices is not None:
+            yield from self._ask_to_confirm(notices, project, queue, created.id)
         if not created.is_new:
             yield from self._end_trust(subscriber, granted)
             return created
@@ -204,7 +206,7 @@ class SubscriptionService(ComposedVerbs):
             options = self._checked(uri, given, found)
             left = max(1, found.ttl - found.age) if seconds is None else seconds
             options = yield from self._granted(project, uri, options, token, left)
-        must_confirm = self._notices is not None and uri != found.subscriber
+        asking = None if uri == found.subscriber else self._notices_to(uri)
         try:
             done = yield self._store.update(
                 project,
@@ -213,7 +215,7 @@ class SubscriptionService(ComposedVerbs):
                 subscriber=subscriber,
                 ttl=seconds,
                 options=options,
-                confirmed=False if must_confirm else None,
+                confirmed=None if asking is None else False,
                 paused=paused,
             )
             if not done:
@@ -223,8 +225,8 @@ class SubscriptionService(ComposedVerbs):
             raise
         if options is not None:
             yield from self._end_trust(found.subscriber, found.options)
-        if must_confirm:
-            yield from self._ask_to_confirm(project, queue, id)
+        if asking is not None:
+            yield from self._ask_to_confirm(asking, project, queue, id)
 
     @verb
     def states(
@@ -248,7 +250,7 @@ class SubscriptionService(ComposedVerbs):
             raise errors.BadRequest(
                 why="The subscriber is a socket: it gets messages only as they are posted."
             )
-        if self._notices is not None and not found.confirmed:
+        if self._notices_to(found.subscriber) is not None and not found.confirmed:
             raise errors.Conflict(why=f"The subscriber has not confirmed subscription {id}.")
         return found
 
@@ -258,8 +260,12 @@ class SubscriptionService(ComposedVerbs):
         done = yield self._store.update(project, queue, id, confirmed=confirmed)
         if not done:
             raise _missing(queue, id)
-        if self._notices is not None and not confirmed:
-            yield self._notices.tell_unsubscribed(project, (yield self.get(project, queue, id)))
+        if self._notices is None or confirmed:
+            return
+        found: Subscription = yield self.get(project, queue, id)
+        notices = self._notices_to(found.subscriber)
+        if notices is not None:
+            yield notices.tell_unsubscribed(project, found)
 
     @verb
     def delete(self, project: str, queue: str, id: str) -> Steps[None]:
@@ -276,12 +282,16 @@ class SubscriptionService(ComposedVerbs):
         if self._driver.subscriptions is not None:
             yield self._store.purge(project, queue)
 
-    def _ask_to_confirm(self, project: str, queue: str, id: str) -> Steps[None]:
-        if self._notices is None:
-            return
+    def _notices_to(self, subscriber: str) -> SubscriptionNotices | None:
+        """Returns what asks a subscriber to confirm; None: it need not."""
+        return None if rules.is_own_subscriber(subscriber) else self._notices
+
+    def _ask_to_confirm(
+        self, notices: SubscriptionNotices, project: str, queue: str, id: str
+    ) -> Steps[None]:
         found: Subscription | None = yield self._store.get(project, queue, id)
         if found is not None:
-            yield self._notices.ask_to_confirm(project, found)
+            yield notices.ask_to_confirm(project, found)
 
     def _granted(
         self, project: str, subscriber: str, options: dict[str, Any], token: str | None, ttl: int
