@@ -110,7 +110,8 @@ def test_topic_is_named_as_a_topic(subscriptions: ConfirmedSubscriptions) -> Non
     (sent,) = subscriptions.recorder.sent
     assert sent.queue == "topic:t"
     assert sent.document["URL-Paths"] == f"/v2/topics/t/subscriptions/{id}/confirm"
-    assert sent.document["queue_name"] == "t"
+    assert sent.document["topic_name"] == "t"
+    assert "queue_name" not in sent.document
     assert sent.document["Message"].endswith("the topic: t")
 
 

@@ -198,6 +198,13 @@ def test_text_has_fields_behind_it() -> None:
     assert TextFormatter().format(record).endswith("[WARNING] gone action=store_lost store=one")
 
 
+def test_event_of_a_delivery_says_whose_it_is_and_why() -> None:
+    record = _record("given up", subscription="4711", error="it answered 404", queue="orders")
+    for formatter in (TextFormatter(), JsonFormatter()):
+        for text in ("orders", "4711", "it answered 404"):
+            assert text in formatter.format(record)
+
+
 def test_wrong_level_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "zaqar_redis.conf"
     file.write_text("[server]\nlog_levels = zaqar_redis=loud\n")

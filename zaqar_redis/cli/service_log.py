@@ -16,7 +16,8 @@ from zaqar_redis.conf.groups import ProcessSettings
 
 #: Fields beside those of every line, from ``extra``; in their order.
 _FIELDS = (
-    *("action", "request_id", "global_request_id", "project", "user", "queue", "store"),
+    *("action", "request_id", "global_request_id", "project", "user", "queue", "subscription"),
+    *("trust", "store", "error"),
     *("method", "path", "status", "duration", "peer", "client_id"),
 )
 #: Attributes of oslo.context, which `api.problems` gives for oslo.log -> our names.

@@ -62,7 +62,7 @@ class SubscriptionNotices(ComposedVerbs):
             "URL-Expires": signed.expires,
             "SubscribeBody": {"confirmed": True},
             "UnsubscribeBody": {"confirmed": False},
-            "queue_name": name,
+            "queue_name" if name == subscription.source else "topic_name": name,
         }
         return self._send_notice(
             project, subscription.source, subscription.id, msgspec.json.encode(document), left
