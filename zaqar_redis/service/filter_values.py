@@ -67,7 +67,9 @@ def _compile_operators(
     for each in operators:
         name = next(iter(each), "")
         if len(each) != 1 or (name != "exists" and name not in _OPERATORS):
-            raise bad_value(place, f"an operator: exists, {', '.join(_OPERATORS)}")
+            raise bad_value(
+                place, f"an object with one operator of exists, {', '.join(_OPERATORS)}"
+            )
         if name != "exists":
             tests.append(_OPERATORS[name](each[name], f"{place}.{name}"))
         elif isinstance(each[name], bool):
@@ -185,7 +187,7 @@ def _numeric(operand: object, place: str) -> Test:
             return _range(lower, _number(least, place), upper, _number(most, place), place)
     signs = " ".join(_COMPARISONS)
     raise bad_value(
-        place, f"[sign, number], with a sign of {signs}, or a range such as [>, 0, <=, 9]"
+        place, f'[sign, number], with a sign of {signs}, or a range such as [">", 0, "<=", 9]'
     )
 
 
