@@ -69,7 +69,8 @@ class HttpTarget:
         address = addresses.literal(host)
         if address is not None and not self._guard.allows(address):
             raise errors.BadRequest(
-                why=f'"subscriber": the address of {host} is not allowed, because it is not public.'
+                why=f'"subscriber": the address of {host} is not allowed, because it is not public; '
+                "the operator can allow networks by [notification] allowed_networks."
             )
         if address is not None and address.version == 4 and host != str(address):
             raise errors.BadRequest(why=f'"subscriber": the address {host} is written {address}.')
