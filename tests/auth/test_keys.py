@@ -252,6 +252,35 @@ def test_dead_letters_go_only_where_the_key_may_post(
     assert [patch("invoices"), patch("orders-other")] == [403, 200]
 
 
+def test_subscriptions_deliver_only_where_the_key_may_post(
+    client: KeyClient, operator: KeyOperator
+) -> None:
+    key = operator.create(
+        *("--right", "orders-*:*", "--right", "topic:news-*:messages:*"),
+        project=f"project-{uuid.uuid4()}",
+    )
+    path = "/v2/queues/orders-a/subscriptions"
+
+    def subscribe(subscriber: str, **options: str) -> int:
+        document = {"subscriber": subscriber, "options": options}
+        return client.request("POST", path, key, json=document).status_code
+
+    assert [subscribe("queue:invoices"), subscribe("queue:orders-b")] == [403, 201]
+    assert [subscribe("topic:orders-b"), subscribe("topic:news-b")] == [403, 201]
+    assert subscribe("channel:prices") == 403
+    letters = "https://example.org/"
+    assert subscribe(letters, dead_letter_queue="invoices") == 403
+    created = client.request("POST", path, key, json={"subscriber": letters})
+    changed = f"{path}/{created.json()['subscription_id']}"
+
+    def change(**fields: object) -> int:
+        return client.request("PATCH", changed, key, json=fields).status_code
+
+    assert [change(subscriber="queue:invoices"), change(subscriber="queue:orders-c")] == [403, 204]
+    assert change(options={"dead_letter_queue": "invoices"}) == 403
+    assert change(options={"dead_letter_queue": "orders-dead"}) == 204
+
+
 def test_messages_move_only_to_where_the_key_may_post(
     client: KeyClient, operator: KeyOperator
 ) -> None:

@@ -158,7 +158,7 @@ class App:
         topics = TopicHandlers(of_queues, of_messages, queue_service, message_service)
         rest = routes.rest_routes(handlers, limits, self._access.has_admins)
         rest += topic_routes(topics, limits)
-        rest += self._notifications.routes()
+        rest += self._notifications.routes(self._access.policy)
         self._tracing = tracing
         if tracing is not None:
             rest = [tracing.trace(route) for route in rest]

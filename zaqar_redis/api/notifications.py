@@ -13,6 +13,7 @@ from zaqar_redis.api.rest.subscriptions import SubscriptionHandlers
 from zaqar_redis.api.routes import ApiRoute
 from zaqar_redis.api.settings import ApiSettings
 from zaqar_redis.api.subscription_routes import subscription_routes
+from zaqar_redis.auth.policy import PolicyEnforcer
 from zaqar_redis.auth.signed_urls import UrlSigner
 from zaqar_redis.notify.notifier import Notifier
 from zaqar_redis.notify.target import PublishToChannel, TargetContext
@@ -80,8 +81,8 @@ class Notifications:
         if delivers:
             self._notifier = Notifier(driver, messages, self._targets, settings.notifier)
 
-    def routes(self) -> list[ApiRoute]:
-        services = self.subscriptions, self._replays, self._tester
+    def routes(self, policy: PolicyEnforcer) -> list[ApiRoute]:
+        services = self.subscriptions, self._replays, self._tester, policy
         of_queues = SubscriptionHandlers(*services)
         of_topics = SubscriptionHandlers(*services, rules.topic)
         return [

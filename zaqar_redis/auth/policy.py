@@ -174,6 +174,25 @@ class PolicyEnforcer:
         if isinstance(queue, str):
             self.authorize(identity, "messages:create", project, queue)
 
+    def authorize_subscription(
+        self,
+        identity: Identity,
+        project: str,
+        subscriber: str | None,
+        options: Mapping[str, object] | None,
+    ) -> None:
+        """Raises Forbidden if a subscription with this would post where the identity may not."""
+        scheme, _, name = (subscriber or "").partition(":")
+        if scheme == "queue":
+            self.authorize(identity, "messages:create", project, name)
+        elif scheme == "topic":
+            self.authorize(identity, "messages:create", project, subscriber)
+        elif scheme == "channel":
+            self.authorize(identity, "channels:publish", project, name.removeprefix("$"))
+        queue = (options or {}).get("dead_letter_queue")
+        if isinstance(queue, str):
+            self.authorize(identity, "messages:create", project, queue)
+
     def _reload(self) -> None:
         """Reads changed files; if they are wrong, what was read before goes on to apply."""
         found = _file_times(self._conf)

@@ -24,6 +24,7 @@ from zaqar_redis.api.subscription_schemas import (
     SubscriptionTestOut,
 )
 from zaqar_redis.auth import signed_urls
+from zaqar_redis.auth.policy import PolicyEnforcer
 from zaqar_redis.notify.tester import SubscriptionTester
 from zaqar_redis.service.replays import ReplayService
 from zaqar_redis.service.subscriptions import SubscriptionService
@@ -36,12 +37,14 @@ class SubscriptionHandlers:
         subscriptions: SubscriptionService,
         replays: ReplayService,
         tester: SubscriptionTester,
+        policy: PolicyEnforcer,
         stored: Callable[[str], str] = str,
     ) -> None:
         """*stored*: from the name in the path to that of the queue."""
         self._subscriptions = subscriptions
         self._replays = replays
         self._tester = tester
+        self._policy = policy
         self._stored = stored
 
     async def create(self, request: Request[None, SubscriptionIn], source: str) -> Answer:
@@ -52,6 +55,9 @@ class SubscriptionHandlers:
         same subscription, unchanged, and is asked to confirm again.
         """
         given = request.document
+        self._policy.authorize_subscription(
+            request.identity, request.project, given.subscriber, given.options
+        )
         created = await self._subscriptions.create(
             request.project,
             self._stored(source),
@@ -94,13 +100,17 @@ class SubscriptionHandlers:
         A `ttl` counts from now.  Where subscribers must confirm, a new one must, too.  While it
         is paused its messages wait.
         """
+        changes = documents.subscription_changes(request.document)
+        self._policy.authorize_subscription(
+            request.identity, request.project, changes.get("subscriber"), changes.get("options")
+        )
         await self._subscriptions.update(
             request.project,
             self._stored(source),
             subscription,
             longest=longest(request),
             token=keystone_token(request),
-            **documents.subscription_changes(request.document),
+            **changes,
         )
         return _changed(request)
 

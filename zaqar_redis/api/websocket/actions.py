@@ -306,6 +306,9 @@ class ActionHandlers:
         project, queue, socket = request.project, body.queue, request.subscriber
         given: Any = {"ttl": body.ttl, "options": body.options, "longest": longest(request)}
         secret, wanted = "", None
+        self._policy.authorize_subscription(
+            request.identity, project, body.subscriber, body.options
+        )
         try:
             if body.subscriber:
                 created = await self._subscriptions.create(
@@ -352,13 +355,17 @@ class ActionHandlers:
     async def subscription_update(
         self, request: SocketRequest, body: docs.SubscriptionUpdateIn
     ) -> ActionResult:
+        changes = documents.subscription_changes(body)
+        self._policy.authorize_subscription(
+            request.identity, request.project, changes.get("subscriber"), changes.get("options")
+        )
         await self._subscriptions.update(
             request.project,
             body.queue,
             body.subscription,
             longest=longest(request),
             token=keystone_token(request),
-            **documents.subscription_changes(body),
+            **changes,
         )
         return ActionResult(f"Subscription {body.subscription} updated.", 204)
 

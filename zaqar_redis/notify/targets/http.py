@@ -69,8 +69,8 @@ class HttpTarget:
         address = addresses.literal(host)
         if address is not None and not self._guard.allows(address):
             raise errors.BadRequest(
-                why=f'"subscriber": the address of {host} is not allowed, because it is not public; '
-                "the operator can allow networks by [notification] allowed_networks."
+                why=f'"subscriber": the address of {host} is not allowed: it is not public, '
+                "nor of a network that the operator allows by [notification] allowed_networks."
             )
         if address is not None and address.version == 4 and host != str(address):
             raise errors.BadRequest(why=f'"subscriber": the address {host} is written {address}.')
