@@ -96,14 +96,17 @@ class Lane:
         target: Target,
     ) -> None:
         """Goes on with the subscription as it is now; what it has goes to a new subscriber."""
-        was_paused = self.subscription.paused
-        if subscription.subscriber != self.subscription.subscriber:
+        was_paused, was_in_order = self.subscription.paused, self._in_order
+        is_another = subscription.subscriber != self.subscription.subscriber
+        if is_another:
             self._circuit = Circuit()
         self.subscription, self.options, self._policy = subscription, options, policy
         self._pace.set_rate(options.rate)
         self._set_target(target)
         if subscription.paused:
             self._hold(None)
+        elif is_another or self._in_order > was_in_order:
+            self._hold(self._owner.now())  # all that it has, and what waits, goes in order
         elif was_paused:
             self.catch_up()
 
@@ -155,6 +158,12 @@ class Lane:
         """Goes behind what another notifier has stored: the store says when that is due."""
         self.state = LaneState.HELD
 
+    def is_next(self, pending: PendingDelivery) -> bool:
+        """Whether a delivery that waits may be made now, in its turn."""
+        # A subscriber before this one may have left some to be tried again later: a queue that
+        # gets younger ones first passes over these.
+        return self._in_order or pending.due is None or pending.due <= self._owner.now()
+
     def note_stored(self, pending: PendingDelivery) -> None:
         self.backlog.note_stored(pending, is_reading=self.is_catching_up)
 
@@ -171,7 +180,9 @@ class Lane:
             self._put_behind(item)
 
     def offer_due(self, item: Item, pending: PendingDelivery) -> bool:
-        """Takes a delivery that is due; returns False when it has it already."""
+        """Takes a delivery that is due; returns False when it has it already, or comes to it."""
+        if self._in_order and self.is_catching_up and not item.notice:
+            return False
         fits = self.state is not LaneState.HELD and self._has_room(item)
         return self._offer_pending(item, pending, fits=fits)
 

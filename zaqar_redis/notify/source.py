@@ -459,7 +459,7 @@ class Source:
                 if first is not None and pending.id >= first:
                     break
                 backlog.position = pending.id
-                if pending.due is None or pending.due <= self.now():
+                if lane.is_next(pending):
                     self._offer_pending(pending, Lane.offer_waiting)
             self._wake.set()
 

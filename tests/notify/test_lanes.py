@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lanes of subscriptions that change, are slow, or lose their queue while attempts are under way."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tests.notify.endpoints import ReceivedRequest, Writer, answer, endpoint
+from tests.notify.local_notifier import local_notifier, post, subscribe
+from tests.support import servers
+from zaqar_redis.storage.contract import Driver
+
+
+async def _bodies(driver: Driver, project: str, queue: str) -> list[bytes]:
+    page = await driver.messages.list(
+        project,
+        queue,
+        after=None,
+        limit=100,
+        hide_client=None,
+        include_claimed=True,
+        include_delayed=True,
+    )
+    return [message.body for message in page.items]
+
+
+def test_queue_that_replaces_a_failing_webhook_gets_what_was_to_be_tried_again(
+    project: str,
+) -> None:
+    with servers.redis_server() as server:
+        asyncio.run(_replace_failing_webhook(server.uri, project))
+
+
+async def _replace_failing_webhook(uri: str, project: str) -> None:
+    has_failed = asyncio.Event()
+    unavailable = answer(503)
+
+    async def receive(request: ReceivedRequest, writer: Writer) -> None:
+        await unavailable(request, writer)
+        if len(found.received) == 4:  # the next attempt is five seconds later
+            has_failed.set()
+
+    async with endpoint(receive) as found, local_notifier(uri) as (driver, _):
+        await driver.queues.create(project, "q", {})
+        id = await subscribe(driver, project, found.uri())
+        await post(driver, project, b"1")
+        async with asyncio.timeout(20):
+            await has_failed.wait()
+            assert driver.subscriptions is not None and driver.subscription_deliveries is not None
+            states = driver.subscription_deliveries.states
+            while not (await states(project, "q", [id]))[0].pending:
+                await asyncio.sleep(0.01)
+            assert await driver.subscriptions.update(project, "q", id, subscriber="queue:copy")
+            await post(driver, project, b"2")
+            while (await states(project, "q", [id]))[0].delivered < 2:
+                await asyncio.sleep(0.01)
+            assert await _bodies(driver, project, "copy") == [b"1", b"2"]
