@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from tests.notify.endpoints import ReceivedRequest, Writer, answer, endpoint
 from tests.notify.local_notifier import local_notifier, post, subscribe
 from tests.support import servers
+from zaqar_redis.notify.lane import Lane
 from zaqar_redis.storage.contract import Driver
 
 
@@ -55,3 +57,36 @@ async def _replace_failing_webhook(uri: str, project: str) -> None:
             while (await states(project, "q", [id]))[0].delivered < 2:
                 await asyncio.sleep(0.01)
             assert await _bodies(driver, project, "copy") == [b"1", b"2"]
+
+
+class _CountingLoop(asyncio.SelectorEventLoop):
+    """An event loop that counts the timers of lanes."""
+
+    timers = 0
+
+    def call_at(self, when: float, callback: Any, *args: Any, **how: Any) -> asyncio.TimerHandle:
+        self.timers += getattr(callback, "__func__", None) is Lane.pump
+        return super().call_at(when, callback, *args, **how)
+
+
+def test_lane_with_a_rate_has_one_timer_however_often_it_gets_messages(project: str) -> None:
+    with servers.redis_server() as server, asyncio.Runner(loop_factory=_CountingLoop) as runner:
+        runner.run(_post_to_a_slow_lane(server.uri, project))
+
+
+async def _post_to_a_slow_lane(uri: str, project: str) -> None:
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, _CountingLoop)
+    async with endpoint(answer(204)) as found, local_notifier(uri) as (driver, notifier):
+        await driver.queues.create(project, "q", {})
+        await subscribe(driver, project, found.uri(), rate=20)
+        async with asyncio.timeout(20):
+            for number in range(40):
+                used = notifier.memory.used
+                await post(driver, project, b"%d" % number)
+                while notifier.memory.used == used:
+                    await asyncio.sleep(0.001)
+            before, count = loop.timers, len(found.received)
+            while len(found.received) < count + 10:
+                await asyncio.sleep(0.01)
+        assert loop.timers - before < 40

@@ -282,7 +282,9 @@ class Lane:
 
     def pump(self) -> None:
         """Begins attempts, as many as may be under way."""
-        self._timer = None
+        if self._timer is not None:
+            self._timer.cancel()  # each that is left would set another one
+            self._timer = None
         while self._items and self._running < self._limit and self._owner.may_begin(self):
             if wait := self._pace.wait():
                 self._timer = asyncio.get_running_loop().call_later(wait, self.pump)
