@@ -90,3 +90,43 @@ async def _post_to_a_slow_lane(uri: str, project: str) -> None:
             while len(found.received) < count + 10:
                 await asyncio.sleep(0.01)
         assert loop.timers - before < 40
+
+
+def test_queue_that_is_purged_during_attempts_leaves_no_memory_and_no_further_attempts(
+    project: str,
+) -> None:
+    with servers.redis_server() as server:
+        asyncio.run(_purge_during_attempts(server.uri, project))
+
+
+async def _purge_during_attempts(uri: str, project: str) -> None:
+    may_answer, unavailable, ok = asyncio.Event(), answer(503), answer(204)
+    paths = [f"/{number}" for number in range(4)]
+    purged, after = b"x" * 1000, b"after the purge"
+
+    def attempts(body: bytes) -> int:
+        return sum(body in request.body for request in found.received)
+
+    async def receive(request: ReceivedRequest, writer: Writer) -> None:
+        if after in request.body:
+            await ok(request, writer)
+        else:
+            await may_answer.wait()
+            await unavailable(request, writer)
+
+    async with endpoint(receive) as found, local_notifier(uri) as (driver, notifier):
+        await driver.queues.create(project, "q", {})
+        for path in paths:
+            await subscribe(driver, project, found.uri(path))
+        await post(driver, project, b'"' + purged + b'"')
+        async with asyncio.timeout(10):
+            while attempts(purged) < len(paths):
+                await asyncio.sleep(0.01)
+            await driver.queues.purge(project, "q")
+            while notifier.memory.used:
+                await asyncio.sleep(0.01)
+            may_answer.set()
+            await post(driver, project, b'"' + after + b'"')
+            while attempts(after) < len(paths) or notifier.memory.used:
+                await asyncio.sleep(0.01)
+        assert attempts(purged) == len(paths)

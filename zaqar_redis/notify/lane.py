@@ -254,7 +254,7 @@ class Lane:
             self._owner.hold(self.subscription.id, None)
 
     def end(self) -> None:
-        """Delivers nothing any more: the subscription is gone."""
+        """Delivers nothing any more: the subscription is gone, or another notifier has it."""
         self._has_ended = True
         while self._items:
             self._end_item(self._items.popleft())

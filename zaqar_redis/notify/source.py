@@ -102,6 +102,8 @@ class Source:
         self._clock_offset = 0.0
         self._loop = asyncio.get_running_loop()
         self._is_stopping = False
+        #: what attempts that outlast it have done is nobody's
+        self._has_ended = False
         #: since it last read
         self.was_hinted = False
         self._settlement = DeliverySettlement()
@@ -139,6 +141,8 @@ class Source:
             self._wake.set()
 
     def _take_memory(self, size: int) -> None:
+        if self._has_ended:
+            return  # nobody would give it back
         self._size += size
         self._context.memory.take(size)
 
@@ -251,8 +255,9 @@ class Source:
             )
         finally:
             for lane in self._lanes.values():
-                lane.abandon()
+                lane.end()
             self._give_back(self._size)
+            self._has_ended = True
 
     async def _serve(self) -> bool:
         """Returns whether it still has the lease, and nothing is under way."""
