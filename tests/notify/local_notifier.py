@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from tests.notify.endpoints import LOOPBACK
@@ -57,3 +58,9 @@ async def post(driver: Driver, project: str, *bodies: bytes) -> None:
     """Posts JSON documents to the queue "q" at once."""
     messages = [NewMessage(body=body, ttl=600) for body in bodies]
     await driver.messages.post(project, "q", messages, client=CLIENT, default_ttl=600, size=0)
+
+
+async def wait_for(condition: Callable[[], bool], seconds: float = 10.0) -> None:
+    async with asyncio.timeout(seconds):
+        while not condition():  # noqa: ASYNC110  # any condition, not an event
+            await asyncio.sleep(0.001)

@@ -1,62 +1,44 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lanes of subscriptions that change, are slow, or lose their queue while attempts are under way."""
+"""Lanes of subscriptions that change, fail, have a rate, or lose their queue during attempts."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+import contextvars
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVarTuple, Unpack
 
+import pytest
+
+from tests.contract.test_deliveries import state
+from tests.contract.test_deliveries import subscribe as subscribe_in
 from tests.notify.endpoints import ReceivedRequest, Writer, answer, endpoint
-from tests.notify.local_notifier import local_notifier, post, subscribe
+from tests.notify.local_notifier import local_notifier, post, subscribe, wait_for
 from tests.support import servers
+from tests.support.notifiers import notifier as notifier_process
+from tests.support.stores import ContractStore
 from zaqar_redis.notify.lane import Lane
-from zaqar_redis.storage.contract import Driver
+from zaqar_redis.notify.notifier import Notifier
 
-
-async def _bodies(driver: Driver, project: str, queue: str) -> list[bytes]:
-    page = await driver.messages.list(
-        project,
-        queue,
-        after=None,
-        limit=100,
-        hide_client=None,
-        include_claimed=True,
-        include_delayed=True,
-    )
-    return [message.body for message in page.items]
+_Ts = TypeVarTuple("_Ts")
 
 
 def test_queue_that_replaces_a_failing_webhook_gets_what_was_to_be_tried_again(
-    project: str,
+    server: servers.RedisServer, store: ContractStore
 ) -> None:
-    with servers.redis_server() as server:
-        asyncio.run(_replace_failing_webhook(server.uri, project))
-
-
-async def _replace_failing_webhook(uri: str, project: str) -> None:
-    has_failed = asyncio.Event()
-    unavailable = answer(503)
-
-    async def receive(request: ReceivedRequest, writer: Writer) -> None:
-        await unavailable(request, writer)
-        if len(found.received) == 4:  # the next attempt is five seconds later
-            has_failed.set()
-
-    async with endpoint(receive) as found, local_notifier(uri) as (driver, _):
-        await driver.queues.create(project, "q", {})
-        id = await subscribe(driver, project, found.uri())
-        await post(driver, project, b"1")
-        async with asyncio.timeout(20):
-            await has_failed.wait()
-            assert driver.subscriptions is not None and driver.subscription_deliveries is not None
-            states = driver.subscription_deliveries.states
-            while not (await states(project, "q", [id]))[0].pending:
-                await asyncio.sleep(0.01)
-            assert await driver.subscriptions.update(project, "q", id, subscriber="queue:copy")
-            await post(driver, project, b"2")
-            while (await states(project, "q", [id]))[0].delivered < 2:
-                await asyncio.sleep(0.01)
-            assert await _bodies(driver, project, "copy") == [b"1", b"2"]
+    assert store.driver.subscriptions
+    # Nobody listens there, and after four attempts the next one is five seconds later.
+    id = subscribe_in(store, f"http://127.0.0.1:{servers.free_port()}/", ttl=3600)
+    with notifier_process(server.uri, {"notification": {"allowed_networks": "127.0.0.0/8"}}):
+        store.post("a")
+        servers.wait_for(lambda: state(store, id).pending == 1, "the failure")
+        changes = store.driver.subscriptions.update(store.project, "q", id, subscriber="queue:copy")
+        assert store.run(changes)
+        store.post("b")
+        servers.wait_for(lambda: state(store, id).delivered == 2, "both messages")
+    assert store.listed("copy") == ["a", "b"]
 
 
 class _CountingLoop(asyncio.SelectorEventLoop):
@@ -64,14 +46,24 @@ class _CountingLoop(asyncio.SelectorEventLoop):
 
     timers = 0
 
-    def call_at(self, when: float, callback: Any, *args: Any, **how: Any) -> asyncio.TimerHandle:
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[[Unpack[_Ts]], object],
+        *args: Unpack[_Ts],
+        context: contextvars.Context | None = None,
+    ) -> asyncio.TimerHandle:
         self.timers += getattr(callback, "__func__", None) is Lane.pump
-        return super().call_at(when, callback, *args, **how)
+        return super().call_at(when, callback, *args, context=context)
 
 
 def test_lane_with_a_rate_has_one_timer_however_often_it_gets_messages(project: str) -> None:
     with servers.redis_server() as server, asyncio.Runner(loop_factory=_CountingLoop) as runner:
         runner.run(_post_to_a_slow_lane(server.uri, project))
+
+
+def _differs(notifier: Notifier, used: int) -> bool:
+    return notifier.memory.used != used
 
 
 async def _post_to_a_slow_lane(uri: str, project: str) -> None:
@@ -80,16 +72,13 @@ async def _post_to_a_slow_lane(uri: str, project: str) -> None:
     async with endpoint(answer(204)) as found, local_notifier(uri) as (driver, notifier):
         await driver.queues.create(project, "q", {})
         await subscribe(driver, project, found.uri(), rate=20)
-        async with asyncio.timeout(20):
-            for number in range(40):
-                used = notifier.memory.used
-                await post(driver, project, b"%d" % number)
-                while notifier.memory.used == used:
-                    await asyncio.sleep(0.001)
-            before, count = loop.timers, len(found.received)
-            while len(found.received) < count + 10:
-                await asyncio.sleep(0.01)
-        assert loop.timers - before < 40
+        for number in range(40):
+            used = notifier.memory.used
+            await post(driver, project, b"%d" % number)
+            await wait_for(partial(_differs, notifier, used))
+        timers, count = loop.timers, len(found.received)
+        await wait_for(lambda: len(found.received) >= count + 10)
+        assert loop.timers - timers < 40
 
 
 def test_queue_that_is_purged_during_attempts_leaves_no_memory_and_no_further_attempts(
@@ -119,14 +108,33 @@ async def _purge_during_attempts(uri: str, project: str) -> None:
         for path in paths:
             await subscribe(driver, project, found.uri(path))
         await post(driver, project, b'"' + purged + b'"')
-        async with asyncio.timeout(10):
-            while attempts(purged) < len(paths):
-                await asyncio.sleep(0.01)
-            await driver.queues.purge(project, "q")
-            while notifier.memory.used:
-                await asyncio.sleep(0.01)
-            may_answer.set()
-            await post(driver, project, b'"' + after + b'"')
-            while attempts(after) < len(paths) or notifier.memory.used:
-                await asyncio.sleep(0.01)
+        await wait_for(lambda: attempts(purged) == len(paths))
+        await driver.queues.purge(project, "q")
+        await wait_for(lambda: not notifier.memory.used)
+        may_answer.set()
+        await post(driver, project, b'"' + after + b'"')
+        await wait_for(lambda: attempts(after) == len(paths) and not notifier.memory.used)
         assert attempts(purged) == len(paths)
+
+
+def test_circuit_stays_open_while_its_queue_is_not_served(
+    project: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "zaqar_redis.notify")
+    with servers.redis_server() as server:
+        asyncio.run(_open_circuit(server.uri, project, caplog))
+
+
+async def _open_circuit(uri: str, project: str, caplog: pytest.LogCaptureFixture) -> None:
+    def pauses() -> list[object]:
+        return [each.args for each in caplog.records if "no attempt is made" in each.msg]
+
+    async with endpoint(answer(503)) as found, local_notifier(uri) as (driver, notifier):
+        await driver.queues.create(project, "q", {})
+        await subscribe(driver, project, found.uri())
+        await post(driver, project, *[b"1"] * 20)
+        await wait_for(lambda: bool(pauses()) and not notifier.memory.used)
+        attempts = len(found.received)
+        await wait_for(lambda: len(pauses()) == 2, 20)
+        assert pauses() == [(5.0,), (10.0,)]
+        assert len(found.received) == attempts + 1

@@ -81,7 +81,7 @@ class Lane:
         self._is_due = False
         self.state = LaneState.FLOWING
         self._has_ended = False
-        self._circuit = Circuit()
+        self.circuit = Circuit()
         self._pace = Pace(options.rate)
         self._timer: asyncio.TimerHandle | None = None
         self._pumps_soon = False
@@ -99,7 +99,7 @@ class Lane:
         was_paused, was_in_order = self.subscription.paused, self._in_order
         is_another = subscription.subscriber != self.subscription.subscriber
         if is_another:
-            self._circuit = Circuit()
+            self.circuit = Circuit()
         self.subscription, self.options, self._policy = subscription, options, policy
         self._pace.set_rate(options.rate)
         self._set_target(target)
@@ -297,7 +297,7 @@ class Lane:
     @property
     def _limit(self) -> int:
         """Attempts that may be under way."""
-        return 1 if self._in_order or not self._circuit.is_closed else self.options.concurrency
+        return 1 if self._in_order or not self.circuit.is_closed else self.options.concurrency
 
     def _next_chunk(self) -> list[Item]:
         """Removes what goes into one attempt; nothing when it has expired."""
@@ -358,7 +358,7 @@ class Lane:
     ) -> None:
         """*subscription*: as it was when the attempt began."""
         if result.outcome is Outcome.DELIVERED:
-            if self._circuit.record_success():
+            if self.circuit.record_success():
                 LOG.info("the endpoint answers again", extra=self._about("circuit_closed"))
             for item in chunk:
                 self._end_item(item)
@@ -403,7 +403,7 @@ class Lane:
                 self._put_off(item, due, result)
         self._put_back(again)
         # Attempts that were under way when it opened say nothing new.
-        pause = 0.0 if self.state is LaneState.HELD else self._circuit.record_failure()
+        pause = 0.0 if self.state is LaneState.HELD else self.circuit.record_failure()
         if pause:
             metrics.CIRCUITS_OPENED.add(self._scheme)
             LOG.warning(

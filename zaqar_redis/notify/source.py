@@ -16,6 +16,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
 from zaqar_redis import errors
+from zaqar_redis.notify.circuit import OpenCircuits
 from zaqar_redis.notify.items import EntryWork, Item
 from zaqar_redis.notify.lane import Lane
 from zaqar_redis.notify.leased_queue import LeasedQueue
@@ -73,6 +74,7 @@ class SourceContext(Protocol):
     requires_confirmation: bool
     slots: DeliverySlots
     memory: MessageMemory
+    circuits: OpenCircuits
 
     def target(self, subscriber: str) -> Target | None:
         """Returns what delivers to a subscriber; None: this process does not."""
@@ -256,6 +258,7 @@ class Source:
         finally:
             for lane in self._lanes.values():
                 lane.end()
+                self._context.circuits.put_back(lane.subscription, lane.circuit)
             self._give_back(self._size)
             self._has_ended = True
 
@@ -501,6 +504,8 @@ class Source:
         chosen = effective(options.retry_policy, policy)
         lane = self._lanes.get(subscription.id)
         if lane is None:
-            return Lane(self, subscription, options, chosen, target)
+            lane = Lane(self, subscription, options, chosen, target)
+            lane.circuit = self._context.circuits.take(subscription)
+            return lane
         lane.adopt(subscription, options, chosen, target)
         return lane
