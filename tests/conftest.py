@@ -7,7 +7,7 @@ import gc
 import os
 import signal
 import uuid
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -41,10 +41,15 @@ def pytest_xdist_make_scheduler(
     return scheduling.SharedServersScheduling(config, log)
 
 
-def pytest_collection_finish() -> None:
-    """Keeps ten thousand tests and all modules out of each garbage collection from now on."""
-    gc.collect()
-    gc.freeze()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Looks for no garbage while tests are collected, and never again among these."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 # A shell's "&" makes the tests ignore SIGINT, and their child processes would inherit that.

@@ -54,6 +54,7 @@ def _load_classes(uri: str, folder: str) -> None:
     from pyspark.sql import SparkSession
 
     from zaqar_redis.spark.jobs import analytics, archive, replay
+    from zaqar_redis.spark.jobs.replaying.settings import ReplaySettings
 
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
     spark = builder.config("spark.driver.host", "127.0.0.1").getOrCreate()
@@ -68,7 +69,7 @@ def _load_classes(uri: str, folder: str) -> None:
     sink.trigger(availableNow=True).start().awaitTermination()
     store = {"uri": uri}
     archive.archive(spark, f"{folder}/archive", store | {"subscribe": "q"})
-    settings = replay.ReplaySettings(queues=["q"], target="replayed")
+    settings = ReplaySettings(queues=["q"], target="replayed")
     replay.replay(spark, f"{folder}/archive", store, settings)
     analytics.analytics(spark, f"{folder}/report", store | {"subscribe": "q,replayed"})
     spark.stop()
