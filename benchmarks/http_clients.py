@@ -4,7 +4,7 @@
     python -m benchmarks.http_clients --rounds 5
 
 One process posts bodies of 256 bytes to one local endpoint, over connections that are kept, with
-each client in turn; the endpoint is another process, and answers 200 with two bytes. The clients
+each client in turn; the endpoint is another process, and answers 204. The clients
 are the sides of the comparison, so rates say more about them than about a network.
 """
 
@@ -14,57 +14,33 @@ import argparse
 import asyncio
 import contextlib
 import importlib
-import multiprocessing
-import socket
 import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from statistics import median
-from typing import Any, cast
+from typing import Any
 
 import aiohttp
 import httpx
 import uvloop
 
 from benchmarks.support.rounds import in_turns, print_progress
-from tests.support import servers
+from benchmarks.support.webhook_endpoint import WebhookEndpoint204
 from zaqar_redis.benchmarks import report
 
 _BODY = b"x" * 256
 _HEADERS = {"Content-Type": "application/json"}
-_ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 #: Posts one body, and reads the answer.
 Post = Callable[[], Awaitable[object]]
 
 
-class _Endpoint(asyncio.Protocol):
-    """Answers each request, as soon as it has read its body."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport, self._read = cast(asyncio.Transport, transport), b""
-
-    def data_received(self, data: bytes) -> None:
-        self._read += data
-        if self._read.endswith(_BODY):
-            self._read = b""
-            self._transport.write(_ANSWER)
-
-
-def _serve(port: int) -> None:
-    async def serve() -> None:
-        server = await asyncio.get_running_loop().create_server(_Endpoint, "127.0.0.1", port)
-        await server.serve_forever()
-
-    uvloop.run(serve())
-
-
 @contextlib.asynccontextmanager
-async def _aiohttp(uri: str, concurrency: int) -> AsyncIterator[Post]:
+async def aiohttp_posts(uri: str, concurrency: int, body: bytes = _BODY) -> AsyncIterator[Post]:
     connector = aiohttp.TCPConnector(limit=concurrency)
 
     async def post() -> None:
-        async with session.post(uri, data=_BODY, headers=_HEADERS) as answer:
+        async with session.post(uri, data=body, headers=_HEADERS) as answer:
             await answer.read()
 
     async with aiohttp.ClientSession(connector=connector) as session:
@@ -89,7 +65,7 @@ async def _niquests(uri: str, concurrency: int) -> AsyncIterator[Post]:
         yield lambda: client.post(uri, data=_BODY, headers=_HEADERS)
 
 
-CLIENTS = {"aiohttp": _aiohttp, "httpx": _httpx, "niquests": _niquests}
+CLIENTS = {"aiohttp": aiohttp_posts, "httpx": _httpx, "niquests": _niquests}
 
 
 async def _measure(name: str, uri: str, concurrency: int, seconds: float) -> tuple[float, float]:
@@ -112,25 +88,14 @@ async def _measure(name: str, uri: str, concurrency: int, seconds: float) -> tup
 
 
 def run(names: list[str], concurrencies: list[int], rounds: int, seconds: float) -> str:
-    port = servers.free_port()
-    endpoint = multiprocessing.get_context("spawn").Process(target=_serve, args=(port,))
-    endpoint.start()
-    try:
-        servers.wait_for(lambda: _answers(port), "the endpoint listens")
+    with contextlib.ExitStack() as stack:
+        uri = WebhookEndpoint204(stack).url
         rows = [
             row
             for concurrency in concurrencies
-            for row in _compared(names, f"http://127.0.0.1:{port}/", concurrency, rounds, seconds)
+            for row in _compared(names, uri, concurrency, rounds, seconds)
         ]
-    finally:
-        endpoint.terminate()
-        endpoint.join()
     return report.table(["client", "concurrency", "requests/s", "CPU µs of each"], rows)
-
-
-def _answers(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def _compared(

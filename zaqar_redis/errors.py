@@ -135,6 +135,16 @@ class QuotaExceeded(Forbidden):
             self.retry = None
 
 
+class TooManySubscriptions(Forbidden):
+    """A queue or topic has as many subscriptions as the operator allows."""
+
+    message = (
+        "The {queue} has {most} subscriptions already, as many as [transport] max_subscriptions "
+        "allows: delete some that are not needed."
+    )
+    code, title = 1204, "Too many subscriptions"
+
+
 class MessageClaimed(Forbidden):
     message = "This message is claimed; it cannot be deleted without a valid claim ID."
     code, title = 1201, "Unable to delete"

@@ -34,6 +34,7 @@ class QueueFigures(Record, frozen=True):
     claimed: int = 0
     #: of those that are not claimed
     delayed: int = 0
+    subscriptions: int = 0
     #: when the oldest message was created; 0: there is none
     oldest: int = 0
     #: bytes of the oldest message, as it is stored

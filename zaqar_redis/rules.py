@@ -16,14 +16,12 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from zaqar_redis import errors, retry_policies
+from zaqar_redis import errors
 from zaqar_redis.records import Attributes
 
 QUEUE_NAME_MAX = 64
 #: A topic is stored as the queue of this prefix and its name: no queue of a client has a colon.
 TOPIC_PREFIX = "topic:"
-#: Messages of a topic's history: some 600 MB of one Redis, if they are small.
-HISTORY_SIZE_MAX = 1_000_000
 PROJECT_MAX = 256
 KEY_USER_MAX = 255
 TTL_MIN = 60
@@ -72,6 +70,12 @@ class Limits(msgspec.Struct, frozen=True):
     max_subscriptions_per_page: Annotated[
         int, _PAGE, "Maximum number of subscriptions in one listing."
     ] = 20
+    max_subscriptions: Annotated[
+        int,
+        Meta(ge=1, le=1_000_000),
+        "Maximum number of subscriptions of one queue or topic. Who delivers for it has all of "
+        "them in memory: 10 000 take 30 MB, and their options.",
+    ] = 20_000
     max_queue_metadata: Annotated[
         int, Meta(ge=2, le=2**30), "Maximum size of a queue's metadata, in bytes."
     ] = 64 * 1024
@@ -262,6 +266,19 @@ def within(field: str, value: int | None, least: int, most: int, unit: str = "")
         )
 
 
+def nested_within(value: Mapping[str, Any], most: int) -> bool:
+    """Tells whether *value* has at most that many levels of objects and arrays."""
+    level: list[Any] = [value]
+    for _ in range(most):
+        items = (
+            item for part in level for item in (part.values() if isinstance(part, dict) else part)
+        )
+        level = [item for item in items if isinstance(item, (dict, list))]
+        if not level:
+            return True
+    return False
+
+
 def limit(value: int | None, most: int) -> int:
     """Returns the size of a page: the given one, or the default."""
     if value is None:
@@ -324,80 +341,3 @@ def subscriber_scheme(uri: str, schemes: Collection[str]) -> str:
 def wait(value: int | None, limits: Limits) -> int:
     within("wait", value, 0, limits.max_wait, " seconds")
     return value or 0
-
-
-#: Reserved attributes whose defaults are shown, in the order of the API reference.
-RESERVED = (
-    "_max_messages_post_size",
-    "_default_message_ttl",
-    "_default_message_delay",
-    "_dead_letter_queue",
-    "_dead_letter_queue_messages_ttl",
-    "_max_claim_count",
-    "_enable_encrypt_messages",
-)
-#: Those of topics.
-RESERVED_OF_TOPICS = RESERVED[:3]
-
-
-def queue_metadata(metadata: dict[str, Any], limits: Limits, can_encrypt: bool) -> None:
-    """Raises BadRequest for reserved attributes that the API does not allow.
-
-    Checked after creation and after every patch.  Stricter than stock, which accepts any
-    value of ``_dead_letter_queue`` and fails at the first claim.
-    """
-    ranges = {
-        "_max_messages_post_size": (1, limits.max_messages_post_size),
-        "_default_message_ttl": (TTL_MIN, limits.max_message_ttl),
-        "_default_message_delay": (0, limits.max_message_delay),
-        "_dead_letter_queue_messages_ttl": (TTL_MIN, limits.max_message_ttl),
-        "_max_claim_count": (-INTEGER_MAX, INTEGER_MAX),
-        "_idempotency_window": (1, limits.max_idempotency_window),
-    }
-    for name, (least, most) in ranges.items():
-        _check_integer(metadata, name, least, most)
-    dead = metadata.get("_dead_letter_queue")
-    if dead not in (None, "") and not (isinstance(dead, str) and is_queue_name(dead)):
-        raise errors.BadRequest(
-            why='The value of "_dead_letter_queue" must be a queue name: 1 to '
-            f"{QUEUE_NAME_MAX} ASCII letters, digits, underscores, dashes and dots."
-        )
-    retry_policies.retry_policy(metadata.get("_retry_policy"))
-    encrypt = metadata.get("_enable_encrypt_messages")
-    if encrypt is not None and not isinstance(encrypt, bool):
-        raise errors.BadRequest(why='The value of "_enable_encrypt_messages" must be a boolean.')
-    if encrypt and not can_encrypt:
-        raise errors.BadRequest(
-            why='"_enable_encrypt_messages" needs the option message_encryption_key, '
-            "which the operator has not set."
-        )
-    if not nested_within(metadata, NESTING_MAX):
-        raise errors.BadRequest(why=f"Queue metadata may be nested at most {NESTING_MAX} deep.")
-
-
-def topic_metadata(metadata: dict[str, Any], limits: Limits, can_encrypt: bool) -> None:
-    """Raises BadRequest for reserved attributes that topics cannot have."""
-    queue_metadata(metadata, limits, can_encrypt)
-    _check_integer(metadata, "_history_size", 1, HISTORY_SIZE_MAX)
-
-
-def _check_integer(metadata: dict[str, Any], name: str, least: int, most: int) -> None:
-    value = metadata.get(name)
-    if value is None:
-        return
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise errors.BadRequest(why=f'The value of "{name}" must be an integer.')
-    within(name, value, least, most)
-
-
-def nested_within(value: Mapping[str, Any], most: int) -> bool:
-    """Tells whether *value* has at most that many levels of objects and arrays."""
-    level: list[Any] = [value]
-    for _ in range(most):
-        items = (
-            item for part in level for item in (part.values() if isinstance(part, dict) else part)
-        )
-        level = [item for item in items if isinstance(item, (dict, list))]
-        if not level:
-            return True
-    return False

@@ -14,7 +14,8 @@ from sphinxcontrib.openapi.renderers import HttpdomainRenderer
 
 from zaqar_redis import rules
 from zaqar_redis.api import openapi
-from zaqar_redis.api.app import ApiSettings, App
+from zaqar_redis.api.app import App
+from zaqar_redis.api.settings import ApiSettings
 from zaqar_redis.storage import pools
 
 project = "zaqar_redis"

@@ -12,7 +12,7 @@ import pytest
 
 from tests.api.client import PATCH, ZaqarTestClient, refused
 from zaqar_redis import rules
-from zaqar_redis.api.app import ApiSettings
+from zaqar_redis.api.settings import ApiSettings
 
 
 @pytest.mark.parametrize("kind", ["plain", "signing"])

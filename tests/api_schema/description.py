@@ -13,7 +13,8 @@ from schemathesis.specs.openapi.schemas import OpenApiSchema
 
 from zaqar_redis import rules
 from zaqar_redis.api import openapi
-from zaqar_redis.api.app import ApiSettings, App
+from zaqar_redis.api.app import App
+from zaqar_redis.api.settings import ApiSettings
 from zaqar_redis.storage import pools
 
 schemathesis.serializer.alias("application/openstack-messaging-v2.0-json-patch", "application/json")

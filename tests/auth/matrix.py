@@ -13,8 +13,9 @@ import httpx
 
 from tests.support.raw_http import CLIENT
 from zaqar_redis import conf as configuration
-from zaqar_redis.api.app import ApiSettings, App
+from zaqar_redis.api.app import App
 from zaqar_redis.api.routes import ApiRoute
+from zaqar_redis.api.settings import ApiSettings
 from zaqar_redis.auth.identity import ADMIN, MEMBER, READER
 from zaqar_redis.cli import service_factory
 from zaqar_redis.storage import pools

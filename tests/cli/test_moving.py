@@ -225,9 +225,13 @@ def test_inspect_shows_all_about_a_queue(project_shell: CommandLine) -> None:
     project_shell.done("queue", "create", "q", "--metadata", '{"_dead_letter_queue": "dead"}')
     _post(project_shell, "q", "a", "b", "c")
     project_shell.shown("claim", "create", "q", "--limit", "2", "--ttl", "100")
+    hook = project_shell.shown("subscription", "create", "http://example.org/", "--queue", "q")
+    project_shell.done("subscription", "pause", hook["id"], "--queue", "q")
     shown = project_shell.shown("queue", "inspect", "q", "--seconds", "0")
     assert (shown["total"], shown["free"], shown["claimed"], shown["delayed"]) == (3, 1, 2, 0)
     assert (shown["posted_total"], shown["claims"], shown["dead_letter_queue"]) == (3, 1, "dead")
     assert 0 < shown["next_claim_ends_in"] <= 100
+    assert (shown["subscriptions"], shown["subscriptions_paused"]) == (1, 1)
+    assert (shown["deliveries_pending"], shown["deliveries_failed"]) == (0, 0)
     assert "posted_per_second" not in shown
     assert project_shell.shown("queue", "inspect", "q")["posted_per_second"] == 0

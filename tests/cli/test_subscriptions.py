@@ -8,7 +8,6 @@ import uuid
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 
 import pytest
 
@@ -110,12 +109,8 @@ def endpoint() -> Iterator[tuple[str, list[bytes]]]:
         def log_message(self, format: str, *args: object) -> None:
             pass
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Handler) as server:
-        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-        thread.start()
+    with servers.http_server(ThreadingHTTPServer(("127.0.0.1", 0), _Handler)) as server:
         yield f"http://127.0.0.1:{server.server_port}", got
-        server.shutdown()
-        thread.join()
 
 
 def test_test_message_is_sent_without_a_service_and_the_exit_code_says_how_it_went(

@@ -10,9 +10,10 @@ import pytest
 
 from tests.contract.conftest import BACKENDS
 from tests.support.stores import ContractStore, PooledContractStore, checked, findings, opened
+from zaqar_redis.check_records import Finding
 from zaqar_redis.keyspace import control_keys, keys
 from zaqar_redis.pool_records import Move, Pool
-from zaqar_redis.records import Finding, LockKind, MoveLock
+from zaqar_redis.records import LockKind, MoveLock
 from zaqar_redis.storage.control import DEFAULT_POOL
 from zaqar_redis.storage.deliveries import DeliveryCount, PendingDelivery, SettledDeliveries
 

@@ -116,6 +116,11 @@ def subscribe(store: ContractStore, subscriber: str = HOOK, ttl: int = 600, **ho
     return id
 
 
+def update(store: ContractStore, id: str, **changes: Any) -> None:
+    assert store.driver.subscriptions
+    assert store.run(store.driver.subscriptions.update(store.project, "q", id, **changes))
+
+
 def state(store: ContractStore, id: str) -> DeliveryState:
     (found,) = store.run(of_subscriptions(store).states(store.project, "q", [id]))
     return found
@@ -369,7 +374,8 @@ def test_subscription_that_goes_on_while_its_notifier_finds_nothing_is_due(
     store: ContractStore, taker: Taker, subscription: str
 ) -> None:
     nothing_waits = SettledDeliveries(holds=[(subscription, None)])
-    store.run(of_subscriptions(store).resume(store.project, "q", subscription))
+    update(store, subscription, paused=True)
+    update(store, subscription, paused=False)
     assert taker.step(nothing_waits).holds == [subscription]
     step = taker.step(nothing_waits)
     assert (step.holds, step.next_due) == ([], None)
@@ -442,12 +448,39 @@ def test_deliveries_that_nobody_makes_expire_with_their_messages(
     assert other.backlog(subscription) == []
 
 
+def test_delivery_that_expires_while_it_waits_has_failed(
+    store: ContractStore, taker: Taker, subscription: str
+) -> None:
+    update(store, subscription, ttl=10 * TTL)
+    store.post("a", "b")
+    step = taker.step()
+    waits, given_up = pend(step, subscription)
+    counts = [(subscription, DeliveryCount(failed=1))]
+    taker.step(SettledDeliveries([step.entries[0].id], (), [waits], [given_up], counts=counts))
+    store.clock.tick(TTL + 1)
+    store.sweep(0)
+    assert state(store, subscription).pending == 1  # its notifier may have it in memory
+    store.clock.tick(300)
+    store.sweep(0)
+    found = state(store, subscription)
+    assert (found.failed, found.pending, found.failed_at) == (2, 0, store.clock())
+    assert found.error == "it expired before it was delivered"
+
+
+def test_delivery_of_a_subscription_that_has_ended_is_not_counted(
+    store: ContractStore, taker: Taker, subscription: str
+) -> None:
+    assert store.driver.subscriptions
+    store.run(store.driver.subscriptions.delete(store.project, "q", subscription))
+    count = DeliveryCount(delivered=1, error="gone", status=410)
+    taker.step(SettledDeliveries(counts=[(subscription, count)]))
+    assert state(store, subscription) == DeliveryState()
+
+
 def test_entry_expires_with_the_last_of_its_messages(
     store: ContractStore, taker: Taker, subscription: str
 ) -> None:
-    update = store.driver.subscriptions
-    assert update
-    store.run(update.update(store.project, "q", subscription, ttl=10 * TTL))
+    update(store, subscription, ttl=10 * TTL)
     messages = [NewMessage(b'"a"', ttl=60, delay=0), NewMessage(b'"b"', ttl=5 * TTL, delay=0)]
     store.run(
         store.driver.messages.post(
@@ -509,15 +542,13 @@ def test_replay_before_a_hold_ends_is_due(
 
 
 def test_resumed_subscription_is_due(store: ContractStore, taker: Taker, subscription: str) -> None:
-    assert store.driver.subscriptions
-    update = store.driver.subscriptions.update
-    store.run(update(store.project, "q", subscription, paused=True))
+    update(store, subscription, paused=True)
     store.post("a")
     step = taker.step()
     taker.step(SettledDeliveries([step.entries[0].id], pending=pend(step, subscription)))
     taker.release()
     assert not taker.is_due()
-    store.run(update(store.project, "q", subscription, paused=False))
+    update(store, subscription, paused=False)
     assert taker.is_due()
     assert taker.take()
     assert taker.step().holds == [subscription]

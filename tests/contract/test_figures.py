@@ -71,6 +71,20 @@ def test_figures_leave_out_what_has_ended_and_change_nothing(store: ContractStor
     assert swept.counters == replace(now.counters, released=1)
 
 
+def test_figures_count_subscriptions_that_have_not_ended(store: ContractStore) -> None:
+    store.post("a")
+    assert store.driver.subscriptions is not None
+    for number, ttl in enumerate((60, 600)):
+        subscribed = store.driver.subscriptions.create(
+            store.project, "q", f"queue:{number}", ttl=ttl, options={}
+        )
+        assert store.run(subscribed) is not None
+    assert figures(store).subscriptions == 2
+    store.clock.tick(61)
+    now = figures(store)
+    assert (now.subscriptions, now.total) == (1, 1)
+
+
 def test_figures_tell_a_renewed_claim_from_a_new_one(store: ContractStore) -> None:
     store.post("a")
     claim = store.claim(ttl=60).claim_id

@@ -23,9 +23,9 @@ from tests.support.stores import (
     opened,
 )
 from zaqar_redis import errors
+from zaqar_redis.check_records import CheckResult
 from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.script import RedisCommand
-from zaqar_redis.records import CheckResult
 from zaqar_redis.storage.control import DEFAULT_POOL
 
 DAY_MS = 24 * 3600 * 1000

@@ -10,7 +10,7 @@ import pytest
 from tests.support.stores import STRANGE_IDS, ContractStore, findings
 from zaqar_redis import errors
 from zaqar_redis.records import Page, Subscription
-from zaqar_redis.storage.contract import Subscriptions
+from zaqar_redis.storage.subscriptions import Subscriptions
 
 HOOK = "http://example.org/hook"
 
@@ -81,6 +81,18 @@ def test_a_subscriber_subscribes_once_to_a_queue(store: ContractStore) -> None:
     known = get(store, first)
     assert known
     assert known.ttl == 600
+
+
+def test_queue_has_no_more_subscriptions_than_it_may_have(store: ContractStore) -> None:
+    create, where = subscriptions_of(store).create, (store.project, "q")
+    how: dict[str, Any] = {"ttl": 600, "options": {}, "most": 2}
+    first, second = (store.run(create(*where, f"{HOOK}/{n}", **how)) for n in (1, 2))
+    with pytest.raises(errors.TooManySubscriptions, match="The queue q has 2 subscriptions"):
+        store.run(create(*where, HOOK, **how))
+    assert store.run(create(*where, f"{HOOK}/1", **how)) is None
+    assert [each.id for each in page(store).items] == sorted([str(first), str(second)])
+    store.run(subscriptions_of(store).delete(*where, str(first)))
+    assert store.run(create(*where, HOOK, **how))
 
 
 def test_subscription_is_visible_in_its_queue_and_project_only(store: ContractStore) -> None:

@@ -72,10 +72,12 @@ def test_posting_creates_the_topic_and_deleting_it_unlists_it(store: ContractSto
     assert store.queue(T) is None
 
 
-def test_topics_do_not_appear_in_figures_of_queues(store: ContractStore) -> None:
+def test_topics_are_listed_apart_from_queues_for_figures(store: ContractStore) -> None:
     create(store, "t")
     for part in parts(store):
         assert store.run(part.names(store.project, "", 10)) == []
+    listed = [store.run(part.names(store.project, "", 10, topics=True)) for part in parts(store)]
+    assert [name for names in listed for name in names] == [T]
 
 
 def test_topics_are_swept_although_the_index_is_lost(store: ContractStore) -> None:

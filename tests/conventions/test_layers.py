@@ -13,8 +13,8 @@ from tests.conventions.files import modules
 #: Packages by layer, the lowest first. A package may use its own and those of lower layers.
 LAYERS = (
     (
-        *("records", "pool_records", "figures", "rules", "retry_policies", "errors", "clock"),
-        *("rate_limiter", "runner"),
+        *("records", "pool_records", "check_records", "figures", "rules", "metadata_rules"),
+        *("retry_policies", "errors", "clock", "rate_limiter", "runner"),
     ),
     ("metrics",),
     ("keyspace", "auth"),
@@ -40,7 +40,10 @@ INNER = {
         ("jobs",),
     ),
     "storage": (
-        ("administration", "contract", "control", "deliveries", "figures", "transfer", "load"),
+        (
+            *("administration", "contract", "control", "deliveries", "figures", "subscriptions"),
+            *("transfer", "load"),
+        ),
         ("redis",),
         ("move", "pools"),
     ),

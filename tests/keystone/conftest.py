@@ -6,7 +6,6 @@ from __future__ import annotations
 import socket
 import uuid
 from collections.abc import Iterator
-from threading import Thread
 from typing import Any
 
 import httpx
@@ -135,9 +134,5 @@ def queue() -> str:
 
 @pytest.fixture
 def receiver() -> Iterator[TokenReceiver]:
-    with TokenReceiver() as found:
-        thread = Thread(target=found.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
+    with servers.http_server(TokenReceiver()) as found:
         yield found
-        found.shutdown()
-        thread.join()

@@ -227,7 +227,6 @@ async def _target(service: TrustService) -> AsyncIterator[TrustTarget]:
             target_context(), http=HttpSettings(("127.0.0.0/8",)), trusts=service
         )
     )
-    await target.start()
     try:
         yield target
     finally:

@@ -46,8 +46,10 @@ class WebhookEndpoint(NamedTuple):
 async def endpoint(
     answering: Answering, host: str = "127.0.0.1", port: int = 0, tls: ssl.SSLContext | None = None
 ) -> AsyncIterator[WebhookEndpoint]:
+    def connected(reader: asyncio.StreamReader, writer: Writer) -> None:
+        served.append((writer, asyncio.create_task(serve(reader, writer))))
+
     async def serve(reader: asyncio.StreamReader, writer: Writer) -> None:
-        served.append(asyncio.current_task())
         found.accepted.append(True)
         try:
             while not writer.is_closing():
@@ -63,17 +65,17 @@ async def endpoint(
             writer.close()
             found.ended.put_nowait(True)
 
-    served: list[asyncio.Task[None] | None] = []
-    server = await asyncio.start_server(serve, host, port, ssl=tls)
+    served: list[tuple[Writer, asyncio.Task[None]]] = []
+    server = await asyncio.start_server(connected, host, port, ssl=tls)
     found = WebhookEndpoint(server.sockets[0].getsockname()[1], [], [], asyncio.Queue())
     try:
         yield found
     finally:
         server.close()
-        for task in served:
-            if task is not None:
-                task.cancel()
-        await asyncio.gather(*filter(None, served), return_exceptions=True)
+        for writer, task in served:
+            writer.close()  # also that of a task which has not begun yet
+            task.cancel()
+        await asyncio.gather(*(task for _, task in served), return_exceptions=True)
 
 
 async def _read(reader: asyncio.StreamReader) -> ReceivedRequest:
@@ -131,7 +133,6 @@ async def http_target(
     settings: HttpSettings = LOOPBACK, names: AbstractResolver | None = None
 ) -> AsyncIterator[HttpTarget]:
     target = HttpTarget(settings, names)
-    await target.start()
     try:
         yield target
     finally:

@@ -9,8 +9,10 @@ import random
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Event, Thread
+from threading import Event
 from typing import Any
+
+from tests.support import servers
 
 
 class FaultEndpoint:
@@ -88,13 +90,9 @@ def fault_endpoint() -> Iterator[FaultEndpoint]:
         request_queue_size = 128
         daemon_threads = True
 
-    with _FaultServer(("127.0.0.1", 0), _FaultHandler) as server:
+    with servers.http_server(_FaultServer(("127.0.0.1", 0), _FaultHandler)) as server:
         found = FaultEndpoint(server.server_port)
-        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-        thread.start()
         try:
             yield found
         finally:
             found.released.set()
-            server.shutdown()
-            thread.join()

@@ -19,7 +19,8 @@ import pytest
 from tests.notify.mail_server import RunningMailServer, mail_server
 from tests.support import servers
 from zaqar_redis import conf as configuration
-from zaqar_redis.api.app import ApiSettings, App
+from zaqar_redis.api.app import App
+from zaqar_redis.api.settings import ApiSettings
 from zaqar_redis.cli import service_factory
 from zaqar_redis.notify.notifier import NotifierSettings
 from zaqar_redis.storage.load import load
@@ -54,12 +55,8 @@ class _DocumentHandler(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def receiver() -> Iterator[DocumentReceiver]:
-    with DocumentReceiver() as found:
-        thread = Thread(target=found.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
+    with servers.http_server(DocumentReceiver()) as found:
         yield found
-        found.shutdown()
-        thread.join()
 
 
 @pytest.fixture(scope="module")

@@ -31,24 +31,6 @@ def endpoint() -> Iterator[FaultEndpoint]:
         yield endpoint
 
 
-@pytest.fixture
-def server() -> Iterator[servers.RedisServer]:
-    with servers.redis_server(fsync="always") as server:
-        yield server
-
-
-@pytest.fixture
-def store(server: servers.RedisServer, project: str) -> Iterator[ContractStore]:
-    with opened(server.uri, project) as store:
-        prepare(store)
-        yield store
-
-
-def prepare(store: ContractStore) -> None:
-    store.clock.now = round(time.time() * 1000)  # processes share the store's
-    store.create()
-
-
 def subscribe(store: ContractStore, subscriber: str, **options: Any) -> str:
     assert store.driver.subscriptions
     id = store.run(
@@ -80,6 +62,10 @@ def numbers(count: int) -> list[str]:
     return [str(n) for n in range(count)]
 
 
+def wait_for_firsts(endpoint: FaultEndpoint, path: str, number: int) -> None:
+    servers.wait_for(lambda: len(endpoint.firsts(path)) == number, f"all messages at {path}")
+
+
 def test_killed_and_stopped_processes_and_failing_endpoints_lose_nothing(
     server: servers.RedisServer, store: ContractStore, endpoint: FaultEndpoint
 ) -> None:
@@ -109,12 +95,12 @@ def test_killed_and_stopped_processes_and_failing_endpoints_lose_nothing(
                 victim.process.send_signal(signal.SIGCONT)
         expected = numbers(posted)
         for path in ("/flaky", "/flaky-ordered"):
-            servers.wait_for(lambda: len(endpoint.firsts(path)) == posted, path)  # noqa: B023
+            wait_for_firsts(endpoint, path, posted)
         for queue in ("copy", "dead"):
-            servers.wait_for(lambda: len(store.listed(queue)) >= posted, queue)  # noqa: B023
+            store.wait_for_messages(posted, queue=queue)
         assert endpoint.taken["/slow"] == []  # and yet delayed none of them
         endpoint.released.set()
-        servers.wait_for(lambda: len(endpoint.firsts("/slow")) == posted, "the slow one")
+        wait_for_firsts(endpoint, "/slow", posted)
     assert endpoint.firsts("/flaky-ordered") == expected
     assert sorted(endpoint.firsts("/flaky"), key=int) == expected
     assert store.listed("copy") == expected
@@ -135,7 +121,7 @@ def test_queue_that_moves_between_pools_delivers_all(
         opened(f"pooled://{server.uri}|{one.uri}|{two.uri}", project) as store,
     ):
         assert isinstance(store, PooledContractStore)
-        prepare(store)
+        store.create_for_processes()
         subscribe(store, endpoint.uri("/flaky"))
         subscribe(store, endpoint.uri("/flaky-ordered"), ordered=True)
         subscribe(store, endpoint.uri("/away"))
@@ -154,11 +140,8 @@ def test_queue_that_moves_between_pools_delivers_all(
             posted = post(store, posted, 20)
             endpoint.released.set()
             for path in ("/flaky", "/flaky-ordered", "/away"):
-                servers.wait_for(
-                    lambda: len(endpoint.firsts(path)) == posted,  # noqa: B023
-                    path,
-                )
-            servers.wait_for(lambda: len(store.listed("copy")) >= posted, "the copies")
+                wait_for_firsts(endpoint, path, posted)
+            store.wait_for_messages(posted, queue="copy")
         assert endpoint.firsts("/flaky-ordered") == numbers(posted)
         assert store.listed("copy") == numbers(posted)
 
@@ -177,8 +160,8 @@ def test_next_notifier_delivers_first_what_waits(
         endpoint.released.set()
         posted = post(store, posted, 10)
         update(store, paused, paused=False)
-        servers.wait_for(lambda: len(endpoint.firsts("/away")) == posted, "the webhook")
-        servers.wait_for(lambda: len(store.listed("copy")) == posted, "the copies")
+        wait_for_firsts(endpoint, "/away", posted)
+        store.wait_for_messages(posted, queue="copy")
     assert endpoint.firsts("/away") == numbers(posted)
     assert store.listed("copy") == numbers(posted)
 
@@ -197,10 +180,7 @@ def test_slow_subscribers_of_a_queue_delay_no_other_one(
         update(store, changed, subscriber=endpoint.uri("/steady-new"))
         endpoint.released.set()
         for n in range(1, 12):
-            servers.wait_for(
-                lambda: len(endpoint.firsts(f"/slow{n}")) == posted,  # noqa: B023
-                f"slow subscriber {n}",
-            )
+            wait_for_firsts(endpoint, f"/slow{n}", posted)
         servers.wait_for(
             lambda: (
                 {*endpoint.taken["/slow0"], *endpoint.taken["/steady-new"]} == {*numbers(posted)}

@@ -3,34 +3,15 @@
 
 from __future__ import annotations
 
-import functools
 import random
-import time
-from collections.abc import Iterator
-
-import pytest
 
 from tests.contract.test_deliveries import state, subscribe
 from tests.support import servers
 from tests.support.notifiers import notifier
-from tests.support.stores import ContractStore, opened
+from tests.support.stores import ContractStore
 
 #: A process that was killed is replaced soon.
 OPTIONS = {"notification": {"lease": 1}}
-
-
-@pytest.fixture
-def server() -> Iterator[servers.RedisServer]:
-    with servers.redis_server(fsync="always") as server:
-        yield server
-
-
-@pytest.fixture
-def store(server: servers.RedisServer, project: str) -> Iterator[ContractStore]:
-    with opened(server.uri, project) as store:
-        store.clock.now = round(time.time() * 1000)  # processes share the store's
-        store.create()
-        yield store
 
 
 def test_killed_notifiers_forward_each_message_once_and_in_order(
@@ -50,9 +31,8 @@ def test_killed_notifiers_forward_each_message_once_and_in_order(
             chosen.choice([one, other]).restart()
         expected = [str(n) for n in range(posted)]
         for target in targets:
-            arrived = functools.partial(store.listed, target)
-            servers.wait_for(lambda: len(arrived()) >= posted, "all messages")  # noqa: B023
-            assert arrived() == expected
+            store.wait_for_messages(posted, queue=target)
+            assert store.listed(target) == expected
 
 
 def test_killed_store_loses_and_doubles_no_delivery(
@@ -67,7 +47,7 @@ def test_killed_store_loses_and_doubles_no_delivery(
         store.wait_until_back()
         store.post("100")
         expected = [str(n) for n in range(101)]
-        servers.wait_for(lambda: len(store.listed("copy")) >= 101, "all messages")
+        store.wait_for_messages(101, queue="copy")
         assert store.listed("copy") == expected
 
 

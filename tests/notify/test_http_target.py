@@ -218,9 +218,14 @@ def test_closed_port_is_tried_again() -> None:
 
 
 def test_target_that_is_closed_delivers_nothing() -> None:
-    target = HttpTarget(LOOPBACK)
-    result = asyncio.run(target.deliver(delivery("http://127.0.0.1:1/")))
-    assert result.outcome is Outcome.RETRY
+    async def run() -> None:
+        async with endpoint(answer(200)) as found, http_target() as target:
+            assert (await target.deliver(delivery(found.uri()))).outcome is Outcome.DELIVERED
+            await target.close()
+            assert (await target.deliver(delivery(found.uri()))).outcome is Outcome.RETRY
+            assert len(found.received) == 1
+
+    asyncio.run(run())
 
 
 # -- TLS -------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,6 @@ def _plain(port: int, **settings: Any) -> MailSettings:
 @contextlib.asynccontextmanager
 async def _target(port: int = 0, **settings: Any) -> AsyncIterator[MailTarget]:
     target = MailTarget(_plain(port, **settings))
-    await target.start()
     try:
         yield target
     finally:
@@ -245,23 +244,22 @@ def test_server_that_is_down_is_logged_once_and_not_shown(
 
 @contextlib.asynccontextmanager
 async def _raw_server(
-    serve: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]],
+    serve: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[Any, Any, None]],
 ) -> AsyncIterator[int]:
     """A server that speaks what *serve* says; yields its port."""
-    writers = []
+    served: list[tuple[asyncio.StreamWriter, asyncio.Task[None]]] = []
 
-    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writers.append(writer)
-        await serve(reader, writer)
+    def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        served.append((writer, asyncio.create_task(serve(reader, writer))))
 
     server = await asyncio.start_server(connected, "127.0.0.1", 0)
     try:
         yield server.sockets[0].getsockname()[1]
     finally:
-        for writer in writers:
-            writer.close()
         server.close()
-        await server.wait_closed()
+        for writer, task in served:
+            writer.close()
+            task.cancel()
 
 
 async def _close(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

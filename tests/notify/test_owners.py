@@ -6,8 +6,6 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
 from typing import Any
 
 import httpx
@@ -16,40 +14,13 @@ from standardwebhooks import Webhook
 
 from tests.api.client import ZaqarTestClient
 from tests.support import servers
-
-
-class AnsweringEndpoint:
-    """An endpoint that answers with a status, and has kept what it got since."""
-
-    def __init__(self, port: int) -> None:
-        self.uri = f"http://127.0.0.1:{port}/"
-        self.status = 204
-        self.got: list[tuple[dict[str, str], bytes]] = []
-
-    def bodies(self) -> list[Any]:
-        return [json.loads(body)["body"] for _, body in self.got]
+from tests.support.receivers import AnsweringEndpoint, answering_endpoint
 
 
 @pytest.fixture
 def receiver() -> Iterator[AnsweringEndpoint]:
-    class _Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            found.got.append((dict(self.headers.items()), body))
-            self.send_response(found.status)
-            self.end_headers()
-            self.wfile.write(b"" if found.status == 204 else b"no room")
-
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Handler) as server:
-        found = AnsweringEndpoint(server.server_port)
-        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-        thread.start()
-        yield found
-        server.shutdown()
-        thread.join()
+    with answering_endpoint() as endpoint:
+        yield endpoint
 
 
 @pytest.fixture(scope="module")

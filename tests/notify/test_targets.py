@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The entry points of targets lead to them."""
+"""The entry points of targets lead to them, when they are needed."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from configparser import ConfigParser
 from importlib.metadata import EntryPoint
+from pathlib import Path
 
 import pytest
 
@@ -32,3 +36,41 @@ def test_schemes_of_a_kind_have_one_target(schemes: tuple[str, ...], kind: type)
     factories = {EntryPoint(name, points[name], GROUP).load() for name in schemes}
     (factory,) = factories
     assert isinstance(factory(target_context()), kind)
+
+
+_NEEDED = """
+import sys
+from tests.support.targets import target_context
+from zaqar_redis import errors
+from zaqar_redis.notify.targets import Targets
+
+targets = Targets(target_context())
+print("broken" in targets.schemes, "https" in targets.schemes, "aiohttp" in sys.modules)
+print(targets.find("unknown:x"))
+try:
+    targets.find("broken:x")
+except errors.BadConfiguration as error:
+    print(error)
+print(type(targets.find("https://example.org/")).__name__, "aiohttp" in sys.modules)
+"""
+
+
+def test_target_is_imported_when_it_is_needed_and_one_that_fails_is_named(tmp_path: Path) -> None:
+    package = tmp_path / "broken-1.0.dist-info"
+    package.mkdir()
+    (package / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1.0\n")
+    (package / "entry_points.txt").write_text(f"[{GROUP}]\nbroken = no_such_module:create\n")
+    done = subprocess.run(
+        [sys.executable, "-c", _NEEDED],
+        env=os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{tmp_path}"},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.stdout.splitlines() == [
+        "True True False",
+        "None",
+        "the target of broken: cannot be imported: No module named 'no_such_module'",
+        "HttpTarget True",
+    ], done.stderr

@@ -28,7 +28,9 @@ def test_published_messages_reach_every_subscribed_queue(
         for number in expected:
             store.post(number, queue=topic)
         with notifier(redis_server.uri):
-            for target in targets:
-                servers.wait_for(lambda: store.listed(target) == expected, "all")  # noqa: B023
+            servers.wait_for(
+                lambda: all(store.listed(target) == expected for target in targets),
+                "all messages in all targets",
+            )
         assert store.listed(topic) == expected[-1:]
         assert [queue.name for queue in store.queues().items] == targets

@@ -4,10 +4,8 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
 
 import pytest
 
@@ -31,12 +29,8 @@ def received() -> Iterator[tuple[int, list[object]]]:
         def log_message(self, format: str, *args: object) -> None:
             pass
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Handler) as server:
-        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-        thread.start()
+    with servers.http_server(ThreadingHTTPServer(("127.0.0.1", 0), _Handler)) as server:
         yield server.server_port, documents
-        server.shutdown()
-        thread.join()
 
 
 def test_messages_reach_a_webhook_in_a_network_that_the_operator_allows(
@@ -45,8 +39,7 @@ def test_messages_reach_a_webhook_in_a_network_that_the_operator_allows(
     port, documents = received
     options = {"notification": {"allowed_networks": "127.0.0.0/8"}}
     with servers.redis_server() as server, opened(server.uri, project) as store:
-        store.clock.now = round(time.time() * 1000)
-        store.create()
+        store.create_for_processes()
         subscribe(store, f"http://127.0.0.1:{port}/", ttl=3600)
         ids = store.post("a", "b").ids
         with notifier(server.uri, options):
@@ -75,11 +68,9 @@ def test_batch_and_its_messages_by_themselves_have_different_webhook_ids(project
         def log_message(self, format: str, *args: object) -> None:
             pass
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), _OneByOne) as endpoint:
-        Thread(target=endpoint.serve_forever, args=[0.05], daemon=True).start()
+    with servers.http_server(ThreadingHTTPServer(("127.0.0.1", 0), _OneByOne)) as endpoint:
         with servers.redis_server() as server, opened(server.uri, project) as store:
-            store.clock.now = round(time.time() * 1000)
-            store.create()
+            store.create_for_processes()
             hook = f"http://127.0.0.1:{endpoint.server_port}/"
             options = {"batch": 10, "ordered": True}
             assert store.driver.subscriptions

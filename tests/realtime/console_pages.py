@@ -44,6 +44,14 @@ def post(request: Request, queue: str, *bodies: object) -> list[str]:
     return [href.rpartition("/")[2] for href in posted.json()["resources"]]
 
 
+def subscribe(request: Request, source: str, subscriber: str, **fields: object) -> str:
+    """Subscribes to the queue or topic at a path below /v2; returns the subscription's id."""
+    document = {"subscriber": subscriber, **fields}
+    created = request("POST", f"/v2/{source}/subscriptions", json=document)
+    assert created.status_code == 201
+    return str(created.json()["subscription_id"])
+
+
 #: Every view, each with something in it once `furnish` has been called.
 VIEWS = (
     "overview",
@@ -52,9 +60,14 @@ VIEWS = (
     "queues/orders?range=24h",
     "queues/orders?tab=messages",
     "queues/orders?tab=claims",
+    "queues/orders?tab=subscriptions",
     "queues/orders?tab=live",
     "queues/orders?tab=settings",
     "queues/missing",
+    "topics",
+    "topics/prices",
+    "topics/prices?tab=history",
+    "topics/prices?tab=settings",
     "channels",
     "channels/news",
     "connections",
@@ -66,10 +79,16 @@ VIEWS = (
 
 
 def furnish(request: Request) -> None:
-    """Fills a project: queues in all states, a dead-letter queue, publications, a quota."""
+    """Fills a project: queues in all states, a dead-letter queue, topics, publications, a quota."""
     route = {"_dead_letter_queue": "orders.dead", "_max_claim_count": 1}
     request("PUT", "/v2/queues/orders.dead", json={})
     request("PUT", "/v2/queues/orders", json=route)
+    wanted = {"filter": {"body": {"item": ["tea"]}}}
+    subscribe(request, "queues/orders", "https://hooks.shop.example/orders", options=wanted)
+    subscribe(request, "queues/orders", "topic:orders.log")
+    subscribe(request, "topics/prices", "https://hooks.shop.example/prices")
+    prices = [{"body": {"item": "tea", "price": price}, "ttl": 300} for price in (3, 4, 5)]
+    request("POST", "/v2/topics/prices/messages", json={"messages": prices})
     for name in ("orders", "mails", "invoices", "thumbnails"):
         orders = [{"order": number, "item": "tea", "amount": 3} for number in range(8)]
         post(request, name, *orders)

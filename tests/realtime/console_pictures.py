@@ -28,8 +28,11 @@ _PICTURES = (
     ("queue", "queues/orders", 800),
     ("messages", "queues/orders?tab=messages", 600),
     ("claims", "queues/orders?tab=claims", 480),
+    ("subscriptions", "queues/orders?tab=subscriptions", 600),
     ("tail", "queues/orders?tab=live", 560),
     ("settings", "queues/orders?tab=settings", 620),
+    ("topics", "topics", 480),
+    ("history", "topics/prices?tab=history", 560),
     ("channels", "channels?sort=published&order=desc", 420),
     ("channel", "channels/news", 700),
     ("connections", "connections", 470),
@@ -50,6 +53,9 @@ def keep_busy(request: Request, end: threading.Event) -> None:
                 if some:
                     ids = ",".join(each["id"] for each in some)
                     request("DELETE", f"/v2/queues/{queue}/messages?ids={ids}")
+        price = {"item": "tea", "price": random.randint(3, 9)}
+        priced = {"messages": [{"body": price, "ttl": 300}]}
+        request("POST", "/v2/topics/prices/messages", json=priced)
         request("POST", "/api/publish", json={"channel": "news", "data": {"at": time.time()}})
         end.wait(0.15)
 

@@ -10,7 +10,6 @@ import os
 import signal
 import subprocess
 import tarfile
-import threading
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -98,12 +97,9 @@ class SilentFileHandler(http.server.SimpleHTTPRequestHandler):
 def served(folder: Path) -> Iterator[str]:
     """Serves the files of *folder*; yields the base URL."""
     handler = functools.partial(SilentFileHandler, directory=str(folder))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
+    file_server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    with servers.http_server(file_server) as server:
         yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
 
 
 @pytest.fixture(scope="module")

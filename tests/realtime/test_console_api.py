@@ -48,8 +48,9 @@ class Console:
 
     def queues(self, **query: object) -> Any:
         """Returns a page of queues, once they have been read."""
-        servers.wait_for(lambda: bool(self.get("/console/queues")["complete"]), "all queues")
-        return self.get("/console/queues", **query)
+        path = "/console/queues"
+        servers.wait_for(lambda: bool(self.get(path, **query)["complete"]), "all queues")
+        return self.get(path, **query)
 
     def names(self, **query: object) -> list[str]:
         return [queue["name"] for queue in self.queues(**query)["queues"]]
@@ -99,6 +100,33 @@ def test_queues_are_sorted_filtered_and_paged(console: Console) -> None:
     assert console.names(dead_letters="true") == []
     page = console.queues(search="queue-", limit=1)
     assert (len(page["queues"]), page["matching"], page["total"]) == (1, 5, 6)
+
+
+def test_topics_are_listed_apart_from_queues_with_their_subscriptions(console: Console) -> None:
+    console.post("news", {"body": 0})
+    for topic in ("news", "prices"):
+        path = f"/v2/topics/{topic}"
+        console.http.post(f"{path}/messages", json={"messages": [{"body": 1}, {"body": 2}]})
+    for subscriber in ("queue:a", "queue:b"):
+        document = {"subscriber": subscriber}
+        created = console.http.post("/v2/topics/news/subscriptions", json=document)
+        assert created.status_code == 201
+    page = console.queues(topics="true", sort="subscriptions", order="desc")
+    shown = [(topic["name"], topic["total"], topic["subscriptions"]) for topic in page["queues"]]
+    assert shown == [("news", 2, 2), ("prices", 2, 0)]
+    assert (page["totals"]["queues"], page["totals"]["messages"]) == (2, 4)
+    assert console.names(topics="true", search="topic") == []
+    assert "prices" not in console.names()
+
+
+def test_attributes_of_topics_have_none_about_claims(console: Console) -> None:
+    of_queues, of_topics = (
+        console.get("/console/attributes", topics=topics) for topics in ("false", "true")
+    )
+    assert "_history_size" in of_topics
+    assert "_max_claim_count" in of_queues
+    assert "_max_claim_count" not in of_topics
+    assert "_history_size" not in of_queues
 
 
 def test_rates_are_those_of_the_store(console: Console) -> None:

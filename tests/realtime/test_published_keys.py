@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
 import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -18,6 +17,7 @@ from jwt.algorithms import OKPAlgorithm
 
 from tests.realtime.test_session import OPEN, NodeHarness, SessionClient
 from tests.realtime.test_session import token as without_name
+from tests.support import servers
 from zaqar_redis.auth import jwks, tokens
 from zaqar_redis.realtime.session.context import SessionSettings
 
@@ -69,16 +69,8 @@ class JwksServer:
 @pytest.fixture
 def publisher() -> Iterator[JwksServer]:
     jwks_server = JwksServer()
-    thread = threading.Thread(
-        target=jwks_server.server.serve_forever, kwargs={"poll_interval": 0.02}
-    )
-    thread.start()
-    try:
+    with servers.http_server(jwks_server.server):
         yield jwks_server
-    finally:
-        jwks_server.server.shutdown()
-        thread.join()
-        jwks_server.server.server_close()
 
 
 @pytest.fixture

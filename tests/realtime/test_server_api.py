@@ -21,8 +21,9 @@ from websockets.sync.client import connect as websocket
 from tests.realtime.sdk_client import IGNORE_UNCLOSED_SOCKETS, KEY, SECRET, SdkClient, token
 from tests.support import servers
 from zaqar_redis import clock
-from zaqar_redis.api.app import ApiSettings, App
+from zaqar_redis.api.app import App
 from zaqar_redis.api.channels import ChannelSettings, ChannelsFrontEnd, server
+from zaqar_redis.api.settings import ApiSettings
 from zaqar_redis.auth import tokens
 from zaqar_redis.auth.access import open_access
 from zaqar_redis.realtime.engines.memory import MemoryEngine, MemoryHistory

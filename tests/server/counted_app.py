@@ -7,9 +7,10 @@ import os
 from typing import Any
 
 from zaqar_redis import clock
-from zaqar_redis.api.app import ApiSettings, App
+from zaqar_redis.api.app import App
 from zaqar_redis.api.channels import ChannelSettings, ChannelsFrontEnd
 from zaqar_redis.api.channels.server import ServerApiSettings
+from zaqar_redis.api.settings import ApiSettings
 from zaqar_redis.auth.access import Access
 from zaqar_redis.auth.tokens import TokenSettings
 from zaqar_redis.realtime.engines.memory import MemoryEngine

@@ -34,8 +34,9 @@ from tests.spark.writing import (
 )
 from tests.support.spark_reads import BatchRead, SparkTestStore, batch, columns
 from zaqar_redis import clock, errors
+from zaqar_redis.check_records import Finding
 from zaqar_redis.errors import BadConfiguration
-from zaqar_redis.records import Attributes, Finding
+from zaqar_redis.records import Attributes
 from zaqar_redis.spark.writing.rows import BadRow
 from zaqar_redis.storage import pools
 from zaqar_redis.storage.redis.bulk.ledger import RedisLedger

@@ -14,11 +14,16 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from socketserver import BaseServer
+from threading import Thread
+from typing import TypeVar
 
 import httpx
 import redis
 
 from zaqar_redis.benchmarks.servers import check_log
+
+S = TypeVar("S", bound=BaseServer)
 
 #: Names of backends as fixture parameters, which are also the programs they need.
 REDIS = "redis-server"
@@ -32,6 +37,19 @@ def wait_for(condition: Callable[[], bool], what: str, seconds: float = 60.0) ->
         if time.monotonic() > end:
             raise TimeoutError(what)
         time.sleep(0.02)
+
+
+@contextlib.contextmanager
+def http_server(server: S) -> Iterator[S]:
+    """Runs a server of the standard library in a thread, and closes it."""
+    with server:
+        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 def free_port() -> int:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import time
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Any, TypeVar
@@ -13,18 +14,18 @@ from typing import Any, TypeVar
 import msgspec
 from redis.asyncio.connection import AbstractConnection
 
+from tests.support import servers
 from tests.support.clock import ManualClock
 from zaqar_redis import errors
+from zaqar_redis.check_records import CheckResult, Finding
 from zaqar_redis.keyspace import client as keyspace
 from zaqar_redis.keyspace.batch import BatchSettings
 from zaqar_redis.keyspace.script import Call, RedisCommand
 from zaqar_redis.pool_records import Pool
 from zaqar_redis.records import (
     Attributes,
-    CheckResult,
     ClaimResult,
     ClaimSummary,
-    Finding,
     IdempotencyKey,
     Message,
     NewMessage,
@@ -315,6 +316,14 @@ class ContractStore:
             if len(page.items) < 500:
                 return found
             after = page.marker
+
+    def create_for_processes(self) -> None:
+        """Creates the queue "q" at the time of the processes that share the store."""
+        self.clock.now = round(time.time() * 1000)
+        self.create()
+
+    def wait_for_messages(self, number: int, queue: str) -> None:
+        servers.wait_for(lambda: len(self.listed(queue)) >= number, f"all messages in {queue}")
 
     def get(self, *ids: str, queue: str = "q") -> list[Message]:
         return list(self.run(self.driver.messages.get(self.project, queue, ids)))

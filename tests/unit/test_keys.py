@@ -10,14 +10,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from redis.crc import key_slot
 
+from zaqar_redis.keyspace import slot_indexes
 from zaqar_redis.keyspace.keys import (
     ProjectKeys,
     QueueKeys,
-    delivery_indexes,
     idempotency_key,
     lists_topics,
     project_of,
-    sweep_indexes,
 )
 
 #: Mostly characters with a meaning in keys, hash tags and percent-encoding.
@@ -75,7 +74,7 @@ def test_queue_and_its_indexes_are_in_one_slot(queue: tuple[str, str]) -> None:
     assert key_slot(keys.delivery_index) == key_slot(keys.queue)
 
 
-@pytest.mark.parametrize("indexes", [sweep_indexes(), delivery_indexes()])
+@pytest.mark.parametrize("indexes", [slot_indexes.of_sweeps(), slot_indexes.of_deliveries()])
 def test_every_slot_has_its_own_index(indexes: Sequence[bytes]) -> None:
     assert [key_slot(index) for index in indexes] == list(range(16384))
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from zaqar_redis import errors, rules
+from zaqar_redis import errors, metadata_rules, rules
 from zaqar_redis.retry_policies import DeliveryRetryPolicy, retry_policy
 from zaqar_redis.service.subscription_options import effective
 
@@ -91,9 +91,11 @@ def test_unknown_names_are_accepted() -> None:
 
 
 def test_queue_metadata_has_the_same_rules() -> None:
-    rules.queue_metadata({"_retry_policy": {"minimum_delay": 20}}, rules.Limits(), True)
+    metadata_rules.queue_metadata({"_retry_policy": {"minimum_delay": 20}}, rules.Limits(), True)
     with pytest.raises(errors.BadRequest, match="at least 10 seconds more"):
-        rules.queue_metadata({"_retry_policy": {"minimum_delay": 21}}, rules.Limits(), True)
+        metadata_rules.queue_metadata(
+            {"_retry_policy": {"minimum_delay": 21}}, rules.Limits(), True
+        )
 
 
 OF_SUBSCRIPTION = DeliveryRetryPolicy(minimum_delay=1)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from zaqar_redis import errors, rules
+from zaqar_redis import errors, metadata_rules, rules
 
 LIMITS = rules.Limits()
 LOOSE = rules.Limits(client_id_uuid_safe="off")
@@ -105,24 +105,24 @@ def test_idempotency_keys() -> None:
 def test_reserved_numbers(name: str) -> None:
     least, most = METADATA_RANGES[name]
     for value in (None, least, most):
-        rules.queue_metadata({name: value}, LIMITS, CAN_ENCRYPT)
+        metadata_rules.queue_metadata({name: value}, LIMITS, CAN_ENCRYPT)
     wrong: list[Any] = [least - 1, most + 1, True, 60.0, "60", [], {}]
     for value in wrong:
         with pytest.raises(errors.BadRequest, match=name):
-            rules.queue_metadata({name: value}, LIMITS, CAN_ENCRYPT)
+            metadata_rules.queue_metadata({name: value}, LIMITS, CAN_ENCRYPT)
 
 
 def test_dead_letter_queue_needs_a_valid_queue_name() -> None:
     for name in ("a.b", "", None):  # stock writes an empty text for none
-        rules.queue_metadata({"_dead_letter_queue": name}, LIMITS, CAN_ENCRYPT)
+        metadata_rules.queue_metadata({"_dead_letter_queue": name}, LIMITS, CAN_ENCRYPT)
     for value in (5, "a b", "z" * 65, ["a"]):
         with pytest.raises(errors.BadRequest):
-            rules.queue_metadata({"_dead_letter_queue": value}, LIMITS, CAN_ENCRYPT)
+            metadata_rules.queue_metadata({"_dead_letter_queue": value}, LIMITS, CAN_ENCRYPT)
 
 
 def test_encryption_needs_a_configured_key() -> None:
-    rules.queue_metadata({"_enable_encrypt_messages": True}, LIMITS, CAN_ENCRYPT)
-    rules.queue_metadata({"_enable_encrypt_messages": False}, LIMITS, not CAN_ENCRYPT)
+    metadata_rules.queue_metadata({"_enable_encrypt_messages": True}, LIMITS, CAN_ENCRYPT)
+    metadata_rules.queue_metadata({"_enable_encrypt_messages": False}, LIMITS, not CAN_ENCRYPT)
     for value, can_seal in ((True, False), (1, True), ("yes", True)):
         with pytest.raises(errors.BadRequest):
-            rules.queue_metadata({"_enable_encrypt_messages": value}, LIMITS, can_seal)
+            metadata_rules.queue_metadata({"_enable_encrypt_messages": value}, LIMITS, can_seal)

@@ -8,7 +8,8 @@ from collections.abc import Hashable
 from pathlib import Path
 
 from zaqar_redis import errors
-from zaqar_redis.api.app import ApiSettings, App
+from zaqar_redis.api.app import App
+from zaqar_redis.api.settings import ApiSettings
 from zaqar_redis.auth.access import Access
 from zaqar_redis.auth.identity import Identity, with_implied
 from zaqar_redis.auth.policy import PolicyEnforcer

@@ -5,20 +5,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import falcon.asgi
-import msgspec
-from msgspec import Meta, Raw
 
-from zaqar_redis import errors, rules
+from zaqar_redis import errors
 from zaqar_redis.api import openapi, resources, routes
 from zaqar_redis.api.access_log import LoggingMiddleware, LoggingSockets
 from zaqar_redis.api.audit import RequestAudit
 from zaqar_redis.api.checks import RequestChecks
 from zaqar_redis.api.endpoints import request_ids
 from zaqar_redis.api.exchange import Receive, Send
+from zaqar_redis.api.notifications import Notifications
 from zaqar_redis.api.resources import MeasuringMiddleware, RequestMiddleware
 from zaqar_redis.api.rest.administration import AdministrationHandlers
 from zaqar_redis.api.rest.claims import ClaimHandlers
@@ -27,16 +26,15 @@ from zaqar_redis.api.rest.messages import MessageHandlers
 from zaqar_redis.api.rest.pools import FlavorHandlers, PoolHandlers, RebalanceHandlers
 from zaqar_redis.api.rest.queues import QueueHandlers
 from zaqar_redis.api.rest.quotas import QuotaHandlers
-from zaqar_redis.api.rest.subscriptions import SubscriptionHandlers
 from zaqar_redis.api.rest.topics import TopicHandlers
 from zaqar_redis.api.routes import HandlerSet
 from zaqar_redis.api.server.hot_routes import HotRoutes
-from zaqar_redis.api.subscription_routes import subscription_routes
+from zaqar_redis.api.settings import ApiSettings
 from zaqar_redis.api.topic_routes import topic_routes
 from zaqar_redis.api.tracing import RequestTracing
 from zaqar_redis.api.websocket.actions import ActionHandlers
 from zaqar_redis.api.websocket.connection import ConnectionContext
-from zaqar_redis.api.websocket.front_end import WebSocketApi, WebSocketSettings
+from zaqar_redis.api.websocket.front_end import WebSocketApi
 from zaqar_redis.api.websocket.pushes import QueuePushes
 from zaqar_redis.auth.access import Access, open_access
 from zaqar_redis.auth.audit import AuditLog
@@ -44,35 +42,20 @@ from zaqar_redis.auth.policy import RELOAD_INTERVAL
 from zaqar_redis.auth.signed_urls import UrlSigner
 from zaqar_redis.metrics import definitions as metrics
 from zaqar_redis.metrics import sampling
-from zaqar_redis.notify.mail.settings import MailSettings
-from zaqar_redis.notify.notifier import Notifier, NotifierSettings
-from zaqar_redis.notify.settings import HttpSettings
-from zaqar_redis.notify.target import TargetContext
-from zaqar_redis.notify.targets import TargetLifecycle, load_targets
-from zaqar_redis.notify.tester import SubscriptionTester
-from zaqar_redis.notify.trusts import TrustClient, TrustService
-from zaqar_redis.realtime.engine import Dedup
-from zaqar_redis.realtime.node.project_context import ProjectContext
-from zaqar_redis.realtime.protocol.codes import CommandRejected
+from zaqar_redis.notify.trusts import TrustClient
 from zaqar_redis.service.administration import AdministrationService
 from zaqar_redis.service.claims import ClaimService
 from zaqar_redis.service.encryption import BodyCipher
 from zaqar_redis.service.health import HealthService
 from zaqar_redis.service.long_polls import LongPoll
 from zaqar_redis.service.messages import MessageService
-from zaqar_redis.service.notices import SubscriptionNotices
 from zaqar_redis.service.overview import OperatorServices
 from zaqar_redis.service.pools import FlavorService, PoolService, RebalanceService
 from zaqar_redis.service.queue_channels import QueueChannelService
-from zaqar_redis.service.queue_history import HistorySettings
-from zaqar_redis.service.queue_metrics import QueueMetrics, QueueMetricsSettings
+from zaqar_redis.service.queue_metrics import QueueMetrics
 from zaqar_redis.service.queues import QueueService
 from zaqar_redis.service.quota_enforcer import QuotaEnforcer
-from zaqar_redis.service.quotas import QuotaService, QuotaSettings
-from zaqar_redis.service.replays import ReplayService
-from zaqar_redis.service.subscription_options import SubscriptionOptions
-from zaqar_redis.service.subscription_trusts import SubscriptionTrusts
-from zaqar_redis.service.subscriptions import SubscriptionService
+from zaqar_redis.service.quotas import QuotaService
 from zaqar_redis.storage.contract import Driver
 from zaqar_redis.storage.pools import PooledDriver
 from zaqar_redis.storage.pools.rebalance import Rebalancer
@@ -84,60 +67,6 @@ LOG = logging.getLogger(__name__)
 
 #: Seconds between checks for pools to drain, unless a notification comes before.
 _MOVER_INTERVAL = 5.0
-
-
-class ApiSettings(msgspec.Struct, frozen=True):
-    limits: rules.Limits = rules.Limits()
-    quota: QuotaSettings = QuotaSettings()
-    websocket: WebSocketSettings = WebSocketSettings()
-    #: None: nobody wants metrics
-    metrics: QueueMetricsSettings | None = None
-    history: HistorySettings = HistorySettings()
-    notifier: NotifierSettings = NotifierSettings()
-    webhooks: HttpSettings = HttpSettings()
-    mail: MailSettings = MailSettings()
-    admin_mode: Annotated[
-        bool,
-        "Serve /v2/health, /v2/pools and /v2/flavors, to everybody who can reach this service.",
-    ] = False
-    enable_checksum: Annotated[bool, "Add a checksum of the body to every message."] = False
-    signing_key: Annotated[
-        str | None,
-        rules.SECRET,
-        "Key that creates and checks pre-signed URLs. Without it there are none.",
-    ] = msgspec.field(default=None, name="secret_key")
-    encryption_key: Annotated[
-        str | None,
-        rules.SECRET,
-        "Key that encrypts message bodies (AES-256-GCM) in queues that set "
-        "_enable_encrypt_messages. Without it such queues cannot be created: there is no built-in "
-        "key.",
-    ] = msgspec.field(default=None, name="message_encryption_key")
-    max_waiting: Annotated[
-        int, Meta(ge=0), "Maximum number of requests of one worker that wait for messages."
-    ] = 10_000
-    sweep_interval: Annotated[
-        float,
-        Meta(ge=1.0),
-        "Seconds between two rounds of the sweeper, which removes what has expired.",
-    ] = 60.0
-    max_connections: Annotated[
-        int,
-        Meta(ge=1),
-        "Maximum number of open connections of one worker; beyond, new ones get 503. Each request "
-        "that waits for messages uses one.",
-    ] = 16_384
-    access_log: Annotated[
-        bool,
-        "Log a line for each request, and for each socket when it ends: method, path, status, "
-        "duration, who.",
-    ] = False
-    request_timeout: Annotated[
-        float,
-        Meta(ge=1.0),
-        "Seconds that a client may take to send one request; then it gets 408. A client that reads "
-        "nothing of an answer for as long is cut off.",
-    ] = 60.0
 
 
 class App:
@@ -190,38 +119,23 @@ class App:
         message_service = MessageService(driver, limits, cipher, self.long_polls, self._quotas)
         claim_service = ClaimService(driver, limits, message_service, self.long_polls)
         administration = AdministrationService(driver, limits, message_service, self._quotas)
-        notices = None
-        if settings.notifier.require_confirmation and driver.subscription_deliveries is not None:
-            notices = SubscriptionNotices(signer, driver.subscription_deliveries.send_notice)
-        self._trusts = TrustService(trusts)
-        subscriptions = SubscriptionService(
-            driver,
-            limits,
-            queue_service,
-            self._check_subscriber,
-            notices,
-            None if trusts is None else SubscriptionTrusts(self._trusts),
-        )
         queue_channels = QueueChannelService(driver, message_service, limits)
-        self._targets = load_targets(
-            TargetContext(
-                message_service,
-                driver.messages.dead_letter,
-                self._publish if channels is not None else None,
-                settings.webhooks,
-                settings.mail,
-                self._trusts,
-            )
-        )
-        self._target_lifecycle = TargetLifecycle(self._targets)
-        self._notifier: Notifier | None = None
-        if settings.notifier.in_service and not for_command:
-            self._notifier = Notifier(driver, message_service, self._targets, settings.notifier)
         self._access = access or open_access(is_admin=settings.admin_mode)
         self._operators: OperatorServices | None = None
         self._channels = channels(self._access, queue_channels) if channels is not None else None
         if self._channels is not None:
             self._channels.node.sessions.quota = self._quotas
+        self._notifications = Notifications(
+            driver,
+            settings,
+            queue_service,
+            message_service,
+            signer,
+            trusts,
+            None if self._channels is None else self._channels.node,
+            delivers=settings.notifier.in_service and not for_command,
+        )
+        subscriptions = self._notifications.subscriptions
         health = HealthService(
             driver,
             None if self._channels is None else self._channels.node.engine.ping,
@@ -244,12 +158,7 @@ class App:
         topics = TopicHandlers(of_queues, of_messages, queue_service, message_service)
         rest = routes.rest_routes(handlers, limits, self._access.has_admins)
         rest += topic_routes(topics, limits)
-        replays = ReplayService(driver.messages, message_service, subscriptions)
-        tester = SubscriptionTester(subscriptions, self._targets, self._target_lifecycle.start)
-        of_subscriptions = SubscriptionHandlers(subscriptions, replays, tester)
-        rest += subscription_routes(of_subscriptions, "/v2/queues/{queue}")
-        of_subscriptions = SubscriptionHandlers(subscriptions, replays, tester, rules.topic)
-        rest += subscription_routes(of_subscriptions, "/v2/topics/{topic}")
+        rest += self._notifications.routes()
         self._tracing = tracing
         if tracing is not None:
             rest = [tracing.trace(route) for route in rest]
@@ -349,9 +258,7 @@ class App:
         ]
         if self._operators is not None:
             self._operators.start()
-        if self._notifier is not None:
-            await self._target_lifecycle.start()
-            await self._notifier.start()
+        await self._notifications.start()
         if isinstance(self._driver, PooledDriver):
             jobs = self._driver.jobs
             self._tasks.append(asyncio.create_task(self._move(jobs), name="mover"))
@@ -375,10 +282,7 @@ class App:
         for end in self._measuring_ends:
             end()
         try:
-            if self._notifier is not None:
-                await self._notifier.close()
-            await self._target_lifecycle.close()
-            await self._trusts.close()
+            await self._notifications.close()
             if self._channels is not None:
                 await self._channels.node.close()
             for task in self._tasks:
@@ -395,30 +299,6 @@ class App:
                 self._audit_log.close()
             if self._tracing is not None:
                 await self._tracing.close()
-
-    def _check_subscriber(self, uri: str, options: SubscriptionOptions) -> None:
-        """Raises BadRequest, naming the field: a `CheckSubscriber`."""
-        scheme = rules.subscriber_scheme(uri, self._targets)
-        self._targets[scheme].check(uri, options)
-        must_confirm = self.settings.notifier.require_confirmation
-        if must_confirm and scheme == "mailto" and not self.settings.mail.external_confirmation_url:
-            raise errors.BadRequest(
-                why='A "subscriber" with mailto: cannot confirm here, as it must: the operator has '
-                "not set [notification] external_confirmation_url, the page that links in mails "
-                "lead to."
-            )
-
-    async def _publish(
-        self, project: str, channel: str, data: bytes, tags: Mapping[str, str], key: str
-    ) -> None:
-        """Publishes to a channel: a `PublishToChannel`."""
-        if self._channels is None:
-            raise errors.BadRequest(why="This service has no channels.")
-        context = ProjectContext(self._channels.node, project)
-        try:
-            await context.publish(channel, Raw(data), tags=dict(tags), dedup=Dedup(key))
-        except CommandRejected as rejected:
-            raise errors.BadRequest(why=str(rejected)) from None
 
     async def _forget_admitted(self) -> None:
         while True:

@@ -21,7 +21,7 @@ from zaqar_redis.api.rest.pools import FlavorHandlers, PoolHandlers, RebalanceHa
 from zaqar_redis.api.rest.queues import PATCH, QueueHandlers
 from zaqar_redis.api.rest.quotas import QuotaHandlers
 from zaqar_redis.auth.signed_urls import SignedUrl
-from zaqar_redis.records import StoreHealth
+from zaqar_redis.check_records import StoreHealth
 
 #: Bytes of documents without a limit of their own: claims, purges, shares, pools, flavors.
 _SMALL = 64 * 1024
@@ -104,6 +104,33 @@ get, head, put, post, patch, delete = (
 )
 
 
+def share(path: str, handler: Handler, action: str, document: type[Struct]) -> ApiRoute:
+    """Returns the route that shares a queue or topic."""
+    body, answers = Body(document, "A share"), {200: SignedUrl}
+    return post(f"{path}/share", handler, action, body=body, answers=answers, needs_store=False)
+
+
+def purge(path: str, handler: Handler, action: str) -> ApiRoute:
+    """Returns the route that empties a queue or topic."""
+    body = Body(docs.PurgeIn, "A purge", default=docs.PurgeIn(docs.PURGEABLE))
+    return post(f"{path}/purge", handler, action, body=body)
+
+
+def post_messages(path: str, handler: Handler, limits: rules.Limits) -> ApiRoute:
+    """Returns the route that posts messages to a queue or topic."""
+    document = Annotated[docs.PostIn, docs.about(required=["messages"])]
+    return post(
+        f"{path}/messages",
+        handler,
+        "messages:create",
+        body=Body(document, "Messages", limits.max_messages_post_size),
+        answers={201: docs.PostedOut},
+        headers={"Idempotency-Replayed": "`true`: this answer was given before."},
+        problems=(errors.IdempotencyKeyReused, errors.QuotaExceeded),
+        hot=True,
+    )
+
+
 def rest_routes(handlers: HandlerSet, limits: rules.Limits, admin: bool) -> list[ApiRoute]:
     """Returns the routes of the v2 API; *admin*: with those for operators."""
     health, queues = handlers.health, handlers.queues
@@ -111,15 +138,8 @@ def rest_routes(handlers: HandlerSet, limits: rules.Limits, admin: bool) -> list
     home = home_document(admin, pooling=handlers.pools is not None)
     metadata = Body(docs.Metadata, "Queue metadata", limits.max_queue_metadata, default={})
     changes = Body(docs.Patches, "Queue metadata", limits.max_queue_metadata, media_type=PATCH)
-    new_messages = Body(
-        Annotated[docs.PostIn, docs.about(required=["messages"])],
-        "Messages",
-        limits.max_messages_post_size,
-    )
     claim = Body(docs.ClaimIn, "A claim", default=docs.ClaimIn())
     renewal = Body(docs.ClaimIn, "A claim")
-    purge = Body(docs.PurgeIn, "A purge", default=docs.PurgeIn(docs.PURGEABLE))
-    share = Body(docs.ShareIn, "A share")
     ok, shown, missing = {200: None}, {200: docs.ShownMetadata}, (errors.NotFound,)
     refused = (errors.NotFound, errors.Conflict, errors.UnsupportedMediaType)
     put_queue, counted = {201: None, 204: None}, {200: docs.StatsOut}
@@ -204,25 +224,9 @@ def rest_routes(handlers: HandlerSet, limits: rules.Limits, admin: bool) -> list
             answers=counted,
             hot=True,
         ),
-        post(f"{queue}/purge", queues.purge, "queues:purge", body=purge),
-        post(
-            f"{queue}/share",
-            queues.share,
-            "queues:share",
-            body=share,
-            answers={200: SignedUrl},
-            needs_store=False,
-        ),
-        post(
-            f"{queue}/messages",
-            messages.post,
-            "messages:create",
-            body=new_messages,
-            answers={201: docs.PostedOut},
-            headers={"Idempotency-Replayed": "`true`: this answer was given before."},
-            problems=(errors.IdempotencyKeyReused, errors.QuotaExceeded),
-            hot=True,
-        ),
+        purge(queue, queues.purge, "queues:purge"),
+        share(queue, queues.share, "queues:share", docs.ShareIn),
+        post_messages(queue, messages.post, limits),
         get(
             f"{queue}/messages",
             messages.list,

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
-from zaqar_redis import rules
+from zaqar_redis import metadata_rules, rules
 from zaqar_redis.auth import signed_urls
 
 
@@ -146,10 +146,15 @@ _HISTORY = _attribute(
     "integer",
     "Messages that are kept, at most: older ones are deleted.  Else as many as live.",
     minimum=1,
-    maximum=rules.HISTORY_SIZE_MAX,
+    maximum=metadata_rules.HISTORY_SIZE_MAX,
 )
 #: Those that the service uses, by name.
 ATTRIBUTES = _RESERVED | {"_idempotency_window": _WINDOW}
+_OF_CLAIMS = ("_dead_letter_queue", "_dead_letter_queue_messages_ttl", "_max_claim_count")
+#: Those of topics that have an effect.
+TOPIC_ATTRIBUTES = {name: each for name, each in ATTRIBUTES.items() if name not in _OF_CLAIMS} | {
+    "_history_size": _HISTORY
+}
 
 Metadata = Annotated[
     dict[str, Any],
@@ -162,7 +167,7 @@ ShownMetadata = Annotated[
     dict[str, Any],
     about(
         "Reserved attributes have their defaults.",
-        required=rules.RESERVED,
+        required=metadata_rules.RESERVED,
         properties={
             name: {"type": each["type"][0] if "default" in each else each["type"]}
             for name, each in _RESERVED.items()
@@ -180,8 +185,8 @@ ShownTopicMetadata = Annotated[
     dict[str, Any],
     about(
         "The reserved attributes have their defaults.",
-        required=rules.RESERVED_OF_TOPICS,
-        properties={name: {"type": "integer"} for name in rules.RESERVED_OF_TOPICS},
+        required=metadata_rules.RESERVED_OF_TOPICS,
+        properties={name: {"type": "integer"} for name in metadata_rules.RESERVED_OF_TOPICS},
     ),
 ]
 _VALUED = {

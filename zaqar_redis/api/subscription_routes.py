@@ -30,7 +30,7 @@ def subscription_routes(subscriptions: SubscriptionHandlers, source: str) -> Ite
         "subscription:create",
         body=new,
         answers={201: schemas.CreatedSubscriptionOut},
-        problems=(*taken, errors.QuotaExceeded),
+        problems=(*taken, errors.TooManySubscriptions, errors.QuotaExceeded),
     )
     yield get(
         collection,

@@ -4,15 +4,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated
 
 from zaqar_redis import errors, rules
 from zaqar_redis.api import queries
 from zaqar_redis.api import schemas as docs
 from zaqar_redis.api.rest.queues import PATCH
 from zaqar_redis.api.rest.topics import TopicHandlers
-from zaqar_redis.api.routes import ApiRoute, Body, delete, get, patch, post, put
-from zaqar_redis.auth.signed_urls import SignedUrl
+from zaqar_redis.api.routes import (
+    ApiRoute,
+    Body,
+    delete,
+    get,
+    patch,
+    post_messages,
+    purge,
+    put,
+    share,
+)
 
 
 def topic_routes(topics: TopicHandlers, limits: rules.Limits) -> Iterator[ApiRoute]:
@@ -20,12 +28,6 @@ def topic_routes(topics: TopicHandlers, limits: rules.Limits) -> Iterator[ApiRou
     size = limits.max_queue_metadata
     metadata = Body(docs.TopicMetadata, "Topic metadata", size, default={})
     changes = Body(docs.Patches, "Topic metadata", size, media_type=PATCH)
-    new_messages = Body(
-        Annotated[docs.PostIn, docs.about(required=["messages"])],
-        "Messages",
-        limits.max_messages_post_size,
-    )
-    purge = Body(docs.PurgeIn, "A purge", default=docs.PurgeIn(docs.PURGEABLE))
     shown, missing = {200: docs.ShownTopicMetadata}, (errors.NotFound,)
     refused = (errors.NotFound, errors.Conflict, errors.UnsupportedMediaType)
     topic = "/v2/topics/{topic}"
@@ -55,25 +57,9 @@ def topic_routes(topics: TopicHandlers, limits: rules.Limits) -> Iterator[ApiRou
         query=queries.StatsQuery,
         answers={200: docs.StatsOut},
     )
-    yield post(f"{topic}/purge", topics.purge, "topics:purge", body=purge)
-    yield post(
-        f"{topic}/share",
-        topics.share,
-        "topics:share",
-        body=Body(docs.TopicShareIn, "A share"),
-        answers={200: SignedUrl},
-        needs_store=False,
-    )
-    yield post(
-        f"{topic}/messages",
-        topics.publish,
-        "messages:create",
-        body=new_messages,
-        answers={201: docs.PostedOut},
-        headers={"Idempotency-Replayed": "`true`: this answer was given before."},
-        problems=(errors.IdempotencyKeyReused, errors.QuotaExceeded),
-        hot=True,
-    )
+    yield purge(topic, topics.purge, "topics:purge")
+    yield share(topic, topics.share, "topics:share", docs.TopicShareIn)
+    yield post_messages(topic, topics.publish, limits)
     yield get(
         f"{topic}/messages",
         topics.history,

@@ -15,13 +15,13 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from zaqar_redis.api.app import ApiSettings
 from zaqar_redis.api.audit import RequestAudit
 from zaqar_redis.api.checks import RequestChecks
 from zaqar_redis.api.endpoints import request_ids
 from zaqar_redis.api.exchange import Answer, Request
 from zaqar_redis.api.routes import ApiRoute, Body
 from zaqar_redis.api.server.hot_routes import HotRoutes
+from zaqar_redis.api.settings import ApiSettings
 from zaqar_redis.auth.access import open_access
 from zaqar_redis.auth.signed_urls import UrlSigner
 from zaqar_redis.benchmarks import servers

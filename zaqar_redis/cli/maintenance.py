@@ -8,10 +8,10 @@ import argparse
 from cliff.lister import Lister
 from tqdm import tqdm
 
+from zaqar_redis.check_records import CheckResult
 from zaqar_redis.cli import stores
 from zaqar_redis.cli.api import CommandFailed
 from zaqar_redis.cli.base import Row, Table, TargetCommand
-from zaqar_redis.records import CheckResult
 from zaqar_redis.storage.contract import Driver, Sweeper
 
 

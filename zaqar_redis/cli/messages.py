@@ -42,10 +42,11 @@ def parse_body(text: str) -> Any:
         return text  # plain text is a body as well
 
 
-def _attribute(text: str) -> tuple[str, Any]:
+def parse_assignment(text: str, form: str = "NAME=VALUE") -> tuple[str, Any]:
+    """Parses an argument of this *form*: a name, and what is JSON or else plain text."""
     name, equals, value = text.partition("=")
     if not (name and equals):
-        raise argparse.ArgumentTypeError(f"{text!r} must be NAME=VALUE")
+        raise argparse.ArgumentTypeError(f"{text!r} must be {form}")
     return name, parse_body(value)
 
 
@@ -81,7 +82,7 @@ class PostMessage(QueueCommand, Lister):
         parser.add_argument(
             "--attribute",
             action="append",
-            type=_attribute,
+            type=parse_assignment,
             metavar="NAME=VALUE",
             help='of each message: JSON (a number, a text, or {"binary": BASE64}), or else a text; '
             "may be repeated",
@@ -101,7 +102,30 @@ class PostMessage(QueueCommand, Lister):
         return ("id",), [(href.rpartition("/")[2],) for href in posted["resources"]]
 
 
-class ListMessage(FittedListCommand):
+class ListMessagesCommand(FittedListCommand):
+    """Base of the commands that list messages as their readers see them."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument("--delayed", action="store_true", help="delayed ones too")
+        parser.add_argument(
+            "--limit", type=bounded_int(1, 1_000_000), metavar="N", help="this many at most (all)"
+        )
+        return parser
+
+    def listed_messages(self, parsed: argparse.Namespace, **query: object) -> Table:
+        with self.open_api(parsed) as api:
+            found = api.list_items(
+                f"{self.path(parsed)}/messages",
+                "messages",
+                include_delayed=parsed.delayed,
+                with_attributes=True,
+                **query,
+            )
+            return self.listed(parsed, COLUMNS, islice(found, parsed.limit))
+
+
+class ListMessage(ListMessagesCommand):
     """List the messages of a queue, oldest first.
 
     Example: zaqar-redis message list orders --claimed --limit 100 -f json
@@ -110,23 +134,10 @@ class ListMessage(FittedListCommand):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
         parser.add_argument("--claimed", action="store_true", help="claimed ones too")
-        parser.add_argument("--delayed", action="store_true", help="delayed ones too")
-        parser.add_argument(
-            "--limit", type=bounded_int(1, 1_000_000), metavar="N", help="this many at most (all)"
-        )
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
-        with self.open_api(parsed_args) as api:
-            found = api.list_items(
-                f"{self.path(parsed_args)}/messages",
-                "messages",
-                echo=True,
-                include_claimed=parsed_args.claimed,
-                include_delayed=parsed_args.delayed,
-                with_attributes=True,
-            )
-            return self.listed(parsed_args, COLUMNS, islice(found, parsed_args.limit))
+        return self.listed_messages(parsed_args, echo=True, include_claimed=parsed_args.claimed)
 
 
 class ShowMessage(QueueCommand, ShowOne):

@@ -10,6 +10,8 @@ import logging
 import signal
 from typing import TYPE_CHECKING
 
+import uvloop
+
 from zaqar_redis.cli import service_options
 from zaqar_redis.cli.base import ShellCommand
 from zaqar_redis.cli.serve import CreateApp, ServicePlanner
@@ -40,7 +42,7 @@ class Notify(ShellCommand):
         with contextlib.ExitStack() as stack:
             planner = ServicePlanner(parsed_args, stack)
             plan = planner.first()
-            asyncio.run(_serve(plan.create, planner.metrics))
+            uvloop.run(_serve(plan.create, planner.metrics))
         return 0
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -31,8 +31,8 @@ from zaqar_redis.cli.resources import (
     ShowResource,
 )
 
-#: Claims that are counted: some ten requests.
-_CLAIMS_MAX = 200
+#: Claims, and subscriptions, that are counted: some ten requests.
+_COUNTED_MAX = 200
 
 
 class QueueCommand(NamedResourceCommand):
@@ -41,7 +41,24 @@ class QueueCommand(NamedResourceCommand):
     noun = argument = "queue"
 
 
-class ListQueue(ListResource):
+class ListNamedResource(ListResource):
+    """Base of the commands that list queues or topics."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument("--name", help="only those whose name contains this")
+        parser.add_argument("--detailed", action="store_true", help="with their metadata")
+        return parser
+
+    def shown(self, parsed: argparse.Namespace) -> Columns:
+        return ("name", Column("metadata", as_text=json.dumps)) if parsed.detailed else ("name",)
+
+    def chosen(self, parsed: argparse.Namespace) -> dict[str, object]:
+        """Returns the query."""
+        return {"name": parsed.name, "detailed": parsed.detailed}
+
+
+class ListQueue(ListNamedResource):
     """List the queues of a project, by name.
 
     While a store is away, its queues are listed with its name, as far as their names are known, and
@@ -52,24 +69,16 @@ class ListQueue(ListResource):
 
     noun = "queue"
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument("--name", help="only those whose name contains this")
-        parser.add_argument("--detailed", action="store_true", help="with their metadata")
-        return parser
-
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
-        detailed = parsed_args.detailed
-        metadata = (Column("metadata", as_text=json.dumps),) if detailed else ()
         unavailable: set[str] = set()
         with self.open_api(parsed_args) as api:
-            query = {"name": parsed_args.name, "detailed": detailed}
-            found = list(api.list_queues(unavailable, **query))
+            found = list(api.list_queues(unavailable, **self.chosen(parsed_args)))
+        shown = self.shown(parsed_args)
         if not unavailable:
-            return table(("name", *metadata), found, parsed_args)
+            return table(shown, found, parsed_args)
         self.warn_incomplete(stores_away(unavailable))
         marked = ({"unavailable": "", **queue} for queue in found)
-        return table(("name", *metadata, "unavailable"), marked, parsed_args)
+        return table((*shown, "unavailable"), marked, parsed_args)
 
 
 def stores_away(names: Collection[str]) -> str:
@@ -148,7 +157,7 @@ def _pointer(name: str) -> str:
 
 
 class InspectQueue(QueueCommand, ShowOne):
-    """Show all about a queue at once: messages by state, rates, claims, dead letters, metadata.
+    """Show all about a queue at once: messages, rates, claims, dead letters, deliveries, metadata.
 
     The rates are those of the seconds that --seconds names, for which the command waits; the
     totals are since the queue was created. Example:
@@ -176,7 +185,9 @@ class InspectQueue(QueueCommand, ShowOne):
                 api.sleep(parsed_args.seconds)
             document = api.queue_stats(parsed_args.name)
             seconds = time.monotonic() - began
-            claims = list(islice(api.list_linked(f"{path}/claims", "claims"), _CLAIMS_MAX))
+            claims = list(islice(api.list_linked(f"{path}/claims", "claims"), _COUNTED_MAX))
+            listed = api.list_items(f"{path}/subscriptions", "subscriptions", detailed=True)
+            subscriptions = list(islice(listed, _COUNTED_MAX))
         counts, totals = document["messages"], document["counters"]
         shown: dict[str, Any] = {
             **{name: counts[name] for name in ("total", "free", "claimed", "delayed")},
@@ -187,10 +198,14 @@ class InspectQueue(QueueCommand, ShowOne):
         if parsed_args.seconds:
             for name, rate in counter_rates(before, document, seconds).items():
                 shown[f"{name}_per_second"] = round(rate, 1)
-        shown["claims"] = f"{_CLAIMS_MAX} or more" if len(claims) == _CLAIMS_MAX else len(claims)
+        shown["claims"] = _counted(claims)
         shown["next_claim_ends_in"] = claims[0]["ttl"] - claims[0]["age"] if claims else None
         shown["dead_letter_queue"] = metadata["_dead_letter_queue"]
         shown["max_claim_count"] = metadata["_max_claim_count"]
+        shown["subscriptions"] = _counted(subscriptions)
+        shown["subscriptions_paused"] = sum(each.get("paused", False) for each in subscriptions)
+        for name in ("pending", "failed"):
+            shown[f"deliveries_{name}"] = sum(each["deliveries"][name] for each in subscriptions)
         shown["metadata"] = metadata
         columns: Columns = [
             *list(shown)[:-1],
@@ -198,6 +213,10 @@ class InspectQueue(QueueCommand, ShowOne):
         ]
         names, [values] = table(columns, [shown], parsed_args)
         return names, values
+
+
+def _counted(found: Sequence[object]) -> str | int:
+    return f"{_COUNTED_MAX} or more" if len(found) == _COUNTED_MAX else len(found)
 
 
 class ShowQueue(QueueCommand, ShowResource):

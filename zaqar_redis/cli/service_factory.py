@@ -15,9 +15,9 @@ from oslo_config import cfg
 from zaqar_redis import clock, errors, rules
 from zaqar_redis import conf as configuration
 from zaqar_redis.api import console
-from zaqar_redis.api.app import ApiSettings
 from zaqar_redis.api.channels import ChannelSettings, ChannelsFrontEnd
 from zaqar_redis.api.channels.server import ServerApiSettings
+from zaqar_redis.api.settings import ApiSettings
 from zaqar_redis.api.tracing import RequestTracing, TracingSettings
 from zaqar_redis.api.tracing import load as load_tracing
 from zaqar_redis.api.websocket.front_end import WebSocketSettings
@@ -48,7 +48,6 @@ from zaqar_redis.metrics import telemetry
 from zaqar_redis.notify.mail.settings import MailSettings
 from zaqar_redis.notify.notifier import NotifierSettings
 from zaqar_redis.notify.settings import HttpSettings
-from zaqar_redis.notify.targets.mail import MailTarget
 from zaqar_redis.notify.trusts import TrustClient
 from zaqar_redis.realtime.engine import Engine
 from zaqar_redis.realtime.engines.memory import MemoryEngine
@@ -109,7 +108,17 @@ def _channels(conf: cfg.ConfigOpts) -> None:
 
 
 def _targets(conf: cfg.ConfigOpts) -> None:
-    MailTarget(configuration.settings(conf, MailSettings))
+    # Their clients take a while to import; what is built in is right.
+    webhooks = configuration.settings(conf, HttpSettings)
+    if webhooks != HttpSettings():
+        from zaqar_redis.notify.targets.http import HttpTarget
+
+        HttpTarget(webhooks)
+    mail = configuration.settings(conf, MailSettings)
+    if mail != MailSettings():
+        from zaqar_redis.notify.targets.mail import MailTarget
+
+        MailTarget(mail)
     trusts(conf)
     must_confirm = configuration.settings(conf, NotifierSettings).require_confirmation
     if must_confirm and not configuration.settings(conf, ApiSettings).signing_key:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from zaqar_redis.cli.base import (
     resource_name,
     table,
 )
-from zaqar_redis.cli.messages import parse_body
+from zaqar_redis.cli.messages import parse_assignment
 from zaqar_redis.cli.resources import (
     DeleteResource,
     NamedResourceCommand,
@@ -104,13 +105,6 @@ class ShowSubscription(SubscriptionCommand, ShowResource):
         return names, values
 
 
-def _option(text: str) -> tuple[str, Any]:
-    name, equals, value = text.partition("=")
-    if not (name and equals):
-        raise argparse.ArgumentTypeError(f"{text!r} must be NAME=JSON")
-    return name, parse_body(value)
-
-
 def _filter(text: str) -> dict[str, Any]:
     if text.lstrip().startswith("{"):
         return json_object(text)
@@ -124,7 +118,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--ttl", type=int, metavar="SECONDS", help="from now until it ends")
     parser.add_argument(
         "--option",
-        type=_option,
+        type=partial(parse_assignment, form="NAME=JSON"),
         action="append",
         default=[],
         metavar="NAME=JSON",

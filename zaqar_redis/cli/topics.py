@@ -4,20 +4,19 @@
 from __future__ import annotations
 
 import argparse
-import json
-from itertools import islice
 
-from zaqar_redis.cli.base import Column, Table, bounded_int
-from zaqar_redis.cli.messages import COLUMNS, FittedListCommand, PostMessage
+from zaqar_redis.cli.base import Table
+from zaqar_redis.cli.messages import ListMessagesCommand, PostMessage
 from zaqar_redis.cli.queues import (
     CreateQueue,
     DeleteQueue,
+    ListNamedResource,
     PurgeQueue,
     ShowQueue,
     ShowQueueStats,
     UpdateQueue,
 )
-from zaqar_redis.cli.resources import ListResource, NamedResourceCommand
+from zaqar_redis.cli.resources import NamedResourceCommand
 
 
 class TopicCommand(NamedResourceCommand):
@@ -26,7 +25,7 @@ class TopicCommand(NamedResourceCommand):
     noun = argument = "topic"
 
 
-class ListTopic(ListResource):
+class ListTopic(ListNamedResource):
     """List the topics of a project, by name.
 
     Example: zaqar-redis topic list --project shop -f csv
@@ -34,17 +33,8 @@ class ListTopic(ListResource):
 
     noun = "topic"
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument("--name", help="only those whose name contains this")
-        parser.add_argument("--detailed", action="store_true", help="with their metadata")
-        return parser
-
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
-        detailed = parsed_args.detailed
-        metadata = (Column("metadata", as_text=json.dumps),) if detailed else ()
-        shown = ("name", *metadata)
-        return self.listed(parsed_args, shown, name=parsed_args.name, detailed=detailed)
+        return self.listed(parsed_args, self.shown(parsed_args), **self.chosen(parsed_args))
 
 
 class CreateTopic(TopicCommand, CreateQueue):
@@ -87,7 +77,7 @@ class PublishTopic(TopicCommand, PostMessage):
     """
 
 
-class ShowTopicHistory(TopicCommand, FittedListCommand):
+class ShowTopicHistory(TopicCommand, ListMessagesCommand):
     """List the messages of a topic, oldest first.
 
     Example: zaqar-redis topic history news --reverse --limit 10
@@ -96,22 +86,10 @@ class ShowTopicHistory(TopicCommand, FittedListCommand):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
         parser.add_argument("--reverse", action="store_true", help="newest first")
-        parser.add_argument("--delayed", action="store_true", help="delayed ones too")
-        parser.add_argument(
-            "--limit", type=bounded_int(1, 1_000_000), metavar="N", help="this many at most (all)"
-        )
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
-        with self.open_api(parsed_args) as api:
-            found = api.list_items(
-                f"{self.path(parsed_args)}/messages",
-                "messages",
-                reverse=parsed_args.reverse,
-                include_delayed=parsed_args.delayed,
-                with_attributes=True,
-            )
-            return self.listed(parsed_args, COLUMNS, islice(found, parsed_args.limit))
+        return self.listed_messages(parsed_args, reverse=parsed_args.reverse)
 
 
 class PurgeTopic(TopicCommand, PurgeQueue):

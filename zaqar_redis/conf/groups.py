@@ -10,8 +10,8 @@ from msgspec import Meta, Struct
 from oslo_config import types
 
 from zaqar_redis import rules
-from zaqar_redis.api.app import ApiSettings
 from zaqar_redis.api.channels.server import ServerApiSettings
+from zaqar_redis.api.settings import ApiSettings
 from zaqar_redis.api.tracing import TracingSettings
 from zaqar_redis.api.websocket.front_end import WebSocketSettings
 from zaqar_redis.auth import jwt_tokens

@@ -12,11 +12,10 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import itertools
 import re
-from binascii import crc_hqx
 from urllib.parse import quote, unquote
 
+from zaqar_redis.keyspace import slot_indexes
 from zaqar_redis.keyspace.control_keys import ControlKeys
 from zaqar_redis.rules import is_topic
 
@@ -139,11 +138,11 @@ class QueueKeys(SentKeys):
         self.delivery_states = f"{tag}:delivery_states".encode()
         #: string with an expiry: the notifier that delivers
         self.delivery_lease = f"{tag}:delivery_lease".encode()
-        slot = _slot(of_queue)
+        slot = slot_indexes.slot_of(of_queue)
         #: zset of all queues in this one's slot with deliveries, by when the next is due
-        self.delivery_index = slot_indexes(_DELIVERY_INDEX)[slot]
+        self.delivery_index = slot_indexes.of_deliveries()[slot]
         #: zset of all queues in this one's slot, by when they are to be swept next
-        self.sweep_index = slot_indexes(_SWEEP_INDEX)[slot]
+        self.sweep_index = slot_indexes.of_sweeps()[slot]
         #: string: the move lock, while the queue moves between stores
         self.move_lock = f"{tag}:gate".encode()
         #: string with an expiry: the reserved epoch of a queue that does not exist
@@ -205,6 +204,7 @@ class FigureKeys:
         "leases",
         "messages",
         "queue",
+        "subscription_ends",
     )
 
     def __init__(self, project: str, queue: str) -> None:
@@ -218,6 +218,7 @@ class FigureKeys:
         self.holds = tag + b":holds"
         self.claims = tag + b":claims"
         self.leases = tag + b":leases"
+        self.subscription_ends = tag + b":subscription_ends"
 
 
 class TermKeys:
@@ -305,44 +306,7 @@ class DedupKeys:
         self.once = of.once + idempotency_key(key).hex().encode()
 
 
-#: Slots of a Redis Cluster.
-_SLOTS = 16384
-
-
-def _slot(tag: bytes) -> int:
-    """Returns the Redis Cluster slot of a hash tag: by CRC-16, XMODEM's."""
-    return crc_hqx(tag, 0) % _SLOTS
-
-
-@functools.cache
-def slot_indexes(prefix: bytes) -> tuple[bytes, ...]:
-    """Returns an index of each slot: a zset of queues in it, by a time.
-
-    There is one for each slot, so that the scripts of a queue may write to it.  Its tag
-    is the smallest number that is in this slot.
-    """
-    found: dict[int, bytes] = {}
-    for number in itertools.count():
-        tag = b"%d" % number
-        found.setdefault(_slot(tag), prefix + b"{%b}" % tag)
-        if len(found) == _SLOTS:
-            return tuple(found[slot] for slot in range(_SLOTS))
-    raise AssertionError("numbers do not end")
-
-
-def sweep_indexes() -> tuple[bytes, ...]:
-    """Returns the sweep index of each slot: its queues by their next sweep."""
-    return slot_indexes(_SWEEP_INDEX)
-
-
-def delivery_indexes() -> tuple[bytes, ...]:
-    """Returns the delivery index of each slot: its queues by their next delivery."""
-    return slot_indexes(_DELIVERY_INDEX)
-
-
 _CHANNELS = b"zr:channel:"
-_SWEEP_INDEX = b"zr:due:"
-_DELIVERY_INDEX = b"zr:deliveries:"
 #: PUB/SUB channel: queues with the first delivery that is due, by their names in the catalogue.
 DELIVERIES = b"zr:deliveries"
 #: PUB/SUB channel of all nodes, and prefix of those of single nodes.
@@ -399,8 +363,7 @@ def queue_tag(key: bytes) -> bytes | None:
 
 def is_service_key(key: bytes) -> bool:
     """Returns whether a key that is no queue's belongs to the service."""
-    indexes = (_SWEEP_INDEX, _DELIVERY_INDEX)
-    prefixes = (_LIST, _CHANNELS, _RESERVED_EPOCH, *indexes, ControlKeys.prefix)
+    prefixes = (_LIST, _CHANNELS, _RESERVED_EPOCH, *slot_indexes.PREFIXES, ControlKeys.prefix)
     return key in (SWEEPER, NOTIFIER, OWNER) or key.startswith(prefixes)
 
 

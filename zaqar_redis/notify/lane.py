@@ -9,32 +9,33 @@ no memory.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
 from collections import deque
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from enum import Enum, auto
-from time import perf_counter_ns
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
 from zaqar_redis import errors
 from zaqar_redis.metrics import definitions as metrics
 from zaqar_redis.notify import schedule
+from zaqar_redis.notify.attempt import attempt
+from zaqar_redis.notify.backlog import Backlog
 from zaqar_redis.notify.circuit import Circuit
+from zaqar_redis.notify.items import Item, delivery_name
+from zaqar_redis.notify.owner import LaneOwner
+from zaqar_redis.notify.pace import Pace
 from zaqar_redis.notify.target import Delivery, Outcome, Result, Target
 from zaqar_redis.records import Message, Subscription
 from zaqar_redis.retry_policies import DeliveryRetryPolicy
 from zaqar_redis.service.subscription_options import SubscriptionOptions
-from zaqar_redis.storage.deliveries import DeliveryCount, EnteredMessage, PendingDelivery
+from zaqar_redis.storage.deliveries import DeliveryCount, PendingDelivery
 
 LOG = logging.getLogger(__name__)
 
 #: Pending deliveries that are read at once.
 _PAGE = 200
-#: Seconds beyond an attempt's time-out after which its target is broken: they end it themselves.
-_TIMEOUT_GRACE_SECONDS = 5.0
 #: Messages in one delivery to a store: a millisecond or so of its time.
 _INTERNAL_BATCH = 100
 #: Seconds between attempts to deliver inside the installation: they double up to the second.
@@ -51,99 +52,6 @@ class LaneState(Enum):
     CATCHING_UP = auto()
     #: delivers nothing; what comes is stored
     HELD = auto()
-
-
-class EntryWork:
-    """An entry, and how many deliveries of it are not made yet."""
-
-    __slots__ = ("id", "left")
-
-    def __init__(self, id: bytes) -> None:
-        self.id = id
-        self.left = 0
-
-
-class Item:
-    """A message, or a notice, on its way to the subscriber."""
-
-    __slots__ = ("alone", "attempts", "entry", "epoch", "message", "pending", "stored")
-
-    def __init__(
-        self,
-        epoch: str,
-        stored: EnteredMessage | None,
-        message: Message | None,
-        entry: EntryWork | None = None,
-        pending: PendingDelivery | None = None,
-    ) -> None:
-        """*message* is *stored*, decrypted; *entry* or *pending* says where it comes from."""
-        self.epoch = epoch
-        self.stored = stored
-        self.message = message
-        self.entry = entry
-        self.pending = pending
-        self.attempts = pending.attempts if pending is not None else 0
-        #: it was refused together with others, and is tried by itself
-        self.alone = False
-
-    @property
-    def key(self) -> str:
-        if self.pending is not None:
-            return self.pending.key
-        return f"{self.stored.message.rank:016d}" if self.stored is not None else ""
-
-    @property
-    def expires(self) -> int:
-        if self.stored is not None:
-            return self.stored.message.expires
-        return self.pending.expires if self.pending is not None else 0
-
-    @property
-    def notice(self) -> bytes:
-        return self.pending.notice if self.pending is not None else b""
-
-    @property
-    def is_replayed(self) -> bool:
-        return self.pending is not None and self.pending.replayed
-
-
-class LaneOwner(Protocol):
-    """What a lane needs of the source that it belongs to."""
-
-    project: str
-    queue: str
-
-    def now(self) -> int:
-        """Returns the store's time, ms."""
-
-    def begin(self, attempt: Coroutine[Any, Any, None], *, internal: bool) -> None:
-        """Runs an attempt."""
-
-    def may_begin(self, lane: Lane) -> bool:
-        """Returns whether the process may make another attempt now; else `Lane.pump` is called."""
-
-    def end_item(self, item: Item) -> None:
-        """Notes that a delivery was made, was stored as pending, or needs not be made."""
-
-    def store(self, pending: PendingDelivery, *, failed: bool) -> None:
-        """Stores a pending delivery with the next step."""
-
-    def hold(self, subscription: str, until: int | None) -> None:
-        """Notes when what waits for a subscription is due; None: nothing waits."""
-
-    def count(self, subscription: str, count: DeliveryCount) -> None: ...
-
-    def read_backlog(self, lane: Lane) -> None:
-        """Reads what waits for a lane, as long as it is catching up."""
-
-    async def dead_letter(self, lane: Lane, item: Item, result: Result) -> None:
-        """Posts a message that was given up to the dead-letter queue.  Raises Unavailable."""
-
-    async def end_subscription(self, subscription: Subscription) -> bool:
-        """Ends it, unless it has another subscriber meanwhile; returns whether it has ended."""
-
-    def items_max(self, *, internal: bool) -> int:
-        """Returns how many messages a lane may have in memory."""
 
 
 class Lane:
@@ -165,22 +73,18 @@ class Lane:
         self.waits = False
         #: attempts under way
         self._running = 0
-        #: ids of pending deliveries that it has, or that the store does not know to be done
-        self._read: set[str] = set()
-        #: id of the pending delivery that was read last
-        self.position = ""
-        #: ids of pending deliveries that the store has not got yet, or as they were before
-        self._unstored: set[str] = set()
+        #: messages that it has, with those under way, and their bytes
+        self._held = 0
+        self._held_bytes = 0
+        self.backlog = Backlog()
         #: the store knows when what waits is due
         self._is_due = False
         self.state = LaneState.FLOWING
-        #: something was added before the position meanwhile
-        self._reads_again = False
         self._has_ended = False
         self._circuit = Circuit()
-        #: event loop's time when the next message may be sent, by the rate
-        self._next_send = 0.0
+        self._pace = Pace(options.rate)
         self._timer: asyncio.TimerHandle | None = None
+        self._pumps_soon = False
         if subscription.paused:
             self.state = LaneState.HELD
 
@@ -196,6 +100,7 @@ class Lane:
         if subscription.subscriber != self.subscription.subscriber:
             self._circuit = Circuit()
         self.subscription, self.options, self._policy = subscription, options, policy
+        self._pace.set_rate(options.rate)
         self._set_target(target)
         if subscription.paused:
             self._hold(None)
@@ -215,7 +120,18 @@ class Lane:
     @property
     def wants_more(self) -> bool:
         """Whether waiting deliveries are to be read."""
-        return self.is_catching_up and len(self._items) <= self._items_max // 2
+        return self.is_catching_up and not self.is_half_full
+
+    @property
+    def is_flowing(self) -> bool:
+        return self.state is LaneState.FLOWING
+
+    @property
+    def is_half_full(self) -> bool:
+        """Whether it has enough to do while more is read."""
+        return self._held > self._items_max // 2 or (
+            self._held > 0 and self._held_bytes > self._owner.bytes_max() // 2
+        )
 
     @property
     def is_catching_up(self) -> bool:
@@ -230,58 +146,72 @@ class Lane:
     def _items_max(self) -> int:
         return self._owner.items_max(internal=self._target.internal)
 
+    def _has_room(self, item: Item) -> bool:
+        if self._held >= self._items_max:
+            return False
+        return not self._held or self._held_bytes + item.size <= self._owner.bytes_max()
+
     def wait(self) -> None:
         """Goes behind what another notifier has stored: the store says when that is due."""
         self.state = LaneState.HELD
 
-    @property
-    def first_unstored(self) -> str | None:
-        """The first pending delivery that the store has not got yet; None: it has all.
-
-        Those behind it are not read before it: they would be delivered before it.
-        """
-        return min(self._unstored, default=None)
-
     def note_stored(self, pending: PendingDelivery) -> None:
-        self._unstored.discard(pending.id)
-        if self.is_catching_up and pending.due is None and pending.id <= self.position:
-            self._reads_again = True
+        self.backlog.note_stored(pending, is_reading=self.is_catching_up)
 
     def offer(self, item: Item) -> None:
         """Takes a new message."""
+        fits = self._has_room(item)
+        self._hold_item(item)
         if self._has_ended:
-            self._owner.end_item(item)
-            return
-        if self.state is LaneState.FLOWING and len(self._items) < self._items_max:
+            self._end_item(item)
+        elif self.state is LaneState.FLOWING and fits:
             self._items.append(item)
-            self.pump()
-            return
+            self._pump_soon()
+        else:
+            self._put_behind(item)
+
+    def offer_due(self, item: Item, pending: PendingDelivery) -> bool:
+        """Takes a delivery that is due; returns False when it has it already."""
+        fits = self.state is not LaneState.HELD and self._has_room(item)
+        return self._offer_pending(item, pending, fits=fits)
+
+    def offer_waiting(self, item: Item, pending: PendingDelivery) -> bool:
+        """Takes a delivery of its backlog, as `offer_due` does: `wants_more` has asked for it."""
+        return self._offer_pending(item, pending, fits=self.state is not LaneState.HELD)
+
+    def _offer_pending(self, item: Item, pending: PendingDelivery, *, fits: bool) -> bool:
+        if self.backlog.has(pending.id) and not self._has_ended:
+            return False  # what is about to be stored is read as it will be
+        self._hold_item(item)
+        if self._has_ended:
+            self._end_item(item)
+        elif fits or item.notice:
+            self.backlog.take(pending.id)
+            self._items.append(item)
+            self._pump_soon()
+        else:
+            self._put_behind(item)
+        return True
+
+    def _put_behind(self, item: Item) -> None:
+        """Stores an item behind what waits, to be read when there is room."""
         if self.state is LaneState.FLOWING:
             self._begin_backlog()
             self._owner.hold(self.subscription.id, self._owner.now())
         self._put_off(item, None)
 
-    def offer_pending(self, item: Item) -> bool:
-        """Takes a delivery that was pending; returns False when it has it already."""
-        assert item.pending is not None  # noqa: S101  # that is what it is for
-        if self._has_ended:
-            self._owner.end_item(item)
-            return True
-        if item.pending.id in self._unstored:
-            return False  # it is read as it will be
-        if item.pending.id in self._read:
-            return False
-        if self.state is LaneState.HELD and not item.notice:
-            self._put_off(item, None)
-            return True
-        self._read.add(item.pending.id)
-        self._items.append(item)
-        self.pump()
-        return True
+    def _hold_item(self, item: Item) -> None:
+        self._held += 1
+        self._held_bytes += item.size
+
+    def _end_item(self, item: Item) -> None:
+        self._held -= 1
+        self._held_bytes -= item.size
+        self._owner.end_item(item)
 
     def forget(self, id: str) -> None:
         """Takes a pending delivery when it is read again: the store knows what became of it."""
-        self._read.discard(id)
+        self.backlog.forget(id)
         self._end_hold()
 
     def catch_up(self) -> None:
@@ -289,35 +219,34 @@ class Lane:
         if self.subscription.paused:
             self._owner.hold(self.subscription.id, None)
             return
-        if self.state is LaneState.CATCHING_UP:
-            self._reads_again = True
+        if self.is_catching_up:
+            self.backlog.begin_again()
             return
         self._begin_backlog()
         self.pump()
 
     def _begin_backlog(self) -> None:
-        self.state, self.position, self._is_due = LaneState.CATCHING_UP, "", True
+        self.state, self._is_due = LaneState.CATCHING_UP, True
+        self.backlog.begin()
         self._owner.read_backlog(self)
 
     def end_backlog(self) -> None:
-        """Goes on with what comes: nothing waits behind the position any more."""
-        if self._reads_again:
-            self._reads_again, self.position = False, ""
-        elif not self._unstored:
+        """Goes on with what comes, unless something was added to what waits."""
+        if self.backlog.end():
             self.state = LaneState.FLOWING
             self._end_hold()
 
     def _end_hold(self) -> None:
         """Nothing is due any more; while something is being delivered, another may have to."""
-        if self._is_due and self.state is LaneState.FLOWING and not self._read:
+        if self._is_due and self.state is LaneState.FLOWING and not self.backlog.is_read:
             self._is_due = False
             self._owner.hold(self.subscription.id, None)
 
     def end(self) -> None:
         """Delivers nothing any more: the subscription is gone."""
         self._has_ended = True
-        for item in self._items:
-            self._owner.end_item(item)
+        while self._items:
+            self._end_item(self._items.popleft())
         self.abandon()
 
     def abandon(self) -> int:
@@ -325,15 +254,26 @@ class Lane:
         if self._timer is not None:
             self._timer.cancel()
         number = len(self._items)
+        self._held -= number
+        self._held_bytes -= sum(item.size for item in self._items)
         self._items.clear()
         return number
+
+    def _pump_soon(self) -> None:
+        """Begins attempts when all that is offered at once is there: it goes in one batch."""
+        if not self._pumps_soon:
+            self._pumps_soon = True
+            asyncio.get_running_loop().call_soon(self._pump_offered)
+
+    def _pump_offered(self) -> None:
+        self._pumps_soon = False
+        self.pump()
 
     def pump(self) -> None:
         """Begins attempts, as many as may be under way."""
         self._timer = None
-        limit = 1 if self._in_order or not self._circuit.is_closed else self.options.concurrency
-        while self._items and self._running < limit and self._owner.may_begin(self):
-            if wait := self._seconds_to_wait():
+        while self._items and self._running < self._limit and self._owner.may_begin(self):
+            if wait := self._pace.wait():
                 self._timer = asyncio.get_running_loop().call_later(wait, self.pump)
                 return
             chunk = self._next_chunk()
@@ -341,17 +281,17 @@ class Lane:
                 self._running += 1
                 self._owner.begin(self._attempt(chunk), internal=self._target.internal)
 
-    def _seconds_to_wait(self) -> float:
-        if not self.options.rate:
-            return 0.0
-        return max(0.0, self._next_send - asyncio.get_running_loop().time())
+    @property
+    def _limit(self) -> int:
+        """Attempts that may be under way."""
+        return 1 if self._in_order or not self._circuit.is_closed else self.options.concurrency
 
     def _next_chunk(self) -> list[Item]:
         """Removes what goes into one attempt; nothing when it has expired."""
         items, now = self._items, self._owner.now()
         chunk: list[Item] = []
         while items and len(chunk) < self._batch:
-            single = items[0].alone or items[0].is_replayed or items[0].message is None
+            single = items[0].is_single
             if chunk and (single or items[0].epoch != chunk[0].epoch):
                 break
             item = items.popleft()
@@ -361,33 +301,28 @@ class Lane:
             chunk.append(item)
             if single:
                 break
-        if chunk and self.options.rate:
-            begun = max(self._next_send, asyncio.get_running_loop().time())
-            self._next_send = begun + len(chunk) / self.options.rate
+        self._pace.note(len(chunk))
         return chunk
 
     async def _attempt(self, chunk: Sequence[Item]) -> None:
-        begun = perf_counter_ns()
-        subscription = self.subscription
-        try:
-            attempt = self._target.deliver(self._delivery(chunk))
-            if self._target.internal:  # stores have time-outs of their own
-                result = await attempt
-            else:
-                async with asyncio.timeout(self.options.timeout + _TIMEOUT_GRACE_SECONDS):
-                    result = await attempt
-        except TimeoutError:
-            result = Result(Outcome.RETRY, f"no answer within {self.options.timeout:g} s")
-        except Exception:
-            LOG.exception("a delivery failed", extra={"action": "delivery_failed"})
-            result = Result(Outcome.RETRY, "the service failed to make the attempt")
-        metrics.NOTIFICATION_DURATIONS.add(perf_counter_ns() - begun, self._scheme)
-        metrics.NOTIFICATIONS.add(self._scheme, result.outcome.value)
-        try:
-            await self._settle(chunk, result, subscription)
-        finally:
-            self._running -= 1
-        self.pump()
+        # A task for each attempt would take a tenth of its time.
+        while chunk:
+            subscription = self.subscription
+            result = await attempt(self._target, self._delivery(chunk))
+            try:
+                await self._settle(chunk, result, subscription)
+            finally:
+                self._running -= 1
+            chunk = self._following_chunk()
+            self.pump()
+
+    def _following_chunk(self) -> Sequence[Item]:
+        """Returns what a task goes on with; nothing: its turn is over."""
+        if self._running >= self._limit or not self._owner.may_go_on(self) or self._pace.wait():
+            return ()
+        chunk = self._next_chunk()
+        self._running += bool(chunk)
+        return chunk
 
     def _delivery(self, chunk: Sequence[Item]) -> Delivery:
         first = chunk[0]
@@ -401,7 +336,7 @@ class Lane:
             [item.stored.message for item in chunk if item.stored is not None],
             first.epoch,
             first.notice,
-            f"{subscription.id}.{_name(chunk)}",
+            f"{subscription.id}.{delivery_name(chunk)}",
             first.is_replayed,
         )
 
@@ -413,17 +348,17 @@ class Lane:
             if self._circuit.record_success():
                 LOG.info("the endpoint answers again", extra=self._about("circuit_closed"))
             for item in chunk:
-                self._owner.end_item(item)
+                self._end_item(item)
             self._owner.count(self.subscription.id, DeliveryCount(delivered=len(chunk)))
             metrics.NOTIFIED.add(self._scheme, by=len(chunk))
         elif self._has_ended:
             for item in chunk:
-                self._owner.end_item(item)
+                self._end_item(item)
         elif result.outcome is Outcome.GONE:
             if await self._owner.end_subscription(subscription):
                 self.end()
                 for item in chunk:
-                    self._owner.end_item(item)
+                    self._end_item(item)
             else:
                 self._retry(chunk, result)
         elif result.outcome is Outcome.REFUSED and len(chunk) > 1:
@@ -490,29 +425,27 @@ class Lane:
 
     def _put_off(self, item: Item, due: int | None, result: Result | None = None) -> None:
         """Stores an item, to be tried at a time; None: with all that waits."""
-        base = item.pending or PendingDelivery(
-            self.subscription.id, item.key, item.expires, epoch=item.epoch, stored=item.stored
-        )
+        base = item.pending or item.new_pending(self.subscription.id)
         changes: dict[str, Any] = {"attempts": item.attempts, "due": due}
         if result is not None:
             changes |= {"status": result.status, "error": result.error}
         self._owner.store(msgspec.structs.replace(base, **changes), failed=False)
-        self._unstored.add(base.id)
+        self.backlog.put_back(base.id)
         item.pending = None  # it stays
-        self._owner.end_item(item)
-        self.forget(base.id)  # `_unstored` has it
+        self._end_item(item)
+        self._end_hold()
 
     def _give_up(self, item: Item, result: Result) -> None:
         LOG.info(
             "a delivery is given up",
             extra=self._about("delivery_given_up") | {"error": result.error},
         )
-        if item.message is None or item.expires <= self._owner.now():
+        if item.stored is None or item.expires <= self._owner.now():
             self._count_failed(result)
-            self._owner.end_item(item)
+            self._end_item(item)
         elif self.options.dead_letter_queue:
             self._running += 1
-            self._owner.begin(self._dead_letter(item, result), internal=True)
+            self._owner.begin(self._dead_letter(item, item.stored.message, result), internal=True)
         else:
             self._keep_failed(item, result)
 
@@ -522,22 +455,14 @@ class Lane:
 
     def _keep_failed(self, item: Item, result: Result) -> None:
         self._count_failed(result)
-        pending = PendingDelivery(
-            self.subscription.id,
-            item.key,
-            item.expires,
-            epoch=item.epoch,
-            stored=item.stored,
-            status=result.status,
-            error=result.error,
-        )
+        pending = item.new_pending(self.subscription.id, result.status, result.error)
         self._owner.store(pending, failed=True)
         item.pending = None  # it stays, as one that failed
-        self._owner.end_item(item)
+        self._end_item(item)
 
-    async def _dead_letter(self, item: Item, result: Result) -> None:
+    async def _dead_letter(self, item: Item, message: Message, result: Result) -> None:
         try:
-            await self._owner.dead_letter(self, item, result)
+            await self._owner.dead_letter(self, message, result)
         except errors.Unavailable:  # given up again later
             if self._in_order and self.state is not LaneState.HELD:
                 self._items.appendleft(item)
@@ -553,7 +478,7 @@ class Lane:
             self._keep_failed(item, result)
         else:
             self._count_failed(result)
-            self._owner.end_item(item)
+            self._end_item(item)
         self._running -= 1
         self.pump()
 
@@ -564,15 +489,3 @@ class Lane:
             "queue": self._owner.queue,
             "subscription": self.subscription.id,
         }
-
-
-def _name(chunk: Sequence[Item]) -> str:
-    """Returns what names these deliveries among those of the subscription, in each attempt.
-
-    Others may be with them in the next attempt.  That gets another name: a receiver that has had
-    the first one would else think that it has had all of them.
-    """
-    names = [item.message.id if item.message is not None else item.key for item in chunk]
-    if len(names) == 1:
-        return names[0]
-    return hashlib.blake2b(" ".join(names).encode(), digest_size=16).hexdigest()

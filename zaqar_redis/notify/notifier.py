@@ -11,19 +11,20 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections import deque
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
 from zaqar_redis import errors
 from zaqar_redis.metrics import definitions as metrics
-from zaqar_redis.notify.lane import Lane
+from zaqar_redis.notify.leased_queue import LeasedQueue
+from zaqar_redis.notify.limits import DeliverySlots, MessageMemory
 from zaqar_redis.notify.source import Source
 from zaqar_redis.notify.target import Target
+from zaqar_redis.notify.targets import Targets
 from zaqar_redis.service.messages import MessageService
 from zaqar_redis.storage.contract import Driver
 from zaqar_redis.storage.pools import PooledDriver
@@ -32,8 +33,6 @@ LOG = logging.getLogger(__name__)
 
 #: Seconds between looks for queues that are due, and that no hint has named, at most.
 _LOOK_SECONDS = 5.0
-#: Deliveries to stores at a time: more would make others wait for them.
-_INTERNAL_ATTEMPTS = 32
 
 
 class NotifierSettings(msgspec.Struct, frozen=True):
@@ -51,7 +50,7 @@ class NotifierSettings(msgspec.Struct, frozen=True):
         int,
         Meta(ge=1, le=100_000),
         "Maximum number of queues and topics that one process delivers for at a time; each has up "
-        "to 10 000 deliveries in memory.",
+        "to 10 000 deliveries in memory, and all of them 128 MiB of messages.",
     ] = 500
     lease: Annotated[
         float,
@@ -64,63 +63,20 @@ class NotifierSettings(msgspec.Struct, frozen=True):
     ] = False
 
 
-class DeliverySlots:
-    """The attempts of a process: so many at a time, those of stores counted by themselves."""
-
-    def __init__(self, most: int) -> None:
-        self._most = {False: most, True: _INTERNAL_ATTEMPTS}
-        self._running = {False: 0, True: 0}
-        self._waiting: dict[bool, deque[Lane]] = {False: deque(), True: deque()}
-        self._tasks: set[asyncio.Task[None]] = set()
-
-    def may_begin(self, lane: Lane) -> bool:
-        internal = lane.is_internal
-        if self._running[internal] < self._most[internal]:
-            return True
-        if not lane.waits:
-            lane.waits = True
-            self._waiting[internal].append(lane)
-        return False
-
-    def begin(self, attempt: Coroutine[Any, Any, None], *, internal: bool) -> None:
-        self._running[internal] += 1
-        task = asyncio.create_task(attempt, name="delivery")
-        self._tasks.add(task)
-        task.add_done_callback(partial(self._on_done, internal))
-
-    def _on_done(self, internal: bool, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        self._running[internal] -= 1
-        if not task.cancelled() and task.exception() is not None:
-            LOG.error(
-                "a delivery failed", exc_info=task.exception(), extra={"action": "delivery_failed"}
-            )
-        waiting = self._waiting[internal]
-        while waiting and self._running[internal] < self._most[internal]:
-            lane = waiting.popleft()
-            lane.waits = False
-            lane.pump()
-
-    async def close(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-
-
 class Notifier:
     def __init__(
         self,
         driver: Driver,
         messages: MessageService,
-        targets: Mapping[str, Target],
+        targets: Targets,
         settings: NotifierSettings,
     ) -> None:
-        """*targets* by the schemes that they deliver to."""
         self.driver = driver
         self.messages = messages
-        self.runner = DeliverySlots(settings.max_attempts)
+        self.slots = DeliverySlots(settings.max_attempts)
+        self.memory = MessageMemory()
         self.requires_confirmation = settings.require_confirmation
-        self.lease_ms = round(settings.lease * 1000)
+        self._lease_ms = round(settings.lease * 1000)
         self._look_seconds = min(_LOOK_SECONDS, settings.lease)
         self._targets = targets
         self._settings = settings
@@ -132,7 +88,14 @@ class Notifier:
         self._end_measuring: Callable[[], None] = lambda: None
 
     def target(self, subscriber: str) -> Target | None:
-        return self._targets.get(subscriber.partition(":")[0])
+        try:
+            return self._targets.find(subscriber)
+        except errors.BadConfiguration as error:
+            LOG.error(
+                "subscribers of a scheme get nothing",
+                extra={"action": "target_failed", "error": errors.reason(error)},
+            )
+            return None
 
     async def start(self) -> None:
         self._looking = asyncio.create_task(self._look(), name="notifier")
@@ -154,7 +117,7 @@ class Notifier:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await self.runner.close()
+        await self.slots.close()
 
     async def _look(self) -> None:
         while True:
@@ -191,11 +154,25 @@ class Notifier:
         if known is not None:
             known[0].hint()
         elif len(self._sources) < self._settings.max_sources and not self._is_stopping:
-            token = f"{os.getpid()}-{os.urandom(8).hex()}"
-            source = Source(self, store, project, queue, token)
+            source = self._source(*key)
+            if source is None:
+                return
             task = asyncio.create_task(source.run(), name=f"deliveries of {queue}")
             self._sources[key] = source, task
             task.add_done_callback(partial(self._on_end, key))
+
+    def _source(self, store: Driver, project: str, queue: str) -> Source | None:
+        if store.subscriptions is None or store.deliveries is None:
+            return None
+        token = f"{os.getpid()}-{os.urandom(8).hex()}"
+        leased = LeasedQueue(
+            store.queues,
+            store.subscriptions,
+            store.deliveries,
+            (project, queue),
+            (token, self._lease_ms),
+        )
+        return Source(self, leased)
 
     def _on_end(self, key: tuple[Driver, str, str], task: asyncio.Task[None]) -> None:
         source, _ = self._sources.pop(key)

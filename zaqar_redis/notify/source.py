@@ -11,14 +11,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Coroutine, Sequence
+from collections import deque
+from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
 from zaqar_redis import errors
-from zaqar_redis.notify.lane import EntryWork, Item, Lane
+from zaqar_redis.notify.items import EntryWork, Item
+from zaqar_redis.notify.lane import Lane
+from zaqar_redis.notify.leased_queue import LeasedQueue
+from zaqar_redis.notify.limits import DeliverySlots, MessageMemory
+from zaqar_redis.notify.settlement import DeliverySettlement
 from zaqar_redis.notify.target import Result, Target
 from zaqar_redis.records import IdempotencyKey, Message, NewMessage, Subscription
-from zaqar_redis.retry_policies import DeliveryRetryPolicy, retry_policy
+from zaqar_redis.retry_policies import DeliveryRetryPolicy
 from zaqar_redis.service.messages import MessageService
 from zaqar_redis.service.subscription_filters import LazyBody
 from zaqar_redis.service.subscription_options import (
@@ -26,9 +31,8 @@ from zaqar_redis.service.subscription_options import (
     effective,
     parse,
 )
-from zaqar_redis.storage.contract import Driver, Subscriptions
+from zaqar_redis.storage.contract import Driver
 from zaqar_redis.storage.deliveries import (
-    Deliveries,
     DeliveryCount,
     DeliveryEntry,
     DeliveryStep,
@@ -42,30 +46,23 @@ LOG = logging.getLogger(__name__)
 _LINGER_SECONDS = 2.0
 #: Seconds between two steps while little is done: the store has less to do.
 _STEP_SECONDS = 0.004
-#: Deliveries that are settled at once, without waiting; and, a few times as many, the most.
-_SETTLE_MIN, _SETTLE_MAX = 100, 1000
+#: Deliveries that are settled at once, without waiting for more.
+_SETTLE_MIN = 100
 #: Deliveries in memory: some megabytes, and enough for all attempts of a process.
 _OUTSTANDING_MAX = 10_000
-#: Of these, of one subscription: enough to keep the fastest endpoint busy while more are read.
-_LANE_MAX = 1000
+#: Of these, of one subscription: enough for ten attempts with batches of 100 while more are read.
+_LANE_MAX = 2000
 #: Entries, and pending deliveries, that are read at once.
 _ENTRIES, _DUE, _DROPPED = 64, 200, 200
 #: Subscriptions whose backlogs are read between two steps: the lease must not end meanwhile.
 _BACKLOGS = 64
-#: Subscriptions that are read at once.
-_SUBSCRIPTIONS = 500
+#: Seconds for which entries wait for lanes that are full: fast ones have room again before, and
+#: what they would get is not stored and read once more.
+_FULL_SECONDS = 1.0
 #: Seconds between attempts to reach the store.
 _OUTAGE_PAUSE_SECONDS = 0.5
 #: Milliseconds for which a dead-letter queue recognises a message.
 _DEAD_LETTER_WINDOW_MS = 24 * 3600 * 1000
-
-
-class AttemptRunner(Protocol):
-    """Runs the attempts of a process, so many at a time."""
-
-    def begin(self, attempt: Coroutine[Any, Any, None], *, internal: bool) -> None: ...
-
-    def may_begin(self, lane: Lane) -> bool: ...
 
 
 class SourceContext(Protocol):
@@ -74,37 +71,32 @@ class SourceContext(Protocol):
     driver: Driver
     messages: MessageService
     requires_confirmation: bool
-    #: for which a queue is taken
-    lease_ms: int
-
-    @property
-    def runner(self) -> AttemptRunner: ...
+    slots: DeliverySlots
+    memory: MessageMemory
 
     def target(self, subscriber: str) -> Target | None:
         """Returns what delivers to a subscriber; None: this process does not."""
 
 
 class Source:
-    def __init__(
-        self, context: SourceContext, store: Driver, project: str, queue: str, token: str
-    ) -> None:
-        """*store* is the one that the queue is in."""
-        assert store.deliveries is not None  # noqa: S101  # else nobody calls
-        assert store.subscriptions is not None  # noqa: S101
-        self.project = project
-        self.queue = queue
+    def __init__(self, context: SourceContext, leased: LeasedQueue) -> None:
+        self.project = leased.project
+        self.queue = leased.queue
         self._context = context
-        self._store = store
-        self._deliveries: Deliveries = store.deliveries
-        self._subscriptions: Subscriptions = store.subscriptions
-        self._token = token
-        self._lease_ms = context.lease_ms
+        self._leased = leased
         self._lanes: dict[str, Lane] = {}
         #: those that read what waits for them
         self._reading: dict[Lane, None] = {}
         self._version = 0
         self._after = b"0"
+        #: entries that were read, and wait for room
+        self._unread: deque[DeliveryEntry] = deque()
+        self._unread_bytes = 0
+        #: event loop's time; None: a lane has room
+        self._full_since: float | None = None
         self._outstanding = 0
+        #: bytes of the messages that it has in memory
+        self._size = 0
         self._wake = asyncio.Event()
         #: the store's clock less the event loop's, ms
         self._clock_offset = 0.0
@@ -112,7 +104,7 @@ class Source:
         self._is_stopping = False
         #: since it last read
         self.was_hinted = False
-        self._settlement = _Settling()
+        self._settlement = DeliverySettlement()
 
     # -- what lanes call --------------------------------------------------------------------
 
@@ -120,23 +112,43 @@ class Source:
         return round(self._loop.time() * 1000 + self._clock_offset)
 
     def begin(self, attempt: Coroutine[Any, Any, None], *, internal: bool) -> None:
-        self._context.runner.begin(attempt, internal=internal)
+        self._context.slots.begin(attempt, internal=internal)
 
     def may_begin(self, lane: Lane) -> bool:
-        return self._context.runner.may_begin(lane)
+        return self._context.slots.may_begin(lane)
+
+    def may_go_on(self, lane: Lane) -> bool:
+        return self._context.slots.may_go_on(lane)
 
     def end_item(self, item: Item) -> None:
         self._outstanding -= 1
         if item.pending is not None:
             self._settlement.made.append(item.pending.id)
-        if item.entry is not None:
-            item.entry.left -= 1
-            if not item.entry.left:
-                self._settlement.entries.append(item.entry.id)
+        if item.entry is None:
+            self._give_back(item.size)
+        else:
+            self._end_part(item.entry)
         self._settlement.done += 1
         self._wake.set()
 
+    def _end_part(self, entry: EntryWork) -> None:
+        entry.left -= 1
+        if not entry.left:
+            self._give_back(entry.size)
+            self._settlement.entries.append(entry.id)
+            self._wake.set()
+
+    def _take_memory(self, size: int) -> None:
+        self._size += size
+        self._context.memory.take(size)
+
+    def _give_back(self, size: int) -> None:
+        size = min(size, self._size)  # nothing is left when an attempt outlasts `run`
+        self._size -= size
+        self._context.memory.give_back(size)
+
     def store(self, pending: PendingDelivery, *, failed: bool) -> None:
+        self._take_memory(pending.size)
         (self._settlement.failed if failed else self._settlement.pending).append(pending)
         self._wake.set()
 
@@ -147,9 +159,7 @@ class Source:
     def count(self, subscription: str, count: DeliveryCount) -> None:
         self._settlement.add(subscription, count)
 
-    async def dead_letter(self, lane: Lane, item: Item, result: Result) -> None:
-        assert item.stored is not None  # noqa: S101  # notices are no messages
-        message = item.stored.message
+    async def dead_letter(self, lane: Lane, message: Message, result: Result) -> None:
         reason: dict[str, str | int] = {
             "delivery-subscription": lane.subscription.id,
             "delivery-error": result.error,
@@ -178,25 +188,22 @@ class Source:
         )
 
     async def end_subscription(self, subscription: Subscription) -> bool:
-        key = (self.project, self.queue, subscription.id)
-        try:
-            found = await self._subscriptions.get(*key)
-            if found is not None and found.subscriber != subscription.subscriber:
-                return False
-            await self._subscriptions.delete(*key)
-        except errors.Problem:
-            return False
-        LOG.warning(
-            "a subscription ends: its endpoint is gone",
-            extra={"action": "subscription_gone", "subscription": subscription.id},
-        )
-        return True
+        has_ended = await self._leased.end_subscription(subscription)
+        if has_ended:
+            LOG.warning(
+                "a subscription ends: its endpoint is gone",
+                extra={"action": "subscription_gone", "subscription": subscription.id},
+            )
+        return has_ended
 
     def items_max(self, *, internal: bool) -> int:
         # Internal ones are fast, and many.
         if internal:
             return _LANE_MAX
         return max(1, min(_LANE_MAX, _OUTSTANDING_MAX // (2 * max(1, len(self._lanes)))))
+
+    def bytes_max(self) -> int:
+        return self._context.memory.lane_max
 
     def read_backlog(self, lane: Lane) -> None:
         self._reading[lane] = None
@@ -212,6 +219,7 @@ class Source:
     def stop(self) -> None:
         """Ends soon: begins nothing new, and settles what is done."""
         self._is_stopping = True
+        self._drop_unread()
         for lane in self._lanes.values():
             self._outstanding -= lane.abandon()
         self._wake.set()
@@ -222,16 +230,14 @@ class Source:
         Raises nothing but CancelledError: what it could not do is due again.
         """
         try:
-            taken = await self._deliveries.take(
-                self.project, self.queue, self._token, self._lease_ms
-            )
+            taken = await self._leased.take()
         except errors.Problem:  # it moves, or the store is away: it is found again in the index
             return
         if not taken:
             return
         try:
             if await self._serve():
-                await self._deliveries.release(self.project, self.queue, self._token)
+                await self._leased.release()
         except errors.MoveLocked:
             pass  # who has the queue next delivers what is not settled
         except errors.Problem as problem:
@@ -246,6 +252,7 @@ class Source:
         finally:
             for lane in self._lanes.values():
                 lane.abandon()
+            self._give_back(self._size)
 
     async def _serve(self) -> bool:
         """Returns whether it still has the lease, and nothing is under way."""
@@ -256,7 +263,7 @@ class Source:
             if step is None:
                 return False
             await self._take_in(step)
-            if self._outstanding or step.entries or step.due or step.holds:
+            if self._outstanding or self._unread or step.entries or step.due or step.holds:
                 idle_since = self._loop.time()
             elif self._is_stopping or self._loop.time() - idle_since >= _LINGER_SECONDS:
                 if self._settlement.is_empty:
@@ -268,10 +275,10 @@ class Source:
 
     async def _pause(self, step: DeliveryStep) -> None:
         """Waits for something to do, and then a little for more."""
-        if step.entries and self._room():
+        if step.entries and not self._unread and self._room():
             return
-        seconds = min(_LINGER_SECONDS, self._lease_ms / 3000)
-        if step.next_due is not None and not self._is_stopping:
+        seconds = min(_LINGER_SECONDS, self._leased.lease_ms / 3000)
+        if step.next_due is not None and self._room():
             seconds = min(seconds, max(0.0, (step.next_due - self.now()) / 1000))
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
@@ -284,15 +291,12 @@ class Source:
             settled = self._settlement.take()
             self.was_hinted = False
             try:
-                step = await self._deliveries.step(
-                    self.project,
-                    self.queue,
-                    self._token,
-                    self._lease_ms,
+                room = self._room()
+                step = await self._leased.step(
                     settled,
                     after=self._after,
-                    limit=self._room(),
-                    due_limit=0 if self._is_stopping else _DUE,
+                    limit=0 if self._unread else room,
+                    due_limit=_DUE if room else 0,
                 )
             except errors.MoveLocked:
                 raise
@@ -310,6 +314,7 @@ class Source:
             await self._take_in(step)
 
     def _note_settled(self, settled: SettledDeliveries) -> None:
+        self._give_back(sum(each.size for each in (*settled.pending, *settled.failed)))
         for pending in settled.pending:
             if pending.subscription in self._lanes:
                 self._lanes[pending.subscription].note_stored(pending)
@@ -321,8 +326,10 @@ class Source:
     def _room(self) -> int:
         """Returns how many entries may be read now."""
         most = max(_OUTSTANDING_MAX, 4 * len(self._lanes))
-        if self._is_stopping or self._outstanding >= most:
+        if self._is_stopping or self._outstanding >= most or self._settlement.is_large:
             return 0
+        if not self._context.memory.has_room:
+            return 0 if self._size else 1
         room = (most - self._outstanding) // max(1, len(self._lanes))
         return max(1, min(_ENTRIES, room))
 
@@ -332,21 +339,50 @@ class Source:
             return  # what it has read is not settled, and due again
         if step.version != self._version or (step.version and not self._lanes):
             await self._load(step.version)
-        for entry in step.entries:
-            self._after = entry.id
-            self._dispatch(entry)
+        self._unread.extend(step.entries)
+        self._dispatch_unread()
         for id in step.holds:
             if id in self._lanes:
                 self._lanes[id].catch_up()
             else:
                 await self._drop_backlog(id)
         for pending in step.due:
-            self._offer_pending(pending)
+            self._offer_pending(pending, Lane.offer_due)
         await self._read_backlogs()
 
+    def _dispatch_unread(self) -> None:
+        self._give_back(self._unread_bytes)  # what is dispatched is counted by itself
+        while self._unread and self._may_dispatch():
+            entry = self._unread.popleft()
+            self._after = entry.id
+            self._dispatch(entry)
+        self._unread_bytes = sum(entry.size for entry in self._unread)
+        self._take_memory(self._unread_bytes)
+        if self._is_stopping or not self._context.memory.has_room:
+            self._drop_unread()
+
+    def _drop_unread(self) -> None:
+        """Forgets what it has not dispatched, which is read again."""
+        self._unread.clear()
+        self._give_back(self._unread_bytes)
+        self._unread_bytes = 0
+
+    def _may_dispatch(self) -> bool:
+        if not self._room():
+            return False
+        states = (lane.is_half_full for lane in self._lanes.values() if lane.is_flowing)
+        # None is flowing: what comes is stored anyway.
+        if not next(states, False) or not all(states):
+            self._full_since = None
+            return True
+        now = self._loop.time()
+        self._full_since = self._full_since or now
+        return now - self._full_since > _FULL_SECONDS
+
     def _dispatch(self, entry: DeliveryEntry) -> None:
-        work = EntryWork(entry.id)
+        work = EntryWork(entry.id, entry.size)
         work.left = 1  # until all lanes have got it
+        self._take_memory(work.size)
         for stored in entry.messages:
             decrypted = self._decrypted(stored.message)
             if decrypted is None:
@@ -361,25 +397,26 @@ class Source:
                 work.left += 1
                 self._outstanding += 1
                 lane.offer(Item(entry.epoch, stored, decrypted, entry=work))
-        work.left -= 1
-        if not work.left:
-            self._settlement.entries.append(work.id)
-            self._wake.set()
+        self._end_part(work)
 
-    def _offer_pending(self, pending: PendingDelivery) -> None:
+    def _offer_pending(
+        self, pending: PendingDelivery, offer: Callable[[Lane, Item, PendingDelivery], bool]
+    ) -> None:
         lane = self._lanes.get(pending.subscription)
         decrypted = None
         if pending.stored is not None:
             decrypted = self._decrypted(pending.stored.message)
         self._outstanding += 1
         item = Item(pending.epoch, pending.stored, decrypted, pending=pending)
+        self._take_memory(item.size)
         deliverable = pending.stored is None or decrypted is not None
         if lane is not None and not self._is_live(lane.subscription):
             deliverable = pending.stored is None  # its subscriber is another one, or has left
         if lane is None or not deliverable:
             self.end_item(item)
-        elif not lane.offer_pending(item):
+        elif not offer(lane, item, pending):
             self._outstanding -= 1  # it has it already
+            self._give_back(item.size)
 
     def _decrypted(self, message: Message) -> Message | None:
         """Returns the message as its poster wrote it; None: it cannot be read any more."""
@@ -407,47 +444,43 @@ class Source:
         if len(wanting) > _BACKLOGS:
             self._wake.set()
         for lane in wanting[:_BACKLOGS]:
+            if self._size and not self._context.memory.has_room:
+                break
             del self._reading[lane]
             self._reading[lane] = None  # the last one the next time
-            page = await self._deliveries.backlog(
-                self.project, self.queue, lane.subscription.id, lane.position, lane.page
-            )
+            backlog = lane.backlog
+            page = await self._leased.backlog(lane.subscription.id, backlog.position, lane.page)
             if not page:
                 lane.end_backlog()
                 self._wake.set()
                 continue
-            first = lane.first_unstored
+            first = backlog.first_unstored
             for pending in page:
                 if first is not None and pending.id >= first:
                     break
-                lane.position = pending.id
+                backlog.position = pending.id
                 if pending.due is None or pending.due <= self.now():
-                    self._offer_pending(pending)
+                    self._offer_pending(pending, Lane.offer_waiting)
             self._wake.set()
 
     async def _drop_backlog(self, subscription: str) -> None:
         """Deletes what waits for a subscription that does not exist any more."""
-        page = await self._deliveries.backlog(self.project, self.queue, subscription, "", _DROPPED)
+        page = await self._leased.backlog(subscription, "", _DROPPED)
         self._settlement.made += [pending.id for pending in page]
         self.hold(subscription, self.now() if page else None)
 
     async def _load(self, version: int) -> None:
         """Reads the subscriptions, which have changed."""
-        policy = await self._queue_policy()
-        waiting = await self._waiting() if version and not self._version else set()
+        policy = await self._leased.retry_policy()
+        waiting = await self._leased.waiting() if version and not self._version else set()
         found: dict[str, Lane] = {}
-        after = ""
-        while version:
-            page = await self._subscriptions.list(self.project, self.queue, after, _SUBSCRIPTIONS)
-            for subscription in page.items:
+        if version:
+            async for subscription in self._leased.subscriptions():
                 lane = self._lane(subscription, policy)
                 if lane is not None:
                     if subscription.id in waiting:
                         lane.wait()
                     found[subscription.id] = lane
-            after = page.marker
-            if len(page.items) < _SUBSCRIPTIONS:
-                break
         for id in self._lanes.keys() - found.keys():
             self._lanes[id].end()
         self._lanes, self._version = found, version
@@ -466,83 +499,3 @@ class Source:
             return Lane(self, subscription, options, chosen, target)
         lane.adopt(subscription, options, chosen, target)
         return lane
-
-    async def _waiting(self) -> set[str]:
-        """Returns the subscriptions with deliveries that another notifier left to be made."""
-        found: list[str] = []
-        while True:
-            after = found[-1] if found else ""
-            page = await self._deliveries.waiting(self.project, self.queue, after, _SUBSCRIPTIONS)
-            found += page
-            if len(page) < _SUBSCRIPTIONS:
-                return set(found)
-
-    async def _queue_policy(self) -> DeliveryRetryPolicy | None:
-        queue = await self._store.queues.get(self.project, self.queue)
-        if queue is not None:
-            with contextlib.suppress(errors.BadRequest):  # of a service that knew fewer rules
-                return retry_policy(queue.metadata.get("_retry_policy"))
-        return None
-
-
-class _Settling:
-    """What is done, and not settled yet."""
-
-    def __init__(self) -> None:
-        self.entries: list[bytes] = []
-        self.made: list[str] = []
-        self.pending: list[PendingDelivery] = []
-        self.failed: list[PendingDelivery] = []
-        self.holds: dict[str, int | None] = {}
-        self._counts: dict[str, list[Any]] = {}
-        #: deliveries
-        self.done = 0
-
-    def add(self, subscription: str, count: DeliveryCount) -> None:
-        totals = self._counts.setdefault(subscription, [0, 0, 0, "", 0])
-        totals[0] += count.delivered
-        totals[1] += count.failed
-        totals[2] += count.retried
-        if count.error:
-            totals[3:] = count.error, count.status
-
-    @property
-    def is_empty(self) -> bool:
-        return not (
-            self.entries or self.made or self.pending or self.failed or self.holds or self._counts
-        )
-
-    @property
-    def is_large(self) -> bool:
-        """Whether one step cannot settle it."""
-        lists: Sequence[Sequence[Any]] = (self.entries, self.made, self.pending, self.failed)
-        return any(len(each) > _SETTLE_MAX for each in lists)
-
-    def take(self) -> SettledDeliveries:
-        """Returns what a step settles.
-
-        An entry is settled with what was stored of it, or after that.
-        """
-        pending, self.pending = self.pending[:_SETTLE_MAX], self.pending[_SETTLE_MAX:]
-        failed, self.failed = self.failed[:_SETTLE_MAX], self.failed[_SETTLE_MAX:]
-        made, self.made = self.made[:_SETTLE_MAX], self.made[_SETTLE_MAX:]
-        entries: list[bytes] = []
-        if not (self.pending or self.failed):
-            entries, self.entries = self.entries[:_SETTLE_MAX], self.entries[_SETTLE_MAX:]
-        ids = [*self.holds][:_SETTLE_MAX]
-        holds = [(id, self.holds.pop(id)) for id in ids]
-        counted = [*self._counts][:_SETTLE_MAX]
-        counts = [(id, DeliveryCount(*self._counts.pop(id))) for id in counted]
-        self.done = 0
-        return SettledDeliveries(entries, made, pending, failed, holds, counts)
-
-    def put_back(self, settled: SettledDeliveries) -> None:
-        """Takes back what a step has not settled."""
-        self.entries[:0] = settled.entries
-        self.made[:0] = settled.made
-        self.pending[:0] = settled.pending
-        self.failed[:0] = settled.failed
-        for id, until in settled.holds:
-            self.holds.setdefault(id, until)
-        for id, count in settled.counts:
-            self.add(id, count)

@@ -97,11 +97,11 @@ class Target(Protocol):
     def check(self, subscriber: str, options: SubscriptionOptions) -> None:
         """Raises BadRequest, naming the field, when it could never deliver there."""
 
-    async def start(self) -> None:
-        """Opens what it needs.  Does not fail when a service that it needs is away."""
+    async def deliver(self, delivery: Delivery) -> Result:
+        """Attempts it once, within the time-out of the options; raises nothing.
+
+        It opens what it needs, and keeps it open.
+        """
 
     async def close(self) -> None:
-        """Closes every connection."""
-
-    async def deliver(self, delivery: Delivery) -> Result:
-        """Attempts it once, within the time-out of the options; raises nothing."""
+        """Closes every connection; nothing is delivered any more."""

@@ -8,21 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable
 from time import perf_counter
 
 import msgspec
 
 from zaqar_redis import errors, rules
-from zaqar_redis.notify.target import Delivery, Outcome, Result, Target
+from zaqar_redis.notify.attempt import attempt
+from zaqar_redis.notify.target import Delivery, Result, Target
 from zaqar_redis.records import Record, Subscription
 from zaqar_redis.service import subscription_options
 from zaqar_redis.service.subscriptions import SubscriptionService
 
 #: Tests of a process at a time; others wait.
 _CONCURRENT = 16
-#: Seconds beyond the time-out of an attempt: targets end it themselves.
-_GRACE_SECONDS = 5.0
 
 
 class TestedDelivery(Record, frozen=True):
@@ -35,13 +34,11 @@ class SubscriptionTester:
     def __init__(
         self,
         subscriptions: SubscriptionService,
-        targets: Mapping[str, Target],
-        start_targets: Callable[[], Awaitable[None]],
+        find_target: Callable[[str], Target | None],
     ) -> None:
-        """*targets* by scheme; *start_targets*: starts them, unless they are started."""
+        """*find_target*: of a subscriber."""
         self._subscriptions = subscriptions
-        self._targets = targets
-        self._start_targets = start_targets
+        self._find_target = find_target
         self._slots = asyncio.Semaphore(_CONCURRENT)
 
     async def test(self, project: str, source: str, id: str) -> TestedDelivery:
@@ -51,22 +48,16 @@ class SubscriptionTester:
         `SubscriptionService.get_reachable` does.
         """
         subscription = await self._subscriptions.get_reachable(project, source, id)
-        scheme = subscription.subscriber.partition(":")[0]
-        target = self._targets.get(scheme)
+        target = self._find_target(subscription.subscriber)
         if target is None or target.internal:
             raise errors.BadRequest(
-                why=f"A test needs a subscriber outside this service, not one of {scheme}:."
+                why="A test needs a subscriber outside this service, not one of "
+                f"{subscription.subscriber.partition(':')[0]}:."
             )
-        await self._start_targets()
         delivery = _delivery(project, source, subscription)
         async with self._slots:
             begun = perf_counter()
-            try:
-                async with asyncio.timeout(delivery.options.timeout + _GRACE_SECONDS):
-                    result = await target.deliver(delivery)
-            except TimeoutError:
-                why = f"no answer within {delivery.options.timeout:g} s"
-                result = Result(Outcome.RETRY, why)
+            result = await attempt(target, delivery)
             return TestedDelivery(result, perf_counter() - begun)
 
 

@@ -13,7 +13,8 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from zaqar_redis import errors
-from zaqar_redis.records import NewMessage, OperationCheck, StoreHealth
+from zaqar_redis.check_records import OperationCheck, StoreHealth
+from zaqar_redis.records import NewMessage
 from zaqar_redis.storage.contract import Driver
 from zaqar_redis.storage.control import DEFAULT_POOL
 from zaqar_redis.storage.pools import PooledDriver

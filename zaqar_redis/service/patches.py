@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from zaqar_redis import errors, rules
+from zaqar_redis import errors, metadata_rules
 
 
 class PatchOperation(msgspec.Struct, frozen=True):
@@ -56,7 +56,7 @@ def apply(metadata: dict[str, Any], changes: Sequence[PatchOperation]) -> dict[s
     """Returns the metadata with all changes applied.  Raises Conflict."""
     changed = dict(metadata)
     for change in changes:
-        reserved = change.key in rules.RESERVED
+        reserved = change.key in metadata_rules.RESERVED
         if change.op != "add" and change.key not in changed and not reserved:
             raise errors.Conflict(why=f"Can't {change.op} non-existent object {change.key}.")
         if change.op == "remove":

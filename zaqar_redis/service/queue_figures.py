@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The figures of all queues of a project, sorted and filtered, for operators who watch them.
+"""The figures of all queues, or topics, of a project, sorted and filtered, for who watches them.
 
 A worker reads them when somebody looks, and again every few seconds while somebody does.
 """
@@ -10,14 +10,14 @@ import asyncio
 import heapq
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from zaqar_redis import errors
+from zaqar_redis import errors, rules
 from zaqar_redis.figures import QueueFigures
 from zaqar_redis.service.stores import open_store, queue_pages, store_names
 from zaqar_redis.storage.contract import Driver
@@ -27,7 +27,7 @@ LOG = logging.getLogger(__name__)
 
 #: Most queues of a project that are read: some 50 MB.
 _QUEUES_MAX = 100_000
-#: Most projects that are watched at once; who has not been looked at for longest gives way.
+#: Most lists that are watched at once; who has not been looked at for longest gives way.
 _PROJECTS_MAX = 16
 #: Seconds between the end of a reading and the next one.
 _INTERVAL = 2.0
@@ -49,12 +49,14 @@ SortColumn = Literal[
     "claimed_rate",
     "deleted",
     "dead_letters",
+    "subscriptions",
 ]
 
 
 class QueueRow(Struct, gc=False):
-    """A queue, as it is listed."""
+    """A queue or topic, as it is listed."""
 
+    #: of a topic, too, as clients know it
     name: str
     #: the pool that it is in
     store: str
@@ -86,6 +88,10 @@ class QueueRow(Struct, gc=False):
     @property
     def total(self) -> int:
         return self.figures.total
+
+    @property
+    def subscriptions(self) -> int:
+        return self.figures.subscriptions
 
     @property
     def oldest(self) -> float | None:
@@ -198,11 +204,12 @@ async def select(
 
 
 class _ProjectWatch:
-    """Reads the queues of one project for as long as somebody looks."""
+    """Reads the queues, or topics, of one project for as long as somebody looks."""
 
-    def __init__(self, driver: Driver, project: str) -> None:
+    def __init__(self, driver: Driver, project: str, *, topics: bool) -> None:
         self._driver = driver
         self._project = project
+        self._topics = topics
         self.looked_at = time.monotonic()
         self.found: ProjectFigures | None = None
         #: what is being read, by name
@@ -264,9 +271,11 @@ class _ProjectWatch:
             figures = (await open_store(self._driver, name)).figures
             if figures is None:
                 return True
-            async for page in queue_pages(figures, self._project, share):
+            pages = queue_pages(figures, self._project, share, topics=self._topics)
+            async for page in pages:
                 for each in page:
-                    self._reading[each.name] = _row(name, each, before.get(each.name))
+                    row = _row(name, each, before)
+                    self._reading[row.name] = row
                 if len(self._reading) >= _QUEUES_MAX:
                     return True
         except (errors.Unavailable, errors.BadConfiguration):
@@ -274,9 +283,9 @@ class _ProjectWatch:
         return True
 
 
-def _row(store: str, figures: QueueFigures, before: QueueRow | None) -> QueueRow:
-    row = QueueRow(figures.name, store, figures)
-    known = before.figures if before is not None else None
+def _row(store: str, figures: QueueFigures, before: Mapping[str, QueueRow]) -> QueueRow:
+    row = QueueRow(figures.name.removeprefix(rules.TOPIC_PREFIX), store, figures)
+    known = before[row.name].figures if row.name in before else None
     # A queue that was created again counts from zero.
     if known is not None and known.epoch == figures.epoch and known.at < figures.at:
         seconds = (figures.at - known.at) / 1000
@@ -307,26 +316,28 @@ async def _note_dead_letters(rows: Sequence[QueueRow]) -> None:
 
 
 class QueueFiguresService:
-    """The figures of the queues of all projects that somebody looks at."""
+    """The figures of the queues and topics of all projects that somebody looks at."""
 
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
-        self._watches: dict[str, _ProjectWatch] = {}
+        #: by project, and whether it reads topics
+        self._watches: dict[tuple[str, bool], _ProjectWatch] = {}
 
-    async def get(self, project: str, seconds: float) -> ProjectFigures:
-        """Returns the queues of a project, as they were read some seconds ago.
+    async def get(self, project: str, seconds: float, *, topics: bool = False) -> ProjectFigures:
+        """Returns the queues, or topics, of a project, as they were read some seconds ago.
 
         Takes *seconds* at most: then it returns what has been read so far.
         """
-        watch = self._watches.get(project)
+        watch = self._watches.get((project, topics))
         if watch is None or watch.task.done():
             self._watches = {
-                name: each for name, each in self._watches.items() if not each.task.done()
+                key: each for key, each in self._watches.items() if not each.task.done()
             }
             if len(self._watches) >= _PROJECTS_MAX:
-                least = min(self._watches, key=lambda name: self._watches[name].looked_at)
+                least = min(self._watches, key=lambda key: self._watches[key].looked_at)
                 self._watches.pop(least).task.cancel()
-            watch = self._watches[project] = _ProjectWatch(self._driver, project)
+            watch = _ProjectWatch(self._driver, project, topics=topics)
+            self._watches[project, topics] = watch
         watch.looked_at = time.monotonic()
         if watch.found is None:
             try:

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from zaqar_redis import errors, rules
+from zaqar_redis import errors, metadata_rules, rules
 from zaqar_redis.keyspace.script import ComposedVerbs, Steps, verb
 from zaqar_redis.records import Page, PartialPage, Queue, Stats
 from zaqar_redis.service import patches
@@ -146,11 +146,17 @@ class QueueService(ComposedVerbs):
             "_max_claim_count": None,
             "_enable_encrypt_messages": False,
         }
-        names = rules.RESERVED_OF_TOPICS if rules.is_topic(queue) else rules.RESERVED
+        names = (
+            metadata_rules.RESERVED_OF_TOPICS if rules.is_topic(queue) else metadata_rules.RESERVED
+        )
         return metadata | {name: metadata.get(name) or defaults[name] for name in names}
 
     def _check(self, queue: str, metadata: dict[str, Any]) -> None:
-        check = rules.topic_metadata if rules.is_topic(queue) else rules.queue_metadata
+        check = (
+            metadata_rules.topic_metadata
+            if rules.is_topic(queue)
+            else metadata_rules.queue_metadata
+        )
         check(metadata, self._limits, self._can_encrypt)
         try:
             size = len(msgspec.json.encode(metadata))

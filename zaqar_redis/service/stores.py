@@ -58,17 +58,18 @@ async def open_store(driver: Driver, name: str) -> Driver:
 
 
 async def queue_pages(
-    figures: StoreFigures, project: str, share: int
+    figures: StoreFigures, project: str, share: int, *, topics: bool = False
 ) -> AsyncIterator[Sequence[QueueFigures]]:
-    """Yields the figures of all queues that a project has in a store, by name.
+    """Yields the figures of all queues, or topics, that a project has in a store, by name.
 
     Of the time that this takes, it works for one part in *share*: the rest is pauses.
     """
-    names = await figures.names(project, "", _PAGE)
+    names = await figures.names(project, "", _PAGE, topics=topics)
     while names:
         began = time.monotonic()
         page, names = await asyncio.gather(
-            figures.queues(project, names), figures.names(project, names[-1], _PAGE)
+            figures.queues(project, names),
+            figures.names(project, names[-1], _PAGE, topics=topics),
         )
         yield page
         await asyncio.sleep((time.monotonic() - began) * (share - 1))

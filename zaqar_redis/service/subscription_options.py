@@ -54,7 +54,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029]")
 class SubscriptionOptions(Record, frozen=True):
     """The options of a subscription, checked, with defaults."""
 
-    #: as they are stored, for the target: stock Zaqar's ``post_data``, ``from``, ``trust_id`` ...
+    #: all but those that are null, for the target: stock Zaqar's ``post_data``, ``from`` ...
     raw: Mapping[str, Any] = {}
     #: None: the queue's, else the default
     retry_policy: DeliveryRetryPolicy | None = None
@@ -84,13 +84,13 @@ def parse(options: Mapping[str, Any]) -> SubscriptionOptions:
     null is as good as absent.  API: unknown options are accepted, for targets that know them.
     """
     _check_size(options)
-    known = {name: read(options[name]) for name, read in _READ.items() if _has(options, name)}
+    given = {name: value for name, value in options.items() if value is not None}
+    known = {name: read(given[name]) for name, read in _READ.items() if name in given}
     for name, check in _CHECKS.items():
-        if _has(options, name):
-            check(name, options[name])
-    if _has(options, "_retry_policy"):
-        known["retry_policy"] = retry_policy(options["_retry_policy"])
-    parsed = SubscriptionOptions(raw=options, **known)
+        if name in given:
+            check(name, given[name])
+    known["retry_policy"] = retry_policy(given.get("_retry_policy"))
+    parsed = SubscriptionOptions(raw=given, **known)
     if parsed.format == "cloudevents-binary" and parsed.batch > 1:
         raise _bad("batch", 'at most 1 with the format "cloudevents-binary"')
     return parsed
@@ -147,10 +147,6 @@ def _stored_secrets(options: Mapping[str, Any]) -> list[Any]:
     """Subscriptions of stock Zaqar may have anything there."""
     stored = options.get("secrets")
     return stored if isinstance(stored, list) else []
-
-
-def _has(options: Mapping[str, Any], name: str) -> bool:
-    return options.get(name) is not None
 
 
 def _bad(name: str, must_be: str) -> errors.BadRequest:

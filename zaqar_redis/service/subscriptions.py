@@ -14,8 +14,9 @@ from zaqar_redis.service.notices import SubscriptionNotices
 from zaqar_redis.service.queues import QueueService
 from zaqar_redis.service.subscription_options import SubscriptionOptions
 from zaqar_redis.service.subscription_trusts import SubscriptionTrusts
-from zaqar_redis.storage.contract import Driver, Live, Subscriptions
+from zaqar_redis.storage.contract import Driver, Live
 from zaqar_redis.storage.deliveries import DeliveryState, SubscriptionDeliveries
+from zaqar_redis.storage.subscriptions import Subscriptions
 
 #: Of the URIs of sockets, which no client can give.
 SOCKET = "websocket:"
@@ -91,7 +92,7 @@ class SubscriptionService(ComposedVerbs):
 
         *longest*: seconds after which it ends in any case.  *token*: of Keystone, of whoever sends
         the request.  API: creates the queue if it does not exist.
-        Raises SubscriberTaken for one that has confirmed, QuotaExceeded.
+        Raises SubscriberTaken for one that has confirmed, TooManySubscriptions, QuotaExceeded.
         """
         stored = self._checked(subscriber, options)
         if self._notices is not None:
@@ -118,7 +119,13 @@ class SubscriptionService(ComposedVerbs):
         store = self._store
         for _ in range(_CREATE_TRIES):
             id: str | None = yield store.create(
-                project, queue, subscriber, ttl=seconds, options=options, delivers=True
+                project,
+                queue,
+                subscriber,
+                ttl=seconds,
+                options=options,
+                delivers=True,
+                most=self._limits.max_subscriptions,
             )
             if id is not None:
                 return CreatedSubscription(id)
@@ -218,8 +225,6 @@ class SubscriptionService(ComposedVerbs):
             yield from self._end_trust(found.subscriber, found.options)
         if must_confirm:
             yield from self._ask_to_confirm(project, queue, id)
-        if paused is False and self._driver.subscription_deliveries is not None:
-            yield self.deliveries.resume(project, queue, id)
 
     @verb
     def states(

@@ -13,10 +13,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapp
 from typing import Any, Protocol
 
 from zaqar_redis.auth.access_keys import AccessKeys
+from zaqar_redis.check_records import CheckResult
 from zaqar_redis.figures import Alarm, HistoryPoint, LargeQueue, StoreStatus
 from zaqar_redis.pool_records import CatalogueEntry, Flavor, Job, Move, Pool, QueueLocation
 from zaqar_redis.pool_records import PoolsSnapshot as AllPools
-from zaqar_redis.records import CheckResult, Page, Quota, QuotaNews
+from zaqar_redis.records import Page, Quota, QuotaNews
 
 #: The default pool: the service's own store, for queues that are in no other pool.
 DEFAULT_POOL = "default"

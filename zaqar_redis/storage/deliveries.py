@@ -23,6 +23,11 @@ class EnteredMessage(Record, frozen=True):
     message: Message
     envelope: bytes
 
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return len(self.envelope)
+
 
 class DeliveryEntry(Record, frozen=True):
     """The messages of one post, or a part of a large one, in order."""
@@ -30,6 +35,11 @@ class DeliveryEntry(Record, frozen=True):
     id: bytes
     epoch: str
     messages: Sequence[EnteredMessage]
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return sum(each.size for each in self.messages)
 
 
 class PendingDelivery(Record, frozen=True):
@@ -57,6 +67,11 @@ class PendingDelivery(Record, frozen=True):
     @property
     def id(self) -> str:
         return f"{self.subscription} {self.key}"
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return len(self.notice) if self.stored is None else self.stored.size
 
 
 class DeliveryCount(Record, frozen=True):
@@ -181,9 +196,6 @@ class SubscriptionDeliveries(Protocol):
         self, project: str, queue: str, subscription: str, notice: bytes, ttl: int
     ) -> Awaitable[bool]:
         """Has a JSON object delivered, within *ttl* s; False: there is no such subscription."""
-
-    def resume(self, project: str, queue: str, subscription: str) -> Awaitable[None]:
-        """Has what waits for a subscription delivered."""
 
     def replay(self, project: str, queue: str, subscription: str) -> Awaitable[int]:
         """Has deliveries tried again that were given up; returns how many."""

@@ -20,8 +20,10 @@ class StoreFigures(Protocol):
     def queues(self, project: str, names: Sequence[str]) -> Awaitable[Sequence[QueueFigures]]:
         """Returns the figures of those of these queues that exist; a few hundred at most."""
 
-    def names(self, project: str, after: str, limit: int) -> Awaitable[Sequence[str]]:
-        """Returns names of queues in order, behind the name *after*."""
+    def names(
+        self, project: str, after: str, limit: int, *, topics: bool = False
+    ) -> Awaitable[Sequence[str]]:
+        """Returns names of queues, or of topics, in order, behind the name *after*."""
 
     def projects(self) -> AsyncIterator[str]:
         """Yields the projects that have queues in the store, perhaps some of them twice."""

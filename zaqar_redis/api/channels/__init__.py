@@ -14,6 +14,7 @@ from zaqar_redis.api.channels.origins import AllowedOrigins, PageMiddleware
 from zaqar_redis.api.channels.streams import ConnectQuery, EmulationHandlers, StreamHandlers
 from zaqar_redis.api.channels.websocket import UniWebSocket, WebSocket
 from zaqar_redis.api.console import channels, keys, overview
+from zaqar_redis.api.console import queues as console_queues
 from zaqar_redis.api.exchange import require_upgrade
 from zaqar_redis.api.routes import ApiRoute, Body
 from zaqar_redis.api.server.outbox import FlushScheduler
@@ -87,7 +88,8 @@ class ChannelsFrontEnd:
     def overview_routes(self, services: OperatorServices, limits: rules.Limits) -> list[ApiRoute]:
         """Returns the routes of the console that show more than the public API."""
         namespaces, settings = self._settings.namespaces, self._settings.console
-        found = overview.routes(services, self._checks, namespaces, limits)
+        found = overview.routes(services, self._checks, namespaces)
+        found += console_queues.routes(services, self._checks, limits)
         if services.access_keys is not None:
             seal = settings.seal if settings is not None else None
             found += keys.routes(services.access_keys, self._checks, seal)

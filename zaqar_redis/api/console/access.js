@@ -3,7 +3,7 @@
 
 import { address } from "./address.js";
 import { act, field } from "./dialog.js";
-import { bytes, count, make, setText } from "./dom.js";
+import { bytes, count, facts, make, setText } from "./dom.js";
 import { Refused } from "./server.js";
 import { Listing, cut } from "./table.js";
 
@@ -116,10 +116,8 @@ export class Access {
 }
 
 function whoami({ user, project, roles, may }) {
-  const facts = { User: user || "–", Project: project, Roles: roles.join(", ") || "–" };
   return make("div", {},
-    make("dl", { class: "facts" }, ...Object.entries(facts).flatMap(([name, text]) =>
-      [make("dt", {}, name), make("dd", {}, text)])),
+    facts([["User", user || "–"], ["Project", project], ["Roles", roles.join(", ") || "–"]]),
     make("details", {}, make("summary", {}, `What you may do here: ${may.length} rules`),
       make("ul", { class: "rules" }, ...may.map((rule) => make("li", {}, make("code", {}, rule))))),
     make("p", {}, make("a", { href: address("access", "keys") }, "Access keys of the project")));

@@ -6,10 +6,10 @@ from __future__ import annotations
 import glob
 from functools import partial
 
-import msgspec
 from msgspec import Struct
 
 from zaqar_redis.api.channels.server import ServerApiChecks
+from zaqar_redis.api.console.answers import answer
 from zaqar_redis.api.exchange import Answer, Request
 from zaqar_redis.api.routes import ApiRoute
 from zaqar_redis.realtime.node.node import Node
@@ -39,9 +39,7 @@ class ChannelListHandlers:
         authorize(_ACTION, resource(channel))
         channels = ChannelService(self._context.for_project(request.project), authorize)
         found = await channels.figures(glob.escape(channel) or pattern)
-        return Answer(
-            msgspec.json.encode({"channels": found}), headers=(("cache-control", "no-store"),)
-        )
+        return answer({"channels": found})
 
 
 def routes(node: Node, project: str, checks: ServerApiChecks) -> list[ApiRoute]:

@@ -14,14 +14,16 @@ import { Nodes } from "./nodes.js";
 import * as openid from "./openid.js";
 import { Overview } from "./overview.js";
 import { Pools } from "./pools.js";
-import { Queue } from "./queue.js";
+import { Queue, Topic } from "./queue.js";
 import { Queues } from "./queues.js";
 import { Refused, Server, Unauthorized, about } from "./server.js";
+import { Topics } from "./topics.js";
 
 // By the first part of the address: title, the view, and that of one entry.
 const VIEWS = {
   overview: ["Overview", Overview],
   queues: ["Queues", Queues, Queue],
+  topics: ["Topics", Topics, Topic],
   channels: ["Channels", Channels, Channel],
   connections: ["Connections", Connections],
   nodes: ["Nodes", Nodes],

@@ -62,6 +62,10 @@ export const moment = (seconds) => (isKnown(seconds)
   ? new Date(seconds * 1000).toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "medium" })
   : "–");
 
+// Names and their values. pairs: [[name, a text or an element], …]
+export const facts = (pairs) => make("dl", { class: "facts" },
+  ...pairs.flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, value)]));
+
 // Figures with a name each: {name: [title, help]}.
 export class Tiles {
   #values = {};
@@ -74,8 +78,11 @@ export class Tiles {
     this.element = make("dl", { class: "tiles" }, ...tiles);
   }
 
+  // Those without a tile are left out.
   show(values) {
-    for (const [name, value] of Object.entries(values)) setText(this.#values[name], value);
+    for (const [name, value] of Object.entries(values)) {
+      if (name in this.#values) setText(this.#values[name], value);
+    }
   }
 }
 

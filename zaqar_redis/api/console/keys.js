@@ -3,7 +3,7 @@
 
 import { address } from "./address.js";
 import { act, field, reason, show } from "./dialog.js";
-import { make, moment } from "./dom.js";
+import { facts, make, moment } from "./dom.js";
 import { Listing, cut } from "./table.js";
 
 const COLUMNS = [
@@ -123,9 +123,8 @@ export class Keys {
 }
 
 function showSecret({ id, secret, token }) {
-  const facts = { Id: id, Secret: secret, Token: token };
+  const shown = Object.entries({ Id: id, Secret: secret, Token: token });
   show("Save the secret now", make("p", {}, "It is shown this once. Clients send the token in " +
     "Authorization: Bearer, or id and secret as user and password."),
-  make("dl", { class: "facts" }, ...Object.entries(facts).flatMap(([name, text]) =>
-    [make("dt", {}, name), make("dd", {}, make("code", {}, text))])));
+  facts(shown.map(([name, text]) => [name, make("code", {}, text)])));
 }

@@ -11,6 +11,7 @@ from msgspec import Meta, Struct
 
 from zaqar_redis import clock, errors, rules
 from zaqar_redis.api.channels.server import ServerApiChecks
+from zaqar_redis.api.console.answers import answer
 from zaqar_redis.api.exchange import DONE, Answer, Request
 from zaqar_redis.api.routes import ApiRoute, Body
 from zaqar_redis.auth import access_keys
@@ -20,7 +21,6 @@ from zaqar_redis.auth.identity import Right
 #: Keys that are read at once.
 _PAGE_SIZE = 500
 _DAY_MS = 86_400_000
-_NOT_STORED = (("cache-control", "no-store"),)
 
 
 class _KeyIn(Struct, forbid_unknown_fields=True):
@@ -68,7 +68,7 @@ class KeyHandlers:
         while page.marker:
             found += [_shown(key) for key in page.items if key.project == request.project]
             page = await self._keys.list(page.marker, _PAGE_SIZE)
-        return _answer({"keys": found})
+        return answer({"keys": found})
 
     async def create(self, request: Request[None, _KeyIn]) -> Answer:
         """Creates an access key of the project; its secret is in this answer only."""
@@ -86,7 +86,7 @@ class KeyHandlers:
         )
         secret, sealed = self._sealed(key)
         await self._keys.create(msgspec.structs.replace(key, sealed_secret=sealed))
-        return _answer(_SecretOut(key.id, secret, f"{key.id}.{secret}"), 201)
+        return answer(_SecretOut(key.id, secret, f"{key.id}.{secret}"), 201)
 
     async def rotate(self, request: Request[None, None], key: str) -> Answer:
         """Gives an access key another secret, which is in this answer only."""
@@ -97,7 +97,7 @@ class KeyHandlers:
         secret, sealed = self._sealed(found)
         if not await self._keys.set_secret(key, sealed):
             raise _no_key(key)
-        return _answer(_SecretOut(key, secret, f"{key}.{secret}"))
+        return answer(_SecretOut(key, secret, f"{key}.{secret}"))
 
     async def change(self, request: Request[None, _KeyChangeIn], key: str) -> Answer:
         """Disables or enables an access key; services know it after five seconds."""
@@ -152,10 +152,6 @@ def _shown(key: AccessKey) -> _KeyOut:
         key.disabled,
         key.last_used / 1000 or None,
     )
-
-
-def _answer(document: Any, status: int = 200) -> Answer:
-    return Answer(msgspec.json.encode(document), status, headers=_NOT_STORED)
 
 
 def routes(keys: AccessKeys, checks: ServerApiChecks, seal: SecretSeal | None) -> list[ApiRoute]:

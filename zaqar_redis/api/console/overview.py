@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the pages of the console show beyond the public API: overview, queues, connections.
+"""What the pages of the console show beyond the public API: overview, connections.
 
 Times are seconds, those that end in ``_at`` since 1970; rates are a second, and null as long as
 they are not known.
@@ -9,52 +9,25 @@ from __future__ import annotations
 
 import time
 from functools import partial
-from typing import Any, get_args
 
 import msgspec
 from msgspec import Struct
 
-from zaqar_redis import errors, rules
-from zaqar_redis.api import openapi, schemas
+from zaqar_redis import errors
 from zaqar_redis.api.channels.server import ServerApiChecks
+from zaqar_redis.api.console.answers import answer, page_of
 from zaqar_redis.api.exchange import Answer, Request
 from zaqar_redis.api.routes import ApiRoute
 from zaqar_redis.figures import Alarm
 from zaqar_redis.realtime.node.control import ConnectionFilter, ConnectionReport, NodeReport
 from zaqar_redis.realtime.protocol.codes import CommandRejected
 from zaqar_redis.realtime.session.namespaces import Namespaces
-from zaqar_redis.records import MessageCounters
-from zaqar_redis.service.overview import PATIENCE, OperatorServices
-from zaqar_redis.service.queue_figures import (
-    QueueFilter,
-    QueueRow,
-    SortColumn,
-    Totals,
-    select,
-)
+from zaqar_redis.service.overview import OperatorServices
+from zaqar_redis.service.queue_figures import Totals
 from zaqar_redis.service.stores import StoreReport
 
-#: Rows of a page, as many as a page of the public API may have at most.
-_PAGE, _PAGE_MAX = 50, 1000
 #: The last row that can be asked for: every node sends all connections before it.
 _CONNECTIONS_MAX = 2000
-_COLUMNS: tuple[SortColumn, ...] = get_args(SortColumn)
-_NOT_STORED = (("cache-control", "no-store"),)
-_encode = msgspec.json.Encoder().encode
-
-
-class QueuesQuery(Struct, frozen=True, kw_only=True):
-    search: str | None = None
-    sort: str | None = None
-    order: str | None = None
-    not_empty: bool | None = None
-    dead_letters: bool | None = None
-    offset: int | None = None
-    limit: int | None = None
-
-
-class HistoryQuery(Struct, frozen=True, kw_only=True):
-    hours: int | None = None
 
 
 class ConnectionsQuery(Struct, frozen=True, kw_only=True):
@@ -67,58 +40,6 @@ class ConnectionsQuery(Struct, frozen=True, kw_only=True):
 
 class ChannelQuery(Struct, frozen=True, kw_only=True):
     channel: str | None = None
-
-
-class _QueueOut(Struct):
-    name: str
-    store: str
-    free: int
-    claimed: int
-    delayed: int
-    total: int
-    oldest: float | None
-    posted: float | None
-    claimed_rate: float | None
-    deleted: float | None
-    dead_letters: int
-    dead_letter_queue: str | None
-    is_dead_letter_queue: bool
-    created_at: float
-    counters: MessageCounters
-
-
-def _queue(row: QueueRow) -> _QueueOut:
-    of = row.figures
-    return _QueueOut(
-        row.name,
-        row.store,
-        of.free,
-        of.claimed,
-        of.delayed,
-        of.total,
-        row.oldest,
-        row.posted,
-        row.claimed_rate,
-        row.deleted,
-        row.dead_letters,
-        of.dead_letter_queue or None,
-        row.is_dead_letter_queue,
-        of.created / 1000,
-        of.counters,
-    )
-
-
-class _QueuesOut(Struct):
-    queues: list[_QueueOut]
-    #: of the project
-    total: int
-    matching: int
-    totals: Totals
-    sampled_at: float
-    #: False: not all queues have been read yet, or there are more than can be shown
-    complete: bool
-    #: stores whose queues are shown as they were last known
-    unavailable: tuple[str, ...]
 
 
 class _SnapshotsOut(Struct):
@@ -256,11 +177,8 @@ class OverviewHandlers:
         services: OperatorServices,
         checks: ServerApiChecks,
         namespaces: Namespaces,
-        limits: rules.Limits,
     ) -> None:
         self._services = services
-        text = openapi.with_limits(_encode(schemas.ATTRIBUTES), limits)
-        self._attributes = Answer(text, headers=_NOT_STORED)
         self._checks = checks
         self._namespaces = namespaces
 
@@ -273,7 +191,7 @@ class OverviewHandlers:
         except errors.Forbidden:
             everything = False
         found = await self._services.overview.get(request.project, everything=everything)
-        return _answer(
+        return answer(
             _OverviewOut(
                 request.project,
                 found.figures.totals,
@@ -285,67 +203,15 @@ class OverviewHandlers:
             )
         )
 
-    async def list_queues(self, request: Request[QueuesQuery, None]) -> Answer:
-        """A page of a project's queues with their figures, sorted by any column."""
-        self._checks.authorize(request, "console:queues", "")
-        query = request.query
-        sort = next((name for name in _COLUMNS if name == (query.sort or "name")), None)
-        if sort is None:
-            why = f"it must be one of {', '.join(_COLUMNS)}."
-            raise errors.BadParameter(name="sort", why=why)
-        order = query.order or "asc"
-        if order not in ("asc", "desc"):
-            raise errors.BadParameter(name="order", why="it must be asc or desc.")
-        offset, limit = _page(query.offset, query.limit, rules.INTEGER_MAX)
-        wanted = QueueFilter(
-            (query.search or "").lower(),
-            sort,
-            order == "desc",
-            bool(query.not_empty),
-            bool(query.dead_letters),
-        )
-        found = await self._services.queues.get(request.project, PATIENCE)
-        rows, matching = await select(found, wanted, offset, limit)
-        return _answer(
-            _QueuesOut(
-                [_queue(row) for row in rows],
-                len(found.rows),
-                matching,
-                found.totals,
-                found.sampled_at,
-                found.complete,
-                found.unavailable,
-            )
-        )
-
-    async def show_history(self, request: Request[HistoryQuery, None], queue: str) -> Answer:
-        """The figures of a queue in the last hours."""
-        self._checks.authorize(request, "console:history", queue)
-        history = self._services.history
-        if history is None:
-            raise errors.NotFound(
-                why="This service keeps no history: that needs a control store, and [history] "
-                "interval."
-            )
-        settings = history.settings
-        hours = settings.hours if request.query.hours is None else request.query.hours
-        rules.within("hours", hours, 1, settings.hours)
-        points = await history.read(request.project, rules.queue_name(queue), hours)
-        return _answer({"step": settings.interval, "hours": hours, "points": points})
-
-    async def list_attributes(self, request: Request[None, None]) -> Answer:
-        """The attributes of queues that the service uses: JSON schemas, with its limits."""
-        return self._attributes
-
     async def list_connections(self, request: Request[ConnectionsQuery, None]) -> Answer:
         """Open connections of clients of channels, of all nodes; the latest first."""
         query = request.query
-        offset, limit = _page(query.offset, query.limit, _CONNECTIONS_MAX)
+        offset, limit = page_of(query.offset, query.limit, _CONNECTIONS_MAX)
         wanted = ConnectionFilter(
             query.user or "", query.transport or "", query.address or "", limit
         )
         found, matching = await self._services.overview.connections(request.project, wanted, offset)
-        return _answer({"connections": list(map(_connection, found)), "matching": matching})
+        return answer({"connections": list(map(_connection, found)), "matching": matching})
 
     async def show_namespace(self, request: Request[ChannelQuery, None]) -> Answer:
         """The options that apply to a channel."""
@@ -355,39 +221,16 @@ class OverviewHandlers:
             options = self._namespaces.options(channel)
         except CommandRejected as refused:
             raise errors.BadRequest(why=refused.error.message) from refused
-        return _answer({"channel": channel, "options": msgspec.structs.asdict(options)})
-
-
-def _answer(document: Any) -> Answer:
-    return Answer(_encode(document), headers=_NOT_STORED)
-
-
-def _page(offset: int | None, limit: int | None, most: int) -> tuple[int, int]:
-    """Returns offset and limit of a page that ends at *most* rows.  Raises BadRequest."""
-    size = _PAGE if limit is None else limit
-    rules.within("limit", size, 1, _PAGE_MAX)
-    rules.within("offset", offset or 0, 0, most - size)
-    return offset or 0, size
+        return answer({"channel": channel, "options": msgspec.structs.asdict(options)})
 
 
 def routes(
-    services: OperatorServices,
-    checks: ServerApiChecks,
-    namespaces: Namespaces,
-    limits: rules.Limits,
+    services: OperatorServices, checks: ServerApiChecks, namespaces: Namespaces
 ) -> list[ApiRoute]:
-    handlers = OverviewHandlers(services, checks, namespaces, limits)
+    handlers = OverviewHandlers(services, checks, namespaces)
     row = partial(ApiRoute, "GET", public=True, checked=False, guard=checks.admit)
     return [
         row("/console/overview", handlers.show, "console:overview"),
-        row("/console/queues", handlers.list_queues, "console:queues", query=QueuesQuery),
-        row("/console/attributes", handlers.list_attributes, "console:attributes"),
-        row(
-            "/console/queues/{queue}/history",
-            handlers.show_history,
-            "console:history",
-            query=HistoryQuery,
-        ),
         row(
             "/console/connections",
             handlers.list_connections,

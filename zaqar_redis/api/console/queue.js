@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One queue, in parts: figures, messages, live tail, settings.
+// One queue or topic, in parts: figures, messages, subscriptions, live tail, settings.
 
 import { address } from "./address.js";
 import { make, setText } from "./dom.js";
@@ -8,13 +8,15 @@ import { QueueClaims } from "./queue_claims.js";
 import { QueueFigures } from "./queue_figures.js";
 import { QueueMessages } from "./queue_messages.js";
 import { QueueSettings } from "./queue_settings.js";
-import { Refused } from "./server.js";
+import { Refused, nounOf } from "./server.js";
+import { Subscriptions } from "./subscriptions.js";
+import { TopicHistory } from "./topic_history.js";
 
 class QueueTail {
   seconds = 3; // messages are pushed
 
-  constructor({ server }, name) {
-    this.feed = new Feed(server, `queue:${name}`);
+  constructor({ server }, name, kind) {
+    this.feed = new Feed(server, `${nounOf(kind)}:${name}`);
     this.element = this.feed.element;
   }
 
@@ -28,10 +30,18 @@ class QueueTail {
 }
 
 // By the parameter tab; the first is shown without it.
-const PARTS = {
+const QUEUE_PARTS = {
   figures: ["Figures", QueueFigures],
   messages: ["Messages", QueueMessages],
   claims: ["Claims", QueueClaims],
+  subscriptions: ["Subscriptions", Subscriptions],
+  live: ["Live tail", QueueTail],
+  settings: ["Settings", QueueSettings],
+};
+const TOPIC_PARTS = {
+  figures: ["Figures", QueueFigures],
+  history: ["History", TopicHistory],
+  subscriptions: ["Subscriptions", Subscriptions],
   live: ["Live tail", QueueTail],
   settings: ["Settings", QueueSettings],
 };
@@ -39,22 +49,24 @@ const PARTS = {
 // Seconds between two looks whether the queue (still) exists.
 const EXISTS_EVERY = 3;
 
-export class Queue {
-  #looked = 0;
+// kind: queues or topics. A part is made of the context, the name and the kind.
+class PartsPage {
   #part = null;
   #shown = null;
 
-  constructor(context, name) {
+  constructor(context, name, kind, title, parts) {
     this.context = context;
     this.name = name;
-    this.tabs = make("nav", { class: "tabs", "aria-label": "Parts of the queue" },
-      ...Object.entries(PARTS).map(([tab, [title]]) =>
-        make("a", { href: address("queues", name, tab === "figures" ? {} : { tab }) }, title)));
+    this.kind = kind;
+    this.parts = parts;
+    this.tabs = make("nav", { class: "tabs", "aria-label": `Parts of the ${nounOf(kind)}` },
+      ...Object.entries(parts).map(([tab, [text]]) =>
+        make("a", { href: address(kind, name, tab === "figures" ? {} : { tab }) }, text)));
     this.place = make("div");
-    this.missing = make("p", { class: "missed note", role: "status", hidden: true });
+    this.note = make("p", { class: "missed note", role: "status", hidden: true });
     this.element = make("section", { class: "card" },
-      make("p", { class: "crumbs" }, make("a", { href: address("queues") }, "Queues")),
-      make("h2", {}, name), this.missing, this.tabs, this.place);
+      make("p", { class: "crumbs" }, make("a", { href: address(kind) }, title)),
+      make("h2", {}, name), this.note, this.tabs, this.place);
   }
 
   get seconds() {
@@ -62,13 +74,13 @@ export class Queue {
   }
 
   open(params) {
-    const tab = Object.hasOwn(PARTS, params.tab) ? params.tab : "figures";
+    const tab = Object.hasOwn(this.parts, params.tab) ? params.tab : "figures";
     if (tab !== this.#shown) {
       this.#part?.close();
       this.#shown = tab;
-      this.#part = new PARTS[tab][1](this.context, this.name);
+      this.#part = new this.parts[tab][1](this.context, this.name, this.kind);
       this.place.replaceChildren(this.#part.element);
-      Object.keys(PARTS).forEach((name, index) => {
+      Object.keys(this.parts).forEach((name, index) => {
         if (name === tab) this.tabs.children[index].setAttribute("aria-current", "page");
         else this.tabs.children[index].removeAttribute("aria-current");
       });
@@ -77,7 +89,29 @@ export class Queue {
   }
 
   async refresh(signal) {
-    await Promise.all([this.#part.refresh(signal), this.#look(signal)]);
+    await this.#part.refresh(signal);
+  }
+
+  close() {
+    this.#part?.close();
+  }
+}
+
+export class Topic extends PartsPage {
+  constructor(context, name) {
+    super(context, name, "topics", "Topics", TOPIC_PARTS);
+  }
+}
+
+export class Queue extends PartsPage {
+  #looked = 0;
+
+  constructor(context, name) {
+    super(context, name, "queues", "Queues", QUEUE_PARTS);
+  }
+
+  async refresh(signal) {
+    await Promise.all([super.refresh(signal), this.#look(signal)]);
   }
 
   // The API shows a queue that does not exist as an empty one: posting creates it.
@@ -92,11 +126,7 @@ export class Queue {
       why = error.message;
     }
     this.#looked = now;
-    setText(this.missing, why);
-    this.missing.hidden = !why;
-  }
-
-  close() {
-    this.#part?.close();
+    setText(this.note, why);
+    this.note.hidden = !why;
   }
 }

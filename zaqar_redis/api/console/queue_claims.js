@@ -5,7 +5,7 @@ import { address } from "./address.js";
 import { act } from "./dialog.js";
 import { count, duration, make } from "./dom.js";
 import { markerOf, pathOf } from "./server.js";
-import { Table } from "./table.js";
+import { MarkerPager, Table } from "./table.js";
 
 const COLUMNS = [
   { title: "Claim" },
@@ -18,35 +18,30 @@ const COLUMNS = [
 
 export class QueueClaims {
   seconds = 3;
-  #marker = "";
+  #params = {};
 
   constructor(context, name) {
     this.context = context;
     this.name = name;
     this.table = new Table("Claims", COLUMNS, "No claim holds a message of this queue.");
-    this.first = make("a", { href: address("queues", name, { tab: "claims" }) }, "First");
-    this.next = make("a", {}, "Next");
-    this.element = make("div", {}, this.table.element,
-      make("p", { class: "pager" }, this.first, this.next));
+    this.pager = new MarkerPager((marker) => address("queues", name, { ...this.#params, marker }));
+    this.element = make("div", {}, this.table.element, this.pager.element);
   }
 
-  open({ marker = "" }) {
-    this.#marker = marker;
+  open(params) {
+    this.#params = params;
   }
 
   close() {}
 
   async refresh(signal) {
-    const query = this.#marker ? `?${new URLSearchParams({ marker: this.#marker })}` : "";
-    const path = `${pathOf(this.name)}/claims${query}`;
+    const { marker = "" } = this.#params;
+    const path = `${pathOf(this.name)}/claims?${new URLSearchParams(marker && { marker })}`;
     const { claims, links } = await this.context.server.queues("GET", path, null, signal);
     this.table.show(claims.map(({ id, client_id: client, messages, age, ttl }) => [id, [id,
       client ?? "–", count(messages), duration(age), duration(Math.max(0, ttl - age)),
       act(this.context.session, "claims:delete", "Release", () => this.#release(id))]]));
-    const marker = markerOf(links);
-    this.first.hidden = !this.#marker;
-    this.next.hidden = !marker;
-    this.next.setAttribute("href", address("queues", this.name, { tab: "claims", marker }));
+    this.pager.show(marker, markerOf(links), claims.length);
   }
 
   #release(id) {

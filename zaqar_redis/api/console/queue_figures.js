@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The figures of a queue: counts by state, rates, and charts.
+// The figures of a queue or topic: counts by state, rates, and charts.
 
 import { address } from "./address.js";
 import { Charts } from "./charts.js";
@@ -7,7 +7,12 @@ import { Tiles, count, duration, make, rate } from "./dom.js";
 import { pathOf } from "./server.js";
 import { HELP, Series, reading, samples } from "./rates.js";
 
-const CHARTS = [
+const QUEUE_TILES = {
+  free: ["Free", HELP.free], claimed: ["Claimed"], delayed: ["Delayed", HELP.delayed],
+  total: ["Total"], oldest: ["Oldest", HELP.oldest],
+  posts: ["Posts/s", HELP.posts], claims: ["Claims/s", HELP.claims], deletes: ["Deletes/s", HELP.deletes],
+};
+const QUEUE_CHARTS = [
   { title: "Messages", series: [
     { name: "Free", key: "free", colour: "--free" },
     { name: "Claimed", key: "claimed", colour: "--claimed" },
@@ -17,6 +22,14 @@ const CHARTS = [
     { name: "Claims/s", key: "claims", colour: "--claimed" },
     { name: "Deletes/s", key: "deletes", colour: "--takes" },
     { name: "Dead letters/s", key: "deadLetters", colour: "--bad" }] },
+];
+const TOPIC_TILES = {
+  total: ["Messages", "In its history"], delayed: QUEUE_TILES.delayed,
+  oldest: QUEUE_TILES.oldest, posts: ["Published/s"],
+};
+const TOPIC_CHARTS = [
+  { title: "Messages", series: [{ name: "Messages", key: "total", colour: "--free" }] },
+  { title: "A second", series: [{ name: "Published/s", key: "posts", colour: "--posts" }] },
 ];
 // By the parameter range: title, and the hours that the service tells; what is shown without it
 // is what this page has seen.
@@ -34,24 +47,24 @@ export class QueueFigures {
   #range = "";
   #past = { hours: 0, at: 0, samples: [] };
 
-  constructor(context, name) {
+  constructor(context, name, kind) {
     this.context = context;
     this.name = name;
-    this.tiles = new Tiles({
-      free: ["Free", HELP.free], claimed: ["Claimed"], delayed: ["Delayed", HELP.delayed],
-      total: ["Total"], oldest: ["Oldest", HELP.oldest],
-      posts: ["Posts/s"], claims: ["Claims/s", HELP.claims], deletes: ["Deletes/s", HELP.deletes],
-    });
-    this.charts = new Charts(`Queue ${name}`, CHARTS);
-    this.ranges = make("nav", { class: "ranges", "aria-label": "Time that the charts show" },
-      ...Object.entries(RANGES).map(([range, [title]]) =>
-        make("a", { href: address("queues", name, { range }) }, title)));
+    this.path = pathOf(name, kind);
+    const isTopic = kind === "topics"; // of these the service keeps no histories of figures
+    this.tiles = new Tiles(isTopic ? TOPIC_TILES : QUEUE_TILES);
+    this.charts = isTopic ? new Charts(`Topic ${name}`, TOPIC_CHARTS)
+      : new Charts(`Queue ${name}`, QUEUE_CHARTS);
+    this.ranges = make("nav", { class: "ranges", "aria-label": "Time that the charts show",
+      hidden: isTopic },
+    ...Object.entries(RANGES).map(([range, [title]]) =>
+      make("a", { href: address(kind, name, { range }) }, title)));
     this.element = make("div", {}, this.tiles.element, this.ranges, this.charts.element,
       make("p", { class: "hint" }, context.about.charts ? "" : NO_CHARTS));
   }
 
   open({ range = "" }) {
-    this.#range = Object.hasOwn(RANGES, range) ? range : "";
+    this.#range = Object.hasOwn(RANGES, range) && !this.ranges.hidden ? range : "";
     Object.keys(RANGES).forEach((each, index) => {
       if (each === this.#range) this.ranges.children[index].setAttribute("aria-current", "true");
       else this.ranges.children[index].removeAttribute("aria-current");
@@ -63,7 +76,7 @@ export class QueueFigures {
   }
 
   async refresh(signal) {
-    const path = `${pathOf(this.name)}/stats?detailed=true`;
+    const path = `${this.path}/stats?detailed=true`;
     const stats = await this.context.server.queues("GET", path, null, signal);
     const sample = this.#series.add(reading(stats, Date.now() / 1000));
     this.tiles.show({ free: count(sample.free), claimed: count(sample.claimed),

@@ -2,12 +2,12 @@
 // The messages of a queue in any state: looking at them changes nothing; post, delete, move.
 
 import { address, change } from "./address.js";
-import { act, field, show } from "./dialog.js";
+import { act, field } from "./dialog.js";
 import { announce, button, count, duration, make, setText } from "./dom.js";
-import { beginning, publishBox } from "./feed.js";
+import { postBox, shortBody, showMessage } from "./messages.js";
 import { Mover } from "./mover.js";
 import { markerOf, pathOf } from "./server.js";
-import { Table } from "./table.js";
+import { MarkerPager, Table } from "./table.js";
 
 const STATES = { "": "Any state", free: "Free", claimed: "Claimed", delayed: "Delayed", expired: "Expired" };
 const COLUMNS = [
@@ -20,9 +20,6 @@ const COLUMNS = [
   { title: "Body" },
   { title: "Acts" },
 ];
-// Characters of a body: in the table, and when it is shown.
-const SHORT = 200;
-const WHOLE = 200_000;
 
 export class QueueMessages {
   seconds = 30; // pages may have megabytes, and what somebody reads must not move
@@ -38,9 +35,7 @@ export class QueueMessages {
     this.contains = make("input", { type: "search", autocomplete: "off", spellcheck: "false",
       onchange: () => this.#choose({ contains: this.contains.value }) });
     this.table = new Table("Messages", COLUMNS, "No messages.");
-    this.first = make("a", { href: address("queues", name, { tab: "messages" }) }, "First");
-    this.next = make("a", {}, "Next");
-    this.note = make("span", { class: "hint" });
+    this.pager = new MarkerPager((marker) => address("queues", name, { ...this.#params, marker }));
     this.all = make("input", { type: "checkbox", onchange: () => this.#markAll() });
     this.mover = new Mover(context, name);
     this.element = make("div", {},
@@ -53,14 +48,9 @@ export class QueueMessages {
         act(session, "messages:move", "Copy", () => this.#move(true)),
         act(session, "messages:delete_all", "Delete", () => this.#deleteMarked(), { class: "danger" })),
       this.table.element,
-      make("p", { class: "pager" }, this.note, this.first, this.next),
+      this.pager.element,
       this.mover.element,
-      publishBox({ title: "Post a message", verb: "Post", session, rule: "messages:create",
-        send: (text, form) => this.#post(text, form) },
-      number("TTL in seconds", { name: "ttl", min: "60" }),
-      number("Delay in seconds", { name: "delay", min: "0" }),
-      make("label", {}, "Attributes, as JSON ", make("input", { name: "attributes",
-        spellcheck: "false", autocomplete: "off", placeholder: '{"kind": "order"}' }))));
+      postBox(context, pathOf(name), { title: "Post a message", verb: "Post", done: "Posted" }));
   }
 
   open(params) {
@@ -82,11 +72,8 @@ export class QueueMessages {
     this.#messages = new Map(messages.map((message) => [message.id, message]));
     this.table.show(messages.map((message) => [message.id, this.#cells(message)]));
     const next = markerOf(links);
-    this.first.hidden = !marker;
-    this.next.hidden = !next;
-    this.next.setAttribute("href",
-      address("queues", this.name, { ...this.#params, marker: next }));
-    setText(this.note, next && !messages.length ? "None so far: go on with Next." : "");
+    this.pager.show(marker, next, messages.length);
+    if (next && !messages.length) setText(this.pager.note, "None so far: go on with Next.");
   }
 
   #cells(message) {
@@ -96,9 +83,9 @@ export class QueueMessages {
     const { session } = this.context;
     return [mark, stateOf(message), duration(message.age), duration(message.ttl),
       count(message.claim_count), message.dead_letter_from ?? "",
-      make("code", {}, beginning(JSON.stringify(message.body), SHORT)),
+      shortBody(message),
       make("div", { class: "acts" },
-        button("Show", () => showMessage(this.#messages.get(id))),
+        button("Show", () => this.#show(id)),
         act(session, "messages:delete", "Delete", () => this.#delete(id)))];
   }
 
@@ -117,6 +104,11 @@ export class QueueMessages {
 
   #choose(changes) {
     change({ marker: null, ...changes });
+  }
+
+  #show(id) {
+    const message = this.#messages.get(id);
+    showMessage(message, factsOf(message));
   }
 
   #delete(id) {
@@ -165,26 +157,7 @@ export class QueueMessages {
     const left = result.left.length ? ` Left, claimed or gone: ${count(result.left.length)}.` : "";
     announce(`${isCopy ? "Copied" : "Moved"}: ${count(result.moved.length)}.${left}`);
   }
-
-  async #post(text, { elements: { ttl, delay, attributes } }) {
-    // What is left empty is as the queue or the service says.
-    const given = [ttl, delay].filter(({ value }) => value !== "")
-      .map(({ name, value }) => `, "${name}": ${Number(value)}`);
-    // The texts themselves: parsed by JavaScript, their numbers would have 53 bits.
-    if (attributes.value.trim()) {
-      JSON.parse(attributes.value);
-      given.push(`, "attributes": ${attributes.value}`);
-    }
-    const body = `{"messages": [{"body": ${text}${given.join("")}}]}`;
-    const path = `${pathOf(this.name)}/messages`;
-    const posted = await this.context.server.queues("POST", path, body);
-    this.context.refresh();
-    return `Posted: ${posted.resources[0].split("/").at(-1)}`;
-  }
 }
-
-const number = (title, attributes) =>
-  make("label", {}, `${title} `, make("input", { type: "number", ...attributes }));
 
 function stateOf({ state, claim, claim_client_id: client, until }) {
   const end = until ? new Date(until).toLocaleString("en-GB") : "";
@@ -193,18 +166,8 @@ function stateOf({ state, claim, claim_client_id: client, until }) {
   return state === "delayed" ? `delayed until ${end}` : state;
 }
 
-function showMessage(message) {
-  const facts = { State: stateOf(message), Claim: message.claim ?? "–",
-    Age: duration(message.age), TTL: duration(message.ttl), Claims: count(message.claim_count),
+function factsOf(message) {
+  return { State: stateOf(message), Claim: message.claim ?? "–", Age: duration(message.age),
+    TTL: duration(message.ttl), Claims: count(message.claim_count),
     "Dead letter from": message.dead_letter_from ?? "–" };
-  const attributes = Object.entries(message.attributes ?? {})
-    .map(([name, value]) => [name, JSON.stringify(value)]);
-  show(message.id, list(Object.entries(facts)),
-    ...(attributes.length ? [make("h3", {}, "Attributes"), list(attributes)] : []),
-    make("pre", { tabindex: "0", "aria-label": "Body" },
-      beginning(JSON.stringify(message.body, null, 2), WHOLE)));
 }
-
-const list = (pairs) =>
-  make("dl", { class: "facts" }, ...pairs.flatMap(([name, text]) =>
-    [make("dt", {}, name), make("dd", {}, text)]));

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The metadata of a queue, by a form that knows the reserved attributes; purging and deleting.
+// The metadata of a queue or topic, by a form that knows its attributes; purging and deleting.
 
 import { go } from "./address.js";
 import { act, field, reason } from "./dialog.js";
 import { count, make, setText } from "./dom.js";
-import { pathOf } from "./server.js";
+import { nounOf, pathOf } from "./server.js";
 
 const PATCH = "application/openstack-messaging-v2.0-json-patch";
 
@@ -13,15 +13,17 @@ export class QueueSettings {
   #attributes = null; // of the service's description: {name: schema}
   #stored = null;
 
-  constructor(context, name) {
+  constructor(context, name, kind) {
     this.context = context;
     this.name = name;
+    this.kind = kind;
+    this.path = pathOf(name, kind);
     const { session } = context;
-    const may = session.may.includes("queues:update");
+    const may = session.may.includes(`${kind}:update`);
     this.fields = make("div", { class: "fields" });
     this.other = make("textarea", { name: "other", rows: "6", spellcheck: "false" });
     this.status = make("p", { class: "hint", role: "status" },
-      may ? "" : reason(session, "queues:update"));
+      may ? "" : reason(session, `${kind}:update`));
     this.form = make("form", { class: "settings", onsubmit: (event) => this.#submit(event) },
       make("h3", {}, "Metadata"),
       make("fieldset", { disabled: !may }, this.fields,
@@ -31,8 +33,8 @@ export class QueueSettings {
     this.element = make("div", {}, this.form,
       make("section", { class: "danger-zone" }, make("h3", {}, "Empty or delete"),
         make("div", { class: "row" },
-          act(session, "queues:purge", "Purge", () => this.#purge(), { class: "danger" }),
-          act(session, "queues:delete", "Delete the queue", () => this.#delete(),
+          act(session, `${kind}:purge`, "Purge", () => this.#purge(), { class: "danger" }),
+          act(session, `${kind}:delete`, `Delete the ${nounOf(kind)}`, () => this.#delete(),
             { class: "danger" }))));
   }
 
@@ -42,8 +44,9 @@ export class QueueSettings {
 
   async refresh(signal) {
     if (this.#stored) return;
-    this.#attributes ??= await this.context.server.console("attributes", {}, signal);
-    const stored = await this.context.server.queues("GET", pathOf(this.name), null, signal);
+    const query = { topics: this.kind === "topics" };
+    this.#attributes ??= await this.context.server.console("attributes", query, signal);
+    const stored = await this.context.server.queues("GET", this.path, null, signal);
     this.#show(stored);
   }
 
@@ -62,7 +65,8 @@ export class QueueSettings {
       const changes = this.#changes(JSON.parse(this.other.value || "{}"));
       if (changes.length) {
         const { server } = this.context;
-        this.#show(await server.queues("PATCH", pathOf(this.name), JSON.stringify(changes), null, PATCH));
+        this.#show(await server.queues("PATCH", this.path, JSON.stringify(changes), null,
+          { type: PATCH }));
       }
       setText(this.status, changes.length ? "Saved." : "Nothing was changed.");
     } catch (error) {
@@ -80,7 +84,8 @@ export class QueueSettings {
     const wanted = { ...other };
     for (const [name, schema] of Object.entries(this.#attributes)) {
       const value = valueOf(this.form.elements[name], schema);
-      if (value !== undefined) wanted[name] = value;
+      const isUntouched = value === false && !(name in this.#stored);
+      if (value !== undefined && !isUntouched) wanted[name] = value;
     }
     const at = (name) => `/metadata/${name.replaceAll("~", "~0").replaceAll("/", "~1")}`;
     const is = (name, value) => JSON.stringify(this.#stored[name]) === JSON.stringify(value);
@@ -95,9 +100,9 @@ export class QueueSettings {
   #purge() {
     const { server, ask } = this.context;
     return ask({ title: `Purge ${this.name}`, verb: "Purge", isDangerous: true,
-      text: "All messages are deleted, claimed and delayed ones too. The queue, its metadata and its " +
-        "subscriptions stay.",
-      work: () => server.queues("POST", `${pathOf(this.name)}/purge`,
+      text: `All messages are deleted, whatever their state. The ${nounOf(this.kind)}, its metadata ` +
+        "and its subscriptions stay.",
+      work: () => server.queues("POST", `${this.path}/purge`,
         JSON.stringify({ resource_types: ["messages"] })),
       done: `${this.name} is empty.` });
   }
@@ -105,9 +110,10 @@ export class QueueSettings {
   async #delete() {
     const { server, ask } = this.context;
     const isDone = await ask({ title: `Delete ${this.name}`, verb: "Delete", isDangerous: true,
-      typed: this.name, text: "The queue is deleted, with all its messages and subscriptions.",
-      work: () => server.queues("DELETE", pathOf(this.name)), done: `${this.name} is deleted.` });
-    if (isDone) go("queues");
+      typed: this.name,
+      text: `The ${nounOf(this.kind)} is deleted, with all its messages and subscriptions.`,
+      work: () => server.queues("DELETE", this.path), done: `${this.name} is deleted.` });
+    if (isDone) go(this.kind);
   }
 }
 

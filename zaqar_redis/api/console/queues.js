@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The queues of a project: their depths and rates.
+// The queues of a project: their depths and rates; and what the list of topics shares with theirs.
 
 import { address, go } from "./address.js";
 import { act, field } from "./dialog.js";
 import { Tiles, count, duration, make, rate, setText } from "./dom.js";
 import { HELP } from "./rates.js";
-import { pathOf } from "./server.js";
+import { nounOf, pathOf } from "./server.js";
 import { Listing } from "./table.js";
 
 const COLUMNS = [
@@ -41,8 +41,7 @@ export class Queues {
       deletes: ["Deletes/s", HELP.deletes] });
     this.note = make("p", { class: "hint", role: "status" });
     this.element = make("section", { class: "card" },
-      make("div", { class: "row" }, make("h2", {}, "Queues"),
-        act(context.session, "queues:create", "Create a queue", () => this.#create())),
+      make("div", { class: "row" }, make("h2", {}, "Queues"), creator(context, "queues")),
       this.tiles.element, this.listing.element, this.note);
   }
 
@@ -63,26 +62,34 @@ export class Queues {
     const { totals } = found;
     this.tiles.show({ queues: count(totals.queues), messages: count(totals.messages),
       posts: rate(totals.posted), claims: rate(totals.claimed_rate), deletes: rate(totals.deleted) });
-    const notes = found.complete ? [] : ["Not all queues have been read yet."];
-    if (found.unavailable.length) {
-      notes.push(`Stores that are away: ${found.unavailable.join(", ")}. ` +
-        "Their queues are shown as they were.");
-    }
-    setText(this.note, notes.join(" "));
+    setText(this.note, notesOn(found, "queues"));
     return { items: found.queues, matching: found.matching, total: found.total };
   }
+}
 
-  async #create() {
-    const { ask, server } = this.context;
+// What a list of queues or topics lacks.
+export function notesOn({ complete, unavailable }, kind) {
+  const notes = complete ? [] : [`Not all ${kind} have been read yet.`];
+  if (unavailable.length) {
+    notes.push(`Stores that are away: ${unavailable.join(", ")}. ` +
+      `Their ${kind} are shown as they were.`);
+  }
+  return notes.join(" ");
+}
+
+// The button that creates a queue or topic.
+export function creator({ ask, server, session }, kind) {
+  const title = `Create a ${nounOf(kind)}`;
+  return act(session, `${kind}:create`, title, async () => {
     let name = "";
-    const isDone = await ask({ title: "Create a queue", verb: "Create",
+    const isDone = await ask({ title, verb: "Create",
       content: [field("Name", { name: "name", required: true, maxlength: "64",
         pattern: "[a-zA-Z0-9_.\\-]+" }, "1 to 64 letters, digits, underscores, hyphens, dots.")],
       work: ({ elements }) => {
         name = elements.name.value;
-        return server.queues("PUT", pathOf(name), "{}");
+        return server.queues("PUT", pathOf(name, kind), "{}");
       },
-      done: "The queue exists." });
-    if (isDone) go("queues", name, { tab: "settings" });
-  }
+      done: `The ${nounOf(kind)} exists.` });
+    if (isDone) go(kind, name, { tab: "settings" });
+  });
 }

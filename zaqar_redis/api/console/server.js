@@ -10,8 +10,11 @@ export function parse(text) {
   });
 }
 
-// Of a queue, below /v2.
-export const pathOf = (queue) => `/queues/${encodeURIComponent(queue)}`;
+// Of a queue or topic, below /v2. kind: queues or topics.
+export const pathOf = (name, kind = "queues") => `/${kind}/${encodeURIComponent(name)}`;
+
+// What one of a kind is called, and its channel begins with.
+export const nounOf = (kind) => kind.slice(0, -1);
 
 const JSON_TYPE = "application/json";
 
@@ -76,10 +79,11 @@ export class Server {
     return (await (await this.#request("POST", "token", {}, body)).json()).token;
   }
 
-  // A request to the queue API; path is below /v2.
-  async queues(method, path, body = null, signal = null, type = JSON_TYPE) {
+  // A request to the queue API; path is below /v2. type: of the body; timeout: milliseconds.
+  async queues(method, path, body = null, signal = null,
+    { type = JSON_TYPE, timeout = TIMEOUT_MS } = {}) {
     const headers = { "Client-ID": this.#client, ...(body !== null && { "Content-Type": type }) };
-    const response = await this.#request(method, `/v2${path}`, headers, body, signal);
+    const response = await this.#request(method, `/v2${path}`, headers, body, signal, timeout);
     return response.status === 204 ? null : parse(await response.text() || "null");
   }
 
@@ -119,10 +123,10 @@ export class Server {
     return this.console(`queues/${encodeURIComponent(queue)}/history`, { hours }, signal);
   }
 
-  async #request(method, path, headers, body = null, signal = null) {
+  async #request(method, path, headers, body = null, signal = null, timeout = TIMEOUT_MS) {
     const project = this.project ? { "X-Project-ID": this.project } : {};
-    const send = () =>
-      request(method, path, { ...this.#credential.headers, ...project, ...headers }, body, signal);
+    const send = () => request(method, path,
+      { ...this.#credential.headers, ...project, ...headers }, body, signal, timeout);
     const used = this.#credential;
     try {
       return await send();
@@ -145,17 +149,17 @@ export class Server {
   }
 }
 
-async function request(method, path, headers, body = null, signal = null) {
-  const timeout = AbortSignal.timeout(TIMEOUT_MS);
+async function request(method, path, headers, body = null, signal = null, timeout = TIMEOUT_MS) {
+  const end = AbortSignal.timeout(timeout);
   const response = await fetch(path, {
     method,
     body,
     headers: body === null ? headers : { "Content-Type": JSON_TYPE, ...headers },
     cache: "no-store",
-    signal: signal ? AbortSignal.any([signal, timeout]) : timeout,
+    signal: signal ? AbortSignal.any([signal, end]) : end,
   }).catch((error) => {
     throw error.name === "TimeoutError"
-      ? new Error(`no answer within ${TIMEOUT_MS / 1000} s`) : error;
+      ? new Error(`no answer within ${timeout / 1000} s`) : error;
   });
   if (response.status === 401) throw new Unauthorized(await errorText(response));
   if (!response.ok) throw new Refused(response.status, await errorText(response));

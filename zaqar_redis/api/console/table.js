@@ -88,6 +88,28 @@ function fill(place, cell) {
   place.classList.toggle("long", LONG.test(place.textContent));
 }
 
+// Links to the first and the next page of a list that is paged by markers.
+export class MarkerPager {
+  // link(marker): the address of a page; that of the first one has an empty marker.
+  constructor(link) {
+    this.link = link;
+    this.first = make("a", { hidden: true }, "First");
+    this.next = make("a", { hidden: true }, "Next");
+    this.note = make("span", { class: "hint" });
+    this.element = make("p", { class: "pager" }, this.note, this.first, this.next);
+  }
+
+  // marker: of the page that is shown; next: of the one behind it, empty: there is none. rows: that
+  // the page has; the service may only know that it was the last one when the next one is empty.
+  show(marker, next, rows) {
+    this.first.hidden = !marker;
+    this.next.hidden = !next;
+    this.first.setAttribute("href", this.link(""));
+    this.next.setAttribute("href", this.link(next));
+    setText(this.note, marker && !rows ? "There are no more." : "");
+  }
+}
+
 // A table of what a load(query, signal) resolves to: {items, matching, total}. query: {search, sort,
 // order, offset, limit} and the filters. filters: {name: title}; row(item): [key, cells].
 export class Listing {

@@ -18,9 +18,11 @@ from zaqar_redis.api.queries import (
     TopicMessagesQuery,
 )
 from zaqar_redis.api.schemas import PostIn
-from zaqar_redis.keyspace.script import ComposedVerbs, Steps, verb
-from zaqar_redis.records import IdempotencyKey, Message, Page
+from zaqar_redis.keyspace.script import ComposedVerbs, Steps, Verb, verb
+from zaqar_redis.records import IdempotencyKey
 from zaqar_redis.service.messages import MessageService, missing
+
+ListRequest = Request[MessageListQuery, None] | Request[TopicMessagesQuery, None]
 
 #: W3C Trace Context, of any version whose header is as long as the first one's.
 _TRACEPARENT = re.compile("[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
@@ -77,33 +79,33 @@ class MessageHandlers(ComposedVerbs):
             window=self._limits.idempotency_window * 1000,
         )
 
-    @verb
-    def list(self, request: Request[MessageListQuery, None], queue: str) -> Steps[Answer]:
+    def list(self, request: Request[MessageListQuery, None], queue: str) -> Verb[Answer]:
         """Lists messages, oldest first, or gets some by their ids.
 
         Without `ids`: a page of what others have posted.  With `ids`: those of them that
         exist, claimed or not; all other parameters are ignored.
         """
         query = request.query
-        if query.ids is not None:
-            return (yield from self._by_ids(request, queue, query.ids))
-        page = yield self._messages.list(
-            request.project,
-            queue,
-            client=request.client,
-            marker=query.marker,
-            limit=query.limit,
-            echo=bool(query.echo),
-            include_claimed=bool(query.include_claimed),
-            include_delayed=bool(query.include_delayed),
-            wait=query.wait,
-            watch_disconnect=request.watch_disconnect,
+        return self._list(
+            request, queue, echo=bool(query.echo), include_claimed=bool(query.include_claimed)
         )
-        return _page(request, queue, page)
+
+    def history(self, request: Request[TopicMessagesQuery, None], queue: str) -> Verb[Answer]:
+        """Lists messages of a topic, whoever has posted them, or gets some by their ids."""
+        return self._list(
+            request, queue, echo=True, include_claimed=False, reverse=bool(request.query.reverse)
+        )
 
     @verb
-    def history(self, request: Request[TopicMessagesQuery, None], queue: str) -> Steps[Answer]:
-        """Lists messages of a topic, whoever has posted them, or gets some by their ids."""
+    def _list(
+        self,
+        request: ListRequest,
+        queue: str,
+        *,
+        echo: bool,
+        include_claimed: bool,
+        reverse: bool = False,
+    ) -> Steps[Answer]:
         query = request.query
         if query.ids is not None:
             return (yield from self._by_ids(request, queue, query.ids))
@@ -113,21 +115,19 @@ class MessageHandlers(ComposedVerbs):
             client=request.client,
             marker=query.marker,
             limit=query.limit,
-            echo=True,
-            include_claimed=False,
+            echo=echo,
+            include_claimed=include_claimed,
             include_delayed=bool(query.include_delayed),
             wait=query.wait,
             watch_disconnect=request.watch_disconnect,
-            reverse=bool(query.reverse),
+            reverse=reverse,
         )
-        return _page(request, queue, page)
+        if request.span is not None:
+            request.span.add_links(page.items)
+        links = documents.next_link(request.path, query, page.marker)
+        return Answer(documents.message_page(queue, page.items, links, query.with_attributes))
 
-    def _by_ids(
-        self,
-        request: Request[MessageListQuery, None] | Request[TopicMessagesQuery, None],
-        queue: str,
-        ids: Sequence[str],
-    ) -> Steps[Answer]:
+    def _by_ids(self, request: ListRequest, queue: str, ids: Sequence[str]) -> Steps[Answer]:
         found = yield self._messages.get(request.project, queue, ids)
         if not found:
             raise errors.NotFound(why=f"None of these messages is in the {rules.described(queue)}.")
@@ -175,18 +175,6 @@ class MessageHandlers(ComposedVerbs):
             request.span.add_links((yield self._messages.get(request.project, queue, [message])))
         yield self._messages.delete(request.project, queue, message, request.query.claim_id)
         return DONE
-
-
-def _page(
-    request: Request[MessageListQuery, None] | Request[TopicMessagesQuery, None],
-    queue: str,
-    page: Page[Message],
-) -> Answer:
-    if request.span is not None:
-        request.span.add_links(page.items)
-    query = request.query
-    links = documents.next_link(request.path, query, page.marker)
-    return Answer(documents.message_page(queue, page.items, links, query.with_attributes))
 
 
 def _traceparent(request: Request[None, PostIn]) -> str:

@@ -3,7 +3,7 @@
 -- Returns {} when it has lost the queue, and has changed nothing; else {now, version of the
 -- subscriptions or false, {id, entry; of each}, {id, record or false; of each that is due}, when
 -- the next one is due or false}.
---#keys queue @deliveries delivery_lease delivery_index sweep_index move_lock
+--#keys queue subscriptions @deliveries delivery_lease delivery_index sweep_index move_lock
 --#args now:number token lease:number after limit:number due_limit:number rest...
 -- after: entry that was read last
 -- limit: entries
@@ -69,17 +69,25 @@ for place = from, to, 2 do
         redis.call('ZREM', pending_due, ARGV[place])  -- else it was replayed or resumed meanwhile
     end
 end
-from, to = next_list(2)
-for place = from, to, 2 do
-    redis.call('HINCRBY', delivery_states, ARGV[place], ARGV[place + 1])
+-- Attempts may end after their subscriptions: nobody would delete the states of these.
+local function is_subscription(field)
+    return redis.call('HEXISTS', subscriptions, string.match(field, '^[^ ]*')) == 1
 end
 from, to = next_list(2)
 for place = from, to, 2 do
-    redis.call('HSET', delivery_states, ARGV[place],
-        string.format('%.0f ', now) .. ARGV[place + 1])
+    if is_subscription(ARGV[place]) then
+        redis.call('HINCRBY', delivery_states, ARGV[place], ARGV[place + 1])
+    end
+end
+from, to = next_list(2)
+for place = from, to, 2 do
+    if is_subscription(ARGV[place]) then
+        redis.call('HSET', delivery_states, ARGV[place],
+            string.format('%.0f ', now) .. ARGV[place + 1])
+    end
 end
 
-local BYTES = 1024 * 1024  -- of entries in one answer: a millisecond or two of Redis' time
+local BYTES = 1024 * 1024  -- of each in one answer: a millisecond or two of Redis' time
 local entries, bytes = {}, 0
 while #entries < 2 * limit and bytes < BYTES do
     local page = redis.call('XRANGE', deliveries, '(' .. after, '+', 'COUNT', 8)
@@ -96,10 +104,16 @@ end
 -- What is read is due again when the notifier dies.
 local due = redis.call('ZRANGEBYSCORE', pending_due, '-inf', now, 'LIMIT', 0, due_limit)
 local found = {}
+bytes = 0
 for place, id in ipairs(due) do
+    local record = redis.call('HGET', pending, id)
     redis.call('ZADD', pending_due, now + lease, id)
     found[2 * place - 1] = id
-    found[2 * place] = redis.call('HGET', pending, id)
+    found[2 * place] = record
+    bytes = bytes + (record and #record or 0)
+    if bytes >= BYTES then
+        break
+    end
 end
 local next_due = redis.call('ZRANGE', pending_due, 0, 0, 'WITHSCORES')[2]
 return {now, redis.call('HGET', queue, 'subscribed'), entries, found,

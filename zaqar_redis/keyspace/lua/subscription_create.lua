@@ -1,9 +1,11 @@
 -- Subscribe, unless the subscriber has subscribed to the queue already.
 --
--- Returns 1, 0 when it has, or -1 when the queue does not exist and a notifier is to deliver.
+-- Returns 1; 0 when it has; -1 when the queue does not exist and a notifier is to deliver; or -2
+-- when the queue has as many subscriptions as it may have.
 --#keys @subscription move_lock sweep_index
---#args now:number id subscriber ttl:number options delivers:flag
+--#args now:number id subscriber ttl:number options delivers:flag most
 -- delivers: a notifier delivers to it, so posts to the queue are entered
+-- most: subscriptions of the queue, or ''
 --#include move_lock now subscription
 
 if delivers and redis.call('HEXISTS', queue, 'epoch') == 0 then
@@ -15,6 +17,9 @@ if existing and tonumber(redis.call('ZSCORE', subscription_ends, existing)) <= n
     unsubscribe(existing)
 elseif existing then
     return 0
+end
+if most ~= '' and redis.call('HLEN', subscriptions) >= tonumber(most) then
+    return -2
 end
 redis.call('HSET', subscriptions, id, ttl .. ' 0\n' .. options .. '\n' .. subscriber)
 redis.call('HSET', subscribers, subscriber, id)

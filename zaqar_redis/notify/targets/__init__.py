@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Collection
+from importlib.metadata import entry_points
 
-from stevedore import ExtensionManager
+from stevedore import DriverManager
+from stevedore.exception import NoMatches
 
+from zaqar_redis import errors
 from zaqar_redis.notify.target import Target, TargetContext
 
 GROUP = "zaqar_redis.targets"
@@ -17,31 +19,37 @@ GROUP = "zaqar_redis.targets"
 TargetFactory = Callable[[TargetContext], Target]
 
 
-def load_targets(context: TargetContext) -> Mapping[str, Target]:
-    """Returns the targets that are installed, by scheme."""
-    installed: ExtensionManager[TargetFactory] = ExtensionManager(GROUP)
-    factories: dict[str, Any] = {name: each.plugin for name, each in installed.items()}
-    # One target may have several schemes.
-    made = {factory: factory(context) for factory in set(factories.values())}
-    return {name: made[factory] for name, factory in factories.items()}
+class Targets:
+    """The targets that are installed; each is imported when it is first needed.
 
+    The clients of HTTP and of mail take longer to import than all else of a service, and most
+    processes deliver neither.
+    """
 
-class TargetLifecycle:
-    """Starts the targets of a process once, when they are first needed, and closes them."""
+    def __init__(self, context: TargetContext) -> None:
+        self._context = context
+        self.schemes: Collection[str] = {point.name for point in entry_points(group=GROUP)}
+        #: by scheme
+        self._found: dict[str, Target] = {}
+        #: one target may have several schemes
+        self._made: dict[TargetFactory, Target] = {}
 
-    def __init__(self, targets: Mapping[str, Target]) -> None:
-        self._targets = {*targets.values()}
-        self._starting = asyncio.Lock()
-        self._started = False
-
-    async def start(self) -> None:
-        async with self._starting:
-            if not self._started:
-                await asyncio.gather(*(target.start() for target in self._targets))
-                self._started = True
+    def find(self, subscriber: str) -> Target | None:
+        """Returns what delivers to a subscriber; None: nothing does.  Raises BadConfiguration."""
+        scheme = subscriber.partition(":")[0]
+        found = self._found.get(scheme)
+        if found is not None or scheme not in self.schemes:
+            return found
+        try:
+            factory: TargetFactory = DriverManager(GROUP, scheme).driver
+        except (ImportError, NoMatches) as error:
+            raise errors.BadConfiguration(
+                f"the target of {scheme}: cannot be imported: {errors.reason(error)}"
+            ) from error
+        if factory not in self._made:
+            self._made[factory] = factory(self._context)
+        self._found[scheme] = self._made[factory]
+        return self._found[scheme]
 
     async def close(self) -> None:
-        async with self._starting:
-            if self._started:
-                self._started = False
-                await asyncio.gather(*(target.close() for target in self._targets))
+        await asyncio.gather(*(target.close() for target in self._made.values()))

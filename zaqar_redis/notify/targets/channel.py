@@ -26,9 +26,6 @@ class ChannelTarget:
         if self._publish is None:
             raise errors.BadRequest(why='"subscriber": this service has no channels.')
 
-    async def start(self) -> None:
-        pass
-
     async def close(self) -> None:
         pass
 

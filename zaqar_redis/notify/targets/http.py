@@ -12,6 +12,7 @@ import logging
 import ssl
 import time
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import cast
 
 import aiohttp
@@ -53,6 +54,7 @@ class HttpTarget:
         # True: aiohttp's context, which it has made anyway.
         self._tls = True if settings.ca_file is None else _tls(settings.ca_file)
         self._session: aiohttp.ClientSession | None = None
+        self._is_closed = False
 
     def check(self, subscriber: str, options: SubscriptionOptions) -> None:
         try:
@@ -72,7 +74,7 @@ class HttpTarget:
         if address is not None and address.version == 4 and host != str(address):
             raise errors.BadRequest(why=f'"subscriber": the address {host} is written {address}.')
 
-    async def start(self) -> None:
+    def _open(self) -> aiohttp.ClientSession:
         settings = self._settings
         self._names = self._resolver or SystemResolver()
         connector = aiohttp.TCPConnector(
@@ -84,7 +86,7 @@ class HttpTarget:
             limit_per_host=settings.max_connections_per_host,
             keepalive_timeout=_KEPT,
         )
-        self._session = aiohttp.ClientSession(
+        return aiohttp.ClientSession(
             connector=connector,
             headers=_HEADERS,
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -94,6 +96,7 @@ class HttpTarget:
         )
 
     async def close(self) -> None:
+        self._is_closed = True
         if self._session is not None:
             await self._session.close()
             await self._names.close()
@@ -104,8 +107,10 @@ class HttpTarget:
 
     async def send(self, delivery: Delivery, uri: str, headers: Mapping[str, str]) -> Result:
         """Delivers to this URI, with headers that only its origin gets; raises nothing."""
+        if self._is_closed:
+            return Result(Outcome.RETRY, "this process does not deliver webhooks any more")
         if self._session is None:
-            return Result(Outcome.RETRY, "this process does not deliver webhooks at present")
+            self._session = self._open()
         try:
             attempt = _attempt(delivery, uri, headers)
         except errors.BadRequest as problem:
@@ -133,6 +138,8 @@ class HttpTarget:
                     "a webhook got no answer",
                     extra={"action": "webhook", "error": result.error},
                 )
+        if not text:
+            return result
         return msgspec.structs.replace(result, answer=answers.shown(bytes(text)))
 
     async def _answer(
@@ -159,12 +166,15 @@ def create(context: TargetContext) -> HttpTarget:
 class _Attempt:
     """One request, as it is redirected."""
 
-    def __init__(self, url: URL, body: bytes, own: Mapping[str, str], given: Mapping[str, str]):
-        """*own* are the headers for every origin, *given* those for the origin of *url* only."""
-        self.url = url.with_user(None).with_fragment(None)
+    def __init__(self, uri: str, body: bytes, own: Mapping[str, str], given: Mapping[str, str]):
+        """*own* are the headers for every origin, *given* those for the origin of *uri* only.
+
+        Raises ValueError.
+        """
+        self.url, credentials = _requested(uri)
         self.body = body
         self._own = _lowered(own)
-        self._given = _credentials(url) | _lowered(given)
+        self._given = credentials | _lowered(given)
 
     @property
     def headers(self) -> dict[str, str]:
@@ -195,14 +205,21 @@ class _Attempt:
 
 def _attempt(delivery: Delivery, uri: str, headers: Mapping[str, str]) -> _Attempt:
     """Raises BadRequest, ValueError."""
-    url = URL(uri)
-    if url.scheme not in _SCHEMES:
-        raise ValueError(url.scheme)
     payload = payloads.written(delivery)
     options = delivery.options
     signed = signed_headers(options.secrets, delivery.id, int(time.time()), payload.body)
     given = {**_given_headers(options), **headers}
-    return _Attempt(url, payload.body, payload.headers | signed, given)
+    return _Attempt(uri, payload.body, payload.headers | signed, given)
+
+
+# aiohttp asks a URL again and again for what yarl keeps in that object.
+@lru_cache(maxsize=1024)
+def _requested(uri: str) -> tuple[URL, dict[str, str]]:
+    """Returns what is requested, and the header for what is before the host.  Raises ValueError."""
+    url = URL(uri)
+    if url.scheme not in _SCHEMES:
+        raise ValueError(url.scheme)
+    return url.with_user(None).with_fragment(None), _credentials(url)
 
 
 def _given_headers(options: SubscriptionOptions) -> Mapping[str, str]:

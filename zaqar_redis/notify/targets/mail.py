@@ -37,9 +37,6 @@ class MailTarget:
                 "mail use cloudevents."
             )
 
-    async def start(self) -> None:
-        """Connections are opened when there are mails."""
-
     async def close(self) -> None:
         await self._transport.close()
 

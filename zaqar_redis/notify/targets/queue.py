@@ -28,9 +28,6 @@ class QueueTarget:
         except (errors.BadQueue, errors.BadTopic) as problem:
             raise errors.BadRequest(why=f'"subscriber": {problem}') from None
 
-    async def start(self) -> None:
-        pass
-
     async def close(self) -> None:
         pass
 

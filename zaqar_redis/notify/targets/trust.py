@@ -33,9 +33,6 @@ class TrustTarget:
             raise errors.BadRequest(why='The value of "options.trust_id" must be a text.')
         self._webhooks.check(_uri(subscriber), options)
 
-    async def start(self) -> None:
-        await self._webhooks.start()
-
     async def close(self) -> None:
         await self._webhooks.close()
 

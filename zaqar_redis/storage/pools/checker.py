@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from zaqar_redis import errors
-from zaqar_redis.records import CheckResult, Finding, LockKind
+from zaqar_redis.check_records import CheckResult, Finding
+from zaqar_redis.records import LockKind
 from zaqar_redis.storage.contract import Driver
 from zaqar_redis.storage.control import DEFAULT_POOL
 from zaqar_redis.storage.move.mover import Mover

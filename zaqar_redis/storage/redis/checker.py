@@ -13,11 +13,12 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from zaqar_redis import errors
+from zaqar_redis.check_records import CheckResult, Finding
 from zaqar_redis.clock import Clock
 from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.client import AsyncClient
 from zaqar_redis.keyspace.script import Script
-from zaqar_redis.records import CheckResult, Finding, LockKind, MoveLock
+from zaqar_redis.records import LockKind, MoveLock
 from zaqar_redis.storage.redis import identity
 from zaqar_redis.storage.redis.queues import RedisQueues
 

@@ -9,12 +9,12 @@ from typing import Any
 import msgspec
 
 from zaqar_redis import clock
+from zaqar_redis.check_records import CheckResult
 from zaqar_redis.figures import StoreStatus
 from zaqar_redis.keyspace import client as keyspace
 from zaqar_redis.keyspace import control_keys, keys
 from zaqar_redis.keyspace.script import RedisCommand, Script, Steps, verb
 from zaqar_redis.pool_records import Job
-from zaqar_redis.records import CheckResult
 from zaqar_redis.storage.control import ChangeListener
 from zaqar_redis.storage.redis import identity
 from zaqar_redis.storage.redis.access_keys import RedisAccessKeys

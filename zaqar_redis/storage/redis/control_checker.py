@@ -7,10 +7,10 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Collection
 from typing import Any
 
+from zaqar_redis.check_records import CheckResult, Finding
 from zaqar_redis.keyspace import control_keys, keys
 from zaqar_redis.keyspace.client import AsyncClient
 from zaqar_redis.keyspace.script import Script
-from zaqar_redis.records import CheckResult, Finding
 
 _POOL_LISTING = Script("check_pool_listing")
 _LISTED = Script("check_listed")

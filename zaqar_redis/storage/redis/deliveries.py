@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Any
 
 from zaqar_redis.clock import Clock
-from zaqar_redis.keyspace import keys
+from zaqar_redis.keyspace import keys, slot_indexes
 from zaqar_redis.keyspace.client import AsyncClient
 from zaqar_redis.keyspace.script import Argument, Call, Script, Steps, verb
 from zaqar_redis.storage.deliveries import (
@@ -64,7 +64,7 @@ class RedisDeliveries:
             "SET", keys.NOTIFIER, os.getpid(), "NX", "PX", round(turn * 1000)
         ):
             return
-        indexes = keys.delivery_indexes()
+        indexes = slot_indexes.of_deliveries()
         for at in range(0, len(indexes), _INDEXES):
             page = indexes[at : at + _INDEXES]
             for name in await self.client.call(

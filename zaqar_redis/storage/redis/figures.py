@@ -59,8 +59,12 @@ class RedisFigures:
         ]
 
     @verb
-    def names(self, project: str, after: str, limit: int) -> Steps[Sequence[str]]:
-        names = yield RedisCommand.page(keys.of_project(project).queues, after, limit)
+    def names(
+        self, project: str, after: str, limit: int, *, topics: bool = False
+    ) -> Steps[Sequence[str]]:
+        of_project = keys.of_project(project)
+        listing = of_project.topics if topics else of_project.queues
+        names = yield RedisCommand.page(listing, after, limit)
         return [name.decode() for name in names]
 
     async def projects(self) -> AsyncIterator[str]:
@@ -86,6 +90,7 @@ def _figures(
     not_swept: int,
     claimed: int,
     delayed: int,
+    subscriptions: int,
     *rest: Any,
 ) -> QueueFigures:
     counters = decoding.counters(total + not_swept, rest[: decoding.COUNTERS])
@@ -101,6 +106,7 @@ def _figures(
         total=total,
         claimed=claimed,
         delayed=delayed,
+        subscriptions=subscriptions,
         oldest=int(oldest or 0),
         oldest_size=size or 0,
         holder=(holder or b"").decode(),

@@ -13,7 +13,7 @@ from zaqar_redis.records import Message, NewMessage
 from zaqar_redis.storage.deliveries import DeliveryState, EnteredMessage, PendingDelivery
 from zaqar_redis.storage.redis import identity, pending_records
 
-_ENQUEUE = Script("delivery_enqueue")
+_SEND_NOTICE = Script("delivery_send_notice")
 _ENQUEUE_MESSAGES = Script("delivery_enqueue_messages")
 _REPLAY = Script("delivery_replay")
 
@@ -35,11 +35,15 @@ class RedisSubscriptionDeliveries:
         # Keys of messages are numbers, which come later: who reads on from this one finds them.
         key = f"!notice-{identity.new_claim()}"
         pending = PendingDelivery(subscription, key, expires, notice=notice, due=now)
-        return (yield from self._enqueue(project, queue, subscription, pending))
-
-    @verb
-    def resume(self, project: str, queue: str, subscription: str) -> Steps[None]:
-        yield from self._enqueue(project, queue, subscription, None)
+        known = yield _SEND_NOTICE(
+            keys.of_queue(project, queue),
+            now=self._now(),
+            id=subscription,
+            key=key,
+            ends=expires,
+            record=pending_records.encoded(pending, pending_records.WAITS),
+        )
+        return bool(known)
 
     @verb
     def replay(self, project: str, queue: str, subscription: str) -> Steps[int]:
@@ -92,19 +96,6 @@ class RedisSubscriptionDeliveries:
             return now
         seconds, micros = yield RedisCommand("TIME")
         return int(seconds) * 1000 + int(micros) // 1000
-
-    def _enqueue(
-        self, project: str, queue: str, subscription: str, pending: PendingDelivery | None
-    ) -> Steps[bool]:
-        known = yield _ENQUEUE(
-            keys.of_queue(project, queue),
-            now=self._now(),
-            id=subscription,
-            key=pending.key if pending else "",
-            ends=pending.expires if pending else 0,
-            record=pending_records.encoded(pending, pending_records.WAITS) if pending else b"",
-        )
-        return bool(known)
 
 
 def _replayed(subscription: str, message: Message) -> PendingDelivery:

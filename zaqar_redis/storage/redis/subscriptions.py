@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from zaqar_redis import errors
+from zaqar_redis import errors, rules
 from zaqar_redis.clock import Clock
 from zaqar_redis.keyspace import keys
 from zaqar_redis.keyspace.script import Script, Steps, verb
@@ -21,6 +21,9 @@ _LIST = Script("subscription_list")
 _UPDATE = Script("subscription_update")
 _DELETE = Script("subscription_delete")
 _PURGE = Script("subscription_purge")
+
+#: What `subscription_create` returns.
+_NO_QUEUE, _TOO_MANY = -1, -2
 
 
 class RedisSubscriptions:
@@ -38,6 +41,7 @@ class RedisSubscriptions:
         ttl: int,
         options: dict[str, Any],
         delivers: bool = False,
+        most: int | None = None,
     ) -> Steps[str | None]:
         id = str(uuid.uuid4())
         created = yield _CREATE(
@@ -48,8 +52,11 @@ class RedisSubscriptions:
             ttl=ttl,
             options=msgspec.json.encode(options),
             delivers=int(delivers),
+            most="" if most is None else most,
         )
-        if created < 0:
+        if created == _TOO_MANY:
+            raise errors.TooManySubscriptions(queue=rules.described(queue), most=most)
+        if created == _NO_QUEUE:
             raise errors.NotFound(why=f"The queue {queue} does not exist: create it first.")
         return id if created else None
 

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 
 from zaqar_redis import errors
 from zaqar_redis.clock import Clock
-from zaqar_redis.keyspace import keys
+from zaqar_redis.keyspace import keys, slot_indexes
 from zaqar_redis.keyspace.client import AsyncClient
 from zaqar_redis.keyspace.script import Call, Script
 from zaqar_redis.storage.contract import ProgressCallback
@@ -63,7 +63,7 @@ class RedisSweeper:
         """
         end = time.monotonic() + turn
         settled, unfinished = 0, deque[bytes]()
-        indexes = keys.sweep_indexes()
+        indexes = slot_indexes.of_sweeps()
         for at in range(0, len(indexes), _INDEXES):
             page = indexes[at : at + _INDEXES]
             found = await self._client.call(Call(LIST, tuple(page), (self._now(), _LIMIT, 0)))

@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A store that keeps what it has acknowledged, for notifiers in processes of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support import servers
+from tests.support.stores import ContractStore, opened
+
+
+@pytest.fixture
+def server() -> Iterator[servers.RedisServer]:
+    with servers.redis_server(fsync="always") as server:
+        yield server
+
+
+@pytest.fixture
+def store(server: servers.RedisServer, project: str) -> Iterator[ContractStore]:
+    with opened(server.uri, project) as store:
+        store.create_for_processes()
+        yield store

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A real endpoint of webhooks, for tests that look at what it got and say what it answers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from tests.support import servers
+
+
+class AnsweringEndpoint:
+    """An endpoint that answers with a status, and has kept what it got since."""
+
+    def __init__(self, port: int) -> None:
+        self.uri = f"http://127.0.0.1:{port}/"
+        self.status = 204
+        self.got: list[tuple[dict[str, str], bytes]] = []
+
+    def bodies(self) -> list[Any]:
+        """Returns the bodies of the messages; None for what is none, e.g. a test."""
+        return [json.loads(body).get("body") for _, body in self.got]
+
+
+@contextmanager
+def answering_endpoint() -> Iterator[AnsweringEndpoint]:
+    class _Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            found.got.append((dict(self.headers.items()), body))
+            self.send_response(found.status)
+            self.end_headers()
+            self.wfile.write(b"" if found.status == 204 else b"no room")
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with servers.http_server(ThreadingHTTPServer(("127.0.0.1", 0), _Handler)) as server:
+        found = AnsweringEndpoint(server.server_port)
+        yield found

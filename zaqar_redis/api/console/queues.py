@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the console shows of queues and topics beyond the public API.
+
+Times are seconds, those that end in ``_at`` since 1970; rates are a second, and null as long as
+they are not known.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import get_args
+
+import msgspec
+from msgspec import Struct
+
+from zaqar_redis import errors, rules
+from zaqar_redis.api import openapi, schemas
+from zaqar_redis.api.channels.server import ServerApiChecks
+from zaqar_redis.api.console.answers import answer, page_of
+from zaqar_redis.api.exchange import Answer, Request
+from zaqar_redis.api.routes import ApiRoute
+from zaqar_redis.records import MessageCounters
+from zaqar_redis.service.overview import PATIENCE, OperatorServices
+from zaqar_redis.service.queue_figures import QueueFilter, QueueRow, SortColumn, Totals, select
+
+_COLUMNS: tuple[SortColumn, ...] = get_args(SortColumn)
+
+
+class QueuesQuery(Struct, frozen=True, kw_only=True):
+    search: str | None = None
+    sort: str | None = None
+    order: str | None = None
+    not_empty: bool | None = None
+    dead_letters: bool | None = None
+    offset: int | None = None
+    limit: int | None = None
+    topics: bool | None = None
+
+
+class HistoryQuery(Struct, frozen=True, kw_only=True):
+    hours: int | None = None
+
+
+class AttributesQuery(Struct, frozen=True, kw_only=True):
+    topics: bool | None = None
+
+
+class _QueueOut(Struct):
+    name: str
+    store: str
+    free: int
+    claimed: int
+    delayed: int
+    total: int
+    oldest: float | None
+    posted: float | None
+    claimed_rate: float | None
+    deleted: float | None
+    dead_letters: int
+    dead_letter_queue: str | None
+    is_dead_letter_queue: bool
+    subscriptions: int
+    created_at: float
+    counters: MessageCounters
+
+
+def _queue(row: QueueRow) -> _QueueOut:
+    of = row.figures
+    return _QueueOut(
+        row.name,
+        row.store,
+        of.free,
+        of.claimed,
+        of.delayed,
+        of.total,
+        row.oldest,
+        row.posted,
+        row.claimed_rate,
+        row.deleted,
+        row.dead_letters,
+        of.dead_letter_queue or None,
+        row.is_dead_letter_queue,
+        row.subscriptions,
+        of.created / 1000,
+        of.counters,
+    )
+
+
+class _QueuesOut(Struct):
+    queues: list[_QueueOut]
+    #: of the project
+    total: int
+    matching: int
+    totals: Totals
+    sampled_at: float
+    #: False: not all queues have been read yet, or there are more than can be shown
+    complete: bool
+    #: stores whose queues are shown as they were last known
+    unavailable: tuple[str, ...]
+
+
+class QueueListHandlers:
+    def __init__(
+        self, services: OperatorServices, checks: ServerApiChecks, limits: rules.Limits
+    ) -> None:
+        self._services = services
+        self._checks = checks
+        #: of queues, and of topics
+        self._attributes = [
+            answer(openapi.with_limits(msgspec.json.encode(schema), limits))
+            for schema in (schemas.ATTRIBUTES, schemas.TOPIC_ATTRIBUTES)
+        ]
+
+    async def list_queues(self, request: Request[QueuesQuery, None]) -> Answer:
+        """A page of a project's queues, or topics, with their figures, sorted by any column."""
+        self._checks.authorize(request, "console:queues", "")
+        query = request.query
+        sort = next((name for name in _COLUMNS if name == (query.sort or "name")), None)
+        if sort is None:
+            why = f"it must be one of {', '.join(_COLUMNS)}."
+            raise errors.BadParameter(name="sort", why=why)
+        order = query.order or "asc"
+        if order not in ("asc", "desc"):
+            raise errors.BadParameter(name="order", why="it must be asc or desc.")
+        offset, limit = page_of(query.offset, query.limit, rules.INTEGER_MAX)
+        wanted = QueueFilter(
+            (query.search or "").lower(),
+            sort,
+            order == "desc",
+            bool(query.not_empty),
+            bool(query.dead_letters),
+        )
+        found = await self._services.queues.get(
+            request.project, PATIENCE, topics=bool(query.topics)
+        )
+        rows, matching = await select(found, wanted, offset, limit)
+        return answer(
+            _QueuesOut(
+                [_queue(row) for row in rows],
+                len(found.rows),
+                matching,
+                found.totals,
+                found.sampled_at,
+                found.complete,
+                found.unavailable,
+            )
+        )
+
+    async def show_history(self, request: Request[HistoryQuery, None], queue: str) -> Answer:
+        """The figures of a queue in the last hours."""
+        self._checks.authorize(request, "console:history", queue)
+        history = self._services.history
+        if history is None:
+            raise errors.NotFound(
+                why="This service keeps no history: that needs a control store, and [history] "
+                "interval."
+            )
+        settings = history.settings
+        hours = settings.hours if request.query.hours is None else request.query.hours
+        rules.within("hours", hours, 1, settings.hours)
+        points = await history.read(request.project, rules.queue_name(queue), hours)
+        return answer({"step": settings.interval, "hours": hours, "points": points})
+
+    async def list_attributes(self, request: Request[AttributesQuery, None]) -> Answer:
+        """The attributes of queues, or topics, that the service uses: schemas with its limits."""
+        return self._attributes[bool(request.query.topics)]
+
+
+def routes(
+    services: OperatorServices, checks: ServerApiChecks, limits: rules.Limits
+) -> list[ApiRoute]:
+    handlers = QueueListHandlers(services, checks, limits)
+    row = partial(ApiRoute, "GET", public=True, checked=False, guard=checks.admit)
+    return [
+        row("/console/queues", handlers.list_queues, "console:queues", query=QueuesQuery),
+        row(
+            "/console/attributes",
+            handlers.list_attributes,
+            "console:attributes",
+            query=AttributesQuery,
+        ),
+        row(
+            "/console/queues/{queue}/history",
+            handlers.show_history,
+            "console:history",
+            query=HistoryQuery,
+        ),
+    ]

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The settings of the application, which the operator chooses."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from zaqar_redis import rules
+from zaqar_redis.api.websocket.front_end import WebSocketSettings
+from zaqar_redis.notify.mail.settings import MailSettings
+from zaqar_redis.notify.notifier import NotifierSettings
+from zaqar_redis.notify.settings import HttpSettings
+from zaqar_redis.service.queue_history import HistorySettings
+from zaqar_redis.service.queue_metrics import QueueMetricsSettings
+from zaqar_redis.service.quotas import QuotaSettings
+
+
+class ApiSettings(msgspec.Struct, frozen=True):
+    limits: rules.Limits = rules.Limits()
+    quota: QuotaSettings = QuotaSettings()
+    websocket: WebSocketSettings = WebSocketSettings()
+    #: None: nobody wants metrics
+    metrics: QueueMetricsSettings | None = None
+    history: HistorySettings = HistorySettings()
+    notifier: NotifierSettings = NotifierSettings()
+    webhooks: HttpSettings = HttpSettings()
+    mail: MailSettings = MailSettings()
+    admin_mode: Annotated[
+        bool,
+        "Serve /v2/health, /v2/pools and /v2/flavors, to everybody who can reach this service.",
+    ] = False
+    enable_checksum: Annotated[bool, "Add a checksum of the body to every message."] = False
+    signing_key: Annotated[
+        str | None,
+        rules.SECRET,
+        "Key that creates and checks pre-signed URLs. Without it there are none.",
+    ] = msgspec.field(default=None, name="secret_key")
+    encryption_key: Annotated[
+        str | None,
+        rules.SECRET,
+        "Key that encrypts message bodies (AES-256-GCM) in queues that set "
+        "_enable_encrypt_messages. Without it such queues cannot be created: there is no built-in "
+        "key.",
+    ] = msgspec.field(default=None, name="message_encryption_key")
+    max_waiting: Annotated[
+        int, Meta(ge=0), "Maximum number of requests of one worker that wait for messages."
+    ] = 10_000
+    sweep_interval: Annotated[
+        float,
+        Meta(ge=1.0),
+        "Seconds between two rounds of the sweeper, which removes what has expired.",
+    ] = 60.0
+    max_connections: Annotated[
+        int,
+        Meta(ge=1),
+        "Maximum number of open connections of one worker; beyond, new ones get 503. Each request "
+        "that waits for messages uses one.",
+    ] = 16_384
+    access_log: Annotated[
+        bool,
+        "Log a line for each request, and for each socket when it ends: method, path, status, "
+        "duration, who.",
+    ] = False
+    request_timeout: Annotated[
+        float,
+        Meta(ge=1.0),
+        "Seconds that a client may take to send one request; then it gets 408. A client that reads "
+        "nothing of an answer for as long is cut off.",
+    ] = 60.0

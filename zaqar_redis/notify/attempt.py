@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One attempt to deliver: bounded in time, measured, and never an exception."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from time import perf_counter_ns
+
+from zaqar_redis.metrics import definitions as metrics
+from zaqar_redis.notify.target import Delivery, Outcome, Result, Target
+
+LOG = logging.getLogger(__name__)
+
+#: Seconds beyond an attempt's time-out after which its target is broken: they end it themselves.
+_GRACE_SECONDS = 5.0
+
+
+async def attempt(target: Target, delivery: Delivery) -> Result:
+    """Returns how it went."""
+    begun = perf_counter_ns()
+    try:
+        if target.internal:  # stores have time-outs of their own
+            result = await target.deliver(delivery)
+        else:
+            async with asyncio.timeout(delivery.options.timeout + _GRACE_SECONDS):
+                result = await target.deliver(delivery)
+    except TimeoutError:
+        result = Result(Outcome.RETRY, f"no answer within {delivery.options.timeout:g} s")
+    except Exception:
+        LOG.exception("a delivery failed", extra={"action": "delivery_failed"})
+        result = Result(Outcome.RETRY, "the service failed to make the attempt")
+    scheme = delivery.subscription.subscriber.partition(":")[0]
+    metrics.NOTIFICATION_DURATIONS.add(perf_counter_ns() - begun, scheme)
+    metrics.NOTIFICATIONS.add(scheme, result.outcome.value)
+    return result
