@@ -37,8 +37,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_xdist_make_scheduler(
     config: pytest.Config, log: Any
-) -> scheduling.SharedServersScheduling:
-    return scheduling.SharedServersScheduling(config, log)
+) -> scheduling.SharedServersScheduling | None:
+    by_file = config.getoption("dist") == "loadfile"
+    return scheduling.SharedServersScheduling(config, log) if by_file else None
 
 
 @pytest.hookimpl(wrapper=True)
