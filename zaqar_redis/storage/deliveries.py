@@ -35,11 +35,8 @@ class DeliveryEntry(Record, frozen=True):
     id: bytes
     epoch: str
     messages: Sequence[EnteredMessage]
-
-    @property
-    def size(self) -> int:
-        """Bytes."""
-        return sum(each.size for each in self.messages)
+    #: bytes
+    size: int
 
 
 class PendingDelivery(Record, frozen=True):

@@ -180,4 +180,4 @@ def _rows(rows: Iterable[tuple[Argument, ...]]) -> list[Argument]:
 
 def _entry(id: bytes, posted: bytes) -> DeliveryEntry:
     epoch, messages = decoding.posted(posted)
-    return DeliveryEntry(id, epoch, [EnteredMessage(*each) for each in messages])
+    return DeliveryEntry(id, epoch, [EnteredMessage(*each) for each in messages], len(posted))
