@@ -167,8 +167,19 @@ class Lane:
     def note_stored(self, pending: PendingDelivery) -> None:
         self.backlog.note_stored(pending, is_reading=self.is_catching_up)
 
-    def offer(self, item: Item) -> None:
-        """Takes a new message."""
+    def offer(self, items: Sequence[Item]) -> None:
+        """Takes new messages, at least one."""
+        number, size = self._held + len(items), self._held_bytes + sum(item.size for item in items)
+        fits = number <= self._items_max and size <= self._owner.bytes_max()
+        if fits and self.state is LaneState.FLOWING and not self._has_ended:
+            self._held, self._held_bytes = number, size
+            self._items.extend(items)
+            self._pump_soon()
+            return
+        for item in items:
+            self._offer(item)
+
+    def _offer(self, item: Item) -> None:
         fits = self._has_room(item)
         self._hold_item(item)
         if self._has_ended:

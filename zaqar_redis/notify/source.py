@@ -391,20 +391,24 @@ class Source:
         work = EntryWork(entry.id, entry.size)
         work.left = 1  # until all lanes have got it
         self._take_memory(work.size)
-        for stored in entry.messages:
-            decrypted = self._decrypted(stored.message)
-            if decrypted is None:
+        messages = [
+            (stored, decrypted, LazyBody(decrypted.body))
+            for stored in entry.messages
+            if (decrypted := self._decrypted(stored.message)) is not None
+        ]
+        for lane in self._lanes.values():
+            if not self._is_live(lane.subscription):
                 continue
-            body = LazyBody(decrypted.body)
-            for lane in self._lanes.values():
-                wanted = lane.options.filter
-                if not self._is_live(lane.subscription):
-                    continue
-                if wanted is not None and not wanted.matches(decrypted.attributes, body):
-                    continue
-                work.left += 1
-                self._outstanding += 1
-                lane.offer(Item(entry.epoch, stored, decrypted, entry=work))
+            wanted = lane.options.filter
+            items = [
+                Item(entry.epoch, stored, decrypted, entry=work)
+                for stored, decrypted, body in messages
+                if wanted is None or wanted.matches(decrypted.attributes, body)
+            ]
+            if items:
+                work.left += len(items)
+                self._outstanding += len(items)
+                lane.offer(items)
         self._end_part(work)
 
     def _offer_pending(
