@@ -50,7 +50,7 @@ class _CountingLoop(asyncio.SelectorEventLoop):
         self,
         when: float,
         callback: Callable[[Unpack[_Ts]], object],
-        *args: Unpack[_Ts],
+        *args: *_Ts,
         context: contextvars.Context | None = None,
     ) -> asyncio.TimerHandle:
         self.timers += getattr(callback, "__func__", None) is Lane.pump
