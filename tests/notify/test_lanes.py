@@ -6,9 +6,9 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import TypeVarTuple, Unpack
+from typing import ClassVar, TypeVarTuple, Unpack
 
 import pytest
 
@@ -19,8 +19,17 @@ from tests.notify.local_notifier import local_notifier, post, subscribe, wait_fo
 from tests.support import servers
 from tests.support.notifiers import notifier as notifier_process
 from tests.support.stores import ContractStore
+from zaqar_redis.notify import notifier as notifier_module
 from zaqar_redis.notify.lane import Lane
+from zaqar_redis.notify.leased_queue import LeasedQueue
 from zaqar_redis.notify.notifier import Notifier
+from zaqar_redis.storage.contract import Driver
+from zaqar_redis.storage.deliveries import (
+    DeliveryState,
+    DeliveryStep,
+    PendingDelivery,
+    SettledDeliveries,
+)
 
 _Ts = TypeVarTuple("_Ts")
 
@@ -138,3 +147,82 @@ async def _open_circuit(uri: str, project: str, caplog: pytest.LogCaptureFixture
         await wait_for(lambda: len(pauses()) == 2, 20)
         assert pauses() == [(5.0,), (10.0,)]
         assert len(found.received) == attempts + 1
+
+
+def test_what_is_replayed_as_the_last_delivery_is_settled_stays_due(
+    project: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notifier_module, "LeasedQueue", _ReplayedQueue)
+    with servers.redis_server() as server:
+        asyncio.run(_replay_in_the_last_step(server.uri, project))
+
+
+class _ReplayedQueue(LeasedQueue):
+    """A queue whose failed delivery is replayed before the first one that was made is settled."""
+
+    #: replays what failed
+    replay: Callable[[], Awaitable[int]]
+    replayed = 0
+    #: what the steps after that have found
+    steps: ClassVar[list[DeliveryStep]] = []
+    #: ends of the passes through what waits: a resumed lane makes two
+    reads: ClassVar[list[str]] = []
+
+    async def backlog(self, subscription: str, after: str, limit: int) -> Sequence[PendingDelivery]:
+        page = await super().backlog(subscription, after, limit)
+        if after and not page:
+            self.reads.append(after)
+        return page
+
+    async def step(
+        self, settled: SettledDeliveries, *, after: bytes, limit: int, due_limit: int
+    ) -> DeliveryStep | None:
+        if settled.made and not self.replayed:
+            self.replayed = await _ReplayedQueue.replay()
+        step = await super().step(settled, after=after, limit=limit, due_limit=due_limit)
+        if step is not None and self.replayed:
+            self.steps.append(step)
+        return step
+
+
+async def _wait_for_state(
+    driver: Driver, project: str, id: str, condition: Callable[[DeliveryState], bool]
+) -> None:
+    assert driver.subscription_deliveries
+    states = driver.subscription_deliveries.states
+    async with asyncio.timeout(10):
+        while not all(map(condition, await states(project, "q", [id]))):  # noqa: ASYNC110  # of Redis
+            await asyncio.sleep(0.01)
+
+
+async def _replay_in_the_last_step(uri: str, project: str) -> None:
+    may_deliver, may_replay = asyncio.Event(), asyncio.Event()
+    refused, ok = answer(404), answer(204)
+
+    async def receive(request: ReceivedRequest, writer: Writer) -> None:
+        if len(found.received) == 1:
+            await refused(request, writer)
+            return
+        await (may_deliver if len(found.received) == 2 else may_replay).wait()
+        await ok(request, writer)
+
+    async with endpoint(receive) as found, local_notifier(uri) as (driver, notifier):
+        assert driver.subscriptions is not None
+        deliveries = driver.subscription_deliveries
+        assert deliveries is not None
+        await driver.queues.create(project, "q", {})
+        id = await subscribe(driver, project, found.uri(), ordered=True)
+        _ReplayedQueue.replay = staticmethod(partial(deliveries.replay, project, "q", id))
+        assert await driver.subscriptions.update(project, "q", id, paused=True)
+        await post(driver, project, b"1", b"2")
+        await _wait_for_state(driver, project, id, lambda state: state.pending == 2)
+        assert await driver.subscriptions.update(project, "q", id, paused=False)
+        await _wait_for_state(driver, project, id, lambda state: state.failed == 1)
+        await wait_for(lambda: len(_ReplayedQueue.reads) == 2)
+        may_deliver.set()
+        await wait_for(lambda: len(found.received) == 3)
+        count = len(_ReplayedQueue.steps)
+        await wait_for(lambda: len(_ReplayedQueue.steps) > count)
+        assert _ReplayedQueue.steps[-1].next_due is not None
+        may_replay.set()
+        await wait_for(lambda: not notifier.memory.used)

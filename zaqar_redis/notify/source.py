@@ -349,7 +349,7 @@ class Source:
             await self._load(step.version)
         self._unread.extend(step.entries)
         self._dispatch_unread()
-        for id in step.holds:
+        for id in filter(self._settlement.begin_due, step.holds):
             if id in self._lanes:
                 self._lanes[id].catch_up()
             else:
