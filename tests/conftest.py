@@ -7,13 +7,14 @@ import gc
 import os
 import signal
 import uuid
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
 
-from tests.support import servers, spark_classes
+from tests.support import scheduling, servers, spark_classes
 from tests.support.collector import Collector
 
 # No deadline: on a shared machine the duration of one example means nothing. CI runs the
@@ -28,23 +29,28 @@ os.environ["SPARK_HOME"] = str(spark_classes.spark_home())
 os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
 os.environ["SPARK_SUBMIT_OPTS"] = spark_classes.driver_java_options()
 
-#: Folders with files that take long.  They start first: otherwise one process would
-#: run the last of them alone.
-_LONG = (
-    *("spark_faults", "benchmarks", "upstream", "spark/jobs", "spark", "stock", "faults"),
-    *("bench", "realtime", "cli"),
-)
-
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    here = Path(__file__).parent
+    root = Path(__file__).parents[1]
+    items.sort(key=lambda item: scheduling.place(item.path.relative_to(root).as_posix()))
 
-    def place(item: pytest.Item) -> int:
-        path = item.path.relative_to(here).as_posix()
-        found = (number for number, long in enumerate(_LONG) if path.startswith(f"{long}/"))
-        return next(found, len(_LONG))
 
-    items.sort(key=place)
+def pytest_xdist_make_scheduler(
+    config: pytest.Config, log: Any
+) -> scheduling.SharedServersScheduling | None:
+    by_file = config.getoption("dist") == "loadfile"
+    return scheduling.SharedServersScheduling(config, log) if by_file else None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Looks for no garbage while tests are collected, and never again among these."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 # A shell's "&" makes the tests ignore SIGINT, and their child processes would inherit that.

@@ -44,7 +44,7 @@ def document(*messages: Message, **options: Any) -> Any:
 
 def test_notification_has_what_stock_sends_and_an_id() -> None:
     found = payload()
-    assert found.headers == {"Content-Type": "application/json"}
+    assert found.headers == {"content-type": "application/json"}
     assert json.loads(found.body) == {
         "id": "m1",
         "body": {"n": 1},
@@ -94,7 +94,7 @@ def test_post_data_without_the_mark_is_sent_as_it_is() -> None:
 def test_notice_is_delivered_as_it_is() -> None:
     for options in ({}, {"format": "cloudevents"}, {"raw": {"post_data": "x"}}, {"batch": 5}):
         found = payload(notice=b'{"a": 1}', **options)
-        assert found == Payload(b'{"a": 1}', {"Content-Type": "application/json"})
+        assert found == Payload(b'{"a": 1}', {"content-type": "application/json"})
 
 
 @pytest.mark.parametrize("form", ["zaqar", "cloudevents", "cloudevents-binary"])
@@ -105,7 +105,7 @@ def test_span_of_the_post_is_a_header(form: str) -> None:
 
 def test_span_that_is_none_is_no_header() -> None:
     message = msgspec.structs.replace(MESSAGE, attributes={"traceparent": "x\r\nHost: y"})
-    assert payload(message).headers == {"Content-Type": "application/json"}
+    assert payload(message).headers == {"content-type": "application/json"}
 
 
 def test_span_is_no_header_of_messages_of_several_spans() -> None:
@@ -137,8 +137,8 @@ def test_package_cloudevents_reads_what_is_sent(form: str) -> None:
 
 def test_headers_say_which_mode_it_is() -> None:
     structured, binary = payload(format="cloudevents"), payload(format="cloudevents-binary")
-    assert structured.headers == {"Content-Type": "application/cloudevents+json"}
-    assert binary.headers["Content-Type"] == "application/json"
+    assert structured.headers == {"content-type": "application/cloudevents+json"}
+    assert binary.headers["content-type"] == "application/json"
     assert binary.headers["ce-specversion"] == "1.0"
     assert binary.headers["ce-source"] == "/v2/queues/q"
     assert "ce-datacontenttype" not in binary.headers
@@ -186,7 +186,7 @@ def test_attribute_that_an_event_cannot_have_is_left_out(
 
 def test_batch_of_events_is_a_list_that_the_package_reads() -> None:
     found = payload(MESSAGE, OTHER, format="cloudevents", batch=10)
-    assert found.headers == {"Content-Type": "application/cloudevents-batch+json"}
+    assert found.headers == {"content-type": "application/cloudevents-batch+json"}
     events = [JSONFormat().read(None, json.dumps(each)) for each in json.loads(found.body)]
     assert [event.get_id() for event in events] == ["m1", "m2"]
     assert [event.get_data() for event in events] == [{"n": 1}, "two"]

@@ -1,15 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real Keystone: sqlite, Fernet tokens, under gunicorn, with projects and users."""
+"""A real Keystone: sqlite, Fernet tokens, under gunicorn, with projects and users.
+
+To create its database takes longer than to start it: that is done once, and each Keystone starts
+with a copy, which is kept in the virtual environment.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import zlib
 from collections.abc import Iterator
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -70,11 +78,23 @@ class RunningKeystone:
         self.roles: dict[str, str] = {}
 
     def install(self) -> None:
-        """Creates its database and its keys, starts it, and creates projects and users."""
-        (self._folder / "keystone.conf").write_text(_OPTIONS.format(folder=self._folder))
-        gunicorn = _GUNICORN.format(folder=self._folder, port=self._port)
-        # Found in its working folder; Keystone would take arguments for its own.
-        (self._folder / "gunicorn.conf.py").write_text(gunicorn)
+        """Starts it with a copy of the template."""
+        shutil.copy(_template() / "keystone.db", self._folder)
+        shutil.copytree(_template() / "keys", self._folder / "keys")
+        self._configure()
+        self.start()
+        self._admin_token = self.token("admin", "admin")
+        for endpoint in self.request("GET", "/endpoints").json()["endpoints"]:
+            self.request("PATCH", f"/endpoints/{endpoint['id']}", {"endpoint": {"url": self.url}})
+        self.projects, self.users, self.roles = map(self._ids, ("project", "user", "role"))
+
+    def _ids(self, kind: str) -> dict[str, str]:
+        found = self.request("GET", f"/{kind}s").json()[f"{kind}s"]
+        return {each["name"]: each["id"] for each in found}
+
+    def create_template(self) -> None:
+        """Creates its database and its keys, and in it projects and users."""
+        self._configure()
         (self._folder / "keys").mkdir(mode=0o700)
         self._manage("db_sync")
         user, group = str(os.getuid()), str(os.getgid())
@@ -85,6 +105,12 @@ class RunningKeystone:
         self.start()
         self._admin_token = self.token("admin", "admin")
         self._create_users()
+
+    def _configure(self) -> None:
+        (self._folder / "keystone.conf").write_text(_OPTIONS.format(folder=self._folder))
+        gunicorn = _GUNICORN.format(folder=self._folder, port=self._port)
+        # Found in its working folder; Keystone would take arguments for its own.
+        (self._folder / "gunicorn.conf.py").write_text(gunicorn)
 
     def _manage(self, *words: str) -> None:
         command = [_program("keystone-manage"), "--config-dir", str(self._folder), *words]
@@ -247,6 +273,22 @@ class RunningKeystone:
 
 def _program(name: str) -> str:
     return str(Path(sys.executable).with_name(name))
+
+
+def _template() -> Path:
+    """Returns the folder of a database and keys; the first process that needs them makes them."""
+    made_by = f"{metadata.version('keystone')}-{zlib.crc32(Path(__file__).read_bytes()):08x}"
+    template = Path(sys.prefix) / f"keystone-{made_by}"
+    with Path(f"{template}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not template.exists():
+            with tempfile.TemporaryDirectory(dir=sys.prefix) as folder:
+                made = Path(folder) / "template"
+                made.mkdir()
+                with contextlib.closing(RunningKeystone(made)) as created:
+                    created.create_template()
+                made.rename(template)
+    return template
 
 
 @contextlib.contextmanager

@@ -20,7 +20,7 @@ from tests.support import servers
 
 #: What pyspark has installed, by links, without the folder that has the zip.
 _HOME = Path(sys.prefix) / f"spark-{metadata.version('pyspark')}"
-_ARCHIVE = _HOME / "classes.jsa"
+_ARCHIVE = _HOME / "classes-of-jobs.jsa"
 #: JVMs of tests are too short-lived for the optimizing compiler.
 _OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xlog:cds*=off"
 #: Nor do queries of tests run long enough for generated code.
@@ -50,8 +50,11 @@ def driver_java_options() -> str:
 
 
 def _load_classes(uri: str, folder: str) -> None:
-    """Runs what tests run: a write, a read, files, a query with groups, and a stream."""
+    """Runs what tests run: a write, a read, files, a query with groups, a stream, and jobs."""
     from pyspark.sql import SparkSession
+
+    from zaqar_redis.spark.jobs import analytics, archive, replay
+    from zaqar_redis.spark.jobs.replaying.settings import ReplaySettings
 
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
     spark = builder.config("spark.driver.host", "127.0.0.1").getOrCreate()
@@ -64,6 +67,11 @@ def _load_classes(uri: str, folder: str) -> None:
     sink = source.load().select("body").writeStream.format("zaqar").option("uri", uri)
     sink = sink.option("queue", "copy").option("checkpointLocation", f"{folder}/checkpoint")
     sink.trigger(availableNow=True).start().awaitTermination()
+    store = {"uri": uri}
+    archive.archive(spark, f"{folder}/archive", store | {"subscribe": "q"})
+    settings = ReplaySettings(queues=["q"], target="replayed")
+    replay.replay(spark, f"{folder}/archive", store, settings)
+    analytics.analytics(spark, f"{folder}/report", store | {"subscribe": "q,replayed"})
     spark.stop()
 
 

@@ -217,7 +217,9 @@ class DurationHistogram(Histogram):
         return self._by_status.setdefault(labels, DurationsByStatus())
 
     def add(self, nanoseconds: int, *labels: str) -> None:
-        self._sort([nanoseconds], self._row(labels))
+        row = self._row(labels)
+        row[0] += nanoseconds / 1e9
+        row[self._place(nanoseconds.bit_length())] += 1
 
     def rows(self) -> Iterator[tuple[Labels, Row]]:
         for labels, by_status in self._by_status.items():
@@ -229,5 +231,8 @@ class DurationHistogram(Histogram):
     def _sort(self, added: list[int], row: Row) -> None:
         row[0] += sum(added) / 1e9
         for bits, number in collections.Counter(map(int.bit_length, added)).items():
-            row[1 + min(max(bits - _FIRST_BITS, 0), len(self.buckets))] += number
+            row[self._place(bits)] += number
         added.clear()
+
+    def _place(self, bits: int) -> int:
+        return 1 + min(max(bits - _FIRST_BITS, 0), len(self.buckets))

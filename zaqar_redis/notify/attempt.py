@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One attempt to deliver: bounded in time, measured, and never an exception."""
+"""One attempt to deliver: measured, and never an exception."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from time import perf_counter_ns
 
@@ -12,21 +11,12 @@ from zaqar_redis.notify.target import Delivery, Outcome, Result, Target
 
 LOG = logging.getLogger(__name__)
 
-#: Seconds beyond an attempt's time-out after which its target is broken: they end it themselves.
-_GRACE_SECONDS = 5.0
-
 
 async def attempt(target: Target, delivery: Delivery) -> Result:
     """Returns how it went."""
     begun = perf_counter_ns()
     try:
-        if target.internal:  # stores have time-outs of their own
-            result = await target.deliver(delivery)
-        else:
-            async with asyncio.timeout(delivery.options.timeout + _GRACE_SECONDS):
-                result = await target.deliver(delivery)
-    except TimeoutError:
-        result = Result(Outcome.RETRY, f"no answer within {delivery.options.timeout:g} s")
+        result = await target.deliver(delivery)
     except Exception:
         LOG.exception("a delivery failed", extra={"action": "delivery_failed"})
         result = Result(Outcome.RETRY, "the service failed to make the attempt")

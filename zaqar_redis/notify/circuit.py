@@ -3,11 +3,15 @@
 
 from __future__ import annotations
 
+from zaqar_redis.records import Subscription
+
 #: Failures in a row that open the circuit: fewer may be one bad message.
 _THRESHOLD = 10
 #: Seconds for which it stays open at first; it doubles with each probe that fails.
 _FIRST_PAUSE_SECONDS = 5.0
 _LONGEST_PAUSE_SECONDS = 60.0
+#: Open circuits that a process remembers: some megabytes.
+_REMEMBERED_MAX = 10_000
 
 
 class Circuit:
@@ -36,3 +40,21 @@ class Circuit:
             return 0.0
         self._pause = min(_LONGEST_PAUSE_SECONDS, 2 * self._pause or _FIRST_PAUSE_SECONDS)
         return self._pause
+
+
+class OpenCircuits:
+    """Open circuits of queues that a process does not serve while nothing of them is due."""
+
+    def __init__(self) -> None:
+        self._circuits: dict[tuple[str, str], Circuit] = {}
+
+    def take(self, subscription: Subscription) -> Circuit:
+        """Returns the one of its subscriber; a closed one, if none is known."""
+        return self._circuits.pop((subscription.id, subscription.subscriber), None) or Circuit()
+
+    def put_back(self, subscription: Subscription, circuit: Circuit) -> None:
+        """Remembers it, if it is open; the oldest may be forgotten for it."""
+        if not circuit.is_closed:
+            self._circuits[subscription.id, subscription.subscriber] = circuit
+        if len(self._circuits) > _REMEMBERED_MAX:
+            del self._circuits[next(iter(self._circuits))]

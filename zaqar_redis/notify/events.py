@@ -57,7 +57,7 @@ def event(project: str, source: str, message: Message) -> dict[str, Any]:
 
 def headers(event: Mapping[str, Any]) -> dict[str, str]:
     """Returns the headers of an event in binary mode, whose body is its data."""
-    found = {"Content-Type": event["datacontenttype"]}
+    found = {"content-type": event["datacontenttype"]}
     for name, value in event.items():
         if name not in ("data", "datacontenttype"):
             found[f"ce-{name}"] = quote(str(value), safe=_PLAIN)

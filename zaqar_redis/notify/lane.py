@@ -81,7 +81,7 @@ class Lane:
         self._is_due = False
         self.state = LaneState.FLOWING
         self._has_ended = False
-        self._circuit = Circuit()
+        self.circuit = Circuit()
         self._pace = Pace(options.rate)
         self._timer: asyncio.TimerHandle | None = None
         self._pumps_soon = False
@@ -96,14 +96,17 @@ class Lane:
         target: Target,
     ) -> None:
         """Goes on with the subscription as it is now; what it has goes to a new subscriber."""
-        was_paused = self.subscription.paused
-        if subscription.subscriber != self.subscription.subscriber:
-            self._circuit = Circuit()
+        was_paused, was_in_order = self.subscription.paused, self._in_order
+        is_another = subscription.subscriber != self.subscription.subscriber
+        if is_another:
+            self.circuit = Circuit()
         self.subscription, self.options, self._policy = subscription, options, policy
         self._pace.set_rate(options.rate)
         self._set_target(target)
         if subscription.paused:
             self._hold(None)
+        elif is_another or self._in_order > was_in_order:
+            self._hold(self._owner.now())  # all that it has, and what waits, goes in order
         elif was_paused:
             self.catch_up()
 
@@ -155,11 +158,28 @@ class Lane:
         """Goes behind what another notifier has stored: the store says when that is due."""
         self.state = LaneState.HELD
 
+    def is_next(self, pending: PendingDelivery) -> bool:
+        """Whether a delivery that waits may be made now, in its turn."""
+        # A subscriber before this one may have left some to be tried again later: a queue that
+        # gets younger ones first passes over these.
+        return self._in_order or pending.due is None or pending.due <= self._owner.now()
+
     def note_stored(self, pending: PendingDelivery) -> None:
         self.backlog.note_stored(pending, is_reading=self.is_catching_up)
 
-    def offer(self, item: Item) -> None:
-        """Takes a new message."""
+    def offer(self, items: Sequence[Item]) -> None:
+        """Takes new messages, at least one."""
+        number, size = self._held + len(items), self._held_bytes + sum(item.size for item in items)
+        fits = number <= self._items_max and size <= self._owner.bytes_max()
+        if fits and self.state is LaneState.FLOWING and not self._has_ended:
+            self._held, self._held_bytes = number, size
+            self._items.extend(items)
+            self._pump_soon()
+            return
+        for item in items:
+            self._offer(item)
+
+    def _offer(self, item: Item) -> None:
         fits = self._has_room(item)
         self._hold_item(item)
         if self._has_ended:
@@ -171,7 +191,9 @@ class Lane:
             self._put_behind(item)
 
     def offer_due(self, item: Item, pending: PendingDelivery) -> bool:
-        """Takes a delivery that is due; returns False when it has it already."""
+        """Takes a delivery that is due; returns False when it has it already, or comes to it."""
+        if self._in_order and self.is_catching_up and not item.notice:
+            return False
         fits = self.state is not LaneState.HELD and self._has_room(item)
         return self._offer_pending(item, pending, fits=fits)
 
@@ -243,7 +265,7 @@ class Lane:
             self._owner.hold(self.subscription.id, None)
 
     def end(self) -> None:
-        """Delivers nothing any more: the subscription is gone."""
+        """Delivers nothing any more: the subscription is gone, or another notifier has it."""
         self._has_ended = True
         while self._items:
             self._end_item(self._items.popleft())
@@ -271,7 +293,9 @@ class Lane:
 
     def pump(self) -> None:
         """Begins attempts, as many as may be under way."""
-        self._timer = None
+        if self._timer is not None:
+            self._timer.cancel()  # each that is left would set another one
+            self._timer = None
         while self._items and self._running < self._limit and self._owner.may_begin(self):
             if wait := self._pace.wait():
                 self._timer = asyncio.get_running_loop().call_later(wait, self.pump)
@@ -284,7 +308,7 @@ class Lane:
     @property
     def _limit(self) -> int:
         """Attempts that may be under way."""
-        return 1 if self._in_order or not self._circuit.is_closed else self.options.concurrency
+        return 1 if self._in_order or not self.circuit.is_closed else self.options.concurrency
 
     def _next_chunk(self) -> list[Item]:
         """Removes what goes into one attempt; nothing when it has expired."""
@@ -345,7 +369,7 @@ class Lane:
     ) -> None:
         """*subscription*: as it was when the attempt began."""
         if result.outcome is Outcome.DELIVERED:
-            if self._circuit.record_success():
+            if self.circuit.record_success():
                 LOG.info("the endpoint answers again", extra=self._about("circuit_closed"))
             for item in chunk:
                 self._end_item(item)
@@ -390,7 +414,7 @@ class Lane:
                 self._put_off(item, due, result)
         self._put_back(again)
         # Attempts that were under way when it opened say nothing new.
-        pause = 0.0 if self.state is LaneState.HELD else self._circuit.record_failure()
+        pause = 0.0 if self.state is LaneState.HELD else self.circuit.record_failure()
         if pause:
             metrics.CIRCUITS_OPENED.add(self._scheme)
             LOG.warning(

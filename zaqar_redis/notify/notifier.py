@@ -20,6 +20,7 @@ from msgspec import Meta
 
 from zaqar_redis import errors
 from zaqar_redis.metrics import definitions as metrics
+from zaqar_redis.notify.circuit import OpenCircuits
 from zaqar_redis.notify.leased_queue import LeasedQueue
 from zaqar_redis.notify.limits import DeliverySlots, MessageMemory
 from zaqar_redis.notify.source import Source
@@ -75,6 +76,7 @@ class Notifier:
         self.messages = messages
         self.slots = DeliverySlots(settings.max_attempts)
         self.memory = MessageMemory()
+        self.circuits = OpenCircuits()
         self.requires_confirmation = settings.require_confirmation
         self._lease_ms = round(settings.lease * 1000)
         self._look_seconds = min(_LOOK_SECONDS, settings.lease)

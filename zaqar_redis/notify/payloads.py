@@ -28,13 +28,14 @@ _encode = msgspec.json.Encoder().encode
 
 class Payload(Record, frozen=True):
     body: bytes
+    #: names in small letters
     headers: dict[str, str]
 
 
 def written(delivery: Delivery) -> Payload:
     """Returns the payload of a delivery by its options ``format``, ``batch`` and ``post_data``."""
     if delivery.notice:
-        return Payload(delivery.notice, {"Content-Type": _JSON})
+        return Payload(delivery.notice, {"content-type": _JSON})
     found = _document(delivery)
     headers = found.headers
     if traceparent := _traceparent(delivery):
@@ -50,15 +51,15 @@ def _document(delivery: Delivery) -> Payload:
     single = delivery.options.batch == 1
     if delivery.options.format == "zaqar":
         shown = _notification(delivery) if single else _notifications(delivery)
-        return Payload(_encode(shown), {"Content-Type": _JSON})
+        return Payload(_encode(shown), {"content-type": _JSON})
     base = rules.path_of(delivery.source)
     if not single:
         shown_all = [events.event(delivery.project, base, each) for each in delivery.messages]
-        return Payload(_encode(shown_all), {"Content-Type": events.BATCH})
+        return Payload(_encode(shown_all), {"content-type": events.BATCH})
     (message,) = delivery.messages
     event = events.event(delivery.project, base, message)
     if delivery.options.format == "cloudevents":
-        return Payload(_encode(event), {"Content-Type": events.STRUCTURED})
+        return Payload(_encode(event), {"content-type": events.STRUCTURED})
     return Payload(message.body, events.headers(event))
 
 
@@ -96,6 +97,8 @@ def _kind(source: str) -> dict[str, Any]:
 
 def _traceparent(delivery: Delivery) -> str:
     """Returns the span that posted the messages; empty: none, or several."""
+    if not any(message.attributes for message in delivery.messages):
+        return ""
     found = {message.traceparent for message in delivery.messages}
     only = found.pop() if len(found) == 1 else ""
     return only if _TRACEPARENT.fullmatch(only) else ""

@@ -33,6 +33,16 @@ class DeliverySettlement:
         if count.error:
             totals[3:] = count.error, count.status
 
+    def begin_due(self, subscription: str) -> bool:
+        """Returns whether what a step says to be due may go on; False: it is to wait again.
+
+        That nothing waits was noted before the step was answered, and must not be told any more.
+        """
+        if self.holds.get(subscription) is not None:
+            return False
+        self.holds.pop(subscription, None)
+        return True
+
     @property
     def is_empty(self) -> bool:
         return not (

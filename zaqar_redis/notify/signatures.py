@@ -7,9 +7,9 @@ https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-w
 from __future__ import annotations
 
 import base64
-import hashlib
 import hmac
 from collections.abc import Sequence
+from functools import lru_cache
 
 _PREFIX = "whsec_"
 
@@ -29,5 +29,10 @@ def signed_headers(secrets: Sequence[str], id: str, timestamp: int, body: bytes)
 
 
 def _signature(secret: str, content: bytes) -> str:
-    key = base64.b64decode(secret.removeprefix(_PREFIX))
-    return f"v1,{base64.b64encode(hmac.digest(key, content, hashlib.sha256)).decode()}"
+    digest = hmac.digest(_key(secret), content, "sha256")
+    return f"v1,{base64.b64encode(digest).decode()}"
+
+
+@lru_cache(maxsize=1024)
+def _key(secret: str) -> bytes:
+    return base64.b64decode(secret.removeprefix(_PREFIX))

@@ -16,6 +16,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
 from zaqar_redis import errors, rules
+from zaqar_redis.notify.circuit import OpenCircuits
 from zaqar_redis.notify.items import EntryWork, Item
 from zaqar_redis.notify.lane import Lane
 from zaqar_redis.notify.leased_queue import LeasedQueue
@@ -73,6 +74,7 @@ class SourceContext(Protocol):
     requires_confirmation: bool
     slots: DeliverySlots
     memory: MessageMemory
+    circuits: OpenCircuits
 
     def target(self, subscriber: str) -> Target | None:
         """Returns what delivers to a subscriber; None: this process does not."""
@@ -102,6 +104,8 @@ class Source:
         self._clock_offset = 0.0
         self._loop = asyncio.get_running_loop()
         self._is_stopping = False
+        #: what attempts that outlast it have done is nobody's
+        self._has_ended = False
         #: since it last read
         self.was_hinted = False
         self._settlement = DeliverySettlement()
@@ -139,6 +143,8 @@ class Source:
             self._wake.set()
 
     def _take_memory(self, size: int) -> None:
+        if self._has_ended:
+            return  # nobody would give it back
         self._size += size
         self._context.memory.take(size)
 
@@ -259,8 +265,10 @@ class Source:
             )
         finally:
             for lane in self._lanes.values():
-                lane.abandon()
+                lane.end()
+                self._context.circuits.put_back(lane.subscription, lane.circuit)
             self._give_back(self._size)
+            self._has_ended = True
 
     async def _serve(self) -> bool:
         """Returns whether it still has the lease, and nothing is under way."""
@@ -349,7 +357,7 @@ class Source:
             await self._load(step.version)
         self._unread.extend(step.entries)
         self._dispatch_unread()
-        for id in step.holds:
+        for id in filter(self._settlement.begin_due, step.holds):
             if id in self._lanes:
                 self._lanes[id].catch_up()
             else:
@@ -391,20 +399,24 @@ class Source:
         work = EntryWork(entry.id, entry.size)
         work.left = 1  # until all lanes have got it
         self._take_memory(work.size)
-        for stored in entry.messages:
-            decrypted = self._decrypted(stored.message)
-            if decrypted is None:
+        messages = [
+            (stored, decrypted, LazyBody(decrypted.body))
+            for stored in entry.messages
+            if (decrypted := self._decrypted(stored.message)) is not None
+        ]
+        for lane in self._lanes.values():
+            if not self._is_live(lane.subscription):
                 continue
-            body = LazyBody(decrypted.body)
-            for lane in self._lanes.values():
-                wanted = lane.options.filter
-                if not self._is_live(lane.subscription):
-                    continue
-                if wanted is not None and not wanted.matches(decrypted.attributes, body):
-                    continue
-                work.left += 1
-                self._outstanding += 1
-                lane.offer(Item(entry.epoch, stored, decrypted, entry=work))
+            wanted = lane.options.filter
+            items = [
+                Item(entry.epoch, stored, decrypted, entry=work)
+                for stored, decrypted, body in messages
+                if wanted is None or wanted.matches(decrypted.attributes, body)
+            ]
+            if items:
+                work.left += len(items)
+                self._outstanding += len(items)
+                lane.offer(items)
         self._end_part(work)
 
     def _offer_pending(
@@ -471,7 +483,7 @@ class Source:
                 if first is not None and pending.id >= first:
                     break
                 backlog.position = pending.id
-                if pending.due is None or pending.due <= self.now():
+                if lane.is_next(pending):
                     self._offer_pending(pending, Lane.offer_waiting)
             self._wake.set()
 
@@ -508,6 +520,8 @@ class Source:
         chosen = effective(options.retry_policy, policy)
         lane = self._lanes.get(subscription.id)
         if lane is None:
-            return Lane(self, subscription, options, chosen, target)
+            lane = Lane(self, subscription, options, chosen, target)
+            lane.circuit = self._context.circuits.take(subscription)
+            return lane
         lane.adopt(subscription, options, chosen, target)
         return lane

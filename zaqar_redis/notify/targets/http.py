@@ -6,9 +6,9 @@ Nothing that an endpoint does takes more than the time-out of the attempt and so
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import logging
+import math
 import ssl
 import time
 from collections.abc import Mapping
@@ -91,7 +91,6 @@ class HttpTarget:
             connector=connector,
             headers=_HEADERS,
             cookie_jar=aiohttp.DummyCookieJar(),
-            timeout=aiohttp.ClientTimeout(),  # none: that of the attempt is around it
             auto_decompress=False,
             trust_env=False,
         )
@@ -122,15 +121,14 @@ class HttpTarget:
         result: Result | None = None
         text = bytearray()
         try:
-            async with (
-                asyncio.timeout(seconds),
-                await self._answer(self._session, attempt) as answer,
-            ):
+            answer = await self._answer(self._session, attempt, seconds)
+            try:
                 result = answers.judged(attempt.url, answer.status, answer.headers)
-                async for data in answer.content.iter_any():
-                    text += data
-                    if len(text) >= ANSWER_MAX:
-                        break
+                while len(text) < ANSWER_MAX and not answer.content.at_eof():
+                    text += await answer.content.readany()
+            finally:
+                # Not `async with`, which waits for a body that is still being sent.
+                answer.release()
         except Exception as error:
             # The status says how it went, also when the rest of an answer never comes.
             if result is None:
@@ -144,18 +142,30 @@ class HttpTarget:
         return msgspec.structs.replace(result, answer=answers.shown(bytes(text)))
 
     async def _answer(
-        self, session: aiohttp.ClientSession, attempt: _Attempt
+        self, session: aiohttp.ClientSession, attempt: _Attempt, seconds: float
     ) -> aiohttp.ClientResponse:
-        """Returns the last answer, of which the head was read.  Raises BadRedirect."""
+        """Returns the last answer, of which the head was read.
+
+        Raises BadRedirect, TimeoutError after *seconds* in all.
+        """
+        until = time.monotonic() + seconds
+        timeout = _timeout(seconds)
         for _ in range(self._settings.max_redirects + 1):
             answer = await session.post(
-                attempt.url, data=attempt.body, headers=attempt.headers, allow_redirects=False
+                attempt.url,
+                data=attempt.body,
+                headers=attempt.headers,
+                allow_redirects=False,
+                timeout=timeout,
             )
             location = answer.headers.get("Location")
             if answer.status not in _REDIRECTS or location is None:
                 return answer
             answer.release()
             attempt.redirect(location)
+            if until <= time.monotonic():
+                raise TimeoutError
+            timeout = _timeout(until - time.monotonic())
         raise answers.BadRedirect(f"redirected more than {self._settings.max_redirects} times")
 
 
@@ -168,18 +178,17 @@ class _Attempt:
     """One request, as it is redirected."""
 
     def __init__(self, uri: str, body: bytes, own: Mapping[str, str], given: Mapping[str, str]):
-        """*own* are the headers for every origin, *given* those for the origin of *uri* only.
-
-        Raises ValueError.
+        """*own* are the headers for every origin, in small letters, *given* those for the origin of
+        *uri* only.  Raises ValueError.
         """
         self.url, credentials = _requested(uri)
         self.body = body
-        self._own = _lowered(own)
+        self._own = own
         self._given = credentials | _lowered(given)
 
     @property
-    def headers(self) -> dict[str, str]:
-        return self._own | self._given
+    def headers(self) -> Mapping[str, str]:
+        return {**self._own, **self._given}
 
     def redirect(self, location: str) -> None:
         """Raises BadRedirect."""
@@ -244,6 +253,12 @@ def _credentials(url: URL) -> dict[str, str]:
 
 def _lowered(headers: Mapping[str, str]) -> dict[str, str]:
     return {name.lower(): value for name, value in headers.items()}
+
+
+@lru_cache(maxsize=64)
+def _timeout(seconds: float) -> aiohttp.ClientTimeout:
+    """Returns that of a request, from its beginning until its answer is read."""
+    return aiohttp.ClientTimeout(total=seconds, ceil_threshold=math.inf)
 
 
 def _tls(ca_file: str) -> ssl.SSLContext:

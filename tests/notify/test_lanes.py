@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lanes of subscriptions that change, fail, have a rate, or lose their queue during attempts."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import ClassVar, TypeVarTuple, Unpack
+
+import pytest
+
+from tests.contract.test_deliveries import state
+from tests.contract.test_deliveries import subscribe as subscribe_in
+from tests.notify.endpoints import ReceivedRequest, Writer, answer, endpoint
+from tests.notify.local_notifier import local_notifier, post, subscribe, wait_for
+from tests.support import servers
+from tests.support.notifiers import notifier as notifier_process
+from tests.support.stores import ContractStore
+from zaqar_redis.notify import notifier as notifier_module
+from zaqar_redis.notify.lane import Lane
+from zaqar_redis.notify.leased_queue import LeasedQueue
+from zaqar_redis.notify.notifier import Notifier
+from zaqar_redis.storage.contract import Driver
+from zaqar_redis.storage.deliveries import (
+    DeliveryState,
+    DeliveryStep,
+    PendingDelivery,
+    SettledDeliveries,
+)
+
+_Ts = TypeVarTuple("_Ts")
+
+
+def test_queue_that_replaces_a_failing_webhook_gets_what_was_to_be_tried_again(
+    server: servers.RedisServer, store: ContractStore
+) -> None:
+    assert store.driver.subscriptions
+    # Nobody listens there, and after four attempts the next one is five seconds later.
+    id = subscribe_in(store, f"http://127.0.0.1:{servers.free_port()}/", ttl=3600)
+    with notifier_process(server.uri, {"notification": {"allowed_networks": "127.0.0.0/8"}}):
+        store.post("a")
+        servers.wait_for(lambda: state(store, id).pending == 1, "the failure")
+        changes = store.driver.subscriptions.update(store.project, "q", id, subscriber="queue:copy")
+        assert store.run(changes)
+        store.post("b")
+        servers.wait_for(lambda: state(store, id).delivered == 2, "both messages")
+    assert store.listed("copy") == ["a", "b"]
+
+
+class _CountingLoop(asyncio.SelectorEventLoop):
+    """An event loop that counts the timers of lanes."""
+
+    timers = 0
+
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[[Unpack[_Ts]], object],
+        *args: *_Ts,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.TimerHandle:
+        self.timers += getattr(callback, "__func__", None) is Lane.pump
+        return super().call_at(when, callback, *args, context=context)
+
+
+def test_lane_with_a_rate_has_one_timer_however_often_it_gets_messages(project: str) -> None:
+    with servers.redis_server() as server, asyncio.Runner(loop_factory=_CountingLoop) as runner:
+        runner.run(_post_to_a_slow_lane(server.uri, project))
+
+
+def _differs(notifier: Notifier, used: int) -> bool:
+    return notifier.memory.used != used
+
+
+async def _post_to_a_slow_lane(uri: str, project: str) -> None:
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, _CountingLoop)
+    async with endpoint(answer(204)) as found, local_notifier(uri) as (driver, notifier):
+        await driver.queues.create(project, "q", {})
+        await subscribe(driver, project, found.uri(), rate=20)
+        for number in range(40):
+            used = notifier.memory.used
+            await post(driver, project, b"%d" % number)
+            await wait_for(partial(_differs, notifier, used))
+        timers, count = loop.timers, len(found.received)
+        await wait_for(lambda: len(found.received) >= count + 10)
+        assert loop.timers - timers < 40
+
+
+def test_queue_that_is_purged_during_attempts_leaves_no_memory_and_no_further_attempts(
+    project: str,
+) -> None:
+    with servers.redis_server() as server:
+        asyncio.run(_purge_during_attempts(server.uri, project))
+
+
+async def _purge_during_attempts(uri: str, project: str) -> None:
+    may_answer, unavailable, ok = asyncio.Event(), answer(503), answer(204)
+    paths = [f"/{number}" for number in range(4)]
+    purged, after = b"x" * 1000, b"after the purge"
+
+    def attempts(body: bytes) -> int:
+        return sum(body in request.body for request in found.received)
+
+    async def receive(request: ReceivedRequest, writer: Writer) -> None:
+        if after in request.body:
+            await ok(request, writer)
+        else:
+            await may_answer.wait()
+            await unavailable(request, writer)
+
+    async with endpoint(receive) as found, local_notifier(uri) as (driver, notifier):
+        await driver.queues.create(project, "q", {})
+        for path in paths:
+            await subscribe(driver, project, found.uri(path))
+        await post(driver, project, b'"' + purged + b'"')
+        await wait_for(lambda: attempts(purged) == len(paths))
+        await driver.queues.purge(project, "q")
+        await wait_for(lambda: not notifier.memory.used)
+        may_answer.set()
+        await post(driver, project, b'"' + after + b'"')
+        await wait_for(lambda: attempts(after) == len(paths) and not notifier.memory.used)
+        assert attempts(purged) == len(paths)
+
+
+def test_circuit_stays_open_while_its_queue_is_not_served(
+    project: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "zaqar_redis.notify")
+    with servers.redis_server() as server:
+        asyncio.run(_open_circuit(server.uri, project, caplog))
+
+
+async def _open_circuit(uri: str, project: str, caplog: pytest.LogCaptureFixture) -> None:
+    def pauses() -> list[object]:
+        return [each.args for each in caplog.records if "no attempt is made" in each.msg]
+
+    async with endpoint(answer(503)) as found, local_notifier(uri) as (driver, notifier):
+        await driver.queues.create(project, "q", {})
+        await subscribe(driver, project, found.uri())
+        await post(driver, project, *[b"1"] * 20)
+        await wait_for(lambda: bool(pauses()) and not notifier.memory.used)
+        attempts = len(found.received)
+        await wait_for(lambda: len(pauses()) == 2, 20)
+        assert pauses() == [(5.0,), (10.0,)]
+        assert len(found.received) == attempts + 1
+
+
+def test_what_is_replayed_as_the_last_delivery_is_settled_stays_due(
+    project: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notifier_module, "LeasedQueue", _ReplayedQueue)
+    with servers.redis_server() as server:
+        asyncio.run(_replay_in_the_last_step(server.uri, project))
+
+
+class _ReplayedQueue(LeasedQueue):
+    """A queue whose failed delivery is replayed before the first one that was made is settled."""
+
+    #: replays what failed
+    replay: Callable[[], Awaitable[int]]
+    replayed = 0
+    #: what the steps after that have found
+    steps: ClassVar[list[DeliveryStep]] = []
+    #: ends of the passes through what waits: a resumed lane makes two
+    reads: ClassVar[list[str]] = []
+
+    async def backlog(self, subscription: str, after: str, limit: int) -> Sequence[PendingDelivery]:
+        page = await super().backlog(subscription, after, limit)
+        if after and not page:
+            self.reads.append(after)
+        return page
+
+    async def step(
+        self, settled: SettledDeliveries, *, after: bytes, limit: int, due_limit: int
+    ) -> DeliveryStep | None:
+        if settled.made and not self.replayed:
+            self.replayed = await _ReplayedQueue.replay()
+        step = await super().step(settled, after=after, limit=limit, due_limit=due_limit)
+        if step is not None and self.replayed:
+            self.steps.append(step)
+        return step
+
+
+async def _wait_for_state(
+    driver: Driver, project: str, id: str, condition: Callable[[DeliveryState], bool]
+) -> None:
+    assert driver.subscription_deliveries
+    states = driver.subscription_deliveries.states
+    async with asyncio.timeout(10):
+        while not all(map(condition, await states(project, "q", [id]))):  # noqa: ASYNC110  # of Redis
+            await asyncio.sleep(0.01)
+
+
+async def _replay_in_the_last_step(uri: str, project: str) -> None:
+    may_deliver, may_replay = asyncio.Event(), asyncio.Event()
+    refused, ok = answer(404), answer(204)
+
+    async def receive(request: ReceivedRequest, writer: Writer) -> None:
+        if len(found.received) == 1:
+            await refused(request, writer)
+            return
+        await (may_deliver if len(found.received) == 2 else may_replay).wait()
+        await ok(request, writer)
+
+    async with endpoint(receive) as found, local_notifier(uri) as (driver, notifier):
+        assert driver.subscriptions is not None
+        deliveries = driver.subscription_deliveries
+        assert deliveries is not None
+        await driver.queues.create(project, "q", {})
+        id = await subscribe(driver, project, found.uri(), ordered=True)
+        _ReplayedQueue.replay = staticmethod(partial(deliveries.replay, project, "q", id))
+        assert await driver.subscriptions.update(project, "q", id, paused=True)
+        await post(driver, project, b"1", b"2")
+        await _wait_for_state(driver, project, id, lambda state: state.pending == 2)
+        assert await driver.subscriptions.update(project, "q", id, paused=False)
+        await _wait_for_state(driver, project, id, lambda state: state.failed == 1)
+        await wait_for(lambda: len(_ReplayedQueue.reads) >= 2)
+        may_deliver.set()
+        await wait_for(lambda: len(found.received) == 3)
+        count = len(_ReplayedQueue.steps)
+        await wait_for(lambda: len(_ReplayedQueue.steps) > count)
+        assert _ReplayedQueue.steps[-1].next_due is not None
+        may_replay.set()
+        await wait_for(lambda: not notifier.memory.used)
