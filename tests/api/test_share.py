@@ -278,3 +278,23 @@ def test_share_of_a_topic_opens_its_messages_and_subscriptions(rich: ZaqarTestCl
 
 def test_claims_of_a_topic_cannot_be_shared(rich: ZaqarTestClient) -> None:
     refused(rich.request("POST", "/topics/t/share", {"paths": ["claims"]}), 400, "claims")
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"subscriber": "queue:other"},
+        {"subscriber": "topic:other"},
+        {"subscriber": "channel:other"},
+        {"subscriber": "https://example.org/", "options": {"dead_letter_queue": "other"}},
+    ],
+)
+def test_signed_subscription_posts_to_no_other_queue(
+    rich: ZaqarTestClient, document: dict[str, Any]
+) -> None:
+    signed = _share(rich, methods=["POST"], paths=["subscriptions"])
+    path = "/queues/q/subscriptions"
+    answer = rich.request("POST", path, document, headers=_headers(signed))
+    refused(answer, 403, "pre-signed URL")
+    outside = {"subscriber": "https://example.org/"}
+    assert rich.request("POST", path, outside, headers=_headers(signed)).status_code == 201

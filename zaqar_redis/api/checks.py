@@ -16,7 +16,7 @@ from falcon.util.mediatypes import quality
 from zaqar_redis import errors, rules
 from zaqar_redis.api.exchange import JSON, Request
 from zaqar_redis.auth.access import Access
-from zaqar_redis.auth.identity import ADMIN, MEMBER, NONE, Identity, with_implied
+from zaqar_redis.auth.identity import ADMIN, MEMBER, NONE, SIGNED_URL, Identity, with_implied
 from zaqar_redis.auth.signed_urls import SignedUrl, UrlSigner
 from zaqar_redis.auth.strategy import project_header
 from zaqar_redis.service.quota_enforcer import QuotaEnforcer
@@ -168,7 +168,7 @@ class RequestChecks:
 @functools.lru_cache(maxsize=4096)
 def _signed_identity(project: bytes | None) -> Identity:
     roles = with_implied(frozenset((MEMBER,)))
-    return Identity(_text(project) or "", "signed-url", roles, strategy="signed-url")
+    return Identity(_text(project) or "", SIGNED_URL, roles, strategy=SIGNED_URL)
 
 
 def _accepts_json(accept: bytes) -> bool:

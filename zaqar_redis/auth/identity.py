@@ -13,6 +13,8 @@ _IMPLIED = {ADMIN: (MEMBER, READER), MEMBER: (READER,)}
 #: Strategies whose identities belong to no project: without authentication it is the one that a
 #: request names, and the key of the server API is for all.
 NONE, API_KEY = "none", "api_key"
+#: That of whoever has a pre-signed URL.
+SIGNED_URL = "signed-url"
 _OF_NO_PROJECT = (NONE, API_KEY)
 
 

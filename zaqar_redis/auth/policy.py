@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from oslo_config import cfg
 
 from zaqar_redis import errors
-from zaqar_redis.auth.identity import Identity
+from zaqar_redis.auth.identity import SIGNED_URL, Identity
 from zaqar_redis.rules import is_topic
 
 if TYPE_CHECKING:
@@ -182,16 +182,23 @@ class PolicyEnforcer:
         options: Mapping[str, object] | None,
     ) -> None:
         """Raises Forbidden if a subscription with this would post where the identity may not."""
+        needed: list[tuple[str, str]] = []
         scheme, _, name = (subscriber or "").partition(":")
-        if scheme == "queue":
-            self.authorize(identity, "messages:create", project, name)
-        elif scheme == "topic":
-            self.authorize(identity, "messages:create", project, subscriber)
+        if scheme in ("queue", "topic"):
+            needed.append(("messages:create", name if scheme == "queue" else f"topic:{name}"))
         elif scheme == "channel":
-            self.authorize(identity, "channels:publish", project, name.removeprefix("$"))
+            needed.append(("channels:publish", name.removeprefix("$")))
         queue = (options or {}).get("dead_letter_queue")
         if isinstance(queue, str):
-            self.authorize(identity, "messages:create", project, queue)
+            needed.append(("messages:create", queue))
+        # It says nothing about other queues, and its key may have no right for them.
+        if needed and identity.strategy == SIGNED_URL:
+            raise errors.Forbidden(
+                why="A pre-signed URL is for subscribers outside the service, like https://..., "
+                "without a dead_letter_queue."
+            )
+        for action, resource in needed:
+            self.authorize(identity, action, project, resource)
 
     def _reload(self) -> None:
         """Reads changed files; if they are wrong, what was read before goes on to apply."""
