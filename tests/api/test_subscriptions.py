@@ -183,6 +183,7 @@ WRONG_FIELDS: list[tuple[dict[str, Any], str]] = [
     ({"subscriber": "websocket:1"}, "subscriber"),
     ({"subscriber": "http://example.org/\n"}, "ASCII"),
     ({"subscriber": "http://b\xfccher.example/"}, "ASCII"),
+    ({"subscriber": "queue:q"}, "the queue q cannot subscribe to itself"),
     ({"subscriber": "channel:topic:news"}, "subscribe topic:news"),
     ({"subscriber": "channel:$queue:orders"}, "subscribe queue:orders"),
     ({"ttl": None}, "ttl"),
@@ -317,6 +318,7 @@ def test_topic_has_subscriptions_as_a_queue_has(api: ZaqarTestClient) -> None:
     assert api.request("PUT", f"{item}/confirm", {"confirmed": True}).status_code == 204
     (listed,) = api.get(path).json()["subscriptions"]
     assert (listed["ttl"], listed["confirmed"]) == (900, True)
+    refused(_create(api, "topic:t", path), 400, "the topic t cannot subscribe to itself")
     assert api.get("/queues").json()["queues"] == []
     assert api.get("/queues/t/subscriptions").json()["subscriptions"] == []
     assert api.request("DELETE", item).status_code == 204

@@ -94,6 +94,7 @@ class SubscriptionService(ComposedVerbs):
         the request.  API: creates the queue if it does not exist.
         Raises SubscriberTaken for one that has confirmed, TooManySubscriptions, QuotaExceeded.
         """
+        _check_other(queue, subscriber)
         stored = self._checked(subscriber, options)
         notices = self._notices_to(subscriber)
         if notices is not None:
@@ -196,6 +197,8 @@ class SubscriptionService(ComposedVerbs):
         found: Subscription = yield self.get(project, queue, id)
         seconds = None if ttl is None else self._seconds(ttl, longest)
         uri = found.subscriber if subscriber is None else subscriber
+        if subscriber is not None:
+            _check_other(queue, subscriber)
         if (subscriber, options, paused) != (None, None, None) and found.subscriber.startswith(
             SOCKET
         ):
@@ -334,6 +337,14 @@ class SubscriptionService(ComposedVerbs):
             stored["secrets"] = [subscription_options.new_secret()]
         self._check_subscriber(subscriber, subscription_options.parse(stored))
         return stored
+
+
+def _check_other(queue: str, subscriber: str) -> None:
+    """Raises BadRequest for a queue or topic that would send its messages to itself."""
+    if subscriber in (queue, f"queue:{queue}"):
+        raise errors.BadRequest(
+            why=f'"subscriber": the {rules.described(queue)} cannot subscribe to itself.'
+        )
 
 
 def _missing(queue: str, id: str) -> errors.NotFound:

@@ -26,6 +26,9 @@ const SHORT = 120;
 // Of a test: an attempt may take 60 s, and others may be before it.
 const TEST_TIMEOUT_MS = 150_000;
 
+// Subscribers inside the service, which need no test.
+const OWN = /^(queue|topic|channel):/;
+
 const yesOrNo = (value) => (value ? "yes" : "no");
 const stateOf = ({ paused }) => (paused ? "paused" : "delivers");
 
@@ -77,7 +80,8 @@ export class Subscriptions {
         button("Show", () => showSubscription(this.#found.get(id))),
         paused ? act(session, "subscription:update", "Resume", () => this.#pause(id, false))
           : act(session, "subscription:update", "Pause", () => this.#pause(id, true)),
-        act(session, "subscription:test", "Test", () => this.#test(id)),
+        ...(OWN.test(subscriber) ? []
+          : [act(session, "subscription:test", "Test", () => this.#test(id))]),
         act(session, "subscription:replay", "Replay", () => this.#replay(id)),
         act(session, "subscription:delete", "Delete", () => this.#delete(id)))];
   }
