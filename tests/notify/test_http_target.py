@@ -410,9 +410,12 @@ def test_headers_that_nobody_has_checked_are_never_sent(headers: object) -> None
 
 @pytest.mark.parametrize(
     "uri",
-    ["http:", "http:///x", "http:x", "http://h:99999/", "http://h:0/", "http://[::1", "ftp://h/"],
+    [
+        *("http:", "http:///x", "http:x", "http://h:99999/", "http://h:0/", "http://[::1"),
+        *("ftp://h/", "http://a..b/", "http://.a/", f"http://{'a' * 64}.example/"),
+    ],
 )
-def test_uri_without_a_host_is_refused(uri: str) -> None:
+def test_uri_without_a_valid_host_is_refused(uri: str) -> None:
     with pytest.raises(errors.BadRequest, match="subscriber"):
         HttpTarget(LOOPBACK).check(uri, SubscriptionOptions())
 

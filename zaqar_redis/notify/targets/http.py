@@ -31,6 +31,8 @@ from zaqar_redis.service.subscription_options import SubscriptionOptions, check_
 LOG = logging.getLogger(__name__)
 
 _SCHEMES = ("http", "https")
+#: Characters of a part of a name.
+_LABEL_MAX = 63
 #: Bytes of an answer that are read; then the connection is closed. Webhooks' answers are short, and
 #: closing costs less than reading a long one.
 ANSWER_MAX = 64 * 1024
@@ -64,9 +66,17 @@ class HttpTarget:
             raise errors.BadRequest(why=f'"subscriber": {error}.') from None
         if url.scheme not in _SCHEMES or not host or port == 0:
             raise errors.BadRequest(
-                why='"subscriber" must be a URI like https://host/path, with a host.'
+                why='"subscriber" must be a URI like https://host/path, with a host, and a port '
+                "from 1 to 65535 or none."
             )
         address = addresses.literal(host)
+        labels = host.removesuffix(".").split(".")
+        # RFC 1035, 2.3.4
+        if address is None and not all(0 < len(each) <= _LABEL_MAX for each in labels):
+            raise errors.BadRequest(
+                why=f'"subscriber": {host} is no name of a host: between its dots are 1 to 63 '
+                "characters."
+            )
         if address is not None and not self._guard.allows(address):
             raise errors.BadRequest(
                 why=f'"subscriber": the address of {host} is not allowed: it is not public, '
