@@ -12,7 +12,7 @@
 --   subscription, when the deliveries that wait for it are due or ''); (field of the states, number
 --   to add); (field of the states, what follows the
 --   time in it)
---#include move_lock now
+--#include move_lock now pending_records
 
 if redis.call('GET', delivery_lease) ~= token then
     return {}
@@ -87,7 +87,6 @@ for place = from, to, 2 do
     end
 end
 
-local BYTES = 1024 * 1024  -- of each in one answer: a millisecond or two of Redis' time
 local entries, bytes = {}, 0
 while #entries < 2 * limit and bytes < BYTES do
     local page = redis.call('XRANGE', deliveries, '(' .. after, '+', 'COUNT', 8)
@@ -103,17 +102,9 @@ while #entries < 2 * limit and bytes < BYTES do
 end
 -- What is read is due again when the notifier dies.
 local due = redis.call('ZRANGEBYSCORE', pending_due, '-inf', now, 'LIMIT', 0, due_limit)
-local found = {}
-bytes = 0
-for place, id in ipairs(due) do
-    local record = redis.call('HGET', pending, id)
-    redis.call('ZADD', pending_due, now + lease, id)
-    found[2 * place - 1] = id
-    found[2 * place] = record
-    bytes = bytes + (record and #record or 0)
-    if bytes >= BYTES then
-        break
-    end
+local found = pending_records(due)
+for place = 1, #found, 2 do
+    redis.call('ZADD', pending_due, now + lease, found[place])
 end
 local next_due = redis.call('ZRANGE', pending_due, 0, 0, 'WITHSCORES')[2]
 return {now, redis.call('HGET', queue, 'subscribed'), entries, found,
