@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from xdist.scheduler import LoadFileScheduling
 
-#: The beginnings of the paths of files that share a Keystone, a session of Spark, or a driver.
+#: The beginnings of the paths of files that share a Keystone, or a session of Spark.
 _TOGETHER = (
     ("tests/spark/jobs/", "tests/spark/test_session.py", "tests/spark/test_topics.py"),
-    ("tests/spark_faults/test_stores_lost.py", "tests/spark_faults/test_tasks.py"),
     ("tests/keystone/",),
 )
 #: What takes longest, in this order.  It starts first: otherwise one process would run the

@@ -163,6 +163,14 @@ def redis_server(name: str = REDIS, fsync: str | None = None) -> Iterator[RedisS
             server.stop()
 
 
+def _command(pid: int) -> bytes:
+    """Returns the command line of a process; empty: it has ended meanwhile."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return b""
+
+
 class RunningService:
     """A running ``zaqar-redis serve``."""
 
@@ -179,11 +187,7 @@ class RunningService:
         """Returns the pids of the worker processes."""
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
         pids = [int(pid) for pid in children.read_text().split()]
-        return [
-            pid
-            for pid in pids
-            if b"zaqar_redis.cli.main" in Path(f"/proc/{pid}/cmdline").read_bytes()
-        ]
+        return [pid for pid in pids if b"zaqar_redis.cli.main" in _command(pid)]
 
     def answers(self) -> bool:
         try:
