@@ -7,74 +7,30 @@ limits, and calls the same services.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import UNSET, Raw, Struct
 
 from zaqar_redis import errors, rules
 from zaqar_redis.api import documents
-from zaqar_redis.api.exchange import Request
 from zaqar_redis.api.rest.subscriptions import keystone_token, longest
 from zaqar_redis.api.routes import ApiRoute
 from zaqar_redis.api.websocket import schemas as docs
+from zaqar_redis.api.websocket.requests import SocketRequest
 from zaqar_redis.auth.policy import PolicyEnforcer
 from zaqar_redis.records import Message
 from zaqar_redis.service import subscription_options
 from zaqar_redis.service.claims import ClaimService
 from zaqar_redis.service.messages import MessageService, missing
 from zaqar_redis.service.queues import QueueService
-from zaqar_redis.service.subscription_filters import SubscriptionFilter
 from zaqar_redis.service.subscriptions import SubscriptionService
 
 
 class ActionResult(NamedTuple):
     body: Any
     status: int = 200
-
-
-class Subscriber(Protocol):
-    """A socket, as an action sees it."""
-
-    #: its URI
-    uri: str
-
-    async def begin_pushes(
-        self,
-        project: str,
-        queue: str,
-        id: str,
-        *,
-        wanted: SubscriptionFilter | None,
-        with_attributes: bool,
-    ) -> None:
-        """Pushes the messages of a queue.  Raises LimitExceeded, StoreUnavailable, BadRequest.
-
-        *wanted*: which of them; None: all.
-        """
-
-    def end_pushes(self, id: str) -> None:
-        """Pushes no more for a subscription, if this socket is its subscriber."""
-
-
-class SocketRequest(Request[None, Any]):
-    """A request in a frame."""
-
-    def __init__(self, path: str, headers: dict[bytes, bytes], subscriber: Subscriber) -> None:
-        super().__init__(path, "", headers)
-        self.subscriber = subscriber
-
-    # A frame is no request of HTTP: there is none that could be signed.
-    method = ""
-    raw_path = ""
-
-    async def read_body(self) -> bytes:
-        return b""
-
-    def watch_disconnect(self) -> asyncio.Event:
-        return asyncio.Event()  # no action waits
 
 
 class Action:

@@ -20,9 +20,10 @@ from zaqar_redis.api.problems import count_refusal
 from zaqar_redis.api.server.outbox import Outbox
 from zaqar_redis.api.websocket import frames
 from zaqar_redis.api.websocket import schemas as docs
-from zaqar_redis.api.websocket.actions import Action, ActionResult, SocketRequest
+from zaqar_redis.api.websocket.actions import Action, ActionResult
 from zaqar_redis.api.websocket.frames import FrameRejected
 from zaqar_redis.api.websocket.pushes import PushEncoding, QueuePushes, SocketSubscription
+from zaqar_redis.api.websocket.requests import SocketRequest
 from zaqar_redis.auth.identity import Identity
 from zaqar_redis.auth.strategy import Authenticator
 from zaqar_redis.realtime.protocol.codes import DisconnectCode
