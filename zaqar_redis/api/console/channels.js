@@ -4,12 +4,13 @@
 import { address, go } from "./address.js";
 import { count, make, rate } from "./dom.js";
 import { HELP } from "./rates.js";
-import { Listing, cut } from "./table.js";
+import { Listing, ListingPage, cut } from "./table.js";
 
-export class Channels {
+export class Channels extends ListingPage {
   seconds = 2;
 
   constructor(context) {
+    super();
     this.name = make("input", { name: "name", autocomplete: "off", spellcheck: "false", required: true });
     this.listing = new Listing({
       caption: "Channels with subscribers",
@@ -34,17 +35,5 @@ export class Channels {
       } },
       make("label", {}, "Any channel ", this.name), make("button", {}, "Open")),
       this.listing.element);
-  }
-
-  open(params) {
-    this.listing.open(params);
-  }
-
-  close() {
-    this.listing.close();
-  }
-
-  refresh(signal) {
-    return this.listing.refresh(signal);
   }
 }

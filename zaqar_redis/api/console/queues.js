@@ -6,7 +6,7 @@ import { act, field } from "./dialog.js";
 import { Tiles, count, duration, make, rate, setText } from "./dom.js";
 import { HELP } from "./rates.js";
 import { nounOf, pathOf } from "./server.js";
-import { Listing } from "./table.js";
+import { Listing, ListingPage } from "./table.js";
 
 const COLUMNS = [
   { title: "Queue", sort: "name" },
@@ -21,10 +21,11 @@ const COLUMNS = [
   { title: "Dead letters", sort: "dead_letters", number: true, help: "In its dead-letter queue" },
 ];
 
-export class Queues {
+export class Queues extends ListingPage {
   seconds = 2;
 
   constructor(context) {
+    super();
     this.context = context;
     this.listing = new Listing({
       caption: "Queues", columns: COLUMNS, sort: "name", search: "Name contains",
@@ -43,18 +44,6 @@ export class Queues {
     this.element = make("section", { class: "card" },
       make("div", { class: "row" }, make("h2", {}, "Queues"), creator(context, "queues")),
       this.tiles.element, this.listing.element, this.note);
-  }
-
-  open(params) {
-    this.listing.open(params);
-  }
-
-  close() {
-    this.listing.close();
-  }
-
-  refresh(signal) {
-    return this.listing.refresh(signal);
   }
 
   async #load(query, signal) {

@@ -230,3 +230,17 @@ export function cut(all, { search = "", sort, order, offset, limit }, values, te
   return { items: matching.slice(offset, offset + limit), matching: matching.length, total: all.length };
 }
 
+// A page with a listing, which is all that changes while the page is open.
+export class ListingPage {
+  open(params) {
+    this.listing.open(params);
+  }
+
+  close() {
+    this.listing.close();
+  }
+
+  refresh(signal) {
+    return this.listing.refresh(signal);
+  }
+}

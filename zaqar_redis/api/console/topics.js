@@ -5,7 +5,7 @@ import { address } from "./address.js";
 import { Tiles, count, duration, make, rate, setText } from "./dom.js";
 import { creator, notesOn } from "./queues.js";
 import { HELP } from "./rates.js";
-import { Listing } from "./table.js";
+import { Listing, ListingPage } from "./table.js";
 
 const COLUMNS = [
   { title: "Topic", sort: "name" },
@@ -15,10 +15,11 @@ const COLUMNS = [
   { title: "Subscriptions", sort: "subscriptions", number: true },
 ];
 
-export class Topics {
+export class Topics extends ListingPage {
   seconds = 2;
 
   constructor(context) {
+    super();
     this.context = context;
     this.listing = new Listing({
       caption: "Topics", columns: COLUMNS, sort: "name", search: "Name contains",
@@ -34,18 +35,6 @@ export class Topics {
     this.element = make("section", { class: "card" },
       make("div", { class: "row" }, make("h2", {}, "Topics"), creator(context, "topics")),
       this.tiles.element, this.listing.element, this.note);
-  }
-
-  open(params) {
-    this.listing.open(params);
-  }
-
-  close() {
-    this.listing.close();
-  }
-
-  refresh(signal) {
-    return this.listing.refresh(signal);
   }
 
   async #load(query, signal) {
